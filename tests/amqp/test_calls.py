@@ -139,6 +139,7 @@ async def test_a_cancelled_call_interrupts_its_handler(rabbit: Rabbit) -> None:
         await until(lambda: hearing(rabbit, CONTROL_EXCHANGE), "a worker that hears of cancels")
         call.cancel()
         await asyncio.wait_for(ended.wait(), 30)
+        assert call.cancelled()
 
 
 async def test_a_deadline_that_passes_ends_the_handler_too(rabbit: Rabbit) -> None:

@@ -345,6 +345,7 @@ def test_closing_leaves_a_successors_file_alone(folder: Path, certificates: Cert
     os.unlink(address.path)
     second = Place(address, certificates)
     first.close()
+    assert os.path.exists(address.path)
     end, _ = second.connect()
     end.stream.close()
     second.close()
@@ -373,11 +374,14 @@ def test_the_wildcard_takes_both_families(certificates: Certificates) -> None:
         place.poll.turns(lambda ends=ends: ends)
         ends[0].stream.close()
     place.poll.turns(lambda: len(place.accepted) == 3)
+    assert len(place.accepted) == 3
     place.close()
 
 
 def test_a_name_with_two_addresses_has_one_port(certificates: Certificates) -> None:
     place = Place(TcpAddress("localhost", 0), certificates)
+    port = place.listener.address.port  # type: ignore[union-attr]
+    assert port > 0
     end, _ = place.connect()
     end.stream.close()
     place.close()

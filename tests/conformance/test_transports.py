@@ -222,6 +222,7 @@ def test_the_wildcard_takes_both_families(run: Callable[[Any], None]) -> None:
             await dial(TcpAddress(host, port), lambda stream, ends=ends: ends.append(Tap(stream)))
             ends[0].write(b"hello")
             await ends[0].until_size(5)
+            assert ends[0].data == b"hello"
             ends[0].stream.abort()
             await ends[0].until_closed()
         for tap in taps:

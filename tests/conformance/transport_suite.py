@@ -285,6 +285,7 @@ class TransportSuite:
             tap.call(tap.stream.close)
             tap.call(tap.stream.abort)
             await tap.until_closed()
+            assert tap.events.count("closed") == 1
             await pair.close(served)
 
         ground.run(scenario())
@@ -320,6 +321,7 @@ class TransportSuite:
             again = await ground.connect(listener.address)
             again.write(b"back")
             await again.until_size(4)
+            assert again.data == b"back"
             again.stream.abort()
             await again.until_closed()
             await second[0].until_closed()
@@ -346,6 +348,7 @@ class TransportSuite:
                 await served.until_closed()
             for tap in taps:
                 await tap.until_closed()
+                assert tap.data in (b"", b"hello")
             del taps, tap
             gc.collect()  # a socket that was left open is reported when it is collected
 
@@ -409,6 +412,7 @@ class TransportSuite:
                 tap.write(b"no harm")
                 tap.stream.close()
                 await tap.until_closed()
+            assert [tap.events.count("closed") for tap in taps] in ([], [1])
             await pair.close()
 
         ground.run(scenario())

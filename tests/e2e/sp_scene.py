@@ -61,9 +61,9 @@ class Scene:
         self.loop = loop
         self.place = loop.listening_worker(place, message_size_max=LIMIT)
         self.client = loop.client(self.place)
-        self.check()
+        self.assert_unharmed()
 
-    def check(self) -> None:
+    def assert_unharmed(self) -> None:
         """See that the good client is served, at once and on its first connection."""
         reply = self.loop.do(self.client.call(b"are you well?", timeout=WAIT_S))
         assert (reply.body, reply.attempts) == (b"are you well?", 1)

@@ -210,6 +210,7 @@ async def test_map_reads_on_while_its_user_is_slow(client: AsyncClient, served: 
     replies = client.map([b"%d" % number for number in range(10)], concurrency=3)
     await anext(replies)
     await seen(served, 4)  # the one that was given, and three more
+    assert len(served.handlers.seen) >= 4
     await replies.aclose()  # type: ignore[attr-defined]
 
 

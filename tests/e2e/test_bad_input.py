@@ -50,7 +50,7 @@ class Scene:
             sizes[name] = sum(row[name] for row in stats["services"])
         return sizes
 
-    def check(self) -> None:
+    def assert_unharmed(self) -> None:
         """See that nobody noticed anything, and nothing is left."""
         with RawPeer(self.broker.endpoint) as last:
             last.shake_hands()  # connections are accepted in turn, so all others have been
@@ -84,7 +84,7 @@ def test_broken_bytes(case: BrokenBytes, scene: Scene, caplog: pytest.LogCapture
     if case.error:
         assert b"\x05ERROR" in said
     assert case.reason in caplog.text
-    scene.check()
+    scene.assert_unharmed()
 
 
 @pytest.mark.parametrize("case", BROKEN_MESSAGES, ids=lambda case: case.name)
@@ -97,7 +97,7 @@ def test_broken_messages(
             peer.say(*frames)
         assert [tuple(answer) for answer in peer.last_words()] == [*case.answers]
     assert case.reason in caplog.text
-    scene.check()
+    scene.assert_unharmed()
 
 
 @pytest.mark.parametrize("case", BROKEN_MESSAGES, ids=lambda case: case.name)
@@ -107,7 +107,7 @@ def test_broken_messages_in_one_piece(case: BrokenMessages, scene: Scene) -> Non
         peer.send(good_conversation(*case.messages))
         peer.shook_hands()
         assert [tuple(answer) for answer in peer.last_words()] == [*case.answers]
-    scene.check()
+    scene.assert_unharmed()
 
 
 # --- cut and damaged anywhere ---------------------------------------------------------------------
@@ -131,7 +131,7 @@ def test_a_conversation_cut_after_any_byte(name: str, scene: Scene) -> None:
     for end in range(len(conversation)):
         with RawPeer(scene.broker.endpoint) as peer:
             peer.send(conversation[:end])
-    scene.check()
+    scene.assert_unharmed()
 
 
 @pytest.mark.parametrize("name", CONVERSATIONS)
@@ -143,7 +143,7 @@ def test_a_conversation_damaged_at_any_byte(name: str, scene: Scene) -> None:
         damaged[at] ^= source.randrange(1, 256)
         with RawPeer(scene.broker.endpoint) as peer:
             peer.send(bytes(damaged))
-    scene.check()
+    scene.assert_unharmed()
 
 
 def test_a_conversation_that_arrives_byte_by_byte_is_understood(scene: Scene) -> None:
@@ -152,7 +152,7 @@ def test_a_conversation_that_arrives_byte_by_byte_is_understood(scene: Scene) ->
             peer.send(bytes([byte]))
         peer.shook_hands()
         assert peer.receive() == [b"MDPC02", b"\x03", b"mmi.service", b"200"]
-    scene.check()
+    scene.assert_unharmed()
 
 
 # --- workers that break the rules while they hold a request ---------------------------------------
@@ -196,7 +196,7 @@ def test_a_request_in_bad_hands_is_given_to_another_worker(
     assert scene.client.reply() == ("final", b"shared", [b"x"])
     assert reason in caplog.text
     other.close()
-    scene.check()
+    scene.assert_unharmed()
 
 
 def test_a_connection_cut_in_the_middle_of_a_reply(
@@ -209,7 +209,7 @@ def test_a_connection_cut_in_the_middle_of_a_reply(
     assert other.serve_one() == [b"x"]
     assert scene.client.reply() == ("final", b"shared", [b"x"])
     other.close()
-    scene.check()
+    scene.assert_unharmed()
 
 
 # --- identities -----------------------------------------------------------------------------------
@@ -228,7 +228,7 @@ def test_an_identity_in_use_is_refused(
     assert holder.receive() == [b"MDPC02", b"\x03", b"mmi.service", b"200"]
     assert "identity b'me' is in use by another peer" in caplog.text
     holder.close()
-    scene.check()
+    scene.assert_unharmed()
 
 
 # --- peers that do not read, or do nothing --------------------------------------------------------
@@ -245,7 +245,7 @@ def test_a_client_that_does_not_read_stops_nobody(scene: Scene, peers: list[RawP
     assert sent < 64 << 20, "the broker takes everything, and must hold the answers somewhere"
     scene.serve()
     hog.close()
-    scene.check()
+    scene.assert_unharmed()
 
 
 def _push(peer: RawPeer, data: bytes) -> int:
@@ -272,7 +272,7 @@ def test_a_client_that_lets_replies_pile_up_is_dropped(
         assert "does not read" in caplog.text
     eventually(lambda: scene.tables()["pending"] == 0, "the rest of its requests is dropped")
     worker.close()
-    scene.check()
+    scene.assert_unharmed()
 
 
 def test_a_worker_that_does_not_read_gets_no_more_work(
@@ -307,7 +307,7 @@ def test_a_worker_that_does_not_read_gets_no_more_work(
             assert [reply.body for reply in replies] == bodies
     scene.broker.await_service("shared", replied=200)
     workers.pop().close()
-    scene.check()
+    scene.assert_unharmed()
 
 
 @requite.service("shared")
@@ -327,7 +327,7 @@ def test_peers_that_say_nothing_are_dropped_after_the_handshake_timeout(
         assert peer.hung_up()[:64] == greeting()
         peer.close()
     assert "said too little within 1 s" in caplog.text
-    scene.check()
+    scene.assert_unharmed()
 
 
 def test_a_peer_that_has_shaken_hands_may_be_silent(
@@ -340,7 +340,7 @@ def test_a_peer_that_has_shaken_hands_may_be_silent(
         assert clock.hung_up()  # the time-out has passed
         peer.say(b"MDPC02", b"\x01", b"mmi.service", b"echo")
         assert peer.receive()[-1] == b"200"
-    scene.check()
+    scene.assert_unharmed()
 
 
 # --- the log --------------------------------------------------------------------------------------
@@ -361,7 +361,7 @@ def test_a_thousand_bad_peers_do_not_make_a_thousand_log_lines(
     took_s = lines[-1].created - lines[0].created
     assert 2 <= len(lines) <= 2 * (took_s + 2)  # two kinds, one line each per second
     assert took_s < 1 or any("more of this kind left out" in line.getMessage() for line in lines)
-    scene.check()
+    scene.assert_unharmed()
 
 
 # --- everything at once, against one broker -------------------------------------------------------
@@ -383,7 +383,7 @@ def test_all_of_it_against_one_broker(
                 damaged[source.randrange(len(damaged))] = source.randrange(256)
         with RawPeer(scene.broker.endpoint) as peer:
             peer.send(bytes(damaged))
-    scene.check()
+    scene.assert_unharmed()
     eventually(lambda: names(scene) == ["echo"], "services that bad peers named are forgotten")
     assert scene.broker.stats()["timers"] == 1  # the good worker's
 

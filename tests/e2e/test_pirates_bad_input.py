@@ -50,13 +50,13 @@ class Scene:
         )
         self.doors = {"front": front, "back": back, "server": alone}
         self._clients = [Client(front), Client(alone)]
-        self.check()
+        self.assert_unharmed()
 
     def dial(self, door: str) -> RawPeer:
         """Connect to a door, and say nothing yet."""
         return RawPeer(self.doors[door].partition("?")[0].replace("pirate", "tcp"))
 
-    def check(self) -> None:
+    def assert_unharmed(self) -> None:
         """See that the good ones are served, and nothing of others is left."""
         for client in self._clients:
             assert client.call(b"are you well?", timeout=20).body == b"are you well?"
@@ -86,7 +86,7 @@ def test_broken_bytes(case: BrokenBytes, door: str, scene: Scene) -> None:
     with scene.dial(door) as peer:
         peer.send(case.data)
         peer.hung_up()
-    scene.check()
+    scene.assert_unharmed()
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_broken_messages(frames: list[bytes], door: str, scene: Scene) -> None:
         peer.shake_hands()
         peer.say(*frames)
         peer.hung_up()
-    scene.check()
+    scene.assert_unharmed()
 
 
 @DOORS
@@ -115,4 +115,4 @@ def test_a_conversation_cut_after_any_byte_or_damaged(door: str, scene: Scene) -
         damaged[rng.randrange(len(damaged))] ^= 1 << rng.randrange(8)
         with scene.dial(door) as peer:
             peer.send(bytes(damaged))
-    scene.check()
+    scene.assert_unharmed()

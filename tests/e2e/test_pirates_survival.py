@@ -89,7 +89,7 @@ class Crowd:
                     self.wrong.append(f"{body!r} was answered with {reply.body!r}")
                 self.done[n] += 1
 
-    def go_on(self) -> None:
+    def assert_progress(self) -> None:
         """Wait until each client has made some more calls; all with the right answers so far."""
         wanted = [done + STEP for done in self.done]
 
@@ -125,14 +125,14 @@ def test_lazy_pirates_outlive_their_server(fleet: Fleet) -> None:
     )
     arguments = ("worker", "requite.examples:echo", "--bind", url)
     with Crowd(url) as crowd:
-        crowd.go_on()
+        crowd.assert_progress()
         for _ in range(ROUNDS):
             fleet.strike("server")
             fleet.start("server", *arguments)
-            crowd.go_on()
+            crowd.assert_progress()
             fleet.strike("server", signal.SIGSTOP)
             fleet.strike("server", signal.SIGCONT)
-            crowd.go_on()
+            crowd.assert_progress()
 
 
 @pytest.mark.timeout(120 * ROUNDS)
@@ -145,14 +145,14 @@ def test_pirates_outlive_workers_clients_and_the_queue(protocol: str, fleet: Fle
     for name in "ab":
         fleet.begin(name, "worker", "requite.examples:echo", "--connect", back, *beats)
     with Crowd(front) as crowd:
-        crowd.go_on()
+        crowd.assert_progress()
         for n in range(ROUNDS):
             fleet.strike("ab"[n % 2])
-            crowd.go_on()
+            crowd.assert_progress()
             fleet.again("ab"[n % 2])
             fleet.strike("queue")
             fleet.start("queue", "queue", "--protocol", protocol, *same, *beats)
-            crowd.go_on()
+            crowd.assert_progress()
 
 
 @pytest.mark.timeout(120 * ROUNDS)
@@ -164,14 +164,14 @@ def test_paranoid_pirates_go_on_while_a_worker_or_the_queue_is_frozen(fleet: Fle
     with Crowd(front) as crowd:
         for _ in range(ROUNDS):
             fleet.strike("a", signal.SIGSTOP)
-            crowd.go_on()  # with b alone
+            crowd.assert_progress()  # with b alone
             fleet.strike("b", signal.SIGSTOP)
             fleet.strike("a", signal.SIGCONT)
-            crowd.go_on()  # a has come back
+            crowd.assert_progress()  # a has come back
             fleet.strike("b", signal.SIGCONT)
             fleet.strike("queue", signal.SIGSTOP)
             fleet.strike("queue", signal.SIGCONT)
-            crowd.go_on()
+            crowd.assert_progress()
 
 
 def test_a_client_that_is_killed_disturbs_nobody(fleet: Fleet) -> None:

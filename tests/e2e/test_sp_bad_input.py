@@ -56,7 +56,7 @@ def test_a_conversation_cut_after_any_byte(scene: Scene) -> None:
     for end in range(len(GOOD)):
         with HandPeer.dial(scene.place) as peer:
             peer.write(GOOD[:end])
-    scene.check()
+    scene.assert_unharmed()
 
 
 def test_a_conversation_damaged_at_any_byte(scene: Scene) -> None:
@@ -66,7 +66,7 @@ def test_a_conversation_damaged_at_any_byte(scene: Scene) -> None:
         damaged[at] ^= source.randrange(1, 256)
         with HandPeer.dial(scene.place) as peer:
             peer.write(bytes(damaged))
-    scene.check()
+    scene.assert_unharmed()
 
 
 @pytest.mark.parametrize("wire", [TCP, IPC, TLS, WS, WSS], ids=str)
@@ -76,7 +76,7 @@ def test_noise(wire: Wire, loop: Loop, places: Places) -> None:
     for _ in range(50):
         with HandPeer.dial(scene.place) as peer:
             peer.write(source.randbytes(source.randrange(1, 2000)))
-    scene.check()
+    scene.assert_unharmed()
 
 
 @both_loops
@@ -89,7 +89,7 @@ def test_a_message_of_two_to_the_63_bytes_is_refused_before_it_comes(
         assert peer.hung_up() == b""
     assert str(1 << 63) in caplog.text
     assert "are allowed" in caplog.text
-    scene.check()
+    scene.assert_unharmed()
 
 
 # --- silence --------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ def test_a_header_that_never_comes_is_not_waited_for(
     for peer in silent:
         peer.hung_up()
     assert f"within {SILENCE_S:g} s" in caplog.text
-    scene.check()
+    scene.assert_unharmed()
 
 
 @pytest.mark.usefixtures("hasty")
@@ -158,7 +158,7 @@ def test_an_address_in_use_is_refused(wire: Wire, loop: Loop, places: Places) ->
     for said in refused(loop, scene.place.listening()):
         assert "in use" in said or "another process listens there" in said
         assert scene.place.listening().partition("?")[0].removeprefix("sp+") in said
-    scene.check()
+    scene.assert_unharmed()
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_connections_that_come_and_go_leave_nothing(wire: Wire, loop: Loop, plac
         with requite.Client(scene.place.dialling()) as blocking:
             assert blocking.call(b"%d" % number, timeout=WAIT_S).body == b"%d" % number
     eventually(lambda: how_many() <= before, "all connections are closed")
-    scene.check()
+    scene.assert_unharmed()
 
 
 def test_a_thousand_strangers_do_not_make_a_thousand_log_lines(
@@ -226,7 +226,7 @@ def test_a_thousand_strangers_do_not_make_a_thousand_log_lines(
     lines = [record for record in caplog.records if "PAIR" in record.getMessage()]
     took_s = lines[-1].created - lines[0].created
     assert 1 <= len(lines) <= took_s + 20
-    scene.check()
+    scene.assert_unharmed()
 
 
 def test_a_dialler_that_is_refused_pauses_between_attempts(
@@ -250,4 +250,4 @@ def test_a_rep_that_dials_a_rep_is_told_apart(scene: Scene, loop: Loop) -> None:
     with HandPeer.dial(scene.place) as peer:
         peer.write(header(REP))
         assert peer.hung_up() == header(REP)
-    scene.check()
+    scene.assert_unharmed()

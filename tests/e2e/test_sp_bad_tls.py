@@ -59,7 +59,7 @@ def test_a_certificate_of_a_stranger_is_refused(wire: Wire, loop: Loop, places: 
     fail(loop, scene.place.dialling(ca=str(places.certificates.other_ca)), "certificate")
     told = fail(loop, scene.place.dialling(server_name="elsewhere.example"), "certificate")
     assert "elsewhere.example" in told
-    scene.check()
+    scene.assert_unharmed()
 
 
 @both_loops
@@ -104,7 +104,7 @@ def test_the_blocking_client_says_the_same(loop: Loop, places: Places, hands: Ha
                 lambda timeout, client=client: client.call(b"x", timeout=timeout),
             )
         assert error.may_have_executed is False
-    secret.check()
+    secret.assert_unharmed()
 
 
 @both_loops
@@ -113,7 +113,7 @@ def test_tls_and_plain_do_not_meet(loop: Loop, places: Places) -> None:
     fail(loop, Place(TLS, places.certificates, plain.place.port).dialling(), "TLS")
     fail(loop, Place(TCP, places.certificates, secret.place.port).dialling())
     for each in (plain, secret):
-        each.check()
+        each.assert_unharmed()
 
 
 @both_loops
@@ -127,4 +127,4 @@ def test_a_handshake_of_tls_cut_anywhere(loop: Loop, places: Places) -> None:
     for end in range(0, len(hello), 20):
         with socket.create_connection(("127.0.0.1", scene.place.port), WAIT_S) as peer:
             peer.sendall(hello[:end])
-    scene.check()
+    scene.assert_unharmed()

@@ -36,7 +36,7 @@ def test_a_request_in_pieces_between_which_there_are_pings(web: Scene, hands: Ha
     peer.write(sp_web.frame((1000).to_bytes(2, "big"), CLOSE))
     assert read_frame(peer).opcode == CLOSE
     assert peer.hung_up() == b""
-    web.check()
+    web.assert_unharmed()
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_a_frame_that_breaks_the_rules_closes_its_websocket(
     assert (closing.opcode, int.from_bytes(closing.payload[:2], "big")) == (CLOSE, code)
     peer.write(sp_web.frame(closing.payload, CLOSE))
     assert peer.hung_up() == b""
-    web.check()
+    web.assert_unharmed()
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_websocket_that_is_none_of_ours_is_refused_in_http(
     peer.write(request_)
     assert sp_web.read_head(peer).startswith(b"HTTP/1.1 %d " % status)
     peer.hung_up()
-    web.check()
+    web.assert_unharmed()
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST"])
@@ -113,7 +113,7 @@ def test_an_http_client_understands_the_refusal(
     assert answer.will_close
     assert answer.getheader("Upgrade") == ("websocket" if status == 426 else None)
     assert bool(body) == (method != "HEAD")
-    web.check()
+    web.assert_unharmed()
 
 
 def test_a_head_of_http_without_an_end_is_refused(web: Scene, hands: Hands) -> None:
@@ -122,7 +122,7 @@ def test_a_head_of_http_without_an_end_is_refused(web: Scene, hands: Hands) -> N
     for _ in range(2000):
         peer.write(b"X-Padding: " + b"x" * 1000 + b"\r\n")
     peer.hung_up()
-    web.check()
+    web.assert_unharmed()
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def test_sockets_dial_and_listen_many_times(on_loop: Run) -> None:
             while req.snapshot().channels < 2:
                 await req.request(b"x", timeout=20)
             for _ in range(10):
-                await req.request(b"y", timeout=20)
+                assert await req.request(b"y", timeout=20) == b"Y"
 
     on_loop(scenario())
 

@@ -225,6 +225,7 @@ async def test_an_endless_stream_ends_when_nobody_reads_it_any_more(stage, in_th
         await anext(parts)
     await parts.aclose()
     await until(ended.is_set)
+    assert ended.is_set()
 
 
 # --- limits of threads, and of one life ----------------------------------------------------------

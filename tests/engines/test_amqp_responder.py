@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -153,14 +154,20 @@ def test_a_queue_of_ones_own_making_is_ready_when_it_is_declared() -> None:
 
 
 # --- requests and replies -------------------------------------------------------------------------
-@requirement("amqp:copied")
-def test_a_request_is_acknowledged_when_its_reply_is_confirmed() -> None:
-    rabbit = servant()
+@requirement("amqp:copied", "pool:worker:ack-after", "pool:confirms")
+@pytest.mark.parametrize(
+    ("responder", "sent"),
+    [(servant, []), (worker, ["BASIC_PUBLISH"])],  # a pool's worker reports its activity
+)
+def test_a_request_is_acknowledged_when_its_reply_is_confirmed(
+    responder: Callable[[], Side], sent: list[str]
+) -> None:
+    rabbit = responder()
     rabbit.consume()
     job, request = rabbit.request(expiration="1500", headers={"x-idempotency-key": b"k"})
     assert (request.service, request.frames, request.attempt) == ("echo", (b"body",), 1)
     assert (request.remaining_s, request.idempotency_key) == (1.5, b"k")
-    assert not rabbit.sent()
+    assert rabbit.sent() == sent
 
     rabbit.feed(Finished(job, [b"done"]))
     headers, body = rabbit.answer()

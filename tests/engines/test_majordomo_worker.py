@@ -59,7 +59,8 @@ def test_a_worker_keeps_one_connection(version):
     assert bench.dialling == 0
 
 
-@pytest.mark.parametrize("service", ["", "x" * 256, "a\nb", "mmi.service"])
+@requirement("mmi:register", "mdp03:service-name")
+@pytest.mark.parametrize("service", ["", "x" * 256, "a\nb", "mmi.service", "mmi.mine"])
 def test_a_service_name_that_mdp_does_not_allow_is_refused(service):
     with pytest.raises(ConfigurationError):
         MajordomoWorker(by_version("0.3"), service, rng=lambda: 0.5)

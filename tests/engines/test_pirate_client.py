@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.spec.requirement import requirement
 from tests.support.pirate_engines import ClientBench
 
 from requite.chronicle import Kind
@@ -42,16 +43,19 @@ def test_a_deadline_before_the_reply_closes_the_connection() -> None:
     assert not any(vars(bench.client.snapshot()).values())
 
 
-def test_a_connection_that_brings_a_reply_too_many_is_closed() -> None:
+@requirement("pirate:lazy:lock-step")
+def test_a_connection_that_brings_a_second_reply_is_closed() -> None:
     bench = ClientBench()
     bench.submit(1, b"1")
     bench.join("a")
     bench.say("a", [b"one"])
     bench.say("a", [b"one, once more"])
     assert "a" in bench.disconnected
+    assert [warning.kind for warning in bench.warnings] == ["stray reply"]
     bench.submit(2, b"2")
-    assert bench.to("a") == [[b"1"]]
     bench.join("b")
+    assert (bench.to("a"), bench.to("b")) == ([[b"1"]], [[b"2"]])
+    assert 2 not in bench.replies
     bench.say("b", [b"two"], [b"two, once more"])
     assert bench.replies[2].body == b"two"
     assert "b" in bench.disconnected

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.spec.requirement import requirement
 from tests.support.sp_engines import RepBench, tag
 
 from requite.engine import Connect, Finished, Progressed, Received, Started
@@ -145,14 +146,18 @@ def test_an_abandoned_handler_keeps_its_place_until_it_has_ended() -> None:
     assert len(bench.requests) == 2
 
 
-def test_the_id_of_a_lost_channel_leads_to_nobody_else() -> None:
+@requirement("sp:rep:unknown-channel")
+@pytest.mark.parametrize("newcomer", ["a", "b"])
+def test_a_reply_to_a_lost_channel_is_dropped(newcomer: str) -> None:
     bench = RepBench()
     bench.join("a")
     job = bench.request("a")
     bench.lose("a")
-    bench.join("a")
-    bench.finish(job)
+    assert bench.abandoned == {job: "reset"}
+    bench.join(newcomer)
+    bench.finish(job, b"too late")
     assert bench.sent == []
+    bench.assert_empty()
 
 
 def test_what_comes_from_strangers_is_ignored() -> None:

@@ -138,7 +138,7 @@ _TRAFFIC = (
 )
 
 
-def expected(messages: list[Message]) -> None:
+def assert_traffic(messages: list[Message]) -> None:
     long, beat, empty, ack = messages
     assert long[0] == WORK
     assert long[3] == b"x" * 250
@@ -148,7 +148,7 @@ def expected(messages: list[Message]) -> None:
 
 
 def test_messages_come_whole() -> None:
-    expected(opened().receive(_TRAFFIC))
+    assert_traffic(opened().receive(_TRAFFIC))
 
 
 @given(st.lists(st.integers(1, 60), min_size=1))
@@ -160,7 +160,7 @@ def test_chunks_change_nothing(sizes: list[int]) -> None:
         size = sizes[len(messages) % len(sizes)]
         messages += framing.receive(_TRAFFIC[at : at + size])
         at += size
-    expected(messages)
+    assert_traffic(messages)
     assert not framing.mid_message
     framing.at_end()
 

@@ -118,7 +118,8 @@ async def test_of_a_full_queue_the_oldest_is_a_dead_letter(channel: Channel) -> 
 
 
 async def test_unbinding_what_is_not_bound_is_no_error(channel: Channel) -> None:
-    await channel.ask(methods.queue_unbind(CORE.orphan_queue, CORE.requests_exchange, "42"))
+    done = await channel.ask(methods.queue_unbind(CORE.orphan_queue, CORE.requests_exchange, "42"))
+    assert done == methods.Done(methods.QUEUE_UNBIND_OK)
 
 
 async def test_a_limit_that_changes_is_refused(channel: Channel) -> None:

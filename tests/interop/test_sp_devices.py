@@ -53,7 +53,7 @@ class Chains:
             return sp_nng.listen(self.nng.rep().socket, place)
         return self.loop.listening_worker(place)
 
-    def check(self, maker: str, place: Place) -> None:
+    def assert_works(self, maker: str, place: Place) -> None:
         """Make calls, some of them large."""
         bodies = [b"%d" % number * (1 + number * 100) for number in range(CALLS)]
         bodies += [b"", bytes(1 << 20)]
@@ -99,7 +99,7 @@ OURS, THEIRS = "requite", "nng"
     ids=lambda value: value if isinstance(value, str) else "-".join(value),
 )
 def test_a_chain(client: str, devices: list[str], service: str, chains: Chains) -> None:
-    chains.check(client, chains.chain(devices, chains.service(service)))
+    chains.assert_works(client, chains.chain(devices, chains.service(service)))
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_every_hop_may_have_a_transport_of_its_own(
     client: str, front: Wire, middle: Wire, back: Wire, chains: Chains
 ) -> None:
     service = chains.service(THEIRS if client == OURS else OURS, back)
-    chains.check(client, chains.chain([OURS, OURS], service, [middle, front]))
+    chains.assert_works(client, chains.chain([OURS, OURS], service, [middle, front]))
 
 
 def test_clients_and_services_may_all_dial_the_device(chains: Chains) -> None:
@@ -118,7 +118,7 @@ def test_clients_and_services_may_all_dial_the_device(chains: Chains) -> None:
     device = chains.loop.device(front=[front.listening()], back=[back.listening()])
     sp_nng.dial(chains.nng.rep().socket, back)
     chains.loop.worker(back)
-    chains.check(THEIRS, front.as_told(str(device.front_addresses[0])))
+    chains.assert_works(THEIRS, front.as_told(str(device.front_addresses[0])))
 
 
 def test_the_device_may_dial_clients_and_services(chains: Chains) -> None:
@@ -230,7 +230,7 @@ def test_a_stranger_is_hung_up_on(side: str, chains: Chains, hands: Hands) -> No
         stranger.write(said)
         assert len(stranger.hung_up()) in (0, 8)
     sp_nng.dial(chains.nng.rep().socket, back)
-    chains.check(THEIRS, front)
+    chains.assert_works(THEIRS, front)
 
 
 # --- loops ----------------------------------------------------------------------------------------

@@ -86,7 +86,7 @@ def cast(nng: Nng, loop: Loop) -> Iterator[Cast]:
     cast.close()
 
 
-def _check(ask: Ask) -> None:
+def assert_replies(ask: Ask) -> None:
     for size in SIZES:
         body = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
         assert ask(body) == body
@@ -107,7 +107,7 @@ def _check(ask: Ask) -> None:
 def test_bodies_of_all_sizes_go_there_and_back(
     wire: Wire, client: str, service: str, listener: str, cast: Cast, places: Places
 ) -> None:
-    _check(cast.pair(client, service, places.new(wire), listener))
+    assert_replies(cast.pair(client, service, places.new(wire), listener))
 
 
 @pytest.mark.parametrize(("client", "service"), [("nng", "requite"), ("async", "nng")])
@@ -117,7 +117,7 @@ def test_uvloop_makes_no_difference(
 ) -> None:
     loop = Loop(uvloop=True)
     try:
-        _check(Cast(nng, loop).pair(client, service, places.new(wire), "service"))
+        assert_replies(Cast(nng, loop).pair(client, service, places.new(wire), "service"))
     finally:
         loop.close()
 

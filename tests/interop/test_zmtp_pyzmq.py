@@ -398,6 +398,7 @@ def test_libzmq_hangs_up_when_heartbeats_are_not_answered(network):
     wire = network.accept(theirs, Zmtp(ROUTER))
     wire.shake_hands()
     monitor.wait_for(zmq.Event.DISCONNECTED)
+    assert wire.framing.ready  # the connection ended after the handshake
 
 
 # --- asyncio ------------------------------------------------------------------------------------

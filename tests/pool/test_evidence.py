@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.sim import pool_mutants
-from tests.sim.test_pool_mutants import _CASES, _name
+from tests.sim.mutant_table import BROKEN
 
 TESTS = Path(__file__).parents[1]
 PAGE = (TESTS.parent / "docs/protocols/pools.md").read_text(encoding="utf-8")
@@ -37,7 +37,7 @@ def test_each_test_that_the_page_names_exists(path: str, name: str, case: str) -
     assert name in functions(path)
     if case:
         assert hasattr(pool_mutants, case)
-        assert case in {_name(parts) for _, _, parts, _ in _CASES}
+        assert case in {broken.name for broken in BROKEN if broken.group == "pool"}
 
 
 @pytest.mark.parametrize(

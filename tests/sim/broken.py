@@ -1,10 +1,10 @@
-"""All broken engines, and the table of what finds them.
+"""Measure which seeds find the engines of `mutant_table.py`, and write `broken_engines.txt`.
 
-    python -m tests.sim.broken              measure all, and write the table anew
-    python -m tests.sim.broken NAME ...     measure these alone
+    python -m tests.sim.broken              measure all engines
+    python -m tests.sim.broken NAME ...     measure these
 
-What is in the table and no engine any more stays there, and `test_broken.py` fails: whoever removes
-a broken engine removes its row by hand.
+It removes no row. After an engine is removed, `test_broken.py` fails until its row is removed by
+hand.
 """
 
 from __future__ import annotations
@@ -15,19 +15,8 @@ from concurrent.futures import ProcessPoolExecutor
 from itertools import count
 from typing import Final
 
-from tests.sim import (
-    test_amqp_mutants,
-    test_dedup_mutants,
-    test_flp_mutants,
-    test_mutants,
-    test_pair_mutants,
-    test_paired_mutants,
-    test_pirate_mutants,
-    test_pool_mutants,
-    test_sp_mutants,
-    test_titanic_mutants,
-)
-from tests.sim.finding import SEEDS, TABLE, Broken, Row, table
+from tests.sim.finding import SEEDS, TABLE, Row, table
+from tests.sim.mutant_table import BROKEN
 
 _HEAD: Final = """\
 # Engines that are broken on purpose, and what finds each: python -m tests.sim.broken writes this.
@@ -35,22 +24,9 @@ _HEAD: Final = """\
 # the seeds 1 to 20 do.
 """
 
-BROKEN: Final[tuple[Broken, ...]] = (
-    *test_mutants.BROKEN,
-    *test_dedup_mutants.BROKEN,
-    *test_sp_mutants.BROKEN,
-    *test_flp_mutants.BROKEN,
-    *test_pirate_mutants.BROKEN,
-    *test_titanic_mutants.BROKEN,
-    *test_pair_mutants.BROKEN,
-    *test_paired_mutants.BROKEN,
-    *test_pool_mutants.BROKEN,
-    *test_amqp_mutants.BROKEN,
-)
-
 
 def measure(place: int) -> Row:
-    """Run seeds of a broken engine, named by its place in `BROKEN`."""
+    """Run the seeds of `BROKEN[place]`; return its row."""
     broken = BROKEN[place]
     events = {seed: broken.events(seed) for seed in SEEDS}
     found = {seed: number for seed, number in events.items() if number}
@@ -60,7 +36,7 @@ def measure(place: int) -> Row:
 
 
 def render(rows: dict[tuple[str, str, str], Row]) -> str:
-    """Return the table as text."""
+    """Return the rows as text, in the order of `BROKEN`."""
     order = {broken.key: place for place, broken in enumerate(BROKEN)}
     lines = [
         " ".join(f"{word!s:<{width}}" for word, width in zip((*key, *row), _WIDTHS, strict=True))
@@ -73,7 +49,7 @@ _WIDTHS: Final = (11, 17, 36, 19, 3, 2)
 
 
 def main(names: Iterable[str]) -> int:
-    """Measure all engines, or those of the given names; return the exit status."""
+    """Measure all engines, or the named ones; return the exit status."""
     wanted = set(names)
     places = [i for i, broken in enumerate(BROKEN) if not wanted or broken.name in wanted]
     rows = dict(table()) if TABLE.exists() else {}

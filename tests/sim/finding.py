@@ -1,19 +1,19 @@
-"""Whether checkers find what they are there for: in broken engines, and only there.
+"""Check that checkers find broken engines, and nothing in others.
 
-`broken_engines.txt` says which checker finds which broken engine: a seed that does, and how many of
-the first twenty do. A test runs that seed. If seeds mean other runs by now, it runs more of them,
-but no more than that share makes likely: a checker that finds an engine far less often than it did
-fails then. `python -m tests.sim.broken` measures the shares again.
+`broken_engines.txt` has a row for each broken engine: a seed that finds it, and how many of the
+seeds 1 to 20 do. A test runs that seed first. If seeds mean other runs by now, it runs as many more
+as that share makes likely; a checker that finds the engine far less often than before fails.
+`python -m tests.sim.broken` measures the shares again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from math import ceil, log
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pytest
 
@@ -26,7 +26,7 @@ _MISS_P: Final = 1e-4  # the chance that a checker as good as before finds nothi
 
 
 class Broken(NamedTuple):
-    """An engine that is broken on purpose: the checker that finds it, and where."""
+    """An engine that is broken on purpose, and the checker and scenario that find it."""
 
     invariant: str
     scenario: str
@@ -35,12 +35,12 @@ class Broken(NamedTuple):
 
     @property
     def group(self) -> str:
-        """Return the part of the simulator that it belongs to."""
+        """Return the group of its scenario (`requite.sim.scenarios.GROUPS`)."""
         return next(g for g, names in GROUPS.items() if g != "all" and self.scenario in names)
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Return what names it in the table."""
+        """Return its key in `broken_engines.txt`."""
         return self.group, self.invariant, self.name
 
     def events(self, seed: int) -> int:
@@ -51,8 +51,7 @@ class Broken(NamedTuple):
 
 
 class Row(NamedTuple):
-    """What is known of a broken engine: a seed that finds it, the quickest one, and how many of
-    `SEEDS` do."""
+    """The quickest seed that finds a broken engine, and how many of `SEEDS` find it."""
 
     scenario: str
     seed: int
@@ -60,19 +59,19 @@ class Row(NamedTuple):
 
     @property
     def seeds_max(self) -> int:
-        """Return how many seeds may be needed where seeds mean other runs than they did."""
+        """Return how many seeds to try when seeds no longer mean the same runs."""
         missed = 1 - (self.found + 1) / (len(SEEDS) + 2)
         return ceil(log(_MISS_P) / log(missed))
 
     def seeds(self) -> Iterator[int]:
-        """Yield the seeds to try, the likeliest first."""
+        """Yield the seeds to try: the known one, then 1, 2, ..."""
         yield self.seed
         yield from range(1, self.seeds_max)
 
 
 @cache
 def table() -> dict[tuple[str, str, str], Row]:
-    """Read the table."""
+    """Read `broken_engines.txt`."""
     lines = [line for line in TABLE.read_text("utf-8").splitlines() if not line.startswith("#")]
     return {
         (group, invariant, name): Row(scenario, int(seed), int(found))
@@ -81,7 +80,7 @@ def table() -> dict[tuple[str, str, str], Row]:
 
 
 def assert_found(broken: Broken) -> None:
-    """Check that a broken engine is found as it was before, or sooner."""
+    """Check that a broken engine is found at least as often as before."""
     row = table().get(broken.key)
     assert row, f"{broken.key} is not in {TABLE.name}: python -m tests.sim.broken {broken.name}"
     if not any(map(broken.events, row.seeds())):
@@ -91,21 +90,18 @@ def assert_found(broken: Broken) -> None:
         )
 
 
-def assert_whole(scenarios: Iterable[str], seeds: Collection[int] = (1,)) -> None:
+def assert_whole(
+    scenarios: Iterable[str], seeds: Collection[int] = (1,), knobs: Mapping[str, Any] = {}
+) -> None:
     """Check that engines that are not broken violate nothing."""
     for scenario in sorted(set(scenarios)):
         for seed in seeds:
-            result = run(seed, scenario)
+            result = run(seed, scenario, Options(knobs=dict(knobs)))
             assert not result.violations, result.replay
             assert result.calls
 
 
-def name_of(kinds: Sequence[type], module: str) -> str:
-    """Return the name of the first of these kinds of engine that comes from a module."""
-    return next(kind.__name__ for kind in kinds if kind.__module__ == module)
-
-
 def cases(engines: Iterable[Broken]) -> pytest.MarkDecorator:
     """Run a test with each broken engine."""
-    params = [pytest.param(each, id=f"{each.invariant}-{each.name}") for each in engines]
+    params = [pytest.param(each, id="-".join(each.key)) for each in engines]
     return pytest.mark.parametrize("broken", params)

@@ -1,4 +1,4 @@
-"""A run is a pure function of its seed: the same in any process, and it travels between them."""
+"""A run is a function of its seed, in any process; options and results can be pickled."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import pickle
 import subprocess
 import sys
+from collections.abc import Sequence
 
 import pytest
 
@@ -26,15 +27,28 @@ def test_the_same_seed_says_the_same_twice(scenario: str) -> None:
     assert first.transcript
 
 
-@pytest.mark.parametrize("scenario", ["swarm", "sp-swarm"])
+@pytest.mark.parametrize(
+    "scenario",
+    ["swarm", "sp-swarm", "pair-swarm", "pair-all-at-once", "pool-swarm", "pool-manager"],
+)
 def test_a_transcript_changes_nothing(scenario: str) -> None:
     with_it, without = run(7, scenario, Options(transcript=True)), run(7, scenario)
     assert with_it.digest == without.digest
 
 
-@pytest.mark.parametrize("scenario", ["swarm", "sp-swarm"])
-def test_other_seeds_go_otherwise(scenario: str) -> None:
-    assert len({run(seed, scenario).digest for seed in range(5)}) == 5
+@pytest.mark.parametrize(
+    ("scenario", "seeds"),
+    [
+        ("swarm", range(5)),
+        ("sp-swarm", range(5)),
+        ("pair-swarm", (7, 8)),
+        ("pair-all-at-once", (7, 8)),
+        ("pool-swarm", (7, 8)),
+        ("pool-manager", (7, 8)),
+    ],
+)
+def test_other_seeds_give_other_runs(scenario: str, seeds: Sequence[int]) -> None:
+    assert len({run(seed, scenario).digest for seed in seeds}) == len(seeds)
 
 
 def test_hash_seeds_do_not_matter() -> None:

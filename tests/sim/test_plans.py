@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.sim.broken import BROKEN
+from tests.sim.mutant_table import BROKEN
 from tests.sim.plans import FOLDER, NO_ENGINE, Known, known
 
 from requite.errors import ConfigurationError

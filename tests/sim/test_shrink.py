@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
-from tests.sim.broken import BROKEN
 from tests.sim.finding import Broken, table
+from tests.sim.mutant_table import BROKEN
 
 from requite.errors import ConfigurationError
 from requite.sim import Plan, draw, play, read_plan, violates

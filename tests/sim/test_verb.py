@@ -17,9 +17,10 @@ from requite.cli.exit_codes import ExitCode
 from requite.sim import draw
 from requite.sim import play as sim_play
 from requite.sim import run as sim_run
+from requite.sim.knobs import Printed
 from requite.sim.plan import write
 from requite.sim.roles import Parts
-from requite.sim.run import Options
+from requite.sim.run import Options, knobs_of
 
 
 def test_a_clean_run_ends_with_its_figures(capsys: pytest.CaptureFixture[str]) -> None:
@@ -127,6 +128,13 @@ def test_the_smallest_plan_of_a_violation_is_written_and_shown(
     assert "replay: requite sim --plan calm-1-I1.toml" in out
     assert run_command(["sim", "--plan", "calm-1-I1.toml"]) == ExitCode.FAILED
     assert "I1 at " in capsys.readouterr().out
+
+
+def test_knobs_of_pools_are_printed() -> None:
+    knobs = knobs_of(7, "pool-swarm")
+    assert isinstance(knobs, Printed)
+    printed = {line.split()[0] for line in knobs.lines()}
+    assert {"managers", "unbind_delay_s", "delivery_limit", "faults"} <= printed
 
 
 @pytest.mark.usefixtures("broken_client")

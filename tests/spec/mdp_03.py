@@ -1,13 +1,11 @@
-"""What the tests of a broker of MDP 0.3 look at."""
+"""Read from a `BrokerBench` what an MDP 0.3 broker has sent."""
 
 from __future__ import annotations
 
 from tests.support.broker import BrokerBench
 
 from requite.protocols.majordomo.dialects import by_version
-from requite.protocols.majordomo.wire import (
-    WorkerCancel,
-)
+from requite.protocols.majordomo.wire import WorkerCancel
 from requite.request import Status
 
 MDP_03 = by_version("0.3")
@@ -24,4 +22,5 @@ def cancelled(bench: BrokerBench, worker: str = "w") -> list[int]:
 
 
 def dispatched(bench: BrokerBench, worker: str = "w") -> list[int]:
+    """Return the dispatch ids of the REQUESTs a worker was sent."""
     return [request.dispatch_id for request in bench.requests(worker)]

@@ -91,13 +91,6 @@ def test_a_worker_takes_one_request_at_a_time(version: str) -> None:
         worker(version, capacity=2)
 
 
-@requirement("mmi:register", "mdp03:service-name")
-@pytest.mark.parametrize("name", ["", "mmi.mine", "a\nb", "x" * 256])
-def test_a_worker_does_not_try_to_register_what_no_broker_allows(name: str) -> None:
-    with pytest.raises(ConfigurationError):
-        MajordomoWorker(by_version("0.3"), name, rng=lambda: 0.5)
-
-
 @requirement("mdp02:worker:assume-registered")
 @old_version
 def test_registration_is_taken_for_granted(version: str) -> None:

@@ -75,21 +75,6 @@ def test_each_connection_has_one_request_and_several_calls_have_several() -> Non
     assert [bench.replies[n].body for n in (1, 2, 3)] == [b"one", b"two", b"three"]
 
 
-@requirement("pirate:lazy:lock-step")
-def test_a_reply_that_nobody_asked_for_is_dropped() -> None:
-    bench = ClientBench()
-    bench.submit(1, b"1")
-    bench.join("a")
-    bench.say("a", [b"one"], [b"one, once more"])
-    assert bench.replies[1].body == b"one"
-    assert [each.kind for each in bench.warnings] == ["stray reply"]
-    assert "a" in bench.disconnected  # the next one would not be for what is asked next, either
-    bench.submit(2, b"2")
-    bench.join("b")
-    assert (bench.to("a"), bench.to("b")) == ([[b"1"]], [[b"2"]])
-    assert 2 not in bench.replies
-
-
 @requirement("pirate:lazy:timeout")
 def test_a_lost_connection_is_noticed_at_once() -> None:
     bench = ClientBench()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pamqp import commands
 from tests.engines.test_amqp_responder import Side, worker
 from tests.spec.requirement import requirement
 
@@ -119,17 +118,6 @@ def test_a_worker_that_cannot_parse_a_request_says_so() -> None:
     side.feed(Finished(job, [b"cannot be parsed"], Status.FAILED))
     headers, body = side.answer()
     assert (headers["x-status"], body) == ("error", b"cannot be parsed")
-
-
-@requirement("pool:worker:ack-after", "pool:confirms")
-def test_a_request_is_acknowledged_when_its_response_is_confirmed() -> None:
-    side = worker()
-    side.consume()
-    job, _ = side.request()
-    side.feed(Finished(job, [b"done"]))
-    assert "BASIC_ACK" not in side.sent()
-    side.say(commands.Basic.Ack(1))
-    assert "BASIC_ACK" in side.sent()
 
 
 # --- the life of a call ---------------------------------------------------------------------------

@@ -130,19 +130,6 @@ def test_a_channel_that_takes_no_replies_holds_nobody_up() -> None:
     assert bench.worker.snapshot().dropped == {"pushback": 1}
 
 
-@requirement("sp:rep:unknown-channel")
-def test_a_reply_to_a_channel_that_is_gone_is_dropped() -> None:
-    bench = RepBench()
-    bench.join("c")
-    job = bench.request("c")
-    bench.lose("c")
-    assert bench.abandoned == {job: "reset"}
-    bench.join("d")
-    bench.finish(job, b"too late")
-    assert bench.sent == []
-    bench.assert_empty()
-
-
 @requirement("sp:loop:depth", "sp:loop:threshold")
 @pytest.mark.parametrize(("hops", "taken"), [(None, 8), (1, 1), (3, 3), (15, 15)])
 def test_a_request_with_too_many_tags_is_dropped(hops: int | None, taken: int) -> None:

@@ -134,7 +134,7 @@ class History:
         items = list(log.reader().tail())
         return {item.number: bytes(item.payload) for item in items if isinstance(item, Record)}
 
-    def check(self, disk: Disk) -> None:
+    def assert_survived(self, disk: Disk) -> None:
         with MemoryLog(b"TEST", SYNCED, disk) as log:
             records = self.records(log)
         assert self.acknowledged.items() <= records.items()
@@ -154,7 +154,7 @@ def test_what_was_acknowledged_survives_power_cuts(
         disk.stop_at = stop_at
         with suppress(PowerCut):
             history.live(disk, random)
-        history.check(disk.after_power_cut(random))
+        history.assert_survived(disk.after_power_cut(random))
         disk = disk.after_power_cut(random) if power_is_cut else disk.after_death()
 
 

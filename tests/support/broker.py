@@ -1,11 +1,11 @@
-"""A broker engine with virtual time and peers that are names: what tests of its behaviour drive.
+"""A broker engine with virtual time, whose peers are names; tests drive it.
 
     bench = BrokerBench()
     bench.worker("w1", capacity=2)
     bench.request("c1", 1, b"body")
     assert bench.sent("w1")[-1] == WorkerRequest(...)
 
-Every message to a peer is decoded on the spot; `sent(peer)` lists the commands it has got.
+Every message to a peer is decoded; `sent(peer)` lists its commands.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ ORIGIN = b"a-broker"
 
 
 class BrokerBench:
-    """One broker under test. `policy` overrides fields of `BrokerPolicy`; notes are on."""
+    """A broker under test, with notes. `policy` overrides fields of `BrokerPolicy`."""
 
     def __init__(self, *, chronicle: Chronicle | None = None, **policy: Any) -> None:
         self.broker = MajordomoBroker(
@@ -63,11 +63,11 @@ class BrokerBench:
 
     # --- what peers do ------------------------------------------------------------------------
     def join(self, peer: str) -> None:
-        """Connect a peer that says nothing yet."""
+        """Connect a peer."""
         self.feed(PeerJoined(peer, peer.encode()))
 
     def client(self, peer: str, version: str = "0.3") -> Dialect:
-        """Connect a client (it says nothing yet) and return its dialect."""
+        """Connect a client; return its dialect."""
         self._peers[peer] = ("client", by_version(version))
         self.join(peer)
         return self._peers[peer][1]
@@ -83,17 +83,17 @@ class BrokerBench:
         lease_ms: int = 0,
         instance: bytes = NO_INSTANCE,
     ) -> None:
-        """Connect a worker and let it say READY."""
+        """Connect a worker and send its READY."""
         self._peers[peer] = ("worker", by_version(version))
         self.join(peer)
         self.say(peer, Ready, service, capacity, interval_ms, lease_ms, instance)
 
     def dialect_of(self, peer: str) -> Dialect:
-        """Return what a peer speaks."""
+        """Return the dialect of a peer."""
         return self._peers[peer][1]
 
     def say(self, peer: str, command: type, *fields: Any) -> None:
-        """Let a peer send a command with these fields."""
+        """Send a command with these fields from a peer."""
         dialect = self._peers[peer][1]
         self.feed(Received(peer, [dialect.encode(command(*fields))]))
 
@@ -109,13 +109,13 @@ class BrokerBench:
         key: bytes = b"",
         call_id: bytes = NO_CALL,
     ) -> None:
-        """Let a client (connected on first use, speaking 0.3) send a REQUEST."""
+        """Send a REQUEST from a client; connect it with MDP 0.3 on first use."""
         if peer not in self._peers:
             self.client(peer)
         self.say(peer, ClientRequest, service, [body], request_id, timeout_ms, flags, key, call_id)
 
     def final(self, peer: str, body: bytes = b"y", status: int = 0, nth: int = -1) -> None:
-        """Let a worker answer the `nth` request it was sent (-1: the last)."""
+        """Answer the `nth` request of a worker (-1: the last)."""
         request = self.requests(peer)[nth]
         self.say(peer, WorkerFinal, request.address, [body], request.dispatch_id, status)
 
@@ -125,11 +125,11 @@ class BrokerBench:
         self.feed(PeerLost(peer, "reset"))
 
     def block(self, peer: str) -> None:
-        """Let a peer stop reading."""
+        """Report that a peer does not read."""
         self.feed(PeerBlocked(peer))
 
     def unblock(self, peer: str) -> None:
-        """Let a peer read again."""
+        """Report that a peer reads again."""
         self.feed(PeerWritable(peer))
 
     def drain(self) -> None:
@@ -137,7 +137,7 @@ class BrokerBench:
         self.feed(Drain())
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, with a wake-up at each instant the broker asks for."""
+        """Advance the clock, with a wake-up at each deadline of the broker."""
         end = self.now + seconds
         while (at := self.broker.deadline()) is not None and at <= end:
             self.now = max(self.now, at)
@@ -145,19 +145,19 @@ class BrokerBench:
         self.now = end
 
     def freeze(self, seconds: float) -> None:
-        """Let time pass without any wake-up, then one."""
+        """Advance the clock with a single wake-up, at the end."""
         self.now += seconds
         self.feed(Wake())
 
     def keep_alive(self, seconds: float, *workers: str, every: float = 0.5) -> None:
-        """Let time pass while these workers send heartbeats."""
+        """Advance the clock while these workers send heartbeats."""
         end = self.now + seconds
         while self.now < end:
             self.advance(every)
             for worker in workers:
                 self.say(worker, WorkerHeartbeat, 1000)
 
-    # --- what came of it ----------------------------------------------------------------------
+    # --- what the broker did ------------------------------------------------------------------
     def sent(self, peer: str, kind: type | None = None) -> list[Any]:
         """Return the commands a peer was sent, all or of one kind."""
         return [c for c in self.commands[peer] if kind is None or isinstance(c, kind)]
@@ -175,12 +175,12 @@ class BrokerBench:
         return [note for note in self.notes if note.kind == kind]
 
     def feed(self, event: Any) -> None:
-        """Feed the broker one input and note what it does."""
+        """Feed the broker one input and record its effects."""
         for effect in self.broker.handle([event], self.now):
             self.perform(effect)
 
     def perform(self, effect: Effect) -> None:
-        """Note an effect of the broker's."""
+        """Record an effect."""
         match effect:
             case Send(peer, message):
                 role, dialect = self._peers[str(peer)]
@@ -201,4 +201,4 @@ class BrokerBench:
             case Stopped():
                 self.stopped = True
             case _:
-                raise AssertionError(f"a broker has no business with {effect}")
+                raise AssertionError(f"a broker must not have the effect {effect}")

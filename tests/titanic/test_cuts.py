@@ -28,7 +28,7 @@ class Promises:
     def copy(self) -> Promises:
         return Promises(dict(self.kept), set(self.answered), set(self.closed))
 
-    def check(self, life: Life, closing: set[bytes]) -> None:
+    def assert_recovers(self, life: Life, closing: set[bytes]) -> None:
         """Check all answers; requests that were being closed may be there or not."""
         life.serves = False
         for ticket in self.kept.keys() - closing:
@@ -123,10 +123,10 @@ class Run:
         later = next((one for point, one in self.told if point > at), self.told[-1][1])
         return later.closed - self.promised(at).closed
 
-    def check(self, folder: MemoryFolder, at: int) -> None:
+    def assert_recovers(self, folder: MemoryFolder, at: int) -> None:
         life = Life(folder, SMALL)
         assert not life.store.report.damaged
-        self.promised(at).check(life, self.closing(at))
+        self.promised(at).assert_recovers(life, self.closing(at))
 
 
 @pytest.fixture(scope="module")
@@ -160,9 +160,9 @@ def test_the_log_cut_at_every_write(run: Run) -> None:
     assert len(run.history) > 150
     folder = MemoryFolder()
     for at, operation in enumerate(run.history):
-        run.check(copied(folder), at)
+        run.assert_recovers(copied(folder), at)
         repeated(folder, operation)
-    run.check(folder, len(run.history))
+    run.assert_recovers(folder, len(run.history))
 
 
 @pytest.mark.parametrize("which", [-1, -9])
@@ -176,7 +176,7 @@ def test_the_log_cut_at_every_byte_of_a_write(run: Run, which: int) -> None:
     for cut in range(len(data) + 1):
         torn = copied(folder)
         repeated(torn, (what, name, offset, data[:cut]))
-        run.check(torn, at)
+        run.assert_recovers(torn, at)
 
 
 class Small:

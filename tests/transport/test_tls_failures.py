@@ -136,6 +136,7 @@ def test_the_name_may_be_told(certificates: Certificates) -> None:
         listening = Listening()
         address = await listening.at(certificates.showing(certificates.elsewhere))
         tap = await dialled(address, replace(certificates.to_dial, server_name="elsewhere.example"))
+        assert not tap.reasons  # the connection is open
         tap.stream.abort()
         await tap.until_closed()
         await (await listening.first()).until_closed()
@@ -326,6 +327,7 @@ def test_a_foreign_server_is_spoken_to(certificates: Certificates) -> None:
         tap = await dialled(TlsAddress("localhost", port), certificates.to_dial)
         tap.write(b"hello" * 10_000)
         await tap.until_size(50_000)
+        assert tap.data == b"hello" * 10_000
         async with asyncio.timeout(20):
             tap.call(tap.stream.close)
             await tap.until_closed()

@@ -49,15 +49,17 @@ def test_a_context_is_made_once_and_anew_when_a_file_changes(certificates: Certi
     assert settings.dialling_context() is not first
 
 
-def test_a_path_may_be_an_object(certificates: Certificates) -> None:
-    TlsSettings(ca=Path(certificates.ca)).check_dialling()
+def test_a_path_may_be_a_path_object(certificates: Certificates) -> None:
+    context = TlsSettings(ca=Path(certificates.ca)).dialling_context()
+    assert len(context.get_ca_certs()) == 1
 
 
-def test_the_key_may_stand_with_its_certificate(certificates: Certificates, tmp_path: Path) -> None:
+def test_certificate_and_key_may_be_in_one_file(certificates: Certificates, tmp_path: Path) -> None:
     both = tmp_path / "both.pem"
     shown = certificates.server
     both.write_text(Path(shown.key).read_text() + Path(shown.certificate).read_text())
-    TlsSettings(certificate=both).check_listening()
+    context = TlsSettings(certificate=both).listening_context()
+    assert context.protocol is ssl.PROTOCOL_TLS_SERVER
 
 
 # --- refused --------------------------------------------------------------------------------------

@@ -141,10 +141,12 @@ def test_methods_of_the_server_are_understood(theirs: Any, heard: Any) -> None:
 @given(st.binary(max_size=64))
 def test_any_bytes_are_a_method_or_a_violation(data: bytes) -> None:
     for method in (data, methods.BASIC_DELIVER + data, methods.CONNECTION_START + data):
+        complaint = "not refused"
         try:
             decode(method)
-        except RemoteViolation:
-            continue
+        except RemoteViolation as violation:
+            complaint = str(violation)
+        assert complaint
 
 
 # --- properties and tables ------------------------------------------------------------------------
@@ -215,10 +217,12 @@ def test_properties_come_back_as_they_were(
 @given(st.binary(max_size=80))
 def test_any_bytes_are_properties_or_a_violation(data: bytes) -> None:
     for each in (data, bytes.fromhex("003c0000") + bytes(8) + data):
+        complaint = "not refused"
         try:
             decode_properties(each)
-        except RemoteViolation:
-            continue
+        except RemoteViolation as violation:
+            complaint = str(violation)
+        assert complaint
 
 
 def test_malformed_headers_leave_the_rest_readable() -> None:

@@ -173,10 +173,14 @@ def test_whatever_is_handed_on_can_be_read(content: bytes) -> None:
 @given(st.binary(max_size=80))
 def test_any_bytes_are_handed_on_or_a_violation(data: bytes) -> None:
     for each in (data, bytes.fromhex("003c0000") + bytes(8) + data):
+        complaint = "not refused"
         try:
-            altered_properties(each, "", nothing)
-        except RemoteViolation:
-            continue
+            altered = altered_properties(each, "", nothing)
+        except RemoteViolation as violation:
+            complaint = str(violation)
+        else:
+            assert altered_properties(altered, "", nothing) == altered
+        assert complaint
 
 
 def test_a_table_that_is_dropped_is_empty() -> None:
