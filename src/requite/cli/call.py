@@ -176,15 +176,15 @@ def call(
     logging.start()
     _check_submission(submission, calls.stream or calls.once or whom.bind, url)
     name = name_service(url, whom.service)
-    place = Place(connection.complete(url), whom.bind, name, connection.dialect)
-    retry = calls.retry(place.url)
-    asked = Asked(place, _read_body(body), calls.timeout, retry, calls.once, journal)
-    kept = Kept(os.fsencode(submission.key), as_json) if submission.submit else None
+    target = Target(connection.complete(url), whom.bind, name, connection.dialect)
+    retry = calls.retry(target.url)
+    planned = PlannedCall(target, _read_body(body), calls.timeout, retry, calls.once, journal)
+    kept = TicketOptions(os.fsencode(submission.key), as_json) if submission.submit else None
     printer = JsonPrinter() if as_json else BytesPrinter(line_by_line=calls.stream)
     began = time.monotonic()
     try:
         with advised(url):
-            run(_ask(asked, calls.stream, printer) if kept is None else _submit(asked, kept))
+            run(_ask(planned, calls.stream, printer) if kept is None else _submit(planned, kept))
     except CannotListenError as error:
         complain(str(error))
         return ExitCode.CANNOT_LISTEN
@@ -195,8 +195,8 @@ def call(
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Whom to ask; `service` is "" over SP."""
+class Target:
+    """The URL and service of the call; `service` is "" over SP."""
 
     url: str
     bind: bool
@@ -205,10 +205,10 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PlannedCall:
     """The call as it was asked for."""
 
-    place: Place
+    target: Target
     body: bytes
     timeout: float
     retry: RetryPolicy | None
@@ -217,7 +217,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class TicketOptions:
     """A request that is to be kept: under which key, and how its ticket is printed."""
 
     key: bytes
@@ -237,17 +237,17 @@ class Printer(Protocol):
         """Print why there is no final reply."""
 
 
-async def _ask(asked: Asked, stream: bool, printer: Printer) -> None:
-    waits = can_be_asked(asked.place.url, asked.place.service)
-    waits_apart = waits and asked.journal is not None
-    left_s = await _wait_unrecorded(asked) if waits_apart else asked.timeout
-    client = _client(asked)
+async def _ask(planned: PlannedCall, stream: bool, printer: Printer) -> None:
+    waits = can_be_asked(planned.target.url, planned.target.service)
+    waits_apart = waits and planned.journal is not None
+    left_s = await _wait_unrecorded(planned) if waits_apart else planned.timeout
+    client = _client(planned)
     try:
         await _open(client)
         if waits and not waits_apart:
-            waiting = wait_for_worker(client, asked.place.service, asked.timeout)
+            waiting = wait_for_worker(client, planned.target.service, planned.timeout)
             left_s = await unless_refused(client, waiting)
-        left = replace(asked, timeout=left_s)
+        left = replace(planned, timeout=left_s)
         await unless_refused(client, _print_replies(client, left, stream, printer))
     finally:
         await client.close()
@@ -262,64 +262,66 @@ def _check_submission(submission: Submission, other: bool, url: str) -> None:
         check_keeps_requests(url)
 
 
-async def _submit(asked: Asked, kept: Kept) -> None:
-    async with _client(asked) as client:
-        ticket = await unless_refused(client, _ticket(client, asked, kept))
+async def _submit(planned: PlannedCall, kept: TicketOptions) -> None:
+    async with _client(planned) as client:
+        ticket = await unless_refused(client, _ticket(client, planned, kept))
     if kept.as_json:
         say_json({"status": Status.OK.name, "ticket": ticket})
     else:
         say(ticket)
 
 
-async def _ticket(client: AsyncClient, asked: Asked, kept: Kept) -> str:
-    left_s = await wait_for_worker(client, REQUEST, asked.timeout)
-    return await client.submit(asked.body, timeout=left_s, idempotency_key=kept.key)
+async def _ticket(client: AsyncClient, planned: PlannedCall, kept: TicketOptions) -> str:
+    left_s = await wait_for_worker(client, REQUEST, planned.timeout)
+    return await client.submit(planned.body, timeout=left_s, idempotency_key=kept.key)
 
 
-async def _wait_unrecorded(asked: Asked) -> float:
+async def _wait_unrecorded(planned: PlannedCall) -> float:
     """Wait with a client that keeps no journal: its questions to the broker are no calls of the
     user's. The call that finds no worker is one, and is written down as any other that fails."""
     from requite.journal.folder import prepare
 
-    prepare(asked.journal or "")
+    prepare(planned.journal or "")
     began = clock.now()
     try:
-        async with _client(replace(asked, journal=None)) as asking:
-            return await wait_for_worker(asking, asked.place.service, asked.timeout)
+        async with _client(replace(planned, journal=None)) as asking:
+            return await wait_for_worker(asking, planned.target.service, planned.timeout)
     except NoService as error:
-        await asyncio.to_thread(_write_down, asked, error, began)
+        await asyncio.to_thread(_write_down, planned, error, began)
         raise
 
 
-def _write_down(asked: Asked, error: NoService, began: float) -> None:
+def _write_down(planned: PlannedCall, error: NoService, began: float) -> None:
     from requite.journal import Journal
 
     name, ended = new_name(), clock.now()
-    call_id, service = name + bytes(CALL_ID_SIZE - len(name)), asked.place.service.encode()
-    deadline = max(ended, began + asked.timeout)
+    call_id, service = name + bytes(CALL_ID_SIZE - len(name)), planned.target.service.encode()
+    deadline = max(ended, began + planned.timeout)
     failure: dict[str, Any] = {
         "outcome": Status.NO_SERVICE,
         "error": NoService.__name__,
         "reason": str(error),
     }
-    with Journal(asked.journal or "", Role.CLIENT, name) as journal:
+    with Journal(planned.journal or "", Role.CLIENT, name) as journal:
         journal.chronicle.event_rows += [
-            EventRow(began, Kind.ACCEPTED, call_id, service, size=len(asked.body), value=deadline),
+            EventRow(
+                began, Kind.ACCEPTED, call_id, service, size=len(planned.body), value=deadline
+            ),
             EventRow(ended, Kind.ANSWERED, call_id, service, **failure),
         ]
 
 
-def _client(asked: Asked) -> AsyncClient:
+def _client(planned: PlannedCall) -> AsyncClient:
     from requite.client import AsyncClient
 
-    place = asked.place
+    target = planned.target
     return AsyncClient(
-        () if place.bind else place.url,
-        bind=place.url if place.bind else (),
-        service=place.service or None,
-        retry=asked.retry,
-        dialect=place.dialect,
-        journal=asked.journal,
+        () if target.bind else target.url,
+        bind=target.url if target.bind else (),
+        service=target.service or None,
+        retry=planned.retry,
+        dialect=target.dialect,
+        journal=planned.journal,
     )
 
 
@@ -333,12 +335,16 @@ async def _open(client: AsyncClient) -> None:
         complain(f"listening on {url}")
 
 
-async def _print_replies(client: AsyncClient, asked: Asked, stream: bool, printer: Printer) -> None:
-    may_repeat = not asked.once
+async def _print_replies(
+    client: AsyncClient, planned: PlannedCall, stream: bool, printer: Printer
+) -> None:
+    may_repeat = not planned.once
     if not stream:
-        printer.final(await client.call(asked.body, timeout=asked.timeout, idempotent=may_repeat))
+        printer.final(
+            await client.call(planned.body, timeout=planned.timeout, idempotent=may_repeat)
+        )
         return
-    async for part in client.stream(asked.body, timeout=asked.timeout, idempotent=may_repeat):
+    async for part in client.stream(planned.body, timeout=planned.timeout, idempotent=may_repeat):
         if isinstance(part, Partial):
             printer.partial(part)
         else:

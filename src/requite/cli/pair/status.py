@@ -29,9 +29,9 @@ def status(
     from requite.protocols.binarystar.view import PairView
     from requite.shell.aio import run
 
-    async def look() -> PairView:
+    async def ask_status() -> PairView:
         async with Operator(url, timeout=timeout) as operator:
             return await operator.look()
 
     logging.start()
-    return report(run(look()), as_json)
+    return report(run(ask_status()), as_json)
