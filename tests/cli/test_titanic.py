@@ -179,9 +179,12 @@ def test_what_is_no_ticket_is_refused(refusal: Refusal, verb, ticket):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("call", f"{NOBODY}/echo", "x", "--submit", "--stream"), "--submit goes without"),
-        (("call", f"{NOBODY}/echo", "x", "--submit", "--once"), "--submit goes without"),
-        (("call", f"{NOBODY}/echo", "x", "--key", "k"), "--key is for --submit"),
+        (
+            ("call", f"{NOBODY}/echo", "x", "--submit", "--stream"),
+            "--submit cannot be combined with",
+        ),
+        (("call", f"{NOBODY}/echo", "x", "--submit", "--once"), "--submit cannot be combined with"),
+        (("call", f"{NOBODY}/echo", "x", "--key", "k"), "--key requires --submit"),
         (("call", "sp+tcp://127.0.0.1:1", "x", "--submit"), "a Titanic keeps them"),
         (("titanic", "--broker", NOBODY), "--dir DIR"),
         (("titanic", "--broker", NOBODY, "--dir", "d", "--memory"), "give one of them"),

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from requite.client import AsyncClient
 
 _SERVICE: Final = Group("Service", sort_key=5)
-_KEPT: Final = Group("Kept requests", sort_key=15)
+_KEPT: Final = Group("Durable requests", sort_key=15)
 _STDIN: Final = "-"
 _RETRIES: Final = 2
 
@@ -53,7 +53,7 @@ _RETRIES: Final = 2
 @Parameter(name="*", group=_SERVICE)
 @dataclass(frozen=True, slots=True)
 class Whom:
-    """Which service is called, where the URL does not say it."""
+    """The service to call, for a URL that does not name it."""
 
     service: Annotated[
         str | None, Parameter(metavar="NAME", help="The service, if the URL does not name it.")
@@ -91,7 +91,7 @@ class Calls:
     ] = False
     stream: Annotated[
         bool,
-        Parameter(show_default=False, help="Print partial replies as they come, each on a line."),
+        Parameter(show_default=False, help="Print each partial reply on a line, as it arrives."),
     ] = False
 
     def retry(self, url: str) -> RetryPolicy | None:
@@ -104,14 +104,14 @@ class Calls:
 @Parameter(name="*", group=_KEPT)
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """Whether the request is kept until it has been answered, and under which key."""
+    """Whether a Titanic stores the request until it is answered, and its idempotency key."""
 
     submit: Annotated[
         bool,
         Parameter(
             show_default=False,
-            help="Have the request kept until it has been answered, and print its ticket, for "
-            "`requite result`. Takes a broker with a Titanic.",
+            help="Store the request until it is answered, and print its ticket for "
+            "`requite result`. The broker needs a Titanic (`requite broker --titanic DIR`).",
         ),
     ] = False
     key: Annotated[
@@ -119,8 +119,8 @@ class Submission:
         Parameter(
             metavar="KEY",
             show_default=False,
-            help="With --submit: a request with this key is kept once, however often it is "
-            "submitted; the ticket is the same.",
+            help="With --submit: store the request once, however often it is submitted with "
+            "this key. Each submission prints the same ticket.",
         ),
     ] = ""
 
@@ -129,18 +129,18 @@ def call(
     url: Annotated[
         str,
         Parameter(
-            help="Broker and service: `mdp://HOST:PORT/SERVICE`. Or, without a broker, where a "
-            "service or a device of SP is: `sp+tcp://HOST:PORT`, `sp+ipc:///PATH`, `sp+tls://`, "
-            "`sp+ws://HOST:PORT/PATH`, `sp+wss://`; or Freelance servers: `flp://A:PORT,B:PORT`; "
-            "or a Lazy Pirate's server, or a queue's front: `pirate://HOST:PORT`; or a queue of "
-            "RabbitMQ: `amqp://USER:PASSWORD@HOST/VHOST?queue=NAME`."
+            help="Broker and service: `mdp://HOST:PORT/SERVICE`. SP service or device: "
+            "`sp+tcp://HOST:PORT`, `sp+ipc:///PATH`, `sp+tls://`, `sp+ws://HOST:PORT/PATH`, "
+            "`sp+wss://`. Freelance servers: `flp://A:PORT,B:PORT`. Pirate server, or front of a "
+            "queue: `pirate://HOST:PORT`. Queue of RabbitMQ: "
+            "`amqp://USER:PASSWORD@HOST/VHOST?queue=NAME`."
         ),
     ],
     body: Annotated[
         str | None,
         Parameter(
             allow_leading_hyphen=True,
-            help="The request. `-`, or nothing when something is piped in: all of stdin.",
+            help="Body of the request. `-` reads stdin, as does no BODY when stdin is a pipe.",
         ),
     ] = None,
     /,
@@ -153,18 +153,18 @@ def call(
     journal: JournalFolder = None,
     logging: Logging = QUIET,
 ) -> int:
-    """Make one call; the reply's bytes go to stdout as they are.
+    """Make one call, and write the reply's bytes to stdout unchanged.
 
-    Failures go to stderr, in one sentence that says whether the request may
-    have run; the exit code tells scripts which kind it was (`requite --help`).
+    A failure is one sentence on stderr, which says whether the request may have
+    run. The exit code gives the kind of failure (`requite --help`).
 
     With --json the last line is an object: status, body, encoding ("utf-8" or
-    "base64"), attempts, elapsed_ms; of a failure: status, message,
-    may_have_executed, attempts, elapsed_ms. With --stream an object per partial
-    reply comes before it.
+    "base64"), attempts, elapsed_ms. A failed call prints status, message,
+    may_have_executed, attempts, elapsed_ms. With --stream each partial reply
+    is an object on a line before it.
 
-    With --submit nothing waits for the reply: stdout gets the ticket, by which
-    `requite result` fetches it, in any process, at any time.
+    With --submit the command prints a ticket instead of the reply. `requite
+    result` fetches the reply with the ticket, in any process, at any time.
 
       $ requite call mdp://127.0.0.1:5555/echo "hello, world"
       $ requite call sp+tcp://127.0.0.1:7000 "hello, world"
@@ -206,7 +206,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class PlannedCall:
-    """The call as it was asked for."""
+    """A call and its limits, as the command line gives them."""
 
     target: Target
     body: bytes
@@ -218,14 +218,14 @@ class PlannedCall:
 
 @dataclass(frozen=True, slots=True)
 class TicketOptions:
-    """A request that is to be kept: under which key, and how its ticket is printed."""
+    """The idempotency key of a durable request, and the format of its ticket."""
 
     key: bytes
     as_json: bool
 
 
 class Printer(Protocol):
-    """Where the replies go."""
+    """A printer of replies and failures."""
 
     def partial(self, partial: Partial) -> None:
         """Print a partial reply."""
@@ -255,9 +255,9 @@ async def _ask(planned: PlannedCall, stream: bool, printer: Printer) -> None:
 
 def _check_submission(submission: Submission, other: bool, url: str) -> None:
     if submission.submit and other:
-        raise ConfigurationError("--submit goes without --stream, --once and --bind")
+        raise ConfigurationError("--submit cannot be combined with --stream, --once or --bind")
     if submission.key and not submission.submit:
-        raise ConfigurationError("--key is for --submit: it names a request that is kept")
+        raise ConfigurationError("--key requires --submit")
     if submission.submit:
         check_keeps_requests(url)
 
