@@ -51,8 +51,7 @@ MEANING: Final[dict[ExitCode, str]] = {
     " or Spark failed",
     ExitCode.USAGE: "invalid arguments; nothing was done",
     ExitCode.TIMEOUT: "no reply in time; the message says whether the request may have run",
-    ExitCode.UNAVAILABLE: "no worker serves the service, or a queue is full; the message says"
-    " whether the request may have run",
+    ExitCode.UNAVAILABLE: "no worker, or a full queue; the message says whether it may have run",
     ExitCode.NO_CONNECTION: "no connection, a lost connection, or a peer of another protocol",
     ExitCode.LOST: "the request was lost with its worker, or cancelled; it may have run",
     ExitCode.CANNOT_LISTEN: "cannot bind the address",

@@ -131,7 +131,7 @@ VERBS: Final = (*SERVE, *ASK, *ACCOUNT, *WATCH)
 IMPLIED: Final = {"titanic": "serve"}
 
 _FRONT_PAGE: Final = """\
-requite: send a request; get its reply, or an error that says whether it may have run.
+requite: get a reply, or an error that says whether the request may have run.
 
 Usage: requite VERB [ARGUMENTS]        requite VERB --help shows more
 {verbs}
