@@ -85,6 +85,6 @@ def test_nobody_keeps_requests_without_a_broker(command: tuple[str, ...], place:
     ended = requite(verb, place, *rest)
     assert ended.code == ExitCode.USAGE
     assert ended.err == (
-        f"requite: no requests are kept at {place}: a Titanic keeps them, behind a broker"
+        f"requite: {place} cannot store requests: durable requests need a broker with a Titanic"
         " (mdp://HOST:PORT)\n"
     )

@@ -43,7 +43,15 @@ OPTION_GROUPS = {
         "Journal",
         "Output",
     ],
-    "call": ["Arguments", "Service", "Calls", "Kept requests", "Connection", "Journal", "Output"],
+    "call": [
+        "Arguments",
+        "Service",
+        "Calls",
+        "Durable requests",
+        "Connection",
+        "Journal",
+        "Output",
+    ],
 }
 
 
@@ -109,7 +117,7 @@ def test_an_unknown_verb_is_told_with_what_was_probably_meant(words, told, page,
     sentence, hint = refusal(*words).splitlines()
     assert f'Unknown command "{words[-1]}"' in sentence
     assert told in sentence
-    assert hint == f"  {page} tells more"
+    assert hint == f"  {page} shows more"
 
 
 @pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.words)
@@ -148,7 +156,7 @@ def test_wrong_arguments_are_one_sentence_and_where_to_read_more(words, told):
     assert (ended.code, ended.out) == (ExitCode.USAGE, "")
     sentence, hint = ended.err.splitlines()
     assert told.lower() in sentence.lower()
-    assert hint.strip() == f"requite {words[0]} --help tells more"
+    assert hint.strip() == f"requite {words[0]} --help shows more"
 
 
 def test_every_exit_code_has_a_meaning():

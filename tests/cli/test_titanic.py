@@ -179,10 +179,13 @@ def test_what_is_no_ticket_is_refused(refusal: Refusal, verb, ticket):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("call", f"{NOBODY}/echo", "x", "--submit", "--stream"), "--submit goes without"),
-        (("call", f"{NOBODY}/echo", "x", "--submit", "--once"), "--submit goes without"),
-        (("call", f"{NOBODY}/echo", "x", "--key", "k"), "--key is for --submit"),
-        (("call", "sp+tcp://127.0.0.1:1", "x", "--submit"), "a Titanic keeps them"),
+        (
+            ("call", f"{NOBODY}/echo", "x", "--submit", "--stream"),
+            "--submit cannot be combined with",
+        ),
+        (("call", f"{NOBODY}/echo", "x", "--submit", "--once"), "--submit cannot be combined with"),
+        (("call", f"{NOBODY}/echo", "x", "--key", "k"), "--key requires --submit"),
+        (("call", "sp+tcp://127.0.0.1:1", "x", "--submit"), "durable requests need a broker"),
         (("titanic", "--broker", NOBODY), "--dir DIR"),
         (("titanic", "--broker", NOBODY, "--dir", "d", "--memory"), "give one of them"),
         (("titanic", "--broker", f"{NOBODY}/echo", "--memory"), "names"),
@@ -190,9 +193,12 @@ def test_what_is_no_ticket_is_refused(refusal: Refusal, verb, ticket):
         (("titanic", "--broker", NOBODY, "--memory", "--disk-max", "much"), "512m"),
         (
             ("titanic", "--broker", NOBODY, "--memory", "--disk-max", "1k"),
-            "--disk-max is 5m at least",
+            "--disk-max must be at least 5m",
         ),
-        (("broker", "--titanic", "d", "--titanic-disk-max", "1k"), "--titanic-disk-max is 5m"),
+        (
+            ("broker", "--titanic", "d", "--titanic-disk-max", "1k"),
+            "--titanic-disk-max must be at least 5m",
+        ),
         (("broker", "--titanic", "d", "--titanic-disk-max", "-1"), "--titanic-disk-max is a size"),
         (
             ("titanic", "--broker", NOBODY, "--memory", "--replica-mode", "sync"),

@@ -65,7 +65,7 @@ def run(arguments: Sequence[str]) -> int:
         return ExitCode.OK if result is None else result
     except CycloptsError as error:
         page = " ".join(("requite", *(error.command_chain or ()), "--help"))
-        complain(f"{error}\n  {page} tells more")
+        complain(f"{error}\n  {page} shows more")
         return ExitCode.USAGE
     except RequiteError as error:
         complain(sentence(error))

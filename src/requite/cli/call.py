@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from requite.client import AsyncClient
 
 _SERVICE: Final = Group("Service", sort_key=5)
-_KEPT: Final = Group("Kept requests", sort_key=15)
+_KEPT: Final = Group("Durable requests", sort_key=15)
 _STDIN: Final = "-"
 _RETRIES: Final = 2
 
@@ -53,7 +53,7 @@ _RETRIES: Final = 2
 @Parameter(name="*", group=_SERVICE)
 @dataclass(frozen=True, slots=True)
 class Whom:
-    """Which service is called, where the URL does not say it."""
+    """The service to call, for a URL that does not name it."""
 
     service: Annotated[
         str | None, Parameter(metavar="NAME", help="The service, if the URL does not name it.")
@@ -91,7 +91,7 @@ class Calls:
     ] = False
     stream: Annotated[
         bool,
-        Parameter(show_default=False, help="Print partial replies as they come, each on a line."),
+        Parameter(show_default=False, help="Print each partial reply on a line, as it arrives."),
     ] = False
 
     def retry(self, url: str) -> RetryPolicy | None:
@@ -104,14 +104,14 @@ class Calls:
 @Parameter(name="*", group=_KEPT)
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """Whether the request is kept until it has been answered, and under which key."""
+    """Whether a Titanic stores the request until it is answered, and its idempotency key."""
 
     submit: Annotated[
         bool,
         Parameter(
             show_default=False,
-            help="Have the request kept until it has been answered, and print its ticket, for "
-            "`requite result`. Takes a broker with a Titanic.",
+            help="Store the request until it is answered, and print its ticket for "
+            "`requite result`. The broker needs a Titanic (`requite broker --titanic DIR`).",
         ),
     ] = False
     key: Annotated[
@@ -119,8 +119,8 @@ class Submission:
         Parameter(
             metavar="KEY",
             show_default=False,
-            help="With --submit: a request with this key is kept once, however often it is "
-            "submitted; the ticket is the same.",
+            help="With --submit: store the request once, however often it is submitted with "
+            "this key. Each submission prints the same ticket.",
         ),
     ] = ""
 
@@ -129,18 +129,18 @@ def call(
     url: Annotated[
         str,
         Parameter(
-            help="Broker and service: `mdp://HOST:PORT/SERVICE`. Or, without a broker, where a "
-            "service or a device of SP is: `sp+tcp://HOST:PORT`, `sp+ipc:///PATH`, `sp+tls://`, "
-            "`sp+ws://HOST:PORT/PATH`, `sp+wss://`; or Freelance servers: `flp://A:PORT,B:PORT`; "
-            "or a Lazy Pirate's server, or a queue's front: `pirate://HOST:PORT`; or a queue of "
-            "RabbitMQ: `amqp://USER:PASSWORD@HOST/VHOST?queue=NAME`."
+            help="Broker and service: `mdp://HOST:PORT/SERVICE`. SP service or device: "
+            "`sp+tcp://HOST:PORT`, `sp+ipc:///PATH`, `sp+tls://`, `sp+ws://HOST:PORT/PATH`, "
+            "`sp+wss://`. Freelance servers: `flp://A:PORT,B:PORT`. Pirate server, or front of a "
+            "queue: `pirate://HOST:PORT`. Queue of RabbitMQ: "
+            "`amqp://USER:PASSWORD@HOST/VHOST?queue=NAME`."
         ),
     ],
     body: Annotated[
         str | None,
         Parameter(
             allow_leading_hyphen=True,
-            help="The request. `-`, or nothing when something is piped in: all of stdin.",
+            help="Body of the request. `-` reads stdin, as does no BODY when stdin is a pipe.",
         ),
     ] = None,
     /,
@@ -153,18 +153,18 @@ def call(
     journal: JournalFolder = None,
     logging: Logging = QUIET,
 ) -> int:
-    """Make one call; the reply's bytes go to stdout as they are.
+    """Make one call, and write the reply's bytes to stdout unchanged.
 
-    Failures go to stderr, in one sentence that says whether the request may
-    have run; the exit code tells scripts which kind it was (`requite --help`).
+    A failure is one sentence on stderr, which says whether the request may have
+    run. The exit code gives the kind of failure (`requite --help`).
 
     With --json the last line is an object: status, body, encoding ("utf-8" or
-    "base64"), attempts, elapsed_ms; of a failure: status, message,
-    may_have_executed, attempts, elapsed_ms. With --stream an object per partial
-    reply comes before it.
+    "base64"), attempts, elapsed_ms. A failed call prints status, message,
+    may_have_executed, attempts, elapsed_ms. With --stream each partial reply
+    is an object on a line before it.
 
-    With --submit nothing waits for the reply: stdout gets the ticket, by which
-    `requite result` fetches it, in any process, at any time.
+    With --submit the command prints a ticket instead of the reply. `requite
+    result` fetches the reply with the ticket, in any process, at any time.
 
       $ requite call mdp://127.0.0.1:5555/echo "hello, world"
       $ requite call sp+tcp://127.0.0.1:7000 "hello, world"
@@ -176,15 +176,15 @@ def call(
     logging.start()
     _check_submission(submission, calls.stream or calls.once or whom.bind, url)
     name = name_service(url, whom.service)
-    place = Place(connection.complete(url), whom.bind, name, connection.dialect)
-    retry = calls.retry(place.url)
-    asked = Asked(place, _read_body(body), calls.timeout, retry, calls.once, journal)
-    kept = Kept(os.fsencode(submission.key), as_json) if submission.submit else None
+    target = Target(connection.complete(url), whom.bind, name, connection.dialect)
+    retry = calls.retry(target.url)
+    planned = PlannedCall(target, _read_body(body), calls.timeout, retry, calls.once, journal)
+    kept = TicketOptions(os.fsencode(submission.key), as_json) if submission.submit else None
     printer = JsonPrinter() if as_json else BytesPrinter(line_by_line=calls.stream)
     began = time.monotonic()
     try:
         with advised(url):
-            run(_ask(asked, calls.stream, printer) if kept is None else _submit(asked, kept))
+            run(_ask(planned, calls.stream, printer) if kept is None else _submit(planned, kept))
     except CannotListenError as error:
         complain(str(error))
         return ExitCode.CANNOT_LISTEN
@@ -195,8 +195,8 @@ def call(
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Whom to ask; `service` is "" over SP."""
+class Target:
+    """The URL and service of the call; `service` is "" over SP."""
 
     url: str
     bind: bool
@@ -205,10 +205,10 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """The call as it was asked for."""
+class PlannedCall:
+    """A call and its limits, as the command line gives them."""
 
-    place: Place
+    target: Target
     body: bytes
     timeout: float
     retry: RetryPolicy | None
@@ -217,15 +217,15 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """A request that is to be kept: under which key, and how its ticket is printed."""
+class TicketOptions:
+    """The idempotency key of a durable request, and the format of its ticket."""
 
     key: bytes
     as_json: bool
 
 
 class Printer(Protocol):
-    """Where the replies go."""
+    """A printer of replies and failures."""
 
     def partial(self, partial: Partial) -> None:
         """Print a partial reply."""
@@ -237,17 +237,17 @@ class Printer(Protocol):
         """Print why there is no final reply."""
 
 
-async def _ask(asked: Asked, stream: bool, printer: Printer) -> None:
-    waits = can_be_asked(asked.place.url, asked.place.service)
-    waits_apart = waits and asked.journal is not None
-    left_s = await _wait_unrecorded(asked) if waits_apart else asked.timeout
-    client = _client(asked)
+async def _ask(planned: PlannedCall, stream: bool, printer: Printer) -> None:
+    waits = can_be_asked(planned.target.url, planned.target.service)
+    waits_apart = waits and planned.journal is not None
+    left_s = await _wait_unrecorded(planned) if waits_apart else planned.timeout
+    client = _client(planned)
     try:
         await _open(client)
         if waits and not waits_apart:
-            waiting = wait_for_worker(client, asked.place.service, asked.timeout)
+            waiting = wait_for_worker(client, planned.target.service, planned.timeout)
             left_s = await unless_refused(client, waiting)
-        left = replace(asked, timeout=left_s)
+        left = replace(planned, timeout=left_s)
         await unless_refused(client, _print_replies(client, left, stream, printer))
     finally:
         await client.close()
@@ -255,71 +255,73 @@ async def _ask(asked: Asked, stream: bool, printer: Printer) -> None:
 
 def _check_submission(submission: Submission, other: bool, url: str) -> None:
     if submission.submit and other:
-        raise ConfigurationError("--submit goes without --stream, --once and --bind")
+        raise ConfigurationError("--submit cannot be combined with --stream, --once or --bind")
     if submission.key and not submission.submit:
-        raise ConfigurationError("--key is for --submit: it names a request that is kept")
+        raise ConfigurationError("--key requires --submit")
     if submission.submit:
         check_keeps_requests(url)
 
 
-async def _submit(asked: Asked, kept: Kept) -> None:
-    async with _client(asked) as client:
-        ticket = await unless_refused(client, _ticket(client, asked, kept))
+async def _submit(planned: PlannedCall, kept: TicketOptions) -> None:
+    async with _client(planned) as client:
+        ticket = await unless_refused(client, _ticket(client, planned, kept))
     if kept.as_json:
         say_json({"status": Status.OK.name, "ticket": ticket})
     else:
         say(ticket)
 
 
-async def _ticket(client: AsyncClient, asked: Asked, kept: Kept) -> str:
-    left_s = await wait_for_worker(client, REQUEST, asked.timeout)
-    return await client.submit(asked.body, timeout=left_s, idempotency_key=kept.key)
+async def _ticket(client: AsyncClient, planned: PlannedCall, kept: TicketOptions) -> str:
+    left_s = await wait_for_worker(client, REQUEST, planned.timeout)
+    return await client.submit(planned.body, timeout=left_s, idempotency_key=kept.key)
 
 
-async def _wait_unrecorded(asked: Asked) -> float:
+async def _wait_unrecorded(planned: PlannedCall) -> float:
     """Wait with a client that keeps no journal: its questions to the broker are no calls of the
     user's. The call that finds no worker is one, and is written down as any other that fails."""
     from requite.journal.folder import prepare
 
-    prepare(asked.journal or "")
+    prepare(planned.journal or "")
     began = clock.now()
     try:
-        async with _client(replace(asked, journal=None)) as asking:
-            return await wait_for_worker(asking, asked.place.service, asked.timeout)
+        async with _client(replace(planned, journal=None)) as asking:
+            return await wait_for_worker(asking, planned.target.service, planned.timeout)
     except NoService as error:
-        await asyncio.to_thread(_write_down, asked, error, began)
+        await asyncio.to_thread(_write_down, planned, error, began)
         raise
 
 
-def _write_down(asked: Asked, error: NoService, began: float) -> None:
+def _write_down(planned: PlannedCall, error: NoService, began: float) -> None:
     from requite.journal import Journal
 
     name, ended = new_name(), clock.now()
-    call_id, service = name + bytes(CALL_ID_SIZE - len(name)), asked.place.service.encode()
-    deadline = max(ended, began + asked.timeout)
+    call_id, service = name + bytes(CALL_ID_SIZE - len(name)), planned.target.service.encode()
+    deadline = max(ended, began + planned.timeout)
     failure: dict[str, Any] = {
         "outcome": Status.NO_SERVICE,
         "error": NoService.__name__,
         "reason": str(error),
     }
-    with Journal(asked.journal or "", Role.CLIENT, name) as journal:
+    with Journal(planned.journal or "", Role.CLIENT, name) as journal:
         journal.chronicle.event_rows += [
-            EventRow(began, Kind.ACCEPTED, call_id, service, size=len(asked.body), value=deadline),
+            EventRow(
+                began, Kind.ACCEPTED, call_id, service, size=len(planned.body), value=deadline
+            ),
             EventRow(ended, Kind.ANSWERED, call_id, service, **failure),
         ]
 
 
-def _client(asked: Asked) -> AsyncClient:
+def _client(planned: PlannedCall) -> AsyncClient:
     from requite.client import AsyncClient
 
-    place = asked.place
+    target = planned.target
     return AsyncClient(
-        () if place.bind else place.url,
-        bind=place.url if place.bind else (),
-        service=place.service or None,
-        retry=asked.retry,
-        dialect=place.dialect,
-        journal=asked.journal,
+        () if target.bind else target.url,
+        bind=target.url if target.bind else (),
+        service=target.service or None,
+        retry=planned.retry,
+        dialect=target.dialect,
+        journal=planned.journal,
     )
 
 
@@ -333,12 +335,16 @@ async def _open(client: AsyncClient) -> None:
         complain(f"listening on {url}")
 
 
-async def _print_replies(client: AsyncClient, asked: Asked, stream: bool, printer: Printer) -> None:
-    may_repeat = not asked.once
+async def _print_replies(
+    client: AsyncClient, planned: PlannedCall, stream: bool, printer: Printer
+) -> None:
+    may_repeat = not planned.once
     if not stream:
-        printer.final(await client.call(asked.body, timeout=asked.timeout, idempotent=may_repeat))
+        printer.final(
+            await client.call(planned.body, timeout=planned.timeout, idempotent=may_repeat)
+        )
         return
-    async for part in client.stream(asked.body, timeout=asked.timeout, idempotent=may_repeat):
+    async for part in client.stream(planned.body, timeout=planned.timeout, idempotent=may_repeat):
         if isinstance(part, Partial):
             printer.partial(part)
         else:

@@ -46,19 +46,18 @@ class ExitCode(IntEnum):
 
 
 MEANING: Final[dict[ExitCode, str]] = {
-    ExitCode.OK: "done: the reply came, the broker or worker has drained",
+    ExitCode.OK: "success: the reply arrived, or the broker or worker drained",
     ExitCode.FAILED: "the handler failed or refused the request; a check, calls, a pair, a lake"
     " or Spark failed",
-    ExitCode.USAGE: "the arguments cannot work; nothing was done",
+    ExitCode.USAGE: "invalid arguments; nothing was done",
     ExitCode.TIMEOUT: "no reply in time; the message says whether the request may have run",
-    ExitCode.UNAVAILABLE: "no worker serves it, or a queue is full; the message says if it may"
-    " have run",
-    ExitCode.NO_CONNECTION: "no connection, it broke, or who answers there speaks another protocol",
-    ExitCode.LOST: "the request was lost with its worker, or given up on the way; it may have run",
-    ExitCode.CANNOT_LISTEN: "the address to bind is taken or not ours",
-    ExitCode.INTERNAL: "a bug in requite; -v shows where",
-    ExitCode.INTERRUPTED: "stopped by Ctrl-C (broker and worker: a second one) before it was done",
-    ExitCode.STOPPED: "stopped by SIGTERM (broker and worker: a second one) before it was done",
+    ExitCode.UNAVAILABLE: "no worker, or a full queue; the message says whether it may have run",
+    ExitCode.NO_CONNECTION: "no connection, a lost connection, or a peer of another protocol",
+    ExitCode.LOST: "the request was lost with its worker, or cancelled; it may have run",
+    ExitCode.CANNOT_LISTEN: "cannot bind the address",
+    ExitCode.INTERNAL: "a bug in requite; -v prints the traceback",
+    ExitCode.INTERRUPTED: "stopped by Ctrl-C (broker and worker: a second one) before it finished",
+    ExitCode.STOPPED: "stopped by SIGTERM (broker and worker: a second one) before it finished",
 }
 
 _BY_ERROR: Final[tuple[tuple[type[RequiteError], ExitCode], ...]] = (

@@ -1,4 +1,4 @@
-"""Options that several verbs take, so that they are called and explained the same everywhere."""
+"""Options that several verbs share."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ JournalFolder = Annotated[
         metavar="DIR",
         env_var="REQUITE_JOURNAL",
         group=JOURNAL,
-        help="Write down in DIR what happens to each request, for `requite journal` and "
-        "`requite spark run`. Any number of processes may share DIR.",
+        help="Record the events of each request in DIR, for `requite journal` and `requite spark "
+        "run`. Any number of processes may share DIR.",
     ),
 ]
 JournalPlace = Annotated[
@@ -57,7 +57,7 @@ LakePlace = Annotated[
         "`s3://BUCKET/lake`.",
     ),
 ]
-BrokerUrl = Annotated[str, Parameter(help="Where the broker is: `mdp://HOST:PORT`.")]
+BrokerUrl = Annotated[str, Parameter(help="Address of the broker: `mdp://HOST:PORT`.")]
 Timeout = Annotated[
     float,
     Parameter(
@@ -70,7 +70,7 @@ Timeout = Annotated[
 
 
 def one_of(*names: str) -> Callable[[ArgumentCollection], None]:
-    """Return what refuses a group of options in which none of these is given."""
+    """Return a validator that requires at least one of these options."""
 
     def check(arguments: ArgumentCollection) -> None:
         if not any(argument.tokens for argument in arguments if argument.name in names):
@@ -83,7 +83,7 @@ def one_of(*names: str) -> Callable[[ArgumentCollection], None]:
 @Parameter(name="*", group=CONNECTION)
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """How to speak to a broker, and as whom. SP has neither dialects nor users."""
+    """MDP version and credentials for a broker. SP has neither."""
 
     dialect: Annotated[
         Literal["0.3", "0.2", "0.1"] | None,
@@ -96,17 +96,17 @@ class Connection:
         Parameter(
             metavar="FILE",
             env_var=CREDENTIALS_FILE_VARIABLE,
-            help="One line, `user:password`, for a broker that asks for it.",
+            help="File of one line, `user:password`, for a broker that requires it.",
         ),
     ] = None
 
     def complete(self, url: str) -> str:
-        """Return `url` with the credentials in it; `ConfigurationError` where it has none (SP)."""
+        """Return `url` with the credentials in it. Raises `ConfigurationError` for SP."""
         user = read_one_user(self.credentials_file)
         if user is not None and not has_users(url):
             raise ConfigurationError(
-                "SP has no users and passwords: go without --credentials-file and"
-                f" {CREDENTIALS_FILE_VARIABLE}; with sp+tls:// certificates are checked"
+                "SP has no users and passwords: remove --credentials-file and"
+                f" {CREDENTIALS_FILE_VARIABLE}; sp+tls:// checks certificates"
             )
         return url if user is None else with_user(url, user)
 
@@ -114,7 +114,7 @@ class Connection:
 @Parameter(name="*", group=OUTPUT)
 @dataclass(frozen=True, slots=True)
 class Logging:
-    """How much is logged, and how the lines look."""
+    """Log level and format of log lines."""
 
     verbose: Annotated[
         int,
@@ -123,13 +123,13 @@ class Logging:
             count=True,
             negative="",
             show_default=False,
-            help="Log what happens to stderr; twice (-vv): everything.",
+            help="Log events to stderr; -vv logs everything.",
         ),
     ] = 0
-    log_format: Annotated[LogFormat, Parameter(help="How log lines look.")] = "text"
+    log_format: Annotated[LogFormat, Parameter(help="Format of log lines.")] = "text"
 
     def start(self) -> None:
-        """Begin to log."""
+        """Start logging."""
         start_logging(self.verbose, self.log_format)
 
 

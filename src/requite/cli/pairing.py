@@ -1,4 +1,4 @@
-"""The options that make a server one of a pair, of which one serves."""
+"""The options that make a server one of a pair."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ _PAIR: Final = Group("Pair", sort_key=50)
 @Parameter(name="*", group=_PAIR)
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """Which of two servers this is, and how it talks to the other one."""
+    """The role of a server in its pair, and its connection to the peer."""
 
     primary: Annotated[
         bool,
         Parameter(
             negative="",
             show_default=False,
-            help="Be the one of two that serves when both are started. Takes --pair-bind and "
-            "--peer.",
+            help="Be the server that is active when both start. Requires --pair-bind and --peer.",
         ),
     ] = False
     backup: Annotated[
@@ -35,42 +34,39 @@ class Pairing:
         Parameter(
             negative="",
             show_default=False,
-            help="Be the other one, which serves when the first one is gone.",
+            help="Be the server that takes over when the primary fails.",
         ),
     ] = False
     pair_bind: Annotated[
         str | None,
         Parameter(
             metavar="ADDRESS",
-            help="Where to listen for the other one, and for `requite pair`: `tcp://HOST:PORT` or "
-            "`ipc:///PATH`. Best on a network of their own.",
+            help="Address for the peer and for `requite pair`: `tcp://HOST:PORT` or `ipc:///PATH`. "
+            "Best on a dedicated network.",
         ),
     ] = None
-    peer: Annotated[
-        str | None, Parameter(metavar="ADDRESS", help="The --pair-bind of the other one.")
-    ] = None
+    peer: Annotated[str | None, Parameter(metavar="ADDRESS", help="The peer's --pair-bind.")] = None
     pair_heartbeat: Annotated[
         float,
         Parameter(
             metavar="SECONDS",
-            help="How often the two speak. The other one takes over two of these after the last "
-            "word, when a client asks it. Give both the same.",
+            help="Interval between heartbeats. After two intervals of silence the peer takes over, "
+            "once a client sends it a request. Set the same value on both servers.",
         ),
     ] = HEARTBEAT_S_DEFAULT
 
     def make(self) -> Pair | None:
-        """Return this server's half of the pair, None for a server that is alone. Raises
-        `ConfigurationError`."""
+        """Return the `Pair`; None for a server without a peer. Raises `ConfigurationError`."""
         if not (self.primary or self.backup):
             if self.pair_bind or self.peer or self.pair_heartbeat != HEARTBEAT_S_DEFAULT:
                 raise ConfigurationError(
-                    "--pair-bind, --peer and --pair-heartbeat take --primary or --backup"
+                    "--pair-bind, --peer and --pair-heartbeat require --primary or --backup"
                 )
             return None
         if self.primary and self.backup:
             raise ConfigurationError("a server is --primary or --backup, not both")
         if not self.pair_bind or not self.peer:
-            raise ConfigurationError("one of a pair takes both --pair-bind and --peer")
+            raise ConfigurationError("--primary and --backup require both --pair-bind and --peer")
         from requite.pair import Pair
 
         return Pair(

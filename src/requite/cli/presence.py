@@ -1,7 +1,7 @@
-"""Wait until there is a worker for a service, before a request is sent to it.
+"""Wait for a worker of a service before sending it a request.
 
-So a name that nobody serves always ends as such, and provably without having run. Sent at once,
-such a request could also end with its timeout, which cannot tell.
+A call to a service without workers then ends with `NoService`, and provably has not run. A request
+that is sent at once could time out instead, which does not say whether it ran.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ _TELL_AFTER_S: Final = 1.0
 def name_service(url: str, option: str | None) -> str:
     """Return the name of the service, or raise `ConfigurationError` where there is none.
 
-    SP has no names of services: "" unless one is given, which its client will refuse.
+    SP has no service names: "" unless `option` is given, which the SP client refuses.
     """
     if is_brokerless(url):
         return option or ""
     name = option or parse_url(url).service
     if not name:
         raise ConfigurationError(
-            f"no service is named; put it into the URL ({place_of(url)}/SERVICE) or use --service"
+            f"no service is given; put it into the URL ({place_of(url)}/SERVICE) or use --service"
         )
     return name
 
 
 def check_keeps_requests(url: str) -> None:
-    """Raise `ConfigurationError` for a URL behind which nobody can keep requests."""
+    """Raise `ConfigurationError` for a protocol without durable requests."""
     if is_brokerless(url):
         raise ConfigurationError(
-            f"no requests are kept at {place_of(url)}: a Titanic keeps them, behind a broker"
-            " (mdp://HOST:PORT)"
+            f"{place_of(url)} cannot store requests: durable requests need a broker with a"
+            " Titanic (mdp://HOST:PORT)"
         )
 
 
@@ -60,8 +60,8 @@ def can_be_asked(url: str, service: str) -> bool:
 async def unless_refused(client: AsyncClient, asking: Coroutine[Any, Any, T]) -> T:
     """Return the result of `asking`.
 
-    Raises `NotAdmitted` as soon as the broker refuses the credentials of its client: to try again
-    until the timeout would end in the same way.
+    Raises `NotAdmitted` as soon as the broker refuses the client's credentials: retries until the
+    timeout would be refused too.
     """
     asked = asyncio.ensure_future(asking)
     refused = asyncio.ensure_future(client.until_refused())
@@ -77,15 +77,15 @@ async def unless_refused(client: AsyncClient, asking: Coroutine[Any, Any, T]) ->
 
 
 async def wait_for_worker(client: AsyncClient, service: str, timeout_s: float) -> float:
-    """Return how much of the time is left once there is a worker; raise `NoService` if none comes.
+    """Return the seconds left once a worker serves `service`; raise `NoService` after `timeout_s`.
 
-    The time runs from when the broker was heard to say that there is none. In a terminal the
-    command says what it waits for.
+    The time runs from the broker's first answer that there is no worker. In a terminal a line on
+    stderr says that the command waits.
     """
     left_s, has_told = timeout_s, False
     while await _is_unserved(client, service):
         if left_s <= 0:
-            text = f"no worker serves {service!r}, and none came within {timeout_s:g} s"
+            text = f"no worker serves {service!r}, and none registered within {timeout_s:g} s"
             raise NoService(text, may_have_executed=False)
         if timeout_s - left_s > _TELL_AFTER_S and not has_told and sys.stderr.isatty():
             complain(f"waiting: no worker serves {service!r} yet")
@@ -96,7 +96,7 @@ async def wait_for_worker(client: AsyncClient, service: str, timeout_s: float) -
 
 
 async def _is_unserved(client: AsyncClient, service: str) -> bool:
-    """Ask the broker (8/MMI). One that does not answer is no reason to give up here."""
+    """Ask the broker (8/MMI). False if the broker does not answer."""
     if service.startswith("mmi."):
         return False
     # The group of a pool is started by its first request, if there is a manager.

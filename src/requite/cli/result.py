@@ -1,4 +1,4 @@
-"""`requite result`: wait for the reply to a kept request."""
+"""`requite result`: wait for the reply to a durable request."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ from requite.protocols.titanic.wire import REPLY
 
 def result(
     url: BrokerUrl,
-    ticket: Annotated[str, Parameter(help="What `requite call --submit` printed: 32 hex digits.")],
+    ticket: Annotated[
+        str, Parameter(help="The ticket that `requite call --submit` printed: 32 hex digits.")
+    ],
     /,
     *,
     timeout: Timeout = 10.0,
@@ -37,21 +39,21 @@ def result(
         Parameter(
             group=CALLS,
             show_default=False,
-            help="Have the request and its reply dropped once the reply has been printed.",
+            help="Drop the request and its reply after the reply is printed.",
         ),
     ] = False,
     as_json: JsonFlag = False,
     connection: Connection = PLAIN,
     logging: Logging = QUIET,
 ) -> int:
-    """Wait for the reply to a kept request; its bytes go to stdout as they are.
+    """Wait for the reply to a durable request, and write its bytes to stdout.
 
-    The request was kept by `requite call --submit`, in this process or long
-    ago. Its reply stays until it is forgotten, so it may be asked for again.
+    `requite call --submit` stored the request and printed its ticket. The reply
+    stays until it is forgotten, so that it can be fetched again.
 
-    Exit code 3: there is no reply yet, and the request is still kept. 6: it was
-    put aside, its attempts being used up. 1: nothing is kept under the ticket.
-    With --json the last line is an object, as that of `requite call`.
+    Exit code 3: there is no reply yet, and the request is still stored. 6: the
+    request was set aside after its last attempt. 1: the ticket is unknown.
+    With --json the last line is an object as printed by `requite call --json`.
 
       $ requite result mdp://127.0.0.1:5555 3F2504E04F8941D39A0C0305E82C3301
     """

@@ -1,4 +1,4 @@
-"""`requite services`: what a broker serves, and how it goes."""
+"""`requite services`: services, queues and workers of a broker."""
 
 from __future__ import annotations
 
@@ -52,13 +52,15 @@ def services(
     url: BrokerUrl,
     /,
     *,
-    workers: Annotated[bool, Parameter(show_default=False, help="Show each worker, too.")] = False,
+    workers: Annotated[
+        bool, Parameter(show_default=False, help="Show each worker as well.")
+    ] = False,
     watch: Annotated[
         float | None,
         Parameter(
             metavar="SECONDS",
             validator=validators.Number(gt=0),
-            help="Show it anew every so often, until Ctrl-C.",
+            help="Refresh at this interval, until Ctrl-C.",
         ),
     ] = None,
     timeout: Timeout = 5.0,
@@ -66,18 +68,17 @@ def services(
     connection: Connection = PLAIN,
     logging: Logging = QUIET,
 ) -> None:
-    """Show what a broker serves, and how it goes.
+    """Show the services, queues and workers of a broker.
 
-    Asks the broker itself (`mmi.stats` and `mmi.workers`). Per service: its
-    workers, and how many of them could take a request; requests queued and
-    running; and what became of those before. A request is redelivered when its
-    worker was lost and another one got it. Columns for what never happened are
-    left out.
+    Asks the broker (`mmi.stats` and `mmi.workers`). Per service: its workers, and
+    how many are idle; requests queued and running; and how earlier requests
+    ended. A request is redelivered to another worker when its worker is lost.
+    Columns that are 0 for all services are left out.
 
     With --json one object: services, workers, clients, unread, newcomers,
-    pending, timers, draining; and pair, of one of a pair. Unread are clients of
-    MDP 0.1 and 0.2 that have reached a limit: the broker reads nothing from them
-    until there is room.
+    pending, timers, draining; and pair, for a broker of a pair. `unread` counts
+    clients of MDP 0.1 and 0.2 that have reached a limit: the broker does not
+    read from them until there is room.
 
       $ requite services mdp://127.0.0.1:5555 --workers
     """
@@ -85,9 +86,7 @@ def services(
 
     logging.start()
     if is_brokerless(url):
-        raise ConfigurationError(
-            f"there is no broker that could be asked behind {place_of(url)}; try `requite call`"
-        )
+        raise ConfigurationError(f"{place_of(url)} has no broker to ask; try `requite call`")
     with advised(url):
         run(_show(connection.complete(url), connection.dialect, timeout, workers, watch, as_json))
 

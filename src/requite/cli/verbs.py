@@ -8,10 +8,10 @@ from requite.cli import exit_codes
 
 
 class Verb(NamedTuple):
-    """A verb: its words after `requite`, what follows them, and what it is for.
+    """A verb: its words after `requite`, its arguments, and a summary.
 
-    A verb with `verbs` of its own only chooses among them. Any other is the function of its last
-    word's name, in the module of all its words: `journal tail` is `requite.cli.journal.tail:tail`.
+    A verb with `verbs` is a group. Any other verb runs the function named by its last word, in the
+    module named by all its words: `journal tail` is `requite.cli.journal.tail:tail`.
     """
 
     words: str
@@ -21,17 +21,17 @@ class Verb(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The word that chooses it."""
+        """The last word of the verb."""
         return self.words.rpartition(" ")[2]
 
     @property
     def function(self) -> str:
-        """Where the function is, as MODULE:ATTR."""
+        """The location of the function, as MODULE:ATTR."""
         return f"requite.cli.{self.words.replace(' ', '.')}:{self.name}"
 
     @property
     def usage(self) -> str:
-        """The first line of its help."""
+        """The first line of the verb's help."""
         rest = ("VERB [ARGUMENTS]",) if self.verbs else (self.arguments, "[OPTIONS]")
         return " ".join(filter(None, ["Usage: requite", self.words, *rest]))
 
@@ -44,15 +44,19 @@ SERVE: Final = (
     Verb(
         "titanic",
         "--broker URL --dir DIR",
-        "Keep requests until they are answered; show what is kept",
+        "Store requests on disk until they are answered",
         (
-            Verb("titanic serve", "--broker URL --dir DIR", "Keep requests, behind any MDP broker"),
-            Verb("titanic ls", "URL", "List what is kept"),
+            Verb(
+                "titanic serve",
+                "--broker URL --dir DIR",
+                "Store requests durably, behind any MDP broker",
+            ),
+            Verb("titanic ls", "URL", "List stored requests"),
             Verb("titanic show", "URL TICKET", "Show one request, and its reply"),
-            Verb("titanic retry", "URL TICKET", "Have one tried again that was put aside"),
+            Verb("titanic retry", "URL TICKET", "Retry a request that was set aside"),
             Verb("titanic forget", "URL TICKET", "Drop a request and its reply"),
-            Verb("titanic stats", "URL", "Show how it goes"),
-            Verb("titanic promote", "URL", "Let a replica take over"),
+            Verb("titanic stats", "URL", "Show counts, the store and its replica"),
+            Verb("titanic promote", "URL", "Promote a replica: it takes over"),
         ),
     ),
     Verb(
@@ -61,15 +65,15 @@ SERVE: Final = (
         "Manage keyed workers on RabbitMQ: start and stop them on demand",
         (
             Verb("pool run", "--config FILE", "Manage a pool, or stand by for its active manager"),
-            Verb("pool demo", "", "Watch a pool survive: kill workers, manager and RabbitMQ"),
-            Verb("pool status", "", "Show the status of a pool"),
+            Verb("pool demo", "", "Kill workers, manager and RabbitMQ during calls"),
+            Verb("pool status", "", "Show the state of a pool"),
             Verb("pool ls", "", "List the groups of a pool"),
-            Verb("pool scale", "KEY N", "Set the number of workers of a group"),
-            Verb("pool drain", "KEY...", "Drain groups or workers"),
+            Verb("pool scale", "KEY N", "Scale a group to N workers"),
+            Verb("pool drain", "KEY...", "Finish the requests of groups, then stop the groups"),
             Verb(
                 "pool poison",
                 "ls|retry",
-                "List and retry requests that killed their workers",
+                "List or retry requests that killed their workers",
                 (
                     Verb("pool poison ls", "", "List poisoned requests"),
                     Verb("pool poison retry", "ID...", "Retry poisoned requests"),
@@ -79,16 +83,16 @@ SERVE: Final = (
     ),
 )
 ASK: Final = (
-    Verb("call", "URL [BODY]", "Make one call; its reply goes to stdout"),
-    Verb("result", "URL TICKET", "Wait for the reply to a request that is kept"),
-    Verb("services", "URL", "Show what a broker serves, and how it goes"),
+    Verb("call", "URL [BODY]", "Make one call and print its reply"),
+    Verb("result", "URL TICKET", "Wait for the reply to a stored request"),
+    Verb("services", "URL", "Show the services, queues and workers of a broker"),
     Verb(
         "pair",
         "status|switch URL",
-        "Show which of two servers serves; let the other one do it",
+        "Show which server of a pair is active; switch over",
         (
-            Verb("pair status", "URL", "Show which one serves, and whether the other is there"),
-            Verb("pair switch", "URL", "Let the one serve that is passive now"),
+            Verb("pair status", "URL", "Show which server is active, and whether its peer is up"),
+            Verb("pair switch", "URL", "Make the passive server active"),
         ),
     ),
     Verb("bench", "URL", "Measure a deployment: throughput and latency"),
@@ -103,9 +107,11 @@ JOURNAL: Final = Verb(
     "Read what happened to each request",
     (
         Verb("journal tail", "DIR", "Show the newest events, and follow them with -f"),
-        Verb("journal stats", "DIR", "Show what is in there, log by log"),
+        Verb("journal stats", "DIR", "Summarize each log of a journal"),
         Verb("journal export", "DIR --to FILE", "Write the events as Parquet or JSON lines"),
-        Verb("journal ship", "DIR TARGET", "Copy it to a folder or a store, while it is written"),
+        Verb(
+            "journal ship", "DIR TARGET", "Copy a journal to a folder or object store, continuously"
+        ),
     ),
 )
 SPARK: Final = Verb(
@@ -114,23 +120,23 @@ SPARK: Final = Verb(
     "Prove from journals that nothing was lost",
     (
         Verb("spark run", "--journal DIR --lake DIR", "Audit journals; refine them into tables"),
-        Verb("spark sql", "QUERY --lake DIR", "Ask the tables that spark run has made"),
+        Verb("spark sql", "QUERY --lake DIR", "Query the tables that spark run wrote"),
         Verb("spark watch", "--journal DIR", "Print an alert when a request is overdue"),
         Verb("spark sweep", "--seeds N", "Run seeds of the simulator in parallel"),
     ),
 )
 ACCOUNT: Final = (JOURNAL, SPARK)
 VERBS: Final = (*SERVE, *ASK, *ACCOUNT, *WATCH)
-# Which of its verbs a group means where an option follows it at once.
+# The default verb of a group, for a command line with an option directly after the group.
 IMPLIED: Final = {"titanic": "serve"}
 
 _FRONT_PAGE: Final = """\
-requite: send a request, surely get its reply.
+requite: get a reply, or an error that says whether the request may have run.
 
-Usage: requite VERB [ARGUMENTS]        requite VERB --help tells more
+Usage: requite VERB [ARGUMENTS]        requite VERB --help shows more
 {verbs}
 
-Try it, each in a terminal of its own:
+Try it, each command in its own terminal:
 
   $ requite broker
   $ requite worker requite.examples:echo --connect mdp://127.0.0.1:5555
@@ -152,13 +158,13 @@ Exit codes:
 
 
 def front_page() -> str:
-    """Return what `requite` alone prints."""
+    """Return the text that `requite` without arguments prints."""
     return _FRONT_PAGE.format(verbs=_list_verbs(), codes=exit_codes.table()).rstrip()
 
 
 def group_page(group: Verb) -> str:
-    """Return what a group prints of itself, below its usage."""
-    hint = f"requite {group.words} VERB --help tells more"
+    """Return the help of a group, without its usage line."""
+    hint = f"requite {group.words} VERB --help shows more"
     return "\n".join([f"{group.summary}.", "", "Verbs:", *_lines(group.verbs), "", hint])
 
 

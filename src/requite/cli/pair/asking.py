@@ -1,4 +1,4 @@
-"""What the verbs of a pair have in common: its address, and how what it says is shown."""
+"""Address and output format that the verbs of `requite pair` share."""
 
 from __future__ import annotations
 
@@ -14,15 +14,12 @@ from requite.protocols.binarystar.view import PairView
 
 PairAddress = Annotated[
     str,
-    Parameter(
-        help="Where either server listens for the other one (--pair-bind): `tcp://HOST:PORT` or "
-        "`ipc:///PATH`."
-    ),
+    Parameter(help="The --pair-bind address of either server: `tcp://HOST:PORT` or `ipc:///PATH`."),
 ]
 
 
 def report(view: PairView, as_json: bool) -> ExitCode:
-    """Print what a server knows; a pair that has failed is an error."""
+    """Print a server's view of its pair; return `FAILED` for a pair that has failed."""
     if as_json:
         say_json(record(view))
     else:
@@ -34,7 +31,7 @@ def report(view: PairView, as_json: bool) -> ExitCode:
 
 
 def record(view: PairView) -> dict[str, Any]:
-    """Return a view for machines."""
+    """Return a view as a dict for JSON."""
     return {
         "role": view.role.name.lower(),
         "state": view.state.name.lower(),
@@ -48,7 +45,7 @@ def record(view: PairView) -> dict[str, Any]:
 
 
 def sentences(view: PairView) -> list[str]:
-    """Return a view for people: a line for each of the two servers, and what to do."""
+    """Return a view as lines: one for each server, then advice, if any."""
     serves = "serves" if view.serves else "serves nobody"
     own = f"{view.role.name.lower():<8} {word_for(view.state)}, {serves}, epoch {view.epoch}"
     other = f"{view.role.other.name.lower():<8} {_heard(view)}"

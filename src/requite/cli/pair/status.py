@@ -1,4 +1,4 @@
-"""`requite pair status`: which of the two serves, and whether the other one is there."""
+"""`requite pair status`: show which server of a pair is active."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ def status(
     as_json: JsonFlag = False,
     logging: Logging = QUIET,
 ) -> int:
-    """Show which server of a pair serves, and whether the other one is there.
+    """Show which server of a pair is active, and whether its peer is up.
 
-    Ask both servers: one that is cut off from the other still thinks that it is
-    right. One that is suspended has stood still and asks the other one whether
-    it may go on; one that has resigned waits for the other one to take over.
+    Ask both servers: after a network partition each knows only its own state. A
+    suspended server was paused (SIGSTOP, a frozen machine) and asks its peer
+    whether it may resume. A resigned server waits for its peer to take over.
 
     With --json one object: role, state, serves, epoch, peer_state,
     peer_is_silent, heard_s_ago, trouble. Exit code 1: the pair has failed.
@@ -29,9 +29,9 @@ def status(
     from requite.protocols.binarystar.view import PairView
     from requite.shell.aio import run
 
-    async def look() -> PairView:
+    async def ask_status() -> PairView:
         async with Operator(url, timeout=timeout) as operator:
             return await operator.view()
 
     logging.start()
-    return report(run(look()), as_json)
+    return report(run(ask_status()), as_json)

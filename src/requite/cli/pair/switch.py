@@ -1,4 +1,4 @@
-"""`requite pair switch`: let the other server of a pair be active."""
+"""`requite pair switch`: make the passive server of a pair active."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ def switch(
     as_json: JsonFlag = False,
     logging: Logging = QUIET,
 ) -> int:
-    """Let the other server of a pair be active: the one that is passive now.
+    """Make the passive server of a pair active.
 
-    Either server may be asked. The active one stops to serve, and the other one
-    begins as soon as it hears of it. A server whose peer is silent takes over,
-    if it is not active: also a backup that has never heard its primary.
+    URL may be either server. The active server stops serving; its peer starts
+    when it receives the new state. A server that is not active and whose
+    peer is silent takes over, even a backup that has never heard its primary.
 
-    Exit code 1: the server refuses, because nobody would serve then, or because
-    nothing is settled yet; or the switch was undone at once. It prints what
-    `requite pair status` does.
+    Exit code 1: the server refuses because no server would be active, or because
+    the states are not settled yet; or the switch was undone at once. The output is
+    that of `requite pair status`.
 
       $ requite pair switch tcp://127.0.0.1:5560
     """

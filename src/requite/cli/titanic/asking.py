@@ -1,4 +1,4 @@
-"""One question to a Titanic, over its broker, for the verbs that ask one."""
+"""Send one request to a Titanic through its broker, for the verbs of `requite titanic`."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ from requite.request import Reply
 
 _OK: Final = STATUSES[0]
 
-Ticket = Annotated[str, Parameter(help="What `requite call --submit` printed: 32 hex digits.")]
+Ticket = Annotated[
+    str, Parameter(help="The ticket that `requite call --submit` printed: 32 hex digits.")
+]
 
 
 class Titanic:
-    """A Titanic behind a broker; each question takes `timeout_s` at most."""
+    """A Titanic behind a broker. Each request times out after `timeout_s` seconds."""
 
     def __init__(self, url: str, connection: Connection, timeout_s: float) -> None:
         self._url = url
@@ -41,12 +43,12 @@ class Titanic:
             return behind_status(client.call(frames or (b"",), service=service))
 
     def ask_about(self, service: str, ticket: str, *frames: bytes) -> list[bytes]:
-        """Ask about a request."""
+        """Call `service` with a ticket; return the frames behind a 200."""
         return self.ask(service, check_ticket(ticket).encode(), *frames)
 
 
 def behind_status(reply: Reply) -> list[bytes]:
-    """Return the frames behind a 200; raise what another status stands for."""
+    """Return the frames behind a 200; raise the `CallError` of another status."""
     status = decode_status(reply.frames[0])
     if status.code != _OK:
         raise _error_of(status)
@@ -59,7 +61,7 @@ def _error_of(status: TitanicStatus) -> CallError:
 
 
 def the_frame(frames: Sequence[bytes], service: str) -> bytes:
-    """Return the frame that an answer has to have; raise `RemoteViolation` where it is missing."""
+    """Return the first frame of an answer; raise `RemoteViolation` if there is none."""
     if not frames:
-        raise RemoteViolation(f"{service} was answered with a status alone")
+        raise RemoteViolation(f"the answer of {service} has a status but no frame behind it")
     return frames[0]

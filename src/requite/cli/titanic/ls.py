@@ -30,9 +30,7 @@ def ls(
     ] = None,
     limit: Annotated[
         int | None,
-        Parameter(
-            metavar="N", validator=validators.Number(gt=0), help="Only so many, the oldest first."
-        ),
+        Parameter(metavar="N", validator=validators.Number(gt=0), help="List at most N requests."),
     ] = None,
     timeout: Timeout = 10.0,
     as_json: Annotated[
@@ -44,11 +42,11 @@ def ls(
     connection: Connection = PLAIN,
     logging: Logging = QUIET,
 ) -> None:
-    """List the requests that a Titanic keeps, oldest first.
+    """List the requests that a Titanic stores, oldest first.
 
-    One line per request: ticket, state, service, when it was submitted (UTC), how
-    often it was tried, bytes of the request and of the reply, and the reason why
-    the last attempt failed.
+    One line per request: ticket, state, service, time of submission (UTC), number
+    of attempts, bytes of the request and of the reply, and why the last attempt
+    failed.
 
       $ requite titanic ls mdp://127.0.0.1:5555 --state poisoned
     """
@@ -61,7 +59,7 @@ def ls(
 
 
 def rows(titanic: Titanic, state: str, limit: int | None) -> Iterator[dict[str, Any]]:
-    """Ask for page after page; yield what is known of each request."""
+    """Yield the record of each request; fetch page by page."""
     cursor, left = b"", limit
     while left is None or left > 0:
         size = _PAGE if left is None else min(_PAGE, left)

@@ -1,4 +1,4 @@
-"""What may be set on a Titanic from the command line, beside a broker and inside of one."""
+"""The options of a Titanic, for `requite titanic` and `requite broker`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from requite.protocols.titanic.policy import TitanicPolicy
 from requite.titanic.settings import TitanicSettings
 from requite.titanic.store import DISK_BYTES_LEAST, StoreSettings
 
-IN_MEMORY: Final = "kept in memory alone: requests do not survive this process"
-KEPT: Final = Group("Kept requests", sort_key=15)
+IN_MEMORY: Final = "requests are stored in memory only and do not survive this process"
+KEPT: Final = Group("Durable requests", sort_key=15)
 DEFAULTS: Final = TitanicPolicy()
 _POSITIVE: Final = validators.Number(gt=0)
 _SIZE: Final = re.compile(r"(\d+)([kmgt]?)", re.IGNORECASE)
@@ -23,14 +23,14 @@ _UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 Folder = Annotated[
     Path | None,
-    Parameter(metavar="DIR", group=KEPT, help="Keep requests in DIR until they are answered."),
+    Parameter(metavar="DIR", group=KEPT, help="Store requests in DIR until they are answered."),
 ]
 Memory = Annotated[
     bool,
     Parameter(
         group=KEPT,
         show_default=False,
-        help="Keep requests in memory instead: faster, and they do not survive the process.",
+        help="Store requests in memory only: faster, but they do not survive the process.",
     ),
 ]
 Attempts = Annotated[
@@ -39,7 +39,7 @@ Attempts = Annotated[
         metavar="N",
         group=KEPT,
         validator=_POSITIVE,
-        help="Put a request aside after N attempts that failed. [default: try for ever]",
+        help="Set a request aside after N failed attempts. [default: no limit]",
     ),
 ]
 AttemptTimeout = Annotated[
@@ -48,7 +48,7 @@ AttemptTimeout = Annotated[
         metavar="SECONDS",
         group=KEPT,
         validator=_POSITIVE,
-        help="How long one attempt at a kept request may take.",
+        help="Time limit of each attempt at a durable request.",
     ),
 ]
 Expire = Annotated[
@@ -57,7 +57,7 @@ Expire = Annotated[
         metavar="SECONDS",
         group=KEPT,
         validator=_POSITIVE,
-        help="Drop a reply that nobody has collected for so long. [default: never]",
+        help="Drop a reply that no client has fetched for this time. [default: never]",
     ),
 ]
 DiskMax = Annotated[
@@ -65,8 +65,8 @@ DiskMax = Annotated[
     Parameter(
         metavar="SIZE",
         group=KEPT,
-        help="How much kept requests may take on the disk, such as `10g`; more are refused. "
-        "[default: what the disk has]",
+        help="Disk space for durable requests, such as `10g`; further requests are refused. "
+        "[default: the free space of the disk]",
     ),
 ]
 Replica = Annotated[
@@ -74,15 +74,15 @@ Replica = Annotated[
     Parameter(
         metavar="URL",
         group=KEPT,
-        help="Copy everything to the Titanic behind another broker, which has to be a standby.",
+        help="Replicate to the standby Titanic behind another broker.",
     ),
 ]
 ReplicaMode = Annotated[
     Literal["async", "sync"],
     Parameter(
         group=KEPT,
-        help="sync: acknowledge a request only when the replica has it as well, and refuse it "
-        "while the replica is away.",
+        help="sync: acknowledge a request only when the replica has stored it, and refuse "
+        "requests while the replica is unreachable.",
     ),
 ]
 Standby = Annotated[
@@ -90,7 +90,7 @@ Standby = Annotated[
     Parameter(
         group=KEPT,
         show_default=False,
-        help="Be a replica: keep what another Titanic sends, and run nothing, until "
+        help="Be a replica: store what another Titanic sends, and run no requests until "
         "`requite titanic promote`.",
     ),
 ]
@@ -98,7 +98,7 @@ Standby = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The options as they were given. `prefix` is what their names begin with: `--titanic-` at a
+    """The options of a Titanic. `prefix` is the start of their names: `--titanic-` for a
     broker."""
 
     folder: Path | None
@@ -114,10 +114,10 @@ class Chosen:
     prefix: str = "--"
 
     def settings(self) -> TitanicSettings | None:
-        """Return what they come to; None where nothing is to be kept. Raises `ConfigurationError`
-        for what cannot be meant."""
+        """Return the settings; None without a store. Raises `ConfigurationError` for options that
+        contradict each other."""
         if self.memory and self.folder is not None:
-            raise ConfigurationError("requests are kept in a folder or in memory: give one of them")
+            raise ConfigurationError("a folder and memory exclude each other: give one of them")
         if not self.memory and self.folder is None:
             return None
         self._check_replica()
@@ -137,20 +137,20 @@ class Chosen:
         )
 
     def _check_replica(self) -> None:
-        """Refuse what a replica cannot be, or have."""
+        """Raise `ConfigurationError` for replica options that contradict each other."""
         if self.replica_mode == "sync" and self.replica is None:
             raise ConfigurationError(
-                f"{self.prefix}replica-mode sync says when a replica has to have everything: "
+                f"{self.prefix}replica-mode sync requires a replica: "
                 f"give {self.prefix}replica URL as well"
             )
         if self.standby and self.replica is not None:
             raise ConfigurationError(
-                f"a standby has no replica of its own: give {self.prefix}standby or "
+                f"a standby cannot have a replica: give {self.prefix}standby or "
                 f"{self.prefix}replica, not both"
             )
 
     def _store_settings(self) -> StoreSettings:
-        """Read the bound."""
+        """Parse `disk_max`. Raises `ConfigurationError`."""
         if self.disk_max is None:
             return StoreSettings()
         name = f"{self.prefix}disk-max"
@@ -161,7 +161,7 @@ class Chosen:
         if size < DISK_BYTES_LEAST:
             least = DISK_BYTES_LEAST // _UNITS["m"]
             raise ConfigurationError(
-                f"{name} is {least}m at least, not `{self.disk_max}`: with less there would be no "
-                "room for replies, and none to make room"
+                f"{name} must be at least {least}m, not `{self.disk_max}`: less leaves no room "
+                "for replies, or to free space"
             )
         return StoreSettings().bounded(size)

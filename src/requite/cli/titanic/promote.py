@@ -1,4 +1,4 @@
-"""`requite titanic promote`: let a replica take over."""
+"""`requite titanic promote`: promote a replica."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ def promote(
     connection: Connection = PLAIN,
     logging: Logging = QUIET,
 ) -> None:
-    """Let the replica at a broker take over: from now on it runs what it keeps.
+    """Promote the replica behind a broker: it starts to run its stored requests.
 
-    It takes nothing more from the Titanic that it followed. If that one still
-    runs, or comes back, it is told that it was superseded, and stops; as long as
-    the two cannot reach each other, each of them may run what both have.
+    The replica accepts no more copies from the former primary. A former primary
+    that runs, or restarts, stops as soon as it can reach the promoted replica.
+    Until then both may run the same request.
 
       $ requite titanic promote mdp://standby:5555
     """

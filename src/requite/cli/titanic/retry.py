@@ -1,4 +1,4 @@
-"""`requite titanic retry`: have a request that was put aside tried again."""
+"""`requite titanic retry`: retry a request that was set aside."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def retry(
     connection: Connection = PLAIN,
     logging: Logging = QUIET,
 ) -> None:
-    """Have a request tried again that was put aside, its attempts being used up.
+    """Retry a request that was set aside after its last attempt.
 
     $ requite titanic retry mdp://127.0.0.1:5555 3F2504E04F8941D39A0C0305E82C3301
     """

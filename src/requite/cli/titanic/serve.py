@@ -1,4 +1,4 @@
-"""`requite titanic serve`: keep requests, behind any MDP broker."""
+"""`requite titanic serve`: store requests durably, behind any MDP broker."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from requite.speaks.url import redact
 def serve(
     *,
     broker: Annotated[
-        str, Parameter(metavar="URL", group=KEPT, help="Where the broker is: `mdp://HOST:PORT`.")
+        str, Parameter(metavar="URL", group=KEPT, help="Address of the broker: `mdp://HOST:PORT`.")
     ],
     dir: Folder = None,
     memory: Memory = False,
@@ -46,27 +46,28 @@ def serve(
         Parameter(
             group=KEPT,
             show_default=False,
-            help="Do not ask the broker which services are there, for brokers that do not know "
-            "`mmi.service`: send at once, and again when no reply comes.",
+            help="For brokers without `mmi.service`: do not ask whether a service has workers; "
+            "send at once, and retry when no reply arrives.",
         ),
     ] = False,
     connection: Connection = PLAIN,
     logging: Logging = QUIET,
 ) -> int:
-    """Keep requests until they are answered (9/TSP), behind any MDP broker.
+    """Store requests until they are answered (9/TSP), behind any MDP broker.
 
-    It signs up at the broker for `titanic.request`, `titanic.reply` and
-    `titanic.close`. A request is on the disk before its ticket is given away; it
-    goes to its service as soon as there is a worker, and again until there is a
-    reply, which is kept until it is forgotten. The broker need not be there yet.
+    It registers with the broker for `titanic.request`, `titanic.reply` and
+    `titanic.close`. Each request is on disk before the client gets its ticket.
+    Titanic sends it to its service when a worker is ready, retries until there is
+    a reply, and stores the reply until a client forgets it. The broker may start
+    later.
 
-    `requite broker --titanic DIR` does the same inside the broker's process, and
-    faster.
+    `requite broker --titanic DIR` runs Titanic inside the broker's process, which
+    is faster.
 
-    SIGTERM or Ctrl-C drains: nothing new, what is with workers may come back, exit
-    code 0. A second one stops at once. What has no reply stays in DIR, for the
-    next one. While the disk fails nothing is accepted, and what can be read is
-    served; as soon as the same folder can be written again, it goes on.
+    SIGTERM or Ctrl-C drains: it accepts no requests, waits for the replies of
+    workers, and exits with 0. A second signal stops it at once. Requests without
+    a reply stay in DIR for the next start. While the disk fails it refuses new
+    requests and serves what it can read; it resumes when DIR is writable again.
 
       $ requite titanic --broker mdp://127.0.0.1:5555 --dir requests
     """
@@ -88,7 +89,7 @@ def serve(
     )
     keep_in = chosen.settings()
     if keep_in is None:
-        raise ConfigurationError("requests are kept in --dir DIR, or with --memory: give one")
+        raise ConfigurationError("choose where to store requests: give --dir DIR or --memory")
     server = Titanic(connection.complete(broker), keep_in, dialect=connection.dialect)
 
     def announce() -> None:

@@ -1,4 +1,4 @@
-"""`requite titanic show`: one kept request, and its reply."""
+"""`requite titanic show`: show a durable request and its reply."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def show(
     connection: Connection = PLAIN,
     logging: Logging = QUIET,
 ) -> None:
-    """Show one kept request: where it stands, what was asked, what was answered.
+    """Show the state, body and reply of one durable request.
 
     $ requite titanic show mdp://127.0.0.1:5555 3F2504E04F8941D39A0C0305E82C3301
     """

@@ -1,4 +1,4 @@
-"""`requite titanic stats`: how a Titanic goes."""
+"""`requite titanic stats`: counts of a Titanic."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def stats(
     connection: Connection = PLAIN,
     logging: Logging = QUIET,
 ) -> None:
-    """Show how a Titanic goes: requests by state, the store, its replica.
+    """Show the requests of a Titanic by state, its store and its replica.
 
     $ requite titanic stats mdp://127.0.0.1:5555
     """
