@@ -17,19 +17,18 @@ import pytest
 from tests.cli.command import COMMAND, ENVIRONMENT, Ended, requite
 from tests.support.live import eventually
 
-from requite.cli.show import tether
 from requite.cli.show.direct import direct_answers
 from requite.cli.show.groups import Groups
 from requite.cli.show.itinerary import Itinerary
 from requite.cli.show.options import Scale
 from requite.cli.show.pool import Pool, schedule
 from requite.cli.show.pool_stage import Server
-from requite.cli.show.processes import State
-from requite.cli.show.rabbitmq import SERVER_VARIABLE, lack
 from requite.cli.show.tally import Tally
-from requite.errors import ConfigurationError
 from requite.examples import table
 from requite.pool.drivers.records import Record, Records
+from requite.testing import lifetime
+from requite.testing.processes import State
+from requite.testing.rabbitmq import SERVER_VARIABLE, unavailable
 
 AIRPORTS = airportsdata.load()
 
@@ -136,9 +135,19 @@ def test_a_group_is_shown_as_its_workers_come_and_go(tmp_path):
 def test_a_process_ends_with_who_holds_its_tether(tmp_path):
     file = tmp_path / "lock"
     held = ExitStack()
-    held.enter_context(tether.held(file))
+    held.enter_context(lifetime.lock(file))
     # Unbuffered, so that `http.server` says at once that it runs.
-    command = [sys.executable, "-u", "-m", tether.__name__, str(file), "http.server", "0"]
+    command = [
+        sys.executable,
+        "-u",
+        "-m",
+        lifetime.__name__,
+        "--lock",
+        str(file),
+        "-m",
+        "http.server",
+        "0",
+    ]
     with (
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child,
         held,  # whatever fails, the child ends before it is waited for
@@ -181,7 +190,7 @@ def test_without_rabbitmq_it_says_how_to_get_it(tmp_path):
 
 
 def test_a_rabbitmq_somewhere_else_is_found(tmp_path, monkeypatch):
-    from requite.cli.show import rabbitmq
+    from requite.testing import rabbitmq
 
     folder = tmp_path / "bin"
     folder.mkdir()
@@ -192,17 +201,16 @@ def test_a_rabbitmq_somewhere_else_is_found(tmp_path, monkeypatch):
     monkeypatch.setattr(rabbitmq, "_AFTER", "")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv(rabbitmq.SERVER_VARIABLE, raising=False)
-    with pytest.raises(ConfigurationError, match="there is no rabbitmq-server here"):
-        rabbitmq.require_rabbitmq()
+    assert "there is no rabbitmq-server here" in rabbitmq.unavailable()
     monkeypatch.setenv(rabbitmq.SERVER_VARIABLE, str(folder / "rabbitmq-server"))
-    rabbitmq.require_rabbitmq()
+    assert rabbitmq.unavailable() is None
 
 
 # --- all of it ------------------------------------------------------------------------------------
 @pytest.mark.e2e
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.skipif(lack() is not None, reason="no RabbitMQ here: sudo scripts/setup test")
+@pytest.mark.skipif(unavailable() is not None, reason="no RabbitMQ here: sudo scripts/setup test")
 def test_nothing_is_lost_and_nobody_is_left(tmp_path):
     arguments = (
         "demo", "--pattern=pool", "--no-audit", "--json", "--requests=120", "--workers=2",

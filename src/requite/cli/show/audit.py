@@ -20,10 +20,10 @@ from types import TracebackType
 from typing import Any, Final
 
 from requite.cli.output import stderr_console
-from requite.cli.show.processes import Child, State
 from requite.cli.show.tally import Verdict
 from requite.errors import ConfigurationError
 from requite.shell.aio import run
+from requite.testing.processes import Child, State
 
 _AUDITOR: Final = "requite.cli.show.auditor"
 _NEEDED: Final = ("pyspark", "pyarrow", "pandas", "altair", "jinja2", "vl_convert")
@@ -101,7 +101,7 @@ class Auditor:
     def __enter__(self) -> Auditor:
         archive = self._archive
         places = (archive.journal, archive.lake, archive.report, archive.scratch)
-        self._child = Child("the audit", _AUDITOR, *map(str, places), listens=True)
+        self._child = Child("the audit", ["-m", _AUDITOR, *map(str, places)], has_stdin=True)
         return self
 
     def __exit__(
@@ -116,7 +116,7 @@ class Auditor:
     def audit(self) -> Outcome:
         """Run the pipeline over what has been written, and show how far it is.
 
-        Raises `ShowFailed` when it fails, and `CancelledError` after SIGTERM.
+        Raises `ProcessFailed` when it fails, and `CancelledError` after SIGTERM.
         """
         return run(self._audit())
 
@@ -140,14 +140,15 @@ class Auditor:
 
     async def _follow(self) -> dict[str, Any]:
         """Show each step; return what the last line tells."""
-        self._child.tell("go")
+        self._child.write_line("go")
         with stderr_console().status("starting Spark") as status:
             while "audit" not in (told := await self._next()):
                 _show(status, **told)
         return told
 
     async def _next(self) -> dict[str, Any]:
-        told: dict[str, Any] = json.loads(await self._child.read_line(_STEP_TAKES_S))
+        line = await asyncio.to_thread(self._child.read_line, _STEP_TAKES_S)
+        told: dict[str, Any] = json.loads(line)
         return told
 
 

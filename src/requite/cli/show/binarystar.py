@@ -8,8 +8,9 @@ from typing import Final
 from requite.cli.show.majordomo import HEARTBEAT, HEARTBEAT_OPTIONS
 from requite.cli.show.pattern import SERVICE, Plot
 from requite.cli.show.traffic import RETRY
-from requite.cli.show.troupe import Start, Troupe, command, free_ports
+from requite.cli.show.troupe import Start, Troupe, command
 from requite.client import AsyncClient
+from requite.testing.processes import free_ports
 
 _SERVICE_NAME: Final = "nearest"
 _ROLES: Final = ("primary", "backup")

@@ -14,8 +14,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from requite.cli.show.pattern import Fault
-from requite.cli.show.processes import ShowFailed
 from requite.cli.show.traffic import RequestSource
+from requite.testing.processes import ProcessFailed
 
 if TYPE_CHECKING:
     from requite.client import AsyncClient
@@ -65,7 +65,9 @@ class Observer:
         give_up_at = time.monotonic() + _SETTLED_WITHIN_S
         while not is_right(workers := (await self.stats())["workers"]):
             if time.monotonic() > give_up_at:
-                raise ShowFailed(f"the broker still counts {workers} workers, which is not right")
+                raise ProcessFailed(
+                    f"the broker still counts {workers} workers, which is not right"
+                )
             await asyncio.sleep(_ASK_EVERY_S)
 
 

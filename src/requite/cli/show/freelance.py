@@ -8,9 +8,10 @@ from typing import ClassVar
 
 from requite.cli.show.pattern import SERVICE, Plot
 from requite.cli.show.traffic import RETRY
-from requite.cli.show.troupe import Start, Troupe, command, free_ports
+from requite.cli.show.troupe import Start, Troupe, command
 from requite.client import AsyncClient
 from requite.request import RetryPolicy
+from requite.testing.processes import free_ports
 
 
 class _Freelance(Troupe):

@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from requite.cli.show.processes import State
 from requite.pool.drivers.records import Record, Records
+from requite.testing.processes import State
 
 
 class Group:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -11,11 +12,11 @@ from typing import ClassVar, Final
 
 from requite.cli.show.faults import Observer, count, plan, since
 from requite.cli.show.pattern import COMMAND, SERVICE, Fault, Flow, Pattern, Plot
-from requite.cli.show.processes import Child
 from requite.cli.show.screen import Screen
 from requite.cli.show.traffic import RETRY
 from requite.client import AsyncClient
 from requite.core.liveness import HeartbeatPolicy
+from requite.testing.processes import Child
 
 _SERVICE_NAME: Final = "nearest"
 _CAPACITY: Final = 8  # requests per worker, so that a kill hits several at once
@@ -25,7 +26,7 @@ HEARTBEAT_OPTIONS: Final = (
     f"--heartbeat-interval={HEARTBEAT.interval_s}",
     f"--liveness={HEARTBEAT.liveness}",
 )
-_LISTENING: Final = "listening on "
+_LISTENING: Final = r"^listening on (\S+)$"
 
 
 class Majordomo(Pattern):
@@ -63,7 +64,7 @@ class Majordomo(Pattern):
         for number in range(1, self.workers + 1):
             self.children.append(self._new_worker(number))
         for child in self.children[1:]:
-            await child.read_line()
+            await asyncio.to_thread(child.read_line)
         client = await stack.enter_async_context(self._new_client("mmi.stats", None))
         self._observer = Observer(client)
         await self._observer.wait_for_workers(lambda registered: registered == self.workers)
@@ -98,7 +99,7 @@ class Majordomo(Pattern):
     async def restart_worker(self, number: int) -> None:
         """Start a worker in the place of a killed one."""
         self.children[number] = self._new_worker(number)
-        await self.children[number].read_line()
+        await asyncio.to_thread(self.children[number].read_line)
 
     def stop_worker(self, number: int) -> None:
         """SIGSTOP worker `number`."""
@@ -121,15 +122,16 @@ class Majordomo(Pattern):
     def _new_broker(self) -> Child:
         # A request may be so unlucky as to lose several workers; here none of them is poison.
         arguments = ("broker", f"--bind={self._address}", "--attempts=50", *self._habits)
-        return Child("broker", COMMAND, *arguments)
+        return Child("broker", ["-m", COMMAND, *arguments])
 
     async def _await_broker(self) -> None:
-        line = await self.children[0].read_line()
-        self._address = line.removeprefix(_LISTENING)
+        found = await asyncio.to_thread(self.children[0].wait_for, _LISTENING)
+        self._address = found[1]
 
     def _new_worker(self, number: int) -> Child:
         where = (f"--connect={self.url}", f"--capacity={_CAPACITY}")
-        return Child(f"worker {number}", COMMAND, "worker", SERVICE, *where, *self._habits)
+        command = ["-m", COMMAND, "worker", SERVICE, *where, *self._habits]
+        return Child(f"worker {number}", command)
 
 
 class Faults:

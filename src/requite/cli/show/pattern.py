@@ -17,11 +17,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 from requite.cli.show.names import PATTERNS
-from requite.cli.show.processes import Child, Member, ShowFailed, State
-from requite.cli.show.screen import Screen
+from requite.cli.show.screen import Member, Screen
 from requite.cli.show.tally import Tally
 from requite.cli.show.traffic import RequestSource, drive
 from requite.errors import ConfigurationError
+from requite.testing.processes import Child, ProcessFailed, State
 
 if TYPE_CHECKING:
     from typing import Any
@@ -74,7 +74,7 @@ class Flow:
         give_up_at = asyncio.get_running_loop().time() + _GOES_ON_WITHIN_S
         while self._tally.done < enough and self.outstanding:
             if asyncio.get_running_loop().time() > give_up_at:
-                raise ShowFailed(f"no answers for {_GOES_ON_WITHIN_S:.0f} s")
+                raise ProcessFailed(f"no answers for {_GOES_ON_WITHIN_S:.0f} s")
             await asyncio.sleep(_LOOK_EVERY_S)
 
 
@@ -158,12 +158,12 @@ class Pattern(ABC):
         return self._start_reckoner(str(neighbours), str(airports))
 
     def _start_reckoner(self, *arguments: str) -> Child:
-        child = Child("the direct computation", "requite.cli.show.direct", *arguments)
+        child = Child("the direct computation", ["-m", "requite.cli.show.direct", *arguments])
         self._others.append(child)
         return child
 
     def check(self) -> None:
-        """Raise `ShowFailed` if somebody left unasked."""
+        """Raise `ProcessFailed` if somebody left unasked."""
         for child in self.children:
             child.check()
 

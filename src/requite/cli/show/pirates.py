@@ -8,8 +8,9 @@ from typing import ClassVar, Final
 
 from requite.cli.show.pattern import SERVICE, Plot
 from requite.cli.show.traffic import RETRY
-from requite.cli.show.troupe import Start, Troupe, command, free_ports
+from requite.cli.show.troupe import Start, Troupe, command
 from requite.client import AsyncClient
+from requite.testing.processes import free_ports
 
 # A request that a dead server or worker had is lost, and found out by the time alone.
 _RETRY: Final = replace(RETRY, attempt_timeout=0.5)

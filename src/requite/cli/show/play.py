@@ -28,7 +28,7 @@ _NEIGHBOURS: Final = 5
 def play(plot: Plot) -> Verdict:
     """Run the demo.
 
-    Raises `ConfigurationError` where something is not installed, `ShowFailed` when a
+    Raises `ConfigurationError` where something is not installed, `ProcessFailed` when a
     process went its own way, and `CancelledError` after SIGTERM, when all processes have ended.
     """
     pattern = load_pattern(plot.pattern)
@@ -51,7 +51,8 @@ async def _play(pattern: Pattern) -> Verdict:
 
 async def _compute_truth(pattern: Pattern, airports: int) -> dict[str, Answer]:
     """Let a process of its own compute what the answers must be, beside the demo."""
-    output = await pattern.start_reckoner(_NEIGHBOURS, airports).read_all()
+    computation = pattern.start_reckoner(_NEIGHBOURS, airports)
+    output = await asyncio.to_thread(computation.read_line, None)
     return {
         code: tuple((metres, neighbour) for metres, neighbour in row)
         for code, row in json.loads(output).items()

@@ -15,16 +15,17 @@ from types import TracebackType
 from typing import Any, ClassVar, Final
 
 from requite.cli.pool.asking import ask
-from requite.cli.show import tether
 from requite.cli.show.groups import Groups
 from requite.cli.show.itinerary import Itinerary
 from requite.cli.show.pattern import COMMAND, Pattern, Plot, airports
-from requite.cli.show.processes import Child, Member, ShowFailed, State
-from requite.cli.show.rabbitmq import RabbitServer, require_rabbitmq
+from requite.cli.show.screen import Member
 from requite.cli.show.tally import Tally
 from requite.cli.show.traffic import RETRY, RequestSource
 from requite.client import AsyncClient
 from requite.errors import CallError, ConfigurationError
+from requite.testing import lifetime
+from requite.testing.processes import Child, ProcessFailed, State
+from requite.testing.rabbitmq import RabbitServer, unavailable
 
 NAME: Final = "countries"
 _SERVICE: Final = "requite.examples.countries:nearest_at_home"
@@ -79,15 +80,10 @@ class Server(RabbitServer):
     name: Final = "RabbitMQ"
     state = State.STARTING
 
-    @property
-    def url(self) -> str:
-        """Where it is, for clients, workers and manager."""
-        return f"amqp://guest:guest@127.0.0.1:{self.port}/"
-
     def check(self) -> None:
-        """Raise `ShowFailed` if it has ended although nobody killed it."""
+        """Raise `ProcessFailed` if it has ended although nobody killed it."""
         if self.state is State.RUNNING and not self.is_running:
-            raise ShowFailed(f"RabbitMQ ended: {self.log_tail()}")
+            raise ProcessFailed(f"RabbitMQ ended: {self.log_tail()}")
 
 
 class PoolStage(Pattern):
@@ -108,7 +104,7 @@ class PoolStage(Pattern):
         self.groups = Groups(self.itinerary.countries, self._folder / "state", f"{NAME}.default")
         self._cast: list[Member] = [self.server, *self.groups.all]
         self.members = self._cast
-        self._stack.enter_context(tether.held(self._lock))
+        self._stack.enter_context(lifetime.lock(self._lock))
         self.manager_kills = 0
         self.sleeper = self.itinerary.sleeper
         self.steady = self.itinerary.steady
@@ -125,7 +121,8 @@ class PoolStage(Pattern):
             raise ConfigurationError(
                 f"the manager of a pool needs {', '.join(missing)}: pip install 'requite[pool]'"
             )
-        require_rabbitmq()
+        if reason := unavailable():
+            raise ConfigurationError(reason)
 
     def __exit__(
         self,
@@ -162,8 +159,7 @@ class PoolStage(Pattern):
         return self._start_reckoner(str(neighbours), "0", *self.itinerary.countries)
 
     def check(self) -> None:
-        """Raise `ShowFailed` if RabbitMQ or the manager left unasked; see which workers there are,
-        for they come and go."""
+        """Raise `ProcessFailed` if RabbitMQ or the manager ended; update the groups."""
         super().check()
         self.server.check()
         self.groups.look()
@@ -233,12 +229,12 @@ class PoolStage(Pattern):
         return self._folder / "show.lock"
 
     def _toml(self) -> str:
-        worker = [sys.executable, "-m", tether.__name__, str(self._lock), COMMAND, "worker"]
+        worker = [sys.executable, "-m", lifetime.__name__, "--lock", str(self._lock)]
         values = {
             "name": NAME,
             "url": self.server.url,
             "management_url": f"http://guest:guest@127.0.0.1:{self.server.management_port}",
-            "command": [*worker, _SERVICE, "--pool", *self._journal()],
+            "command": [*worker, "-m", COMMAND, "worker", _SERVICE, "--pool", *self._journal()],
             "state": str(self._folder / "state"),
             "log": str(self._folder / "log"),
         }
@@ -250,11 +246,10 @@ class PoolStage(Pattern):
     async def _new_manager(self) -> Child:
         """Start a manager; return when it decides."""
         arguments = ("pool", "run", f"--config={self._settings}", *self._journal())
-        manager = Child("manager", COMMAND, *arguments)
+        manager = Child("manager", ["-m", COMMAND, *arguments])
         try:
-            while not (line := await manager.read_line(_ACTIVE_WITHIN_S)).endswith(": active"):
-                if " at http" in line:
-                    self._url = line.rpartition(" ")[2]
+            await asyncio.to_thread(manager.wait_for, ": active$", _ACTIVE_WITHIN_S)
+            self._url = manager.wait_for(r" at (http\S+)$")[1]
         except BaseException:
             manager.kill()
             raise

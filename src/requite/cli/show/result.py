@@ -13,9 +13,9 @@ from requite.cli.show.audit import Archive, Auditor, Outcome, require_spark
 from requite.cli.show.names import PATTERNS
 from requite.cli.show.pattern import Plot, load_pattern
 from requite.cli.show.play import play
-from requite.cli.show.processes import ShowFailed
 from requite.cli.show.tally import Verdict
 from requite.errors import ConfigurationError
+from requite.testing.processes import ProcessFailed
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -31,7 +31,7 @@ def show(plot: Plot, *, no_audit: bool, keep: Path | None, as_json: bool) -> int
         verdict, outcome = _run(plot, archive)
     except asyncio.CancelledError:
         return ExitCode.STOPPED
-    except ShowFailed as error:
+    except ProcessFailed as error:
         complain(str(error))
         return ExitCode.FAILED
     finally:

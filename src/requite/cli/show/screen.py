@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from requite.cli.latency import in_ms, percentile
 from requite.cli.output import stderr_console
-from requite.cli.show.processes import Member, State
 from requite.cli.show.tally import Tally
+from requite.testing.processes import State
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,6 +41,17 @@ _WORDS: Final = {
     "blue": ("stopped (SIGSTOP)", "resumed (SIGCONT)"),
     "green": ("started anew", "registered again", "started again by a request"),
 }
+
+
+class Member(Protocol):
+    """A process as the screen shows it; `pid` 0: it does not run."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def state(self) -> State: ...
+    @property
+    def pid(self) -> int: ...
 
 
 class Screen(Protocol):

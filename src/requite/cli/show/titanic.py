@@ -12,9 +12,10 @@ from requite.cli.show.majordomo import HEARTBEAT, HEARTBEAT_OPTIONS
 from requite.cli.show.pattern import SERVICE, Plot
 from requite.cli.show.tally import Tally
 from requite.cli.show.traffic import CALL_TIMEOUT_S, RETRY, RequestSource
-from requite.cli.show.troupe import Start, Troupe, command, free_ports
+from requite.cli.show.troupe import Start, Troupe, command
 from requite.client import AsyncClient
 from requite.errors import CallError
+from requite.testing.processes import free_ports
 
 _SERVICE_NAME: Final = "nearest"
 

@@ -6,18 +6,17 @@ For patterns in which nobody can be asked how it is: whether all is well is told
 from __future__ import annotations
 
 import asyncio
-import socket
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import AsyncExitStack
 from itertools import cycle
 from typing import Final
 
 from requite.cli.show.faults import count, plan, since
 from requite.cli.show.pattern import COMMAND, Fault, Flow, Pattern
-from requite.cli.show.processes import Child
 from requite.cli.show.screen import Screen
+from requite.testing.processes import Child
 
 _ENOUGH: Final = 50  # answers after which the others are seen to do the work
 _STOPPED_S: Final = 1.0  # longer than anybody here waits for a sign of life
@@ -44,10 +43,10 @@ class Troupe(Pattern):
         self._middles = range(len(middles))
         for start in middles:
             self.children.append(start())
-            await self.children[-1].read_line()
+            await asyncio.to_thread(self.children[-1].read_line)
         self.children += [start() for start in workers]
         for child in self.children[len(middles) :]:
-            await child.read_line()
+            await asyncio.to_thread(child.read_line)
 
     def faults(self, screen: Screen, flow: Flow) -> list[Fault]:
         """Kill and stop whoever there is."""
@@ -60,7 +59,7 @@ class Troupe(Pattern):
     async def restart(self, number: int) -> None:
         """Start a successor of a killed process in its place."""
         self.children[number] = self._starts[number]()
-        await self.children[number].read_line()
+        await asyncio.to_thread(self.children[number].read_line)
 
 
 class Accidents:
@@ -122,13 +121,4 @@ class Accidents:
 
 def command(name: str, verb: str, *arguments: str) -> Start:
     """Return what starts a verb of the command."""
-    return lambda: Child(name, COMMAND, verb, *arguments)
-
-
-def free_ports(number: int) -> list[int]:
-    """Return ports of the loopback that were free a moment ago, for places to come back to."""
-    with ExitStack() as stack:
-        listeners = [
-            stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(number)
-        ]
-        return [listener.getsockname()[1] for listener in listeners]
+    return lambda: Child(name, ["-m", COMMAND, verb, *arguments])

@@ -12,9 +12,9 @@ from requite.cli.show.faults import count, since
 from requite.cli.show.groups import Group
 from requite.cli.show.pattern import Flow
 from requite.cli.show.pool_stage import PoolStage
-from requite.cli.show.processes import ShowFailed, State
 from requite.cli.show.screen import Screen
 from requite.errors import TransportError
+from requite.testing.processes import ProcessFailed, State
 
 _WITHIN_S: Final = 100.0
 _LOOK_EVERY_S: Final = 0.02
@@ -167,7 +167,7 @@ class Upsets:
         give_up_at = time.monotonic() + _WITHIN_S
         while not await _answer(ask):
             if time.monotonic() > give_up_at:
-                raise ShowFailed(f"{what}: not within {_WITHIN_S:.0f} s")
+                raise ProcessFailed(f"{what}: not within {_WITHIN_S:.0f} s")
             await asyncio.sleep(_LOOK_EVERY_S)
 
 
