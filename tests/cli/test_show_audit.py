@@ -10,7 +10,7 @@ from tests.cli.command import requite
 
 from requite.cli.show import audit
 from requite.cli.show.audit import Archive, Outcome, require_spark
-from requite.cli.show.tally import Verdict
+from requite.cli.show.replies import Verdict
 from requite.errors import ConfigurationError
 from requite.testing.processes import Child, ProcessFailed
 

@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from requite.cli.output import stderr_console
-from requite.cli.show.tally import Verdict
+from requite.cli.show.replies import Verdict
 from requite.errors import ConfigurationError
 from requite.shell.aio import run
 from requite.testing.processes import Child, State

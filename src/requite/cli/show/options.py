@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 from cyclopts import Group, Parameter, validators
-
-if TYPE_CHECKING:
-    from requite.cli.show.pattern import Plot
 
 _FAULTS: Final = Group("Faults", sort_key=10)
 _AUDIT: Final = Group("Audit", sort_key=20)
@@ -83,21 +80,6 @@ class Scale:
             help="Keep journal, lake and report in DIR; without, only the report is left.",
         ),
     ] = None
-
-    def plot(self, pattern: str) -> Plot:
-        """Return what that comes to, for a pattern."""
-        from requite.cli.show.pattern import Plot
-
-        return Plot(
-            pattern,
-            self.requests,
-            self.workers,
-            self.clients,
-            self.concurrency,
-            self.worker_kills,
-            self.broker_kills,
-            self.stops,
-        )
 
 
 USUAL: Final = Scale()
