@@ -24,7 +24,6 @@ from requite.cli.show.requests import RequestSource
 from requite.cli.show.schedule import inject, order
 from requite.cli.show.screen import REFRESH_EVERY_S, Member, Screen, open_screen
 from requite.errors import ConfigurationError
-from requite.shell import aio
 from requite.testing.processes import Child, ProcessFailed, State, free_ports
 
 if TYPE_CHECKING:
@@ -206,6 +205,8 @@ def run_demo(run: Run) -> Verdict:
     Raises `ProcessFailed` when a process fails, and `CancelledError` after SIGTERM, when all
     processes have ended.
     """
+    from requite.shell import aio
+
     return aio.run(_run(run))
 
 
