@@ -11,17 +11,16 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
+from pathlib import Path
 from types import TracebackType
 from typing import Final, TypeVar
 
 from requite.errors import RequiteError
 
 _STARTED_WITHIN_S: Final = 20.0
-_LINES_KEPT: Final = 1000
 _LINES_REPORTED: Final = 40
 _ERRORS_REPORTED: Final = 2000  # characters
 _LIFETIME: Final = "requite.testing.lifetime"
@@ -47,7 +46,8 @@ class Child:
     """A child process: a program, or a Python module (`-m`, its name, its arguments).
 
     A thread reads its stdout, and stderr too if `merge_stderr`. `name` appears in errors. With
-    `has_stdin`, `write_line` writes to its stdin. Ctrl-C reaches the parent only.
+    `has_stdin`, `write_line` writes to its stdin. `environment` has further variables, `folder` is
+    its working directory. Ctrl-C reaches the parent only.
     """
 
     def __init__(
@@ -57,6 +57,8 @@ class Child:
         *,
         has_stdin: bool = False,
         merge_stderr: bool = False,
+        environment: Mapping[str, str] | None = None,
+        folder: Path | None = None,
     ) -> None:
         self.name = name
         self.state = State.STARTING
@@ -67,10 +69,12 @@ class Child:
             stdin=subprocess.PIPE if has_stdin else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT if merge_stderr else self._stderr,
+            env=None if environment is None else {**os.environ, **environment},
+            cwd=folder,
             process_group=0,
         )
-        self._lines: deque[str] = deque(maxlen=_LINES_KEPT)
-        self._unread = 0
+        self._lines: list[str] = []
+        self._read_lines = 0
         self._changed = threading.Condition()
         self._is_silent = False  # its output has ended
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -98,7 +102,22 @@ class Child:
 
         Raises `ProcessFailed` when the process ends without such a line, or at the timeout.
         """
-        return self._await(lambda: self._find(pattern), f"a line with {pattern!r}", timeout_s)
+        searched = 0
+
+        def find() -> re.Match[str] | None:
+            nonlocal searched
+            for line in self._lines[searched:]:
+                searched += 1
+                if found := re.search(pattern, line):
+                    return found
+            return None
+
+        return self._await(find, f"a line with {pattern!r}", timeout_s)
+
+    def errors(self) -> str:
+        """Return all that it has written to stderr, unless `merge_stderr`."""
+        size = os.fstat(self._stderr.fileno()).st_size
+        return os.pread(self._stderr.fileno(), size, 0).decode(errors="replace")
 
     def report(self) -> str:
         """Return whether it runs or how it ended, and the last lines of its output."""
@@ -108,7 +127,7 @@ class Child:
         status = self._process.poll()
         state = "is running" if status is None else f"ended with status {status}"
         with self._changed:
-            lines = list(self._lines)[-_LINES_REPORTED:]
+            lines = self._lines[-_LINES_REPORTED:]
         return "\n    ".join([f"{self.name} {state}, its output:", *lines])
 
     # --- its end ----------------------------------------------------------------------------------
@@ -132,6 +151,17 @@ class Child:
                 self._process.wait(patience_s)
         self.kill()
 
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        self._process.send_signal(number)
+
+    def wait(self, timeout_s: float) -> int:
+        """Wait until it ends; return its exit code. Raises `ProcessFailed` at the timeout."""
+        try:
+            return self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise ProcessFailed(f"{self.name} did not end within {timeout_s:.0f} s") from None
+
     def stop(self) -> None:
         """Freeze it with SIGSTOP; its connections stay open."""
         self._process.send_signal(signal.SIGSTOP)
@@ -148,7 +178,6 @@ class Child:
         for line in self._process.stdout:
             with self._changed:
                 self._lines.append(line.decode(errors="replace").rstrip("\r\n"))
-                self._unread += 1
                 self._changed.notify_all()
         with self._changed:
             self._is_silent = True
@@ -173,14 +202,10 @@ class Child:
         raise self._failure("did not start" if self.state is State.STARTING else "ended")
 
     def _next_line(self) -> str | None:
-        if not self._unread:
+        if self._read_lines == len(self._lines):
             return None
-        line = self._lines[-self._unread]
-        self._unread -= 1
-        return line
-
-    def _find(self, pattern: str) -> re.Match[str] | None:
-        return next((found for line in self._lines if (found := re.search(pattern, line))), None)
+        self._read_lines += 1
+        return self._lines[self._read_lines - 1]
 
     def _failure(self, event: str) -> ProcessFailed:
         if self._merges_stderr:
@@ -188,8 +213,7 @@ class Child:
         if self._is_silent and self.state is not State.KILLED:  # all of its stderr is there then
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(1)
-        self._stderr.seek(0)
-        errors = self._stderr.read().decode(errors="replace").strip()[-_ERRORS_REPORTED:]
+        errors = self.errors().strip()[-_ERRORS_REPORTED:]
         return ProcessFailed(f"{self.name} {event}: {errors or 'it printed no error'}")
 
     def _close(self) -> None:
