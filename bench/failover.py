@@ -36,7 +36,7 @@ START_S: Final = 15.0
 SETTLE_S: Final = 30.0
 CALL_S: Final = 60.0
 _STEADY_S: Final = 0.3  # of calls before a kill
-_LOOK_EVERY_S: Final = 0.05
+_POLL_S: Final = 0.05
 _ROLES: Final = ("primary", "backup")
 _OF_INTEREST: Final = ("cores", "system", "Python", "requite", "uvloop")
 
@@ -138,12 +138,12 @@ class Show:
                 states = [await self._state(n) for n in range(2)]
                 if sorted(states) == sorted((State.ACTIVE.name, State.PASSIVE.name)):
                     return states.index(State.ACTIVE.name)
-                await asyncio.sleep(_LOOK_EVERY_S)
+                await asyncio.sleep(_POLL_S)
 
     async def _state(self, number: int) -> str:
         try:
             async with Operator(f"tcp://127.0.0.1:{self._links[number]}", timeout=1.0) as operator:
-                return (await operator.look()).state.name
+                return (await operator.view()).state.name
         except requite.CallTimeout:
             return ""
 

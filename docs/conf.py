@@ -17,8 +17,10 @@ suppress_warnings = ["ref.python"]
 html_theme = "furo"
 html_title = f"requite {version}"
 html_show_sphinx = False
+html_static_path = ["_static"]
+html_css_files = ["page.css"]
 
-myst_enable_extensions = ["colon_fence"]
+myst_enable_extensions = ["attrs_inline", "colon_fence"]
 myst_heading_anchors = 3
 
 autodoc_member_order = "bysource"

@@ -37,11 +37,11 @@ from requite.engine import (
     Wake,
 )
 from requite.protocols.amqp import methods
+from requite.protocols.amqp.assignment import pool_assignment, service_assignment
 from requite.protocols.amqp.caller import AmqpCaller
 from requite.protocols.amqp.fields import short
 from requite.protocols.amqp.methods import CONNECTION
 from requite.protocols.amqp.policy import CallerPolicy, ResponderPolicy
-from requite.protocols.amqp.post import pool_post, service_post
 from requite.protocols.amqp.properties import Properties, encode_properties
 from requite.protocols.amqp.responder import AmqpResponder
 from requite.protocols.amqp.topology import Destination, Pool
@@ -211,8 +211,8 @@ def _engine(choice: int) -> Engine:
             direct_reply=bool(choice & 16),
         )
         return AmqpCaller(policy, pool.destination if choice & 2 else Destination())
-    post = pool_post(pool, "k", "w") if choice & 2 else service_post("k", "w")
-    return AmqpResponder(post, ResponderPolicy(prefetch=4, cancels_max=4), service="k")
+    assignment = pool_assignment(pool, "k", "w") if choice & 2 else service_assignment("k", "w")
+    return AmqpResponder(assignment, ResponderPolicy(prefetch=4, cancels_max=4), service="k")
 
 
 def steps(data: bytes) -> Iterator[tuple[int, int, Message]]:

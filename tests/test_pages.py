@@ -117,6 +117,48 @@ def test_files_exist(page: str) -> None:
     assert not unknown, f"{page} names files that do not exist: {sorted(unknown)}"
 
 
+def strays(page: str) -> Iterator[str]:
+    """Return names of modules that stand in a paragraph behind a path, and not in its folder."""
+    text = re.sub(r"```.*?```", "", (ROOT / page).read_text(), flags=re.DOTALL)
+    for paragraph in re.split(r"\n\s*\n|\n(?=\s*[-*|] )", text):
+        folder = ""
+        for path in (
+            path for code in re.findall(r"`[^`\n]+`", paragraph) for path in paths_in(code)
+        ):
+            if "/" in path and path.endswith(".py"):
+                folder = path.rpartition("/")[0]
+            elif folder and path.endswith(".py") and f"{folder}/{path}" not in files() | THEIRS:
+                yield f"{folder}/{path}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_module_is_in_the_folder_that_was_named_before(page: str) -> None:
+    assert not list(strays(page))
+
+
+# --- prose ----------------------------------------------------------------------------------------
+WIDTH: Final = 120
+# `make bench` and `python -m tests.spec.conformance` write these.
+_GENERATED: Final = re.compile(r"docs/performance\.md|docs/protocols/([a-z]+-)?conformance\.md")
+
+
+def long_lines(page: str) -> Iterator[int]:
+    """Return the numbers of lines of prose that are too long; tables and code are not prose."""
+    text = (ROOT / page).read_text()
+    blank = re.sub(
+        r"```.*?```", lambda code: "\n" * code.group().count("\n"), text, flags=re.DOTALL
+    )
+    for number, line in enumerate(blank.splitlines(), 1):
+        is_prose = not line.lstrip().startswith("|") and not line.startswith("    ")
+        if is_prose and len(line) > WIDTH:
+            yield number
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if not _GENERATED.fullmatch(page)])
+def test_prose_has_at_most_120_columns(page: str) -> None:
+    assert not list(long_lines(page))
+
+
 # --- modules --------------------------------------------------------------------------------------
 def resolves(dotted: str) -> bool:
     """Whether a dotted name is a module, or something in one."""

@@ -20,7 +20,7 @@ from bench.sp.measure import Counter
 from bench.sp.peer import play, say_where
 from requite.engine import Finished, Submit
 from requite.framing.sp import SpStream
-from requite.protocols.scalability.policy import Place, RepPolicy
+from requite.protocols.scalability.policy import PipeOptions, RepPolicy
 from requite.protocols.scalability.rep import ScalabilityWorker
 from requite.protocols.scalability.req import ScalabilityClient
 from requite.protocols.scalability.wire import REP, REQ
@@ -166,7 +166,9 @@ async def ask_by_shell(job: Job) -> None:
         for token, _reply in pairs:
             shell.host.submit_soon(calls[token])
 
-    endpoint = Endpoint(TcpAddress("127.0.0.1", job.port), lambda: SpStream(REQ, REP), Place())
+    endpoint = Endpoint(
+        TcpAddress("127.0.0.1", job.port), lambda: SpStream(REQ, REP), PipeOptions()
+    )
     shell = AioShell(
         ScalabilityClient(first_id=0), Connections(keep=[endpoint]), deliver_all=deliver_all
     )
@@ -183,7 +185,7 @@ async def serve_by_shell(job: Job) -> None:
         for token, request in pairs:
             shell.host.submit_soon(Finished(token, request.frames, Status.OK))
 
-    endpoint = Endpoint(TcpAddress("127.0.0.1", 0), lambda: SpStream(REP, REQ), Place())
+    endpoint = Endpoint(TcpAddress("127.0.0.1", 0), lambda: SpStream(REP, REQ), PipeOptions())
     engine = ScalabilityWorker(RepPolicy(capacity=job.capacity), first_id=0)
     shell = AioShell(engine, Connections(listen=[endpoint]), deliver_all=deliver_all)
     await shell.listen_all()

@@ -91,8 +91,8 @@ class Broker(Daemon):
         self._engine = MajordomoBroker(policy, origin=name, chronicle=chronicle_of(self._journal))
         if pair is not None and titanic is not None:
             raise ConfigurationError(
-                "a pair keeps no requests itself: the other broker would not have them; run"
-                " `requite titanic serve --broker mdp://A,B --dir DIR` beside the two"
+                "a broker of a pair cannot store requests: the other broker would not have them;"
+                " run `requite titanic serve --broker mdp://A,B --dir DIR` as a separate process"
             )
         self._pair = pair
         gate = None if pair is None else self._put_behind_gate(pair)
@@ -232,10 +232,10 @@ def _everybody() -> bool:
 
 def _keeper(place: InprocAddress, keep_in: KeepIn) -> Titanic:
     """Make the Titanic that serves at this broker, over a connection within the process."""
-    from requite.titanic.place import place_inside
+    from requite.titanic.endpoint import endpoint_inside
     from requite.titanic.titanic import Titanic  # most brokers keep nothing
 
-    return Titanic(place_inside(place), keep_in)
+    return Titanic(endpoint_inside(place), keep_in)
 
 
 def _unheard(_note: Note) -> None:

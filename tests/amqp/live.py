@@ -1,4 +1,4 @@
-"""Workers at a real RabbitMQ, and waiting for what becomes of them."""
+"""Workers at a real RabbitMQ, and waiting for their states."""
 
 from __future__ import annotations
 

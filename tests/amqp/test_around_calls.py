@@ -1,4 +1,4 @@
-"""What goes with calls over RabbitMQ: TLS, journals, services that run each request once."""
+"""Features around calls over RabbitMQ: TLS, journals, services that run each request once."""
 
 from __future__ import annotations
 

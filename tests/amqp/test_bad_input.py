@@ -1,4 +1,4 @@
-"""What is wrong is told at once, by the name of the setting; nothing malformed stops a worker."""
+"""Errors name the wrong setting at once; no malformed message stops a worker."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def refused(url: str) -> CallError:
 # --- who asks, and where --------------------------------------------------------------------------
 async def test_a_wrong_password(rabbit: Rabbit) -> None:
     error = await refused(rabbit.url_of(password="wrong"))
-    assert "user and password are those of the URL or of `--credentials-file`" in str(error)
+    assert "check user and password, in the URL or in `--credentials-file`" in str(error)
     assert "wrong" not in str(error)
 
 
@@ -115,7 +115,7 @@ async def test_a_worker_without_permissions_waits_for_them(
 
 # --- malformed messages, by a client that is not ours ---------------------------------------------
 class Foreign:
-    """A client that publishes what it likes, as pamqp writes it, and keeps what comes back."""
+    """A client that publishes arbitrary messages, encoded by pamqp, and collects replies."""
 
     def __init__(self, channel: Channel, replies: str) -> None:
         self.channel = channel
@@ -178,7 +178,7 @@ async def test_requests_without_reply_to_are_rejected(rabbit: Rabbit, client: Fo
 
 
 async def test_bodies_over_the_limit(rabbit: Rabbit) -> None:
-    """The worker's limit is told to the caller, the caller's own ends the call; both go on."""
+    """The worker reports its limit to the caller; the caller's limit fails the call."""
 
     @service("grow")
     async def grow(request: Request) -> bytes:
@@ -188,7 +188,7 @@ async def test_bodies_over_the_limit(rabbit: Rabbit) -> None:
         async with AsyncClient(f"{rabbit.url}?queue=grow", timeout=20) as client:
             with pytest.raises(RemoteFailure, match="message_size_max of the worker"):
                 await client.call(b"x" * 10_001)
-            with pytest.raises(RemoteFailure, match="10000 are allowed"):
+            with pytest.raises(RemoteFailure, match="the maximum is 10000"):
                 await client.call(b"x" * 1_001)
             assert len((await client.call(b"x" * 100)).body) == 1_000
         url = f"{rabbit.url}?queue=grow"

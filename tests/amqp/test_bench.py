@@ -1,4 +1,4 @@
-"""`python -m bench.amqp` in small: its parts work, whatever they measure."""
+"""`python -m bench.amqp` in short form: its parts work, whatever they measure."""
 
 from __future__ import annotations
 

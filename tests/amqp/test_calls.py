@@ -1,4 +1,4 @@
-"""Calls over a real RabbitMQ: the cases of "RPC over AMQP", and what requite adds to them."""
+"""Calls over a real RabbitMQ: the cases of "RPC over AMQP", and requite's additions."""
 
 from __future__ import annotations
 

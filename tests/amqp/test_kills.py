@@ -60,7 +60,7 @@ async def served(client: AsyncClient, name: str) -> None:
 
 
 def hang_up(rabbit: Rabbit) -> None:
-    """Have RabbitMQ close all connections of the test's user."""
+    """Make RabbitMQ close all connections of the test's user."""
     rabbit.api("DELETE", f"/connections/username/{rabbit.user}")
 
 
@@ -77,7 +77,7 @@ async def until_began(process: subprocess.Popen[str], bodies: set[str]) -> None:
 # --- RabbitMQ -------------------------------------------------------------------------------------
 @pytest.mark.timeout(240)
 async def test_rabbitmq_is_killed_under_calls(rabbit: Rabbit) -> None:
-    """Outstanding requests are sent again, and both ends come back by themselves."""
+    """Outstanding requests are resent, and both ends reconnect."""
     answered: list[tuple[bytes, Reply]] = []
     over = asyncio.Event()
 
@@ -229,7 +229,7 @@ async def test_a_drained_worker_answers_what_it_has(rabbit: Rabbit) -> None:
 # --- clients --------------------------------------------------------------------------------------
 @requirement("amqp:client-gone", "amqp:auto-delete")
 async def test_a_client_that_is_gone_leaves_nothing_behind(rabbit: Rabbit) -> None:
-    """Its reply queue goes with it, and RabbitMQ drops what comes for it."""
+    """Its reply queue is deleted with it, and RabbitMQ drops replies for it."""
     program = (
         "import sys; from requite import Client; c = Client(sys.argv[1]); c.call(b'', timeout=20);"
         "c.start(b'left behind'); import os; os._exit(1)"

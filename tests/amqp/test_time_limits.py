@@ -23,7 +23,7 @@ _SHORT: Final = {
 
 @pytest.fixture
 def impatient(rabbit: Rabbit) -> Iterator[Rabbit]:
-    """RabbitMQ with little patience for consumers. A restart sets it right."""
+    """RabbitMQ with a short consumer_timeout, which a restart resets."""
     settings = [f"application:set_env(rabbit, {name}, {ms})" for name, ms in _SHORT.items()]
     rabbit.evaluate(", ".join(settings))
     try:

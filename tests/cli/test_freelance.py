@@ -59,15 +59,15 @@ def test_without_any_server_the_call_says_what_to_look_at(model: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (("call", "flp://127.0.0.1:1/echo", "x"), "names no services"),
-        (("call", "flp://127.0.0.1:1", "x", "--service", "echo"), "names no services"),
-        (("call", "flp://127.0.0.1:1", "x", "--stream"), "no partial ones"),
+        (("call", "flp://127.0.0.1:1/echo", "x"), "has no service names"),
+        (("call", "flp://127.0.0.1:1", "x", "--service", "echo"), "has no service names"),
+        (("call", "flp://127.0.0.1:1", "x", "--stream"), "no partial replies"),
         (("call", "flp://127.0.0.1:1?model=shotgun", "x", "--once"), "runs several times"),
-        (("call", "flp://127.0.0.1:0", "x", "--bind"), "dials its servers"),
+        (("call", "flp://127.0.0.1:0", "x", "--bind"), "connects to its servers"),
         (("call", "flp://127.0.0.1:1?model=quick", "x"), "failover, shotgun, agent"),
         (("worker", ECHO, "--bind", "flp://*:0"), "add public=tcp://HOST:PORT"),
         (("worker", ECHO, "--connect", "flp://127.0.0.1:1"), "server listens"),
-        (("worker", ECHO, "--bind", "flp://127.0.0.1:0", "--liveness", "3"), "whether it lives"),
+        (("worker", ECHO, "--bind", "flp://127.0.0.1:0", "--liveness", "3"), "clients send pings"),
     ],
 )
 def test_what_makes_no_sense_is_refused(arguments: tuple[str, ...], why: str) -> None:

@@ -98,4 +98,4 @@ def test_a_lazy_pirate_is_served_and_told_the_truth_when_it_is_not() -> None:
         assert requite("services", url).code == ExitCode.USAGE
         ended = requite("call", url, "x", "--stream")
         assert ended.code == ExitCode.USAGE
-        assert "no partial ones" in ended.err
+        assert "no partial replies" in ended.err

@@ -181,7 +181,7 @@ def test_an_address_in_use_ends_it(url: str) -> None:
         (("call", NOBODY, "x", "--service", "echo"), "service"),
         (("call", NOBODY, "x", "--stream"), "partial"),
         (("call", NOBODY, "x", "--dialect", "0.2"), "dialect"),
-        (("call", f"{NOBODY}/echo", "x"), "SP names no services"),
+        (("call", f"{NOBODY}/echo", "x"), "SP has no service names"),
         (("call", "sp+tcp://*:1", "x"), "listening"),
         (("call", "mdp://127.0.0.1:1/echo", "x", "--bind"), "listen"),
         (("call", "sp+tls://127.0.0.1:1?ca=/nowhere", "x"), "/nowhere"),

@@ -1,4 +1,4 @@
-"""A store's engine on a bench: what goes in, what comes out, and a log that obeys by hand."""
+"""A store's engine on a bench: inputs, effects, and a log under manual control."""
 
 from __future__ import annotations
 
@@ -90,12 +90,12 @@ class Bench:
 
     # --- the log ---
     def sync(self) -> None:
-        """Let everything be stored that is to be, and what comes of that."""
+        """Store everything pending, including its consequences."""
         while self.stores:
             self.sync_one()
 
     def sync_one(self) -> None:
-        """Let the next thing be stored that is to be."""
+        """Store the next pending record."""
         store = self.stores.pop(0)
         places = [self._append(payload) for payload in store.records]
         self.feed(Stored(store.ticket, places))
@@ -107,7 +107,7 @@ class Bench:
         return place
 
     def fail(self) -> None:
-        """Let the next thing that is to be stored fail."""
+        """Fail the next pending record."""
         self.feed(StoreFailed(self.stores.pop(0).ticket, LogFull("no space")))
 
     def load(self, *, fail: bool = False) -> None:
@@ -124,11 +124,11 @@ class Bench:
         return [record.kind for record in self.records()]
 
     def found(self) -> list[Found]:
-        """The log as who opens it finds it."""
+        """The log as found when it is opened."""
         return [Found(decode(data), place, len(data)) for place, data in self.log.items()]
 
     def reopened(self, later_s: float = 0.0, **settings: Any) -> Bench:
-        """Another life, on the same log; what was not synced is lost."""
+        """A new process on the same log; unsynced records are lost."""
         other = Bench.__new__(Bench)
         policy = {name: getattr(self.policy, name) for name in DedupPolicy.__dataclass_fields__}
         other.__init__(self.per_segment, (), **policy | settings)  # type: ignore[misc]

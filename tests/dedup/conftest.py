@@ -1,4 +1,4 @@
-"""What tests of the engine share."""
+"""Fixtures of the engine's tests."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from tests.dedup.bench import Bench
 
 @pytest.fixture
 def bench() -> Bench:
-    """One that keeps its entries in memory."""
+    """A bench with entries in memory."""
     return Bench()
 
 
 @pytest.fixture
 def disk() -> Bench:
-    """One whose log obeys by hand."""
+    """A bench whose log is under manual control."""
     return Bench(durable=True)

@@ -1,4 +1,4 @@
-"""What becomes of a request and its repetitions, in memory."""
+"""A request and its repetitions, in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of a request and its repetitions, on a log that obeys by hand."""
+"""A request and its repetitions, on a log under manual control."""
 
 from __future__ import annotations
 

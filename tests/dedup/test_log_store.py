@@ -1,4 +1,4 @@
-"""The log of replies on a disk that is full, and one that rots."""
+"""The log of replies on a full disk, and on one with bit rot."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LARGE = DedupRecord(
 
 
 class Served:
-    """A store that serves this loop; `heard` is what came of effects."""
+    """A store that serves this loop; `heard` are the results of effects."""
 
     def __init__(self, folder: Path, policy: DedupPolicy = POLICY) -> None:
         self.heard: list[Any] = []
@@ -62,7 +62,7 @@ async def test_what_replaces_a_segment_is_stored_before_that_goes(
         patch.setattr(first.store._log, "commit", full)
         [failed] = await first.do(written(BEGUN), Discard(0))
         assert isinstance(failed, StoreFailed)
-    assert "segments of the log of replies stay" in caplog.text
+    assert "segments of the log of replies remain" in caplog.text
     await first.store.close()
     second = Served(tmp_path, small)
     assert next(found.record.kind for found in second.store.found) is Kind.BEGUN
@@ -91,5 +91,5 @@ async def test_one_flipped_bit_is_mended_when_it_starts_and_when_it_reads(
         assert (found.record.kind, found.record.key) == (Kind.ENDED, b"key")
         [loaded] = await again.do(Load("load", found.position))
         assert loaded == Loaded("load", encode(ended))
-        assert "and is mended" in caplog.text
+        assert "and has been corrected" in caplog.text
         await again.store.close()

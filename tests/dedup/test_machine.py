@@ -1,4 +1,4 @@
-"""Any sequence of requests, ends, syncs, failures and deaths: what a store promises holds."""
+"""Any sequence of requests, ends, syncs, failures and crashes: the store keeps its promises."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(key=KEYS)
     def ask_and_start(self, key: bytes) -> None:
-        """Do at once what is rarely drawn in this order, and leads to all that matters."""
+        """Do a sequence of steps that is rarely drawn, and reaches the important states."""
         self.ask(key)
         while self.bench.stores:
             self.store(fails=False)
@@ -120,7 +120,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule()
     def close(self) -> None:
-        """Stop in good order, as a worker that is closed does; in memory the store stays."""
+        """Stop cleanly, as a closed worker does; a store in memory remains."""
         self.look(self.bench.feed(Interrupted(sorted({*self.waiting, *self.running()}))))
         self.bench.ran.clear()
         self.forget_life()
@@ -128,7 +128,7 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.bench.policy.durable)
     @rule()
     def die(self) -> None:
-        """Be killed; what was not synced is lost."""
+        """Crash; unsynced records are lost."""
         self.bench = self.bench.reopened()
         self.forget_life()
 

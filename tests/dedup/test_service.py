@@ -222,7 +222,7 @@ async def test_many_at_a_time_run_once_each(town: Town, store: Path | None) -> N
 
 
 async def test_titanics_tickets_are_keys(tmp_path: Path) -> None:
-    """What Titanic sends a second time, not knowing that it has run, does not run again."""
+    """A request that Titanic sends again, not knowing that it has run, does not run again."""
     counting = Counting(Dedup(tmp_path / "replies"))
     broker = requite.Broker("tcp://127.0.0.1:0", titanic=tmp_path / "requests")
     async with broker:
@@ -292,7 +292,7 @@ async def test_a_damaged_record_is_told_and_the_rest_served(
 
 
 def damage(folder: Path, what: bytes) -> None:
-    """Turn two bits of what is found first in a log, which is beyond mending."""
+    """Flip two bits of the first record of a log, which cannot be corrected."""
     [segment] = folder.glob("*.seg")
     data = bytearray(segment.read_bytes())
     data[data.index(what)] ^= 3

@@ -115,7 +115,7 @@ def test_several_threads_wait_for_one_call(client: Client, served: Serving) -> N
 
 def test_a_wait_may_end_before_the_call(client: Client, served: Serving) -> None:
     call = client.start(b"x", service="hold")
-    with pytest.raises(TimeoutError, match="the call goes on"):
+    with pytest.raises(TimeoutError, match="the call continues"):
         call.result(timeout=0.05)
     with pytest.raises(ConfigurationError):
         call.result(timeout=0)

@@ -27,7 +27,7 @@ from requite.errors import (
     RemoteFailure,
     TransportError,
 )
-from requite.pair import Pair, PairView, Role, State
+from requite.pair import Pair, PairRole, PairView, State
 from requite.pair.operator import Operator
 
 pytestmark = pytest.mark.e2e
@@ -181,7 +181,7 @@ async def test_two_primaries_fail_and_say_so(two: Two) -> None:
 
 async def test_what_cannot_be_done_is_refused(two: Two) -> None:
     await two.primary.start()
-    with pytest.raises(LocalViolation, match="not been settled yet"):
+    with pytest.raises(LocalViolation, match="the pair is starting"):
         two.primary.switch()
     await two.primary.close()
     with pytest.raises(LocalViolation, match="starts once"):
@@ -213,17 +213,17 @@ def test_a_role_is_one_of_two() -> None:
         Pair("king", bind="ipc:///a", peer="ipc:///b")  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="not None"):
         Pair(None, bind="ipc:///a", peer="ipc:///b")  # type: ignore[arg-type]
-    assert Pair(Role.BACKUP, bind="ipc:///a", peer="ipc:///b").role is Role.BACKUP
+    assert Pair(PairRole.BACKUP, bind="ipc:///a", peer="ipc:///b").role is PairRole.BACKUP
 
 
 # --- operators ------------------------------------------------------------------------------------
 async def test_an_operator_looks_and_switches_at_either_server(two: Two) -> None:
     await two.start()
     async with Operator(two.address("primary")) as at_primary:
-        assert (await at_primary.look()).serves
+        assert (await at_primary.view()).serves
         async with Operator(two.address("backup")) as at_backup:
             assert (await at_backup.switch()).serves
-            assert (await at_primary.look()).state is State.PASSIVE
+            assert (await at_primary.view()).state is State.PASSIVE
             view = await at_primary.switch()
             assert (view.serves, view.epoch) == (True, 3)
 
@@ -233,7 +233,7 @@ async def test_an_operator_is_refused_what_would_leave_nobody(two: Two) -> None:
     await two.backup.close()
     await until(lambda: two.primary.view.peer_is_silent)
     async with Operator(two.address("primary")) as operator:
-        with pytest.raises(RemoteFailure, match="nobody would serve"):
+        with pytest.raises(RemoteFailure, match="neither would serve"):
             await operator.switch()
 
 
@@ -247,7 +247,7 @@ async def test_an_operator_makes_a_lonely_backup_serve(two: Two) -> None:
 async def test_who_does_not_answer_is_named(tmp_path: Path) -> None:
     async with Operator(f"ipc://{tmp_path}/nobody", timeout=0.2) as operator:
         with pytest.raises(CallTimeout, match="nobody") as caught:
-            await operator.look()
+            await operator.view()
     assert not caught.value.may_have_executed
 
 
@@ -386,7 +386,7 @@ def _await_passive(server: Server) -> None:
 def _look(server: Server) -> PairView:
     async def look() -> PairView:
         async with Operator(server.pair_address, timeout=WAIT_S) as operator:
-            return await operator.look()
+            return await operator.view()
 
     return asyncio.run(look())
 
@@ -419,7 +419,7 @@ def test_the_command_shows_and_switches(servers: list[Server]) -> None:
 
     def is_refused() -> bool:  # who has just been waiting resigns, and serves again when told to
         ended = requite("pair", "switch", backup.pair_address)
-        return ended.code == 1 and "nobody would serve" in ended.err
+        return ended.code == 1 and "neither would serve" in ended.err
 
     eventually(is_refused, "the command tells why not", 2 * WAIT_S)
 

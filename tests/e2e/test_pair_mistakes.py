@@ -142,7 +142,7 @@ async def test_a_lonely_backup_says_why_it_waits(
     async with places.backup() as backup:
         await until(lambda: backup.view.peer_is_silent and "never heard" in caplog.text)
         lines = sentences(backup.view)
-        assert "start the primary, or tell this one to serve" in lines[-1]
+        assert "start the primary, or make this one active" in lines[-1]
         backup.switch()
         assert backup.serves
         assert len(sentences(backup.view)) == 2

@@ -293,7 +293,7 @@ def test_a_handler_that_fails_sends_no_reply(
 
     with caplog.at_level(logging.WARNING):
         on_loop(scenario())
-    assert "no reply, since a request failed: ValueError: it does not work" in caplog.text
+    assert "a request failed, so it gets no reply: ValueError: it does not work" in caplog.text
 
 
 def test_a_cancelled_call_leaves_the_others_alone(on_loop: Run) -> None:

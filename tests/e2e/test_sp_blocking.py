@@ -189,7 +189,7 @@ def test_what_cannot_work_is_refused_at_once() -> None:
     with pytest.raises(ConfigurationError, match="AsyncClient"):
         Client(bind="inproc://name")
     with Client("sp+tcp://127.0.0.1:1") as client:
-        with pytest.raises(ConfigurationError, match="no partial ones"):
+        with pytest.raises(ConfigurationError, match="no partial replies"):
             client.stream(b"x")
         with pytest.raises(ConfigurationError, match="SP carries one"):
             client.call([b"x", b"y"])

@@ -122,7 +122,7 @@ async def send_much(req: Req) -> None:
 def test_pushback_is_reported_to_those_who_do_not_wait(on_loop: Run) -> None:
     async def scenario() -> None:
         async with Req() as req, Rep(capacity=1) as rep:
-            with pytest.raises(Overloaded, match="no connection to anybody") as caught:
+            with pytest.raises(Overloaded, match="no connection to any peer") as caught:
                 req.send(b"x", wait=False)
             assert not caught.value.may_have_executed
             waiting = req.send(b"waits")
@@ -260,7 +260,7 @@ def test_what_a_socket_cannot_do_is_refused(on_loop: Run) -> None:
                     await req.dial(f"{TCP[:-1]}1?{option}")
                 with pytest.raises(ConfigurationError, match=r"Req\(resend="):
                     await req.listen(f"{TCP}?{option}")
-            with pytest.raises(ConfigurationError, match="'weight' means nothing"):
+            with pytest.raises(ConfigurationError, match="'weight' has no effect"):
                 await rep.listen(f"{TCP}?weight=2")
             with pytest.raises(ConfigurationError, match="not MDP"):
                 await req.dial("mdp://localhost")
@@ -284,7 +284,7 @@ def test_what_a_socket_cannot_do_is_refused(on_loop: Run) -> None:
     ],
 )
 def test_settings_that_are_no_numbers_are_refused(make: Callable[[], object]) -> None:
-    with pytest.raises(ConfigurationError, match="is a whole number"):
+    with pytest.raises(ConfigurationError, match="must be a whole number"):
         make()
 
 
@@ -466,9 +466,9 @@ def test_what_a_device_cannot_be_is_refused(on_loop: Run) -> None:
         ({"front": "mdp://localhost", "back": TCP}, "listens"),
         ({"front": TCP, "connect_back": "mdp://localhost"}, "not MDP"),
         ({"front": TCP, "back": TCP, "hops": 0}, "hops"),
-        ({"front": f"{TCP}?priority=2", "back": TCP}, "'priority' means nothing"),
-        ({"front": f"{TCP}?weight=2", "back": TCP}, "'weight' means nothing"),
-        ({"front": TCP, "back": f"{TCP}?resend=2"}, "'resend' means nothing"),
+        ({"front": f"{TCP}?priority=2", "back": TCP}, "'priority' has no effect"),
+        ({"front": f"{TCP}?weight=2", "back": TCP}, "'weight' has no effect"),
+        ({"front": TCP, "back": f"{TCP}?resend=2"}, "'resend' has no effect"),
     ):
         with pytest.raises(ConfigurationError, match=match):
             Device(**arguments)

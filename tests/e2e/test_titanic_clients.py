@@ -85,7 +85,7 @@ def test_a_request_waits_for_its_worker_and_its_reply_for_whoever_asks(
     client = make_client(dialect=dialect)
     ticket = client.submit([b"one", b"", b"two"])
     failure(
-        requite.CallTimeout, "it is kept", lambda timeout: client.result(ticket, timeout=timeout)
+        requite.CallTimeout, "it is stored", lambda timeout: client.result(ticket, timeout=timeout)
     )
     serving.start_worker()
     assert client.result(ticket, timeout=20).frames == [b"one", b"", b"two"]

@@ -1,4 +1,4 @@
-"""The caller of RPC over AMQP: slots, held calls, lost ways, negative replies, partial ones."""
+"""The AMQP caller: slots, held calls, lost connections, negative or partial replies."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_a_slot_whose_time_is_over_is_reclaimed_when_all_are_taken() -> None:
 
 @requirement("amqp:no-mismatch", "amqp:correlation-id")
 def test_a_late_reply_to_a_slot_that_has_another_call() -> None:
-    """The article's sequence A to B: response A must not be paired with request B."""
+    """The article's sequence A to B: response A must not match request B."""
     rabbit = caller(CallerPolicy(slots=1))
     rabbit.get_ready()
     rabbit.submit("a", timeout_s=1.0)
@@ -348,7 +348,7 @@ def test_heartbeats_are_sent_and_expected() -> None:
 
 @pytest.mark.parametrize("pause_s", [300.0, 35.0, 25.0])
 def test_a_pause_of_our_own_is_no_silence(pause_s: float) -> None:
-    """It had planned to wake after 10 s; RabbitMQ may be silent for 30."""
+    """It planned to wake after 10 s; RabbitMQ may be silent for 30 s."""
     rabbit = caller()
     rabbit.get_ready(heartbeat_s=20)
     rabbit.wake(pause_s)

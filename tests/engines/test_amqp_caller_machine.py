@@ -1,4 +1,4 @@
-"""Any order of calls, replies, losses, refusals and time: each call ends once; nothing stays."""
+"""Any order of calls, replies, losses, refusals and time: each call ends once; no table leaks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SLOTS = 4
 
 
 class Calls(RuleBasedStateMachine):
-    """A caller of a pool, with few slots, confirms, and tries that time out."""
+    """A caller of a pool, with few slots, publisher confirms, and attempts that time out."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class Calls(RuleBasedStateMachine):
         self.ended: Counter[Any] = Counter()
 
     def look(self) -> None:
-        """Take down what the last input came to."""
+        """Record the effects of the last input."""
         for _, _, properties, _ in self.rabbit.published():
             self.asked.append(properties)
             self.sends[properties.message_id] += 1

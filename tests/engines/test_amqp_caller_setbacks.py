@@ -1,4 +1,4 @@
-"""The caller when RabbitMQ says no, and when its way to RabbitMQ is lost."""
+"""The caller when RabbitMQ refuses requests, and when the connection to RabbitMQ is lost."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_request_that_comes_back_is_no_service() -> None:
 
 
 def test_a_request_comes_back_to_a_caller_that_has_lost_its_reply_queue() -> None:
-    """It is about to be published again, and would only come back once more."""
+    """It is about to be published again, and would only be returned again."""
     rabbit = caller()
     rabbit.get_ready()
     rabbit.submit("a", "nowhere")

@@ -1,4 +1,4 @@
-"""Channels of one connection: what is asked is answered, in order, whatever ends in between."""
+"""Channels of one connection: every request is answered, in order, whatever ends in between."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LOOK = methods.queue_declare("q", passive=True)
 
 
 class Side(Rabbit):
-    """RabbitMQ towards an engine of channels."""
+    """Acts as RabbitMQ for an engine of channels."""
 
     def opened(self, *tokens: str, confirms: bool = False) -> Side:
         """Connect, and open channels of these tokens."""
@@ -48,7 +48,7 @@ class Side(Rabbit):
         self.hear([ONE, method(NOBODY), header, body])
 
     def confirmed(self, tag: int, multiple: bool = False) -> list[tuple[Any, str]]:
-        """Confirm publishings; return what their tokens get."""
+        """Confirm publishings; return the results under their tokens."""
         self.say(commands.Basic.Ack(tag, multiple), ONE)
         return [(token, type(what).__name__) for token, what in self.delivered()]
 

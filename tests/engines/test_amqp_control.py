@@ -24,7 +24,7 @@ TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"  # the example
 
 # --- drains ---------------------------------------------------------------------------------------
 def drain(rabbit: Side, **whom: Any) -> None:
-    """Let a manager drain workers; `x_key` and `x_worker_id` say whom."""
+    """Send a drain; `x_key` and `x_worker_id` select workers."""
     named = {name.replace("_", "-"): value for name, value in whom.items()}
     rabbit.deliver(b"", channel=SIDE, headers={"x-control": "drain", **named})
 

@@ -1,4 +1,4 @@
-"""The responder of RPC over AMQP: its queue, requests, replies, cancels, reports and the end."""
+"""The responder of RPC over AMQP: its queue, requests, replies, cancels, reports and draining."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tests.support.amqp_engines import SIDE, Rabbit, method
 from requite.engine import CancelHandler, Drain, Finished, PeerLost, Produced, Send, Stopped, Warn
 from requite.errors import ConfigurationError, LocalViolation
 from requite.protocols.amqp import methods
+from requite.protocols.amqp.assignment import pool_assignment, service_assignment
 from requite.protocols.amqp.jobs import Job
 from requite.protocols.amqp.policy import ResponderPolicy
-from requite.protocols.amqp.post import pool_post, service_post
 from requite.protocols.amqp.properties import Properties, encode_properties
 from requite.protocols.amqp.reports import ACTIVITY
 from requite.protocols.amqp.responder import AmqpResponder
@@ -25,10 +25,10 @@ INSTANCE = b"\2" * 8
 
 
 class Side(Rabbit):
-    """RabbitMQ towards a responder."""
+    """Acts as RabbitMQ for a responder."""
 
     def consume(self) -> None:
-        """Come up, with a queue."""
+        """Connect, with an existing queue."""
         self.connect()
         self.say(commands.Queue.DeclareOk("echo", 0, 0))
         self.say(commands.Basic.ConsumeOk("requests"))
@@ -48,14 +48,14 @@ class Side(Rabbit):
 
 
 def servant(policy: ResponderPolicy | None = None) -> Side:
-    post = service_post("echo", "w1")
-    return Side(AmqpResponder(post, policy, service="echo", instance=INSTANCE))
+    assignment = service_assignment("echo", "w1")
+    return Side(AmqpResponder(assignment, policy, service="echo", instance=INSTANCE))
 
 
 def worker() -> Side:
-    post = pool_post(Pool("core"), "a/b", "w1")
+    assignment = pool_assignment(Pool("core"), "a/b", "w1")
     policy = ResponderPolicy(attempts_max=None)
-    return Side(AmqpResponder(post, policy, service="echo", instance=INSTANCE))
+    return Side(AmqpResponder(assignment, policy, service="echo", instance=INSTANCE))
 
 
 # --- its queue ------------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ def test_a_queue_that_is_refused_is_asked_for_again() -> None:
 
 @pytest.mark.parametrize("side", [servant, worker])
 def test_the_consumer_comes_back_after_its_queue_was_deleted(side: Any) -> None:
-    """A worker whose queue is deleted under it asks for work again, and does not crash."""
+    """A worker whose queue is deleted consumes again, and does not crash."""
     rabbit = side()
     rabbit.consume()
     job, _ = rabbit.request()
@@ -131,7 +131,7 @@ def test_the_consumer_comes_back_after_its_queue_was_deleted(side: Any) -> None:
 
 
 def test_a_queue_that_others_have_just_made_is_looked_at_twice() -> None:
-    """RabbitMQ shows a quorum queue before it is ready; who consumes then may hear nothing."""
+    """RabbitMQ shows a quorum queue before it is ready; a consumer may then get nothing."""
     rabbit = worker()
     rabbit.connect()
     rabbit.close_channel(404, methods.QUEUE_DECLARE)
@@ -292,7 +292,7 @@ def test_a_request_that_has_killed_its_workers_is_given_up() -> None:
 
 @pytest.mark.parametrize("side", [servant, worker])
 def test_a_delivery_that_rabbitmq_has_not_counted_is_made_to_count(side: Any) -> None:
-    """RabbitMQ 4.3 does not count those that took longer than its consumer_timeout."""
+    """RabbitMQ 4.3 does not count deliveries that took longer than its consumer_timeout."""
     rabbit = side()
     rabbit.consume()
     rabbit.deliver(b"", 1, redelivered=True, reply_to="r", headers={"x-acquired-count": 1})
@@ -325,7 +325,7 @@ def test_a_cancel_interrupts_its_handler() -> None:
 
 
 def test_names_that_are_no_text_are_copied_as_they_are() -> None:
-    """Replaced by what stands for it, each byte would take three, and too much room."""
+    """With replacement characters, each byte would take three, and exceed the limit."""
     rabbit = servant()
     rabbit.consume()
     odd = b"\xff" * 200
@@ -341,7 +341,7 @@ def test_names_that_are_no_text_are_copied_as_they_are() -> None:
 
 
 def test_a_cancel_is_of_all_copies_of_a_request() -> None:
-    """One that its caller has published again comes more than once."""
+    """A request that its caller has published again arrives more than once."""
     rabbit = servant()
     rabbit.consume()
     copy: dict[str, Any] = {"reply_to": "replies", "correlation_id": "c", "message_id": "m"}
@@ -476,16 +476,20 @@ def test_a_drain_during_an_outage() -> None:
     assert rabbit.effects[-1] == Stopped()
 
 
-# --- posts ----------------------------------------------------------------------------------------
+# --- assignments ----------------------------------------------------------------------------------
 def test_a_manager_may_have_other_names() -> None:
-    post = pool_post(Pool("core"), "42", "w", "my-queue", "my-activity")
-    assert (post.queue, post.activity_exchange, post.key) == ("my-queue", "my-activity", "42")
+    assignment = pool_assignment(Pool("core"), "42", "w", "my-queue", "my-activity")
+    assert (assignment.queue, assignment.activity_exchange, assignment.key) == (
+        "my-queue",
+        "my-activity",
+        "42",
+    )
 
 
 @pytest.mark.parametrize("name", ["", "amq.gen-1", "x" * 256])
 def test_names_that_no_queue_has(name: str) -> None:
     with pytest.raises(ConfigurationError, match="queue="):
-        service_post(name, "w")
+        service_assignment(name, "w")
 
 
 @pytest.mark.parametrize("value", [{"prefetch": 0}, {"attempts_max": 0}, {"retry_s": 0}])
@@ -495,7 +499,7 @@ def test_policies_that_cannot_work(value: dict[str, Any]) -> None:
 
 
 def test_a_side_channel_that_is_refused_is_left_once() -> None:
-    """RabbitMQ refuses all that was on its way; a second answer would cost the connection."""
+    """RabbitMQ refuses all methods in flight; a second answer would close the connection."""
     rabbit = servant()
     rabbit.consume()
     refused = commands.Channel.Close(403, "refused", 40, 10)

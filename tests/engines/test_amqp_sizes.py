@@ -1,4 +1,4 @@
-"""What RabbitMQ finds too large costs its channel once; what comes after it is refused by us."""
+"""The first message that is too large costs its channel; later ones are refused locally."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_other_ends_of_channels_teach_nothing(closed: Closed) -> None:
 
 # --- callers --------------------------------------------------------------------------------------
 def after_a_refusal() -> CallerSide:
-    """A caller whose request "large" was too large, and whose "small" was beside it."""
+    """A caller whose request "large" was too large, while "small" was in flight."""
     rabbit = caller()
     rabbit.get_ready()
     rabbit.submit("small", body=b"0123456789")

@@ -1,4 +1,4 @@
-"""Model three: who is asked, who counts as gone, and what becomes of calls."""
+"""Model three: choice of servers, liveness, and retries of calls."""
 
 from __future__ import annotations
 

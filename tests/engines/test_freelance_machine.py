@@ -179,7 +179,7 @@ class AgentMachine(_ClientMachine):
     @precondition(lambda self: self.bench.peers)
     @rule(data=st.data(), messages=GARBAGE)
     def babble(self, data: st.DataObject, messages: list[list[bytes]]) -> None:
-        """Say anything but what would be a reply to something."""
+        """Send any message that is not a reply to a request."""
         harmless = [m for m in messages if m[0] not in self.bench.client._pending or len(m) < 2]
         self.bench.say(data.draw(st.sampled_from(sorted(self.bench.peers))), *harmless)
 
@@ -191,7 +191,7 @@ class ShotgunMachine(_ClientMachine):
     @precondition(lambda self: self.bench.peers)
     @rule(data=st.data(), messages=GARBAGE)
     def babble(self, data: st.DataObject, messages: list[list[bytes]]) -> None:
-        """Say anything but what would be a reply to something."""
+        """Send any message that is not a reply to a request."""
         pending = self.bench.client._pending
         harmless = [m for m in messages if len(m) < 3 or m[1] not in pending]
         self.bench.say(data.draw(st.sampled_from(sorted(self.bench.peers))), *harmless)

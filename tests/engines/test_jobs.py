@@ -1,4 +1,4 @@
-"""The table of requests in handlers' hands, apart from any protocol."""
+"""The table of running requests, independent of protocols."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from requite.request import Request, Status
 
 
 class Bench:
-    """A table with notes and a journal, and what comes out of it."""
+    """A table with notes and a journal, and its effects."""
 
     def __init__(self) -> None:
         self.chronicle = Chronicle()

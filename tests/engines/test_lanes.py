@@ -1,4 +1,4 @@
-"""Lanes: which call is on which connection, and which connections may be given one."""
+"""Lanes: the call of each connection, and the idle connections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rule of heartbeats: whether we were away, whether the peer is gone, whether to speak."""
+"""The rule of heartbeats: pauses of our own, dead peers, and heartbeats that are due."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class Watcher:
         self._number = 0  # of the other's heartbeats, those that were read
 
     def look(self, late_s: float) -> bool:
-        """Look, late by so much; return whether the other end is gone."""
+        """Check, `late_s` late; return whether the other end counts as dead."""
         planned_at = self._peer.next_at()
         self._read(planned_at)
         if planned_at < self._peer.next_at():

@@ -1,4 +1,4 @@
-"""The broker engine: order of service, redelivery, limits, time, and the end (MDP 0.3 peers)."""
+"""The broker engine: order of service, redelivery, limits, time, and draining (MDP 0.3 peers)."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ def test_work_in_progress_is_cancelled_when_it_expires_and_its_place_comes_back_
 
 
 def test_a_worker_that_gives_up_at_the_deadline_before_the_broker_looks_means_expired():
-    """Both have timers for it, and the worker's may fire first."""
+    """Broker and worker have timers for it, and the worker's may fire first."""
     bench = BrokerBench()
     bench.worker("w")
     bench.request("c", 1, timeout_ms=500)

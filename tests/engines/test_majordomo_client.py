@@ -1,4 +1,4 @@
-"""The client engine of MDP 0.3: calls, slots, time, cancels, and the end."""
+"""The client engine of MDP 0.3: calls, slots, time, cancels, and closing."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_a_gap_in_the_partials_is_the_end_of_the_connection(index):
     assert "broke the protocol" in bench.disconnected["link-1"]
     error = bench.errors["a"]
     assert isinstance(error, TransportError)
-    assert "1 of its partial replies had come" in str(error)
+    assert "1 of its partial replies had arrived" in str(error)
 
 
 def test_partials_of_a_former_try_are_not_joined_with_those_of_the_next():

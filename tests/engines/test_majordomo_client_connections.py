@@ -1,4 +1,4 @@
-"""The client engine of MDP 0.3: brokers that leave, are lost, misbehave or fall silent."""
+"""The client engine of MDP 0.3: brokers that shut down, are lost, misbehave or are silent."""
 
 from __future__ import annotations
 
@@ -369,7 +369,7 @@ def test_a_broker_that_has_spoken_once_speaks_the_dialect():
 
 
 def test_who_sends_all_the_time_still_asks_before_it_judges():
-    """Requests are not answered until they are done: only a HEARTBEAT asks for a sign of life."""
+    """Requests are answered only when they are done: only a HEARTBEAT checks liveness."""
     bench = connected()
     for n in range(30):
         bench.submit(n)

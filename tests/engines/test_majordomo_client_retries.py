@@ -1,4 +1,4 @@
-"""The client engine of MDP 0.3: what is tried again, and when."""
+"""The client engine of MDP 0.3: which calls are retried, and when."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_lost_worker_is_reason_to_try_again_only_what_may_run_twice(idempotent
 
 
 def test_a_request_that_may_have_run_once_is_not_safe_to_send_for_any_other_reason():
-    """First lost with its worker, then refused: the refusal does not undo what may have been."""
+    """First lost with its worker, then refused: it still may have run."""
     bench = connected(retry={"attempts": 2})
     bench.submit("a")
     bench.answer(bench.requests[0], b"lost", Status.WORKER_LOST)

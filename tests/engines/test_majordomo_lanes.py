@@ -69,7 +69,7 @@ def test_no_more_connections_are_opened_than_calls_need(version):
 
 
 def test_a_request_given_up_takes_its_connection_along(version):
-    """Lazy Pirate: close, open anew, resend; a late reply has nowhere to go."""
+    """Lazy Pirate: close, reconnect, resend; a late reply is dropped."""
     bench = connected(version, retry={"attempt_timeout": 1.0, "backoff": 0.25})
     bench.submit("a", timeout=10.0)
     late = bench.requests[0]

@@ -28,7 +28,7 @@ def numbered(count: int, first: int = 0) -> list[bytes]:
 
 
 def serve(bench: BrokerBench, worker: str, count: int = 1) -> None:
-    """Let a worker answer what it has, one request after the other."""
+    """Let a worker answer its requests, one after the other."""
     for _ in range(count):
         bench.final(worker, bench.requests(worker)[-1].body[0])
 
@@ -38,7 +38,7 @@ def replies(bench: BrokerBench, client: str) -> list[bytes]:
 
 
 def settle(bench: BrokerBench) -> None:
-    """Give the broker time to read from all that wait, and check that nothing is left of them."""
+    """Give the broker time to resume all waiting clients, and check that no table leaks."""
     bench.advance(0.1)
     assert not bench.unread
     snapshot = bench.broker.snapshot()
@@ -399,7 +399,7 @@ def test_a_client_that_breaks_the_protocol_at_a_limit_is_forgotten(version):
 
 @older
 def test_a_broker_that_drains_reads_from_all_and_says_goodbye(version):
-    """Its clients learn by the end of their connections what it does not take any more."""
+    """Its clients notice by the end of their connections that it refuses requests."""
     bench = overloaded(version)
     bench.drain()
     assert not bench.unread

@@ -112,7 +112,7 @@ class AnyLoad(RuleBasedStateMachine):
         self._work(data.draw(st.sampled_from(sorted(self.workers))))
 
     def _work(self, worker: str) -> bool:
-        """Answer the request that a worker has had for longest, if it has one."""
+        """Answer the oldest request of a worker, if it has any."""
         requests = self.bench.requests(worker)
         done = self.workers[worker]
         if done == len(requests):
@@ -154,7 +154,7 @@ class AnyLoad(RuleBasedStateMachine):
         assert not set(self.bench.disconnected) & {"new", *self.written, *self.workers}
 
     def teardown(self) -> None:
-        """Let workers come to every service that is asked for, until all has been served."""
+        """Add workers to every service with requests, until all are served."""
         for _ in range(2_000):
             if not any(self.written.values()) and not self.bench.broker.snapshot().pending:
                 break

@@ -1,4 +1,4 @@
-"""What engines write into their chronicles."""
+"""The rows that engines write into their chronicles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The worker engine: what it hears, what it vouches for, and for how long."""
+"""The worker engine: heartbeats, leases and progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users may rely on of `Reply`, `Partial` and `Request`, and what inputs and effects are."""
+"""The public properties of `Reply`, `Partial`, `Request`, inputs and effects."""
 
 from __future__ import annotations
 

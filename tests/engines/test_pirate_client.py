@@ -1,4 +1,4 @@
-"""The Lazy Pirate beyond what the Guide says of it: slots, deadlines, ends, budget, journal."""
+"""The Lazy Pirate beyond the Guide: slots, deadlines, outcomes, budget, journal."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_retries_of_all_calls_share_a_budget() -> None:
         bench.join(f"{token}")
     bench.advance(1.1)
     assert list(bench.errors) == [2]
-    assert "too many calls of this client were repeated" in str(bench.errors[2])
+    assert "too many recent calls of this client were retried" in str(bench.errors[2])
 
 
 def test_calls_that_are_sent_again_keep_their_turn() -> None:

@@ -19,7 +19,7 @@ LIMITS = settings(max_examples=60, stateful_step_count=40, deadline=None)
 
 
 class AnyCalls(RuleBasedStateMachine):
-    """Each call ends once, connections are bounded, and nothing that is late is sent."""
+    """Each call ends once, connections are bounded, and no expired request is sent."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -161,7 +161,7 @@ class AnyRequests(RuleBasedStateMachine):
 
 
 class AnyQueue(RuleBasedStateMachine):
-    """A worker at a queue that does anything: it says READY first, and always comes back."""
+    """A worker at an arbitrary queue: it sends READY first, and always reconnects."""
 
     bench: WorkerBench
 

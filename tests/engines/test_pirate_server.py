@@ -1,4 +1,4 @@
-"""The REP server of Lazy Pirates, beyond what the Guide says of it."""
+"""The REP server of Lazy Pirates, beyond the Guide."""
 
 from __future__ import annotations
 

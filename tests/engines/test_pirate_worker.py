@@ -1,4 +1,4 @@
-"""A worker at a queue of the Pirates, beyond what the Guide says of it."""
+"""A worker at a queue of the Pirates, beyond the Guide."""
 
 from __future__ import annotations
 

@@ -360,7 +360,7 @@ def test_a_group_that_dies_is_started_after_pauses_that_grow(bench: PoolBench) -
         times.append(bench.now - since)
     assert times == sorted(times)
     assert times[-1] > times[0]
-    assert bench.engine.snapshot().groups.failures == {"a": "its workers have ended by themselves"}
+    assert bench.engine.snapshot().groups.failures == {"a": "its workers have exited"}
 
 
 def test_a_failure_is_forgotten_when_the_group_has_run_for_a_while(bench: PoolBench) -> None:

@@ -21,7 +21,7 @@ from requite.pool.inputs import (
     RequireGroup,
     RunningGroup,
 )
-from requite.pool.manager.messages import Letter, call_id_of
+from requite.pool.manager.messages import Delivery, call_id_of
 from requite.pool.recorder import PoolRecorder
 from requite.protocols.amqp.properties import Properties
 from requite.request import Status
@@ -39,7 +39,7 @@ class RecordedBench(PoolBench):
 
     def feed(self, event: Any) -> list[Any]:
         effects = super().feed(event)
-        self.recorder.saw(event, effects, self.engine.tracker, self.now)
+        self.recorder.record(event, effects, self.engine.tracker, self.now)
         return effects
 
     def told(self) -> list[EventRow]:
@@ -138,4 +138,4 @@ def test_what_a_lost_connection_takes_along_is_not_told(bench):
     [(CALL.hex(), CALL), ("", NO_CALL), ("7", NO_CALL), ("x" * 32, NO_CALL)],
 )
 def test_a_call_is_known_by_its_message_id_if_that_is_one(text, call_id):
-    assert call_id_of(Letter(1, "key", b"", Properties(message_id=text), b"")) == call_id
+    assert call_id_of(Delivery(1, "key", b"", Properties(message_id=text), b"")) == call_id

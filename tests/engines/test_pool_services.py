@@ -24,8 +24,8 @@ from requite.pool.inputs import (
     QueueDone,
     ReleaseGroup,
     RunningGroup,
+    ServiceCounts,
     ServiceListFailed,
-    ServiceSeen,
     ServicesListed,
 )
 from requite.pool.queues import Actual
@@ -43,7 +43,7 @@ class Bench(PoolBench):
         super().__init__(config)
         config = replace(config, broker=BROKER)
         self.engine = PoolEngine(config, self.now, PoolParts(queues=ServiceLoop))
-        self.services: dict[str, ServiceSeen] = {}
+        self.services: dict[str, ServiceCounts] = {}
         self.running: dict[str, RunningGroup] = {}
 
     def come_up(self) -> None:
@@ -77,11 +77,11 @@ class Bench(PoolBench):
 
     def see(self, key: str = "42", **counts: int) -> None:
         """Let the broker have these counts for a service."""
-        self.services[key] = self.services.get(key, ServiceSeen(0, 0, 0, 0))._replace(**counts)
+        self.services[key] = self.services.get(key, ServiceCounts(0, 0, 0, 0))._replace(**counts)
 
     def arrive(self, key: str = "42") -> None:
         """Let a request come, and wait."""
-        seen = self.services.get(key, ServiceSeen(0, 0, 0, 0))
+        seen = self.services.get(key, ServiceCounts(0, 0, 0, 0))
         self.see(key, queued=seen.queued + 1, accepted=seen.accepted + 1)
 
     def serve(self, key: str = "42") -> None:
@@ -261,7 +261,7 @@ def test_a_broker_that_starts_anew_has_no_group_stopped(bench: Bench) -> None:
     assert bench.running == {"42": RUNS}
     bench.see(workers=1, accepted=1)
     bench.pass_answering(3.0)
-    bench.services = {"42": ServiceSeen(0, 0, 0, 1)}  # and once more, unseen
+    bench.services = {"42": ServiceCounts(0, 0, 0, 1)}  # and once more, unseen
     bench.pass_answering(6.0)
     assert bench.status() is GroupStatus.ACTIVE
 
@@ -292,9 +292,9 @@ def test_an_answer_that_does_not_come_is_asked_for_again(bench: Bench) -> None:
     assert bench.take(ListServices) == []
     bench.pass_time(0.5)
     [again] = bench.take(ListServices)
-    bench.feed(ServicesListed(asked.ticket, {"42": ServiceSeen(1, 0, 1, 0)}))  # too late
+    bench.feed(ServicesListed(asked.ticket, {"42": ServiceCounts(1, 0, 1, 0)}))  # too late
     assert bench.status() is None
-    bench.feed(ServicesListed(again.ticket, {"42": ServiceSeen(1, 0, 1, 0)}))
+    bench.feed(ServicesListed(again.ticket, {"42": ServiceCounts(1, 0, 1, 0)}))
     assert bench.status() is GroupStatus.ACTIVE
 
 
@@ -320,7 +320,7 @@ class Rounds(RuleBasedStateMachine):
 
     @rule(key=keys)
     def serve(self, key: str) -> None:
-        if self.bench.services.get(key, ServiceSeen(0, 0, 0, 0)).workers:
+        if self.bench.services.get(key, ServiceCounts(0, 0, 0, 0)).workers:
             self.bench.see(key, queued=0)
 
     @rule(key=keys)
@@ -339,7 +339,7 @@ class Rounds(RuleBasedStateMachine):
         bench.feed(Disconnected())
         for key, seen in bench.services.items():
             workers = int(key in bench.running)
-            bench.services[key] = ServiceSeen(seen.queued, 0, seen.queued, workers)
+            bench.services[key] = ServiceCounts(seen.queued, 0, seen.queued, workers)
         bench.come_up()
 
     @rule(seconds=st.sampled_from([0.3, 1.0, 5.0, 20.0]))

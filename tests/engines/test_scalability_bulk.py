@@ -1,4 +1,4 @@
-"""The SP engines fed in bulk do what they do when fed one input after the other."""
+"""The SP engines behave the same with batches of inputs as with single inputs."""
 
 from __future__ import annotations
 

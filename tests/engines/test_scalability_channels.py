@@ -1,4 +1,4 @@
-"""Whose turn it is to get a request: fairness while channels come, go, push back and take again."""
+"""Round robin among channels: fairness while channels join, leave, block and unblock."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from hypothesis.stateful import (
 )
 
 from requite.protocols.scalability.channels import Channels
-from requite.protocols.scalability.policy import Place
+from requite.protocols.scalability.policy import PipeOptions
 
 
 def channels(**weights: int) -> Channels:
     """Make a table of open channels."""
     table = Channels()
     for peer, weight in weights.items():
-        table.join(peer, Place(weight=weight))
+        table.join(peer, PipeOptions(weight=weight))
     return table
 
 
@@ -72,7 +72,7 @@ def test_one_that_pushes_back_is_passed_over() -> None:
 def test_the_best_priority_that_takes_anything_is_served() -> None:
     table = Channels()
     for peer, priority in (("far", 2), ("near", 1), ("farther", 16), ("nearby", 1)):
-        table.join(peer, Place(priority=priority))
+        table.join(peer, PipeOptions(priority=priority))
     assert serve(table, 4) == ["near", "nearby"] * 2
     table.block("near")
     table.block("nearby")
@@ -97,7 +97,7 @@ def test_one_that_comes_and_goes_gains_nothing_by_it() -> None:
     table = channels(a=1, b=1)
     served: Counter[object] = Counter()
     for number in range(30):
-        table.join(("new", number), Place())
+        table.join(("new", number), PipeOptions())
         for peer in serve(table, 2):
             served["new" if isinstance(peer, tuple) else peer] += 1
         table.leave(("new", number))
@@ -155,7 +155,7 @@ class Turns(RuleBasedStateMachine):
         super().__init__()
         self.table = Channels()
         self.numbers = count()
-        self.places: dict[int, Place] = {}
+        self.places: dict[int, PipeOptions] = {}
         self.open: set[int] = set()
         self.ahead: dict[tuple[int, int], int] = {}  # how often the first one, minus the second
         self.extremes: dict[tuple[int, int], tuple[int, int]] = {}
@@ -176,7 +176,7 @@ class Turns(RuleBasedStateMachine):
 
     def add(self, priority: int, weight: int) -> int:
         peer = next(self.numbers)
-        self.places[peer] = Place("", priority, weight)
+        self.places[peer] = PipeOptions("", priority, weight)
         self.table.join(peer, self.places[peer])
         self.opened(peer)
         return peer

@@ -1,4 +1,4 @@
-"""The device of the scalability protocols, beyond what the draft says (see tests/spec for that)."""
+"""The device of the scalability protocols, beyond the draft (see tests/spec for that)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.sp_engines import DeviceBench, Sent, tag, way
 from requite.engine import Finished, PeerJoined, Received
 from requite.errors import ConfigurationError, LocalViolation
 from requite.protocols.scalability.channels import PORTION_SIZE
-from requite.protocols.scalability.policy import DevicePolicy, Place
+from requite.protocols.scalability.policy import DevicePolicy, PipeOptions
 
 
 def device(**policy: Any) -> DeviceBench:
@@ -22,7 +22,7 @@ def device(**policy: Any) -> DeviceBench:
 
 
 def burst(bench: DeviceBench, peer: str, n: int, size: int = 1) -> None:
-    """Let n requests come in one read."""
+    """Feed n requests in one read."""
     bench.say(peer, *(tag(number) + bytes(size) for number in range(n)))
 
 
@@ -69,7 +69,7 @@ def test_what_waits_when_its_channel_is_lost_is_dropped() -> None:
 
 
 def test_when_nothing_moves_for_too_long_what_waits_is_dropped() -> None:
-    """Two devices in a loop may each wait until the other one reads."""
+    """Two devices in a loop may each wait for the other to read."""
     bench = device(hold_s=5)
     bench.block("s")
     burst(bench, "a", 2)
@@ -133,10 +133,10 @@ def test_whoever_takes_no_replies_asks_nothing_either() -> None:
 
 
 # --- who is where ---------------------------------------------------------------------------------
-@pytest.mark.parametrize("place", [None, Place(), Place("left"), "front"])
+@pytest.mark.parametrize("place", [None, PipeOptions(), PipeOptions("left"), "front"])
 def test_every_peer_is_in_front_or_behind(place: object) -> None:
     bench = DeviceBench()
-    with pytest.raises(LocalViolation, match="front"):
+    with pytest.raises(LocalViolation, match="FRONT or BACK"):
         bench.feed(PeerJoined("x", b"", place))
 
 

@@ -142,7 +142,7 @@ class DeviceMachine(RuleBasedStateMachine):
     # --- what must hold -----------------------------------------------------------------------
     @invariant()
     def all_is_in_order(self):
-        """One invariant, since the others take for granted that the first was looked at."""
+        """One invariant, since the later checks rely on the first."""
         self.messages_pass_where_they_should()
         self.nothing_waits_that_could_pass()
         self.those_with_something_waiting_are_not_read_from()
@@ -192,7 +192,7 @@ class DeviceMachine(RuleBasedStateMachine):
         assert snapshot.requests + snapshot.held + gone == len(self.asked)
 
     def nothing_is_held_for_ever(self) -> None:
-        """Unless there is nobody to take it, or whoever asked takes nothing."""
+        """Unless there is no channel for it, or its client has back-pressure."""
         at = self.bench.device.deadline()
         turns = self.bench.device._turns.line
         if turns and self.back() and not self.bench.stopped:
@@ -210,7 +210,7 @@ class DeviceMachine(RuleBasedStateMachine):
         assert self.bench.device.deadline() is None
 
     def heal(self) -> None:
-        """Let everybody take everything: nothing waits any more (I10)."""
+        """End all back-pressure: nothing waits any more (I10)."""
         for peer, is_open in list(self.bench.peers.items()):
             if not is_open:
                 self.bench.unblock(peer)

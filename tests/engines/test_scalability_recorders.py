@@ -1,4 +1,4 @@
-"""What the engines of the scalability protocols write into their chronicles."""
+"""The rows that the SP engines write into their chronicles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The worker of the scalability protocols, beyond what the draft says (see tests/spec for that)."""
+"""The worker of the scalability protocols, beyond the draft (see tests/spec for that)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from requite.request import Status
 
 
 def burst(bench: RepBench, peer: str, n: int, size: int = 1) -> None:
-    """Let n requests come in one read."""
+    """Feed n requests in one read."""
     bench.say(peer, *(tag(number) + bytes(size) for number in range(n)))
 
 

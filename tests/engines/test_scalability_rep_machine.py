@@ -138,7 +138,7 @@ class RepMachine(RuleBasedStateMachine):
     # --- what must hold -----------------------------------------------------------------------
     @invariant()
     def all_is_in_order(self):
-        """One invariant, since the others take for granted that the first was looked at."""
+        """One invariant, since the later checks rely on the first."""
         if self.bench.stopped:
             for waiting in self.waiting.values():
                 waiting.clear()
@@ -203,7 +203,7 @@ class RepMachine(RuleBasedStateMachine):
         assert not (self.draining and idle) or self.bench.stopped
 
     def teardown(self) -> None:
-        """Let everybody take replies and all handlers end: nothing is left (I9)."""
+        """End all back-pressure and all handlers: no table leaks (I9)."""
         if not hasattr(self, "bench"):
             return
         for peer, is_open in list(self.bench.peers.items()):

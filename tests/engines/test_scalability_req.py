@@ -1,4 +1,4 @@
-"""The client of the scalability protocols, beyond what the draft says (see tests/spec for that)."""
+"""The client of the scalability protocols, beyond the draft (see tests/spec for that)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_new_call_does_not_overtake_those_that_wait() -> None:
 
 
 def test_what_waits_leaves_in_portions() -> None:
-    """A channel that is given everything at once keeps it, even if another one comes free."""
+    """Requests stay with their channel, even if another one becomes free."""
     bench = ReqBench()
     for token in range(6):
         bench.submit(token, bytes(PORTION_SIZE // 2))
@@ -141,7 +141,7 @@ def test_what_the_last_channel_had_waits_for_the_next() -> None:
 
 
 def test_a_reply_that_crossed_the_loss_of_another_channel_counts() -> None:
-    """A reply to an earlier try may come by another way: through a device, for one."""
+    """A reply to an earlier attempt may arrive by another channel, for example through a device."""
     bench = ReqBench(attempt_timeout=1)
     bench.join("a")
     bench.submit(1)
@@ -312,7 +312,7 @@ def test_what_finds_no_budget_is_sent_again_as_soon_as_there_is_some_the_oldest_
 
 # --- a call that costs its connection -------------------------------------------------------------
 def test_a_call_that_costs_every_connection_lets_others_through() -> None:
-    """As one whose request is larger than its receiver allows: who gets it hangs up."""
+    """Like a request that is too large: its receiver disconnects."""
     bench = ReqBench(attempt_timeout=60)
     channels = iter("abcdefghijklmnop")
     channel = bench.join(next(channels))
@@ -338,7 +338,7 @@ def test_a_call_that_costs_every_connection_lets_others_through() -> None:
 
 
 def replace_channels(bench: ReqBench, names: Iterable[str]) -> None:
-    """Lose the channel that there is, and get another one; and so on."""
+    """Lose the only channel and get another one, repeatedly."""
     for name in names:
         (lost,) = bench.peers
         bench.lose(lost)

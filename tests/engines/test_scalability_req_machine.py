@@ -153,7 +153,7 @@ class ReqMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.bench.peers and self.bench.sent)
     @rule(data=st.data(), again=st.booleans())
     def answer(self, data, again):
-        """Answer any request that was ever sent, by any channel that stands."""
+        """Answer any request that was ever sent, by any open channel."""
         sent = data.draw(st.sampled_from(self.bench.sent))
         self.answered.add(int(sent.body))
         reply = sent.tag + b"re " + sent.body

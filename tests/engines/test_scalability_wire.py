@@ -1,4 +1,4 @@
-"""The stack of tags, byte for byte and against a reading that is plainly right."""
+"""The stack of tags: golden bytes, and a comparison with a simple decoder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The order in which requests of one service are handed out: clients in turn (I8)."""
+"""The order in which requests of one service are dispatched: clients in turn (I8)."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from requite.errors import ConfigurationError
 
 
 class SlotsMachine(RuleBasedStateMachine):
-    """`Slots` beside the calls that should be in it, and every id that was ever given out."""
+    """`Slots` compared with a model: the calls in it, and all ids ever assigned."""
 
     @initialize(n=st.integers(1, 5), first=st.sampled_from([0, 7, 0xFFFF_FFFD, 0xFFFF_FFFF]))
     def start(self, n, first):

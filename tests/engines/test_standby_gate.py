@@ -1,4 +1,4 @@
-"""The broker of a pair behind its gate: who is let in, what is a vote, who is sent away."""
+"""The broker of a pair behind its gate: accepted connections, votes, refusals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from requite.engine import Received, Wake
 from requite.pair.standby_gate import NOT_ACTIVE, StandbyGate, as_facts
 from requite.protocols.binarystar.peer import BinaryStarPeer
 from requite.protocols.binarystar.policy import BinaryStarPolicy
-from requite.protocols.binarystar.table import Role, State
+from requite.protocols.binarystar.table import PairRole, State
 from requite.protocols.binarystar.view import PairView
 from requite.protocols.majordomo.wire import (
     ClientHeartbeat,
@@ -24,7 +24,7 @@ from requite.protocols.majordomo.wire import (
 )
 from requite.request import Status
 
-NOBODY_YET = PairView(Role.BACKUP, State.BACKUP, 0, None, None, False, False)
+NOBODY_YET = PairView(PairRole.BACKUP, State.BACKUP, 0, None, None, False, False)
 
 
 class Partner:
@@ -61,7 +61,7 @@ class Bench(BrokerBench):
         self.broker: Any = self.gate
 
     def become(self, state: State, *, silent: bool = False) -> None:
-        """Let the pair change, and the gate be told."""
+        """Change the pair, and wake the gate."""
         self.partner.become(state, silent=silent)
         self.freeze(0.0)
 
@@ -217,7 +217,7 @@ def test_one_that_steps_down_gives_requests_back_and_sends_everybody_away(bench:
 
 
 def test_nothing_is_answered_after_it(bench: Bench) -> None:
-    """A reply that was on its way reaches nobody, whatever is known of the worker."""
+    """A reply in flight reaches no client, whatever is known of the worker."""
     bench.become(State.ACTIVE)
     bench.worker("w")
     bench.request("c", 1)
@@ -281,7 +281,7 @@ def test_a_client_that_asks_meanwhile_votes(bench: Bench) -> None:
 
 @pytest.mark.parametrize("is_early", [True, False])
 def test_a_client_that_has_said_nothing_before_votes_as_well(bench: Bench, is_early: bool) -> None:
-    """All others may have left while the process stood still."""
+    """All others may have left during the pause."""
     bench.become(State.ACTIVE)
     bench.worker("w")
     if is_early:
@@ -295,7 +295,7 @@ def test_a_client_that_has_said_nothing_before_votes_as_well(bench: Bench, is_ea
 
 
 def test_what_it_keeps_has_a_limit(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("requite.pair.standby_gate._KEPT_MAX", 3)
+    monkeypatch.setattr("requite.pair.standby_gate._HELD_MAX", 3)
     bench.become(State.ACTIVE)
     bench.worker("w")
     bench.partner.become(State.SUSPENDED)
@@ -348,8 +348,8 @@ def test_a_broker_alone_knows_no_pair() -> None:
 
 
 def test_a_server_that_stood_still_does_not_say_that_the_other_is_silent() -> None:
-    """Its words are yet unread. To let clients in now would be to lead them astray."""
-    half = BinaryStarPeer(BinaryStarPolicy(Role.PRIMARY, 1.0), instance=1)
+    """Its heartbeats are still unread; accepting clients now would mislead them."""
+    half = BinaryStarPeer(BinaryStarPolicy(PairRole.PRIMARY, 1.0), instance=1)
     half.handle([Wake()], 0.0)
     assert not half.view(10.0).peer_is_silent
     for quarter in range(9):

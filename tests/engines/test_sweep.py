@@ -1,4 +1,4 @@
-"""Deadlines that nearly always are not needed, and pauses between connections."""
+"""Deadlines that nearly always are not reached, and pauses between connections."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class SweepMachine(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_overlooked(self):
-        """The next look is no later than the next deadline, but for the spacing of looks."""
+        """The next scan is no later than the next deadline, except for the spacing of scans."""
         due_at = min((thing.due_at for thing in self.things), default=inf)
         assert self.sweep.at <= max(due_at, self.now + 1e-6 * 100)
 

@@ -1,4 +1,4 @@
-"""Named deadlines, against a table of numbers."""
+"""Named timers, compared with a table of numbers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class TimersMachine(RuleBasedStateMachine):
 
     @rule(seconds=INSTANTS, again=INSTANTS)
     def due_and_armed_again(self, seconds, again):
-        """Whoever is handled may arm itself anew, into the future."""
+        """A handled name may be re-armed into the future."""
         self.now += seconds
         for name in self.timers.due(self.now):
             self.set(name, again + 0.5)

@@ -1,4 +1,4 @@
-"""Titanic's engine: attempts, windows, availability, keys, bounds, and its end."""
+"""Titanic's engine: attempts, windows, availability, keys, bounds, and draining."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def test_the_same_key_is_the_same_ticket() -> None:
 
 @pytest.mark.parametrize("other", [(b"echo", b"ho"), (b"echo", b"longer"), (b"else", b"hi")])
 def test_a_key_is_refused_for_another_request(other: tuple[bytes, bytes]) -> None:
-    """Or its client would get the reply to the first one."""
+    """Otherwise its client would get the reply to the first one."""
     bench = TitanicBench()
     ticket = bench.submitted(b"echo", b"hi", key=b"k")
     assert bench.ask(REQUEST, *other, key=b"k")[0].startswith(b"400 this key was used")
@@ -274,7 +274,9 @@ def test_a_key_whose_request_could_not_be_stored_is_free() -> None:
 
 
 def test_keys_are_known_after_a_restart() -> None:
-    kept = RecoveredRequest(bytes(15) + b"\x07", b"echo", b"k", place="somewhere", submitted_us=1)
+    kept = RecoveredRequest(
+        bytes(15) + b"\x07", b"echo", b"k", location="somewhere", submitted_us=1
+    )
     kept.size = 2
     until_us = int((1_700_000_000 + 100 + 50) * 1e6)
     closed = ClosedKey(b"c", bytes(15) + b"\x08", until_us)
@@ -347,7 +349,7 @@ def test_a_damaged_reply_is_asked_for_anew() -> None:
 def test_no_more_requests_are_kept_than_allowed() -> None:
     bench = TitanicBench(requests_max=2)
     tickets = [bench.submitted(b"echo", b"%d" % n) for n in range(2)]
-    assert bench.ask(REQUEST, b"echo", b"3")[0].startswith(b"500 2 requests are kept")
+    assert bench.ask(REQUEST, b"echo", b"3")[0].startswith(b"500 the limit of 2")
     bench.ask(CLOSE, tickets[0])
     assert bench.submitted(b"echo", b"3")
 
@@ -360,7 +362,7 @@ def test_after_a_failed_sync_nothing_is_accepted_but_replies_are_served() -> Non
     assert bench.ask(REQUEST, b"echo", b"2")[0].startswith(b"500 not stored")
     assert bench.engine.failure is not None
     stores = len(bench.stores)
-    assert bench.ask(REQUEST, b"echo", b"3")[0].startswith(b"500 the store takes nothing any more")
+    assert bench.ask(REQUEST, b"echo", b"3")[0].startswith(b"500 the store has failed")
     assert len(bench.stores) == stores
     assert bench.ask(REPLY, ticket) == [b"200", b"ho"]
 
@@ -479,11 +481,11 @@ def test_tables_are_empty_when_everything_is_closed() -> None:
 
 # --- recovery -------------------------------------------------------------------------------------
 def test_what_was_kept_goes_on_after_a_restart() -> None:
-    waiting = RecoveredRequest(b"w" * 16, b"echo", place="w", submitted_us=1)
+    waiting = RecoveredRequest(b"w" * 16, b"echo", location="w", submitted_us=1)
     poisoned = RecoveredRequest(
-        b"p" * 16, b"echo", place="p", attempts=3, poisoned=True, reason="boom"
+        b"p" * 16, b"echo", location="p", attempts=3, poisoned=True, reason="boom"
     )
-    answered = RecoveredRequest(b"a" * 16, b"echo", place="a", reply_place="r", answered_us=5)
+    answered = RecoveredRequest(b"a" * 16, b"echo", location="a", reply_location="r", answered_us=5)
     damaged = RecoveredRequest(b"d" * 16, attempts=1, reason="late")
     found = Recovered([waiting, poisoned, answered, damaged])
     bench = TitanicBench(recovered=found, records={"w": WAITING})

@@ -1,4 +1,4 @@
-"""Requests that wait per client, and whose turn it is."""
+"""Queued requests per client, and the order of turns."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ PEERS = st.sampled_from("abcd")
 
 
 class AnyOrder(RuleBasedStateMachine):
-    """Nothing is lost or overtaken, and nobody is passed over twice for the same other client."""
+    """No request is lost or overtaken; no client is passed over twice for the same other one."""
 
     def __init__(self) -> None:
         super().__init__()

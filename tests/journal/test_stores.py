@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
 
 import pytest
+import uvicorn
+from starlette.responses import Response
 from tests.journal.rows import EVENTS, SPAN
 from tests.support.s3 import SECRET, bucket, s3
 
@@ -195,29 +197,18 @@ def test_a_copy_without_a_note_is_settled_by_the_age_of_its_last_object(
 
 
 # --- what cannot be -------------------------------------------------------------------------------
-class Refusing(BaseHTTPRequestHandler):
-    """A store that refuses whoever asks."""
-
-    def do_GET(self) -> None:
-        self.send_response(403)
-        self.end_headers()
-        text = "The AWS Access Key Id you provided does not exist in our records."
-        self.wfile.write(f"<Error><Code>X</Code><Message>{text}</Message></Error>".encode())
-
-    def log_message(self, *_words: object) -> None:
-        """Nobody reads it."""
-
-
 @pytest.fixture
 def refusing() -> Iterator[str]:
-    """The endpoint of such a store."""
-    server = HTTPServer(("127.0.0.1", 0), Refusing)
-    thread = Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    """The endpoint of a store that refuses every request."""
+    text = "The AWS Access Key Id you provided does not exist in our records."
+    app = Response(f"<Error><Code>X</Code><Message>{text}</Message></Error>", 403)
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off", ws="none"))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = Thread(target=server.run, args=([listening],))
+        thread.start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        server.should_exit = True
+        thread.join()
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""One server of a pair by itself: the test is its peer, its clients, its operator and its clock."""
+"""One server of a pair alone: the test is its peer, its clients, its operator and its clock."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from requite.engine import (
 )
 from requite.protocols.binarystar.peer import DIALLED, BinaryStarPeer
 from requite.protocols.binarystar.policy import BinaryStarPolicy
-from requite.protocols.binarystar.table import Role, State
+from requite.protocols.binarystar.table import PairRole, State
 from requite.protocols.binarystar.view import PairView, SwitchOver, Vote
 from requite.protocols.binarystar.wire import Command, Word, decode, encode
 
@@ -33,7 +33,7 @@ class Bench:
     """A server with a heartbeat of a second, and what came out of it: `said` by link, `views`,
     `warnings`, `closed`, in order."""
 
-    def __init__(self, role: Role = Role.PRIMARY, **policy: Any) -> None:
+    def __init__(self, role: PairRole = PairRole.PRIMARY, **policy: Any) -> None:
         self.now = 1000.0
         self.engine = BinaryStarPeer(BinaryStarPolicy(role, **policy), instance=OWN_INSTANCE)
         self.said: dict[str, list[Command]] = {}
@@ -48,17 +48,17 @@ class Bench:
 
     # --- what happens to it -----------------------------------------------------------------------
     def feed(self, event: Any) -> None:
-        """Feed one input, and sort what comes of it."""
+        """Feed one input, and sort its effects."""
         for effect in self.engine.handle([event], self.now):
             self._sort(effect)
 
     def join(self, link: str = "peer", *, dialled: bool = True) -> None:
-        """Let a connection stand."""
+        """Open a connection."""
         self.said[link] = []
         self.feed(PeerJoined(link, b"", DIALLED if dialled else None))
 
     def lose(self, link: str = "peer") -> None:
-        """Let a connection end."""
+        """Close a connection."""
         self.feed(PeerLost(link))
 
     def hear(
@@ -80,7 +80,7 @@ class Bench:
         self.tell(Word(**given | rest), link)
 
     def tell(self, command: Command, link: str = "peer") -> None:
-        """Let somebody say something."""
+        """Feed a message on a connection."""
         self.feed(Received(link, [encode(command)]))
 
     def pass_time(self, seconds: float) -> None:
@@ -96,16 +96,16 @@ class Bench:
         self.now += seconds
 
     def vote(self) -> bool:
-        """Let a client ask; return whether it is served."""
+        """Send a client's request; return whether it is served."""
         self.feed(Vote())
         return self.serves
 
     def switch(self) -> None:
-        """Let an operator switch, from inside."""
+        """Switch locally, as an operator."""
         self.feed(SwitchOver())
 
     def drain(self) -> None:
-        """Tell it to finish."""
+        """Drain it."""
         self.feed(Drain())
 
     # --- what it is -------------------------------------------------------------------------------
@@ -116,16 +116,16 @@ class Bench:
 
     @property
     def state(self) -> State:
-        """What it is."""
+        """Its state."""
         return self.engine.state
 
     @property
     def epoch(self) -> int:
-        """Which reign."""
+        """The epoch."""
         return self.engine.epoch
 
     def words(self, link: str = "peer") -> list[Word]:
-        """Return, once, the heartbeats that it has said over a connection."""
+        """Remove and return the heartbeats that it has sent over a connection."""
         words = [command for command in self.said[link] if isinstance(command, Word)]
         self.said[link] = [command for command in self.said[link] if not isinstance(command, Word)]
         return words
@@ -137,7 +137,7 @@ class Bench:
     def become(self, state: State, epoch: int | None = None) -> None:
         """Bring it into a state, as its peer would. The epoch is the first that fits."""
         self.join()
-        own, other = (1, 2) if self.engine.policy.role is Role.PRIMARY else (2, 1)
+        own, other = (1, 2) if self.engine.policy.role is PairRole.PRIMARY else (2, 1)
         match state:
             case State.PRIMARY | State.BACKUP:
                 assert self.state is state

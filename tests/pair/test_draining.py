@@ -1,4 +1,4 @@
-"""One server of a pair that is told to end."""
+"""One server of a pair that drains."""
 
 from __future__ import annotations
 

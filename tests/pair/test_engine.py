@@ -11,11 +11,14 @@ from requite.engine import PeerBlocked, PeerWritable, Received, Submit, Wake
 from requite.errors import ConfigurationError, LocalViolation
 from requite.protocols.binarystar.links import LINKS_MAX
 from requite.protocols.binarystar.policy import BinaryStarPolicy
-from requite.protocols.binarystar.table import TABLE, Event, Role, State
+from requite.protocols.binarystar.table import TABLE, Event, PairRole, State
 from requite.protocols.binarystar.wire import Ask, Switch
 
 _EVENTS_BY_AGE = {"OLDER": -1, "EQUAL": 0, "NEWER": 1}
-_POSSIBLE = {Role.PRIMARY: set(State) - {State.BACKUP}, Role.BACKUP: set(State) - {State.PRIMARY}}
+_POSSIBLE = {
+    PairRole.PRIMARY: set(State) - {State.BACKUP},
+    PairRole.BACKUP: set(State) - {State.PRIMARY},
+}
 
 
 def cause(bench: Bench, event: Event) -> None:
@@ -46,10 +49,10 @@ def cause(bench: Bench, event: Event) -> None:
 @pytest.mark.parametrize("event", list(Event), ids=lambda event: event.name)
 @pytest.mark.parametrize(
     ("role", "state"),
-    [(role, state) for role in Role for state in State if state in _POSSIBLE[role]],
+    [(role, state) for role in PairRole for state in State if state in _POSSIBLE[role]],
     ids=lambda each: each.name,
 )
-def test_every_state_with_every_event(role: Role, state: State, event: Event) -> None:
+def test_every_state_with_every_event(role: PairRole, state: State, event: Event) -> None:
     bench = Bench(role)
     bench.become(state)
     if state in (State.PRIMARY, State.BACKUP):
@@ -74,7 +77,7 @@ def test_it_speaks_once_per_heartbeat() -> None:
     assert len(bench.words()) == 1
     for _ in range(10):
         bench.pass_time(1.0)
-        bench.hear(State.BACKUP, link="peer", wants_answer=False, role=Role.BACKUP)
+        bench.hear(State.BACKUP, link="peer", wants_answer=False, role=PairRole.BACKUP)
     assert bench.serves
     said = [word.number for word in bench.words()]
     assert said == list(range(said[0], said[0] + len(said)))
@@ -82,7 +85,7 @@ def test_it_speaks_once_per_heartbeat() -> None:
 
 
 def test_a_primary_that_starts_waits_two_heartbeats_for_its_peer() -> None:
-    bench = Bench(Role.PRIMARY)
+    bench = Bench(PairRole.PRIMARY)
     bench.pass_time(1.99)
     assert not bench.vote()
     bench.pass_time(0.01)
@@ -91,7 +94,7 @@ def test_a_primary_that_starts_waits_two_heartbeats_for_its_peer() -> None:
 
 
 def test_a_backup_that_starts_is_not_made_active_by_clients() -> None:
-    bench = Bench(Role.BACKUP)
+    bench = Bench(PairRole.BACKUP)
     bench.pass_time(60.0)
     assert not bench.vote()
     bench.switch()
@@ -101,7 +104,7 @@ def test_a_backup_that_starts_is_not_made_active_by_clients() -> None:
 def test_a_passive_one_takes_over_two_heartbeats_after_the_last_word_and_not_without_a_vote() -> (
     None
 ):
-    bench = Bench(Role.BACKUP)
+    bench = Bench(PairRole.BACKUP)
     bench.become(State.PASSIVE)
     bench.pass_time(1.99)
     assert not bench.vote()
@@ -113,7 +116,7 @@ def test_a_passive_one_takes_over_two_heartbeats_after_the_last_word_and_not_wit
 
 
 def test_the_longer_heartbeat_holds() -> None:
-    bench = Bench(Role.BACKUP)
+    bench = Bench(PairRole.BACKUP)
     bench.join()
     bench.hear(State.ACTIVE, 1, interval_ms=5000)
     bench.pass_time(9.9)
@@ -123,7 +126,7 @@ def test_the_longer_heartbeat_holds() -> None:
 
 
 def test_an_absurd_heartbeat_is_taken_for_the_longest() -> None:
-    bench = Bench(Role.BACKUP)
+    bench = Bench(PairRole.BACKUP)
     bench.join()
     bench.hear(State.ACTIVE, 1, interval_ms=0xFFFF_FFFF)
     bench.pass_time(60.1)
@@ -208,7 +211,7 @@ def test_a_suspended_one_that_is_alone_waits_and_then_serves_who_asks() -> None:
 
 
 def test_a_pause_of_ones_own_is_no_evidence_against_the_peer() -> None:
-    bench = Bench(Role.BACKUP)
+    bench = Bench(PairRole.BACKUP)
     bench.become(State.PASSIVE)
     bench.stand_still(60.0)
     assert not bench.vote()
@@ -218,8 +221,8 @@ def test_a_pause_of_ones_own_is_no_evidence_against_the_peer() -> None:
 
 @pytest.mark.parametrize("said", [State.RESIGNED, State.PRIMARY])
 def test_after_a_pause_what_was_said_before_it_makes_nobody_serve(said: State) -> None:
-    """Who said it may have found us silent, and have become active since."""
-    bench = Bench(Role.BACKUP)
+    """Its sender may have found us silent, and have become active since."""
+    bench = Bench(PairRole.BACKUP)
     bench.become(State.PASSIVE)
     bench.stand_still(0.6)
     bench.hear(said, 1)
@@ -229,7 +232,7 @@ def test_after_a_pause_what_was_said_before_it_makes_nobody_serve(said: State) -
 
 
 def test_a_short_pause_changes_nothing() -> None:
-    bench = Bench(Role.BACKUP)
+    bench = Bench(PairRole.BACKUP)
     bench.become(State.PASSIVE)
     bench.stand_still(0.4)
     bench.hear(State.RESIGNED, 1)
@@ -248,8 +251,8 @@ def test_who_asks_for_an_answer_gets_one_at_once() -> None:
 
 
 def test_a_joined_peer_counts_as_alive_for_a_while() -> None:
-    """What it was told first it may act upon."""
-    bench = Bench(Role.PRIMARY)
+    """It may act upon our first heartbeat."""
+    bench = Bench(PairRole.PRIMARY)
     bench.pass_time(5.0)
     bench.join()
     assert not bench.vote()
@@ -258,8 +261,8 @@ def test_a_joined_peer_counts_as_alive_for_a_while() -> None:
 
 
 def test_who_hangs_up_again_and_again_without_a_word_is_not_waited_for() -> None:
-    """It is something else that listens there, such as a broker for its clients."""
-    bench = Bench(Role.PRIMARY)
+    """Something else listens there, such as a broker for its clients."""
+    bench = Bench(PairRole.PRIMARY)
     for _ in range(10):
         bench.join()
         bench.lose()
@@ -277,7 +280,7 @@ def test_who_hangs_up_again_and_again_without_a_word_is_not_waited_for() -> None
 
 # --- epochs ---------------------------------------------------------------------------------------
 def test_one_that_has_forgotten_the_epochs_begins_a_new_one() -> None:
-    bench = Bench(Role.PRIMARY)
+    bench = Bench(PairRole.PRIMARY)
     bench.pass_time(2.0)
     bench.vote()
     bench.join()
@@ -287,7 +290,7 @@ def test_one_that_has_forgotten_the_epochs_begins_a_new_one() -> None:
 
 
 def test_an_older_active_is_told_of_us_at_once() -> None:
-    bench = Bench(Role.PRIMARY)
+    bench = Bench(PairRole.PRIMARY)
     bench.become(State.ACTIVE, 3)
     bench.words()
     bench.hear(State.ACTIVE, 2)
@@ -296,7 +299,7 @@ def test_an_older_active_is_told_of_us_at_once() -> None:
 
 
 def test_a_passive_one_remembers_the_newest_epoch() -> None:
-    bench = Bench(Role.BACKUP)
+    bench = Bench(PairRole.BACKUP)
     bench.become(State.PASSIVE, 7)
     bench.hear(State.ACTIVE, 1)
     assert bench.epoch == 7
@@ -307,7 +310,7 @@ def test_a_passive_one_remembers_the_newest_epoch() -> None:
 
 # --- what comes twice, late or from somebody else -------------------------------------------------
 def test_what_comes_over_two_connections_counts_once() -> None:
-    bench = Bench(Role.BACKUP)
+    bench = Bench(PairRole.BACKUP)
     bench.join("one")
     bench.join("two", dialled=False)
     bench.hear(State.ACTIVE, 1, link="one")
@@ -321,7 +324,7 @@ def test_what_comes_over_two_connections_counts_once() -> None:
 
 
 def test_a_peer_that_is_started_anew_ends_the_connections_of_its_former_life() -> None:
-    bench = Bench(Role.BACKUP)
+    bench = Bench(PairRole.BACKUP)
     bench.join("old")
     bench.hear(State.ACTIVE, 1, link="old")
     bench.instance += 1
@@ -329,7 +332,7 @@ def test_a_peer_that_is_started_anew_ends_the_connections_of_its_former_life() -
     bench.join("new", dialled=False)
     bench.hear(State.PRIMARY, 0, link="new")
     assert bench.closed == ["old"]
-    assert "the primary has been started anew" in bench.warnings[0]
+    assert "the primary has restarted" in bench.warnings[0]
     assert bench.serves
     bench.tell(Switch(2), "old")  # was still to be read
     assert bench.serves
@@ -394,23 +397,23 @@ def test_garbage_costs_its_connection_and_nothing_else(message: list[bytes]) -> 
 
 
 def test_the_same_role_ends_who_has_just_started_and_nobody_else() -> None:
-    starting = Bench(Role.PRIMARY)
+    starting = Bench(PairRole.PRIMARY)
     starting.join()
-    starting.hear(State.PRIMARY, 0, role=Role.PRIMARY)
+    starting.hear(State.PRIMARY, 0, role=PairRole.PRIMARY)
     assert starting.state is State.FAILED
     assert "start one as primary and the other as backup" in starting.views[-1].trouble
 
-    running = Bench(Role.PRIMARY)
+    running = Bench(PairRole.PRIMARY)
     running.become(State.ACTIVE)
     running.join("other", dialled=False)
-    running.hear(State.PRIMARY, 0, role=Role.PRIMARY, link="other")
+    running.hear(State.PRIMARY, 0, role=PairRole.PRIMARY, link="other")
     assert running.serves
     assert running.closed == ["other"]
-    assert running.words("other")[0].role is Role.PRIMARY  # so that it learns what is wrong
+    assert running.words("other")[0].role is PairRole.PRIMARY  # so that it learns what is wrong
 
 
 def test_a_failed_peer_counts_as_gone() -> None:
-    bench = Bench(Role.BACKUP)
+    bench = Bench(PairRole.BACKUP)
     bench.become(State.PASSIVE)
     for _ in range(3):
         bench.pass_time(1.0)
@@ -438,7 +441,7 @@ def test_push_back_is_no_news_and_nonsense_is_a_mistake() -> None:
 @pytest.mark.parametrize("heartbeat_s", [0.0, 0.009, 31.0, float("nan")])
 def test_heartbeats_have_limits(heartbeat_s: float) -> None:
     with pytest.raises(ConfigurationError, match="between 10 ms and 30 s"):
-        BinaryStarPolicy(Role.PRIMARY, heartbeat_s)
+        BinaryStarPolicy(PairRole.PRIMARY, heartbeat_s)
 
 
 def test_words_name_their_process_and_what_was_heard() -> None:

@@ -123,7 +123,7 @@ def test_random_orders_of_many_events(timely: bool, walks: int) -> None:
 
 
 def played(*steps: str, timely: bool = True, make: type[BinaryStarPeer] = BinaryStarPeer) -> Model:
-    """Return what comes of a story, after both servers have met."""
+    """Return the outcome of a story, after both servers have connected."""
     model = Model.begin(timely=timely, make=make).settled()
     for step in steps:
         verb, _, side = step.partition(" ")
@@ -133,7 +133,7 @@ def played(*steps: str, timely: bool = True, make: type[BinaryStarPeer] = Binary
 
 # --- the searches find what is wrong: servers that are broken in one place each -----------------
 class NeverSuspended(BinaryStarPeer):
-    """Serves on when it wakes, as the Guide's does."""
+    """Continues to serve after a pause, as the Guide's does."""
 
     def _begin_turn(self, now: float) -> None:
         if self.state is State.ACTIVE and now >= self.serves_until:
@@ -150,14 +150,14 @@ class NeverSuspended(BinaryStarPeer):
 
 
 class Credulous(BinaryStarPeer):
-    """Takes what it reads after a pause for news."""
+    """Trusts heartbeats that it reads after a pause."""
 
-    def _is_news(self, *_what: object) -> bool:
+    def _is_credible(self, *_what: object) -> bool:
         return True
 
 
 class Hasty(BinaryStarPeer):
-    """Takes its own pause for the peer's silence."""
+    """Counts its own pause as silence of the peer."""
 
     def _begin_turn(self, now: float) -> None:
         excuse, Other.excuse = Other.excuse, lambda *_what: None  # type: ignore[method-assign]
@@ -170,14 +170,14 @@ class Hasty(BinaryStarPeer):
 class Sole(BinaryStarPeer):
     """Counts epochs one by one, so that two servers may have the same."""
 
-    def _reign(self, now: float) -> None:
-        super()._reign(now)
+    def _begin_epoch(self, now: float) -> None:
+        super()._begin_epoch(now)
         self.epoch = max(self.epoch - 1, self._other.epoch + 1)
-        self._speak(now)
+        self._send_heartbeat(now)
 
 
 class Stubborn(BinaryStarPeer):
-    """Never takes back what it has resigned from."""
+    """Never takes over again after it has resigned."""
 
     def _voted(self, event: Vote, now: float) -> None:
         if self.state is not State.RESIGNED:

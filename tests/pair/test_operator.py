@@ -22,7 +22,7 @@ def test_a_question_waits_for_a_connection_and_is_put_again_on_the_next_one() ->
 
 
 def test_a_question_that_has_been_answered_is_not_put_again() -> None:
-    """A switch would be refused the second time, and that be taken for the next answer."""
+    """A second switch would be refused, and the refusal taken for the next answer."""
     operator = BinaryStarOperator()
     operator.handle([PeerJoined("first", b"")], 0.0)
     operator.handle([Switch(3)], 0.0)

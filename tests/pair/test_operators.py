@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 from tests.pair.hand import Bench
 
-from requite.protocols.binarystar.table import Role, State
+from requite.protocols.binarystar.table import PairRole, State
 from requite.protocols.binarystar.wire import Ask, Refused, Switch, View
 
 
 def test_an_operator_sees_what_the_server_knows() -> None:
-    bench = Bench(Role.BACKUP)
+    bench = Bench(PairRole.BACKUP)
     bench.become(State.PASSIVE, 3)
     bench.join("operator", dialled=False)
     bench.pass_time(0.25)
     bench.tell(Ask(), "operator")
     assert bench.said["operator"] == [
-        View(Role.BACKUP, State.PASSIVE, False, False, State.ACTIVE, 250, 1000, 3)
+        View(PairRole.BACKUP, State.PASSIVE, False, False, State.ACTIVE, 250, 1000, 3)
     ]
 
 
@@ -34,7 +34,7 @@ def test_an_operator_switches_at_the_active_one() -> None:
 
 
 def test_an_operator_switches_at_the_passive_one() -> None:
-    bench = Bench(Role.BACKUP)
+    bench = Bench(PairRole.BACKUP)
     bench.become(State.PASSIVE, 1)
     bench.join("operator", dialled=False)
     bench.tell(Switch(1), "operator")
@@ -50,7 +50,7 @@ def test_a_switch_that_the_peer_passes_on_is_obeyed_by_the_active_one_in_its_epo
     assert bench.serves
     bench.tell(Switch(1))
     assert bench.state is State.RESIGNED
-    passive = Bench(Role.BACKUP)
+    passive = Bench(PairRole.BACKUP)
     passive.become(State.PASSIVE, 1)
     passive.tell(Switch(1))
     assert Switch(1) not in passive.said["peer"]
@@ -59,9 +59,9 @@ def test_a_switch_that_the_peer_passes_on_is_obeyed_by_the_active_one_in_its_epo
 @pytest.mark.parametrize(
     ("state", "why"),
     [
-        (State.PRIMARY, "not been settled yet"),
-        (State.SUSPENDED, "being settled"),
-        (State.RESIGNED, "under way"),
+        (State.PRIMARY, "the pair is starting"),
+        (State.SUSPENDED, "checks whether it is still active"),
+        (State.RESIGNED, "in progress"),
         (State.FAILED, "has failed"),
     ],
 )
@@ -79,7 +79,7 @@ def test_a_switch_that_is_not_possible_is_refused(state: State, why: str) -> Non
 
 
 def test_who_is_not_heard_is_told_of_with_what_keeps_it() -> None:
-    bench = Bench(Role.BACKUP)
+    bench = Bench(PairRole.BACKUP)
     bench.engine._why_unheard = lambda: "connection refused"
     assert bench.engine.view(bench.now).trouble == "connection refused"
     bench.become(State.PASSIVE)
@@ -92,7 +92,7 @@ def test_nobody_switches_to_a_silent_peer() -> None:
     bench = Bench()
     bench.become(State.ACTIVE)
     bench.pass_time(2.0)
-    assert "nobody would serve" in bench.engine.objection(bench.now)
+    assert "neither would serve" in bench.engine.objection(bench.now)
     bench.switch()
     assert bench.serves
 
@@ -104,4 +104,4 @@ def test_a_late_switch_is_void() -> None:
     bench.tell(Switch(1), "operator")
     (refused,) = bench.said["operator"]
     assert isinstance(refused, Refused)
-    assert refused.reason.startswith("epoch 1 is over, this is epoch 3: somebody has switched")
+    assert refused.reason.startswith("the switch is for epoch 1, but this is epoch 3")

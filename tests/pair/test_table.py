@@ -1,4 +1,4 @@
-"""The state machine as a table: it is the Guide's where the Guide has one, and whole."""
+"""The table of the state machine: it matches the Guide's, and is complete."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from requite.protocols.binarystar.table import (
     TABLE,
     Action,
     Event,
-    Role,
+    PairRole,
     State,
     heard,
     next_epoch,
@@ -52,7 +52,7 @@ def test_it_is_the_guides_machine(key: tuple[State, Event]) -> None:
 
 
 def by_the_rules(state: State, event: Event) -> tuple[State, Action] | None:
-    """Return what is done, not from the table but from what each event means."""
+    """Derive the action from the meaning of an event, without the table."""
     waits = state not in (State.ACTIVE, State.FAILED)
     _, _, said = event.name.partition("_")
     if state is State.FAILED or event is Event.CLIENT_REQUEST:
@@ -161,10 +161,12 @@ def test_a_failed_peer_says_nothing() -> None:
 
 
 def test_the_two_never_reign_in_the_same_epoch() -> None:
-    primary = {next_epoch(Role.PRIMARY, known) for known in range(100)}
-    backup = {next_epoch(Role.BACKUP, known) for known in range(100)}
+    primary = {next_epoch(PairRole.PRIMARY, known) for known in range(100)}
+    backup = {next_epoch(PairRole.BACKUP, known) for known in range(100)}
     assert not primary & backup
-    assert all(known < next_epoch(role, known) <= known + 2 for role in Role for known in range(9))
+    assert all(
+        known < next_epoch(role, known) <= known + 2 for role in PairRole for known in range(9)
+    )
 
 
 def test_every_state_that_cannot_switch_says_why() -> None:
@@ -175,7 +177,7 @@ def test_every_state_that_cannot_switch_says_why() -> None:
 
 
 def test_the_drawing_is_that_of_the_table() -> None:
-    """`python -m tests.pair.diagram` draws it anew."""
+    """`python -m tests.pair.diagram` regenerates it."""
     assert DRAWING.read_text(encoding="utf-8") == draw()
 
 

@@ -1,4 +1,4 @@
-"""The wire of a pair: the bytes of docs/protocols/binary-star.md, and whatever else may come."""
+"""The wire of a pair: the bytes of docs/protocols/binary-star.md, and garbage."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from requite.errors import RemoteViolation
-from requite.protocols.binarystar.table import Role, State
+from requite.protocols.binarystar.table import PairRole, State
 from requite.protocols.binarystar.view import PairView, view_from_wire, view_on_wire
 from requite.protocols.binarystar.wire import (
     EPOCH_MAX,
@@ -30,7 +30,7 @@ from requite.protocols.binarystar.wire import (
 PAGE = Path(__file__).parents[2] / "docs" / "protocols" / "binary-star.md"
 
 HEARTBEAT = Word(
-    Role.PRIMARY,
+    PairRole.PRIMARY,
     State.ACTIVE,
     wants_answer=False,
     interval_ms=1000,
@@ -40,13 +40,13 @@ HEARTBEAT = Word(
     heard_instance=0x99AABBCCDDEEFF00,
     heard=41,
 )
-VIEW = View(Role.BACKUP, State.PASSIVE, False, False, 3, 250, 1000, 3)
+VIEW = View(PairRole.BACKUP, State.PASSIVE, False, False, 3, 250, 1000, 3)
 SAMPLES: list[Command] = [HEARTBEAT, Switch(3), Ask(), VIEW, Refused("a switch is under way")]
 
 u64 = st.integers(0, (1 << 64) - 1)
 u32 = st.integers(0, (1 << 32) - 1)
 epochs = st.integers(0, EPOCH_MAX)
-roles, states = st.sampled_from(Role), st.sampled_from(State)
+roles, states = st.sampled_from(PairRole), st.sampled_from(State)
 texts = st.text(max_size=TEXT_SIZE_MAX // 4)
 commands = st.one_of(
     st.builds(Word, roles, states, st.booleans(), u32, epochs, u64, u64, u64, u64),
@@ -140,7 +140,7 @@ def test_long_texts_are_cut_between_characters() -> None:
 @pytest.mark.parametrize("heard_s_ago", [None, 0.25, 1e9])
 @pytest.mark.parametrize("peer_state", [None, State.ACTIVE])
 def test_a_view_travels(heard_s_ago: float | None, peer_state: State | None) -> None:
-    view = PairView(Role.BACKUP, State.PASSIVE, 3, peer_state, heard_s_ago, True, True, "why")
+    view = PairView(PairRole.BACKUP, State.PASSIVE, 3, peer_state, heard_s_ago, True, True, "why")
     told = view_from_wire(view_on_wire(view, 1000))
     latest = (NEVER_MS - 1) / 1000
     expected = None if heard_s_ago is None else min(heard_s_ago, latest)

@@ -10,8 +10,8 @@ from tests.support.certificates import Certificates
 
 from requite.errors import ConfigurationError, TransportError
 from requite.pool.config import PoolConfig, PoolSection, RabbitSection
-from requite.pool.manager.address import Place
-from requite.pool.manager.errors import FAILURES, EntryRefused, Refused, is_taken, refusal
+from requite.pool.manager.address import ConnectionSettings
+from requite.pool.manager.errors import FAILURES, ConnectionRefused, Refused, is_taken, refusal
 from requite.pool.manager.management import Management
 
 
@@ -29,22 +29,22 @@ def config_of(url: str, management_url: str = "http://localhost:1") -> PoolConfi
     ],
 )
 def test_where_it_is_and_who_enters(url: str, address: str, entry: tuple[str, ...]) -> None:
-    place = Place(config_of(url))
-    assert str(place.address) == address
-    assert (place.entry.user, place.entry.password, place.entry.vhost) == entry
-    assert place.vhost == place.entry.vhost
-    assert place.entry.heartbeat_s == 10
+    settings = ConnectionSettings(config_of(url))
+    assert str(settings.address) == address
+    assert (settings.amqp.user, settings.amqp.password, settings.amqp.vhost) == entry
+    assert settings.vhost == settings.amqp.vhost
+    assert settings.amqp.heartbeat_s == 10
 
 
 def test_options_of_tls(tmp_path_factory: pytest.TempPathFactory) -> None:
     certificates = Certificates(tmp_path_factory.mktemp("tls"))
     ca = quote(str(certificates.ca), safe="")
-    place = Place(config_of(f"amqps://h/?ca={ca}&server_name=rabbit"))
-    assert place.tls is not None
-    assert place.tls.server_name == "rabbit"
-    assert place.context is not None
-    assert [each["subject"] for each in place.context.get_ca_certs()]
-    assert Place(config_of("amqp://h")).context is None
+    settings = ConnectionSettings(config_of(f"amqps://h/?ca={ca}&server_name=rabbit"))
+    assert settings.tls is not None
+    assert settings.tls.server_name == "rabbit"
+    assert settings.context is not None
+    assert [each["subject"] for each in settings.context.get_ca_certs()]
+    assert ConnectionSettings(config_of("amqp://h")).context is None
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_options_of_tls(tmp_path_factory: pytest.TempPathFactory) -> None:
 )
 def test_what_is_no_place_is_refused_by_the_name_of_the_setting(url: str, told: str) -> None:
     with pytest.raises(ConfigurationError, match=r"^rabbitmq\.url: ") as caught:
-        Place(config_of(url))
+        ConnectionSettings(config_of(url))
     assert told in str(caught.value)
     assert "secret" not in str(caught.value)
 
@@ -68,23 +68,25 @@ def test_what_is_no_place_is_refused_by_the_name_of_the_setting(url: str, told: 
     ("error", "told"),
     [
         (
-            EntryRefused(530, "NOT_ALLOWED - vhost v not found"),
+            ConnectionRefused(530, "NOT_ALLOWED - vhost v not found"),
             "there is no such virtual host, or the user may not use it",
         ),
-        (EntryRefused(403, "ACCESS_REFUSED"), "RabbitMQ refuses user and password: ACCESS_REFUSED"),
         (
-            EntryRefused(0, "the server does not speak AMQP 0.9.1, but 0.1.0.0"),
-            "who answers there speaks no AMQP 0.9.1: the server does not speak AMQP 0.9.1, but"
-            " 0.1.0.0",
+            ConnectionRefused(403, "ACCESS_REFUSED"),
+            "RabbitMQ refuses user and password: ACCESS_REFUSED",
         ),
         (
-            EntryRefused(0, "RabbitMQ takes no passwords, only ['EXTERNAL']"),
+            ConnectionRefused(0, "the server does not speak AMQP 0.9.1, but 0.1.0.0"),
+            "the connection was refused: the server does not speak AMQP 0.9.1, but 0.1.0.0",
+        ),
+        (
+            ConnectionRefused(0, "RabbitMQ takes no passwords, only ['EXTERNAL']"),
             "RabbitMQ refuses user and password: RabbitMQ takes no passwords, only ['EXTERNAL']",
         ),
-        (Refused(403, "ACCESS"), "the user may not do what a manager does: ACCESS"),
+        (Refused(403, "ACCESS"), "the user lacks the permissions that a manager needs: ACCESS"),
         (
             Refused(406, "PRECONDITION_FAILED"),
-            "an exchange or queue of the pool is there, made otherwise: PRECONDITION_FAILED",
+            "an exchange or queue of the pool exists with other arguments: PRECONDITION_FAILED",
         ),
     ],
 )
@@ -95,7 +97,7 @@ def test_what_is_refused_for_good_is_told_in_plain_words(error: Exception, told:
 @pytest.mark.parametrize(
     "error",
     [
-        EntryRefused(320, "CONNECTION_FORCED"),
+        ConnectionRefused(320, "CONNECTION_FORCED"),
         Refused(404, "NOT_FOUND"),
         TransportError("cannot connect"),
         TimeoutError(),
@@ -112,7 +114,7 @@ def test_what_may_change_is_no_refusal(error: Exception) -> None:
         (Refused(403, "ACCESS_REFUSED - queue 'q' in vhost '/' in exclusive use"), True),
         (Refused(405, "RESOURCE_LOCKED"), True),
         (Refused(403, "ACCESS_REFUSED - access to queue 'q'"), False),
-        (EntryRefused(403, "exclusive use"), False),
+        (ConnectionRefused(403, "exclusive use"), False),
     ],
 )
 def test_who_consumes_already_is_told_from_other_refusals(error: Exception, taken: bool) -> None:

@@ -48,10 +48,10 @@ async def test_the_first_request_of_any_key_starts_its_group(yard: Yard) -> None
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("core/a/b", "'core/a%2Fb'; or name pool= and key= in the URL"),
+        ("core/a/b", "'core/a%2Fb'; or give pool= and key= in the URL"),
         ("core/%c3%b6", "'core/%C3%B6'"),
-        ("core/%00", "no worker can be told a key with a NUL"),
-        ("core/%FF", "no key is named so"),
+        ("core/%00", "a key cannot contain a NUL"),
+        ("core/%FF", "no key has this service name"),
     ],
 )
 async def test_a_request_to_a_name_that_is_no_groups_is_told_why(
@@ -153,7 +153,10 @@ async def test_a_manager_that_is_there_before_its_broker_waits_for_it(tmp_path: 
         call = asyncio.create_task(client.call(b"hi"))
         assert (await ask(f"{manager.url}/ready"))[0] == 503
         refused = await ask(f"{manager.url}/require", {"key": "1"})
-        assert refused == (503, {"error": "this manager is connecting: ask the one that is active"})
+        assert refused == (
+            503,
+            {"error": "this manager is connecting; send the request to the active one"},
+        )
         broker = await asyncio.to_thread(broker_process, broker.endpoint)
         await until(lambda: "42" in manager.snapshot().state.groups, "the group of the request")
         assert manager.state is State.ACTIVE
@@ -227,7 +230,7 @@ async def test_what_operators_ask_and_tell(yard: Yard) -> None:
     for path, body in (("/poison", None), ("/poison/retry", {"all": True})):
         code, said = await ask(url + path, body)
         assert code == 400
-        assert "keeps no poisoned requests" in said["error"]
+        assert "stores no poisoned requests" in said["error"]
     for key, why in (("x" * 300, "makes 305 bytes"), ("\0", "NUL"), ("\ud800", "UTF-8")):
         for path, body in (("/require", {}), ("/scale", {"workers": 1})):
             code, said = await ask(url + path, {"key": key, **body})

@@ -146,7 +146,7 @@ def operate(url: str) -> None:
     assert drained == (0, "draining worker nobody\n")
     assert requite("pool", "poison", "retry", "--all", "--manager", url) == (1, "retried 0\n")
     code, text = requite("pool", "scale", "42", "65", "--manager", url)
-    assert (code, text) == (2, "requite: workers: 1 to 64 with this driver\n")
+    assert (code, text) == (2, "requite: workers: 1 to 64, the maximum of the driver\n")
 
 
 # --- bad input ------------------------------------------------------------------------------------

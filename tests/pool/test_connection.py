@@ -13,7 +13,7 @@ from tests.support.amqp_connection import connected
 
 from requite.errors import TransportError
 from requite.pool.manager.connection import Channel, Connection
-from requite.pool.manager.errors import EntryRefused, Refused
+from requite.pool.manager.errors import ConnectionRefused, Refused
 from requite.protocols.amqp import methods
 
 _OPENED = bytes(frame.marshal(commands.Connection.OpenOk(), 0))
@@ -73,7 +73,7 @@ _BEGINNING = (start(), tune(0) + _OPENED, on_channel(commands.Channel.OpenOk()))
 )
 async def test_a_refusal_has_its_code(answers: tuple[bytes, ...], code: int) -> None:
     async with server(by_turns(*answers)) as url:
-        with pytest.raises(EntryRefused) as caught:
+        with pytest.raises(ConnectionRefused) as caught:
             async with connected(url):
                 pass
     assert caught.value.code == code

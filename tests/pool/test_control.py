@@ -15,7 +15,7 @@ from tests.pool.test_manager import who
 from requite import AsyncClient, Request, Worker, service
 from requite.pool.config import Lifetime, PoolSection
 from requite.pool.drivers.noop import NoopDriver
-from requite.pool.manager import PoolManager, keeping
+from requite.pool.manager import PoolManager, rabbit_carrier
 from requite.pool.manager.carrier import State
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -190,7 +190,7 @@ async def test_a_trace_reaches_the_handler_through_the_manager(floor: Floor) -> 
     await by_hand(floor)
     servant = await serving(floor, "42", "w1")
     client = await floor.client()
-    await client.call(b"hi")  # an orphan, which the manager has handed on
+    await client.call(b"hi")  # an orphan, which the manager has republished
     await client.call(b"hi")
     first, second = servant.traces
     assert [len(part) for part in first.split("-")] == [2, 32, 16, 2]
@@ -210,7 +210,7 @@ async def test_a_manager_leaves_its_groups_to_the_one_that_stands_by(
     worker_id = await who(client)
     calls = asyncio.ensure_future(_keep_calling(client, 30))
     with monkeypatch.context() as patch:
-        patch.setattr(keeping, "_HAND_OVER_S", WAIT_S)  # the other one may be slow here
+        patch.setattr(rabbit_carrier, "_HAND_OVER_S", WAIT_S)  # the other one may be slow here
         await first.drain()
     assert second.state is State.ACTIVE or not stops
     assert await calls == {worker_id}  # nobody was stopped

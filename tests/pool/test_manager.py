@@ -339,7 +339,7 @@ async def test_what_rabbitmq_refuses_is_named(floor: Floor, section: Any, text: 
 
 @pytest.mark.parametrize(
     ("tags", "text"),
-    [("", "give it the tag `management`"), ("management", "does not show the virtual host")],
+    [("", "give the user the tag `management`"), ("management", "does not show the virtual host")],
 )
 async def test_what_the_management_api_refuses_is_named(floor: Floor, tags: str, text: str) -> None:
     rabbit = floor.rabbit
@@ -354,7 +354,7 @@ async def test_what_the_management_api_refuses_is_named(floor: Floor, tags: str,
 async def test_missing_permissions_are_named(floor: Floor) -> None:
     floor.rabbit.permit(floor.rabbit.user, configure="")
     manager = PoolManager(floor.config())
-    with pytest.raises(ConfigurationError, match=r"rabbitmq\.url .* may not do"):
+    with pytest.raises(ConfigurationError, match=r"rabbitmq\.url .* lacks the permissions"):
         await manager.start()
 
 
@@ -376,7 +376,7 @@ async def test_without_the_management_api_nothing_is_lost(
         ("/scale", {"key": "42"}, "workers is missing"),
         ("/scale", {"key": "42", "workers": 0}, "workers: 1 to 64"),
         ("/scale", {"key": "42", "workers": "2"}, "workers is not int"),
-        ("/scale", {"key": "42", "workers": 1, "now": True}, "unknown: now"),
+        ("/scale", {"key": "42", "workers": 1, "now": True}, "unknown members: now"),
         ("/release", [], "no JSON object"),
     ],
 )

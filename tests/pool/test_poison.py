@@ -59,7 +59,7 @@ async def shown(url: str) -> tuple[list[str], int]:
     return [each["correlation_id"] for each in said["poison"]], said["more"]
 
 
-@pytest.mark.parametrize(("name", "bound"), [("_TAKEN_MAX", 2), ("_TAKEN_BYTES_MAX", 150)])
+@pytest.mark.parametrize(("name", "bound"), [("_PEEK_MAX", 2), ("_PEEK_BYTES_MAX", 150)])
 async def test_a_look_takes_the_oldest_and_no_more_than_it_may(
     floor: Floor, monkeypatch: pytest.MonkeyPatch, name: str, bound: int
 ) -> None:

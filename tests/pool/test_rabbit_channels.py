@@ -9,8 +9,8 @@ import pytest
 from tests.pool.live import Floor
 from tests.support.amqp_connection import header_of
 
-from requite.pool.manager.messages import Letter, forwarded
-from requite.pool.manager.rabbit import Absent, Rabbit
+from requite.pool.manager.messages import Delivery, forwarded
+from requite.pool.manager.rabbit import QueueNotFound, Rabbit
 from requite.protocols.amqp import methods
 
 pytestmark = [pytest.mark.e2e]
@@ -33,7 +33,7 @@ async def test_a_refusal_closes_its_channel_only(floor: Floor) -> None:
     await rabbit.open()
     await rabbit.declare("there", {})
     [kept] = rabbit._idle
-    with pytest.raises(Absent):
+    with pytest.raises(QueueNotFound):
         await rabbit.count("not there")
     assert kept.is_closed
     assert rabbit._idle == []
@@ -57,7 +57,7 @@ async def test_a_message_is_handed_on_as_it_came(floor: Floor) -> None:
     """An orphan of another client, with bytes that are no text and all that a header can hold."""
     rabbit = Rabbit(floor.config())
     await rabbit.open()
-    came: asyncio.Queue[Letter] = asyncio.Queue()
+    came: asyncio.Queue[Delivery] = asyncio.Queue()
     assert await rabbit.take_over(came.put_nowait, came.put_nowait, came.put_nowait)
     header = header_of(
         b"hi",
@@ -69,11 +69,13 @@ async def test_a_message_is_handed_on_as_it_came(floor: Floor) -> None:
         app_id="me",
     ).replace(b"\x02ID", b"\x02\xff\xfe")
     assert await rabbit.publish("core-req-xchg", "there", header, b"hi")
-    letter = await came.get()
-    assert letter.header == header
+    delivery = await came.get()
+    assert delivery.header == header
     await rabbit.declare("there", {})
     await rabbit.bind("there")
-    assert await rabbit.publish("core-req-xchg", letter.key, forwarded(letter, None), letter.body)
+    assert await rabbit.publish(
+        "core-req-xchg", delivery.key, forwarded(delivery, None), delivery.body
+    )
     async with rabbit.own_channel() as channel:
         got = await channel.ask(methods.get("core-req-there"))
         assert (got.header, got.body) == (header, b"hi")

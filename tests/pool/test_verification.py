@@ -153,4 +153,4 @@ async def test_a_management_api_that_is_off_is_named_and_keeps_nobody_waiting(
     section = config.rabbitmq.__class__(config.rabbitmq.url, off)
     await floor.active(floor.config(rabbitmq=section))
     assert await who(await floor.client())
-    assert "the queue of '42' cannot be read back: rabbitmq.management_url" in caplog.text
+    assert "cannot read back the queue of '42': rabbitmq.management_url" in caplog.text

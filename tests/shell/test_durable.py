@@ -192,7 +192,7 @@ def test_a_reply_without_a_body_is_an_empty_one(clock):
 
 
 def test_a_result_that_does_not_come_in_time_is_a_timeout_at_that_time(clock):
-    with pytest.raises(CallTimeout, match="it is kept") as caught:
+    with pytest.raises(CallTimeout, match="it is stored") as caught:
         Play(clock, durable_at().result(TICKET, 2.0), PENDING)
     assert clock.at == pytest.approx(102.0)
     assert caught.value.may_have_executed
@@ -267,7 +267,7 @@ def test_bytes_are_no_ticket():
 
 def test_what_was_known_before_the_last_question_was_late_is_what_is_told(clock):
     answers = [PENDING, CallTimeout("the deadline passed before it was made")]
-    with pytest.raises(CallTimeout, match="it is kept"):
+    with pytest.raises(CallTimeout, match="it is stored"):
         Play(clock, durable_at().result(TICKET, 2.0), *answers)
     answers = [(b"500 the disk is full",), CallTimeout("late")]
     with pytest.raises(StoreUnavailable, match="the disk is full"):

@@ -34,17 +34,17 @@ def test_inproc_is_known_wherever_it_stands() -> None:
 
 def test_a_protocol_with_a_broker_dials_once() -> None:
     assert read_endpoints("mdp://a,b/echo").only_dialled().service == "echo"
-    with pytest.raises(ConfigurationError, match="with commas"):
+    with pytest.raises(ConfigurationError, match="by commas"):
         read_endpoints(["mdp://a/echo", "mdp://b/echo"]).only_dialled()
-    with pytest.raises(ConfigurationError, match="without a broker can listen"):
+    with pytest.raises(ConfigurationError, match="cannot listen"):
         read_endpoints((), "sp+tcp://*:0").only_dialled()
 
 
 @pytest.mark.parametrize(
     ("url", "bind", "match"),
     [
-        ((), (), "no URL to dial"),
-        (["sp+tcp://a:1", "mdp://b/echo"], (), "not of mdp and sp"),
+        ((), (), "no URL was given"),
+        (["sp+tcp://a:1", "mdp://b/echo"], (), "these have mdp and sp"),
         ("sp+tcp://*:1", (), "for listening"),
         ((), "mdp://a", "requite broker"),
     ],
@@ -59,10 +59,10 @@ def test_what_cannot_be_is_refused(
 @pytest.mark.parametrize(
     ("urls", "match"),
     [
-        (None, "a URL is text, and not None"),
-        (b"sp+tcp://h:1", r"a URL is text, and not b'sp\+tcp://h:1' \(bytes\)"),
-        (["sp+tcp://h:1", b"x"], "a URL is text, and not b'x'"),
-        (7, r"a URL is text, and not 7 \(int\)"),
+        (None, "a URL must be a str, not None"),
+        (b"sp+tcp://h:1", r"a URL must be a str, not b'sp\+tcp://h:1' \(bytes\)"),
+        (["sp+tcp://h:1", b"x"], "a URL must be a str, not b'x'"),
+        (7, r"a URL must be a str, not 7 \(int\)"),
     ],
 )
 def test_a_url_is_text(urls: Any, match: str) -> None:

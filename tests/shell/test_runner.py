@@ -136,6 +136,6 @@ async def test_what_cannot_be_a_reply_is_told_by_its_type(
     [finished] = await Run(handler).ask()
     assert isinstance(finished, Finished)
     assert finished.status is Status.FAILED
-    assert finished.frames[0].startswith(b"TypeError: a handler answers with bytes")
+    assert finished.frames[0].startswith(b"TypeError: a handler must return bytes")
     assert told in finished.frames[0].decode()
     assert lines(caplog) == ["a handler of it failed"]

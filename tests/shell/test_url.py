@@ -114,7 +114,7 @@ def test_no_url_is_suggested_that_would_be_refused_in_turn(text: str) -> None:
 
 def test_of_several_suggestions_those_remain_that_can_be_read() -> None:
     with pytest.raises(ConfigurationError, match=r"did you mean mdp://host:5555/echo\?$"):
-        parse_url("tcp://host:5555/echo")  # SP names no services
+        parse_url("tcp://host:5555/echo")  # SP has no service names
 
 
 @pytest.mark.parametrize(

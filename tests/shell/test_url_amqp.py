@@ -92,14 +92,14 @@ def test_nobody_listens_at_them() -> None:
     ("url", "how", "why"),
     [
         ("amqp://a", {}, "queue=NAME"),
-        ("amqp://a?pool=core", {}, "which group"),
+        ("amqp://a?pool=core", {}, "needs a key"),
         ("amqp://a?queue=amq.gen-1", {}, "RabbitMQ's own"),
         ("amqp://a?queue=" + "q" * 256, {}, r"queue=\.\.\..*takes 255"),
         ("amqp://a?pool=core&key=" + "k" * 300, {}, r"key=\.\.\..*takes 255"),
         ("amqp://a?pool=core&key=a%00b", {}, r"'a\\x00b'.*NUL"),
         ("amqp://a?pool=core&key=" + "%2F" * 100, {}, r"key=\.\.\..*takes 255"),
-        ("amqp://a?pool=core&key=1&queue=q", {}, "name a key"),
-        ("amqp://a?queue=q&id=w", {}, "'id' of the URL is for workers"),
+        ("amqp://a?pool=core&key=1&queue=q", {}, "both pool= and queue="),
+        ("amqp://a?queue=q&id=w", {}, "only workers have the URL option 'id'"),
         ("amqp://a?queue=q&confirm=maybe", {}, "takes yes or no"),
         ("amqp://a?queue=q&reply=none", {}, "takes queue or direct"),
         ("amqp://a?queue=q", {"dialect": "0.3"}, "no dialects"),
@@ -132,11 +132,11 @@ def test_what_cannot_be_asked(body: Any, how: dict[str, Any], why: str) -> None:
 @pytest.mark.parametrize(
     ("url", "how", "why"),
     [
-        ("amqp://a?pool=core", {}, "which group of the pool is served"),
-        ("amqp://a?confirm=yes", {}, "'confirm' of the URL is for clients"),
+        ("amqp://a?pool=core", {}, "a worker of a pool needs a key"),
+        ("amqp://a?confirm=yes", {}, "only clients have the URL option 'confirm'"),
         ("amqp://a", {"capacity": 0}, "capacity"),
         ("amqp://a", {"capacity": 70_000}, "capacity"),
-        ("amqp://a", {"handler_timeout": 1.0}, "no leases"),
+        ("amqp://a", {"handler_timeout": 1.0}, "no handler leases"),
         ("amqp://a", {"hops": 3}, "no devices"),
         ("amqp://a?queue=amq.x", {}, "RabbitMQ's own"),
     ],
@@ -149,7 +149,7 @@ def test_what_a_worker_refuses(url: str, how: dict[str, Any], why: str) -> None:
 @pytest.mark.parametrize("option", ["queue=q", "pool=core&key=1"])
 def test_one_queue_has_one_service(option: str) -> None:
     Worker("amqp://a", echo, other)
-    with pytest.raises(ConfigurationError, match="one queue has one service"):
+    with pytest.raises(ConfigurationError, match="a queue has one service"):
         Worker(f"amqp://a?{option}", echo, other)
 
 

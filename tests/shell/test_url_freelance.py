@@ -60,7 +60,7 @@ def test_places() -> None:
     ("text", "listening", "why"),
     [
         ("flp://a", False, "port is missing"),
-        ("flp://a:1/echo", False, "names no services"),
+        ("flp://a:1/echo", False, "has no service names"),
         ("flp://a:1?service=echo", False, "no option 'service'"),
         ("flp://u:p@a:1", False, "no user and password"),
         ("flp://a:0", False, "for listening"),
@@ -129,9 +129,9 @@ def test_how_often_and_how_long(
     ("url", "settings", "why"),
     [
         ("flp://a:1", {"dialect": "0.3"}, "no dialects"),
-        ("flp://a:1?model=shotgun", {"retry": RetryPolicy()}, "nobody is left to try again"),
-        ("flp://a:1?model=failover", {"heartbeat": 1.0}, "has no pings"),
-        (["flp://a:1", "flp://b:1?model=shotgun"], {}, "differ in the option 'model'"),
+        ("flp://a:1?model=shotgun", {"retry": RetryPolicy()}, "never retries"),
+        ("flp://a:1?model=failover", {"heartbeat": 1.0}, "does not send heartbeats"),
+        (["flp://a:1", "flp://b:1?model=shotgun"], {}, "different values of the option 'model'"),
     ],
 )
 def test_settings_that_mean_nothing_are_refused(
@@ -142,17 +142,17 @@ def test_settings_that_mean_nothing_are_refused(
 
 
 def test_a_client_does_not_listen() -> None:
-    with pytest.raises(ConfigurationError, match="dials its servers"):
+    with pytest.raises(ConfigurationError, match="connects to its servers"):
         requite.Client(bind="flp://127.0.0.1:0")
 
 
 def test_what_a_call_cannot_have_is_refused() -> None:
     with requite.Client("flp://127.0.0.1:1") as client:
-        with pytest.raises(ConfigurationError, match="no partial ones"):
+        with pytest.raises(ConfigurationError, match="no partial replies"):
             client.stream(b"x")
-        with pytest.raises(ConfigurationError, match="no idempotency key"):
+        with pytest.raises(ConfigurationError, match="not carry idempotency keys"):
             client.start(b"x", idempotency_key=b"k")
-        with pytest.raises(ConfigurationError, match="names no services"):
+        with pytest.raises(ConfigurationError, match="has no service names"):
             client.start(b"x", service="echo")
         with pytest.raises(ConfigurationError, match="1025 frames"):
             client.start([b""] * 1025)
@@ -165,9 +165,9 @@ def test_what_a_call_cannot_have_is_refused() -> None:
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({"heartbeat": 1.0}, "clients ask whether it lives"),
+        ({"heartbeat": 1.0}, "clients send pings"),
         ({"dialect": "0.3"}, "no dialects"),
-        ({"handler_timeout": 1.0}, "no leases"),
+        ({"handler_timeout": 1.0}, "no handler leases"),
         ({"hops": 3}, "no devices"),
         ({"capacity": 0}, "capacity"),
         ({"capacity": "4"}, "whole number"),
@@ -183,5 +183,5 @@ def test_a_server_listens_and_has_one_service_and_a_name_that_fits() -> None:
         listen((), url="flp://127.0.0.1:1")
     with pytest.raises(ConfigurationError, match="a server has one"):
         listen("flp://127.0.0.1:0", echo, count)
-    with pytest.raises(ConfigurationError, match="is its identity"):
+    with pytest.raises(ConfigurationError, match="as identity"):
         listen(f"flp://*:1?public=tcp://{'long.' * 60}org:1")

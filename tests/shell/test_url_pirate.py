@@ -61,7 +61,7 @@ def test_what_cannot_be_meant(text: str, listening: bool, why: str) -> None:
 @pytest.mark.parametrize(
     ("url", "settings", "why"),
     [
-        ("pirate://a:1?protocol=simple", {}, "it is for workers"),
+        ("pirate://a:1?protocol=simple", {}, "only workers have the URL option"),
         ("pirate://a:1", {"heartbeat": 1.0}, "no heartbeats"),
         ("pirate://a:1", {"dialect": "0.2"}, "no dialects"),
         (("pirate://a:1", "pirate://b:1"), {}, "takes one URL"),
@@ -74,13 +74,13 @@ def test_what_a_client_refuses(url: Any, settings: dict[str, Any], why: str) -> 
 
 def test_what_a_call_refuses() -> None:
     with Client("pirate://127.0.0.1:1") as client:
-        with pytest.raises(ConfigurationError, match="no idempotency key"):
+        with pytest.raises(ConfigurationError, match="not carry idempotency keys"):
             client.call(b"x", idempotency_key=b"k")
         with pytest.raises(ConfigurationError, match="no partial"):
             next(iter(client.stream(b"x")))
         with pytest.raises(ConfigurationError, match="1025 frames"):
             client.call([b""] * 1025)
-    with pytest.raises(ConfigurationError, match="names no services"):
+    with pytest.raises(ConfigurationError, match="has no service names"):
         Client("pirate://127.0.0.1:1", service="echo")
 
 
@@ -96,12 +96,12 @@ def test_a_client_cannot_listen() -> None:
         ("pirate://a:1", (echo,), {"bind": "pirate://127.0.0.1:0"}, "not both"),
         ("pirate://a:1", (echo,), {"dialect": "0.1"}, "no dialects"),
         ("pirate://a:1", (echo,), {"hops": 3}, "no limit of hops"),
-        ("pirate://a:1", (echo,), {"handler_timeout": 3.0}, "no leases"),
-        ("pirate://a:1", (echo,), {"capacity": 0}, "capacity is 1 to"),
-        ("pirate://a:1", (echo,), {"threads": 2}, "give `capacity`"),
+        ("pirate://a:1", (echo,), {"handler_timeout": 3.0}, "no handler leases"),
+        ("pirate://a:1", (echo,), {"capacity": 0}, "capacity must be 1 to"),
+        ("pirate://a:1", (echo,), {"threads": 2}, "set `capacity`"),
         ("pirate://a:1?protocol=simple", (echo,), {"heartbeat": 1.0}, "no heartbeats"),
         ((), (echo,), {"bind": "pirate://127.0.0.1:0", "heartbeat": 1.0}, "no heartbeats"),
-        ((), (echo,), {"bind": "pirate://127.0.0.1:0", "capacity": 2000}, "capacity is 1 to"),
+        ((), (echo,), {"bind": "pirate://127.0.0.1:0", "capacity": 2000}, "capacity must be 1 to"),
     ],
 )
 def test_what_a_worker_refuses(

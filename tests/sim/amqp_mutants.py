@@ -157,13 +157,13 @@ class PublishesAnyhow(AmqpCaller):
 class RunsForEver(AmqpResponder):
     """Run a request however many workers it has killed."""
 
-    def __init__(self, post: Any, policy: Any, **given: Any) -> None:
-        super().__init__(post, replace(policy, attempts_max=None), **given)
+    def __init__(self, assignment: Any, policy: Any, **given: Any) -> None:
+        super().__init__(assignment, replace(policy, attempts_max=None), **given)
 
 
 class TakesTooMany(AmqpResponder):
-    def __init__(self, post: Any, policy: Any, **given: Any) -> None:
-        super().__init__(post, replace(policy, prefetch=policy.prefetch + 1), **given)
+    def __init__(self, assignment: Any, policy: Any, **given: Any) -> None:
+        super().__init__(assignment, replace(policy, prefetch=policy.prefetch + 1), **given)
 
 
 class StaysAway(AmqpResponder):

@@ -451,8 +451,8 @@ class MutatesBodies(MajordomoBroker):
 class NeverComesBack(MajordomoWorker):
     """Stay away once the connection was lost."""
 
-    def _go_without(self, reason: str, now: float) -> None:
-        super()._go_without(reason, now)
+    def _connection_lost(self, reason: str, now: float) -> None:
+        super()._connection_lost(reason, now)
         self._redial.at = float("inf")
         self._out = [e for e in self._out if type(e).__name__ != "Connect"]
 

@@ -9,7 +9,7 @@ from requite.errors import RemoteViolation
 from requite.protocols.binarystar.links import PeerLink
 from requite.protocols.binarystar.other import Other
 from requite.protocols.binarystar.peer import BinaryStarPeer
-from requite.protocols.binarystar.table import Event, Role, State
+from requite.protocols.binarystar.table import Event, PairRole, State
 from requite.protocols.binarystar.view import Vote
 from requite.protocols.binarystar.wire import Switch, Word, decode
 
@@ -29,7 +29,7 @@ class ServesOnWaking(BinaryStarPeer):
 class BelievesOldWords(BinaryStarPeer):
     """Takes what it reads after a pause for news."""
 
-    def _is_news(self, _event: Event, _word: Word, _now: float) -> bool:
+    def _is_credible(self, _event: Event, _word: Word, _now: float) -> bool:
         return True
 
 
@@ -68,20 +68,20 @@ class StartsActive(BinaryStarPeer):
 class CountsOneByOne(BinaryStarPeer):
     """Both servers take the next number for their epoch."""
 
-    def _reign(self, now: float) -> None:
+    def _begin_epoch(self, now: float) -> None:
         known = max(self.epoch, self._other.epoch)
-        super()._reign(now)
+        super()._begin_epoch(now)
         self.epoch = known + 1
 
 
 class IgnoresEpochs(BinaryStarPeer):
     """An active one that hears of another does what the Guide says: it fails."""
 
-    def _learn(self, word: Word, now: float) -> None:
+    def _apply_heartbeat(self, word: Word, now: float) -> None:
         if word.state is State.ACTIVE and self.state is State.ACTIVE:
             self._apply(Event.EQUAL_ACTIVE, now)
         else:
-            super()._learn(word, now)
+            super()._apply_heartbeat(word, now)
 
 
 class FailsBack(BinaryStarPeer):
@@ -89,7 +89,7 @@ class FailsBack(BinaryStarPeer):
 
     def _heard(self, link: PeerLink, word: Word, now: float) -> None:
         super()._heard(link, word, now)
-        if self.policy.role is Role.BACKUP and word.state is State.PASSIVE:
+        if self.policy.role is PairRole.BACKUP and word.state is State.PASSIVE:
             self._apply(Event.SWITCH, now)
 
 
@@ -104,16 +104,16 @@ class NeverTakesOver(BinaryStarPeer):
 class NeverGoesOn(BinaryStarPeer):
     """Stays suspended, whatever the peer answers."""
 
-    def _is_news(self, event: Event, word: Word, now: float) -> bool:
-        return self.state is not State.SUSPENDED and super()._is_news(event, word, now)
+    def _is_credible(self, event: Event, word: Word, now: float) -> bool:
+        return self.state is not State.SUSPENDED and super()._is_credible(event, word, now)
 
 
 class KeepsSwitchesToItself(BinaryStarPeer):
     """A passive one that does not pass an operator's wish on."""
 
-    def _say(self, message: list[bytes]) -> None:
+    def _broadcast(self, message: list[bytes]) -> None:
         if not isinstance(decode(message), Switch):
-            super()._say(message)
+            super()._broadcast(message)
 
 
 class LeavesAtOnce(BinaryStarPeer):

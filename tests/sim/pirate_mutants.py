@@ -122,7 +122,7 @@ class Redelivers(PirateQueue):
         message = self._bodies.get(hand.peer)
         asker = hand.client
         if message and asker and self._turns.by_peer.get(asker.peer) is asker:
-            asker.in_hand.pop(hand, None)
+            asker.in_flight.pop(hand, None)
             del message[: 2 if self._pattern is wire.Pattern.SIMPLE else 1]
             self._turns.push(asker, message, sum(map(len, message)))
             return
@@ -164,28 +164,28 @@ class SendsToTheFirst(PirateQueue):
 
 
 class NeverBeats(PirateQueue):
-    def _look_at(self, hand: Any, now: float) -> None:
+    def _attend(self, hand: Any, now: float) -> None:
         hand.liveness.spoke_at = now
-        super()._look_at(hand, now)
+        super()._attend(hand, now)
 
 
 class TrustsForEver(PirateQueue):
     """Never count a worker as gone."""
 
-    def _look_at(self, hand: Any, now: float) -> None:
+    def _attend(self, hand: Any, now: float) -> None:
         hand.liveness.heard_at = now
-        super()._look_at(hand, now)
+        super()._attend(hand, now)
 
 
 class JudgesTheBusy(PirateQueue):
     """Count a worker as gone that works in silence for half as long as it may."""
 
-    def _look_at(self, hand: Any, now: float) -> None:
+    def _attend(self, hand: Any, now: float) -> None:
         if now - hand.liveness.heard_at > hand.liveness.silence_s / 2:
             self._out.append(Disconnect(hand.peer, "nothing came from it"))
             self._forget_worker(hand, "nothing came from it", now)
             return
-        super()._look_at(hand, now)
+        super()._attend(hand, now)
 
 
 class RemembersEverybody(PirateQueue):

@@ -14,7 +14,7 @@ from requite.protocols.titanic.dispatch import Dispatcher
 from requite.protocols.titanic.engine import TitanicEngine
 from requite.protocols.titanic.inputs import Asked
 from requite.protocols.titanic.intake import Intake
-from requite.protocols.titanic.requests import Kept, Lane, Register
+from requite.protocols.titanic.requests import DurableRequest, Lane, Register
 from requite.protocols.titanic.wire import OK, REPLY, SERVICES, encode_ticket
 from requite.request import Status
 from requite.sim.titanic.node import TitanicParts
@@ -30,9 +30,9 @@ class AcknowledgesAtOnce(TitanicEngine):
 
     def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
         effects = list(super().handle(events, now))
-        for kept in [kept for kept in self._core.register if kept.waiting]:
-            tokens, kept.waiting = kept.waiting or [], []
-            answer = (OK, encode_ticket(kept.uuid))
+        for request in [request for request in self._core.register if request.waiting]:
+            tokens, request.waiting = request.waiting or [], []
+            answer = (OK, encode_ticket(request.uuid))
             effects += [Finished(token, answer, Status.OK) for token in tokens]
         return effects
 
@@ -40,16 +40,16 @@ class AcknowledgesAtOnce(TitanicEngine):
 class ReportsWhatIsNotStored(Attempts):
     """Hands a reply over while it is being stored."""
 
-    def _keep_reply(self, kept: Kept, now: float) -> None:
-        super()._keep_reply(kept, now)
-        self._reply_stored(kept, None, now)
+    def _keep_reply(self, request: DurableRequest, now: float) -> None:
+        super()._keep_reply(request, now)
+        self._reply_stored(request, None, now)
 
 
 class KeepsNoReply(Attempts):
     """Does not store replies at all."""
 
-    def _keep_reply(self, kept: Kept, now: float) -> None:
-        self._reply_stored(kept, None, now)
+    def _keep_reply(self, request: DurableRequest, now: float) -> None:
+        self._reply_stored(request, None, now)
 
 
 class GivesOnce(TitanicEngine):
@@ -61,9 +61,9 @@ class GivesOnce(TitanicEngine):
         given = [e for e in effects if isinstance(e, Finished) and e.token in asked]
         for effect in given:
             if effect.frames[0] == OK:
-                kept = self._core.register.find(bytes.fromhex(asked[effect.token][0].decode()))
-                if kept is not None and kept.closing is None:
-                    self._collecting.begin_closing(kept, [], expired=False)
+                request = self._core.register.find(bytes.fromhex(asked[effect.token][0].decode()))
+                if request is not None and request.closing is None:
+                    self._collecting.begin_closing(request, [], expired=False)
         return effects
 
 
@@ -92,19 +92,19 @@ class ForgetsKeys(Intake):
 class TriesForEver(Attempts):
     """Never gives up, whatever the limit."""
 
-    def poison(self, kept: Kept, reason: str, now: float) -> None:
-        self._core.dispatcher.rest(kept, now + 0.05)
+    def poison(self, request: DurableRequest, reason: str, now: float) -> None:
+        self._core.dispatcher.rest(request, now + 0.05)
 
 
 class GivesUpAtOnce(Attempts):
     """Poisons what has failed once."""
 
-    def _failed(self, kept: Kept, error: Any, lane: Lane, now: float) -> None:
-        self.poison(kept, str(error), now)
+    def _failed(self, request: DurableRequest, error: Any, lane: Lane, now: float) -> None:
+        self.poison(request, str(error), now)
 
 
 class LosesWhatIsTurnedAway(Dispatcher):
-    def turned_away(self, kept: Kept, lane: Lane, now: float) -> None:
+    def put_back(self, request: DurableRequest, lane: Lane, now: float) -> None:
         self.leave_alone(lane, now)
 
 
@@ -128,11 +128,11 @@ class AsksForEach(Dispatcher):
 class ClosesInMemory(Collecting):
     """Confirms that a request is closed before that is stored."""
 
-    def begin_closing(self, kept: Kept, tokens: list[Any], *, expired: bool) -> None:
-        super().begin_closing(kept, tokens, expired=expired)
+    def begin_closing(self, request: DurableRequest, tokens: list[Any], *, expired: bool) -> None:
+        super().begin_closing(request, tokens, expired=expired)
         self._core.entries.pop()
         self._core.entered.pop()
-        self._closed(kept, None, 0.0)
+        self._closed(request, None, 0.0)
 
 
 class KeepsKeys(Register):
@@ -151,7 +151,7 @@ class IgnoresItsEnd(TitanicEngine):
     def _maybe_stop(self) -> None:
         """Never."""
 
-    def _cut_short(self, _now: float) -> None:
+    def _drain_timed_out(self, _now: float) -> None:
         """Never."""
 
 

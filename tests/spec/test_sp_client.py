@@ -10,7 +10,7 @@ from tests.spec.requirement import requirement
 from tests.support.sp_engines import ReqBench, Sent, tag
 
 from requite.errors import CallTimeout, Cancelled, Overloaded
-from requite.protocols.scalability.policy import Place, ReqPolicy
+from requite.protocols.scalability.policy import PipeOptions, ReqPolicy
 from requite.protocols.scalability.wire import IDS
 
 
@@ -94,8 +94,8 @@ def test_a_channel_that_never_says_that_it_is_full_always_takes_more() -> None:
 def test_channels_are_equal_unless_somebody_says_otherwise() -> None:
     bench = ReqBench()
     bench._join("told nothing", None)
-    bench._join("told the defaults", Place())
-    assert Place() == Place("", 1, 1)
+    bench._join("told the defaults", PipeOptions())
+    assert PipeOptions() == PipeOptions("", 1, 1)
     for token in range(10):
         bench.submit(token)
     assert Counter(sent.peer for sent in bench.sent) == dict.fromkeys(bench.peers, 5)

@@ -10,7 +10,7 @@ from tests.support.sp_engines import DeviceBench, Sent, tag, way
 
 from requite.engine import PeerJoined, Received, Send
 from requite.protocols.scalability.device import ScalabilityDevice
-from requite.protocols.scalability.policy import BACK, FRONT, DevicePolicy, Place
+from requite.protocols.scalability.policy import BACK, FRONT, DevicePolicy, PipeOptions
 from requite.protocols.scalability.wire import IDS
 
 
@@ -193,8 +193,8 @@ def test_two_devices_that_forward_to_each_other_settle() -> None:
     """A request goes round until it has eight tags, and both devices have nothing left of it."""
     one, two = ScalabilityDevice(first_id=100), ScalabilityDevice(first_id=200)
     for each in (one, two):
-        each.handle([PeerJoined("in", b"", Place(FRONT))], 0.0)
-        each.handle([PeerJoined("out", b"", Place(BACK))], 0.0)
+        each.handle([PeerJoined("in", b"", PipeOptions(FRONT))], 0.0)
+        each.handle([PeerJoined("out", b"", PipeOptions(BACK))], 0.0)
     seen = [tag(1) + b"round and round"]
     turn = [one, two]
     while effects := list(turn[0].handle([Received("in", [[seen[-1]]])], 0.0)):

@@ -12,7 +12,7 @@ from pamqp.commands import Basic
 from pamqp.header import ContentHeader
 
 from requite.pool.config import PoolConfig, PoolSection, RabbitSection
-from requite.pool.manager.address import Place
+from requite.pool.manager.address import ConnectionSettings
 from requite.pool.manager.connection import Channel, Connection
 from requite.protocols.amqp import methods
 from requite.protocols.amqp.channels import Content
@@ -23,7 +23,9 @@ WAIT_S: Final = 20.0
 @asynccontextmanager
 async def connected(url: str) -> AsyncIterator[Connection]:
     """Connect, for the length of a `with`."""
-    connection = Connection(Place(PoolConfig(PoolSection("tests"), rabbitmq=RabbitSection(url))))
+    connection = Connection(
+        ConnectionSettings(PoolConfig(PoolSection("tests"), rabbitmq=RabbitSection(url)))
+    )
     await connection.open()
     try:
         yield connection

@@ -34,7 +34,7 @@ from requite.engine import (
 from requite.protocols.binarystar.links import PeerLink, PeerLinks
 from requite.protocols.binarystar.peer import DIALLED, BinaryStarPeer
 from requite.protocols.binarystar.policy import BinaryStarPolicy
-from requite.protocols.binarystar.table import Role, State
+from requite.protocols.binarystar.table import PairRole, State
 from requite.protocols.binarystar.view import SwitchOver, Vote
 from requite.protocols.binarystar.wire import Word, decode
 
@@ -204,7 +204,7 @@ class Model:
     # --- the steps --------------------------------------------------------------------------------
     def _start(self, side: str) -> None:
         self.lives += 1
-        policy = BinaryStarPolicy(Role[side.upper()])
+        policy = BinaryStarPolicy(PairRole[side.upper()])
         self.engines[side] = self.make(policy, instance=self.lives)
         self._feed(side, Wake())
         if all(self.engines.values()):

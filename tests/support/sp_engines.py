@@ -24,7 +24,7 @@ from requite.protocols.scalability.policy import (
     FRONT,
     RETRY_DEFAULT,
     DevicePolicy,
-    Place,
+    PipeOptions,
     RepPolicy,
     ReqPolicy,
 )
@@ -64,9 +64,9 @@ class Sent(NamedTuple):
 
 
 class _SpBench(Bench):
-    """What all three have: messages are one frame, and a connection has a `Place`."""
+    """What all three have: messages are one frame, and a connection has a `PipeOptions`."""
 
-    def _join(self, peer: str, place: Place | None) -> str:
+    def _join(self, peer: str, place: PipeOptions | None) -> str:
         assert peer not in self.peers
         self.peers[peer] = True
         self.feed(PeerJoined(peer, b"", place))
@@ -97,7 +97,7 @@ class ReqBench(CallBench, _SpBench):
 
     def join(self, peer: str = "a", priority: int = 1, weight: int = 1) -> str:
         """Let a connection stand."""
-        return self._join(peer, Place("", priority, weight))
+        return self._join(peer, PipeOptions("", priority, weight))
 
     def submit(
         self, token: Any, body: bytes = b"x", *, timeout: float = inf, idempotent: bool = True
@@ -159,13 +159,13 @@ class DeviceBench(_SpBench):
     def front(self, *peers: str) -> None:
         """Let connections to the front stand."""
         for peer in peers:
-            self._join(peer, Place(FRONT))
+            self._join(peer, PipeOptions(FRONT))
 
     def back(self, *peers: str, priority: int = 1, weight: int = 1) -> None:
         """Let connections to the back stand."""
         for peer in peers:
             self.backs.add(peer)
-            self._join(peer, Place(BACK, priority, weight))
+            self._join(peer, PipeOptions(BACK, priority, weight))
 
     def assert_empty(self) -> None:
         """Check that nothing waits (I9)."""

@@ -91,7 +91,7 @@ class Life:
         self.now = until
 
     def compact(self, bites: int = 200) -> None:
-        """Let the store take so many bites."""
+        """Let the store do so many steps of compaction."""
         for _ in range(bites):
             assert self.store.work() == []
 

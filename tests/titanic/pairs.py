@@ -9,7 +9,7 @@ from requite.storage import MemoryFolder
 
 
 def pair(mode: Replicate = Replicate.ASYNC, **policy: object) -> tuple[Life, Life]:
-    """A Titanic and its replica, which are in touch."""
+    """A Titanic and its replica, connected."""
     replica = Life(MemoryFolder(), seed=1, standby=True, **policy)
     primary = Life(MemoryFolder(), seed=2, replicate=mode, **policy)
     primary.replica = replica
@@ -19,17 +19,17 @@ def pair(mode: Replicate = Replicate.ASYNC, **policy: object) -> tuple[Life, Lif
 
 
 def state(life: Life) -> dict[str, tuple[object, ...]]:
-    """What a Titanic knows of its requests, but for what only the one that sends them can."""
+    """The requests that a Titanic and its replica must agree on."""
     return {
-        kept.ticket: (
-            kept.lane.name if kept.lane else b"",
-            kept.key,
-            kept.size,
-            kept.reply_size,
-            kept.reply_place is not None,
-            kept.attempts if kept.reply_place else 0,
+        request.ticket: (
+            request.lane.name if request.lane else b"",
+            request.key,
+            request.size,
+            request.reply_size,
+            request.reply_location is not None,
+            request.attempts if request.reply_location else 0,
         )
-        for kept in life.engine._core.register
+        for request in life.engine._core.register
     }
 
 

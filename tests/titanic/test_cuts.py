@@ -1,4 +1,4 @@
-"""The log of a run, cut everywhere: what was acknowledged by then is there."""
+"""The log of a run, truncated everywhere: all acknowledged requests are there."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RUN = StoreSettings(segment_size_bytes=4096, sync=False, compact_below=0.9)
 
 @dataclass
 class Promises:
-    """What clients have been told, by a moment."""
+    """The answers that clients have received by a moment."""
 
     kept: dict[bytes, bytes] = field(default_factory=dict)  # tickets: bodies
     answered: set[bytes] = field(default_factory=set)
@@ -29,7 +29,7 @@ class Promises:
         return Promises(dict(self.kept), set(self.answered), set(self.closed))
 
     def check(self, life: Life, closing: set[bytes]) -> None:
-        """All of this is so; what was being closed may be there or not."""
+        """Check all answers; requests that were being closed may be there or not."""
         life.serves = False
         for ticket in self.kept.keys() - closing:
             body, answer = self.kept[ticket], life.ask(REPLY, ticket)
@@ -46,7 +46,7 @@ Operation = tuple[str, str, int, bytes]
 
 
 class Recorded(MemoryFolder):
-    """A folder that remembers what was done, in which order."""
+    """A folder that records its operations in order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class RecordedFile(MemoryFile):
 
 
 def repeated(folder: MemoryFolder, operation: Operation) -> None:
-    """Do to a folder what was done to another."""
+    """Replay the operations of one folder on another."""
     what, name, number, data = operation
     if what == "create":
         folder.create(name, number)
@@ -227,12 +227,12 @@ class Small:
         return known and gone and self.sent(life) == [b"waits"]
 
     def sent(self, life: Life) -> list[bytes]:
-        """What was sent to services."""
+        """The requests that were sent to services."""
         return [call.frames[0] for call in life.submits]
 
 
 def test_one_flipped_bit_is_mended_and_reported() -> None:
-    """Every byte of a small log in turn: nothing is lost, and nothing that was closed runs."""
+    """Damage every byte of a small log in turn: nothing is lost, and no closed request runs."""
     small = Small()
     for at in range(len(small.data)):
         life = small.hurt(at)

@@ -1,4 +1,4 @@
-"""Two machines that lose power at any moment: what was told in step outlives either of them."""
+"""Two machines that lose power at any moment: synchronous acknowledgements survive either."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Machine:
         return life
 
     def do(self, what: Callable[[Life], T], other: Machine) -> T | None:
-        """Let it do something; None, if it has died of it."""
+        """Feed it an input; None if it has died of it."""
         self.life.replica = other.life if self.is_linked else None
         self.life.serves = self.serves
         try:
@@ -166,6 +166,6 @@ def test_what_was_told_in_step_survives_the_loss_of_either_disk(seed: int, cut_a
 
 
 def forget_calls(life: Life) -> None:
-    """What died with a machine that was asked is never answered."""
+    """A request that died with its machine is never answered."""
     calls, life.submits = life.submits, []
     life.feed([Answered(call.token, CallTimeout("it died")) for call in calls])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from requite.errors import RemoteViolation
 from requite.protocols.titanic import records, replication
-from requite.protocols.titanic.records import Answered, Closed, Role, Submitted, Tried
+from requite.protocols.titanic.records import Answered, Closed, StoreRole, Submitted, Tried
 
 PAGE = Path(__file__).parents[2] / "docs" / "protocols" / "titanic-log.md"
 UUID = bytes(range(16))
@@ -41,7 +41,7 @@ def test_the_other_kinds() -> None:
         f"03010100{uuid}{time} 09000000 6e6f": records.encode_tried(UUID, 7, 9, True, "no"),
         f"04010000{uuid}{time} 0800000000000000 6b": records.encode_closed(UUID, 7, b"k", 8),
         f"05010500{'00' * 16}{time} {'ff' * 16} 0a00000000000000 0200000000000000": (
-            records.encode_role(Role(7, True, b"\xff" * 16, 10, 2, partial=True))
+            records.encode_role(StoreRole(7, True, b"\xff" * 16, 10, 2, partial=True))
         ),
     }
     for expected, encoded in cases.items():
@@ -76,9 +76,11 @@ def test_closed(uuid: bytes, at: int, key: bytes, number: int, flag: bool) -> No
 
 
 @given(
-    st.builds(Role, numbers, st.booleans(), uuids, numbers, numbers, st.booleans(), st.booleans())
+    st.builds(
+        StoreRole, numbers, st.booleans(), uuids, numbers, numbers, st.booleans(), st.booleans()
+    )
 )
-def test_roles(role: Role) -> None:
+def test_roles(role: StoreRole) -> None:
     assert records.decode(records.encode_role(role)) == role
 
 
@@ -96,7 +98,7 @@ def test_what_is_cut_off_is_refused(kind: int, data: st.DataObject) -> None:
     whole = [
         records.encode_submitted(UUID, 1, b"echo", b"key", [b"body", b"more"]),
         records.encode_answered(UUID, 1, 1, [b"body"]),
-        records.encode_role(Role(1, True, UUID, 1)),
+        records.encode_role(StoreRole(1, True, UUID, 1)),
     ][kind]
     size = data.draw(st.integers(0, len(whole) - 1))
     with pytest.raises(RemoteViolation):

@@ -1,4 +1,4 @@
-"""Two Titanics: what one has stored, the other has; and goes on with it when it is promoted."""
+"""Two Titanics: the replica has all records, and continues when it is promoted."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_replica_that_was_away_catches_up() -> None:
 
 
 def test_one_that_lacks_too_much_gets_everything_again() -> None:
-    """What was removed by compaction cannot be sent; what was closed meanwhile must not stay."""
+    """Records removed by compaction cannot be sent; requests closed meanwhile must not remain."""
     primary, replica = pair()
     early = [primary.submit(b"early %d" % n) for n in range(20)]
     primary.wait(1.0)
@@ -196,7 +196,7 @@ def test_in_step_nothing_is_accepted_while_the_replica_is_away() -> None:
     token = primary.begin(REQUEST, b"echo", b"x", key=b"k")
     primary.feed([Answered(primary.submits.pop().token, CallTimeout("away"))])
     assert primary.answers[token][0].startswith(b"500 stored here, but not at the replica")
-    assert primary.ask(REQUEST, b"echo", b"y")[0].startswith(b"500 the replica")
+    assert primary.ask(REQUEST, b"echo", b"y")[0].startswith(b"500 synchronous replication fails")
     primary.replica = replica
     primary.wait(5.0)
     assert primary.ask(REQUEST, b"echo", b"x", key=b"k")[0] == b"200"
@@ -242,7 +242,9 @@ def test_nonsense_is_refused(frames: list[bytes]) -> None:
 
 def test_who_is_no_replica_takes_no_batch() -> None:
     life = Life(MemoryFolder())
-    assert life.ask(REPLICATE, *batch(b"l" * 16, 0, 0))[0].startswith(b"400 this is no replica")
+    assert life.ask(REPLICATE, *batch(b"l" * 16, 0, 0))[0].startswith(
+        b"400 this Titanic is not a replica"
+    )
 
 
 # --- anything in any order ------------------------------------------------------------------------

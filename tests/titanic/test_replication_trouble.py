@@ -1,4 +1,4 @@
-"""Promotion while the other one runs, copies that must not be lost, and a replica in step."""
+"""Promotion while the other one runs, copies that must not be lost, synchronous replication."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SYNCED = StoreSettings(segment_size_bytes=4096, compact_below=0.8)
 
 # --- promotion while the other one still runs -----------------------------------------------------
 def assert_superseded(life: Life, waiting: bytes) -> None:
-    """It takes, sends, closes and acknowledges nothing, and says why."""
+    """It accepts, sends, closes and acknowledges nothing, and says why."""
     sent = len(life.submits)
     for answer in (
         life.ask(REQUEST, b"echo", b"x"),
@@ -67,7 +67,7 @@ def test_who_is_superseded_hears_of_it_and_takes_nothing_any_more(mode: Replicat
 
 @pytest.mark.parametrize("mode", [Replicate.ASYNC, Replicate.SYNC])
 def test_what_is_submitted_at_the_moment_of_a_promotion(mode: Replicate) -> None:
-    """Who does not wait for the replica cannot know, and acknowledges; once."""
+    """Without waiting for the replica, it cannot know, and acknowledges once."""
     primary, replica = pair(mode)
     primary.serves = False
     replica.ask(PROMOTE)
@@ -113,7 +113,7 @@ def test_one_that_was_superseded_can_follow_and_be_promoted_in_turn() -> None:
     assert old.engine.snapshot().replica
     assert state(old) == state(new)
     assert old.ask(REPLY, lost)[0].startswith(b"400")
-    assert any("closes 1 requests that its original has not" in text for text in old.warnings)
+    assert any("closes 1 requests that the Titanic" in text for text in old.warnings)
 
     assert old.ask(PROMOTE) == [b"200"]
     new.wait(5.1)
@@ -143,7 +143,9 @@ def test_a_copy_that_is_promoted_half_way_leaves_what_may_be_closed_to_an_operat
     assert replica.ask(PROMOTE) == [b"200"]
     replica.wait(1.0)
     assert replica.engine.snapshot().poisoned == 20
-    assert replica.ask(REPLY, early[0])[0].startswith(b"400 poisoned: this copy was promoted while")
+    assert replica.ask(REPLY, early[0])[0].startswith(
+        b"400 poisoned: this replica was promoted before"
+    )
     assert replica.ask(RETRY, early[0]) == [b"200"]
     assert replica.ask(REPLY, early[0]) == [b"200", b"re:0" + b"x" * 50]
 
@@ -156,7 +158,7 @@ def test_a_titanic_that_has_lost_its_folder_does_not_empty_the_copy() -> None:
     other = Life(MemoryFolder(), seed=9, replicate=Replicate.SYNC)  # the folder is gone
     other.replica = replica
     other.wait(20.0)
-    assert other.ask(REQUEST, b"echo", b"x")[0].startswith(b"500 the replica, which is to have")
+    assert other.ask(REQUEST, b"echo", b"x")[0].startswith(b"500 synchronous replication fails")
     assert "holds 1 requests of another log" in other.engine.snapshot().replicating
     assert sum("holds 1 requests of another log" in text for text in other.warnings) == 1
     assert replica.ask(REPLY, ticket) == [b"200", b"re:old"]
@@ -178,7 +180,7 @@ def test_a_log_that_went_back_behind_its_copy_does_not_cut_the_copy() -> None:
     old = Life(backup, SMALL, seed=5, replicate=Replicate.ASYNC)
     old.replica = replica
     old.wait(20.0)
-    assert "records that its original has lost" in old.engine.snapshot().replicating
+    assert "records that the Titanic it copies has lost" in old.engine.snapshot().replicating
     for ticket, reply in ((first, b"re:first"), (second, b"re:second")):
         assert replica.ask(REPLY, ticket) == [b"200", reply]
 
@@ -323,7 +325,7 @@ def test_a_replica_whose_disk_is_full_is_waited_for_and_catches_up() -> None:
     answers = [primary.ask(REQUEST, b"echo", bytes(1500)) for _ in range(8)]
     refused = [answer for answer in answers if answer[0] != b"200"]
     assert refused[0][0].startswith(b"500 stored here, but not at the replica: 500 not stored: no")
-    assert refused[-1][0].startswith(b"500 the replica, which is to have everything at once")
+    assert refused[-1][0].startswith(b"500 synchronous replication fails")
     primary.wait(20.0)
     assert primary.ask(REPLY, first) == [b"200", b"re:first"]
     told = [text for text in primary.warnings + replica.warnings if "no space" in text]

@@ -1,4 +1,4 @@
-"""The store: who may open it, what it takes, and how it gets rid of what is not needed."""
+"""The store: locking, its size limit, and compaction."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from requite.errors import (
     LogMismatch,
 )
 from requite.protocols.titanic.records import (
-    Role,
+    StoreRole,
     encode_closed,
     encode_role,
     encode_submitted,
@@ -338,7 +338,7 @@ def test_a_segment_with_a_record_that_became_unreadable_is_not_removed() -> None
 def test_a_role_is_kept_by_compaction() -> None:
     folder = MemoryFolder()
     store = open_memory(SMALL, folder=folder)
-    store.submit(Store("role", [encode_role(Role(1, True, b"l" * 16, 7))]))
+    store.submit(Store("role", [encode_role(StoreRole(1, True, b"l" * 16, 7))]))
     for n in range(200):
         store.submit(Store(n, [submitted(n), encode_closed(n.to_bytes(16, "big"), 1, b"", 0)]))
         store.work()

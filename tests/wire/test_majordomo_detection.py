@@ -11,10 +11,12 @@ from tests.wire.majordomo_samples import DIALECTS, SAMPLES, Sample
 from requite.engine import Message
 from requite.errors import ConfigurationError, RemoteViolation
 from requite.protocols.majordomo import foreign
-from requite.protocols.majordomo.dialects import Role, by_version, check_service_name, detect
+from requite.protocols.majordomo.dialects import PeerRole, by_version, check_service_name, detect
 
 INCOMING = [
-    pytest.param(sample, Role.CLIENT if direction == "from_client" else Role.WORKER, id=str(sample))
+    pytest.param(
+        sample, PeerRole.CLIENT if direction == "from_client" else PeerRole.WORKER, id=str(sample)
+    )
     for sample in SAMPLES
     for direction in sample.directions
     if direction in ("from_client", "from_worker")
@@ -23,7 +25,7 @@ INCOMING = [
 
 @requirement("mdp01:broker:one-socket", "mdp03:client-first")
 @pytest.mark.parametrize(("sample", "role"), INCOMING)
-def test_the_first_message_tells_role_and_dialect(sample: Sample, role: Role) -> None:
+def test_the_first_message_tells_role_and_dialect(sample: Sample, role: PeerRole) -> None:
     assert detect(sample.message) == (role, sample.dialect)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from requite.protocols.majordomo.dialects import Role, detect
+from requite.protocols.majordomo.dialects import PeerRole, detect
 from requite.protocols.majordomo.wire import (
     ClientCancel,
     ClientFinal,
@@ -64,10 +64,10 @@ def test_it_has_all_that_0_3_has():
 @pytest.mark.parametrize(
     ("command", "role"),
     [
-        (ClientRequest(b"echo", BODY), Role.CLIENT),
-        (ClientHeartbeat(0), Role.CLIENT),
-        (Ready(b"echo"), Role.WORKER),
-        (Disconnect(), Role.WORKER),
+        (ClientRequest(b"echo", BODY), PeerRole.CLIENT),
+        (ClientHeartbeat(0), PeerRole.CLIENT),
+        (Ready(b"echo"), PeerRole.WORKER),
+        (Disconnect(), PeerRole.WORKER),
     ],
 )
 def test_a_broker_knows_it_by_its_first_command(command, role):

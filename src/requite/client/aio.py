@@ -174,7 +174,9 @@ class AsyncClient:
         if self._closed:
             raise Cancelled("the client is closed", may_have_executed=False)
         if not self._shell.is_listening:
-            raise LocalViolation("a client that listens is opened with `async with` first")
+            raise LocalViolation(
+                "a client with `bind` must be opened with `async with` before its first call"
+            )
         if self._journal is not None and self._loop is None:
             self._journal.start()
         self._shell.start()

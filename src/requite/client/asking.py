@@ -73,8 +73,8 @@ class Asking:
             self._traits.check_frames(len(frames))
         if size > self._size_max:
             raise ConfigurationError(
-                f"the body has more than the {self._size_max} bytes of message_size_max, which"
-                " peers refuse, too, as long as their own limit is not raised"
+                f"the body has more than the {self._size_max} bytes of message_size_max; raise"
+                " message_size_max here and at the peers"
             )
         name = self._service if service is None else service
         if name not in self._known:
@@ -141,7 +141,7 @@ def frames_of(body: Any) -> Sequence[bytes]:
     if isinstance(body, bytes | bytearray | memoryview):
         return (bytes(body),)
     if isinstance(body, str):
-        raise TypeError("a body is bytes, and this is a str: encode it (text.encode()) first")
+        raise TypeError("a body is bytes, not str; encode it: text.encode()")
     if not isinstance(body, Sequence):
         raise TypeError(f"a body is bytes or a sequence of bytes, not {type(body).__name__}")
     return tuple(map(_frame, body)) or (b"",)
@@ -150,7 +150,7 @@ def frames_of(body: Any) -> Sequence[bytes]:
 def check_bodies(bodies: Any) -> None:
     """Raise `TypeError` unless this is an iterable of bodies, and not a single one."""
     if isinstance(bodies, bytes | bytearray | memoryview | str):
-        raise TypeError("map takes an iterable of bodies, and this is a single one")
+        raise TypeError("map takes an iterable of bodies, not a single body; use call")
     if not isinstance(bodies, Iterable):
         raise TypeError(f"map takes an iterable of bodies, not {type(bodies).__name__}")
 

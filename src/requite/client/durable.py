@@ -149,7 +149,7 @@ def _submit(ask: Ask) -> Script[str]:
             return _ticket_of(reply)
         reason = status.text or "no reason was given"
         if status.code != _ERROR:
-            raise ConfigurationError(f"the request can never be kept: {reason}")
+            raise ConfigurationError(f"the request was refused, and will be each time: {reason}")
         yield from pauses.after(StoreUnavailable(f"the request was not accepted: {reason}"))
 
 
@@ -239,7 +239,7 @@ def _no_reply_ever(ticket: str, status: TitanicStatus) -> CallError:
 def _no_reply_yet(ticket: str, status: TitanicStatus) -> CallError:
     if status.code == _PENDING:
         return CallTimeout(
-            f"no reply to the request {ticket} yet; it is kept, and may have run: ask again later"
+            f"no reply to request {ticket} yet; it is stored and may have run; fetch it again later"
         )
     return StoreUnavailable(f"the reply to {ticket} cannot be read now{_because(status)}")
 

@@ -69,7 +69,7 @@ class Call(Signal):
         """
         until = inf if timeout is None else clock.now() + check_timeout(timeout)
         if not self._shell.wait(self, until):
-            raise TimeoutError(f"no reply within {timeout:g} s; the call goes on")
+            raise TimeoutError(f"no reply within {timeout:g} s; the call continues")
         outcome = self._outcome
         if isinstance(outcome, CallError):
             raise outcome
@@ -131,7 +131,7 @@ class Client:
     ) -> None:
         endpoints = read_endpoints(url, bind)
         if endpoints.is_inproc:
-            raise ConfigurationError("inproc works within one event loop: use AsyncClient there")
+            raise ConfigurationError("inproc connects objects of one event loop; use AsyncClient")
         settings = ClientSettings(retry, slots, heartbeat, dialect, connections, message_size_max)
         self._plan = client_plan(endpoints, settings)
         self._endpoints = endpoints

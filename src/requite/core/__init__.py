@@ -1,1 +1,1 @@
-"""What engines are made of: the parts that several protocols share. No I/O, no clock."""
+"""The parts that engines of several protocols share. No I/O, no clock."""

@@ -1,4 +1,4 @@
-"""What keeps retries by time from becoming a storm: a client's calls share one budget (I11)."""
+"""The retry budget, which all calls of a client share to prevent retry storms (I11)."""
 
 from __future__ import annotations
 
@@ -8,32 +8,29 @@ from typing import Final
 from requite.request import RetryBudget, RetryPolicy
 
 BUDGET_PAUSE_S: Final = 0.1
-"""How long a call waits that finds no budget: about as long as time takes to add one retry."""
+"""Seconds that a call waits for an empty budget: about the time in which it earns one retry."""
 
 CALLS_WORTH_A_SECOND: Final = 50
-"""What time adds to the budget of retries: ten a second, with the usual one for five calls. Who
-makes no call any more must still come to the end of those made before."""
+"""What the budget earns with time, in calls per second: ten retries a second, at the default of one
+per five calls. Without it, the calls of a client that makes no new ones could not be retried."""
 
 
 class TimedBudget:
-    """A budget of retries that time fills as well; it knows when to ask again if it is empty.
-
-    It begins full.
-    """
+    """A retry budget that also earns with time. It begins full."""
 
     __slots__ = ("_budget", "_earned_at", "again_at")
 
     def __init__(self, policy: RetryPolicy) -> None:
         self._budget = RetryBudget(policy)
-        self._earned_at = 0.0  # whatever that is: it is full
-        self.again_at = -inf  # when those that found nothing ask again, all at once
+        self._earned_at = 0.0  # any instant will do: the budget is full
+        self.again_at = -inf  # when calls that were declined may ask again
 
     def earn(self, calls: float = 1) -> None:
         """Count new calls."""
         self._budget.earn(calls)
 
     def maybe_spend(self, now: float) -> bool:
-        """Take one retry, or decline until `again_at`."""
+        """Take one retry and return True; return False if there is none before `again_at`."""
         self._budget.earn((now - self._earned_at) * CALLS_WORTH_A_SECOND)
         self._earned_at = now
         if now < self.again_at:

@@ -1,12 +1,11 @@
-"""Calls that a client has taken on: their tokens, slots and deadlines, and how each of them ends.
+"""Outstanding calls of a client: tokens, slots, deadlines and outcomes.
 
-    taken on ──► answered
+    accepted ──► answered
        └───────► failed, timed out, cancelled
 
-How a call reaches somebody who answers it is the protocol's. Its engine owns one `Calls`, the table
-of what is outstanding, by token, and tells it what becomes of the tries; `Calls` finds out what is
-due, and tells the observer. Effects go to the `out` of the engine, which is handed
-in.
+The protocol sends requests and matches replies. Its engine owns one `Calls`, the table of
+outstanding calls by token, and reports attempts to it; `Calls` finds due calls and informs the
+observer. Effects are appended to the engine's `out`, which is an argument.
 """
 
 from __future__ import annotations
@@ -25,21 +24,20 @@ from requite.errors import CallError, CallTimeout, Cancelled, LocalViolation, Ov
 from requite.request import Reply, Status
 
 _OK: Final = Status.OK
-_new: Final = tuple.__new__  # half the price of calling a NamedTuple's class
+_new: Final = tuple.__new__  # half the cost of calling a NamedTuple's class
 
 MALFORMED: Final = "malformed replies"
 STRAY: Final = "late, repeated or stray replies"
 
 
 class PendingCall:
-    """A call as a `Submit` asks for it, with at least one frame.
+    """An outstanding call, with at least one frame.
 
-    `tries` is how often it was sent, `due_at` when to look at it next. `loss` tells what became of
-    the last try that was lost, if one was. `call_id`, `sent_at` (of the first try) and
-    `is_expanded` (the journal has what happened so far) are for the journal. Protocols add what is
-    on the wire.
+    `tries` counts its attempts, `due_at` is its next timer, and `loss` the reason why its last lost
+    attempt was lost. For the journal: `call_id`, `sent_at` (of the first attempt) and `is_expanded`
+    (its events so far are written). Protocols add their own attributes.
 
-    There is no `__init__`: on the hot path of SP it would cost more than the attributes do (0.35 us
+    There is no `__init__`: on the hot path of SP it would cost more than the attributes (0.35 us
     against 0.18).
     """
 
@@ -72,7 +70,7 @@ class PendingCall:
     is_expanded: bool
 
     def take_from(self, asked: Submit, now: float) -> None:
-        """Begin as what a `Submit` asks for."""
+        """Initialise from a `Submit`."""
         self.token = asked.token
         self.service = asked.service
         self.frames = asked.frames or (b"",)
@@ -86,17 +84,17 @@ class PendingCall:
 
     @property
     def name(self) -> bytes:
-        """The name of its service, as it stands in the journal."""
+        """The name of its service, as encoded in the journal."""
         return encode_name(self.service)
 
     @property
     def size(self) -> int:
-        """The bytes of its body."""
+        """The size of its body in bytes."""
         return sum(map(len, self.frames))
 
     @property
     def attempts(self) -> int:
-        """How often it was tried, as its caller is told if it fails."""
+        """The number of attempts, as reported in errors."""
         return self.tries
 
     @property
@@ -105,7 +103,7 @@ class PendingCall:
         return self.tries > 0
 
     def facts(self) -> dict[str, Any]:
-        """Return what is in every remark about this call."""
+        """Return the facts for every remark about this call."""
         return {"token": self.token, "attempts": self.tries}
 
 
@@ -119,14 +117,13 @@ class Calls(dict[Any, CallT], Generic[CallT]):
     `Cancel`, by a `Fail` with `Cancelled`. After `close` every call fails at once with `Cancelled`,
     those outstanding and those to come.
 
-    Three things are the engine's. `fail` takes a call that is to end with an error out of its own
-    tables, sees that nothing comes of a try that is out, and calls `end`. `time_out` deals with a
-    call whose instant (`wait_until`) has come before its deadline. `expired` says what the caller
-    is told whose call's deadline has passed.
+    The engine provides three callbacks. `fail` removes a call from the engine's own tables, cancels
+    an attempt in flight, and calls `end`. `time_out` handles a call whose timer (`wait_until`)
+    fires before its deadline. `expired` returns the error for a call whose deadline has passed.
 
-    `try_s` is how long a try may take of a call that may be repeated.
-    `resent` counts the tries given up for another one, `dropped` messages that nothing became of,
-    by reason. A hot path may do itself what `take_on`, `sent` and `answer` do.
+    `try_s` is the timeout of an attempt of an idempotent call, in seconds. `resent` counts retried
+    attempts, `dropped` ignored messages by reason. A hot path may inline `take_on`, `sent` and
+    `answer`.
     """
 
     __slots__ = (
@@ -165,15 +162,15 @@ class Calls(dict[Any, CallT], Generic[CallT]):
         self._expired = expired
 
     def next_at(self) -> float:
-        """Return when to be woken next (`inf`: no need)."""
-        at, look_at = self.sweep.at, self.observer.look_at
-        return look_at if look_at < at else at
+        """Return the next instant at which `woken` must run (`inf`: never)."""
+        at, flush_at = self.sweep.at, self.observer.flush_at
+        return flush_at if flush_at < at else at
 
-    # --- beginnings -------------------------------------------------------------------------------
+    # --- new calls --------------------------------------------------------------------------------
     def refuse(
         self, token: Any, service: str, deadline: float, out: list[Effect], now: float
     ) -> bool:
-        """Turn a call down that cannot be taken on, and tell whether it was.
+        """Refuse a call that cannot be accepted; return whether it was refused.
 
         Raises `LocalViolation` if a call with this token is outstanding.
         """
@@ -188,7 +185,7 @@ class Calls(dict[Any, CallT], Generic[CallT]):
         return True
 
     def _why_not(self, service: str, deadline: float, now: float) -> CallError | None:
-        """Say why a call is not taken on, if it is not."""
+        """Return the error for a call that cannot be accepted, or None."""
         if self.closed:
             return Cancelled("the client is closed", may_have_executed=False)
         if deadline <= now:
@@ -196,7 +193,7 @@ class Calls(dict[Any, CallT], Generic[CallT]):
             text = f"the deadline of {what} passed before it was made"
             return CallTimeout(text, may_have_executed=False)
         if len(self) >= self.slots and now >= self.sweep.at:
-            self.look(now)  # reclaims the slots of calls whose deadline has passed
+            self.check_due(now)  # reclaims the slots of calls whose deadline has passed
         if len(self) >= self.slots:
             text = f"all {self.slots} slots of this client are taken by outstanding calls"
             return Overloaded(text, may_have_executed=False)
@@ -205,23 +202,23 @@ class Calls(dict[Any, CallT], Generic[CallT]):
     def turn_down(
         self, token: Any, service: str, error: CallError, out: list[Effect], now: float
     ) -> None:
-        """Answer a call that is not taken on."""
+        """Fail a call that is not accepted."""
         out.append(Fail(token, error))
         self.observer.refused(encode_name(service), error, now)
 
     def take_on(self, call: CallT) -> None:
-        """Put a new call on the books."""
+        """Add an accepted call."""
         self[call.token] = call
         if call.due_at < self.sweep.at:
             self.sweep.at = call.due_at
         self.observer.accepted(call)
 
-    # --- tries ------------------------------------------------------------------------------------
+    # --- attempts ---------------------------------------------------------------------------------
     def sent(
         self, call: CallT, out: list[Effect], now: float, kind: str = "sent", **facts: Any
     ) -> None:
-        """Count a try that has left, and give it its time: only what may be repeated is looked at
-        before its deadline. `kind` is that of the remark."""
+        """Count an attempt, and start its timer: the attempt timeout if the call is idempotent, or
+        else the deadline. `kind` is that of the remark."""
         call.tries += 1
         at = call.deadline
         if call.idempotent and now + self.try_s < at:
@@ -236,19 +233,19 @@ class Calls(dict[Any, CallT], Generic[CallT]):
             self.remark(kind, call, out, **facts)
 
     def wait_until(self, call: CallT, at: float) -> None:
-        """Look at a call again at `at`, or at its deadline if that is earlier."""
+        """Set the timer of a call to `at`, or to its deadline if that is earlier."""
         if at > call.deadline:
             at = call.deadline
         call.due_at = at
         self.sweep.arm(at)
 
     def take_back(self, call: CallT, reason: str, now: float) -> None:
-        """Count a try that is given up for another one."""
+        """Count an attempt that is abandoned for a retry."""
         self.resent += 1
         self.observer.taken_back(call, reason, now)
 
     def drop(self, why: str, now: float) -> None:
-        """Count a message that nothing becomes of."""
+        """Count an ignored message."""
         self.dropped[why] += 1
         self.observer.dropped(why, now)
 
@@ -256,7 +253,7 @@ class Calls(dict[Any, CallT], Generic[CallT]):
     def answer(
         self, call: CallT, body: Sequence[bytes], attempts: int, out: list[Effect], now: float
     ) -> None:
-        """End a call with its reply, which the engine has no table for any more."""
+        """Answer a call, which the engine has removed from its own tables."""
         token = call.token
         del self[token]
         reply = _new(Reply, (body, _OK, attempts, now - call.submitted_at))
@@ -268,7 +265,7 @@ class Calls(dict[Any, CallT], Generic[CallT]):
             self.remark("replied", call, out, elapsed_s=reply.elapsed)
 
     def end(self, call: CallT, error: CallError, out: list[Effect], now: float) -> None:
-        """End a call with an error, of which the engine has no table any more."""
+        """Fail a call, which the engine has removed from its own tables."""
         del self[call.token]
         error.attempts = call.attempts
         error.may_have_executed = call.may_have_run
@@ -277,36 +274,36 @@ class Calls(dict[Any, CallT], Generic[CallT]):
         self.remark("failed", call, out, error=type(error).__name__, reason=str(error))
 
     def cancelled(self, event: Cancel, now: float) -> None:
-        """End a call that its caller gives up."""
+        """Fail a call that its caller has cancelled."""
         call = self.get(event.token)
-        if call is not None:  # else its end has just crossed the cancel
+        if call is not None:  # else it has just ended
             self._fail(call, Cancelled("the call was given up by its caller"), now)
 
     def close(self, now: float) -> None:
-        """End all calls, and refuse those to come."""
+        """Fail all calls, and refuse new ones."""
         self.closed = True
         for call in list(self.values()):
             self._fail(call, Cancelled("the client was closed"), now)
         self.sweep.at = inf
 
     def abandon_all(self, error: CallError, now: float) -> None:
-        """Journal that all calls have ended with `error`, because an exception struck while the
-        engine was at work. It must not be used any more."""
+        """Journal that all calls failed with `error`, after an exception inside the engine, which
+        must not be used any more."""
         for call in self.values():
             self.observer.failed(call, error, now)
 
     # --- time -------------------------------------------------------------------------------------
     def woken(self, _event: Wake, now: float) -> None:
-        """Do what is due."""
-        if now >= self.observer.look_at:
-            self.observer.look(self, now)
+        """Handle due calls, and flush the journal if it is time to."""
+        if now >= self.observer.flush_at:
+            self.observer.flush_open_spans(self, now)
         if now >= self.sweep.at:
-            self.look(now)
+            self.check_due(now)
 
-    def look(self, now: float) -> None:
-        """Handle every call whose instant has come."""
+    def check_due(self, now: float) -> None:
+        """Handle every call whose timer has fired."""
         due = self.sweep.due(self.values(), now)
-        # So that the budget, if it is short, goes round; and to the oldest first.
+        # A short budget goes to calls with the fewest attempts, then to the oldest.
         due.sort(key=attrgetter("tries", "submitted_at"))
         for call in due:
             if now >= call.deadline:
@@ -315,7 +312,7 @@ class Calls(dict[Any, CallT], Generic[CallT]):
                 self._time_out(call, now)
 
     def remark(self, kind: str, call: CallT, out: list[Effect], **facts: Any) -> None:
-        """Tell that something has happened to a call which the journal does not name."""
+        """Make a note about a call."""
         if self.observer.makes_notes:
             self.observer.remark(kind, call.facts() | facts, out)
 

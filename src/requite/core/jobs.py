@@ -1,9 +1,9 @@
-"""Requests in handlers' hands: what runs, what its reply has come to, and what was given up.
+"""Requests with handlers: running ones, their partial replies, and abandoned ones.
 
-An engine does not run handlers: it delivers each request under a token, a `Job`, and whoever runs
-the handler answers with `Produced` and `Finished`. The engine owns one `Jobs`, the table of these
-tokens, and tells it what happens; `Jobs` tells the observer. Effects go to the
-`out` of the engine, which is handed in.
+An engine does not run handlers: it delivers each request under a token, a `Job`, and the shell,
+which runs the handler, answers with `Produced` and `Finished`. The engine owns one `Jobs`, the
+table of these tokens; `Jobs` informs the observer. Effects are appended to the engine's `out`,
+which is an argument.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _NOT_THERE: Final = object()
 
 
 class Job:
-    """A request in a handler's hands; the token under which the handler answers.
+    """A delivered request; the token under which its handler answers.
 
-    `abandoned` tells why nobody waits for it any more ("": somebody does). `joined` are the frames
-    of partial replies (None: there were none), `joined_size` their bytes. The other attributes are
-    for the journal, and set if there is one. Protocols add who asked, and what the reply needs.
+    `abandoned` is the reason why no caller waits for it any more ("": one does). `joined` are the
+    frames of partial replies (None: there were none), `joined_size` their bytes. The other
+    attributes are set only with a journal. Protocols add what the reply needs.
 
-    There is no `__init__`: on the hot path of SP it would cost more than the attributes do.
+    There is no `__init__`: on the hot path of SP it would cost more than the attributes.
     """
 
     __slots__ = (
@@ -61,15 +61,15 @@ class Job:
     started_at: float
     size: int
     is_expanded: bool
-    due_at: float = inf  # the caller's deadline, where it is known
+    due_at: float = inf  # the caller's deadline, if known
 
     def facts(self) -> dict[str, Any]:
-        """Return what is in every remark about this request."""
+        """Return the facts for every remark about this request."""
         return {"job": self}
 
 
 class ClientJob(Job):
-    """A request that came by the connection `peer`; its reply begins with the frames `envelope`."""
+    """A request from the connection `peer`; its reply begins with the frames `envelope`."""
 
     __slots__ = ("envelope", "peer")
 
@@ -81,7 +81,7 @@ class ClientJob(Job):
         self.joined = None
 
     def reply(self, frames: Sequence[bytes]) -> list[bytes]:
-        """Return the one reply, with at least one frame behind the envelope."""
+        """Return the reply: the envelope and at least one more frame."""
         return [*self.envelope, *((*(self.joined or ()), *frames) or (b"",))]
 
 
@@ -89,12 +89,12 @@ JobT = TypeVar("JobT", bound=Job)
 
 
 class Jobs(dict[JobT, Any], Generic[JobT]):
-    """The jobs of one engine, in the order of their beginnings; what is held of each is up to it.
+    """The jobs of one engine, in order of delivery; the values are the engine's.
 
-    For each `Deliver` of a `Request` there is to be one `Finished`, also after a `CancelHandler`;
-    it frees the slot. A reply may grow to `reply_size_max` bytes out of partial ones. `dropped`
-    counts messages that nothing became of, by reason. `kind` is what the engine is, for those who
-    misuse it. A hot path may do itself what `deliver` and `finish` do.
+    Each `Deliver` of a `Request` must be answered by one `Finished`, even after a `CancelHandler`;
+    it frees the slot. A reply joined from partial ones has at most `reply_size_max` bytes.
+    `dropped` counts dropped messages by reason. `kind` names the engine in errors. A hot path may
+    inline `deliver` and `finish`.
     """
 
     __slots__ = (
@@ -122,14 +122,14 @@ class Jobs(dict[JobT, Any], Generic[JobT]):
 
     @property
     def abandoned(self) -> int:
-        """How many handlers run for nobody."""
+        """The number of abandoned jobs, whose handlers still run."""
         return sum(job.abandoned != "" for job in self)
 
-    # --- beginnings -------------------------------------------------------------------------------
+    # --- new jobs ---------------------------------------------------------------------------------
     def deliver(
         self, job: JobT, holds: Any, request: Request, out: list[Effect], now: float, **facts: Any
     ) -> None:
-        """Have a handler run; `holds` is what the table is to say of this job."""
+        """Deliver a request to a handler; `holds` is the value of the job in the table."""
         self[job] = holds
         out.append(Deliver(job, request))
         observer = self.observer
@@ -139,7 +139,7 @@ class Jobs(dict[JobT, Any], Generic[JobT]):
             self.remark("delivered", job, out, **facts)
 
     def drop(self, why: str, out: list[Effect], now: float, count: int = 1) -> None:
-        """Count messages that nothing becomes of."""
+        """Count dropped messages."""
         if not count:
             return
         self.dropped[why] += count
@@ -148,13 +148,13 @@ class Jobs(dict[JobT, Any], Generic[JobT]):
 
     # --- from handlers ----------------------------------------------------------------------------
     def started(self, event: Started, now: float) -> None:
-        """Observe that a handler runs."""
+        """Report to the observer that a handler runs."""
         if event.token in self:
             self.observer.started(event.token, now)
 
     def join(self, event: Produced, out: list[Effect], now: float) -> str:
-        """Join a partial reply to those before it. Return why the reply cannot be had, where it has
-        become too large ("": it has not)."""
+        """Append a partial reply to the earlier ones. Return an error if the reply becomes too
+        large, else ""."""
         job: JobT = event.token
         if job not in self or job.abandoned:
             return ""
@@ -166,12 +166,12 @@ class Jobs(dict[JobT, Any], Generic[JobT]):
         self.observer.partial(job, event.frames, now)
         if job.joined_size <= self._reply_size_max:
             return ""
-        text = f"its partial replies came to more than {self._reply_size_max} bytes"
+        text = f"its partial replies have more than {self._reply_size_max} bytes"
         out.append(Warn("reply too large", f"no reply: {text}"))
         return text
 
     def finish(self, event: Finished, out: list[Effect], now: float) -> tuple[Any, Status] | None:
-        """Remove a job; return what was held of it, and its final status. None if it is unknown.
+        """Remove a job; return its value and final status, or None if it is unknown.
 
         Raises `LocalViolation` for a status that is not OK, FAILED or CANCELLED.
         """
@@ -190,11 +190,11 @@ class Jobs(dict[JobT, Any], Generic[JobT]):
         return holds, status
 
     def wrong_end(self, status: int) -> LocalViolation:
-        """Return the error of a handler that ended with a status that no handler may have."""
+        """Return the error for a handler that ended with an invalid status."""
         return LocalViolation(f"{self._kind} cannot end a request with {status!r}")
 
     def abandon(self, job: JobT, reason: str, out: list[Effect], now: float) -> None:
-        """Have a handler given up: nobody waits for its reply."""
+        """Cancel a handler: no caller waits for its reply any more."""
         job.abandoned = reason
         job.joined = None
         out.append(CancelHandler(job, reason))
@@ -203,20 +203,20 @@ class Jobs(dict[JobT, Any], Generic[JobT]):
 
     # --- time -------------------------------------------------------------------------------------
     def woken(self, _event: Wake, now: float) -> None:
-        """Journal the beginnings of what is under way, if it is time to."""
-        if now >= self.observer.look_at:
-            self.observer.look(self, now)
+        """Journal the beginnings of running requests, if it is time to."""
+        if now >= self.observer.flush_at:
+            self.observer.flush_open_spans(self, now)
 
     def flush_open_spans(self, now: float) -> None:
-        """Let the journal, if one is kept, have the beginnings of what is under way."""
-        self.observer.look(self, now)
+        """Journal the beginnings of running requests."""
+        self.observer.flush_open_spans(self, now)
 
     def remark(self, kind: str, job: JobT, out: list[Effect], **facts: Any) -> None:
-        """Tell that something has happened to a job."""
+        """Make a note about a job."""
         if self.observer.makes_notes:
             self.observer.remark(kind, {"service": self.service} | job.facts() | facts, out)
 
 
 def reason_of(frames: Sequence[bytes]) -> str:
-    """Return what a handler said when it failed, as text."""
+    """Return the error of a failed handler, as text."""
     return b" ".join(frames).decode("utf-8", "replace")

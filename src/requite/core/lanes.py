@@ -1,12 +1,12 @@
-"""Connections that carry one request at a time, where nothing on the wire tells replies apart.
+"""Connections with one request at a time, for protocols whose replies do not identify requests.
 
-Such a connection is a *lane*: what comes on it is the reply to its one request, or nobody's. So a
-client with several calls has several lanes; and when a try is given up, its lane is closed: a late
-reply must not be taken for the reply to the lane's next request (I2). The protocol closes it; here
-is kept which call is where.
+Such a connection is a *lane*: a message on it is the reply to its request, or stray. A client with
+several calls has several lanes. When an attempt is abandoned, the protocol closes its lane: a late
+reply must not be taken for the reply to the lane's next request (I2). This table maps lanes to
+calls.
 
     join ──► rest ──► occupy ──► vacate
-              ▲                    │        and out of each state: drop
+              ▲                    │        and from each state: drop
               └────────────────────┘
 
 Sources: 18/MDP, "MDP/Client" ("strictly synchronous"); Guide, "Client-side Reliability (Lazy Pirate
@@ -25,10 +25,10 @@ CallT = TypeVar("CallT")
 
 
 class Lanes(Generic[CallT]):
-    """The lanes of a client, at most `connections_max`; `dialling` are asked for and not up yet.
+    """The lanes of a client, at most `connections_max`; `dialling` counts those being connected.
 
-    `calls` has the call of each lane, or None; `idle` the lanes that may be given one. A lane that
-    is `blocked`, because it pushes back, is never idle.
+    `calls` has the call of each lane, or None; `idle` has the lanes that are free. A lane with
+    back-pressure is in `blocked`, and never idle.
     """
 
     __slots__ = ("_connections_max", "blocked", "calls", "dialling", "idle")
@@ -50,14 +50,14 @@ class Lanes(Generic[CallT]):
         return iter(self.calls)
 
     def wanted(self, count: int) -> int:
-        """Return how many more lanes to open so that `count` are on their way, and note that."""
+        """Return how many more lanes to dial so that `count` are being connected; count them."""
         room = self._connections_max - len(self.calls) - self.dialling
         more = int(max(0, min(count - self.dialling, room)))
         self.dialling += more
         return more
 
     def join(self, peer: Peer) -> bool:
-        """Take a new lane, which is not idle yet; False if there is no room for it."""
+        """Add a new lane, not idle yet; return False if there are too many."""
         if len(self.calls) >= self._connections_max:
             return False
         self.dialling = max(0, self.dialling - 1)
@@ -65,42 +65,42 @@ class Lanes(Generic[CallT]):
         return True
 
     def rest(self, peer: Peer) -> bool:
-        """Make a lane idle; False if it has a call, or is blocked."""
+        """Make a lane idle; return False if it has a call, or is blocked."""
         if self.calls[peer] is not None or peer in self.blocked:
             return False
         self.idle[peer] = None
         return True
 
     def occupy(self, call: CallT) -> Peer:
-        """Put a call on an idle lane. The one used last is used next, so that in quiet times the
-        same few are busy."""
+        """Assign a call to the idle lane that was used last, so that under light load only a few
+        lanes are used."""
         peer, _ = self.idle.popitem()
         self.calls[peer] = call
         return peer
 
     def vacate(self, peer: Peer) -> CallT | None:
-        """Take the call of a lane off it, whose reply has come; it is not idle yet."""
+        """Remove and return the answered call of a lane, which is not idle yet."""
         call = self.calls[peer]
         self.calls[peer] = None
         return call
 
     def drop(self, peer: Peer) -> CallT | None:
-        """Forget a lane that is lost, or closed; return its call, if it has one."""
+        """Remove a closed lane; return its call, if any."""
         self.idle.pop(peer, None)
         self.blocked.discard(peer)
         return self.calls.pop(peer)
 
     def block(self, peer: Peer) -> None:
-        """Note that a lane pushes back."""
+        """Record back-pressure on a lane."""
         self.blocked.add(peer)
         self.idle.pop(peer, None)
 
     def unblock(self, peer: Peer) -> None:
-        """Note that a lane takes requests again; it is not idle yet."""
+        """Record the end of back-pressure on a lane, which is not idle yet."""
         self.blocked.discard(peer)
 
     def clear(self) -> None:
-        """Forget all lanes, and those that are asked for."""
+        """Remove all lanes, and forget those being connected."""
         self.calls.clear()
         self.idle.clear()
         self.blocked.clear()

@@ -11,8 +11,8 @@ An engine owns a `Liveness` for each peer. When it is woken it asks, in this ord
     is the peer gone?    `now >= gone_at()`
     must I speak?        `now >= speak_at()`, and `ask_at()` where the peer speaks only when asked
 
-When to look again, and when not to judge a peer at all (a worker that is busy, a connection that
-pushes back), is the protocol's.
+The protocol decides when to check again, and when not to judge a peer at all (a busy worker, a
+connection with back-pressure).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ INTERVAL_S_DEFAULT: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatPolicy:
-    """How often to be heard, and after how many silent intervals (`liveness`) a peer is gone."""
+    """The heartbeat interval, and after how many silent intervals (`liveness`) a peer is dead."""
 
     interval_s: float = INTERVAL_S_DEFAULT
     liveness: int = LIVENESS_DEFAULT
@@ -46,29 +46,29 @@ class HeartbeatPolicy:
 
     @property
     def interval_ms(self) -> int:
-        """The interval as it is announced on the wire."""
+        """The interval in milliseconds, as on the wire."""
         return round(self.interval_s * 1000)
 
     @property
     def silence_s(self) -> float:
-        """How long a peer may be silent."""
+        """How long a peer may be silent, in seconds."""
         return self.interval_s * self.liveness
 
 
 def heartbeat_of(
     given: HeartbeatPolicy | float | None, usual: HeartbeatPolicy | None = None
 ) -> HeartbeatPolicy:
-    """Return what a user's setting means: a policy, an interval in seconds, or None: the usual."""
+    """Return the policy for a setting: a policy, an interval in seconds, or None (the default)."""
     if given is None:
         return usual or HeartbeatPolicy()
     return given if isinstance(given, HeartbeatPolicy) else HeartbeatPolicy(interval_s=given)
 
 
 class Liveness:
-    """When one peer was heard (`heard_at`), was sent anything (`spoke_at`), and was last asked for
-    a sign of life (`asked_at`). `silence_s` is how long it may be silent.
+    """Instants of one peer: last message received (`heard_at`), last message sent (`spoke_at`),
+    last ping (`asked_at`). `silence_s` is how long it may be silent.
 
-    All of these are plain attributes: engines write them on their hot paths.
+    These are plain attributes: engines write them on their hot paths.
     """
 
     __slots__ = ("_liveness", "asked_at", "heard_at", "interval_s", "silence_s", "spoke_at")
@@ -80,37 +80,37 @@ class Liveness:
         self.heard_at = self.spoke_at = self.asked_at = now
 
     def agree(self, interval_ms: int) -> None:
-        """Take the interval the peer announced into account: the longer one holds."""
+        """Adopt the peer's announced interval, if it is longer."""
         announced_s = min(max(interval_ms / 1000, INTERVAL_S_MIN), INTERVAL_S_MAX)
         self.interval_s = max(self.interval_s, announced_s)
         self.silence_s = self.interval_s * self._liveness
 
     def excuse(self, absence_s: float, now: float) -> None:
-        """Do not count the time in which we were away ourselves against the peer."""
+        """Do not count a pause of this process as silence of the peer."""
         self.heard_at = min(now, self.heard_at + absence_s)
 
     def gone_at(self) -> float:
-        """Return the instant at which silence means that the peer is gone."""
+        """Return the instant at which a silent peer counts as dead."""
         return self.heard_at + self.silence_s
 
     def speak_at(self) -> float:
-        """Return the instant by which something must be sent: the peer judges us as well."""
+        """Return the instant by which we must send something: the peer judges us too."""
         return self.spoke_at + self.interval_s
 
     def ask_at(self) -> float:
-        """Return when to ask a silent peer for a sign of life."""
+        """Return when to ping a silent peer."""
         return max(self.heard_at, self.asked_at) + self.interval_s
 
     def next_at(self) -> float:
-        """Return when a peer needs attention that speaks without being asked."""
+        """Return the next instant to check a peer that sends heartbeats unasked."""
         return min(self.gone_at(), self.speak_at())
 
 
 def absence_s(planned_at: float, now: float, interval_s: float) -> float:
-    """Return for how long we were away ourselves (a frozen process, a laptop asleep).
+    """Return how long this process was paused (frozen, or its machine suspended), in seconds.
 
-    That is the lateness of a look that was planned for `planned_at`, if it exceeds `interval_s`;
-    else 0.0: a timer may be a little late.
+    This is the delay of a check that was planned for `planned_at`, if it exceeds `interval_s`, else
+    0.0: a timer may be a little late.
     """
     late_s = now - planned_at
     return late_s if late_s > interval_s else 0.0

@@ -1,11 +1,9 @@
-"""What engines tell of what they do, while they do it: one observer each, which by default listens
-to nothing.
+"""Observers of engines: each engine has one, which by default ignores all events.
 
-A recorder (`requite.core.recording`) is an observer that writes the journal. `Notes` makes `Note`
-effects of what happens, for checkers. An engine calls its observer without asking which one it is.
-On hot paths alone it first looks at `keeps_journal`: a call that does nothing costs 0.05 us
-(CPython 3.11), a tenth of what a call of SP takes in bulk; and at `makes_notes`, since a remark's
-facts cost more than the rest of a journal row.
+A recorder (`requite.core.recording`) is an observer that writes the journal; `Notes` makes `Note`
+effects for checkers. Engines call their observer without knowing which it is. Only hot paths first
+check `keeps_journal`, since an empty call costs 0.05 us (CPython 3.11), a tenth of a call of SP in
+bulk; and `makes_notes`, since the facts of a remark cost more than the rest of a journal row.
 """
 
 from __future__ import annotations
@@ -20,10 +18,11 @@ from requite.request import Status
 
 
 class Call(Protocol):
-    """What the observer of a client needs of a call; a recorder sets `is_expanded`, `sent_at`,
-    and the `call_id` of one that has none.
+    """A call as observers see it. A recorder sets `is_expanded`, `sent_at`, and a missing
+    `call_id`.
 
-    `sent_at` is when the first try left, `tries` how many there were. `size` is in bytes.
+    `sent_at` is the instant of the first attempt, `tries` the number of attempts. `size` is in
+    bytes.
     """
 
     call_id: bytes
@@ -41,8 +40,8 @@ class Call(Protocol):
 
 
 class Job(Protocol):
-    """What an observer needs of a request in a handler's hands; a recorder sets all but `due_at`,
-    and the `call_id` of one that has none."""
+    """A delivered request as observers see it. A recorder sets everything except `due_at`, and
+    `call_id` only if it is missing."""
 
     call_id: bytes
     is_expanded: bool
@@ -57,74 +56,74 @@ JobT = TypeVar("JobT", bound=Job)
 
 
 class Observer:
-    """What every engine tells. This one, like those below, listens to nothing.
+    """Events of every engine. This class and those below ignore all of them.
 
-    `look_at`: when the engine is to call `look`. `keeps_journal`: whether it is a recorder.
-    `makes_notes`: whether remarks are for anything; to gather their facts costs some 0.5 us.
+    `flush_at`: when the engine must call `flush_open_spans`. `keeps_journal`: this is a recorder.
+    `makes_notes`: remarks have an effect; gathering their facts costs some 0.5 us.
     """
 
-    look_at: float = inf
+    flush_at: float = inf
     keeps_journal: bool = False
     makes_notes: bool = False
 
     def dropped(self, why: str, now: float, count: int = 1) -> None:
-        """Messages were thrown away."""
+        """Messages were dropped."""
 
     def remark(self, kind: str, facts: Mapping[str, Any], out: list[Effect]) -> None:
-        """Something happened that a checker may want to know, at this place among effects."""
+        """Something happened that is only for checkers, at this place among the effects."""
 
 
 class CallObserver(Observer, Generic[CallT]):
-    """What the engine of a client tells."""
+    """Events of a client's engine."""
 
     def refused(self, name: bytes, error: CallError, now: float) -> None:
-        """A call to the service `name` was not taken on."""
+        """A call to the service `name` was refused."""
 
     def accepted(self, call: CallT) -> None:
-        """A call was taken on."""
+        """A call was accepted."""
 
     def sent(self, call: CallT, now: float) -> None:
-        """A try has left."""
+        """An attempt was sent."""
 
     def partial(self, call: CallT, frames: Sequence[bytes], now: float) -> None:
-        """A partial reply came."""
+        """A partial reply arrived."""
 
     def answered(self, call: CallT, body: Sequence[bytes], now: float) -> None:
-        """The reply came."""
+        """The reply arrived."""
 
-    def begun(self, call: CallT) -> None:
-        """Something special happened to a call."""
+    def expand(self, call: CallT) -> None:
+        """A call is not a plain span any more: its events are written one by one from now on."""
 
     def taken_back(self, call: CallT, reason: str, now: float) -> None:
-        """A try is given up for another one."""
+        """An attempt was abandoned for a retry."""
 
     def failed(self, call: CallT, error: CallError, now: float) -> None:
-        """A call ended with an error."""
+        """A call failed."""
 
-    def look(self, calls: dict[Any, CallT], now: float) -> None:
-        """These calls are under way."""
+    def flush_open_spans(self, calls: dict[Any, CallT], now: float) -> None:
+        """The instant `flush_at` has come; these calls are outstanding."""
 
 
 class JobObserver(Observer, Generic[JobT]):
-    """What the engine of a worker or server tells."""
+    """Events of a worker's or server's engine."""
 
     def delivered(self, job: JobT, size: int, now: float) -> None:
-        """A handler is to run, for a request of so many bytes."""
+        """A request of `size` bytes was delivered to a handler."""
 
     def started(self, job: JobT, now: float) -> None:
-        """A handler runs."""
+        """A handler has started."""
 
     def partial(self, job: JobT, frames: Iterable[bytes], now: float) -> None:
-        """A handler gave a partial reply."""
+        """A handler has produced a partial reply."""
 
     def finished(self, job: JobT, status: Status, frames: Sequence[bytes], now: float) -> None:
-        """A handler has ended."""
+        """A handler has finished."""
 
     def abandoned(self, job: JobT, reason: str, now: float) -> None:
-        """Nobody waits for a request any more."""
+        """No caller waits for a request any more."""
 
-    def look(self, jobs: dict[JobT, Any] | list[JobT], now: float) -> None:
-        """These requests are under way."""
+    def flush_open_spans(self, jobs: dict[JobT, Any] | list[JobT], now: float) -> None:
+        """The instant `flush_at` has come; these requests have handlers."""
 
 
 NO_CALL_OBSERVER: Final[CallObserver[Any]] = CallObserver()
@@ -132,7 +131,7 @@ NO_JOB_OBSERVER: Final[JobObserver[Any]] = JobObserver()
 
 
 class Notes:
-    """An observer that makes notes of what is remarked, and hands everything else on."""
+    """An observer that makes notes of remarks, and passes all other events on."""
 
     makes_notes = True
 
@@ -143,7 +142,7 @@ class Notes:
         return getattr(self._within, name)
 
     def remark(self, kind: str, facts: Mapping[str, Any], out: list[Effect]) -> None:
-        """Make a note, behind the effects that there are."""
+        """Append a `Note` to the effects."""
         out.append(Note(kind, facts))
 
 
@@ -151,5 +150,5 @@ ObserverT = TypeVar("ObserverT", bound=Observer)
 
 
 def observer_of(observer: ObserverT, *, notes: bool) -> ObserverT:
-    """Return the observer of an engine, one that makes notes as well where they are wanted."""
+    """Return an engine's observer; with `notes`, wrapped in `Notes`."""
     return cast(ObserverT, Notes(observer)) if notes else observer

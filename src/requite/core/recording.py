@@ -1,12 +1,12 @@
-"""How engines write into their chronicles (`requite.chronicle`) where nothing on the wire names a
-call: the parts that clients, and those who run handlers, have in common in such protocols.
+"""Recorders, which write engines' events into chronicles (`requite.chronicle`): common parts for
+clients and for servers.
 
-Each log tells of requests under ids of its own. A client's are those by which the audit judges: it
-has accepted the calls. A request to which nothing special happens is one span, written when it
-ends. The first special thing makes it *told*: from then on it is written down event by event.
+If the wire carries no call ids, each log has its own; the audit goes by the client's. A request
+without special events is one span, written when it ends. The first special event *expands* it: the
+events so far are written, and all later ones as they happen.
 
-Messages that are thrown away name no call either. They are told ten times a second at most, as
-REFUSED: how many, and why.
+Dropped messages belong to no call. They are written as REFUSED rows with count and reason, at most
+ten times a second.
 """
 
 from __future__ import annotations
@@ -44,58 +44,58 @@ FAILURES: Final[Mapping[type[CallError], tuple[Kind, int]]] = {
     Cancelled: (Kind.CANCELLED, Status.CANCELLED),
     Overloaded: (Kind.ANSWERED, Status.OVERLOADED),
 }
-"""What a client's own errors mean; a `TransportError` has no status."""
+"""Kind and status of a client's own errors; a `TransportError` has none."""
 
 
 class Recorder(Observer):
-    """A chronicle, ids, what was dropped, and `look_at`: when to look at what is under way.
+    """A chronicle, new ids, counts of dropped messages, and `flush_at`, when to write open spans.
 
-    `origin` begins all ids; `first_number` parts those of several engines that have one origin.
+    `origin` begins all ids; `first_number` separates the ids of several engines of one origin.
     """
 
     keeps_journal = True
 
     def __init__(self, chronicle: Chronicle, origin: bytes, first_number: int = 0) -> None:
-        self.look_at = inf
+        self.flush_at = inf
         self._chronicle = chronicle
         self._origin = origin
-        self._number = first_number  # of the request told last
+        self._number = first_number  # of the last id
         self._spans = chronicle.spans
-        self._happen = chronicle.event_rows.append
-        self._looked_at = 0.0
+        self._append_event = chronicle.event_rows.append
+        self._flushed_at = 0.0
         self._dropped: Counter[str] = Counter()
 
     def dropped(self, why: str, now: float, count: int = 1) -> None:
-        """Tell, at the next look, of messages that were thrown away."""
+        """Count dropped messages, to be written at the next flush."""
         self._dropped[why] += count
-        self._look_soon(now)
+        self._schedule_flush(now)
 
     def _new_id(self) -> bytes:
         self._number += 1
         return self._origin + self._number.to_bytes(8, "big")
 
-    def _look_soon(self, now: float) -> None:
-        if self.look_at == inf:
-            self.look_at = now + SWEEP_EVERY_S
+    def _schedule_flush(self, now: float) -> None:
+        if self.flush_at == inf:
+            self.flush_at = now + SWEEP_EVERY_S
 
-    def _looked(self, goes_on: bool, now: float) -> None:
-        """End a look at what is under way, of which the next one follows if it `goes_on`."""
+    def _flushed(self, goes_on: bool, now: float) -> None:
+        """Write the counts of dropped messages; schedule the next flush if it `goes_on`."""
         for why, count in self._dropped.items():
-            self._happen(EventRow(now, Kind.REFUSED, reason=f"{count} dropped: {why}"))
+            self._append_event(EventRow(now, Kind.REFUSED, reason=f"{count} dropped: {why}"))
         self._dropped.clear()
-        self._looked_at = now
-        self.look_at = now + SWEEP_EVERY_S if goes_on else inf
+        self._flushed_at = now
+        self.flush_at = now + SWEEP_EVERY_S if goes_on else inf
         self._chronicle.trim()
 
-    def _flown(self, span: SpanRow) -> None:
+    def _append_span(self, span: SpanRow) -> None:
         self._spans.append(span)
         if len(self._spans) >= PRESS_ROWS:
             self._chronicle.press()
 
 
 class CallRecorder(Recorder, CallObserver[CallT]):
-    """Tells about calls, at the client. `failures`: what the errors that a call may end with mean,
-    where they mean anything."""
+    """Journals calls, at the client. `failures`: kind and status of errors, for those that have
+    them."""
 
     def __init__(
         self,
@@ -107,81 +107,81 @@ class CallRecorder(Recorder, CallObserver[CallT]):
         self._failures = failures
 
     def refused(self, name: bytes, error: CallError, now: float) -> None:
-        """Tell that a call was not taken on."""
-        self._happen(refusal(error, now, name))
+        """Journal a refused call."""
+        self._append_event(refusal(error, now, name))
 
     def accepted(self, call: CallT) -> None:
-        """Note a new call, and give it an id if it has none."""
+        """Give a new call an id if it has none."""
         call.call_id = call.call_id or self._new_id()
         call.is_expanded = False
-        self._look_soon(call.submitted_at)
+        self._schedule_flush(call.submitted_at)
 
     def sent(self, call: CallT, now: float) -> None:
-        """Tell that a try has left, where that is not part of a span."""
+        """Journal an attempt, unless it is part of a span."""
         if call.tries == 1:
             call.sent_at = now
         else:
-            self.begun(call)
+            self.expand(call)
         if call.is_expanded:
-            self._tell(call, Kind.SENT, now)
+            self._write(call, Kind.SENT, now)
 
     def partial(self, call: CallT, frames: Sequence[bytes], now: float) -> None:
-        """Tell of a partial reply."""
-        self.begun(call)
-        self._tell(call, Kind.PARTIAL, now, size=sum(map(len, frames)))
+        """Journal a partial reply."""
+        self.expand(call)
+        self._write(call, Kind.PARTIAL, now, size=sum(map(len, frames)))
 
     def answered(self, call: CallT, body: Sequence[bytes], now: float) -> None:
-        """Tell of the reply to a call."""
+        """Journal the reply to a call."""
         size = sum(map(len, body))
         if call.is_expanded:
-            self._tell(call, Kind.ANSWERED, now, outcome=Status.OK, size=size)
+            self._write(call, Kind.ANSWERED, now, outcome=Status.OK, size=size)
             return
         instants = call.submitted_at, call.sent_at, now, call.deadline
-        self._flown((*instants, call.call_id, call.name, b"", call.size, size))
+        self._append_span((*instants, call.call_id, call.name, b"", call.size, size))
 
-    def begun(self, call: CallT) -> None:
-        """Tell what has happened to a call so far, up to its first try, if that is not told yet."""
+    def expand(self, call: CallT) -> None:
+        """Journal the events of a call up to its first attempt, unless that was done before."""
         if call.is_expanded:
             return
         call.is_expanded = True
         facts: dict[str, Any] = {"size": call.size, "value": call.deadline}
         if self._is_marked(call):
             facts["reason"] = NOT_IDEMPOTENT
-        self._tell(call, Kind.ACCEPTED, call.submitted_at, attempt=0, **facts)
+        self._write(call, Kind.ACCEPTED, call.submitted_at, attempt=0, **facts)
         if call.tries:
-            self._tell(call, Kind.SENT, call.sent_at, attempt=1)
+            self._write(call, Kind.SENT, call.sent_at, attempt=1)
 
     def _is_marked(self, call: CallT) -> bool:
-        """Whether the journal says that a call must not run twice."""
+        """Whether the journal marks a call as not idempotent."""
         return False
 
     def taken_back(self, call: CallT, reason: str, now: float) -> None:
-        """Tell that a try is given up for another one."""
-        self.begun(call)
-        self._tell(call, Kind.REDELIVERED, now, reason=reason)
+        """Journal that an attempt was abandoned for a retry."""
+        self.expand(call)
+        self._write(call, Kind.REDELIVERED, now, reason=reason)
 
     def failed(self, call: CallT, error: CallError, now: float) -> None:
-        """Tell of the error a call ended with."""
-        self.begun(call)
+        """Journal the error of a call."""
+        self.expand(call)
         kind, outcome = self._failures.get(type(error), (Kind.ANSWERED, NO_OUTCOME))
         name = type(error).__name__
-        self._tell(call, kind, now, outcome=outcome, error=name, reason=str(error))
+        self._write(call, kind, now, outcome=outcome, error=name, reason=str(error))
 
-    def look(self, calls: dict[Any, CallT], now: float) -> None:
-        """Tell the beginnings of what has been under way since the last look."""
+    def flush_open_spans(self, calls: dict[Any, CallT], now: float) -> None:
+        """Journal the beginnings of requests in progress since the last flush."""
         for call in reversed(calls.values()):
-            if call.submitted_at < self._looked_at:
-                break  # the earlier ones were told then
-            self.begun(call)
-        self._looked(bool(calls), now)
+            if call.submitted_at < self._flushed_at:
+                break  # earlier ones were written by the last flush
+            self.expand(call)
+        self._flushed(bool(calls), now)
 
-    def _tell(self, call: CallT, kind: Kind, at: float, **facts: Any) -> None:
+    def _write(self, call: CallT, kind: Kind, at: float, **facts: Any) -> None:
         facts.setdefault("attempt", call.tries)
-        self._happen(EventRow(at, kind, call.call_id, call.name, **facts))
+        self._append_event(EventRow(at, kind, call.call_id, call.name, **facts))
 
 
 class JobRecorder(Recorder, JobObserver[JobT]):
-    """Tells about requests in the hands of a server or worker, under ids of its own."""
+    """Journals requests, at a server or worker, under its own ids."""
 
     def __init__(
         self, chronicle: Chronicle, instance: bytes, service: str, first_number: int = 0
@@ -190,70 +190,70 @@ class JobRecorder(Recorder, JobObserver[JobT]):
         self._service = encode_name(service)
 
     def delivered(self, job: JobT, size: int, now: float) -> None:
-        """Note a request, and give it an id if it has none."""
+        """Give a new request an id if it has none."""
         job.call_id = job.call_id or self._new_id()
         job.delivered_at = now
         job.started_at = 0.0
         job.size = size
         job.is_expanded = False
-        self._look_soon(now)
+        self._schedule_flush(now)
 
     def started(self, job: JobT, now: float) -> None:
-        """Tell that a handler runs, where that is not part of a span."""
+        """Journal that a handler has started, unless that is part of a span."""
         job.started_at = now
         if job.is_expanded:
-            self._tell(job, Kind.STARTED, now)
+            self._write(job, Kind.STARTED, now)
 
     def partial(self, job: JobT, frames: Iterable[bytes], now: float) -> None:
-        """Tell of a partial reply."""
-        self.begun(job)
-        self._tell(job, Kind.PARTIAL, now, size=sum(map(len, frames)))
+        """Journal a partial reply."""
+        self.expand(job)
+        self._write(job, Kind.PARTIAL, now, size=sum(map(len, frames)))
 
     def finished(self, job: JobT, status: Status, frames: Sequence[bytes], now: float) -> None:
-        """Tell how a handler ended."""
+        """Journal the end of a handler."""
         size = sum(map(len, frames))
         if job.is_expanded or status or not job.started_at:
-            self.begun(job)
+            self.expand(job)
             facts: dict[str, Any] = {"outcome": status, "size": size}
             if status:  # then the frames are the reason
                 reason = b" ".join(frames).decode(errors="replace")
                 facts |= {"size": 0, "error": error_class_of(status), "reason": reason}
-            self._tell(job, Kind.FINISHED, now, **facts)
+            self._write(job, Kind.FINISHED, now, **facts)
             return
         instants = job.delivered_at, job.started_at, now, job.due_at
-        self._flown((*instants, job.call_id, self._service, self._origin, job.size, size))
+        self._append_span((*instants, job.call_id, self._service, self._origin, job.size, size))
 
     def abandoned(self, job: JobT, reason: str, now: float) -> None:
-        """Tell that nobody waits for a request any more."""
-        self.begun(job)
-        self._tell(job, Kind.ABANDONED, now, reason=reason)
+        """Journal that no caller waits for a request any more."""
+        self.expand(job)
+        self._write(job, Kind.ABANDONED, now, reason=reason)
 
-    def begun(self, job: JobT) -> None:
-        """Tell what has happened to a request so far, if that is not told yet."""
+    def expand(self, job: JobT) -> None:
+        """Journal the events of a request so far, unless that was done before."""
         if job.is_expanded:
             return
         job.is_expanded = True
-        self._tell(job, Kind.DELIVERED, job.delivered_at, size=job.size, value=job.due_at)
+        self._write(job, Kind.DELIVERED, job.delivered_at, size=job.size, value=job.due_at)
         if job.started_at:
-            self._tell(job, Kind.STARTED, job.started_at)
+            self._write(job, Kind.STARTED, job.started_at)
 
-    def look(self, jobs: dict[JobT, Any] | list[JobT], now: float) -> None:
-        """Tell the beginnings of what has been under way since the last look."""
+    def flush_open_spans(self, jobs: dict[JobT, Any] | list[JobT], now: float) -> None:
+        """Journal the beginnings of requests in progress since the last flush."""
         for job in reversed(jobs):
-            if job.delivered_at < self._looked_at:
-                break  # the earlier ones were told then
-            self.begun(job)
-        self._looked(bool(jobs), now)
+            if job.delivered_at < self._flushed_at:
+                break  # earlier ones were written by the last flush
+            self.expand(job)
+        self._flushed(bool(jobs), now)
 
-    def _tell(self, job: JobT, kind: Kind, at: float, **facts: Any) -> None:
+    def _write(self, job: JobT, kind: Kind, at: float, **facts: Any) -> None:
         facts.setdefault("attempt", 1)
-        self._happen(EventRow(at, kind, job.call_id, self._service, self._origin, **facts))
+        self._append_event(EventRow(at, kind, job.call_id, self._service, self._origin, **facts))
 
 
 def call_observer(
     chronicle: Chronicle | None, origin: bytes, *, notes: bool = False
 ) -> CallObserver[Any]:
-    """Return the observer of a client, which keeps a journal where there is a chronicle."""
+    """Return the observer of a client: a recorder if there is a chronicle."""
     journal = NO_CALL_OBSERVER if chronicle is None else CallRecorder(chronicle, origin)
     return observer_of(journal, notes=notes)
 
@@ -266,19 +266,18 @@ def job_observer(
     *,
     notes: bool = False,
 ) -> JobObserver[Any]:
-    """Return the observer of a worker or server, which keeps a journal where there is a
-    chronicle."""
+    """Return the observer of a worker or server: a recorder if there is a chronicle."""
     if chronicle is None:
         return observer_of(NO_JOB_OBSERVER, notes=notes)
     return observer_of(JobRecorder(chronicle, instance, service, first_number), notes=notes)
 
 
 def refusal(error: CallError, now: float, name: bytes = b"") -> EventRow:
-    """Return the row that tells of a call, to the service `name`, that was not taken on."""
+    """Return the row of a refused call to the service `name`."""
     error_name = type(error).__name__
     return EventRow(now, Kind.REFUSED, service=name, error=error_name, reason=str(error))
 
 
 def encode_name(service: str) -> bytes:
-    """Return a service's name as it stands in rows."""
+    """Encode a service's name for rows."""
     return service.encode(errors="backslashreplace")

@@ -1,9 +1,9 @@
-"""The slotted client's table: at most N calls outstanding, each matched in constant time.
+"""The slotted client's table: at most N outstanding calls, each matched in constant time.
 
-A fixed array; a stack of free places; a request id made of the place (slot) and a 32-bit sequence
-number that is new for every use, so that a late or repeated reply to an earlier use of the slot is
-recognised and dropped (I2). Source: "RPC over AMQP", sections "The slotted client" and "Handling
-all slots being occupied".
+A fixed array and a stack of free slots. A request id consists of the slot and a 32-bit sequence
+number that is new for each use, so that a late or duplicate reply to an earlier use is recognised
+and dropped (I2). Source: "RPC over AMQP", sections "The slotted client" and "Handling all slots
+being occupied".
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _SEQUENCE_MASK: Final = (1 << _SEQUENCE_BITS) - 1
 
 
 class Slots(Generic[Held]):
-    """A table of `n` places. Ids are integers below 2**63: slot << 32 | sequence.
+    """A table of `n` slots. Ids are integers below 2**63: slot << 32 | sequence.
 
-    `first_sequence` should be random per start: a reply to a former life of the client then
-    meets the right slot only with the wrong number.
+    `first_sequence` should be random per start, so that replies to an earlier process have wrong
+    sequence numbers.
     """
 
     __slots__ = ("_free", "_held", "_ids", "_sequence")
@@ -41,7 +41,7 @@ class Slots(Generic[Held]):
 
     @property
     def capacity(self) -> int:
-        """How many places there are."""
+        """The number of slots."""
         return len(self._held)
 
     def take(self, held: Held) -> int | None:

@@ -1,15 +1,14 @@
-"""Deadlines of things that nearly always end well before them.
+"""Deadlines that nearly always are not reached.
 
-`Timers` (`requite.core.timers`) pays for every deadline, kept or not: 0.9 us to arm, disarm and
-look, where the rest of a call costs three. Here only the earliest instant is known, as one number;
-arming is one comparison and disarming is nothing. When that instant comes, all things are looked
-through, whoever is due is handled, and the next instant is found. With a timeout of seconds and
-replies within milliseconds that is one look every few seconds. An instant whose owner has ended
-since costs one look in vain.
+`Timers` (`requite.core.timers`) costs 0.9 us per deadline to arm, disarm and check, where the rest
+of a call costs three. A sweep stores only the earliest deadline; arming is one comparison, and
+disarming is free. When that instant comes, all things are scanned, due ones are handled, and the
+next instant is computed. With timeouts of seconds and replies within milliseconds, that is one scan
+every few seconds. A deadline whose owner has ended costs one scan in vain.
 
-Where many deadlines do pass, one after the other, looks are spaced so that they cannot eat the
-processor: `_SPACING_S` apart per thing looked at (1 ms with 1000 calls), a tenth of which a look
-takes. A deadline may be noticed late by that much.
+If many deadlines pass one after the other, scans are spaced to bound their cost: `_SPACING_S` apart
+per thing (1 ms with 1000 calls), of which a scan takes a tenth. A deadline may be noticed that much
+later.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _SPACING_S: Final = 1e-6
 
 
 class Due(Protocol):
-    """Something with a deadline (`inf`: none), which its owner may move."""
+    """Something with a deadline (`inf`: none), which its owner may change."""
 
     due_at: float
 
@@ -32,7 +31,7 @@ Thing = TypeVar("Thing", bound=Due)
 
 
 class Sweep:
-    """When to look through a table of `Due` things next; `at` is that instant (`inf`: never)."""
+    """The next scan of a table of `Due` things, at the instant `at` (`inf`: never)."""
 
     __slots__ = ("at",)
 
@@ -40,14 +39,14 @@ class Sweep:
         self.at = inf
 
     def arm(self, at: float) -> None:
-        """Note that some thing is due at `at`. A hot path may do this in place: `sweep.at = at`."""
+        """Scan at `at` at the latest. A hot path may inline this: `sweep.at = at`."""
         if at < self.at:
             self.at = at
 
     def due(self, things: Collection[Thing], now: float) -> list[Thing]:
-        """Return what is due, earliest first, and find out when to look again.
+        """Return the due things, earliest first, and set `at` to the next scan.
 
-        The caller must handle each: move its `due_at` (and `arm` it), or take it off the table.
+        The caller must handle each: change its `due_at` (and `arm` it), or remove it.
         """
         due = [thing for thing in things if thing.due_at <= now]
         due.sort(key=attrgetter("due_at"))

@@ -1,9 +1,8 @@
-"""Named deadlines inside an engine, so that its shell has to arm only one timer.
+"""Named timers inside an engine, so that its shell needs only one.
 
-A heap of (instant, name) beside a table of what is really armed. Moving or clearing a deadline
-leaves a stale entry in the heap, which is skipped when it surfaces; when stale entries are the
-majority the heap is rebuilt, so that memory follows the armed deadlines (I9) and each operation
-costs O(log n), amortised.
+A heap of (instant, name) and a table of the armed ones. Moving or clearing a timer leaves a stale
+entry in the heap, which is skipped later; when stale entries are the majority, the heap is rebuilt,
+so memory is proportional to the armed timers (I9). Each operation costs O(log n), amortised.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Final, Generic, TypeVar
 
 Name = TypeVar("Name", bound=Hashable)
 
-# Below this many entries a rebuild costs more than the stale entries do.
+# Below this many entries a rebuild costs more than the stale entries.
 _REBUILD_FLOOR: Final = 64
 
 
@@ -27,7 +26,7 @@ class Timers(Generic[Name]):
     def __init__(self) -> None:
         self._armed: dict[Name, tuple[float, int, Name]] = {}
         self._heap: list[tuple[float, int, Name]] = []
-        self._order = count()  # breaks ties first come first served; names need not compare
+        self._order = count()  # breaks ties in order of arming; names need not be comparable
 
     def __len__(self) -> int:
         return len(self._armed)
@@ -67,8 +66,8 @@ class Timers(Generic[Name]):
     def due(self, now: float) -> Iterator[Name]:
         """Disarm and yield every name whose instant is not after `now`, earliest first.
 
-        A name that is armed again for an instant up to `now` while the caller works on what was
-        yielded is yielded again: re-arm strictly into the future.
+        A name that is re-armed during iteration for an instant up to `now` is yielded again: re-arm
+        strictly into the future.
         """
         while (at := self.next()) is not None and at <= now:
             name = heappop(self._heap)[2]

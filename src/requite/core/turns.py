@@ -1,12 +1,12 @@
-"""Requests that wait at a server, a queue or a device: per client, and clients take turns.
+"""Queued requests at a server, a queue or a device: per client, served round robin.
 
-A request that cannot be taken at once waits at the connection that it came by. Connections take
-turns, one request each, so that nobody gets more by asking more. A connection with too much waiting
-is not read from for a while. What waits is lost with its connection: nobody waits for it any more,
-so it never starts (I15).
+Requests that cannot be served at once are queued per connection. Connections take turns, one
+request each, so a client gains nothing by sending more. A connection with too many queued requests
+is not read from. Queued requests are dropped with their connection: no caller waits for them, so
+they never start (I15).
 
-A client that pushes back does not read the replies it is sent, and gets no further request served
-until it does. It loses no turn by that: if its turn has come meanwhile, it is the next.
+A client with back-pressure does not read its replies, and is not served until it does. It does not
+lose its turn: if it was skipped, it is served next.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from requite.engine import Peer
 
 
 class ClientPeer:
-    """One connection that requests come by.
+    """One connection of a client.
 
-    `waiting` are its requests with their sizes, `size` the sum of these. `is_open`: it does not
-    push back. `is_read`: we do not push back. `is_busy`: a request of it is being served, where a
-    client has one at a time. `has_turn`: it stands in the line.
+    `waiting` are its queued requests with their sizes, `size` the sum of these. `is_open`: it reads
+    replies (no back-pressure). `is_read`: we read its requests. `is_busy`: a request of it is being
+    served, if clients have one at a time. `has_turn`: it is in the line.
     """
 
     __slots__ = ("has_turn", "is_busy", "is_open", "is_read", "peer", "size", "waiting")
@@ -42,11 +42,11 @@ ClientT = TypeVar("ClientT", bound=ClientPeer)
 
 
 class Turns(Generic[ClientT]):
-    """All clients by peer, and the `line` of those whose turn will come; the first one is next.
+    """All clients by peer, and the `line` of those with queued requests; the first one is next.
 
-    More than `queue_max` requests, or `queue_size_max` bytes of them, may not wait per client: then
-    it is not read from until half of them are gone. With `stops_at_max` it is not read from as soon
-    as there are that many. `one_at_a_time`: a client has its next turn when it is offered one.
+    With more than `queue_max` queued requests, or `queue_size_max` bytes, a client is not read from
+    until half of them are gone; with `stops_at_max`, already at these limits. `one_at_a_time`: a
+    client gets its next turn by `offer`.
     """
 
     __slots__ = (
@@ -83,28 +83,28 @@ class Turns(Generic[ClientT]):
 
     @property
     def waiting(self) -> int:
-        """How many requests wait."""
+        """The number of queued requests."""
         return sum(len(client.waiting) for client in self)
 
     # --- clients ----------------------------------------------------------------------------------
     def join(self, client: ClientT) -> None:
-        """Take a new client."""
+        """Add a client."""
         self.by_peer[client.peer] = client
 
     def leave(self, peer: Peer) -> ClientT | None:
-        """Forget a client, if it is one, and what waits there."""
+        """Remove a client and its queued requests, and return it; None for any other peer."""
         client = self.by_peer.pop(peer, None)
         if client is not None and client.has_turn:
             self.line.remove(client)
         return client
 
     def block(self, peer: Peer) -> None:
-        """Note that a client pushes back, if it is one."""
+        """Record back-pressure of a client; ignore any other peer."""
         if client := self.by_peer.get(peer):
             client.is_open = False
 
     def unblock(self, peer: Peer) -> ClientT | None:
-        """Note that a client takes replies again; return it, if it is one that did not."""
+        """Record the end of a client's back-pressure, and return it; None if it had none."""
         client = self.by_peer.get(peer)
         if client is None or client.is_open:
             return None
@@ -115,7 +115,7 @@ class Turns(Generic[ClientT]):
         return client
 
     def resumes(self, client: ClientT) -> bool:
-        """Tell whether a client that is not read from is to be read again, and note it."""
+        """Return whether to resume reading from a client, and record it."""
         if (
             client.is_read
             or len(client.waiting) > self._queue_max // 2
@@ -125,9 +125,9 @@ class Turns(Generic[ClientT]):
         client.is_read = True
         return True
 
-    # --- requests that wait -----------------------------------------------------------------------
+    # --- queued requests --------------------------------------------------------------------------
     def push(self, client: ClientT, request: Any, size: int) -> bool:
-        """Let a request wait; tell whether its client is to be read no more, and note it."""
+        """Queue a request; return whether to stop reading from its client, and record it."""
         client.waiting.append((size, request))
         client.size += size
         if not (client.has_turn or client.is_busy):
@@ -141,13 +141,13 @@ class Turns(Generic[ClientT]):
         return False
 
     def pop(self) -> tuple[ClientT, Any] | None:
-        """Take the request whose turn it is; None if none waits whose client takes replies."""
+        """Remove and return the next request of a client without back-pressure, or None."""
         line = self.line
         while line:
             client = line.popleft()
             client.has_turn = False
             if not client.is_open:
-                continue  # the turn is owed to it
+                continue  # `unblock` puts it first in the line
             size, request = client.waiting.popleft()
             client.size -= size
             if self._one_at_a_time:
@@ -159,14 +159,14 @@ class Turns(Generic[ClientT]):
         return None
 
     def offer(self, client: ClientT) -> None:
-        """Let a client that has one request at a time have its next turn: it was answered."""
+        """Give an answered client its next turn, if clients have one request at a time."""
         client.is_busy = False
         if client.waiting and not client.has_turn:
             client.has_turn = True
             self.line.append(client)
 
     def clear(self) -> int:
-        """Forget everything that waits; tell how much it was."""
+        """Drop all queued requests; return their number."""
         count = self.waiting
         self.line.clear()
         for client in self:

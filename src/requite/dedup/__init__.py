@@ -1,14 +1,14 @@
 """Services that run each request once: `@service(name, idempotent=Dedup(...))`.
 
-engine.py    what becomes of a request and its repetitions; no I/O
-inputs.py    what it is told, and what it answers
+engine.py    the state machine of a request and its repetitions; no I/O
+inputs.py    the engine's own inputs and effects
 entries.py   its tables: keys, segments of the log
-keeping.py   how much of that is kept
-records.py   the bytes on the log
-policy.py    what may be set and seen
+keeping.py   retention: window, number and size of replies
+records.py   the encoding of log records
+policy.py    settings and statistics
 store.py     the log, in a thread
-gate.py      between a worker and its handlers
-dedup.py     `Dedup`, which joins them
+gate.py      the layer between a worker and its handlers
+dedup.py     `Dedup`, which connects them
 """
 
 from requite.dedup.dedup import Dedup

@@ -1,12 +1,12 @@
-"""Runs each request once: stands between the engine of a worker and its handlers.
+"""Runs each request once; the engine between a worker's engine and its handlers.
 
-What the worker's engine delivers comes in as `Asked`, what it abandons as `GivenUp`, and what
-handlers say as they say it. What goes out is the same: `Deliver` and `CancelHandler` for handlers;
-`Finished`, `Produced`, `Progressed` and `Started` for the worker's engine. With a log there are
-`Store` and `Load` in between, and no reply leaves before it is stored.
+Inputs: `Asked` for each request that the worker's engine delivers, `GivenUp` for each that it
+abandons, and the handlers' inputs. Effects: `Deliver` and `CancelHandler` for the handlers;
+`Finished`, `Produced`, `Progressed` and `Started` for the worker's engine. With a log, `Store` and
+`Load` come in between, and each reply is stored before it is sent.
 
-A handler that has started runs to its end, also when nobody waits for it any more: nobody could say
-what one that was interrupted has done. Its reply is there for the next who asks.
+A handler that has started runs to its end, even if no caller waits any more: the effects of an
+interrupted handler would be unknown. Its reply is stored for repetitions.
 """
 
 from __future__ import annotations
@@ -41,26 +41,26 @@ from requite.errors import LocalViolation, StorageError
 from requite.request import Status
 
 _NO_KEY: Final = (
-    b"this service runs each request once, and this one has nothing to be known by: call it over"
-    b" MDP 0.3, or with an idempotency key"
+    b"this service runs each request once, and cannot recognise this one when it is repeated: call"
+    b" it over MDP 0.3, or with an idempotency key"
 )
-_OTHER_BODY: Final = b"its idempotency key was used for another request, with another body"
-_TOO_LARGE: Final = b"it has run, and its reply was too large to be kept for a repetition"
+_OTHER_BODY: Final = b"the idempotency key was used for another request, with another body"
+_TOO_LARGE: Final = b"the request has run, and its reply was too large to be stored for repetitions"
 _IN_DOUBT: Final = (
-    b"it may have run: its handler had started when the process ended, and nobody knows how far"
-    b" it came"
+    b"the request may have run: its handler had started when the process ended; check its effects"
+    b" before you call again with another key"
 )
-_GIVEN_UP: Final = (b"it was given up",)
+_GIVEN_UP: Final = (b"the caller has given the request up",)
 
-# What is in doubt is noted again when this part of its window has passed.
+# A repetition renews an entry in doubt after this share of its window.
 _RENEW_AFTER: Final = 0.25
 
 
 class DedupEngine:
-    """The table of one store: of one service, or of several whose keys differ.
+    """The engine of one store, for one service, or for several with different keys.
 
-    `epoch_s` is the wall time, in seconds since 1970, at the instant 0 of the engine's clock.
-    `found` are the records of the log, in order, and `now` is when they were read.
+    `epoch_s` is the wall time, in seconds since 1970, at instant 0 of the engine's clock. `found`
+    are the records of the log, in order; `now` is the instant at which they were read.
     """
 
     def __init__(
@@ -76,10 +76,10 @@ class DedupEngine:
         self._keeping = Keeping(self._policy)
         self._entries = self._keeping.entries
         self._segments = self._keeping.segments
-        self._tokens: dict[Any, Entry] = {}  # of owners and of those who wait
-        self._loads: set[Any] = set()  # tokens that wait for a reply to be read
+        self._tokens: dict[Any, Entry] = {}  # of owners and waiters
+        self._loads: set[Any] = set()  # tokens that wait for a `Load`
         self._running = 0
-        self._is_failing = False  # the disk took nothing the last time
+        self._is_failing = False  # the last `Store` failed
         self._counts = dict.fromkeys(("ran", "replayed", "joined", "refused"), 0)
         self._out: list[Any] = []
         self._inputs: dict[type, Callable[[Any, float], None]] = {
@@ -125,7 +125,7 @@ class DedupEngine:
         return None if at == inf else at
 
     def snapshot(self) -> DedupStats:
-        """Return what it has done, and what it holds."""
+        """Return counters and sizes."""
         states = [entry.state for entry in self._entries]
         return DedupStats(
             **self._counts,
@@ -174,10 +174,10 @@ class DedupEngine:
         self._out.append(Deliver(entry.owner, entry.request))
 
     def _repeat(self, entry: Entry, token: Any, now: float) -> None:
-        """Answer a repetition of what has ended.
+        """Answer the repetition of a request that has ended.
 
-        What is in doubt stays so for as long as anybody asks for it again, as Titanic does: it must
-        not run in the end because its window has passed.
+        Repetitions of a request in doubt extend its window: otherwise a client that retries for
+        long, as Titanic does, would run it again once the window has passed.
         """
         if entry.state is State.IN_DOUBT and now - entry.at > self._policy.window_s * _RENEW_AFTER:
             self._entries.renew(entry, now)
@@ -197,7 +197,7 @@ class DedupEngine:
         if token in self._loads:
             self._loads.discard(token)
             self._out.append(Finished(token, _GIVEN_UP, Status.CANCELLED))
-        elif entry is None:  # it runs without a key, or its end has just crossed this
+        elif entry is None:  # it runs without a key, or has just ended
             self._out.append(CancelHandler(token, reason))
         elif token != entry.owner:
             del entry.waiters[token]
@@ -231,7 +231,7 @@ class DedupEngine:
         self._out.append(event)
 
     def _progressed(self, event: Progressed, _now: float) -> None:
-        """Let the handler vouch for all who wait for it."""
+        """Extend the leases of all waiters along with the owner's."""
         self._out.append(event)
         entry = self._tokens.get(event.token)
         if entry is not None:
@@ -253,14 +253,14 @@ class DedupEngine:
             self._answer(entry, Outcome(status, tuple(entry.parts), frames))
 
     def _never_began(self, entry: Entry, event: Finished, now: float) -> None:
-        """Let somebody else's request run, where one was given up before its handler started."""
+        """Run a waiter's request instead of one that was abandoned before its handler started."""
         del self._tokens[event.token]
         self._out.append(event)
         entry.owner = None
         self._promote(entry, now)
 
     def _promote(self, entry: Entry, now: float) -> None:
-        """Run a request for the next who waits for it, if anybody does."""
+        """Run the request of the next waiter; without any, forget the key."""
         if entry.owner is None and entry.waiters:
             entry.owner = next(iter(entry.waiters))
             entry.request = entry.waiters.pop(entry.owner)
@@ -288,16 +288,16 @@ class DedupEngine:
         return entry.overflowed or (outcome is not None and outcome.size > self._reply_size_max)
 
     def _settle(self, entry: Entry, now: float) -> None:
-        """Keep a reply, or that there was one."""
+        """Retain a reply, or only the fact that the request has run."""
         if self._is_too_large(entry):
             entry.outcome, entry.reason = None, _TOO_LARGE.decode()
         elif entry.position is not None:
-            entry.outcome = None  # the log has it
+            entry.outcome = None  # it is on the log
         entry.parts = []
         self._entries.settle(entry, State.KEPT, now)
 
     def _answer(self, entry: Entry, outcome: Outcome) -> None:
-        """Give a reply to all who wait for it; the owner has had the partial ones."""
+        """Answer owner and waiters; the owner has already received the partial replies."""
         owner, waiters = entry.owner, entry.waiters
         entry.owner = entry.request = None
         entry.waiters = {}
@@ -328,7 +328,7 @@ class DedupEngine:
             self._refuse(token, reason.encode())
 
     def _forget(self, entry: Entry, now: float) -> None:
-        """Know nothing of a key any more: a repetition runs."""
+        """Forget a key: a repetition runs."""
         self._keeping.forget(entry)
         if self._policy.tells_starts:
             self._store(Kind.DROPPED, entry, now)
@@ -346,13 +346,13 @@ class DedupEngine:
         [position] = event.positions
         if self._is_failing:
             self._is_failing = False
-            self._out.append(Warn("stored again", "the log of replies takes records again"))
+            self._out.append(Warn("stored again", "the log of replies accepts records again"))
         self._segments.grow(position.segment, size)
         if kind is Kind.BEGUN:
             if entry.state is State.BEGINNING:
                 self._segments.move(entry, position.segment)
                 self._promote(entry, now)
-            elif entry.state is State.RUNNING:  # told anew, its segment being about to go
+            elif entry.state is State.RUNNING:  # rewritten before its segment is removed
                 self._segments.move(entry, position.segment)
         elif kind is Kind.DOUBTED:
             if self._entries.get(entry.key) is entry:
@@ -372,7 +372,7 @@ class DedupEngine:
             self._out.append(Warn("not stored", f"{entry}: {event.error}"))
         if kind is Kind.BEGUN and entry.state is State.BEGINNING:
             self._entries.remove(entry)
-            self._refuse_all(entry, f"it has not run, since that could not be noted: {event.error}")
+            self._refuse_all(entry, f"it has not run: its start could not be stored: {event.error}")
         elif kind in (Kind.ENDED, Kind.UNKEPT) and entry.state is State.ENDING:
             entry.outcome = None
             entry.reason = f"it has run, but its reply could not be stored: {event.error}"
@@ -406,21 +406,22 @@ class DedupEngine:
         self._keeping.expire(now)
 
     def _bound(self, now: float) -> None:
-        """Let go of what is too much. What runs is told anew, before its segment goes."""
+        """Evict what exceeds the bounds. Rewrite BEGUN records of running requests before their
+        segments are removed."""
         for entry in self._keeping.bound():
             self._store(Kind.BEGUN, entry, now)
         self._out += [Discard(number) for number in self._keeping.take_idle()]
 
-    # --- the beginning and the end ----------------------------------------------------------------
+    # --- recovery and shutdown --------------------------------------------------------------------
     def _recover(self, found: Iterable[Found], now: float) -> None:
-        """Know again what the log says; its last word on a key counts."""
+        """Restore entries from the log; the last record of a key counts."""
         last: dict[bytes, tuple[DedupRecord, Any]] = {}
         for record, position, size in found:
             self._segments.grow(position.segment, size)
             last.pop(record.key, None)
             if record.kind is not Kind.DROPPED:
                 last[record.key] = record, position
-        # Those that have ended first: the window of the others begins now.
+        # Ended ones first: the windows of the others begin now.
         for record, position in sorted(last.values(), key=_begun_last):
             at = min(now, record.at_us / 1e6 - self._epoch_s)
             if record.kind is Kind.BEGUN or at > now - self._policy.window_s:
@@ -437,7 +438,7 @@ class DedupEngine:
             return
         else:
             state, entry.reason = State.IN_DOUBT, _IN_DOUBT.decode()
-        if record.kind is Kind.BEGUN:  # it may have run until a moment ago: its window begins now
+        if record.kind is Kind.BEGUN:  # it may have run until just now: its window begins now
             at = now
             self._store(Kind.DOUBTED, entry, now)
         self._entries.settle(entry, state, at)
@@ -448,7 +449,7 @@ class DedupEngine:
         for token in event.tokens:
             self._loads.discard(token)
             entry = self._tokens.get(token)
-            if entry is None or entry.state is State.ENDING:  # which is answered, heard or not
+            if entry is None or entry.state is State.ENDING:  # its reply is being stored
                 continue
             del self._tokens[token]
             if token == entry.owner:
@@ -459,10 +460,10 @@ class DedupEngine:
             self._stop(entry, now)
 
     def _stop(self, entry: Entry, now: float) -> None:
-        """Take note that a handler will not end, nor start."""
+        """Handle a handler that was stopped, or will not start."""
         entry.owner = None
         if entry.state is State.BEGINNING:
-            return  # until that is stored
+            return  # until its BEGUN is stored
         self._running -= 1
         if entry.started and self._policy.in_doubt == "refuse":
             entry.reason = _IN_DOUBT.decode()
@@ -477,4 +478,4 @@ def _begun_last(found: tuple[DedupRecord, Any]) -> tuple[bool, int]:
 
 
 def _go_on(_event: Wake, _now: float) -> None:
-    """Look at the time alone."""
+    """Do nothing but expire entries, as with every input."""

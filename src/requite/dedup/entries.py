@@ -1,11 +1,11 @@
-"""What is known of keys: which run, which have ended, and where on a log that is written.
+"""The table of keys: their states, and their records on the log.
 
-    BEGINNING ──► RUNNING ──► ENDING ──► KEPT ──► gone, with its window or before
+    BEGINNING ──► RUNNING ──► ENDING ──► KEPT ──► removed, expired or evicted
         │            │           │
-        └────────────┴───────────┴──► gone, where nothing came of it that is kept
-                     └───────────┴──► IN_DOUBT ──► gone, with its window
+        └────────────┴───────────┴──► removed, if the outcome is not retained
+                     └───────────┴──► IN_DOUBT ──► removed, expired
 
-BEGINNING and ENDING wait for the disk, and do not exist without a log.
+BEGINNING and ENDING wait for the disk; they do not occur without a log.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import Any, Final
 
 from requite.dedup.records import NO_DIGEST, Frames, Outcome
 
-# What an entry takes in memory beside its reply: the entry, its key, and its places in the tables.
+# Bytes of memory of an entry without its reply: the entry, its key, and its slots in the tables.
 ENTRY_SIZE: Final = 512
-# What a record takes on the log beside its payload: its header, and what fills it up.
+# Bytes of a record on the log beside its payload: header and padding.
 RECORD_OVERHEAD: Final = 28
 
 
 class State(Enum):
-    """Where a key is between its first request and its oblivion."""
+    """State of a key."""
 
     BEGINNING = "beginning"
     RUNNING = "running"
@@ -37,11 +37,11 @@ class State(Enum):
 class Entry:
     """One key.
 
-    `owner` is the token of the request whose handler runs (None: it was given up), `request` that
-    request, `waiters` the tokens and requests of its repetitions meanwhile. `parts` are the partial
-    replies so far, of `parts_size` bytes; `overflowed`: they became too many to be kept. `at` is
-    when it began, or was settled. `outcome` is kept in memory, or lies on the log at `position`;
-    with neither, `reason` says why. `home` is the segment of the log that it must not lose.
+    `owner` is the token of the request whose handler runs (None: it was abandoned), `request` that
+    request, `waiters` the tokens and requests of concurrent repetitions. `parts` are the partial
+    replies so far, of `parts_size` bytes; `overflowed`: they are too large to be stored. `at` is
+    the instant when it began or was settled. `outcome` is in memory, or on the log at `position`;
+    without either, `reason` says why. `home` is the segment with its record, which must remain.
     """
 
     __slots__ = (
@@ -85,15 +85,15 @@ class Entry:
         return f"<Entry {self.key!r} {self.state.value}>"
 
     def is_other_body(self, digest: bytes) -> bool:
-        """Whether a request with this key asks for something else than the first one did."""
+        """Whether a repetition has another body than the first request with this key."""
         return NO_DIGEST not in (digest, self.digest) and digest != self.digest
 
 
 class Entries:
-    """All entries by key, and those that are settled in the order in which they were."""
+    """All entries by key, and the settled ones (KEPT, IN_DOUBT) in order of settling."""
 
     def __init__(self) -> None:
-        self.size_bytes = 0  # of what is settled, in memory
+        self.size_bytes = 0  # of settled entries, in memory
         self._by_key: dict[bytes, Entry] = {}
         self._settled: OrderedDict[bytes, Entry] = OrderedDict()
 
@@ -105,19 +105,19 @@ class Entries:
 
     @property
     def settled(self) -> int:
-        """How many are kept, or in doubt."""
+        """The number of settled entries."""
         return len(self._settled)
 
     def get(self, key: bytes) -> Entry | None:
-        """The entry of a key."""
+        """Return the entry of a key, or None."""
         return self._by_key.get(key)
 
     def add(self, entry: Entry) -> None:
-        """Take a new entry."""
+        """Add a new entry."""
         self._by_key[entry.key] = entry
 
     def settle(self, entry: Entry, state: State, now: float) -> None:
-        """Let an entry rest from `now` on: KEPT, or IN_DOUBT."""
+        """Set an entry to KEPT or IN_DOUBT; its window begins at `now`."""
         entry.state = state
         entry.at = now
         kept = 0 if entry.outcome is None else entry.outcome.size
@@ -126,22 +126,22 @@ class Entries:
         self._by_key[entry.key] = self._settled[entry.key] = entry
 
     def renew(self, entry: Entry, now: float) -> None:
-        """Let the window of a settled entry begin anew."""
+        """Restart the window of a settled entry."""
         entry.at = now
         self._settled.move_to_end(entry.key)
 
     def remove(self, entry: Entry) -> None:
-        """Forget an entry."""
+        """Remove an entry."""
         del self._by_key[entry.key]
         if self._settled.pop(entry.key, None) is not None:
             self.size_bytes -= entry.size
 
     def oldest(self) -> Entry | None:
-        """The one that was settled first."""
+        """Return the entry that was settled first, or None."""
         return next(iter(self._settled.values()), None)
 
     def oldest_at(self) -> float:
-        """When that was; `inf` if there is none."""
+        """Return when the oldest entry was settled; `inf` if there is none."""
         entry = self.oldest()
         return inf if entry is None else entry.at
 
@@ -173,20 +173,20 @@ class Segments:
         self.size_bytes += size
 
     def move(self, entry: Entry, number: int) -> None:
-        """Let an entry need this segment, and no other."""
+        """Set the segment that an entry needs."""
         self.leave(entry)
         self._all[number].entries[entry] = None
         entry.home = number
 
     def leave(self, entry: Entry) -> None:
-        """Let an entry need no segment any more."""
+        """Clear the segment that an entry needs."""
         if entry.home is not None:
             del self._all[entry.home].entries[entry]
             entry.home = None
 
     def beyond(self, size_max: int) -> list[int]:
-        """The oldest segments, so that the others have no more than `size_max` bytes; never the
-        last one, which is being written."""
+        """Return the oldest segments to remove so that the rest has at most `size_max` bytes; never
+        the last one, which is being written."""
         beyond, size = list[int](), self.size_bytes
         for number in list(self._all)[:-1]:
             if size <= size_max:
@@ -196,11 +196,11 @@ class Segments:
         return beyond
 
     def needed_by(self, number: int) -> list[Entry]:
-        """The entries that need a segment."""
+        """Return the entries that need a segment."""
         return list(self._all[number].entries)
 
     def take_idle(self) -> Iterator[int]:
-        """Forget the oldest segments that nobody needs, and yield them. The last one stays."""
+        """Remove and yield the oldest segments that no entry needs, except the last one."""
         while len(self._all) > 1:
             number = next(iter(self._all))
             if self._all[number].entries:

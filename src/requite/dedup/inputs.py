@@ -1,4 +1,4 @@
-"""What the engine of a store is told and answers, beside the inputs and effects of all engines."""
+"""Inputs and effects of the dedup engine, in addition to those of `requite.engine`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from requite.dedup.records import NO_DIGEST, DedupRecord
 
 
 class Asked(NamedTuple):
-    """A request has come. `key` tells it from all others (empty: nothing does), `digest` is that of
-    its body (zeros: bodies need not be compared)."""
+    """A request. `key` identifies it and its repetitions (empty: nothing does); `digest` is that of
+    its body (zeros: do not compare bodies)."""
 
     token: Any
     request: Any
@@ -19,27 +19,26 @@ class Asked(NamedTuple):
 
 
 class GivenUp(NamedTuple):
-    """Nobody waits any more for the reply to what was asked under `token`."""
+    """The caller does not wait any more for the reply under `token`."""
 
     token: Any
     reason: str
 
 
 class Interrupted(NamedTuple):
-    """These requests have nobody any more who runs them, or waits for them: a worker has closed,
-    and stopped its handlers wherever they were."""
+    """A worker has closed: the handlers of these requests were stopped, and no caller waits."""
 
     tokens: Sequence[Any]
 
 
 class Discard(NamedTuple):
-    """Remove a segment of the log: no record in it is needed. An effect."""
+    """Effect: remove a segment of the log, whose records are not needed any more."""
 
     segment: int
 
 
 class Found(NamedTuple):
-    """A record that was on the log when it was opened: its place, and its size there."""
+    """A record found when the log was opened, with its position and payload size."""
 
     record: DedupRecord
     position: Any

@@ -1,4 +1,4 @@
-"""What is kept, and for how long: a window, a number of replies, and a size."""
+"""Retention of replies: bounded by a window, by number and by size."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from requite.dedup.policy import DedupPolicy
 class Keeping:
     """All entries, and the segments of the log if there is one.
 
-    `expired` counts what was let go with its window, `evicted` what had to go before.
+    `expired` counts entries removed at the end of their window, `evicted` those removed earlier.
     """
 
     def __init__(self, policy: DedupPolicy) -> None:
@@ -23,33 +23,33 @@ class Keeping:
 
     @property
     def size_bytes(self) -> int:
-        """The size that is bounded: that of the log, or of the replies in memory."""
+        """The bounded size: of the log, or else of the replies in memory."""
         return self.segments.size_bytes if self._policy.durable else self.entries.size_bytes
 
     def next_end(self) -> float:
-        """When the next window ends; `inf` if nothing is kept."""
+        """Return when the next window ends; `inf` if there is none."""
         return self.entries.oldest_at() + self._policy.window_s
 
     def expire(self, now: float) -> None:
-        """Let go of what has had its window."""
+        """Remove entries whose windows have ended."""
         while now >= self.next_end():
             self._let_go_oldest()
             self.expired += 1
 
     def forget(self, entry: Entry) -> None:
-        """Know nothing of a key any more."""
+        """Remove an entry."""
         self.entries.remove(entry)
         self.segments.leave(entry)
 
     def is_beyond(self) -> bool:
-        """Whether anything may have to go."""
+        """Whether a bound may be exceeded."""
         if self.entries.settled > self._policy.entries_max or len(self.segments) > 1:
             return True
         return not self._policy.durable and self.entries.size_bytes > self._policy.bytes_max
 
     def bound(self) -> list[Entry]:
-        """Let go of what is too much, the oldest first. Return what runs, and was noted where the
-        log is about to be cut: it has to be noted again."""
+        """Evict the oldest entries that exceed a bound. Return the running entries whose records
+        are in segments to be removed; they must be written again."""
         policy, entries = self._policy, self.entries
         while entries.settled > policy.entries_max:
             self._evict_oldest()
@@ -58,11 +58,11 @@ class Keeping:
         return self._shorten() if policy.durable else []
 
     def take_idle(self) -> Iterator[int]:
-        """Yield the segments that nobody needs any more, and forget them."""
+        """Remove and yield the segments that are not needed any more."""
         return self.segments.take_idle()
 
     def _shorten(self) -> list[Entry]:
-        """Let nobody need the oldest segments of a log that has become too long."""
+        """Evict all entries from the oldest segments of a log that is too large."""
         segments, displaced = self.segments, list[Entry]()
         for number in segments.beyond(self._policy.bytes_max):
             for entry in segments.needed_by(number):

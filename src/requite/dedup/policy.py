@@ -1,4 +1,4 @@
-"""What may be set on a service that runs each request once, and what can be seen of it."""
+"""Settings and statistics of a service that runs each request once."""
 
 from __future__ import annotations
 
@@ -10,23 +10,22 @@ from requite.errors import ConfigurationError
 Unkeyed = Literal["refuse", "run"]
 InDoubt = Literal["refuse", "run"]
 
-# A record of the log holds 16 MiB. What a key, its record's header and its frames' sizes take of
-# that is far below the difference.
+# A record of the log has at most 16 MiB; the difference is ample for key, header and frame sizes.
 REPLY_SIZE_MAX: Final = 15 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class DedupPolicy:
-    """What may be set; seconds, counts and bytes.
+    """Settings.
 
-    - `window_s`: how long a reply is kept after its handler has ended.
-    - `entries_max`, `bytes_max`: how much is kept; beyond that the oldest replies go first, and are
-      counted. Bytes are those of the replies in memory, and those of the log where there is one.
-    - `unkeyed`: what becomes of a request that nothing distinguishes from others.
-    - `in_doubt`: what becomes of the repetition of a request whose handler had started when its
-      process ended: `refuse` it, since it may have run, or `run` it, a second time perhaps.
-    - `store_failures`: keep negative replies, too; otherwise a repetition runs.
-    - `durable`: records go to a log, and replies leave when they are on the disk.
+    - `window_s`: seconds for which a reply is retained after its handler has ended.
+    - `entries_max`, `bytes_max`: maximum number and size of replies; beyond that, the oldest are
+      evicted. The size is that of the log, or without one of the replies in memory.
+    - `unkeyed`: whether to `refuse` or `run` a request without key and call id.
+    - `in_doubt`: what to do with the repetition of a request whose handler had started when its
+      process ended: `refuse` it, since it may have run, or `run` it, perhaps a second time.
+    - `store_failures`: retain negative replies too; otherwise a repetition runs.
+    - `durable`: write records to a log, and send replies only once they are on the disk.
     """
 
     window_s: float = 3600.0
@@ -48,18 +47,18 @@ class DedupPolicy:
 
     @property
     def tells_starts(self) -> bool:
-        """Whether the start of a handler is on the disk before it starts."""
+        """Whether a BEGUN record is stored before a handler starts."""
         return self.durable and self.in_doubt == "refuse"
 
 
 class DedupStats(NamedTuple):
-    """What a service has done with requests since its store was opened, and what it holds.
+    """Statistics of a service.
 
-    Counts: `ran` are handlers started, `replayed` repetitions that got a stored reply, `joined`
-    those that waited for a handler that was running, `refused` requests that were answered
-    negatively without running. `expired` replies left with their window, `evicted` ones before.
-    Now: `running` handlers, `kept` replies, `in_doubt` of which nobody knows whether they ended,
-    `size_bytes` of all that is kept.
+    Since its store was opened: `ran` handlers started; `replayed` repetitions answered with a
+    stored reply; `joined` repetitions that waited for a running handler; `refused` requests
+    answered negatively without running; `expired` replies removed at the end of their window;
+    `evicted` replies removed earlier. Now: `running` handlers, `kept` replies, `in_doubt` requests
+    that may or may not have run, `size_bytes` of log or replies.
     """
 
     ran: int = 0

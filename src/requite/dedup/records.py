@@ -1,12 +1,12 @@
 """The records of a log of replies (docs/protocols/dedup-log.md), byte by byte.
 
-A record is a head, the key of a request and, where its handler has ended, the reply:
+A record is a head, the key of a request and, if its handler has ended, the reply:
 
     version u8 | kind u8 | at i64 | digest 16 bytes | key size u16 | key
     ENDED also: status u8 | parts u32 | for each: frames u32 | for each: size u32, bytes
 
-All integers are little-endian. `at` is wall time in microseconds since 1970. The last of the parts
-is the final reply, those before it are partial ones.
+All integers are little-endian. `at` is wall time in microseconds since 1970. The last part is the
+final reply, those before it are partial replies.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ Frames = Sequence[bytes]
 
 
 class Kind(IntEnum):
-    """What a record says of a key. Numbers are on disks: never reuse one."""
+    """Kind of a record. The numbers are on disks: never reuse one."""
 
-    BEGUN = 1  # its handler is about to start
-    ENDED = 2  # with this reply
-    DROPPED = 3  # it has ended in a way that is not kept: a repetition runs
-    UNKEPT = 4  # it has ended, and its reply is too large to be kept
-    DOUBTED = 5  # it had begun when the process died, as the next one found at this time
+    BEGUN = 1  # the handler is about to start
+    ENDED = 2  # the handler has ended, with this reply
+    DROPPED = 3  # the outcome is not retained: a repetition runs
+    UNKEPT = 4  # the handler has ended, and its reply is too large to be stored
+    DOUBTED = 5  # the handler had started when the process died; found at this time
 
 
 class Outcome(NamedTuple):
-    """A reply as it is kept: how it ended, its partial replies and its final one."""
+    """A stored reply: status, partial replies and final reply."""
 
     status: Status
     parts: Sequence[Frames]
@@ -53,7 +53,7 @@ class Outcome(NamedTuple):
 
 
 class DedupRecord(NamedTuple):
-    """A record. `outcome` belongs to ENDED alone; `digest` is that of the request's body."""
+    """A record. Only ENDED has an `outcome`; `digest` is that of the request's body."""
 
     kind: Kind
     at_us: int
@@ -63,7 +63,7 @@ class DedupRecord(NamedTuple):
 
 
 def encode(record: DedupRecord) -> bytes:
-    """Return the bytes of a record."""
+    """Encode a record."""
     kind, at_us, key, digest, outcome = record
     head = _HEAD.pack(VERSION, kind, at_us, digest, len(key)) + key
     if outcome is None:
@@ -77,12 +77,12 @@ def encode(record: DedupRecord) -> bytes:
 
 
 def decode(payload: bytes) -> DedupRecord:
-    """Read a record. Raises `LogMismatch` for a newer version, `LogCorrupt` for anything else."""
+    """Decode a record. Raises `LogMismatch` for a newer version, `LogCorrupt` for other errors."""
     return _read(payload, with_outcome=True)
 
 
 def decode_head(payload: bytes) -> DedupRecord:
-    """Read a record, but for the reply; errors as of `decode`."""
+    """Decode a record without its reply; raises as `decode` does."""
     return _read(payload, with_outcome=False)
 
 
@@ -105,7 +105,7 @@ def _read(payload: bytes, *, with_outcome: bool) -> DedupRecord:
 
 
 def _decode_head(payload: bytes) -> tuple[DedupRecord, int]:
-    """Read what all kinds have; also return where it ends."""
+    """Decode head and key; return the record and the offset behind them."""
     version, code, at_us, digest, key_size = _HEAD.unpack_from(payload)
     start = _HEAD.size
     end = start + key_size

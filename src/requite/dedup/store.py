@@ -1,7 +1,7 @@
-"""Replies on a log: performs what the engine asks of the disk, in a thread beside the event loop.
+"""The log of replies: performs `Store`, `Load` and `Discard` in a thread.
 
-What is asked for in one turn of the loop, and while the disk is busy, is written and synced at once
-(`requite.storage.GroupCommit`).
+Effects of one turn of the loop, and those that arrive while the disk is busy, share one write and
+one sync (`requite.storage.GroupCommit`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from requite.errors import LocalViolation, LogCorrupt, StorageError
 from requite.storage import GroupCommit, Log, LogReader, LogSettings, Position, Record
 
 PURPOSE: Final = b"DEDU"
-_SEGMENTS: Final = 8  # of which the log has so many when it is full
+_SEGMENTS: Final = 8  # of a full log
 _SEGMENT_SIZE_MIN: Final = 1 << 20
 _SEGMENT_SIZE_MAX: Final = 64 << 20
 
@@ -31,14 +31,15 @@ Inputs = list[Input]
 
 
 class LogStore:
-    """A log of replies, opened. `found` are its records; use `start` on the loop that it serves."""
+    """An open log of replies. `found` are its records; call `start` on the loop that it serves."""
 
     found: list[Found]
 
     def __init__(self, directory: str | PathLike[str], policy: DedupPolicy) -> None:
-        """Open the log, or make it; for a thread, since that may take a while.
+        """Open or create the log; this may take long, so call it in a thread.
 
-        Raises `StorageError`: somebody else writes it, it is not such a log, it cannot be written.
+        Raises `StorageError` if another process has it open, it is another kind of log, or it
+        cannot be written.
         """
         self._log = Log.open(directory, purpose=PURPOSE, settings=_settings(policy))
         try:
@@ -56,12 +57,12 @@ class LogStore:
         self._idle.set()
 
     def start(self, tell: Callable[[Inputs], None]) -> None:
-        """Serve the running loop: `tell` takes what has come of effects, as inputs."""
+        """Serve the running loop; `tell` takes the results of effects, as inputs."""
         self._tell = tell
         self._loop = asyncio.get_running_loop()
 
     def perform(self, effect: Store | Load | Discard) -> None:
-        """Do what an engine asks for, soon."""
+        """Schedule an effect."""
         if isinstance(effect, Store):
             self._group.add(effect.records, effect.ticket)
         elif isinstance(effect, Load):
@@ -74,12 +75,12 @@ class LogStore:
             self._loop.call_soon(self._begin)
 
     async def close(self) -> None:
-        """Do what has been asked for, and let go of the log."""
+        """Perform all scheduled effects, then close the log."""
         await self._idle.wait()
         try:
             await self._loop.run_in_executor(self._thread, self._log.close)
         except StorageError as error:
-            _log.warning("the log of replies was not closed in good order: %s", error)
+            _log.warning("the log of replies could not be closed cleanly: %s", error)
         self._thread.shutdown(wait=False)
 
     # --- on the loop ------------------------------------------------------------------------------
@@ -112,9 +113,9 @@ class LogStore:
                 Stored(ticket, positions) if error is None else StoreFailed(ticket, error)
             )
         for segment in discards if is_stored else ():
-            self._remove(segment)  # behind the records that make it superfluous
-        if discards and not is_stored:  # it may hold the only note that a handler has started
-            _log.warning("segments of the log of replies stay: what replaces them is not stored")
+            self._remove(segment)  # after the records that replace its own
+        if discards and not is_stored:  # a segment may hold the only BEGUN of a running handler
+            _log.warning("segments of the log of replies remain: their replacement is not stored")
         return inputs
 
     def _load(self, load: Load) -> Input:
@@ -132,15 +133,14 @@ class LogStore:
     def _remove(self, segment: int) -> None:
         try:
             self._log.remove(segment)
-        except (StorageError, LocalViolation) as error:  # one whose header is damaged, perhaps
-            _log.warning("a segment of the log of replies stays: %s", error)
+        except (StorageError, LocalViolation) as error:  # for example a damaged header
+            _log.warning("a segment of the log of replies cannot be removed: %s", error)
 
 
 def read_log(log: Log) -> list[Found]:
-    """Read all records, also those of which a single bit has turned round; say which cannot be
-    read, and go on.
+    """Read all records; correct single flipped bits, and report unreadable records.
 
-    Raises `StorageError` where there are records of a newer version, or the disk fails.
+    Raises `StorageError` if there are records of a newer version, or the disk fails.
     """
     found = []
     for item in _mended(log.reader()):
@@ -154,7 +154,7 @@ def read_log(log: Log) -> list[Found]:
 
 
 def _mended(reader: LogReader) -> Iterator[Record]:
-    """Yield what can be read, or mended, and report the rest."""
+    """Yield records that can be read or corrected, and report the rest."""
     for item in reader.tail():
         if isinstance(item, Record):
             yield item
@@ -164,7 +164,7 @@ def _mended(reader: LogReader) -> Iterator[Record]:
         if mended is None:
             _report(where)
         else:
-            _log.warning("the log of replies was damaged, and is mended: %s", where)
+            _log.warning("the log of replies was damaged, and has been corrected: %s", where)
             yield from mended
 
 
@@ -174,4 +174,4 @@ def _settings(policy: DedupPolicy) -> LogSettings:
 
 
 def _report(what: str) -> None:
-    _log.error("the log of replies is damaged; what was there may run a second time: %s", what)
+    _log.error("the log of replies is damaged; a request may run a second time: %s", what)

@@ -1,6 +1,6 @@
 """The two ends of the link between the servers of a pair: ZMTP, DEALER to DEALER.
 
-Each server listens and dials; whichever connection stands is used.
+Each server listens and dials; they use all connections that succeed.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ def listen_at(address: str) -> Endpoint:
 
 
 def stay_connected_to(address: str) -> Endpoint:
-    """Return the endpoint that leads to a server. Raises `ConfigurationError`."""
-    place: Address = parse_address(address, _SCHEMES)
-    if isinstance(place, HostAddress) and (place.is_wildcard or not place.port):
+    """Return the endpoint for dialling a server. Raises `ConfigurationError`."""
+    target: Address = parse_address(address, _SCHEMES)
+    if isinstance(target, HostAddress) and (target.is_wildcard or not target.port):
         raise ConfigurationError(
-            f"cannot dial {address!r}: host * and port 0 are for listening; here it takes the place"
-            " where a server of the pair listens"
+            f"cannot dial {address!r}: host * and port 0 are for listening; give the address where"
+            " a server of the pair listens"
         )
-    return Endpoint(place, make_framing, DIALLED)
+    return Endpoint(target, make_framing, DIALLED)
 
 
 def make_framing() -> Zmtp:
-    """Make the framing of one connection."""
+    """Return the framing of one connection."""
     return Zmtp(SocketType.DEALER, limits=_LIMITS)

@@ -1,4 +1,4 @@
-"""What an operator does with a pair from outside: look at it, and switch it."""
+"""`Operator`: view and switch a pair over its link."""
 
 from __future__ import annotations
 
@@ -15,18 +15,17 @@ from requite.protocols.binarystar.wire import Ask, Refused, Switch, View
 from requite.shell.aio import AioShell
 from requite.shell.connections import Connections
 
-_LOOK_EVERY_S: Final = 0.05
+_POLL_S: Final = 0.05
 _SETTLED: Final = (State.ACTIVE, State.PASSIVE)
 
 
 class Operator:
-    """A connection to one server of a pair, at the address where it listens for the other one.
+    """A connection to one server of a pair, at the address where it listens for the other server.
 
         async with Operator("tcp://10.0.0.1:5560") as operator:
-            print(await operator.look())
+            print(await operator.view())
 
-    `timeout`: seconds for each question. Raises `ConfigurationError` for an address that cannot be
-    read.
+    `timeout`: seconds for each request. Raises `ConfigurationError` for an invalid address.
     """
 
     def __init__(self, address: str, *, timeout: float = 5.0) -> None:
@@ -40,39 +39,39 @@ class Operator:
             logger="requite.pair",
         )
 
-    async def look(self) -> PairView:
-        """Return what the server knows. Raises `CallTimeout`."""
+    async def view(self) -> PairView:
+        """Return the server's view of the pair. Raises `CallTimeout`."""
         return await self._ask(Ask())
 
     async def switch(self) -> PairView:
-        """Let the other server of the two be active, and return what this one says when it is done.
+        """Switch the active server, and return this server's view afterwards.
 
-        Raises `RemoteFailure` where the server refuses, or where the switch has been undone, and
-        `CallTimeout` where it takes too long.
+        Raises `RemoteFailure` if the server refuses or the switch has been undone, `CallTimeout` if
+        it takes too long.
         """
-        before = await self.look()
+        before = await self.view()
         view = await self._ask(Switch(before.epoch))
         try:
             async with asyncio.timeout(self._timeout_s):
                 while view.epoch == before.epoch or view.state not in _SETTLED:
-                    await asyncio.sleep(_LOOK_EVERY_S)
-                    view = await self.look()
+                    await asyncio.sleep(_POLL_S)
+                    view = await self.view()
         except TimeoutError:
             raise CallTimeout(
                 f"after {self._timeout_s:g} s {self._address} is still {word_for(view.state)}:"
-                " the other server has not changed places with it; ask both for their status"
+                " the other server has not taken over; ask both for their status"
             ) from None
         wanted = State.PASSIVE if before.state is State.ACTIVE else State.ACTIVE
         if view.state is not wanted:
             raise RemoteFailure(
                 f"{self._address} is {word_for(view.state)} again, in epoch {view.epoch}: either"
-                " the other server did not take over, or somebody has switched back",
+                " the other server did not take over, or an operator has switched back",
                 attempts=1,
             )
         return view
 
     async def _ask(self, question: Ask | Switch) -> PairView:
-        while not self._answers.empty():  # too late for the question before
+        while not self._answers.empty():  # late answers to earlier requests
             self._answers.get_nowait()
         self._shell.submit(question)
         try:
@@ -81,8 +80,8 @@ class Operator:
         except TimeoutError:
             trouble = self._shell.trouble or f"{self._address} does not answer"
             raise CallTimeout(
-                f"nothing heard for {self._timeout_s:g} s: {trouble}; see that a server of a pair"
-                " runs, and listens there for the other one (--pair-bind)",
+                f"no answer within {self._timeout_s:g} s: {trouble}; check that a server of a pair"
+                " runs and listens there for the other one (--pair-bind)",
                 may_have_executed=isinstance(question, Switch),
             ) from None
         if isinstance(answer, Refused):

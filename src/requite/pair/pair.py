@@ -1,4 +1,4 @@
-"""`Pair`: one server's half of a fail-over pair (Binary Star), on an event loop."""
+"""`Pair`: one server of a fail-over pair (Binary Star), on an event loop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from requite.pair.ends import listen_at, stay_connected_to
 from requite.protocols.binarystar.peer import BinaryStarPeer
 from requite.protocols.binarystar.policy import HEARTBEAT_S_DEFAULT, BinaryStarPolicy
 from requite.protocols.binarystar.reasons import lonely, word_for
-from requite.protocols.binarystar.table import Role, State
+from requite.protocols.binarystar.table import PairRole, State
 from requite.protocols.binarystar.view import PairView, SwitchOver, Vote
 from requite.shell import clock
 from requite.shell.aio import AioShell
@@ -22,14 +22,14 @@ from requite.shell.daemon import Daemon
 from requite.shell.link import LinkLimits
 
 _INSTANCES: Final = 1 << 64
-# A connection to a process that stands still is accepted by its system, and says nothing.
+# The system accepts connections for a paused process, which then does not answer.
 _HANDSHAKE_S_MIN: Final = 1.0
 
 _log = logging.getLogger("requite.pair")
 
 
 class Pair(Daemon):
-    """One of two servers of which one serves, and the other takes over when that one is gone.
+    """One of two servers: one serves, the other takes over if it fails.
 
         pair = Pair("primary", bind="tcp://10.0.0.1:5560", peer="tcp://10.0.0.2:5560")
         async with pair:
@@ -37,27 +37,27 @@ class Pair(Daemon):
             if pair.vote():  # for every request of a client
                 answer(request)
             else:
-                hang_up(client)  # it goes on to the other server
+                disconnect(client)  # it reconnects to the other server
 
-    Give both servers the same `heartbeat`, and a network of their own for `bind` and `peer`. Look
-    at `serves` once more before an answer leaves that has taken long: this process may have stood
-    still meanwhile, and the other server have taken over.
+    Give both servers the same `heartbeat`, and a dedicated network for `bind` and `peer`. Check
+    `serves` again before sending an answer that took long: this process may have been paused, and
+    the other server may have taken over.
 
-    - `role`: "primary" or "backup"; each server has one of them, and keeps it for life.
-    - `bind`: where to listen for the other server and for `requite pair`: `tcp://host:port` (port
-      0: a free one) or `ipc:///path`.
-    - `peer`: where the other server listens.
-    - `heartbeat`: seconds. The other server takes over two of these after the last word, when a
-      client asks it for something.
-    - `on_change`: gets a `PairView` whenever there is news, on the event loop; it must be quick.
-      What it raises is logged, and changes nothing.
+    - `role`: "primary" or "backup"; one of each, and never changed.
+    - `bind`: the address to listen at for the other server and for `requite pair`:
+      `tcp://host:port` (port 0: a free one) or `ipc:///path`.
+    - `peer`: the address where the other server listens.
+    - `heartbeat`: the interval in seconds. The other server takes over when a client sends it a
+      request and it has heard no heartbeat for two intervals.
+    - `on_change`: called with a `PairView` after each change, on the event loop; it must be quick.
+      Its exceptions are logged and otherwise ignored.
 
-    Raises `ConfigurationError` for addresses and settings that cannot work.
+    Raises `ConfigurationError` for invalid addresses and settings.
     """
 
     def __init__(
         self,
-        role: Role | Literal["primary", "backup"],
+        role: PairRole | Literal["primary", "backup"],
         *,
         bind: str,
         peer: str,
@@ -72,8 +72,8 @@ class Pair(Daemon):
             instance=random.SystemRandom().randrange(1, _INSTANCES),
             why_unheard=lambda: self._shell.dial_trouble,
         )
-        self._hearers = [] if on_change is None else [on_change]
-        self._told = ("", logging.NOTSET)
+        self._listeners = [] if on_change is None else [on_change]
+        self._logged = ("", logging.NOTSET)
         self._started = False
         self._is_owned = False
         self._failed = asyncio.Event()
@@ -94,14 +94,14 @@ class Pair(Daemon):
     # --- whether to serve -------------------------------------------------------------------------
     @property
     def serves(self) -> bool:
-        """Whether this server may answer clients at this moment. Costs a look at the clock."""
+        """Whether this server may answer clients at this moment. Reads the clock."""
         return clock.now() < self._engine.serves_until
 
     def vote(self) -> bool:
-        """Tell that a client asks for something, and return whether to serve it.
+        """Report a client's request, and return whether to serve it.
 
-        It makes a passive server active if the other has been silent for two heartbeats. Raises
-        `PairFailed` if the two cannot settle it themselves.
+        This makes a passive server active if the other has been silent for two intervals. Raises
+        `PairFailed` if the pair has failed.
         """
         if clock.now() >= self._engine.serves_until:
             self._check()
@@ -111,25 +111,26 @@ class Pair(Daemon):
     # --- for operators ----------------------------------------------------------------------------
     @property
     def view(self) -> PairView:
-        """What this server knows of itself and of the other one."""
+        """This server's view of the pair."""
         return self._engine.view(clock.now())
 
     @property
-    def role(self) -> Role:
-        """Which of the two it is."""
+    def role(self) -> PairRole:
+        """The configured role."""
         return self._engine.policy.role
 
     @property
     def endpoint(self) -> str:
-        """Where it listens for the other server, with the port it really got; "" before `start`."""
+        """The address where it listens for the other server, with the actual port; "" before
+        `start`."""
         return next(map(str, self._shell.addresses), "")
 
     def switch(self) -> None:
-        """Let the other server be active, or this one if the other is active now.
+        """Switch the active server: to the other one, or to this one if the other is active.
 
-        It takes a round trip; `on_change` and `view` tell when it is done. Where the other is
-        silent, a server that does not serve begins to. Raises `LocalViolation`, which says why,
-        where there would be nobody to serve or nothing is settled yet, and `PairFailed`.
+        The switch takes a round trip; `on_change` and `view` report it. If the other server is
+        silent, this one becomes active. Raises `LocalViolation` with the reason if a switch is
+        not possible now, and `PairFailed`.
         """
         self._check()
         if reason := self._engine.objection(clock.now()):
@@ -137,25 +138,25 @@ class Pair(Daemon):
         self._shell.submit(SwitchOver())
 
     def belong_to(self, on_change: Callable[[PairView], object]) -> None:
-        """Be started and ended by somebody else, who is told what `on_change` is told. Raises
-        `LocalViolation` where that cannot be any more."""
+        """Hand start and stop of this pair over to a broker, whose `on_change` is called as well.
+        Raises `LocalViolation` if the pair has been started, or has an owner."""
         if self._started or self._is_owned:
             raise LocalViolation(
-                "a broker starts its pair itself: give it one that has not been started, and that"
-                " no other broker has"
+                "a broker starts its pair itself: give it a pair that has not been started, and"
+                " that no other broker has"
             )
         self._is_owned = True
-        self._hearers.append(on_change)
+        self._listeners.append(on_change)
 
     async def until_failed(self) -> PairFailed:
-        """Wait until the pair has failed, and return the error: nothing but a person can help."""
+        """Wait until the pair has failed, and return the error, which needs an operator."""
         await self._failed.wait()
         return PairFailed(self._engine.trouble)
 
-    # --- life -------------------------------------------------------------------------------------
+    # --- start and stop ---------------------------------------------------------------------------
     async def start(self) -> str:
-        """Listen, dial, and begin to talk; return `endpoint`. Raises `TransportError` where the
-        address cannot be had, and `LocalViolation` the second time."""
+        """Listen, dial, and start heartbeats; return `endpoint`. Raises `TransportError` if the
+        address cannot be bound, `LocalViolation` on a second call."""
         if self._started:
             raise LocalViolation("a pair starts once; make another one to serve again")
         self._started = True
@@ -164,12 +165,12 @@ class Pair(Daemon):
         return self.endpoint
 
     async def drain(self) -> None:
-        """Let the other server take over, if this one is active and the other is there (for two
-        heartbeats at most), then close."""
+        """Let the other server take over if this one is active and the other is alive, waiting at
+        most two intervals; then close."""
         await self._shell.drain()
 
     async def close(self) -> None:
-        """Stop at once. The other server takes over after two heartbeats, when clients ask it."""
+        """Stop at once. The other server takes over after two intervals, when clients call it."""
         self._engine.end()
         await self._shell.close()
 
@@ -182,20 +183,20 @@ class Pair(Daemon):
         self._report(view)
         if view.state is State.FAILED:
             self._failed.set()
-        for hear in self._hearers:
+        for listener in self._listeners:
             try:
-                hear(view)
-            except Exception:  # a mistake there must not stop the heartbeats
+                listener(view)
+            except Exception:  # the application's error must not stop the heartbeats
                 _log.exception("on_change failed")
 
     def _report(self, view: PairView) -> None:
-        """Log what is new. Whoever dials a wrong address in vain says so once."""
+        """Log a change, unless the same sentence was logged at this level or a higher one."""
         is_bad = view.peer_is_silent or view.state is State.FAILED
         level = logging.WARNING if is_bad else logging.INFO
-        sentence, (before, level_before) = _sentence(view), self._told
+        sentence, (before, level_before) = _sentence(view), self._logged
         if sentence == before and level <= level_before:
             return
-        self._told = (sentence, level)
+        self._logged = (sentence, level)
         is_unheard = view.state is not State.FAILED and view.trouble
         reason = f" ({view.trouble})" if is_unheard else ""
         advice = lonely(view.state, view.peer_is_silent)
@@ -203,10 +204,10 @@ class Pair(Daemon):
         _log.log(level, "%s%s%s", sentence, reason, ending, extra=_facts(view))
 
 
-def read_role(role: Role | str) -> Role:
+def read_role(role: PairRole | str) -> PairRole:
     """Return the role of that name. Raises `ConfigurationError`."""
     try:
-        return role if isinstance(role, Role) else Role[role.upper()]
+        return role if isinstance(role, PairRole) else PairRole[role.upper()]
     except (KeyError, AttributeError):
         raise ConfigurationError(f"a role is 'primary' or 'backup', not {role!r}") from None
 

@@ -1,17 +1,16 @@
-"""The broker of a pair: its engine, behind a gate that is open while this server may serve.
+"""The broker of a pair: an engine wrapped by a gate that is open while this server may serve.
 
-    shut ──the pair says: serve──► open ──the pair says: no more──► shut
-                                   ▲  │
-             it may go on serving  │  │ the process stood still, and does not know yet
-                                   │  ▼
-                                  kept ──somebody else serves──► shut
+    shut ──this server serves──► open ──it does not serve any more──► shut
+                                 ▲  │
+           it still may serve    │  │ the process was paused; the pair checks
+                                 │  ▼
+                                held ──the other server serves──► shut
 
-As long as the other server is alive nobody is let in (`lets_in`): clients and workers of every
-dialect, ours and others', then find the gate closed before they have said anything. They lose
-nothing by that and go on to the other address at once. When the other one has fallen silent they
-are let in and listened to. The first request of a client is the vote that makes this server active
-(Guide, "High-availability Pair"), and is the first one that is served.
-Workers may wait inside for it.
+While the other server is alive, the gate accepts no connections (`lets_in`): clients and workers of
+every dialect fail before they have sent anything, and try the other address at once. When the other
+server is silent, connections are accepted and their messages buffered. A client's first request is
+the vote that makes this server active (Guide, "High-availability Pair"), and is the first to be
+served. Workers may wait behind the gate for it.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from requite.protocols.binarystar.table import TABLE, Event, State
 from requite.protocols.binarystar.view import PairView
 from requite.protocols.majordomo import foreign
 from requite.protocols.majordomo.broker import MajordomoBroker
-from requite.protocols.majordomo.dialects import Role, detect
+from requite.protocols.majordomo.dialects import PeerRole, detect
 from requite.protocols.majordomo.management import Snapshot
 from requite.protocols.majordomo.parties import Client, Newcomer
 from requite.protocols.majordomo.wire import (
@@ -51,50 +50,50 @@ from requite.protocols.majordomo.wire import (
 from requite.request import Status
 
 NOT_ACTIVE: Final = "this broker is the passive one of a pair: the other one serves"
-# More than a broker is sent while it asks the other server whether it may go on.
-_KEPT_MAX: Final = 5_000
-# It stood still. It is told that it may not serve before its side of the pair has had its turn.
+# More inputs than arrive while the pair checks whether this broker may still serve.
+_HELD_MAX: Final = 5_000
+# After a pause the gate may run before its side of the pair, which is then still ACTIVE.
 _UNSURE: Final = (State.ACTIVE, State.SUSPENDED)
-# A worker that waits inside says READY and then only that it lives.
-_HEARD_MAX: Final = 16
+# A waiting worker sends READY and then only heartbeats.
+_MESSAGES_MAX: Final = 16
 
 
 class Partner(Protocol):
-    """What the broker asks of its side of the pair (`requite.pair.Pair`)."""
+    """The interface of the broker's side of the pair (`requite.pair.Pair`)."""
 
     @property
     def serves(self) -> bool:
-        """Whether this server may answer clients; asked for each input."""
+        """Whether this server may answer clients; read for each input."""
 
     @property
     def view(self) -> PairView:
-        """What is known of both servers."""
+        """This server's view of the pair."""
 
     def vote(self) -> bool:
-        """Note that a client asks; return whether this server may answer it. May raise
+        """Report a client's request; return whether this server may answer it. May raise
         `PairFailed`."""
 
 
 class _Mode(Enum):
     SHUT = "shut"
     OPEN = "open"
-    KEPT = "kept"  # what comes is kept until it is known whether to go on
+    HELD = "held"  # inputs are held until the pair knows whether this server may serve
 
 
 class _Guest:
-    """A peer that is let in while the gate is closed, and what it has said."""
+    """A peer that connected while the gate is shut, and its buffered messages."""
 
-    __slots__ = ("heard", "joined")
+    __slots__ = ("joined", "messages")
 
     def __init__(self, joined: PeerJoined) -> None:
         self.joined = joined
-        self.heard: list[Message] = []
+        self.messages: list[Message] = []
 
 
 class StandbyGate:
-    """A `MajordomoBroker` that serves while its partner says so: an engine around an engine.
+    """An engine around a `MajordomoBroker` that serves while `partner.serves`.
 
-    Whenever the partner's answer may have changed, feed it a `Wake`.
+    Feed it a `Wake` whenever that may have changed.
     """
 
     def __init__(self, broker: MajordomoBroker, partner: Partner) -> None:
@@ -102,7 +101,7 @@ class StandbyGate:
         self._partner = partner
         self._mode = _Mode.SHUT
         self._guests: dict[Peer, _Guest] = {}
-        self._kept: list[Input] = []
+        self._held: list[Input] = []
 
     # --- the engine's contract --------------------------------------------------------------------
     def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
@@ -116,76 +115,76 @@ class StandbyGate:
             return [*self._open(now), *self._broker.handle((event,), now)]
         if self._mode is _Mode.SHUT:
             return self._listen(event, now)
-        if self._partner.view.state in _UNSURE and len(self._kept) < _KEPT_MAX:
-            return self._keep(event, now)
+        if self._partner.view.state in _UNSURE and len(self._held) < _HELD_MAX:
+            return self._hold(event, now)
         return [*self._shut(now), *self._listen(event, now)]
 
     def deadline(self) -> float | None:
         """See `requite.engine.Engine.deadline`."""
-        return None if self._mode is _Mode.KEPT else self._broker.deadline()
+        return None if self._mode is _Mode.HELD else self._broker.deadline()
 
     def snapshot(self) -> Snapshot:
         """Return the broker's tables."""
         return self._broker.snapshot()
 
     def lets_in(self) -> bool:
-        """Tell whether a new connection is taken: not as long as it could only be refused."""
-        if self._partner.serves or self._mode is _Mode.KEPT:
+        """Return whether to accept new connections: not while they could only be refused."""
+        if self._partner.serves or self._mode is _Mode.HELD:
             return True
         view = self._partner.view
         return view.peer_is_silent and (view.state, Event.CLIENT_VOTE) in TABLE
 
-    # --- the moves --------------------------------------------------------------------------------
+    # --- transitions ------------------------------------------------------------------------------
     def _open(self, now: float) -> list[Effect]:
-        """Serve: first those who are inside already, in the order in which they came."""
+        """Open the gate: feed the broker held inputs, then the guests in order of arrival."""
         self._mode = _Mode.OPEN
         guests, self._guests = self._guests, {}
-        kept, self._kept = self._kept, []
-        inputs: list[Input] = [Wake(), *kept]
+        held, self._held = self._held, []
+        inputs: list[Input] = [Wake(), *held]
         for peer, guest in guests.items():
-            inputs += (guest.joined, Received(peer, guest.heard))
+            inputs += (guest.joined, Received(peer, guest.messages))
         return list(self._broker.handle(inputs, now))
 
     def _shut(self, now: float) -> list[Effect]:
-        """Serve nobody any more: all that was pending is the other server's business now."""
+        """Shut the gate: drop all pending requests, which clients retry at the other server."""
         self._mode = _Mode.SHUT
-        kept, self._kept = self._kept, []
-        strangers = [event.peer for event in kept if event.__class__ is PeerJoined]
+        held, self._held = self._held, []
+        strangers = [event.peer for event in held if event.__class__ is PeerJoined]
         goodbyes = [Disconnect(peer, NOT_ACTIVE) for peer in strangers]
         return [*self._broker.step_down(NOT_ACTIVE, now), *goodbyes]
 
-    def _keep(self, event: Input, now: float) -> Iterable[Effect]:
-        self._mode = _Mode.KEPT
+    def _hold(self, event: Input, now: float) -> Iterable[Effect]:
+        self._mode = _Mode.HELD
         if event.__class__ is Drain:
             return self._broker.handle((event,), now)
         if event.__class__ is not Wake:
-            self._kept.append(event)
+            self._held.append(event)
         is_asked = event.__class__ is Received and self._is_client(event.peer, event.messages)
         return self._open(now) if is_asked and self._vote() else ()
 
     def _vote(self) -> bool:
         try:
             return self._partner.vote()
-        except PairFailed:  # whoever runs the broker is told by the pair itself
+        except PairFailed:  # the pair reports it to the operator
             return False
 
     def _is_client(self, peer: Peer, messages: Sequence[Message]) -> bool:
-        """Whether a client has said something, be it the first thing it says."""
+        """Whether a peer is a client, by its table entry or its first message."""
         party = self._broker.parties.get(peer)
         if party is not None and not isinstance(party, Newcomer):
             return isinstance(party, Client)
         found = detect(messages[0]) if messages else None
-        return found is not None and found[0] is Role.CLIENT
+        return found is not None and found[0] is PeerRole.CLIENT
 
-    # --- while the gate is closed -----------------------------------------------------------------
+    # --- while the gate is shut -------------------------------------------------------------------
     def _listen(self, event: Input, now: float) -> Iterable[Effect]:
-        """Take note of who is inside, and of what is said."""
+        """Handle an input while the gate is shut."""
         match event:
             case Received(peer, messages):
                 return self._heard(peer, messages, now)
             case PeerJoined(peer) if self.lets_in():
                 self._guests[peer] = _Guest(event)
-            case PeerJoined(peer):  # the other one was heard while hands were shaken
+            case PeerJoined(peer):  # the other server was heard during the handshake
                 return [Disconnect(peer, NOT_ACTIVE)]
             case PeerLost(peer):
                 self._guests.pop(peer, None)
@@ -194,12 +193,12 @@ class StandbyGate:
                 self._guests.clear()
                 return [*goodbyes, *self._broker.handle((event,), now)]
             case Wake():
-                return [*self._send_home(), *self._broker.handle((event,), now)]
+                return [*self._dismiss_guests(), *self._broker.handle((event,), now)]
         return ()
 
-    def _send_home(self) -> Iterable[Effect]:
-        """Send those away who were let in while the other server was silent, once it is not: they
-        might only find out with a request that it is not served here."""
+    def _dismiss_guests(self) -> Iterable[Effect]:
+        """Disconnect all guests once the other server is heard again: otherwise they would learn
+        only with a request that this server does not serve."""
         if self.lets_in():
             return ()
         guests, self._guests = self._guests, {}
@@ -209,28 +208,27 @@ class StandbyGate:
         guest = self._guests.get(peer)
         if guest is None or not messages:
             return ()
-        is_first = not guest.heard
-        said = [*guest.heard, *messages]
-        guest.heard = said[:_HEARD_MAX]
+        is_first = not guest.messages
+        said = [*guest.messages, *messages]
+        guest.messages = said[:_MESSAGES_MAX]
         found = detect(said[0])
         if found is None:
             return self._send_away(peer, foreign.describe(said[0]))
         role, dialect = found
-        if role is Role.WORKER:
+        if role is PeerRole.WORKER:
             return self._reassure(peer, dialect) if is_first else ()
         return self._heard_client(guest, dialect, said, now)
 
     def _reassure(self, peer: Peer, dialect: Dialect) -> list[Effect]:
-        """Tell a worker, once, that it was heard. It stays as long as its own patience lasts, and
-        comes back without a pause, since it was answered: so it is here, or on its way, when the
-        first client asks."""
+        """Send a worker one heartbeat. It stays until its own timeout, and then reconnects without
+        back-off, since it was answered: so it is available when the first client calls."""
         interval_ms = self._broker.policy.heartbeat.interval_ms
         return [Send(peer, dialect.encode(WorkerHeartbeat(interval_ms)))]
 
     def _heard_client(
         self, guest: _Guest, dialect: Dialect, said: Sequence[Message], now: float
     ) -> Iterable[Effect]:
-        """Count its first requests as a vote: all of them are served then, or given back."""
+        """Count a client's first requests as a vote; then serve or refuse them all."""
         peer = guest.joined.peer
         try:
             commands = [dialect.decode_from_client(message) for message in said]
@@ -240,7 +238,7 @@ class StandbyGate:
         if not requests:
             return ()
         if any(map(_is_vote, requests)) and self._vote():
-            guest.heard = [*said]
+            guest.messages = [*said]
             return self._open(now)
         return [*_refusals(peer, dialect, requests), *self._send_away(peer, NOT_ACTIVE)]
 
@@ -250,13 +248,13 @@ class StandbyGate:
 
 
 def _is_vote(request: ClientRequest) -> bool:
-    """Whether an application wants something. An operator who looks at a broker does not; who asks
-    for the workers of a service is about to send it a request."""
+    """Whether a request counts as a vote: one of an application, not an operator's `mmi.` query.
+    `mmi.service` counts: a client asks it before it sends a request."""
     return not request.service.startswith(MMI_PREFIX) or request.service == b"mmi.service"
 
 
 def _refusals(peer: Peer, dialect: Dialect, requests: Iterable[ClientRequest]) -> Iterable[Effect]:
-    """Give requests back where the dialect has words for it: they have not run ([client-drain])."""
+    """Refuse requests, if the dialect has statuses: they have not run ([client-drain])."""
     if not dialect.has_ids:
         return
     body, status = [NOT_ACTIVE.encode()], Status.SHUTTING_DOWN
@@ -266,7 +264,7 @@ def _refusals(peer: Peer, dialect: Dialect, requests: Iterable[ClientRequest]) -
 
 
 def as_facts(view: PairView) -> dict[str, Any]:
-    """Return a view as `mmi.pair` and `mmi.stats` show it."""
+    """Return a view as shown by `mmi.pair` and `mmi.stats`."""
     heard_s = view.heard_s_ago
     return {
         "role": view.role.name.lower(),

@@ -1,18 +1,18 @@
 """Keyed worker pools on RabbitMQ: groups of workers that start with the first request of their key.
 
-Requests go to an exchange, by key. As long as a key's queue is bound to it, nobody stands between
-caller and worker. What no queue is bound for becomes an *orphan*: the manager of the pool has a
-queue made and bound and a group of workers started, and only then hands the orphan on. A group that
-has had nothing to do for a while loses first its binding, then its workers and its queue.
+Clients publish requests to an exchange, by key. While a key's queue is bound to the exchange,
+RabbitMQ routes its requests to workers without the manager. A request whose key has no bound queue
+becomes an *orphan*: the manager declares and binds a queue, starts a group of workers, and then
+republishes the orphan. An idle group first loses its binding, then its workers and its queue.
 
-    inputs.py, effects.py  what the engines are fed, and what they answer: no I/O in any of them
-    config.py              what may be set, in `pool.toml`, the environment and flags
-    tracker.py             which groups should be there: active, unbound, gone; generations
-    queues.py              makes request queues so: declare, bind, unbind, delete
-    services.py            in place of queues, where a broker of MDP has the pool
-    groups.py              makes groups so: start, stop, replace
-    orphans.py             requests without a queue wait for it, each key for itself
-    deadletters.py         requests that nobody will answer are answered, with the reason
-    activity.py            which reports of workers say that a group is still needed
-    engine.py              all of them together: what a manager is made of
+    inputs.py, effects.py  inputs and effects of the engines, which do no I/O
+    config.py              settings: `pool.toml`, environment and flags
+    tracker.py             the target state of groups: active, unbound, gone; generations
+    queues.py              control loop of request queues: declare, bind, unbind, delete
+    services.py            the same at a broker of MDP, which has services in place of queues
+    groups.py              control loop of worker groups: start, stop, replace
+    orphans.py             requests that wait for their key's queue
+    deadletters.py         answers requests that no worker will answer, with the reason
+    activity.py            filters the activity reports of workers
+    engine.py              the engine of a manager: all of the above
 """

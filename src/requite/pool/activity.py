@@ -1,10 +1,9 @@
-"""Which reports of workers say that a group is still needed.
+"""Filter of activity reports: one report per group and window keeps the group alive.
 
-Workers report every request they receive, which may be thousands a second; once per `window` and
-group is enough. The *first* report of a window is passed on and those after it are not: the other
-way round, passing on only what comes after a quiet time, a group with steady traffic would never
-be refreshed, and be stopped under load. What is not passed on is made up for: a report that is
-passed on counts for a window longer than it would ("extra lifetime").
+Workers report every request that they receive, possibly thousands per second. The filter passes the
+*first* report of each window and drops the rest. Passing only reports that follow a quiet period
+would never refresh a group under steady traffic, and stop it under load. To make up for the dropped
+reports, a passed one extends the group's lifetime by a window ("extra lifetime").
 """
 
 from __future__ import annotations
@@ -18,22 +17,22 @@ _KNOWN: Final = frozenset(Event)
 
 
 class ActivityFilter:
-    """Remembers which groups have been heard of in the current window."""
+    """Open windows, by group."""
 
     def __init__(self, window_s: float) -> None:
         self.window_s = window_s
         self.unknown = 0
-        self._until: OrderedDict[str, float] = OrderedDict()  # in order of their ends
+        self._until: OrderedDict[str, float] = OrderedDict()  # ends of windows, in order
 
     def __len__(self) -> int:
         return len(self._until)
 
     def reported(self, key: str, event: str, now: float, *, expected: bool) -> bool:
-        """Take a report; tell whether the group is to be required, for `window_s` longer.
+        """Return whether a report requires its group, for `window_s` longer.
 
-        Requests that were received say so. That a worker has started says it only of a group that
-        is not `expected`, whose worker waits for a queue then; otherwise workers that die and start
-        without end would keep their group alive. What is not known counts as `unknown`.
+        A received request does. A started worker does only if its group is not `expected`: that
+        worker waits for a queue. Otherwise a worker that crashes in a loop would keep its group
+        alive. Unknown events are counted in `unknown`.
         """
         if event not in _KNOWN:
             self.unknown += 1
@@ -48,7 +47,7 @@ class ActivityFilter:
         return True
 
     def _forget(self, now: float) -> None:
-        """Close the windows that are over."""
+        """Close expired windows."""
         until = self._until
         while until and next(iter(until.values())) <= now:
             until.popitem(last=False)

@@ -1,6 +1,6 @@
-"""Pauses after failures, by name: each is twice as long as the one before, up to a limit.
+"""Exponential back-off, by name, up to a limit.
 
-No randomness: there is one manager, and what fails for it fails for nobody else.
+Without jitter: a pool has one active manager, so no other one retries at the same time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Name = TypeVar("Name", bound=Hashable)
 
 
 class Pauses(Generic[Name]):
-    """Who has to wait until when, and how often it has failed in a row."""
+    """Pending pauses and consecutive failures, by name."""
 
     def __init__(self, first_s: float, max_s: float) -> None:
         self._first_s = first_s
@@ -27,31 +27,31 @@ class Pauses(Generic[Name]):
         return len(self._timers)
 
     def __contains__(self, name: Name) -> bool:
-        """Tell whether it still has to wait."""
+        """Whether a pause is pending for `name`."""
         return name in self._timers
 
     def emptied(self) -> Pauses[Name]:
-        """Return the same without anybody who has to wait."""
+        """Return an empty copy with the same limits."""
         return Pauses(self._first_s, self._max_s)
 
     def failed(self, name: Name, now: float) -> None:
-        """Let it wait, longer than the last time."""
+        """Count a failure, and start the next, longer pause."""
         self._failures[name] = failures = self._failures.get(name, 0) + 1
         self._timers.set(name, now + pause_s(failures, self._first_s, self._max_s))
 
     def wait(self, name: Name, delay_s: float, now: float) -> None:
-        """Let it wait without having failed."""
+        """Start a pause of `delay_s` without counting a failure."""
         self._timers.set(name, now + delay_s)
 
     def succeeded(self, name: Name) -> None:
-        """Let the next failure be the first."""
+        """Reset the failure count, and cancel the pause."""
         self._failures.pop(name, None)
         self._timers.clear(name)
 
     def due(self, now: float) -> list[Name]:
-        """Return those who have waited long enough."""
+        """Remove and return the names whose pauses have ended."""
         return list(self._timers.due(now))
 
     def deadline(self) -> float | None:
-        """Return when the next one has."""
+        """Return when the next pause ends, or None."""
         return self._timers.next()

@@ -1,8 +1,8 @@
-"""What may be set for a pool: `pool.toml`, overridden by the environment, overridden by flags.
+"""Settings of a pool: `pool.toml`, overridden by the environment, overridden by flags.
 
-A setting has a section and a name. In the file it stands under `[section]`; in the environment it
-is `REQUITE_POOL__SECTION__NAME`; flags are given as `section.name`. Times are seconds. What is not
-known is an error, which names the place where it stands.
+A setting has a section and a name: `name` under `[section]` in the file,
+`REQUITE_POOL__SECTION__NAME` in the environment, `section.name` as a flag. Times are in seconds.
+An unknown setting is an error that names its source.
 """
 
 from __future__ import annotations
@@ -27,10 +27,13 @@ def _check(holds: bool, sentence: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PoolSection:
-    """`[pool]`. `name`: begins the names of its exchanges and queues. `instance`: distinguishes
-    managers that share a container engine or cluster; what they make is labelled with it. `version`
-    of the workers: groups that run another one are replaced. `stop_groups_on_exit`: a manager that
-    ends stops its groups."""
+    """`[pool]`.
+
+    - `name`: prefix of the pool's exchanges and queues.
+    - `instance`: labels workers, to tell apart managers that share a container engine or cluster.
+    - `version` of the workers: groups that run another version are replaced.
+    - `stop_groups_on_exit`: the manager stops its groups when it exits.
+    """
 
     name: str
     instance: str = "default"
@@ -44,8 +47,12 @@ class PoolSection:
 
 @dataclass(frozen=True, slots=True)
 class RabbitSection:
-    """`[rabbitmq]`. `management_url`: of its management API; `publish_timeout`: how long a confirm
-    or another answer of RabbitMQ may take; `management_timeout`: the same for the API."""
+    """`[rabbitmq]`.
+
+    - `management_url`: URL of the management API.
+    - `publish_timeout`: timeout of publisher confirms and other AMQP replies.
+    - `management_timeout`: timeout of requests to the management API.
+    """
 
     url: str = "amqp://guest:guest@localhost/"
     management_url: str = "http://guest:guest@localhost:15672"
@@ -59,10 +66,14 @@ class RabbitSection:
 
 @dataclass(frozen=True, slots=True)
 class BrokerSection:
-    """`[broker]`. `url`: of a broker of MDP that has the pool in place of RabbitMQ (empty: RabbitMQ
-    has it). `interval`: how often that is asked for requests that wait; `timeout`: how long its
-    answer may take. `settle`: how long workers have to come back to a broker that was away, before
-    a group is taken for one that nobody needs."""
+    """`[broker]`.
+
+    - `url`: a broker of MDP that carries the pool in place of RabbitMQ; empty: RabbitMQ does.
+    - `interval`: how often the manager polls the broker for waiting requests.
+    - `timeout`: timeout of a poll.
+    - `settle`: how long workers may take to reconnect to the broker before their group can be
+      stopped as unused.
+    """
 
     url: str = ""
     interval_s: float = 0.25
@@ -77,9 +88,12 @@ class BrokerSection:
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
-    """`[lifetime]`. A group that got no request for `unbind_delay` is unbound, and `stop_delay`
-    later stopped. Of the reports of one group in `extra_lifetime` only the first counts, for so
-    much longer."""
+    """`[lifetime]`.
+
+    A group without requests for `unbind_delay` is unbound, and stopped `stop_delay` later. Only the
+    first activity report of a group in each `extra_lifetime` counts; it extends the group's
+    lifetime by as much.
+    """
 
     unbind_delay_s: float = 300.0
     stop_delay_s: float = 60.0
@@ -93,11 +107,17 @@ class Lifetime:
 
 @dataclass(frozen=True, slots=True)
 class Loops:
-    """`[loops]`. Queues and groups are compared with what is expected every `interval`, beside when
-    it changes. After a failure follows a pause of `backoff`, then of twice that, up to
-    `backoff_max`. At most `replace_max` groups are replaced at a time. A queue is deleted once it
-    was seen to be empty twice, `settle` apart: what workers hold the management API knows so late
-    (RabbitMQ's `collect_statistics_interval`, 5 s unless it is set)."""
+    """`[loops]`.
+
+    - `interval`: how often queues and groups are compared with the target state, in addition to
+      each change of it.
+    - `backoff`, `backoff_max`: the first pause after a failure, and the longest; each pause is
+      twice the previous one.
+    - `replace_max`: how many groups are replaced at a time.
+    - `settle`: a queue is deleted after two inspections, `settle` apart, found it empty. The
+      management API reports unacknowledged messages with that delay (RabbitMQ's
+      `collect_statistics_interval`, 5 s by default).
+    """
 
     interval_s: float = 5.0
     backoff_s: float = 0.5
@@ -114,11 +134,15 @@ class Loops:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`[limits]`. `message_ttl`: how long a request waits in its queue; `delivery_limit`: how often
-    it is given to a worker again after the first time; `queue_length`, `queue_bytes`: of one
-    request queue (0: no limit); beyond that the oldest requests are answered with `maxlen`.
-    `orphans`: how many the manager holds at a time; beyond that those that have waited for
-    `orphan_hold` go to the end of their queue."""
+    """`[limits]`.
+
+    - `message_ttl`: how long a request waits in its queue.
+    - `delivery_limit`: how often a request is redelivered.
+    - `queue_length`: of one request queue (0: no limit); when it is full, the oldest requests are
+      answered with `maxlen`.
+    - `orphans`: how many the manager holds at a time; at that limit, orphans that have waited for
+      `orphan_hold` go to the end of their queue.
+    """
 
     message_ttl_s: float = 600.0
     delivery_limit: int = 5
@@ -136,8 +160,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class HttpSection:
-    """`[http]`. Where the manager tells how it is and takes commands, from whoever can connect;
-    port 0 takes a free one."""
+    """`[http]`.
+
+    Address of the manager's HTTP endpoints, without authentication; port 0 picks a free port.
+    """
 
     host: str = "127.0.0.1"
     port: int = 8670
@@ -148,9 +174,12 @@ class HttpSection:
 
 @dataclass(frozen=True, slots=True)
 class WorkersSection:
-    """`[workers]`. What workers are told: `amqp_url`, where they reach RabbitMQ, or `broker_url`,
-    where they reach the broker (empty: where the manager does), and how many requests each takes at
-    a time."""
+    """`[workers]`.
+
+    - `amqp_url`, `broker_url`: where workers connect to RabbitMQ or to the broker; empty: the
+      manager's own URL.
+    - `prefetch`: how many requests a worker holds at a time.
+    """
 
     amqp_url: str = ""
     broker_url: str = ""
@@ -162,8 +191,11 @@ class WorkersSection:
 
 @dataclass(frozen=True, slots=True)
 class DriverSection:
-    """`[driver]`. `kind`: which driver; all other settings are its own, and `read_section` reads
-    them. `timeout`: how long a start, a stop or a listing may take."""
+    """`[driver]`.
+
+    - `kind`: which driver; its own settings are read by `read_section`.
+    - `timeout`: timeout of a start, a stop or a listing.
+    """
 
     kind: str = "subprocess"
     timeout_s: float = 60.0
@@ -172,7 +204,7 @@ class DriverSection:
 
 @dataclass(frozen=True, slots=True)
 class PoolConfig:
-    """Everything that may be set."""
+    """All settings of a pool."""
 
     pool: PoolSection
     rabbitmq: RabbitSection = field(default_factory=RabbitSection)
@@ -191,9 +223,9 @@ def read_config(
     flags: Mapping[str, Any] | None = None,
     where: str = "pool.toml",
 ) -> PoolConfig:
-    """Read the settings of a pool: `text` of the file, `environ` and `flags` (None: not given).
+    """Read the settings of a pool from the file's `text`, `environ` and `flags` (None: not given).
 
-    Raises `ConfigurationError`, which names the setting and where it stands.
+    Raises `ConfigurationError`, which names the setting and its source.
     """
     try:
         tables = tomllib.loads(text)
@@ -247,8 +279,9 @@ def _read_driver(table: Mapping[str, Any], where: str) -> DriverSection:
 def read_section(kind: type[Section], table: Mapping[str, Any], where: str) -> Section:
     """Read a table into a dataclass; a field `x_s` is the setting `x`, in seconds.
 
-    Fields are texts, numbers, truths, or lists of texts; texts are converted, as they may come from
-    the environment, where a list is separated by blanks. Raises `ConfigurationError`.
+    Fields are strings, numbers, booleans, or lists of strings. Strings are converted, since they
+    may come from the environment, where blanks separate the items of a list. Raises
+    `ConfigurationError`.
     """
     hints = get_type_hints(kind)
     known = {each.name.removesuffix("_s"): each for each in fields(kind)}  # type: ignore[arg-type]
@@ -270,7 +303,7 @@ _TRUTHS: Final = {"true": True, "1": True, "yes": True, "false": False, "0": Fal
 
 
 def _convert(value: Any, kind: Any, where: str) -> Any:
-    """Turn what the file or the environment says into the type of the field."""
+    """Convert a value of the file or the environment to the type of its field."""
     if kind is bool and isinstance(value, str):
         value = _TRUTHS.get(value.lower(), value)
     if kind in (int, float) and isinstance(value, str):

@@ -1,10 +1,10 @@
-"""Requests that no worker will answer any more: their callers are told, with the reason.
+"""Answers dead letters: requests that no worker will answer.
 
 RabbitMQ writes the reason into `x-first-death-reason`: `expired`, `rejected`, `maxlen` or
-`delivery_limit`. The answer has it as x-status and the correlation id of the request, so the caller
-knows at once which call has failed, and why. A request that was given to as many workers as the
-limit allows is taken for the cause of their deaths and kept in the poison queue. A dead letter is
-acknowledged when the answer, and the copy, have been confirmed.
+`delivery_limit`. The answer carries it as x-status, with the request's correlation id, so the
+caller learns at once which call failed, and why. A request that reached the delivery limit is taken
+for the cause of its workers' deaths and copied to the poison queue. A dead letter is acknowledged
+after RabbitMQ has confirmed the answer and the copy.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _REASONS: Final = frozenset(
 )
 
 
-class _Deed(Enum):
-    """What is published of a dead letter."""
+class _Publication(Enum):
+    """A message to publish for a dead letter."""
 
     KEEP = "keep"  # a copy in the poison queue
     ANSWER = "answer"
@@ -46,16 +46,16 @@ class _Deed(Enum):
 
 @dataclass(slots=True, eq=False)
 class _DeadLetter:
-    """A dead letter in hand; what has still to be done with it, in order."""
+    """An unacknowledged dead letter, and the publications that remain, in order."""
 
     event: DeadLetterArrived
     reason: str
-    left: list[_Deed] = field(default_factory=list)
+    remaining: list[_Publication] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLettersStatus:
-    """How many are in hand, and how many ended so far, by reason; `poison` are copies kept."""
+    """Counts: unacknowledged dead letters, all so far by reason, and copies in the poison queue."""
 
     in_hand: int
     by_reason: dict[str, int]
@@ -63,7 +63,7 @@ class DeadLettersStatus:
 
 
 class DeadLetters:
-    """The dead letter responder. `ticket()` makes up names."""
+    """The dead letter responder. `ticket()` returns a new ticket."""
 
     def __init__(self, config: PoolConfig, ticket: Callable[[], int]) -> None:
         self._ticket = ticket
@@ -82,20 +82,20 @@ class DeadLetters:
         return len(self._publishing) + len(self._pauses)
 
     def owns(self, ticket: int) -> bool:
-        """Tell whether something was published under this ticket here."""
+        """Whether `ticket` is a pending publication of this engine."""
         return ticket in self._publishing
 
     def snapshot(self) -> DeadLettersStatus:
-        """Return what there is."""
+        """Return the current counts."""
         return DeadLettersStatus(len(self), dict(self._by_reason), self._poison)
 
     def deadline(self) -> float | None:
-        """Return when something is tried again."""
+        """Return when the next retry is due, or None."""
         return self._pauses.deadline()
 
     # --- inputs -----------------------------------------------------------------------------------
     def handle(self, event: Any, now: float) -> list[PoolEffect]:
-        """Take a dead letter, or what has become of one. Raises `LocalViolation` for others."""
+        """Handle a dead letter, or the result of a publication; else raise `LocalViolation`."""
         match event:
             case DeadLetterArrived():
                 self._arrived(event)
@@ -108,18 +108,18 @@ class DeadLetters:
         return self._taken()
 
     def advance(self, now: float) -> list[PoolEffect]:
-        """Try again what has waited long enough."""
+        """Retry publications whose back-off has ended."""
         for letter in self._pauses.due(now):
-            self._go_on(letter)
+            self._continue(letter)
         return self._taken()
 
     def disconnected(self) -> None:
-        """Forget everything: RabbitMQ will deliver it again."""
+        """Forget all dead letters: RabbitMQ will redeliver them."""
         self._publishing.clear()
         self._pauses = self._pauses.emptied()
 
-    def let_go(self) -> None:
-        """Finish what is being published, and leave the rest to the next manager."""
+    def drain(self) -> None:
+        """Finish pending publications; leave the rest to the next manager."""
         self._is_leaving = True
         self._pauses = self._pauses.emptied()
 
@@ -129,19 +129,19 @@ class DeadLetters:
         self._by_reason[reason] = self._by_reason.get(reason, 0) + 1
         letter = _DeadLetter(event, reason)
         if reason == ReplyStatus.DELIVERY_LIMIT:
-            letter.left.append(_Deed.KEEP)
+            letter.remaining.append(_Publication.KEEP)
         if event.reply_to:
-            letter.left.append(_Deed.ANSWER)
-        self._go_on(letter)
+            letter.remaining.append(_Publication.ANSWER)
+        self._continue(letter)
 
-    def _go_on(self, letter: _DeadLetter) -> None:
-        """Publish what comes next; acknowledge when nothing does."""
-        if not letter.left:
+    def _continue(self, letter: _DeadLetter) -> None:
+        """Publish the next message, or acknowledge the dead letter if none remains."""
+        if not letter.remaining:
             self._out.append(Ack(letter.event.tag))
             return
         ticket = self._ticket()
         self._publishing[ticket] = letter
-        if letter.left[0] is _Deed.KEEP:
+        if letter.remaining[0] is _Publication.KEEP:
             attempts = self._attempts(letter)
             forward = Forward(ticket, letter.event.tag, Destination.POISON, attempts=attempts)
             self._out.append(forward)
@@ -149,11 +149,11 @@ class DeadLetters:
             self._out.append(self._answer(ticket, letter))
 
     def _published(self, ticket: int) -> None:
-        """Go on. An answer that no queue takes is done with: its caller has gone."""
+        """Continue after a confirm. An unroutable answer counts as sent: its caller is gone."""
         letter = self._publishing.pop(ticket)
         self._pauses.succeeded(letter)
-        self._poison += letter.left.pop(0) is _Deed.KEEP
-        self._go_on(letter)
+        self._poison += letter.remaining.pop(0) is _Publication.KEEP
+        self._continue(letter)
 
     def _answer(self, ticket: int, letter: _DeadLetter) -> Answer:
         event = letter.event
@@ -168,9 +168,9 @@ class DeadLetters:
         )
 
     def _attempts(self, letter: _DeadLetter) -> int:
-        """Return how often the request was given to a worker; 0: nobody knows.
+        """Return how often the request was delivered to a worker; 0 if unknown.
 
-        RabbitMQ 3.10 does not tell of a dead letter how often it came back, but its limit does.
+        RabbitMQ 3.10 does not count the redeliveries of a dead letter, but the limit implies them.
         """
         is_poison = letter.reason == ReplyStatus.DELIVERY_LIMIT
         known = self._delivery_limit + 1 if is_poison else 0
@@ -189,7 +189,7 @@ class DeadLetters:
 
 
 def reason_of(headers: Mapping[str, Any]) -> str:
-    """Return why a request has died first; `rejected` where its headers do not tell."""
+    """Return the first death reason of a request; `rejected` if its headers have none."""
     reason = _text(headers.get(FIRST_DEATH_REASON))
     return reason if isinstance(reason, str) and reason in _REASONS else ReplyStatus.REJECTED
 
@@ -199,6 +199,6 @@ def _text(value: Any) -> Any:
 
 
 def _counted(headers: Mapping[str, Any]) -> int:
-    """Return how often the request came back, as far as its queue tells."""
+    """Return how often the request was redelivered, if its queue counts it; else 0."""
     count = headers.get(DELIVERY_COUNT)
     return count if isinstance(count, int) and count >= 0 else 0

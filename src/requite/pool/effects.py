@@ -1,7 +1,7 @@
-"""What the engines of a pool's manager ask of its shell.
+"""Effects of the engines of a pool's manager, performed by its shell.
 
-For one key there is never more than one thing under way with its queue, and one with its group.
-`Warn` and `Stopped` are those of `requite.engine`.
+Per key, at most one operation on its queue and one on its group are in progress. `Warn` and
+`Stopped` are those of `requite.engine`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from requite.pool.inputs import Tag
 
 
 class Destination(StrEnum):
-    """Where a delivery is published anew, with its key, body, properties and headers."""
+    """Where a delivery is republished, with its key, body, properties and headers."""
 
-    REQUESTS = "requests"  # the exchange of requests; what is not bound comes back as an orphan
+    REQUESTS = "requests"  # the exchange of requests; an unroutable one returns as an orphan
     ORPHANS = "orphans"  # the end of the queue of orphans
     DEAD_LETTERS = "dead-letters"
     POISON = "poison"
@@ -25,13 +25,13 @@ class Destination(StrEnum):
 
 # --- request queues: answered by QueueDone, QueueAbsent, QueueFailed ------------------------------
 class ListQueues(NamedTuple):
-    """Ask the management API which request queues there are; `QueuesListed` follows."""
+    """List the request queues by the management API; `QueuesListed` follows."""
 
     ticket: int
 
 
 class DeclareQueue(NamedTuple):
-    """Declare the key's request queue, durable, with these arguments."""
+    """Declare the key's request queue, durable, with `arguments`."""
 
     key: str
     arguments: Mapping[str, Any]
@@ -44,46 +44,46 @@ class BindQueue(NamedTuple):
 
 
 class UnbindQueue(NamedTuple):
-    """Take that binding away. It is done, too, when there was none."""
+    """Unbind the key's request queue; succeeds if there is no binding."""
 
     key: str
 
 
 class InspectQueue(NamedTuple):
-    """See what is in the key's request queue; `QueueInspected` follows.
+    """Count the messages of the key's request queue; `QueueInspected` follows.
 
-    What consumers hold counts as well: a worker that stops consuming and dies leaves no other trace
-    until its connection is found to be dead. Where that cannot be told, `QueueFailed` does.
+    Includes unacknowledged messages: a worker that stops consuming and dies leaves no other trace
+    until RabbitMQ detects its dead connection. `QueueFailed` follows if they cannot be counted.
     """
 
     key: str
 
 
 class DeleteQueue(NamedTuple):
-    """Delete the key's request queue, unconditionally: RabbitMQ does not know conditions for
-    quorum queues (540, NOT_IMPLEMENTED). Asked only for a queue that has been unbound for a while,
-    was empty when it was inspected, and has no consumer."""
+    """Delete the key's request queue, unconditionally: RabbitMQ does not support conditions for
+    quorum queues (540, NOT_IMPLEMENTED). The engine does so only for a queue that is unbound, was
+    empty at its inspection, and has no consumer."""
 
     key: str
 
 
 # --- in place of queues, at a broker of MDP -------------------------------------------------------
 class ListServices(NamedTuple):
-    """Ask the broker for the services of the pool; `ServicesListed` follows."""
+    """List the services of the pool at the broker; `ServicesListed` follows."""
 
     ticket: int
 
 
 # --- groups: answered by GroupDone, GroupFailed ---------------------------------------------------
 class ListGroups(NamedTuple):
-    """Ask the driver which groups run; `GroupsListed` follows."""
+    """List the running groups by the driver; `GroupsListed` follows."""
 
     ticket: int
 
 
 class StartGroup(NamedTuple):
-    """Start the key's group, or change what runs to so many workers. Starting twice does nothing.
-    With `workers` None the driver decides."""
+    """Start the key's group, or scale a running one to `workers` (None: the driver decides).
+    Idempotent."""
 
     key: str
     version: str
@@ -91,17 +91,16 @@ class StartGroup(NamedTuple):
 
 
 class StopGroup(NamedTuple):
-    """Stop the key's group: its workers are told to drain, where there is a way to tell them, and
-    the driver ends them; they finish what they hold. Stopping twice does nothing."""
+    """Stop the key's group: ask its workers to drain, if the carrier can, and have the driver stop
+    them. They finish the requests that they hold. Idempotent."""
 
     key: str
 
 
 # --- messages: answered by Published, PublishFailed -----------------------------------------------
 class Forward(NamedTuple):
-    """Publish a delivery anew, mandatory and confirmed. `expires_s`: what it has left of its time.
-    `reason` is told in x-first-death-reason, where it is not empty, and `attempts`, where they are
-    known, in x-attempt."""
+    """Republish a delivery, mandatory and confirmed. `expires_s` is its remaining time to live.
+    A `reason` is sent in x-first-death-reason, and non-zero `attempts` in x-attempt."""
 
     ticket: int
     tag: Tag
@@ -113,8 +112,7 @@ class Forward(NamedTuple):
 
 class Answer(NamedTuple):
     """Publish a negative reply to the default exchange, mandatory and confirmed: x-status is
-    `status`, x-attempt is `attempt`, correlation id and trace ("": none) are those of the
-    request."""
+    `status`, x-attempt is `attempt`; correlation id and trace ("": none) are the request's."""
 
     ticket: int
     reply_to: str
@@ -131,12 +129,12 @@ class Ack(NamedTuple):
 
 
 class StopConsuming(NamedTuple):
-    """Cancel the consumers of orphans and dead letters; what is in hand will be acknowledged."""
+    """Cancel the consumers of orphans and dead letters; deliveries in progress are finished."""
 
 
 class HandOver(NamedTuple):
-    """See whether another manager consumes in this one's place, after `StopConsuming`;
-    `HandedOver` follows. Asked only of a shell that has told `DrainPool` so."""
+    """Find out whether another manager has taken over, after `StopConsuming`; `HandedOver` follows.
+    Only for a shell that sent `DrainPool` with `hand_over`."""
 
 
 PoolEffect = (

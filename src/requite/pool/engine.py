@@ -5,10 +5,9 @@
     report ──► ActivityFilter ─────────┘
     dead letter ──► DeadLetters ──► its caller, poison
 
-A manager that is not connected, or stands by, decides nothing: groups run on, since what they do
-cannot be heard of. When it comes to decide, all delays begin anew. One that ends stops its groups
-if it has ever decided, for nobody else may be there to do it; where somebody is (`HandOver`), that
-one has them.
+A manager that is disconnected or on standby decides nothing: groups keep running, since their
+activity cannot be observed. When it becomes active, all delays restart. A manager that drains stops
+its groups if it has ever been active, unless another manager takes them over (`HandOver`).
 """
 
 from __future__ import annotations
@@ -60,8 +59,8 @@ from requite.pool.tracker import PoolState, Tracker
 
 @dataclass(frozen=True, slots=True)
 class PoolParts:
-    """Which engine takes which part; simulations put broken ones in. Of a pool at a broker of MDP,
-    which has services in place of queues, a `ServiceLoop` takes the part of queues."""
+    """The classes of the parts; simulations replace them with broken ones. A pool at a broker of
+    MDP has a `ServiceLoop` in place of the `QueueLoop`."""
 
     tracker: type[Tracker] = Tracker
     queues: type[QueueLoop] | type[ServiceLoop] = QueueLoop
@@ -73,8 +72,8 @@ class PoolParts:
 
 @dataclass(frozen=True, slots=True)
 class PoolStatus:
-    """What a manager knows. `is_listed`: it has seen all queues of the pool since it began;
-    `unknown_reports`: how many reports of workers could not be read."""
+    """Snapshot of a manager. `is_listed`: it has listed all queues of the pool since it connected;
+    `unknown_reports`: activity reports with unknown events."""
 
     connected: bool
     draining: bool
@@ -90,17 +89,17 @@ class PoolStatus:
 
 @dataclass(slots=True)
 class _Drain:
-    """The end: whether groups are to be stopped, whether it is being found out who has them, and
-    whether `Stopped` has been said."""
+    """State of a drain: whether to stop groups, whether `HandedOver` is pending, and whether
+    `Stopped` has been emitted."""
 
     stop_groups: bool
     is_handing_over: bool = False
-    is_told: bool = False
+    has_stopped: bool = False
 
 
 class PoolEngine:
-    """All of a manager that decides anything; the contract is that of `requite.engine.Engine`, with
-    inputs and effects of its own."""
+    """The engine of a manager: the contract of `requite.engine.Engine`, with the inputs and effects
+    of pools."""
 
     def __init__(
         self, config: PoolConfig, now: float = 0.0, parts: PoolParts | None = None
@@ -117,16 +116,16 @@ class PoolEngine:
         self.activity = parts.activity(config.lifetime.extra_lifetime_s)
         self._config = config
         self._connected = False
-        self._was_active = False  # in this life
+        self._was_active = False  # since this manager started
         self._drain: _Drain | None = None
-        self._told = -1  # the generation that the loops have been told of
+        self._sent_generation = -1  # the last generation sent to the loops
         self._out: list[PoolEffect] = []
         self._inputs = self._table()
 
     def _table(self) -> dict[type, Callable[[Any, float], None]]:
         return {
-            Connected: self._take_up,
-            Disconnected: self._lay_down,
+            Connected: self._activate,
+            Disconnected: self._deactivate,
             OrphanArrived: self._orphan,
             DeadLetterArrived: self._dead_letter,
             ActivityArrived: self._reported,
@@ -143,10 +142,10 @@ class PoolEngine:
                     ServicesListed,
                     ServiceListFailed,
                 ),
-                self._about_queues,
+                self._queue_result,
             ),
             **dict.fromkeys(
-                (GroupsListed, GroupListFailed, GroupDone, GroupFailed), self._about_groups
+                (GroupsListed, GroupListFailed, GroupDone, GroupFailed), self._group_result
             ),
             RequireGroup: self._operator_requires,
             ReleaseGroup: lambda event, now: self.tracker.release(event.key, now),
@@ -177,7 +176,7 @@ class PoolEngine:
         return taken
 
     def deadline(self) -> float | None:
-        """Return the next instant the engine wants a `Wake`, or None."""
+        """Return when the engine needs a `Wake`, or None."""
         parts = [self.groups.deadline()]
         if self._connected:
             parts += [
@@ -190,7 +189,7 @@ class PoolEngine:
         return min((at for at in parts if at is not None), default=None)
 
     def snapshot(self) -> PoolStatus:
-        """Return what the manager knows."""
+        """Return a snapshot of all parts."""
         return PoolStatus(
             self._connected,
             self._drain is not None,
@@ -204,28 +203,28 @@ class PoolEngine:
             self.activity.unknown,
         )
 
-    # --- what happens with every input ------------------------------------------------------------
+    # --- after every input ------------------------------------------------------------------------
     def _advance(self, now: float) -> None:
-        """Let time pass, and let each part know what the others have come to."""
+        """Advance each part, and pass results between parts."""
         if self._connected:
             self._add(self.dead_letters.advance(now))
             self._add(self.queues.advance(now))
             self._add(self.orphans.advance(now))
         self._add(self.groups.advance(now))
         leaving = self.tracker.advance(now) if self._connected and self._drain is None else []
-        self._tell(now)
+        self._update_loops(now)
         for key in leaving:
             self._add(self.queues.probe(key, now))
         for key in self.queues.take_bound():
             self._add(self.orphans.release(key, now))
         self._maybe_stop()
 
-    def _tell(self, now: float) -> None:
-        """Tell the loops what is expected, if that has changed."""
-        if self._told == self.tracker.generation or self._drain is not None:
+    def _update_loops(self, now: float) -> None:
+        """Send the target state to the loops, if it has changed."""
+        if self._sent_generation == self.tracker.generation or self._drain is not None:
             return
         self.orphans.renew(self.tracker.is_active, now)
-        self._told = self.tracker.generation
+        self._sent_generation = self.tracker.generation
         state = self.tracker.state()
         self._add(self.queues.expect(state, now))
         self._add(self.groups.expect(state, now))
@@ -237,13 +236,13 @@ class PoolEngine:
         return self.tracker.require(key, 0.0, now)
 
     # --- the connection ---------------------------------------------------------------------------
-    def _take_up(self, _: Connected, now: float) -> None:
+    def _activate(self, _: Connected, now: float) -> None:
         self._connected = self._was_active = True
         self.tracker.resume(now)
         self._add(self.queues.connected(now))
         self._add(self.groups.activate(now))
 
-    def _lay_down(self, _: Disconnected, now: float) -> None:
+    def _deactivate(self, _: Disconnected, now: float) -> None:
         self._connected = False
         self.queues.disconnected()
         self.orphans.disconnected()
@@ -273,17 +272,17 @@ class PoolEngine:
         elif self.dead_letters.owns(event.ticket):
             self._add(self.dead_letters.handle(event, now))
 
-    # --- answers ----------------------------------------------------------------------------------
-    def _about_queues(self, event: Any, now: float) -> None:
+    # --- results ----------------------------------------------------------------------------------
+    def _queue_result(self, event: Any, now: float) -> None:
         if not self._connected:
             return
         self._add(self.queues.handle(event, now))
         if self.queues.is_listed:
             self._add(self.groups.allow_stops(now))
         if self.queues.take_ended():
-            self._add(self.groups.look_again(now))
+            self._add(self.groups.refresh(now))
 
-    def _about_groups(self, event: Any, now: float) -> None:
+    def _group_result(self, event: Any, now: float) -> None:
         self._add(self.groups.handle(event, now))
 
     def _operator_requires(self, event: RequireGroup, now: float) -> None:
@@ -291,7 +290,7 @@ class PoolEngine:
 
     def _scale(self, event: ScaleGroup, now: float) -> None:
         self._require(event.key, now)
-        self._tell(now)
+        self._update_loops(now)
         self._add(self.groups.scale(event.key, event.workers, now))
 
     # --- the end ----------------------------------------------------------------------------------
@@ -301,9 +300,9 @@ class PoolEngine:
         stops = event.stop_groups and self._was_active
         drain = self._drain = _Drain(stops, stops and event.hand_over and self._connected)
         self._out.append(StopConsuming())
-        self.queues.disconnected()  # they are the next manager's
-        self.orphans.let_go()
-        self.dead_letters.let_go()
+        self.queues.disconnected()  # they belong to the next manager
+        self.orphans.drain()
+        self.dead_letters.drain()
         self.groups.deactivate()
         if drain.is_handing_over:
             self._out.append(HandOver())
@@ -321,10 +320,10 @@ class PoolEngine:
 
     def _maybe_stop(self) -> None:
         drain = self._drain
-        if drain is None or drain.is_told or drain.is_handing_over:
+        if drain is None or drain.has_stopped or drain.is_handing_over:
             return
         if drain.stop_groups and not self.groups.is_idle:
             return
         if not len(self.orphans) and not len(self.dead_letters):
-            drain.is_told = True
+            drain.has_stopped = True
             self._out.append(Stopped())

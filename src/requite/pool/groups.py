@@ -1,13 +1,14 @@
-"""Makes the groups of workers that run those that the tracker expects.
+"""Control loop of worker groups: makes the running groups match the tracker's target set.
 
-Round after round: ask the driver what runs, start what is missing, stop what is not expected. A
-round follows each change of what is expected, each end of something that was asked, and `interval`.
-What fails is told, waits, and is looked at again; nothing ends the loop.
+Each round lists the running groups, starts those that are missing, and stops those that are not in
+the target set. A round starts after each change of that set, after each completed operation, and
+every `interval`. A failed operation is logged and retried with back-off; no failure ends the loop.
 
-Nothing is stopped before the queues of the pool have been seen (`may_stop`): a manager that has
-just started knows of no group, and those that run are another one's good work.
+No group is stopped before the queues of the pool have been listed (`may_stop`): a manager that has
+just started has an empty target set, and the running groups may be serving requests.
 
-A manager that leaves stops each group once. One that runs after that was started by somebody else.
+A manager that drains stops each group once. A group that runs after that was started by another
+manager.
 """
 
 from __future__ import annotations
@@ -35,9 +36,13 @@ _ROUND: Final = ""  # the name of the pause between rounds
 
 @dataclass(slots=True)
 class _Group:
-    """What is known of a group. `asked`: the round in which something was last asked of the driver
-    for it; `busy`: that has not ended; `stops`: it was to stop. `started_at`: when it was last
-    started. `failure`: why it has not run since."""
+    """State of a group.
+
+    - `asked`: the round of its last completed operation.
+    - `busy`: an operation is in progress; `stops`: it is a stop.
+    - `started_at`: when the group was last started.
+    - `failure`: why it has failed since.
+    """
 
     asked: int = 0
     busy: bool = False
@@ -48,8 +53,8 @@ class _Group:
 
 @dataclass(frozen=True, slots=True)
 class GroupsStatus:
-    """What runs, the version that it shall have, which groups are being replaced, how many have to
-    wait after failures, and why groups have failed that have not run for a while since."""
+    """The running groups (None: not listed yet), their target version, groups being replaced, how
+    many are in back-off, and the failures of groups that have not recovered."""
 
     running: Mapping[str, RunningGroup] | None
     version: str
@@ -66,45 +71,44 @@ class GroupLoop:
         self._version = config.pool.version
         self._expected: frozenset[str] = frozenset()
         self._scale: dict[str, int] = {}
-        self._running: dict[str, RunningGroup] | None = None  # None: nobody knows
+        self._running: dict[str, RunningGroup] | None = None  # None: not listed yet
         self._groups: dict[str, _Group] = {}
         self._replacing: set[str] = set()
         self._pauses: Pauses[str] = Pauses(config.loops.backoff_s, config.loops.backoff_max_s)
         self._rounds: Pauses[str] = Pauses(config.loops.backoff_s, config.loops.backoff_max_s)
         self._round = 0
         self._is_listing = False
-        self._again = False  # something has changed since this round began
-        self._is_fresh = False  # nothing has changed since what runs was listed
+        self._again = False  # list again after this listing
+        self._is_fresh = False  # `_running` is up to date
         self._may_stop = False
         self._active = False
         self._is_leaving = False
-        self._left: set[str] = set()  # the groups that were stopped because of that
+        self._left: set[str] = set()  # groups that were stopped while leaving
         self._out: list[PoolEffect] = []
 
     # --- what is known ----------------------------------------------------------------------------
     def may_run(self, key: str) -> bool:
-        """Tell whether workers of a group may be running, as far as is known."""
+        """Whether workers of a group may be running."""
         group = self._groups.get(key)
         return self._running is None or key in self._running or (group is not None and group.busy)
 
     @property
     def is_idle(self) -> bool:
-        """Whether no group runs, as of after the last thing that was asked for has ended; but for
-        those that were stopped and have been started again."""
+        """Whether no operation is in progress and no group of this manager runs."""
         busy = any(group.busy for group in self._groups.values())
         running = self._running or {}
         ours = any(group.stopping or key not in self._left for key, group in running.items())
         return self._is_fresh and not ours and not busy
 
     def snapshot(self) -> GroupsStatus:
-        """Return what there is."""
+        """Return the current state."""
         running = None if self._running is None else dict(self._running)
         failures = {key: group.failure for key, group in self._groups.items() if group.failure}
         replacing = frozenset(self._replacing)
         return GroupsStatus(running, self._version, replacing, len(self._pauses), failures)
 
     def deadline(self) -> float | None:
-        """Return when the next round begins."""
+        """Return when the next round is due, or None."""
         if not self._active:
             return None
         ends = (self._pauses.deadline(), self._rounds.deadline())
@@ -112,59 +116,59 @@ class GroupLoop:
 
     # --- inputs -----------------------------------------------------------------------------------
     def expect(self, state: PoolState, now: float) -> list[PoolEffect]:
-        """Take what the tracker expects: groups run while they are active, and while unbound."""
+        """Take the tracker's target state: active and unbound groups run."""
         expected = frozenset(state.groups)
         if expected != self._expected:
             self._expected = expected
             self._scale = {key: n for key, n in self._scale.items() if key in expected}
-            self._look(now)
+            self._request_listing(now)
         return self._taken()
 
     def activate(self, now: float) -> list[PoolEffect]:
-        """Begin: this manager is the one that decides."""
+        """Start rounds: this manager is active."""
         if not self._active:
             self._active = True
-            self._look(now)
+            self._request_listing(now)
         return self._taken()
 
     def deactivate(self) -> None:
-        """Leave everything as it is: another manager may decide now."""
+        """Stop rounds, and leave groups as they are: another manager may be active."""
         self._active = False
         self._may_stop = False
 
     def allow_stops(self, now: float) -> list[PoolEffect]:
-        """Learn that what is not expected is really not needed."""
+        """Allow groups that are not in the target set to be stopped."""
         if not self._may_stop:
             self._may_stop = True
-            self._look(now)
+            self._request_listing(now)
         return self._taken()
 
     def leave(self, now: float) -> list[PoolEffect]:
-        """Stop all groups, each of them once: nobody else looks after them."""
+        """Stop all groups, each once: no other manager takes them over."""
         self._is_leaving = self._active = self._may_stop = True
         self._expected = frozenset()
-        self._look(now)
+        self._request_listing(now)
         return self._taken()
 
     def set_version(self, version: str, now: float) -> list[PoolEffect]:
-        """Have all groups run another version."""
+        """Set the target version of all groups."""
         self._version = version
-        self._look(now)
+        self._request_listing(now)
         return self._taken()
 
     def scale(self, key: str, workers: int, now: float) -> list[PoolEffect]:
-        """Have so many workers in a group."""
+        """Set the number of workers of a group."""
         self._scale[key] = workers
-        self._look(now)
+        self._request_listing(now)
         return self._taken()
 
-    def look_again(self, now: float) -> list[PoolEffect]:
-        """Begin a round now, since workers seem to have ended."""
-        self._look(now)
+    def refresh(self, now: float) -> list[PoolEffect]:
+        """Start a round now: workers seem to have exited."""
+        self._request_listing(now)
         return self._taken()
 
     def handle(self, event: Any, now: float) -> list[PoolEffect]:
-        """Take an answer. Raises `LocalViolation` for what is no answer about groups."""
+        """Handle the result of an operation. Raises `LocalViolation` for other inputs."""
         match event:
             case GroupsListed() | GroupListFailed():
                 self._listed(event, now)
@@ -178,15 +182,15 @@ class GroupLoop:
         return self._taken()
 
     def advance(self, now: float) -> list[PoolEffect]:
-        """Begin a round, if it is time."""
+        """Start a round, if one is due."""
         due = [*self._rounds.due(now), *self._pauses.due(now)]
         if due and self._active:
-            self._look(now)
+            self._request_listing(now)
         return self._taken()
 
     # --- rounds -----------------------------------------------------------------------------------
-    def _look(self, now: float) -> None:
-        """Ask what runs, or, if that is under way, ask again when it has ended."""
+    def _request_listing(self, now: float) -> None:
+        """List the groups, or list again after the listing in progress."""
         if not self._active:
             return
         self._again = self._is_listing
@@ -202,7 +206,7 @@ class GroupLoop:
         self._is_listing = False
         if isinstance(event, GroupListFailed):
             self._rounds.failed(_ROUND, now)
-            text = f"the driver cannot say which groups run: {event.reason}"
+            text = f"the driver cannot list the groups: {event.reason}"
             self._out.append(Warn("group-list", text))
             return
         self._rounds.succeeded(_ROUND)
@@ -212,7 +216,7 @@ class GroupLoop:
         if self._active:
             self._converge(now)
         if self._again:
-            self._look(now)
+            self._request_listing(now)
 
     def _converge(self, now: float) -> None:
         running = self._running or {}
@@ -228,7 +232,7 @@ class GroupLoop:
         self._tidy()
 
     def _keep(self, key: str, group: RunningGroup, now: float) -> None:
-        """Replace a group of another version, change one of another size."""
+        """Replace a group of another version; scale one of another size."""
         known = self._groups.get(key)
         if known and known.started_at is not None and self._has_lived(known.started_at, now):
             known.started_at = None
@@ -251,7 +255,7 @@ class GroupLoop:
         return now - started_at >= self._config.loops.backoff_max_s
 
     def _start(self, key: str, now: float) -> None:
-        """Start a group; one that does not stay is started after pauses only."""
+        """Start a group, with back-off if it keeps exiting."""
         group = self._groups.setdefault(key, _Group())
         if group.busy or key in self._pauses or group.asked >= self._round:
             return
@@ -259,8 +263,8 @@ class GroupLoop:
             lived, group.started_at = self._has_lived(group.started_at, now), None
             if not lived:
                 self._pauses.failed(key, now)
-                group.failure = "its workers have ended by themselves"
-                self._out.append(Warn("group-died", f"the group of {key!r} has ended by itself"))
+                group.failure = "its workers have exited"
+                self._out.append(Warn("group-died", f"the workers of group {key!r} have exited"))
                 return
         group.started_at = now
         self._ask(key, StartGroup(key, self._version, self._scale.get(key)), now)
@@ -284,12 +288,12 @@ class GroupLoop:
             self._left.add(key)
 
     def _ended(self, key: str, now: float) -> None:
-        """Look at what has become of it, in a round that begins after it."""
+        """End an operation, and start a round to see its effect."""
         group = self._groups.get(key)
         if group is not None and group.busy:
             group.busy = False
-            group.asked = self._round  # a listing that is under way may be older than this
-            self._look(now)
+            group.asked = self._round  # a listing in progress may predate the operation
+            self._request_listing(now)
 
     def _failed(self, key: str, reason: str, now: float) -> None:
         self._pauses.failed(key, now)
@@ -301,7 +305,7 @@ class GroupLoop:
         self._ended(key, now)
 
     def _tidy(self) -> None:
-        """Forget groups that are neither expected nor there."""
+        """Forget groups that are neither expected nor running."""
         running = self._running or {}
         for key in [k for k in self._groups if k not in self._expected and k not in running]:
             if not self._groups[key].busy:

@@ -1,9 +1,9 @@
-"""What the engines of a pool's manager are fed by its shell.
+"""Inputs of the engines of a pool's manager, fed by its shell.
 
-Every effect that asks for something is answered: done, failed, or by `Disconnected`, which answers
-all that RabbitMQ had been asked for. A `tag` names a delivery that has to be acknowledged; it must
-be used once in the life of an engine, so it names the connection as well as RabbitMQ's number. A
-`ticket` is the engine's own name for what it has asked for.
+Every operation has a result: done, failed, or `Disconnected`, which ends all operations on
+RabbitMQ. A `tag` identifies a delivery to acknowledge; it is unique in the life of an engine, so it
+contains the connection and RabbitMQ's delivery tag. A `ticket` identifies an operation of the
+engine.
 
 `Drain` and `Wake` are those of `requite.engine`.
 """
@@ -19,8 +19,8 @@ Tag = Hashable
 
 
 class RunningGroup(NamedTuple):
-    """A group as its driver sees it. `workers` is None where the driver does not count them.
-    `stopping`: it was told to stop, and has not ended yet."""
+    """A group, as its driver lists it. `workers` is None if the driver does not count them;
+    `stopping`: some workers of a stopped group still run."""
 
     version: str = ""
     workers: int | None = None
@@ -29,20 +29,20 @@ class RunningGroup(NamedTuple):
 
 # --- the connection -------------------------------------------------------------------------------
 class Connected(NamedTuple):
-    """The connection stands, the pool's exchanges and queues are there, and this manager is the
-    one that consumes. Deliveries come from now on."""
+    """The manager is connected and active: the pool's exchanges and queues are declared, and it
+    consumes. Deliveries follow."""
 
 
 class Disconnected(NamedTuple):
-    """The connection has ended, or somebody else consumes: no tag means anything any more, and
-    nobody knows what has become of what RabbitMQ had been asked for."""
+    """The connection was lost, or another manager is active: all tags are invalid, and the results
+    of pending operations are unknown."""
 
     reason: str = ""
 
 
 # --- deliveries -----------------------------------------------------------------------------------
 class OrphanArrived(NamedTuple):
-    """A request without a queue; `expires_s` is what it has left of its time, None: no limit.
+    """A request without a queue. `expires_s` is its remaining time to live (None: no limit);
     `call_id` is the call's, for journals."""
 
     tag: Tag
@@ -52,9 +52,8 @@ class OrphanArrived(NamedTuple):
 
 
 class DeadLetterArrived(NamedTuple):
-    """A request that left its queue otherwise than to a worker who served it. `headers` are as
-    RabbitMQ wrote them; `reply_to` and `correlation_id` are those of the request, if it has any.
-    `call_id` is the call's, for journals."""
+    """A request that left its queue unanswered. `headers` are those of RabbitMQ; `reply_to` and
+    `correlation_id` are the request's, if it has any; `call_id` is the call's, for journals."""
 
     tag: Tag
     key: str
@@ -65,8 +64,8 @@ class DeadLetterArrived(NamedTuple):
 
 
 class ActivityArrived(NamedTuple):
-    """A worker of a group says what it does; `event` as x-event has it. Nobody acknowledges
-    reports: one that is lost is made up for by the next."""
+    """An activity report of a worker; `event` is its x-event. Reports are not acknowledged: the
+    next one makes up for a lost one."""
 
     key: str
     event: str
@@ -74,40 +73,40 @@ class ActivityArrived(NamedTuple):
 
 # --- what has become of what was asked of RabbitMQ ------------------------------------------------
 class QueuesListed(NamedTuple):
-    """The request queues of the pool that there are, by key; True: bound to the exchange."""
+    """The existing request queues of the pool, by key; True: bound to the exchange."""
 
     ticket: int
     queues: Mapping[str, bool]
 
 
 class QueueListFailed(NamedTuple):
-    """The management API does not answer, or refuses to."""
+    """The management API does not answer, or refuses the request."""
 
     ticket: int
     reason: str
 
 
 class QueueDone(NamedTuple):
-    """What was last asked for a key's queue is done."""
+    """The last operation on a key's queue succeeded."""
 
     key: str
 
 
 class QueueAbsent(NamedTuple):
-    """What was last asked for a key's queue cannot be, since there is no such queue."""
+    """The last operation on a key's queue failed: there is no such queue."""
 
     key: str
 
 
 class QueueFailed(NamedTuple):
-    """What was last asked for a key's queue was refused, or took too long and may be done."""
+    """The last operation on a key's queue was refused, or timed out and may have succeeded."""
 
     key: str
     reason: str
 
 
 class QueueInspected(NamedTuple):
-    """What is in a queue: messages that wait, messages that workers hold, and consumers."""
+    """Counts of a queue: ready messages, unacknowledged messages, and consumers."""
 
     key: str
     ready: int
@@ -116,24 +115,23 @@ class QueueInspected(NamedTuple):
 
 
 class Published(NamedTuple):
-    """RabbitMQ has confirmed what was published. `routed` is False where it was returned, since
-    no queue takes it."""
+    """RabbitMQ confirmed a publication. `routed` is False if it was returned as unroutable."""
 
     ticket: int
     routed: bool = True
 
 
 class PublishFailed(NamedTuple):
-    """RabbitMQ has refused what was published, or did not confirm it in time."""
+    """RabbitMQ refused a publication, or did not confirm it in time."""
 
     ticket: int
     reason: str
 
 
-# --- in place of queues, what a broker of MDP tells -----------------------------------------------
-class ServiceSeen(NamedTuple):
-    """What a broker knows of a group's service: requests that wait, those that workers hold, those
-    that it has accepted since it first heard of the service, and how many workers there are."""
+# --- in place of queues, at a broker of MDP -------------------------------------------------------
+class ServiceCounts(NamedTuple):
+    """A broker's counts for a group's service: requests that wait, requests in progress, requests
+    accepted since the broker has known the service, and workers."""
 
     queued: int
     in_progress: int
@@ -142,14 +140,14 @@ class ServiceSeen(NamedTuple):
 
 
 class ServicesListed(NamedTuple):
-    """The services of the pool that the broker knows, by key."""
+    """The services of the pool at the broker, by key."""
 
     ticket: int
-    services: Mapping[str, ServiceSeen]
+    services: Mapping[str, ServiceCounts]
 
 
 class ServiceListFailed(NamedTuple):
-    """The broker does not answer, or not with what it was asked for."""
+    """The broker does not answer, or its answer is malformed."""
 
     ticket: int
     reason: str
@@ -157,21 +155,21 @@ class ServiceListFailed(NamedTuple):
 
 # --- what has become of what was asked of the driver ----------------------------------------------
 class GroupsListed(NamedTuple):
-    """The groups that run, by key; only those of this pool and instance."""
+    """The running groups of this pool and instance, by key."""
 
     ticket: int
     groups: Mapping[str, RunningGroup]
 
 
 class GroupListFailed(NamedTuple):
-    """The driver cannot say what runs."""
+    """The driver could not list the groups."""
 
     ticket: int
     reason: str
 
 
 class GroupDone(NamedTuple):
-    """The driver has started or stopped the key's group as it was asked to, or has begun to."""
+    """The driver has started or stopped the key's group, or has begun to."""
 
     key: str
 
@@ -185,41 +183,42 @@ class GroupFailed(NamedTuple):
 
 # --- operators ------------------------------------------------------------------------------------
 class RequireGroup(NamedTuple):
-    """An operator wants a group to be there, as if a request for it had come."""
+    """An operator requires a group, as a request for its key does."""
 
     key: str
 
 
 class ReleaseGroup(NamedTuple):
-    """An operator wants a group to go once it has nothing left to do: it is unbound now."""
+    """An operator releases a group: it is unbound now, and stopped when it is idle."""
 
     key: str
 
 
 class ScaleGroup(NamedTuple):
-    """An operator wants so many workers in a group, until this manager ends."""
+    """An operator scales a group to `workers`, until this manager ends."""
 
     key: str
     workers: int
 
 
 class SetVersion(NamedTuple):
-    """Groups are to run another version: those that do not are replaced, a few at a time."""
+    """Groups run another version from now on: the others are replaced, a few at a time."""
 
     version: str
 
 
 class DrainPool(NamedTuple):
-    """Take no more orphans and dead letters, finish what is in hand, then say `Stopped`. With
-    `stop_groups` the groups are stopped as well, for there is no other manager to look after them;
-    requests stay in their queues. With `hand_over` it is found out first whether there is one,
-    which takes the groups over as they are."""
+    """Stop consuming orphans and dead letters, finish those in progress, then emit `Stopped`.
+
+    With `stop_groups` the groups are stopped, too; requests stay in their queues. With `hand_over`
+    the groups keep running if another manager takes over.
+    """
 
     stop_groups: bool = True
     hand_over: bool = False
 
 
 class HandedOver(NamedTuple):
-    """Whether another manager consumes in the place of the one that is leaving."""
+    """Whether another manager has taken over."""
 
     taken: bool

@@ -1,11 +1,11 @@
-"""Requests that no queue was bound for: each waits until its key's queue is there, and goes to it.
+"""The orphan processor: holds requests without a bound queue until their key's queue is bound.
 
-An orphan is published anew and acknowledged only when RabbitMQ has confirmed it: it may be handed
-over twice, but is never lost ("osrdyne republishes orphan messages"). It waits for the generation
-that the tracker gave, for a queue that is bound now may belong to an older one and be about to
-go. Each key waits for itself. When so many wait that RabbitMQ gives no more, those that have waited
-for `orphan_hold` go to the end of the queue, so that a key whose queue cannot be made does not keep
-all others from being seen.
+An orphan is republished, and acknowledged only after RabbitMQ has confirmed it: it may be delivered
+twice, but is never lost ("osrdyne republishes orphan messages"). It waits for the generation that
+the tracker returned, since a queue that is bound now may belong to an older generation and be about
+to be deleted. Keys do not wait for each other. At the prefetch limit, orphans that have waited for
+`orphan_hold` go to the end of the queue, so that a key whose queue cannot be declared does not
+block the others.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from requite.protocols.amqp.topology import Pool
 
 @dataclass(slots=True, eq=False)
 class _Orphan:
-    """A request in hand. `expires_at`: when its time is over; `to`: where it is published."""
+    """An unacknowledged request. `expires_at`: when it expires; `to`: where it is republished."""
 
     tag: Tag
     key: str
     arrived_at: float
     expires_at: float
     to: Destination = Destination.REQUESTS
-    reason: str = ""  # of its death, if that is where it goes
+    reason: str = ""  # the death reason, if it is dead-lettered
 
 
 @dataclass(slots=True)
 class _Key:
-    """The orphans of one key that wait, and the generation they wait for."""
+    """The waiting orphans of a key, and the generation for which they wait."""
 
     generation: int
     waiting: deque[_Orphan]
@@ -48,7 +48,7 @@ class _Key:
 
 @dataclass(frozen=True, slots=True)
 class OrphansStatus:
-    """How many orphans wait, by key, how many are being published, and what became of others."""
+    """Counts: waiting orphans by key, those being published, and the published ones by target."""
 
     waiting: dict[str, int]
     publishing: int
@@ -60,9 +60,9 @@ class OrphansStatus:
 class Orphans:
     """The orphan processor.
 
-    `require(key, now)` has the tracker expect the key's group, and returns the generation since
-    which it does; `bound_since(key)` tells for which generation the key's queue is bound, if it is;
-    `doubt(key, now)` says that it may not be; `ticket()` makes up names.
+    `require(key, now)` requires the key's group and returns its generation; `bound_since(key)`
+    returns the generation for which the key's queue is bound, or None; `doubt(key, now)` reports
+    that a queue may not be bound; `ticket()` returns a new ticket.
     """
 
     def __init__(
@@ -93,11 +93,11 @@ class Orphans:
         return self._waiting + len(self._publishing) + len(self._retries)
 
     def owns(self, ticket: int) -> bool:
-        """Tell whether something was published under this ticket here."""
+        """Whether `ticket` is a pending publication of this engine."""
         return ticket in self._publishing
 
     def snapshot(self) -> OrphansStatus:
-        """Return what there is."""
+        """Return the current counts."""
         counts = self._counts
         return OrphansStatus(
             {name: len(key.waiting) for name, key in self._keys.items()},
@@ -108,13 +108,13 @@ class Orphans:
         )
 
     def deadline(self) -> float | None:
-        """Return when an orphan's time is over, or when something is tried again."""
+        """Return when the next orphan expires, is retried or is put back; or None."""
         ends = (self._retries.deadline(), self._expiries.next(), self._turn_at())
         return min((end for end in ends if end is not None), default=None)
 
     # --- inputs -----------------------------------------------------------------------------------
     def handle(self, event: Any, now: float) -> list[PoolEffect]:
-        """Take an orphan, or what has become of one. Raises `LocalViolation` for anything else."""
+        """Handle an orphan, or the result of a publication; else raise `LocalViolation`."""
         match event:
             case OrphanArrived():
                 self._arrived(event, now)
@@ -127,7 +127,7 @@ class Orphans:
         return self._taken()
 
     def advance(self, now: float) -> list[PoolEffect]:
-        """Go on with what has waited long enough."""
+        """Retry, expire and put back the orphans that are due."""
         for orphan in self._retries.due(now):
             self._try_again(orphan, now)
         for orphan in self._expiries.due(now):
@@ -138,27 +138,27 @@ class Orphans:
         return self._taken()
 
     def renew(self, is_active: Callable[[str], bool], now: float) -> None:
-        """Keep the groups that orphans wait for expected, however long that takes.
+        """Require the groups for which orphans wait, unless they are active.
 
-        Those that are active stay as they are: this is done whenever any group changes, and to
-        require all of a thousand new ones for each of them costs seconds.
+        This runs whenever a group changes: requiring all of a thousand new groups each time would
+        take seconds.
         """
         for name, key in self._keys.items():
             if not is_active(name):
                 key.generation = self._require(name, now)
 
     def release(self, name: str, now: float) -> list[PoolEffect]:
-        """Hand over what waits for a key's queue, if that is there now."""
+        """Republish the orphans of a key, if its queue is bound."""
         self._release(name, now)
         return self._taken()
 
-    def let_go(self) -> None:
-        """Finish what is being published, and leave the rest to the next manager."""
+    def drain(self) -> None:
+        """Finish pending publications; leave the rest to the next manager."""
         self._is_leaving = True
         self._forget_waiting()
 
     def disconnected(self) -> None:
-        """Forget everything: RabbitMQ will deliver it again."""
+        """Forget all orphans: RabbitMQ will redeliver them."""
         self._forget_waiting()
         self._publishing.clear()
 
@@ -197,7 +197,7 @@ class Orphans:
             self._expiries.set(orphan, orphan.expires_at)
 
     def _is_ready(self, name: str, generation: int) -> bool:
-        """Whether the key's queue is there, and not an older one that is about to go."""
+        """Whether the key's queue is bound for `generation` or a later one."""
         bound = self._bound_since(name)
         return bound is not None and bound >= generation
 
@@ -227,7 +227,7 @@ class Orphans:
         orphan = self._publishing.pop(ticket)
         if not self._is_leaving:
             self._retries.failed(orphan, now)
-        text = f"could not hand on an orphan of {orphan.key!r}: {reason}"
+        text = f"could not republish an orphan of {orphan.key!r}: {reason}"
         self._out.append(Warn("orphan", text))
 
     def _try_again(self, orphan: _Orphan, now: float) -> None:
@@ -237,16 +237,16 @@ class Orphans:
             self._wait(orphan, now)
             self._release(orphan.key, now)
 
-    # --- what has waited for too long -------------------------------------------------------------
+    # --- orphans that have waited too long --------------------------------------------------------
     def _turn_at(self) -> float | None:
-        """Return when the others get their turn: never, unless RabbitMQ gives no more."""
+        """Return when to put orphans back; None below the prefetch limit."""
         if len(self) < self._limits.orphans or not self._keys:
             return None
         first = min(key.waiting[0].arrived_at for key in self._keys.values())
         return first + self._limits.orphan_hold_s
 
     def _put_back(self, now: float) -> None:
-        """Let those that have waited for long go to the end of the queue."""
+        """Move orphans that have waited for `orphan_hold` to the end of the queue."""
         before = now - self._limits.orphan_hold_s
         waiting = [orphan for key in self._keys.values() for orphan in key.waiting]
         for orphan in waiting:

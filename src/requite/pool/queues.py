@@ -1,26 +1,25 @@
-"""Makes the request queues of a pool what its tracker expects.
+"""Control loop of request queues: makes a pool's queues match the tracker's target state.
 
-    expected    there is         next step
+    expected    actual           next step
     ACTIVE      nothing          declare, then bind
     ACTIVE      unbound queue    bind
     UNBOUND     bound queue      unbind
     UNBOUND     nothing          declare: its workers want to consume from it
-    UNBOUND     unbound queue    inspect it, before its group goes
+    UNBOUND     unbound queue    inspect it, before its group is removed
     gone        bound queue      unbind
     gone        unbound queue    inspect it twice; delete it if it is empty and unused
 
-A queue that holds requests is never deleted, and its group not stopped: it is required again.
-RabbitMQ deletes quorum queues without conditions only, so the queue is looked at first, and only
-when nothing can come into it any more: it has been unbound for `stop_delay`, and nothing runs that
-could give a request back. It is looked at again after `settle`: how many messages consumers hold
-RabbitMQ tells with such a delay, and a worker that has died may have left one on its connection.
+A queue that holds requests is never deleted, and its group not stopped: the group is required
+again. RabbitMQ deletes quorum queues only unconditionally, so the loop inspects the queue first,
+and only when no request can enter it: it has been unbound for `stop_delay`, and no worker runs that
+could requeue one. It inspects the queue again after `settle`: RabbitMQ reports unacknowledged
+messages with that delay, and a dead worker may have left one on its connection.
 
-A queue that has gone is not made again at once. RabbitMQ 3.10 deletes a quorum queue piece by
-piece; one that is made under the same name within milliseconds may hand requests to nobody, for
-good.
+A deleted queue is not declared again at once. RabbitMQ 3.10 deletes a quorum queue in steps; a
+queue declared under the same name within milliseconds may never deliver a request.
 
-Each key goes its own way, with its own pauses: what fails for one delays nobody else. So there is
-no single generation that the loop has reached, but one per key.
+Keys are independent, each with its own back-off. So the loop has reached a generation per key, not
+one for all.
 """
 
 from __future__ import annotations
@@ -56,12 +55,12 @@ from requite.pool.tracker import GroupStatus, PoolState
 from requite.protocols.amqp.topology import Pool, RequestQueueLimits
 
 _REST_S: Final = 1.0
-"""How long a name rests after its queue has gone, measured with RabbitMQ 3.10 on one machine: after
-10 ms a third and more of the new queues hang, after a second none did."""
+"""Pause before a deleted queue is declared again. Measured with RabbitMQ 3.10 on one machine: after
+10 ms at least a third of the new queues hung, after a second none did."""
 
 
 class Actual(StrEnum):
-    """What there is of a queue, as far as is known."""
+    """The last known state of a queue."""
 
     UNKNOWN = "unknown"
     NOTHING = "nothing"
@@ -70,7 +69,7 @@ class Actual(StrEnum):
 
 
 class Step(StrEnum):
-    """What is under way with a queue."""
+    """An operation on a queue."""
 
     DECLARE = "declare"
     BIND = "bind"
@@ -86,7 +85,7 @@ _AFTER: Final = {
     Step.DELETE: Actual.NOTHING,
 }
 
-# What to do, by what is expected and what there is. INSPECT leads to DELETE, or to neither.
+# The next step, by target and actual state. INSPECT may lead to DELETE.
 _NEXT: Final[dict[tuple[GroupStatus | None, Actual], Step]] = {
     (GroupStatus.ACTIVE, Actual.UNKNOWN): Step.DECLARE,
     (GroupStatus.ACTIVE, Actual.NOTHING): Step.DECLARE,
@@ -102,10 +101,13 @@ _NEXT: Final[dict[tuple[GroupStatus | None, Actual], Step]] = {
 
 @dataclass(slots=True)
 class _Queue:
-    """One key's queue. `touched`: the number of the last listing before its last step ended;
-    `unbound_at`, `seen_at`: when it was unbound, and when it was last known to be as it is;
-    `is_probed`: somebody waits to know whether it is empty; `settled_at`: when it has been empty
-    and unused for long enough, if it was when it was last seen."""
+    """One key's queue.
+
+    - `unbound_at`: when it was unbound; `seen_at`: when its state was last confirmed.
+    - `is_probed`: the tracker waits to learn whether it is empty.
+    - `settled_at`: when it may be deleted, if it stays empty and unused.
+    - `touched`: the number of the last listing before its last step ended.
+    """
 
     key: str
     expected: GroupStatus | None = None
@@ -121,7 +123,7 @@ class _Queue:
 
 @dataclass(frozen=True, slots=True)
 class QueueStatus:
-    """What is expected of a queue, what there is, and what is under way."""
+    """Target state, actual state and current step of a queue."""
 
     expected: GroupStatus | None
     actual: Actual
@@ -129,7 +131,7 @@ class QueueStatus:
 
 
 def limits_of(config: PoolConfig) -> RequestQueueLimits:
-    """Return what the settings allow request queues."""
+    """Return the limits of request queues in the settings."""
     limits = config.limits
     return RequestQueueLimits(
         limits.delivery_limit, limits.message_ttl_s, limits.queue_length or None
@@ -139,10 +141,9 @@ def limits_of(config: PoolConfig) -> RequestQueueLimits:
 class QueueLoop:
     """The request queues control loop.
 
-    `may_run(key)` tells whether workers of the key may be running; `require(key, now)` has the
-    tracker expect its group again; `remove(key)` tells it that nothing waits for the group. Feed it
-    the inputs of `requite.pool.inputs` that are about queues, and `expect` whenever the tracker's
-    state has changed.
+    `may_run(key)` returns whether workers of the key may be running; `require(key, now)` requires
+    its group again; `remove(key)` reports that no request waits for the group. Feed it the inputs
+    of `requite.pool.inputs` about queues, and call `expect` whenever the tracker's state changes.
     """
 
     def __init__(
@@ -160,15 +161,15 @@ class QueueLoop:
         self._queues: dict[str, _Queue] = {}
         self._pauses: Pauses[str] = Pauses(config.loops.backoff_s, config.loops.backoff_max_s)
         self._waits: Pauses[str] = Pauses(config.loops.interval_s, config.loops.interval_s)
-        self._rests: Timers[str] = Timers()  # of names whose queues have gone
+        self._rests: Timers[str] = Timers()  # names of deleted queues, not to be declared yet
         self._listing = 0  # the ticket of the last listing
         self._is_listing = False
-        self._gone: set[str] = set()  # keys whose queues have gone since the last listing began
+        self._gone: set[str] = set()  # keys of queues forgotten since the last listing began
         self._list_pauses: Pauses[str] = Pauses(config.loops.backoff_s, config.loops.backoff_max_s)
         self._connected = False
         self._bound: list[str] = []
         self._out: list[PoolEffect] = []
-        self.is_listed = False  # whether all queues have been seen on this connection
+        self.is_listed = False  # whether all queues have been listed on this connection
 
     # --- what is known ----------------------------------------------------------------------------
     def bound_since(self, key: str) -> int | None:
@@ -179,12 +180,12 @@ class QueueLoop:
         return queue.generation if queue.expected is GroupStatus.ACTIVE else None
 
     def take_bound(self) -> list[str]:
-        """Return the keys whose queues have been bound, or are found to be, since the last time."""
+        """Return the keys whose queues were bound, or found bound, since the last call."""
         taken, self._bound = self._bound, []
         return taken
 
     def take_ended(self) -> bool:
-        """Tell whether a group's workers have ended since the last time; RabbitMQ tells nobody."""
+        """Return False: RabbitMQ does not report workers that have exited."""
         return False
 
     def snapshot(self) -> Mapping[str, QueueStatus]:
@@ -193,7 +194,7 @@ class QueueLoop:
         return {q.key: QueueStatus(q.expected, q.actual, q.step) for q in queues}
 
     def deadline(self) -> float | None:
-        """Return when a pause ends, or queues are to be listed."""
+        """Return when the next step or listing is due, or None."""
         if not self._connected:
             return None
         ends = (
@@ -206,7 +207,7 @@ class QueueLoop:
 
     # --- inputs -----------------------------------------------------------------------------------
     def expect(self, state: PoolState, now: float) -> list[PoolEffect]:
-        """Take what the tracker expects now."""
+        """Take the tracker's target state."""
         for key, (status, generation) in state.groups.items():
             queue = self._queues.get(key) or self._add(key)
             if queue.generation != generation:
@@ -221,8 +222,7 @@ class QueueLoop:
         return self._taken()
 
     def probe(self, key: str, now: float) -> list[PoolEffect]:
-        """Find out whether anything waits in an unbound queue: then its group is required again,
-        else removed."""
+        """Inspect an unbound queue: require its group again if requests wait, else remove it."""
         queue = self._queues.get(key)
         if queue is not None and queue.expected is GroupStatus.UNBOUND:
             queue.is_probed = True
@@ -230,9 +230,9 @@ class QueueLoop:
         return self._taken()
 
     def doubt(self, key: str, now: float) -> None:
-        """Make sure of a queue that should be bound, since a request came that did not reach it.
+        """Check a queue that should be bound, since a request for its key was unroutable.
 
-        Requests that came shortly before it was bound say nothing.
+        Requests published shortly before the queue was bound prove nothing.
         """
         queue = self._queues.get(key)
         if queue is None or queue.step is not None or queue.actual is not Actual.BOUND:
@@ -242,7 +242,7 @@ class QueueLoop:
             self._rest(key, now)
 
     def connected(self, now: float) -> list[PoolEffect]:
-        """Begin: nothing is known of the queues."""
+        """Start on a new connection, with no known queues."""
         self._connected = True
         self._list()
         for queue in [*self._queues.values()]:
@@ -250,7 +250,7 @@ class QueueLoop:
         return self._taken()
 
     def disconnected(self) -> None:
-        """Forget what was under way, and what there is."""
+        """Forget pending steps, and the state of all queues."""
         self._connected = self._is_listing = self.is_listed = False
         self._bound.clear()
         for queue in self._queues.values():
@@ -259,7 +259,7 @@ class QueueLoop:
             queue.settled_at = None
 
     def handle(self, event: Any, now: float) -> list[PoolEffect]:
-        """Take an answer. Raises `LocalViolation` for what is no answer about queues."""
+        """Handle the result of an operation. Raises `LocalViolation` for other inputs."""
         match event:
             case QueuesListed() | QueueListFailed():
                 self._listed(event, now)
@@ -276,7 +276,7 @@ class QueueLoop:
         return self._taken()
 
     def advance(self, now: float) -> list[PoolEffect]:
-        """Go on with what has waited long enough."""
+        """Start the steps and listings that are due."""
         if self._connected:
             if self._list_pauses.due(now):
                 self._list()
@@ -308,11 +308,11 @@ class QueueLoop:
         self._compare(event.queues, now)
 
     def _compare(self, found: Mapping[str, bool], now: float) -> None:
-        """Correct what is known; of queues that were touched since, the listing is too old."""
+        """Update the known queues; for queues touched since, the listing is too old."""
         for key in found:
             if key not in self._queues and key not in self._gone:
                 self._add(key)
-                self._require(key, now)  # found at the beginning, or made by somebody else
+                self._require(key, now)  # found at start, or declared by another program
         self.is_listed = True
         for queue in [*self._queues.values()]:
             if queue.step is None and queue.touched < self._listing:
@@ -332,7 +332,7 @@ class QueueLoop:
             self._rest(queue.key, now)
 
     def _rest(self, key: str, now: float) -> None:
-        """Make no queue of this name for a while: one may have gone just now."""
+        """Delay the next declaration of this queue: it may just have been deleted."""
         self._rests.set(key, now + _REST_S)
 
     def _note_bound(self, queue: _Queue) -> None:
@@ -345,7 +345,7 @@ class QueueLoop:
         return queue
 
     def _step(self, queue: _Queue, now: float) -> None:
-        """Do what is next for a queue, unless something is under way or it has to wait."""
+        """Start the next step of a queue, unless it is busy or paused."""
         if not self._connected or queue.step is not None:
             return
         if queue.key in self._pauses or queue.key in self._waits:
@@ -362,7 +362,7 @@ class QueueLoop:
             self._begin(queue, step)
 
     def _may_inspect(self, queue: _Queue, now: float) -> bool:
-        """Tell whether nothing can come into the queue any more; else look again later."""
+        """Whether no request can enter the queue any more; if not, check again later."""
         rest_s = queue.unbound_at + self._config.lifetime.stop_delay_s - now
         if rest_s <= 0 and not self._may_run(queue.key):
             return True
@@ -390,8 +390,8 @@ class QueueLoop:
                 return DeleteQueue(key)
 
     def _arguments(self, key: str) -> Mapping[str, Any]:
-        """Return the arguments of a queue. RabbitMQ compares them with those of a queue that is
-        there (406, PRECONDITION_FAILED), so that none is set in vain."""
+        """Return the arguments of a queue. RabbitMQ compares them with those of an existing queue
+        (406, PRECONDITION_FAILED)."""
         return self._pool.request_queue_to_declare(key, limits_of(self._config)).arguments
 
     def _forget(self, queue: _Queue) -> None:
@@ -400,9 +400,9 @@ class QueueLoop:
         self._gone.add(queue.key)
         del self._queues[queue.key]
 
-    # --- their ends -------------------------------------------------------------------------------
+    # --- ends of steps ----------------------------------------------------------------------------
     def _end(self, key: str) -> tuple[_Queue | None, Step | None]:
-        """Take a queue whose step has ended; neither, if nothing was under way."""
+        """End a queue's step; return both, or None twice if no step was in progress."""
         queue = self._queues.get(key)
         if queue is None or queue.step is None:
             return None, None
@@ -430,7 +430,7 @@ class QueueLoop:
             self._step(queue, now)
 
     def _failed(self, key: str, reason: str, now: float) -> None:
-        """Wait before the next try; whether this one was in vain nobody knows."""
+        """Back off; the failed step may have succeeded."""
         queue, step = self._end(key)
         if queue is None:
             return
@@ -447,7 +447,7 @@ class QueueLoop:
             return
         probed, queue.is_probed = queue.is_probed, False
         if event.ready or event.unacknowledged:
-            self._require(event.key, now)  # somebody has to serve them
+            self._require(event.key, now)  # workers must serve them
         elif queue.expected is GroupStatus.UNBOUND:
             if probed:
                 self._remove(event.key)
@@ -458,7 +458,7 @@ class QueueLoop:
             self._seen_empty(queue, now)
 
     def _seen_empty(self, queue: _Queue, now: float) -> None:
-        """Delete a queue that was seen to be empty and unused before, `settle` ago."""
+        """Delete a queue that was empty and unused `settle` ago as well; else wait."""
         if queue.settled_at is None:
             queue.settled_at = now + self._config.loops.settle_s
         if now < queue.settled_at:

@@ -1,16 +1,15 @@
-"""What the manager of a pool writes into its chronicle (`requite.chronicle`).
+"""Writes the events of a pool's manager into its chronicle (`requite.chronicle`).
 
-It is told what its engine is fed and answers with, and writes down what that means for requests and
-groups; the engine knows nothing of it. Requests have the ids of their callers; most of them never
-pass a manager, and of those that do it tells no more than that they passed. So it is the callers'
-journals that account for requests (`requite.spark.audit`).
+The recorder receives the inputs and effects of the engine; the engine does not know of it. Events
+of requests have the callers' call ids. Most requests never pass a manager, so the journals of
+callers account for requests (`requite.spark.audit`).
 
-    REQUIRED, RELEASED          a key: expected to have a group from now on; to be unbound
-    WORKER_JOINED, _DRAINED,    a group: its driver says that it runs; that it ended when it was
-    _LOST                       told to; that it ended
-    REFUSED                     a group: it could not be started or stopped, and why
-    QUEUED                      a request without a queue was handed to that of its group
-    EXPIRED, ANSWERED           a dead letter: its caller, if it left an address, was told why
+    REQUIRED, RELEASED          a key: its group became active; unbound
+    WORKER_JOINED, _DRAINED,    a group: listed as running; stopped by the manager; exited
+    _LOST
+    REFUSED                     a group: it could not be started or stopped, with the reason
+    QUEUED                      an orphan was republished to the queue of its group
+    EXPIRED, ANSWERED           a dead letter: answered, if it has a reply address
 """
 
 from __future__ import annotations
@@ -45,9 +44,9 @@ _DEATHS: Final[Mapping[str, tuple[Kind, Status]]] = {
 
 
 @dataclass(slots=True)
-class _Held:
-    """A delivery in hand. `death` is why it is a dead letter, "" for an orphan; `to` is where it
-    was last published anew."""
+class _Delivery:
+    """An unacknowledged delivery. `death` is the reason of a dead letter ("": an orphan); `to` is
+    where it was last republished."""
 
     call_id: bytes
     key: str
@@ -56,18 +55,18 @@ class _Held:
 
 
 class PoolRecorder:
-    """Tells about groups, and the requests that pass the manager."""
+    """Records groups, and the requests that pass the manager."""
 
     def __init__(self, chronicle: Chronicle) -> None:
         self._chronicle = chronicle
-        self._held: dict[Tag, _Held] = {}
+        self._held: dict[Tag, _Delivery] = {}
         self._generation = 0
         self._expected: dict[str, GroupStatus] = {}
         self._running: dict[str, RunningGroup] = {}
-        self._stopping: set[str] = set()  # groups that were told to end
+        self._stopping: set[str] = set()  # groups that the manager has stopped
 
-    def saw(self, event: Any, effects: Iterable[Any], tracker: Tracker, now: float) -> None:
-        """Take note of an input, what the engine has answered with, and what is expected then."""
+    def record(self, event: Any, effects: Iterable[Any], tracker: Tracker, now: float) -> None:
+        """Record an input, the engine's effects, and the change of the target state."""
         self._take(event, now)
         if tracker.generation != self._generation:
             self._compare(tracker, now)
@@ -78,15 +77,16 @@ class PoolRecorder:
     def _take(self, event: Any, now: float) -> None:
         match event:
             case OrphanArrived():
-                self._held[event.tag] = _Held(event.call_id, event.key)
+                self._held[event.tag] = _Delivery(event.call_id, event.key)
             case DeadLetterArrived():
-                self._held[event.tag] = _Held(event.call_id, event.key, reason_of(event.headers))
+                death = reason_of(event.headers)
+                self._held[event.tag] = _Delivery(event.call_id, event.key, death)
             case Disconnected():
-                self._held.clear()  # they will be delivered again
+                self._held.clear()  # RabbitMQ will redeliver them
             case GroupsListed():
                 self._listed(event.groups, now)
             case GroupFailed(key, reason):
-                self._tell(Kind.REFUSED, key, now, reason=reason)
+                self._write(Kind.REFUSED, key, now, reason=reason)
 
     def _follow(self, effect: Any, now: float) -> None:
         match effect:
@@ -99,36 +99,36 @@ class PoolRecorder:
 
     # --- groups -----------------------------------------------------------------------------------
     def _compare(self, tracker: Tracker, now: float) -> None:
-        """Tell which groups are expected now that were not, or otherwise."""
+        """Record groups whose target status has changed."""
         state = tracker.state()
         before, self._generation = self._expected, state.generation
         self._expected = {key: group.status for key, group in state.groups.items()}
         for key, status in self._expected.items():
             if before.get(key) is not status:
                 kind = Kind.REQUIRED if status is GroupStatus.ACTIVE else Kind.RELEASED
-                self._tell(kind, key, now)
+                self._write(kind, key, now)
 
     def _listed(self, groups: Mapping[str, RunningGroup], now: float) -> None:
-        """Tell which groups run that did not, and the other way round."""
+        """Record groups that have started or ended since the last listing."""
         for key in groups.keys() - self._running.keys():
             workers = groups[key].workers
             counted = "" if workers is None else f"{workers} worker{'s' * (workers != 1)}"
-            self._tell(Kind.WORKER_JOINED, key, now, reason=counted)
+            self._write(Kind.WORKER_JOINED, key, now, reason=counted)
         for key in self._running.keys() - groups.keys():
-            told = key in self._stopping
-            self._tell(Kind.WORKER_DRAINED if told else Kind.WORKER_LOST, key, now)
+            expected = key in self._stopping
+            self._write(Kind.WORKER_DRAINED if expected else Kind.WORKER_LOST, key, now)
             self._stopping.discard(key)
         self._running = dict(groups)
 
     # --- requests ---------------------------------------------------------------------------------
-    def _ended(self, held: _Held, now: float) -> None:
-        """Tell what became of a delivery that is acknowledged."""
+    def _ended(self, held: _Delivery, now: float) -> None:
+        """Record the outcome of an acknowledged delivery."""
         if held.death:
             kind, status = _DEATHS[held.death]
             facts = {"outcome": status, "error": error_class_of(status), "reason": held.death}
-            self._tell(kind, held.key, now, call_id=held.call_id, **facts)
+            self._write(kind, held.key, now, call_id=held.call_id, **facts)
         elif held.to is Destination.REQUESTS:
-            self._tell(Kind.QUEUED, held.key, now, call_id=held.call_id)
+            self._write(Kind.QUEUED, held.key, now, call_id=held.call_id)
 
-    def _tell(self, kind: Kind, key: str, now: float, **facts: Any) -> None:
+    def _write(self, kind: Kind, key: str, now: float, **facts: Any) -> None:
         self._chronicle.event_rows.append(EventRow(now, kind, service=encode_name(key), **facts))

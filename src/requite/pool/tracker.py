@@ -1,13 +1,13 @@
-"""Which groups of workers a pool should have, and since when.
+"""The target state of a pool: which groups it should have, and since which generation.
 
     (gone) ──required──► ACTIVE ──nothing for unbind_delay──► UNBOUND ──stop_delay──► (gone)
                             ▲─────────────required───────────────┘
 
-An unbound group gets no more requests by the exchange, but its workers still run: what had come
-before is served, and tells by its activity that the group is needed after all ("Unbind the queue
-and wait before stopping workers"). Workers that take longer than both delays to start would be
-stopped before they could tell anything, and their requests would wait for ever; so a group goes
-only when its queue has been seen to be empty. Every change gives the pool's state a new generation.
+The exchange routes no requests to an unbound group, but its workers still run: they serve the
+requests in its queue, and their activity reports make the group active again ("Unbind the queue and
+wait before stopping workers"). Workers that take longer than both delays to start would be stopped
+before they report, and their requests would wait for ever; so a group is removed only after its
+queue was found empty. Every change gives the pool's state a new generation.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from requite.pool.config import Lifetime
 
 
 class GroupStatus(StrEnum):
-    """What is expected of a group; one that is not expected has no status."""
+    """Target status of a group; a group that should not exist has none."""
 
     ACTIVE = "active"
     UNBOUND = "unbound"
 
 
 class Expected(NamedTuple):
-    """What is expected of one group, and the generation since which it is."""
+    """Target status of a group, and the generation since which it holds."""
 
     status: GroupStatus
     generation: int
 
 
 class PoolState(NamedTuple):
-    """What is expected of the whole pool."""
+    """Target state of the whole pool."""
 
     generation: int
     groups: Mapping[str, Expected]
@@ -44,8 +44,7 @@ class PoolState(NamedTuple):
 class Tracker:
     """The table of expected groups.
 
-    `initial` are the keys whose queues there are already: they are active, as if they had just been
-    required, since nobody knows better.
+    `initial` are the keys of existing queues: they start as active, as if just required.
     """
 
     def __init__(self, policy: Lifetime, initial: Iterable[str] = (), now: float = 0.0) -> None:
@@ -59,33 +58,33 @@ class Tracker:
     # --- what is known ----------------------------------------------------------------------------
     @property
     def generation(self) -> int:
-        """The number of changes so far (64 bits in the document; here it cannot overflow)."""
+        """The number of changes so far (64 bits in the specification; it cannot overflow here)."""
         return self._generation
 
     def status(self, key: str) -> GroupStatus | None:
-        """Return what is expected of one group; None: that it is not there."""
+        """Return the target status of a group; None if it should not exist."""
         group = self._groups.get(key)
         return None if group is None else group.status
 
     def is_active(self, key: str) -> bool:
-        """Whether a group is expected, and gets requests."""
+        """Whether a group is expected and bound."""
         group = self._groups.get(key)
         return group is not None and group.status is GroupStatus.ACTIVE
 
     def state(self) -> PoolState:
-        """Return what is expected of all groups."""
+        """Return the target state of all groups."""
         return PoolState(self._generation, dict(self._groups))
 
     def deadline(self) -> float | None:
-        """Return the next instant at which a group has not been required for too long."""
+        """Return when the next delay of a group ends, or None."""
         return self._timers.next()
 
-    # --- what changes it --------------------------------------------------------------------------
+    # --- changes ----------------------------------------------------------------------------------
     def require(self, key: str, extra_lifetime_s: float, now: float) -> int:
-        """Have a group active for `unbind_delay` and `extra_lifetime_s` from now, at least.
+        """Make a group active for at least `unbind_delay` and `extra_lifetime_s` from now.
 
-        Returns the generation since which it is active: whoever needs its queue waits until the
-        queues have come so far. The extra time is for reports of which only some are passed on.
+        Returns the generation since which it is active: an orphan waits until the queue has reached
+        it. The extra time makes up for filtered activity reports.
         """
         group = self._groups.get(key)
         until = now + self._policy.unbind_delay_s + extra_lifetime_s
@@ -98,15 +97,15 @@ class Tracker:
         return group.generation
 
     def release(self, key: str, now: float) -> None:
-        """Have a group unbound now, if it is active."""
+        """Unbind a group now, if it is active."""
         if self.status(key) is GroupStatus.ACTIVE:
             self._unbind(key, now)
 
     def advance(self, now: float) -> list[str]:
-        """Unbind the groups that have not been required for too long.
+        """Unbind the groups that were not required for `unbind_delay`.
 
-        Returns those that have been unbound for long enough: they may be removed, if nothing waits
-        for them. Until then they stay as they are.
+        Returns the groups that have been unbound for `stop_delay`: call `remove` for those without
+        requests.
         """
         leaving = []
         for key in self._timers.due(now):
@@ -117,13 +116,13 @@ class Tracker:
         return leaving
 
     def remove(self, key: str) -> None:
-        """Let a group go, if it is unbound, and has been for long enough."""
+        """Remove a group, if it has been unbound for `stop_delay`."""
         if self.status(key) is GroupStatus.UNBOUND and key not in self._timers:
             self._generation += 1
             del self._groups[key]
 
     def resume(self, now: float) -> None:
-        """Begin all delays anew, after a time in which nobody could have required anything."""
+        """Restart all delays, after a time without a connection."""
         for key, group in self._groups.items():
             active = group.status is GroupStatus.ACTIVE
             delay_s = self._policy.unbind_delay_s if active else self._policy.stop_delay_s

@@ -37,7 +37,7 @@ LIVED_S: Final = 1.0
 # --- what a plan says -----------------------------------------------------------------------------
 def no_framing() -> NoReturn:
     """Stand in for `make_framing` where every endpoint has its own."""
-    raise LocalViolation("this shell has no framing but those of its endpoints")
+    raise LocalViolation("this shell has only the framings of its endpoints")
 
 
 class Endpoint(NamedTuple):

@@ -26,7 +26,7 @@ from requite.engine import (
     Send,
 )
 from requite.errors import RemoteViolation
-from requite.protocols.majordomo.dialects import Role, detect
+from requite.protocols.majordomo.dialects import PeerRole, detect
 from requite.protocols.majordomo.wire import (
     MMI_PREFIX,
     NOT_IDEMPOTENT,
@@ -157,7 +157,7 @@ class WatchedBroker:
                 found = detect(message)
                 if found is None:
                     return
-                if found[0] is Role.WORKER:
+                if found[0] is PeerRole.WORKER:
                     self._workers.setdefault(peer, found[1])
                     self._look_for_progress(identity, messages)
                     return

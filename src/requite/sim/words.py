@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from requite.errors import RemoteViolation
-from requite.protocols.majordomo.dialects import Role, detect
+from requite.protocols.majordomo.dialects import PeerRole, detect
 from requite.protocols.majordomo.wire import (
     NOT_IDEMPOTENT,
     ClientCancel,
@@ -48,8 +48,8 @@ def describe(sender: str, message: Sequence[bytes]) -> str:
         return f"malformed{mark}: {violation}"
 
 
-def _decode(frames: list[bytes], role: Role, dialect: Dialect, to_broker: bool) -> object:
-    if role is Role.CLIENT:
+def _decode(frames: list[bytes], role: PeerRole, dialect: Dialect, to_broker: bool) -> object:
+    if role is PeerRole.CLIENT:
         return dialect.decode_from_client(frames) if to_broker else dialect.decode_to_client(frames)
     return dialect.decode_from_worker(frames) if to_broker else dialect.decode_to_worker(frames)
 

@@ -127,9 +127,13 @@ class Device(Daemon):
 
 def _side(name: str, dials: Urls, binds: Urls, role: Role) -> Endpoints:
     if not (dials or binds):
-        raise ConfigurationError(f"a device needs a URL for its {name}, to listen at or to dial")
+        raise ConfigurationError(
+            f"a device needs a URL for its {name}, to listen at or to connect to"
+        )
     endpoints = read_endpoints(dials, binds)
     if endpoints.protocol != "sp":
-        raise ConfigurationError(f"a device passes SP on, and not {endpoints.protocol.upper()}")
+        raise ConfigurationError(
+            f"a device forwards SP, not {endpoints.protocol.upper()}; use an sp+tcp:// URL"
+        )
     refuse_unused(endpoints.dials + endpoints.binds, role)
     return endpoints

@@ -110,7 +110,9 @@ class Socket:
     def _read(self, url: Urls, bind: Urls = ()) -> Endpoints:
         endpoints = read_endpoints(url, bind)
         if endpoints.protocol != "sp":
-            raise ConfigurationError(f"sockets speak SP, and not {endpoints.protocol.upper()}")
+            raise ConfigurationError(
+                f"a socket speaks SP, not {endpoints.protocol.upper()}; use an sp+tcp:// URL"
+            )
         refuse_unused(endpoints.dials + endpoints.binds, self._role)
         return endpoints
 
@@ -122,7 +124,9 @@ class Socket:
         has frames, `TypeError` for what is not bytes."""
         frames = frames_of(body)
         if len(frames) != 1:
-            raise ConfigurationError(f"the body has {len(frames)} frames; SP carries one")
+            raise ConfigurationError(
+                f"the body has {len(frames)} frames, and SP carries one; join them"
+            )
         if len(frames[0]) > self._size_max:
             raise ConfigurationError(
                 f"the body has more than the {self._size_max} bytes of message_size_max"

@@ -18,6 +18,7 @@ from typing import Final
 from requite.core.liveness import HeartbeatPolicy, heartbeat_of
 from requite.errors import ConfigurationError
 from requite.framing.amqp import Amqp, AmqpSettings
+from requite.protocols.amqp.assignment import Assignment, pool_assignment, service_assignment
 from requite.protocols.amqp.jobs import Job
 from requite.protocols.amqp.policy import (
     HEARTBEAT_DEFAULT,
@@ -26,7 +27,6 @@ from requite.protocols.amqp.policy import (
     ResponderPolicy,
     heartbeat_to_announce_s,
 )
-from requite.protocols.amqp.post import Post, pool_post, service_post
 from requite.protocols.amqp.topology import Destination, Pool, check_queue
 from requite.request import RetryPolicy
 from requite.shell.connections import Connections, Endpoint
@@ -155,7 +155,7 @@ class _Traits:
             check_queue(service)
         elif not (service or self.has_key):
             raise ConfigurationError(
-                "which group of the pool is to be called? Name it: key=... in the URL, or service="
+                "a call to a pool needs a key; put key=... into the URL, or pass service=..."
             )
         else:
             self.pool.check_key(service)
@@ -164,7 +164,7 @@ class _Traits:
         """AMQP has no frames."""
         if count > 1:
             raise ConfigurationError(
-                f"a message of AMQP has one body, not {count} frames (MDP has frames): join them"
+                f"an AMQP message has one body, not {count} frames; join them, or use MDP"
             )
 
 
@@ -176,10 +176,14 @@ def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
     refuse_given(settings, "AMQP has", _ABSENT_FOR_CLIENTS)
     for name in _FOR_WORKERS:
         if name in url.options:
-            raise ConfigurationError(f"the option {name!r} of the URL is for workers")
+            raise ConfigurationError(
+                f"only workers have the URL option {name!r}; remove it from the client's URL"
+            )
     pool = _pool_of(url)
     if pool is not None and "queue" in url.options:
-        raise ConfigurationError("callers of a pool name a key, and not a queue (queue=)")
+        raise ConfigurationError(
+            "the URL has both pool= and queue=; a call to a pool takes key= instead of queue="
+        )
     heartbeat = heartbeat_of(settings.heartbeat, HEARTBEAT_DEFAULT)
     policy = _policy(url, settings, heartbeat, persistent=pool is not None)
     destination = Destination() if pool is None else pool.destination
@@ -254,14 +258,14 @@ def _plan(url: ServiceUrl, service: S, settings: WorkerSettings) -> ServicePlan[
 
     capacity = CAPACITY_DEFAULT if settings.capacity is None else settings.capacity
     if not 1 <= capacity <= PREFETCH_MAX:
-        raise ConfigurationError(f"capacity is 1 to {PREFETCH_MAX}, not {capacity}")
+        raise ConfigurationError(f"capacity must be 1 to {PREFETCH_MAX}, not {capacity}")
     heartbeat = heartbeat_of(settings.heartbeat, HEARTBEAT_DEFAULT)
-    post = _post(url, service, settings)
+    assignment = _assignment(url, service, settings)
     policy = ResponderPolicy(prefetch=capacity, heartbeat=heartbeat)
-    if not post.declares:  # the queue of a pool counts, and its manager has the dead letters
+    if not assignment.declares:  # the queue of a pool counts, and its manager has the dead letters
         policy = ResponderPolicy(prefetch=capacity, heartbeat=heartbeat, attempts_max=None)
     engine = AmqpResponder(
-        post,
+        assignment,
         policy,
         service=service.name,
         instance=settings.name,
@@ -279,27 +283,29 @@ def _plan(url: ServiceUrl, service: S, settings: WorkerSettings) -> ServicePlan[
     )
 
 
-def _post(url: ServiceUrl, service: S, settings: WorkerSettings) -> Post:
+def _assignment(url: ServiceUrl, service: S, settings: WorkerSettings) -> Assignment:
     options = url.options
     worker_id = options.get("id", settings.name.hex())
     pool = _pool_of(url)
     if pool is None:
-        return service_post(options.get("queue", service.name), worker_id)
+        return service_assignment(options.get("queue", service.name), worker_id)
     queue, activity = options.get("queue", ""), options.get("activity", "")
-    return pool_post(pool, options["key"], worker_id, queue, activity)
+    return pool_assignment(pool, options["key"], worker_id, queue, activity)
 
 
 def _check_worker(url: ServiceUrl, services: Sequence[S], settings: WorkerSettings) -> None:
     options = url.options
     for name in _FOR_CLIENTS:
         if name in options:
-            raise ConfigurationError(f"the option {name!r} of the URL is for clients")
+            raise ConfigurationError(
+                f"only clients have the URL option {name!r}; remove it from the worker's URL"
+            )
     if "pool" in options and "key" not in options:
-        raise ConfigurationError("which group of the pool is served? Name it: key=... in the URL")
+        raise ConfigurationError("a worker of a pool needs a key; put key=... into the URL")
     if len(services) > 1 and ("pool" in options or "queue" in options):
         raise ConfigurationError(
-            "one queue has one service: give each of the others a worker, or leave queue= and"
-            " pool= out, so that each service has the queue of its name"
+            "a queue has one service; start a worker for each service, or remove queue= and pool="
+            " from the URL to give each service a queue of its name"
         )
     refuse_given(settings, "AMQP has", _ABSENT_FOR_WORKERS)
 

@@ -52,12 +52,11 @@ class Endpoints:
         name = self.protocol.upper()
         if self.binds:
             raise ConfigurationError(
-                f"only ends of protocols without a broker can listen (bind): {name} dials its"
-                " broker"
+                f"{name} connects to its broker and cannot listen; pass the URL without `bind`"
             )
         if len(self.dials) > 1:
             raise ConfigurationError(
-                f"{name} takes one URL; brokers of which one serves go into it with commas"
+                f"{name} takes one URL; separate the addresses of a pair of brokers by commas"
                 " (mdp://a:5555,b:5555/echo)"
             )
         return self.dials[0]

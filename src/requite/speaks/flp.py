@@ -72,7 +72,7 @@ _ABSENT_FOR_CLIENTS: Final = {
     "hold_back": NO_HOLD_BACK,
 }
 _ABSENT_FOR_WORKERS: Final = {
-    "heartbeat": "no heartbeats of its own: clients ask whether it lives",
+    "heartbeat": "no heartbeats of its own, since clients send pings",
     "dialect": NO_DIALECTS,
     "handler_timeout": NO_LEASES,
     "hops": "no devices (SP has)",
@@ -93,7 +93,7 @@ def check_url(url: ServiceUrl, *, listening: bool, shown: str) -> ServiceUrl:
     if url.user is not None:
         refuse(shown, "Freelance has no user and password")
     if url.service:
-        refuse(shown, "Freelance names no services, so nothing follows the place")
+        refuse(shown, "Freelance has no service names, so nothing follows the address")
     if url.options.get("model", Model.AGENT) not in tuple(Model):
         refuse(shown, f"the option 'model' is one of {', '.join(Model)}")
     if listening:
@@ -131,7 +131,7 @@ def _model_of(endpoints: Endpoints) -> Model:
     }
     if len(models) > 1:
         raise ConfigurationError(
-            "the URLs of one endpoint differ in the option 'model': it holds for all of them"
+            "the URLs have different values of the option 'model'; give all the same one"
         )
     return models.pop()
 
@@ -149,8 +149,8 @@ class _ShotgunTraits(PlainTraits):
         PlainTraits.check(self, key=key, partials=partials, idempotent=idempotent)
         if not idempotent:
             raise ConfigurationError(
-                "the shotgun asks all servers at once, so that a request runs several times; for"
-                " one that must not, use another model"
+                "the `shotgun` model sends each request to all servers, so it runs several times;"
+                " for idempotent=False use another model"
             )
 
 
@@ -160,7 +160,10 @@ _SHOTGUN_TRAITS: Final = _ShotgunTraits("Freelance", _TRAITS.whom)
 def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
     """Plan a client that dials all servers. Raises `ConfigurationError`."""
     if endpoints.binds:
-        raise ConfigurationError("a Freelance client dials its servers; only these listen (bind)")
+        raise ConfigurationError(
+            "a Freelance client connects to its servers and cannot listen; pass the URLs without"
+            " `bind`"
+        )
     refuse_given(settings, "Freelance has", _ABSENT_FOR_CLIENTS)
     model = _model_of(endpoints)
     addresses = [*dict.fromkeys(address for url in endpoints.dials for address in url.addresses)]
@@ -203,8 +206,8 @@ def _retry(model: Model, given: RetryPolicy | None, servers: int) -> RetryPolicy
         case Model.SHOTGUN:
             if given is not None:
                 raise ConfigurationError(
-                    "the shotgun asks all servers at once, and nobody is left to try again: leave"
-                    " `retry` out"
+                    "the `shotgun` model sends each request to all servers at once and never"
+                    " retries; remove `retry`, or use another model"
                 )
             return RetryPolicy(attempts=ATTEMPTS_DEFAULT)
         case Model.AGENT:
@@ -214,7 +217,8 @@ def _retry(model: Model, given: RetryPolicy | None, servers: int) -> RetryPolicy
 def _ping(model: Model, given: HeartbeatPolicy | float | None) -> HeartbeatPolicy:
     if given is not None and model is not Model.AGENT:
         raise ConfigurationError(
-            f"the model {model} has no pings (agent has): leave `heartbeat` out"
+            f"the `{model}` model does not send heartbeats; remove `heartbeat`, or use the `agent`"
+            " model"
         )
     return heartbeat_of(given, PING_DEFAULT)
 
@@ -306,19 +310,21 @@ def _doors(url: ServiceUrl, limits: Limits) -> list[_Door]:
     try:
         return [_Door(address, url.options.get("public"), limits) for address in url.addresses]
     except LocalViolation as violation:
-        raise ConfigurationError(f"the server's endpoint is its identity: {violation}") from None
+        raise ConfigurationError(
+            f"a Freelance server announces its address as identity: {violation}"
+        ) from None
 
 
 def _check_server(endpoints: Endpoints, services: Sequence[S], settings: WorkerSettings) -> None:
     if endpoints.dials:
         raise ConfigurationError(
-            "a Freelance server listens: give its URL as `bind` (its clients dial it)"
+            "a Freelance server listens, and its clients connect; pass its URL as `bind`"
         )
     if len(services) > 1:
         raise ConfigurationError(
-            "Freelance names no services, so a server has one: give each of the others a server"
-            " and an address of its own (MDP has named services)"
+            "Freelance has no service names, so a server has one service; start a server for each,"
+            " or use MDP"
         )
     refuse_given(settings, "Freelance has", _ABSENT_FOR_WORKERS)
     if settings.capacity is not None and not isinstance(settings.capacity, int):
-        raise ConfigurationError(f"capacity is a whole number, not {settings.capacity!r}")
+        raise ConfigurationError(f"capacity must be a whole number, not {settings.capacity!r}")

@@ -97,11 +97,11 @@ class _Traits:
     def check(self, *, key: bytes, partials: bool, idempotent: bool) -> None:
         """Idempotency needs a header to say it in; partial replies exist from 0.2 on."""
         if partials and not self.dialect.has_partials:
-            self.refuse("has no partial replies: use call")
+            self.refuse("has no partial replies; use call")
         if key and not self.dialect.has_ids:
             self.refuse("does not carry idempotency keys")
         if not idempotent and not self.dialect.has_ids:
-            self.refuse("cannot tell the broker that a request must not run twice")
+            self.refuse("cannot mark a request as not idempotent")
         if len(key) > _KEY_SIZE_MAX:
             raise ConfigurationError(f"an idempotency key has at most {_KEY_SIZE_MAX} bytes")
 
@@ -109,7 +109,7 @@ class _Traits:
         """A name has 1 to 255 bytes of UTF-8 without control characters."""
         if not service:
             raise ConfigurationError(
-                "no service is named: put it into the URL (mdp://host/echo) or pass service=..."
+                "the call names no service; put it into the URL (mdp://host/echo) or pass service="
             )
         try:
             check_service_name(service.encode())
@@ -121,7 +121,7 @@ class _Traits:
         check_body_frames(count)
 
     def refuse(self, why: str) -> None:
-        raise ConfigurationError(f"MDP {self.dialect.version} {why} (MDP 0.3 can)")
+        raise ConfigurationError(f"MDP {self.dialect.version} {why}; MDP 0.3 can")
 
 
 def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
@@ -162,8 +162,8 @@ def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
 def _hold_back(share: float | None, dialect: Dialect) -> float:
     if share and not dialect.has_ids:
         raise ConfigurationError(
-            f"MDP {dialect.version} does not tell brokers of deadlines (MDP 0.3 does):"
-            " leave hold_back out"
+            f"MDP {dialect.version} does not send deadlines to brokers; remove hold_back, or use"
+            " MDP 0.3"
         )
     return share or 0.0
 
@@ -171,8 +171,8 @@ def _hold_back(share: float | None, dialect: Dialect) -> float:
 def _heartbeat(given: HeartbeatPolicy | float | None, dialect: Dialect) -> HeartbeatPolicy:
     if given is not None and not dialect.has_ids:
         raise ConfigurationError(
-            f"MDP {dialect.version} has no heartbeats between client and broker (MDP 0.3 has):"
-            " a broker that fell silent is found out by the timeout alone"
+            f"MDP {dialect.version} has no heartbeats between client and broker; remove heartbeat,"
+            " or use MDP 0.3. Only timeouts detect a silent broker"
         )
     return heartbeat_of(given)
 
@@ -186,7 +186,7 @@ def service_plans(
     names = _names(url, services)
     if settings.hops is not None:
         raise ConfigurationError(
-            "hops is for SP: an MDP broker does not forward requests to others"
+            "an MDP broker does not forward requests to other brokers; remove hops (SP has it)"
         )
     dialect = by_version(settings.dialect or url.options.get("dialect", DIALECT_DEFAULT))
     mechanism = mechanism_to_show(url.user, url.password)
@@ -208,12 +208,12 @@ def _names(url: ServiceUrl, services: Sequence[S]) -> Sequence[str]:
     if "pool" not in url.options:
         if url.service:
             raise ConfigurationError(
-                f"a worker's services have their own names, not {url.service!r}"
+                f"a worker's URL names no service, and this one names {url.service!r}; remove it"
             )
         return [each.name for each in services]
     if len(services) > 1:
         raise ConfigurationError(
-            "a group of a pool has one service: give each of the others a worker"
+            "a group of a pool has one service; start a worker for each service"
         )
     return [url.service]
 

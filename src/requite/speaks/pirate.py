@@ -113,8 +113,7 @@ def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
     url = endpoints.only_dialled()
     if "protocol" in url.options:
         raise ConfigurationError(
-            f"the option 'protocol' means nothing here ({url}): it is for workers; the clients of"
-            " every queue are the same"
+            f"only workers have the URL option 'protocol'; remove it from the client's URL {url}"
         )
     refuse_given(settings, "a Lazy Pirate has", _ABSENT_FOR_CLIENTS)
     policy = ClientPolicy(
@@ -155,7 +154,7 @@ def service_plans(
     [service] = services
     if endpoints.binds and endpoints.dials:
         raise ConfigurationError(
-            "a worker of the Pirates is a server that listens (bind), or dials a queue: not both"
+            "a Pirate worker either listens (`bind`) or connects to a queue, not both"
         )
     if endpoints.binds:
         return [_server(endpoints, service, settings)]
@@ -163,7 +162,10 @@ def service_plans(
     capacity = _capacity(settings, 1)
     pattern = Pattern(url.options.get("protocol", Pattern.PARANOID))
     if settings.heartbeat is not None and not pattern.beats:
-        raise ConfigurationError("a Simple Pirate has no heartbeats (a Paranoid one has)")
+        raise ConfigurationError(
+            "a Simple Pirate worker sends no heartbeats; remove heartbeat, or use"
+            " ?protocol=paranoid"
+        )
     socket = SocketType.REQ if pattern is Pattern.SIMPLE else SocketType.DEALER
     limits = Limits.for_bodies(settings.message_size_max)
     connections = Connections(
@@ -172,8 +174,8 @@ def service_plans(
     threads = settings.threads or 1
     if threads > 1:
         raise ConfigurationError(
-            "each connection to a queue has one request at a time, and a thread for it: give"
-            " `capacity`, the number of connections"
+            "a connection to a queue has one request at a time; set `capacity`, the number of"
+            " connections, instead of `threads`"
         )
     return [
         ServicePlan(
@@ -193,7 +195,8 @@ def service_plans(
 def _server(endpoints: Endpoints, service: S, settings: WorkerSettings) -> ServicePlan[S]:
     if settings.heartbeat is not None:
         raise ConfigurationError(
-            "a Lazy Pirate's server has no heartbeats (a worker of a paranoid queue has)"
+            "a Lazy Pirate server sends no heartbeats; remove heartbeat, or connect the worker to a"
+            " Paranoid Pirate queue"
         )
     from requite.protocols.pirate.server import PirateServer
 
@@ -231,14 +234,14 @@ def _worker(pattern: Pattern, service: S, settings: WorkerSettings, number: int)
 def _capacity(settings: WorkerSettings, default: int) -> int:
     capacity = default if settings.capacity is None else settings.capacity
     if not 1 <= capacity <= _CAPACITY_MAX:
-        raise ConfigurationError(f"capacity is 1 to {_CAPACITY_MAX}, not {capacity}")
+        raise ConfigurationError(f"capacity must be 1 to {_CAPACITY_MAX}, not {capacity}")
     return capacity
 
 
 def _check_worker(services: Sequence[S], settings: WorkerSettings) -> None:
     if len(services) > 1:
         raise ConfigurationError(
-            "the Pirates name no services, so a worker has one: give each of the others a worker"
-            " and a place of its own (MDP has named services)"
+            "the Pirate protocols have no service names, so a worker has one service; start a"
+            " worker for each, or use MDP"
         )
     refuse_given(settings, "the Pirates have", _ABSENT_FOR_WORKERS)

@@ -28,8 +28,8 @@ with its worker is there by then."""
 
 
 NO_DIALECTS: Final = "no dialects (MDP has)"
-NO_HOLD_BACK: Final = "no broker that ends calls and says how (MDP 0.3 has)"
-NO_LEASES: Final = "no leases (MDP 0.3 has): put asyncio.timeout into the handler"
+NO_HOLD_BACK: Final = "no broker that reports expired calls (MDP 0.3 has)"
+NO_LEASES: Final = "no handler leases (MDP 0.3 has, or use asyncio.timeout() in the handler)"
 """What several protocols do not have, as `refuse_given` says it."""
 
 
@@ -75,27 +75,26 @@ class PlainTraits:
     def check(self, *, key: bytes, partials: bool, idempotent: bool) -> None:
         """Anything but a plain call takes a protocol with a header."""
         if partials:
-            raise ConfigurationError(
-                f"{self.protocol} has one reply per request and no partial ones: use call (MDP can"
-                " stream)"
-            )
+            raise ConfigurationError(f"{self.protocol} has no partial replies; use call, or MDP")
         if key:
-            raise ConfigurationError(f"{self.protocol} carries no idempotency key (MDP 0.3 does)")
+            raise ConfigurationError(
+                f"{self.protocol} does not carry idempotency keys; use MDP 0.3"
+            )
 
     def check_service(self, service: str) -> None:
         """Any peer serves everything."""
         if service:
             raise ConfigurationError(
-                f"{self.protocol} names no services, so {service!r} cannot be asked for: dial"
-                f" {self.whom} (MDP has named services)"
+                f"{self.protocol} has no service names, so {service!r} cannot be addressed; connect"
+                f" to {self.whom}, or use MDP"
             )
 
     def check_frames(self, count: int) -> None:
         """Peers have a limit, too."""
         if self.frames_max == 1 and count > 1:
             raise ConfigurationError(
-                f"the body has {count} frames, and {self.protocol} carries one: join them (MDP has"
-                " frames)"
+                f"the body has {count} frames, and {self.protocol} carries one; join them, or use"
+                " MDP"
             )
         check_body_frames(count)
 
@@ -103,9 +102,7 @@ class PlainTraits:
 def check_body_frames(count: int) -> None:
     """Raise `ConfigurationError` for a body of more frames than peers with frames take."""
     if count > BODY_FRAMES_MAX:
-        raise ConfigurationError(
-            f"the body has {count} frames; peers take {BODY_FRAMES_MAX} at most"
-        )
+        raise ConfigurationError(f"the body has {count} frames; the maximum is {BODY_FRAMES_MAX}")
 
 
 class CallEngine(Engine, Protocol):
@@ -154,7 +151,7 @@ def refuse_given(
     each what there is none of; `whose` begins the sentence ("SP has")."""
     for name, what in absent.items():
         if getattr(settings, name) is not None:
-            raise ConfigurationError(f"{whose} {what}; leave `{name}` out")
+            raise ConfigurationError(f"{whose} {what}; remove `{name}`")
 
 
 class Served(Protocol):

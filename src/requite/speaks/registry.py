@@ -99,10 +99,12 @@ def read_endpoints(url: Urls, bind: Urls = ()) -> Endpoints:
     )
     protocols = sorted({each.protocol for each in endpoints.dials + endpoints.binds})
     if not protocols:
-        raise ConfigurationError("there is no URL to dial, and none to listen at (bind)")
+        raise ConfigurationError(
+            "no URL was given; pass one to connect to, or one to listen at (bind)"
+        )
     if len(protocols) > 1:
         raise ConfigurationError(
-            f"the URLs of one endpoint are of one protocol, not of {' and '.join(protocols)}"
+            f"all URLs must have the same protocol; these have {' and '.join(protocols)}"
         )
     return endpoints
 
@@ -112,7 +114,7 @@ def _several(urls: Urls) -> Sequence[str]:
     several: Sequence[Any] = (urls,) if is_single else urls
     for each in several:
         if not isinstance(each, str):
-            raise ConfigurationError(f"a URL is text, and not {_kind_of(each)}")
+            raise ConfigurationError(f"a URL must be a str, not {_kind_of(each)}")
     return tuple(several)
 
 
@@ -124,7 +126,7 @@ def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
     """Make the plan that URLs stand for. Raises `ConfigurationError` for what cannot work."""
     if not isinstance(settings.retry, RetryPolicy | None):
         raise ConfigurationError(
-            f"retry is a RetryPolicy, not {settings.retry!r}: RetryPolicy(attempts=...)"
+            f"retry must be a RetryPolicy, not {settings.retry!r}; use RetryPolicy(attempts=...)"
         )
     return spoken(endpoints.protocol).client_plan(endpoints, settings)
 

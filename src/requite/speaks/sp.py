@@ -25,7 +25,7 @@ from typing import Final, Literal
 from requite.errors import ConfigurationError
 from requite.framing import Framing, Limits, SpStream
 from requite.framing.websocket import SpWebSocket
-from requite.protocols.scalability.policy import RETRY_DEFAULT, Place, RepPolicy, ReqPolicy
+from requite.protocols.scalability.policy import RETRY_DEFAULT, PipeOptions, RepPolicy, ReqPolicy
 from requite.protocols.scalability.wire import DRAFT_REP, DRAFT_REQ, HOPS_DEFAULT, IDS, REP, REQ
 from requite.request import RetryPolicy
 from requite.shell.connections import Connections, Endpoint
@@ -82,9 +82,9 @@ _UNUSED: Final = {
     "REP": ("priority", "weight", "resend"),
 }
 _WHY: Final = {
-    "resend": "only clients send again; give it to `Client`, or to `Req(resend=...)`",
-    "priority": "it says which channel a request goes to, so it is for who asks",
-    "weight": "it says how many requests a channel gets, so it is for who asks",
+    "resend": "only clients resend (`Client`, `Req(resend=...)`)",
+    "priority": "only clients and the back of a device choose a connection by it",
+    "weight": "only clients and the back of a device share requests out by it",
 }
 _ABSENT_FOR_CLIENTS: Final = {
     "dialect": NO_DIALECTS,
@@ -92,7 +92,7 @@ _ABSENT_FOR_CLIENTS: Final = {
     "heartbeat": "no heartbeats (MDP 0.3 has)",
 }
 _ABSENT_FOR_WORKERS: Final = {
-    "heartbeat": "no heartbeats (MDP has): a client asks again when its connection is lost",
+    "heartbeat": "no heartbeats (MDP has); a client resends when its connection is lost",
     "dialect": NO_DIALECTS,
     "handler_timeout": NO_LEASES,
 }
@@ -136,7 +136,7 @@ def check_url(url: ServiceUrl, *, listening: bool, shown: str) -> ServiceUrl:
     if url.user is not None:
         refuse(shown, "SP has no user and password; sp+tls checks certificates")
     if url.service:
-        refuse(shown, "SP names no services, so nothing follows the place")
+        refuse(shown, "SP has no service names, so nothing follows the address")
     if not listening:
         check_can_be_dialled(url, shown)
     _check_whole_option("priority", url, PRIORITY_MAX, shown)
@@ -210,7 +210,7 @@ def refuse_unused(urls: Iterable[ServiceUrl], role: Role) -> None:
         for name in _UNUSED[role.value]:
             if name in url.options:
                 raise ConfigurationError(
-                    f"the option {name!r} means nothing here ({url}): {_WHY[name]}"
+                    f"the URL option {name!r} has no effect here ({url}); remove it: {_WHY[name]}"
                 )
 
 
@@ -218,7 +218,7 @@ def check_whole(**settings: object) -> None:
     """Raise `ConfigurationError` for a setting that is no whole number; `policy` checks ranges."""
     for name, value in settings.items():
         if not isinstance(value, int):
-            raise ConfigurationError(f"{name} is a whole number, not {value!r}")
+            raise ConfigurationError(f"{name} must be a whole number, not {value!r}")
 
 
 def to_dial(
@@ -266,7 +266,7 @@ def _endpoint(
         in_band = isinstance(address, IpcAddress)
         make_framing = partial(SpStream, own, peer, in_band=in_band, limits=limits)
     priority, weight = (int(url.options.get(name, "1")) for name in ("priority", "weight"))
-    place = Place(side, priority, weight)
+    place = PipeOptions(side, priority, weight)
     return Endpoint(address, make_framing, place, url.tls)
 
 
@@ -288,9 +288,8 @@ def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
     resend = _resend_of(endpoints.dials + endpoints.binds)
     if resend is not None and settings.retry is not None:
         raise ConfigurationError(
-            "the URL's option 'resend' and `retry` both say when a request is sent again: give one"
-            " of them (resend=5 is attempt_timeout=5 without a limit of attempts, resend=off is"
-            " attempts=1)"
+            "the URL option 'resend' and `retry` both set when a request is resent; use one of them"
+            " (resend=5 is attempt_timeout=5 without a limit of attempts, resend=off is attempts=1)"
         )
     policy = ReqPolicy(slots=settings.slots, retry=_retry(settings.retry, resend))
     limits = Limits.for_bodies(settings.message_size_max)
@@ -325,7 +324,7 @@ def _resend_of(urls: Iterable[ServiceUrl]) -> float | Literal["off"] | None:
     found = {resend_of(url) for url in urls} - {None}
     if len(found) > 1:
         raise ConfigurationError(
-            "the URLs of one client differ in the option 'resend': it holds for all of them"
+            "the URLs have different values of the option 'resend'; give all the same one"
         )
     return found.pop() if found else None
 
@@ -371,7 +370,7 @@ def service_plans(
 def _check_worker(services: Sequence[S], settings: WorkerSettings) -> None:
     if len(services) > 1:
         raise ConfigurationError(
-            "SP names no services, so a worker has one: give each of the others a worker and an"
-            " address of its own (MDP has named services)"
+            "SP has no service names, so a worker has one service; start a worker for each, or use"
+            " MDP"
         )
     refuse_given(settings, "SP has", _ABSENT_FOR_WORKERS)

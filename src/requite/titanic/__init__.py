@@ -1,7 +1,7 @@
-"""Titanic: requests that are kept until they are answered (9/TSP).
+"""Titanic: durable requests (9/TSP).
 
-`Titanic` serves `titanic.request`, `titanic.reply` and `titanic.close` behind an MDP broker, and
-hands what it keeps to the services there.
+`Titanic` serves `titanic.request`, `titanic.reply` and `titanic.close` behind an MDP broker. It
+stores requests on disk, dispatches them to the services of the broker, and stores the replies.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""How much disk a store may take, and what is refused when there is no more.
+"""The size limit of a store, and what it refuses near the limit.
 
-What is left free when the bound is near, in segments: one for replies to what was accepted, one for
-what closes requests, and one for compaction, which makes room again. Besides, requests leave room
-for the replies to all that wait. So there is always a way on.
+Three segments are reserved: one for replies to accepted requests, one for CLOSED records, and one
+for compaction, which frees space. In addition, a new request must leave space for the replies to
+all unanswered ones. So a full store can always make progress.
 
-What a replica is sent was accepted elsewhere, under the same rules. It is taken as long as
-compaction has its segment: what closes requests comes behind it, and would not come otherwise.
+A replica's records were accepted elsewhere under the same rules. They are stored as long as the
+segment for compaction remains: the CLOSED records that free space follow them.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from requite.titanic.index import Index
 SEGMENTS_MIN: Final = 5
 _RESERVES: Final = {SUBMITTED: 3, CLOSED: 1, ROLE: 1}
 _RESERVE_OTHERS: Final = 2
-_NEAR: Final = 0.9  # when the bound is near, segments with less than this part in use are compacted
+_NEAR: Final = 0.9  # near the bound, segments with less than this share in use are compacted
 
 
 class Bound:
-    """`limit` bytes of disk, None: what there is. `is_pressed`: somebody was refused."""
+    """`limit`: bytes of disk; None: unlimited. `is_pressed`: a store was refused."""
 
     def __init__(
         self, log: Log, index: Index, limit: int | None, segment: int, compact_below: float
@@ -38,14 +38,13 @@ class Bound:
         self._compact_below = compact_below
 
     def refusal(self, records: Sequence[bytes], size: int, before: int) -> LogFull | None:
-        """Why records must not be written: they need another segment, beyond the bound.
+        """Return the error if writing records would need another segment, beyond the bound.
 
-        `size` is what they take on the disk, together with the `before` records that are to be
-        written with them.
+        `size` is their size on disk, including the `before` records that are written with them.
         """
         if self.limit is None or not records:
             return None
-        is_copied = records[-1][0] == ROLE  # the last record of what a replica is sent
+        is_copied = records[-1][0] == ROLE  # the last record of a replicated batch
         kind, count = ROLE if is_copied else records[0][0], before + len(records)
         takes = 0 if size <= self._log.room(count) else self._segment
         if not takes and kind != SUBMITTED:
@@ -57,16 +56,16 @@ class Bound:
             return None
         self.is_pressed = True
         return LogFull(
-            f"the store has {self._log.disk_bytes} bytes, and {self._index.unanswered} requests "
-            f"wait for replies; it may have {self.limit} bytes (disk_bytes_max). Close requests "
-            "that are done with, or allow more."
+            f"the store is full: {self._log.disk_bytes} of {self.limit} bytes (disk_bytes_max), "
+            f"{self._index.unanswered} requests wait for replies. Close finished requests, or "
+            "raise disk_bytes_max."
         )
 
     def compact_below(self) -> float:
-        """Which part of a segment may be needed, for its compaction to be worth while."""
+        """Return the share in use below which a segment is compacted."""
         if self.limit is None:
             return self._compact_below
-        if self.is_pressed:  # whatever can be gained is worth it
+        if self.is_pressed:  # any gain is worth it
             return 1.0
         if self._log.disk_bytes < self.limit - (SEGMENTS_MIN - 1) * self._segment:
             return self._compact_below

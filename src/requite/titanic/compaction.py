@@ -1,9 +1,8 @@
-"""Reclaiming the disk: what is still needed of a sealed segment is copied forward, a bite at a
-time; then the segment is removed.
+"""Compaction: copies the live records of a sealed segment forward, in small steps, then removes the
+segment.
 
-Bites are small, and come between the writes that somebody waits for: service goes on. A copy is
-synced before the original is removed, so a record is on the disk at every moment, and twice at
-worst.
+Steps run between the writes of clients, which hardly wait for them. Copies are synced before the
+original is removed, so each record is on the disk at every moment, at worst twice.
 """
 
 from __future__ import annotations
@@ -15,18 +14,18 @@ from requite.errors import LogFull
 from requite.protocols.titanic.records import peek
 from requite.storage import Damage, Log, Position, Record
 from requite.storage.segment import OVERHEAD
-from requite.titanic.index import Index, Place
+from requite.titanic.index import Index, RecordLocation
 
 BITE_BYTES: Final = 256 * 1024
 BITE_RECORDS: Final = 2000
 
 
 class Compaction:
-    """Compacts one segment after the other. `bite` does a little, and tells whether it was any use.
+    """Compacts one segment after the other; `bite` does one step.
 
-    `pinned_from`: a replica still needs everything from this number on. `moved_bytes` and
-    `removed` (segments) count. `damaged`: what was found broken on the way; such a segment stays.
-    `mended`: where a single bit had turned round.
+    `pinned_from`: a replica still needs everything from this number on. `moved_bytes` and `removed`
+    (segments) are counters. `damaged`: unreadable places; their segments are not removed. `mended`:
+    places where a single flipped bit was corrected.
     """
 
     def __init__(self, log: Log, index: Index, lag_max: int) -> None:
@@ -40,10 +39,10 @@ class Compaction:
         self._log = log
         self._index = index
         self._lag_max = lag_max
-        self._to_skip = 0  # looks, since the last one found nothing: there may be many segments
+        self._to_skip = 0  # searches to skip after a vain one: there may be many segments
         self._segment: int | None = None
         self._rest: Iterator[Record | Damage] = iter(())
-        self._spared: set[int] = set()  # damaged: what is in them cannot be copied
+        self._spared: set[int] = set()  # damaged, cannot be copied
 
     @property
     def is_under_way(self) -> bool:
@@ -51,9 +50,10 @@ class Compaction:
         return self._segment is not None
 
     def bite(self, below: float) -> bool:
-        """Go on with a segment, or begin one of which less than the part `below` is needed.
+        """Continue a segment, or begin one with a live share less than `below`; return whether
+        there was anything to do.
 
-        Raises `LogFull` where the disk has no room for copies; the segment is left for later.
+        Raises `LogFull` if the disk has no room for copies; the segment is retried later.
         """
         if self._segment is None and not self._begin(below):
             return False
@@ -65,7 +65,7 @@ class Compaction:
         return True
 
     def _begin(self, below: float) -> bool:
-        """Choose the segment of which the smallest part is needed."""
+        """Choose the segment with the smallest live share."""
         if self._to_skip:
             self._to_skip -= 1
             return False
@@ -87,7 +87,7 @@ class Compaction:
         return True
 
     def _maybe_unpin(self) -> None:
-        """Wait no longer for a replica that lacks too much."""
+        """Stop retaining segments for a replica that lacks too much."""
         pin = self.pinned_from
         if pin is not None:
             lag = sum(sealed.size for sealed in self._log.sealed if sealed.number >= pin)
@@ -95,16 +95,16 @@ class Compaction:
                 self.pinned_from = None
 
     def _is_pinned(self, number: int) -> bool:
-        """Whether a replica has yet to read something in a segment."""
+        """Whether a replica has not read a segment completely."""
         return self.pinned_from is not None and self._end_of(number) > self.pinned_from
 
     def _end_of(self, number: int) -> int:
-        """The number after the last record of a segment, or a later one."""
+        """Return the number after the last record of a segment, or a later one."""
         later = [one.number for one in self._log.sealed if one.number > number]
         return min(later, default=self._log.segment)
 
     def _copy_some(self) -> None:
-        copies: list[tuple[bytes, Place, bytes]] = []
+        copies: list[tuple[bytes, RecordLocation, bytes]] = []
         size = 0
         for looked_at, item in enumerate(self._rest, 1):
             if isinstance(item, Damage):
@@ -114,27 +114,27 @@ class Compaction:
                 records = [item]
             found = self._needed(records or ())
             copies += found
-            size += sum(place.size for _, place, _ in found)
+            size += sum(location.size for _, location, _ in found)
             if size >= BITE_BYTES or looked_at >= BITE_RECORDS:
                 self._copy(copies)
                 return
         self._copy(copies)
         self._remove()
 
-    def _needed(self, records: Sequence[Record]) -> list[tuple[bytes, Place, bytes]]:
-        """Return those of the records that are needed: request, place and payload."""
+    def _needed(self, records: Sequence[Record]) -> list[tuple[bytes, RecordLocation, bytes]]:
+        """Return the live records: UUID, location and payload."""
         needed = []
         for record in records:
             kind, uuid = peek(record.payload)
-            place = self._index.is_needed(kind, uuid, record.segment, record.offset)
-            if place is not None:
-                needed.append((uuid, place, bytes(record.payload)))
+            location = self._index.is_needed(kind, uuid, record.segment, record.offset)
+            if location is not None:
+                needed.append((uuid, location, bytes(record.payload)))
         return needed
 
     def write_again(self, records: Sequence[Record]) -> None:
-        """Copy records, which may not be on the disk as they should be, to where they are.
+        """Write and sync new copies of live records that may not be on the disk correctly.
 
-        Raises `StorageError` where that cannot be done; nothing has changed then.
+        Raises `StorageError` if that fails; nothing has changed then.
         """
         copies = self._needed(records)
         if copies:
@@ -142,19 +142,19 @@ class Compaction:
             self._log.sync()
             self.synced_to = self._log.next_number
 
-    def _copy(self, copies: list[tuple[bytes, Place, bytes]]) -> None:
+    def _copy(self, copies: list[tuple[bytes, RecordLocation, bytes]]) -> None:
         if not copies:
             return
         positions: list[Position] = self._log.append([payload for _, _, payload in copies])
-        for (uuid, place, payload), position in zip(copies, positions, strict=True):
-            self._index.moved(uuid, place, position)
+        for (uuid, location, payload), position in zip(copies, positions, strict=True):
+            self._index.moved(uuid, location, position)
             self.moved_bytes += len(payload)
 
     def _remove(self) -> None:
-        """Remove the segment, once what was copied is on the disk."""
+        """Sync the copies, then remove the segment."""
         segment, self._segment = self._segment, None
         assert segment is not None
-        if self._index.live.get(segment, 0):  # something in it has become unreadable
+        if self._index.live.get(segment, 0):  # a live record in it has become unreadable
             self._spared.add(segment)
             return
         self._log.sync()

@@ -1,7 +1,7 @@
-"""A Titanic engine at work on an event loop, between its posts, its store and its dispatching.
+"""Runs a Titanic engine on an event loop, between its services, its store and its client.
 
-All that comes in during a turn of the loop is fed to the engine at once, at the end of the turn:
-submissions of a turn share one `Store`, and the store's thread one sync among all that waits.
+All inputs of a turn of the loop are fed to the engine as one batch at the end of the turn, so that
+submissions share one `Store`; the store's thread shares one sync among all waiting `Store`s.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ _TIMER_LATE_S: Final = 0.001  # uvloop's timers count in whole milliseconds
 
 
 def _no_replica(effect: Submit | Cancel) -> None:
-    raise LocalViolation(f"there is no replica to be told: {effect!r:.200}")
+    raise LocalViolation(f"there is no replica for {effect!r:.200}")
 
 
 class Desk:
-    """Feeds the engine and performs its effects. `take` works from `start` to `close`."""
+    """Feeds the engine and performs its effects, from `start` to `close`."""
 
     engine: TitanicEngine
 
     def __init__(self, note: Callable[[Note], None]) -> None:
         self.stopped = asyncio.Event()
-        self.failed = asyncio.Event()  # the store takes nothing any more
+        self.failed = asyncio.Event()  # the store has failed
         self._warnings = Warnings(logging.getLogger("requite.titanic"), clock.now)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._inbox: list[Input] = []
@@ -64,8 +64,8 @@ class Desk:
         call: Callable[[Submit | Cancel], None],
         replicate: Callable[[Submit | Cancel], None] | None = None,
     ) -> None:
-        """Begin, on the running loop. `perform` has the store write and read, and the store gives
-        what comes of it to `take`; `call` and `replicate` get what is to be asked."""
+        """Start on the running loop. `perform` submits to the store, whose results must be passed
+        to `take_all`; `call` and `replicate` submit calls to the broker and the replica."""
         self.engine = engine
         self._call = call
         self._replicate = replicate or _no_replica
@@ -74,8 +74,8 @@ class Desk:
         self.take(Wake())
 
     def use(self, perform: Callable[[Store | Load], None]) -> None:
-        """Have another one write and read from now on; all that the one before has done is known
-        to the engine then, and that it has failed is over."""
+        """Switch to another store, after feeding the results of the previous one. Clears `failed`
+        if the engine has recovered."""
         self._turn()
         self._perform_other |= {Store: perform, Load: perform}
         if self.engine.failure is None:
@@ -83,20 +83,20 @@ class Desk:
             self.take(Wake())
 
     def take(self, event: Input) -> None:
-        """Feed the engine by the end of this turn; on the loop only."""
+        """Feed the engine at the end of this turn; call on the loop only."""
         inbox = self._inbox
         inbox.append(event)
         if len(inbox) == 1 and self._loop is not None:
             self._loop.call_soon(self._turn)
 
     def take_all(self, events: list[Input]) -> None:
-        """Feed the engine what the store has done, at once."""
+        """Feed the engine the store's results, at once."""
         self._inbox += events
         if len(self._inbox) == len(events) and self._loop is not None:
             self._turn()
 
     def close(self) -> None:
-        """Do nothing more by itself."""
+        """Stop background work; the caller still closes the store."""
         self._loop = None
         if self._timer is not None:
             self._timer.cancel()
@@ -104,7 +104,7 @@ class Desk:
     # --- a turn -----------------------------------------------------------------------------------
     def _turn(self) -> None:
         events, self._inbox = self._inbox, []
-        if self._loop is None or not events:  # closed, or fed already
+        if self._loop is None or not events:  # closed, or already fed
             return
         self._perform(self.engine.handle(events, clock.now()))
         if self.engine.failure is not None:
@@ -117,17 +117,17 @@ class Desk:
         effect: Effect
         answers: dict[Any, list[Input]] = {}
         for effect in effects:
-            if effect.__class__ is Finished:  # one per request that came in
-                post, job = effect.token
+            if effect.__class__ is Finished:  # one per incoming request
+                service, job = effect.token
                 finished = Finished(job, effect.frames, effect.status)
-                answers.setdefault(post, []).append(finished)
-            elif effect.__class__ is Submit:  # one per request that goes out
+                answers.setdefault(service, []).append(finished)
+            elif effect.__class__ is Submit:  # one per dispatched request
                 is_copy = effect.service == REPLICATE
                 (self._replicate if is_copy else self._call)(effect)
             else:
                 self._perform_other[effect.__class__](effect)
-        for post in answers:  # at once, which saves the turn of the loop that each by itself took
-            post.answer_all(answers[post])
+        for service in answers:  # one submit per service saves a turn of the loop per reply
+            service.answer_all(answers[service])
 
     # --- time -------------------------------------------------------------------------------------
     def _arm(self, at: float) -> None:

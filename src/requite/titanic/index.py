@@ -1,9 +1,8 @@
-"""Which records of the log are still needed, and where they are.
+"""The index of live records: those that are still needed, and their locations.
 
-A segment can be removed when nothing in it is needed. A SUBMITTED, an ANSWERED and the last TRIED
-are needed until the request is closed. A CLOSED is needed for as long as any of these records is on
-the disk, in whichever segment: without it the request would be there again after a restart; and
-for as long as its idempotency key holds.
+A segment can be removed once it has no live records. A SUBMITTED, an ANSWERED and the last TRIED
+are live until the request is closed. A CLOSED is live while its idempotency key is valid, and while
+any other record of the request is on the disk: without it, a restart would restore the request.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ from requite.storage.layout import ALIGNMENT, RECORD_HEADER_SIZE
 _WEIGHT: Final = 0.05  # of the newest reply in the average
 
 
-class Place:
-    """Where a record is. Compaction moves records, and with them this."""
+class RecordLocation:
+    """The location of a record; compaction updates it when it moves the record."""
 
     __slots__ = ("number", "offset", "segment", "size")
 
@@ -38,40 +37,40 @@ class Place:
         self.size = RECORD_HEADER_SIZE + payload_size + -payload_size % ALIGNMENT
 
     def __repr__(self) -> str:
-        return f"<Place {self.number} in {self.segment}>"
+        return f"<RecordLocation {self.number} in {self.segment}>"
 
     @property
     def position(self) -> Position:
-        """Where it is now."""
+        """The current position."""
         return Position(self.segment, self.offset, self.number)
 
     def move(self, position: Position) -> None:
-        """Note that the record is elsewhere."""
+        """Set a new position."""
         self.segment, self.offset, self.number = position
 
 
 class Item:
-    """The records of one request. `others` are the segments with records of it that are not needed
-    themselves; `is_closed` says that only the CLOSED is needed."""
+    """The live records of one request. `others` are the segments with dead records of it;
+    `is_closed`: only the CLOSED is live."""
 
     __slots__ = ("answered", "closed", "is_closed", "others", "submitted", "tried", "until_us")
 
     def __init__(self) -> None:
-        self.submitted: Place | None = None
-        self.answered: Place | None = None
-        self.tried: Place | None = None
-        self.closed: Place | None = None
+        self.submitted: RecordLocation | None = None
+        self.answered: RecordLocation | None = None
+        self.tried: RecordLocation | None = None
+        self.closed: RecordLocation | None = None
         self.others: set[int] | None = None
         self.is_closed = False
         self.until_us = 0
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a request, and no reply."""
+        """Whether the request has no reply."""
         return self.submitted is not None and self.answered is None
 
-    def place(self, kind: int) -> Place | None:
-        """Return where the record of that kind is, if it is needed."""
+    def location(self, kind: int) -> RecordLocation | None:
+        """Return the location of the live record of that kind, if any."""
         if kind == SUBMITTED:
             return self.submitted
         if kind == ANSWERED:
@@ -80,69 +79,69 @@ class Item:
 
 
 class Index:
-    """All records that are needed, by request, and how many bytes of each segment they take."""
+    """All live records by request, and the live bytes of each segment."""
 
     def __init__(self) -> None:
         self.items: dict[bytes, Item] = {}
-        self.role: Place | None = None
+        self.role: RecordLocation | None = None
         self.live: dict[int, int] = {}
-        self.unanswered = 0  # requests whose reply is yet to be stored
-        self._reply_size = 0.0  # of late, on average
-        self._waiting: dict[int, list[bytes]] = {}  # closed requests, by segments they wait for
-        self._keys: list[tuple[int, int, bytes]] = []  # until when, of which closed request
+        self.unanswered = 0  # requests without a stored reply
+        self._reply_size = 0.0  # moving average
+        self._waiting: dict[int, list[bytes]] = {}  # closed requests, by segments with dead records
+        self._keys: list[tuple[int, int, bytes]] = []  # heap: expiry, order, closed request
         self._order = count()
 
-    def add(self, payload: bytes | memoryview, position: Position) -> Place:
-        """Take note of a record that has been written; it is one of ours (`decode`).
+    def add(self, payload: bytes | memoryview, position: Position) -> RecordLocation:
+        """Add a record that has been written, and return its location.
 
-        The hot path: each record comes by here, in the store's thread, which leaves less of the
-        processor to the event loop. So kind and UUID are taken from where they are.
+        This is the hot path of the store's thread, which competes with the event loop for the
+        interpreter, so kind and UUID are sliced from the payload without `decode`.
         """
         kind, uuid = payload[0], bytes(payload[4:20])
-        place = Place(position, len(payload))
+        location = RecordLocation(position, len(payload))
         if kind == SUBMITTED and uuid not in self.items:
             item = self.items[uuid] = Item()
-            item.submitted = place
-            self.live[place.segment] = self.live.get(place.segment, 0) + place.size
+            item.submitted = location
+            self.live[location.segment] = self.live.get(location.segment, 0) + location.size
             self.unanswered += 1
-            self._reply_size = self._reply_size or place.size
+            self._reply_size = self._reply_size or location.size
         elif kind == ROLE:
             self._shrink(self.role)
-            self.role = place
-            self._grow(place)
+            self.role = location
+            self._grow(location)
         else:
             item = self.items.get(uuid) or self.items.setdefault(uuid, Item())
-            self._add_to(item, kind, uuid, payload, place)
-        return place
+            self._add_to(item, kind, uuid, payload, location)
+        return location
 
-    def is_needed(self, kind: int, uuid: bytes, segment: int, offset: int) -> Place | None:
-        """Return the place of a record if it is needed, and is this one."""
+    def is_needed(self, kind: int, uuid: bytes, segment: int, offset: int) -> RecordLocation | None:
+        """Return the location of a record if the record at that offset is live, else None."""
         if kind == ROLE:
-            place = self.role
+            location = self.role
         else:
             item = self.items.get(uuid)
-            place = None if item is None else item.place(kind)
-        if place is None or place.segment != segment or place.offset != offset:
+            location = None if item is None else item.location(kind)
+        if location is None or location.segment != segment or location.offset != offset:
             return None
-        return place
+        return location
 
-    def moved(self, uuid: bytes, place: Place, position: Position) -> None:
-        """Take note that a record was copied to another place; the old one is still there."""
+    def moved(self, uuid: bytes, location: RecordLocation, position: Position) -> None:
+        """Record that a record was copied to another position; its old copy still exists."""
         item = self.items.get(uuid)
-        if item is None or place is self.role:
-            self._shrink(place)
+        if item is None or location is self.role:
+            self._shrink(location)
         else:
-            self._discard(uuid, item, place)
-        place.move(position)
-        self._grow(place)
+            self._discard(uuid, item, location)
+        location.move(position)
+        self._grow(location)
 
     def bytes_to_come(self, records: int) -> int:
-        """How much the replies to all that is unanswered, and to so many requests more, will take:
-        as much as replies took of late, or, before there is any, as the first request."""
+        """Estimate the size of the replies to all unanswered requests and `records` more, from the
+        average of recent replies, or, without any, from the first request."""
         return int((self.unanswered + records) * self._reply_size)
 
     def removed(self, segment: int) -> None:
-        """Take note that a segment is gone."""
+        """Forget a deleted segment's records."""
         self.live.pop(segment, None)
         for uuid in self._waiting.pop(segment, ()):
             item = self.items.get(uuid)
@@ -151,8 +150,7 @@ class Index:
                 self._maybe_forget(uuid, item)
 
     def expire_keys(self, now_us: int) -> None:
-        """Let go of what was kept for idempotency keys alone, when their time is over or they are
-        too many."""
+        """Drop CLOSED records whose idempotency keys have expired, or are too many."""
         keys = self._keys
         while keys and (keys[0][0] <= now_us or len(keys) > CLOSED_KEYS_MAX):
             until_us, _, uuid = heappop(keys)
@@ -161,54 +159,59 @@ class Index:
                 item.until_us = 0
                 self._maybe_forget(uuid, item)
 
-    def places(self) -> Iterator[Place]:
-        """Yield the places of all records that are needed."""
+    def locations(self) -> Iterator[RecordLocation]:
+        """Yield the locations of all live records."""
         if self.role is not None:
             yield self.role
         for item in self.items.values():
-            places = (item.submitted, item.answered, item.tried, item.closed)
-            yield from (place for place in places if place is not None)
+            locations = (item.submitted, item.answered, item.tried, item.closed)
+            yield from (location for location in locations if location is not None)
 
     # --- inside -----------------------------------------------------------------------------------
     def _add_to(
-        self, item: Item, kind: int, uuid: bytes, payload: bytes | memoryview, place: Place
+        self,
+        item: Item,
+        kind: int,
+        uuid: bytes,
+        payload: bytes | memoryview,
+        location: RecordLocation,
     ) -> None:
         if item.is_closed and kind != CLOSED:
-            self._wait_for(uuid, item, place.segment)
+            self._wait_for(uuid, item, location.segment)
             return
-        self._discard(uuid, item, item.place(kind))
+        self._discard(uuid, item, item.location(kind))
         was_open = item.is_open
         if kind == SUBMITTED:
-            item.submitted = place
+            item.submitted = location
         elif kind == ANSWERED:
-            item.answered = place
-            self._reply_size += (place.size - self._reply_size) * _WEIGHT
+            item.answered = location
+            self._reply_size += (location.size - self._reply_size) * _WEIGHT
         elif kind == TRIED:
-            item.tried = place
+            item.tried = location
         else:
-            item.closed = place
-        self._grow(place)
+            item.closed = location
+        self._grow(location)
         if kind == CLOSED:
             self._close(uuid, item, payload)
         self.unanswered += item.is_open - was_open
 
     def _close(self, uuid: bytes, item: Item, payload: bytes | memoryview) -> None:
-        """Only the CLOSED is needed from now on, if that is."""
+        """Discard all records but the CLOSED, and that too if it is not needed."""
         closed = decode(payload)
         if closed.key and closed.key_until_us:  # type: ignore[union-attr]
             item.until_us = closed.key_until_us  # type: ignore[union-attr]
             heappush(self._keys, (item.until_us, next(self._order), uuid))
         item.is_closed = True
-        for place in (item.submitted, item.answered, item.tried):
-            self._discard(uuid, item, place)
+        for location in (item.submitted, item.answered, item.tried):
+            self._discard(uuid, item, location)
         item.submitted = item.answered = item.tried = None
         self._maybe_forget(uuid, item)
 
-    def _discard(self, uuid: bytes, item: Item, place: Place | None) -> None:
-        """A record is not needed any more, but it is there."""
-        if place is not None:
-            self._shrink(place)
-            self._wait_for(uuid, item, place.segment)
+    def _discard(self, uuid: bytes, item: Item, location: RecordLocation | None) -> None:
+        """Mark a record as dead; it remains on the disk until its segment is removed."""
+        if location is not None:
+            self._shrink(location)
+            self._wait_for(uuid, item, location.segment)
 
     def _wait_for(self, uuid: bytes, item: Item, segment: int) -> None:
         if item.others is None:
@@ -218,8 +221,8 @@ class Index:
             self._waiting.setdefault(segment, []).append(uuid)
 
     def _maybe_forget(self, uuid: bytes, item: Item) -> None:
-        """Forget a closed request whose other records are gone, or in the segment of its CLOSED,
-        with which they will go."""
+        """Drop a closed request once its other records are deleted, or all in the segment of its
+        CLOSED, with which they will be deleted."""
         closed = item.closed
         if not item.is_closed or closed is None or item.until_us:
             return
@@ -227,9 +230,9 @@ class Index:
             self._shrink(closed)
             del self.items[uuid]
 
-    def _grow(self, place: Place) -> None:
-        self.live[place.segment] = self.live.get(place.segment, 0) + place.size
+    def _grow(self, location: RecordLocation) -> None:
+        self.live[location.segment] = self.live.get(location.segment, 0) + location.size
 
-    def _shrink(self, place: Place | None) -> None:
-        if place is not None and place.segment in self.live:
-            self.live[place.segment] -= place.size
+    def _shrink(self, location: RecordLocation | None) -> None:
+        if location is not None and location.segment in self.live:
+            self.live[location.segment] -= location.size

@@ -1,10 +1,9 @@
-"""When the disk fails: what is kept is served from what can be read, until the log can be opened
-again.
+"""Disk failures: Titanic serves what it can read, and retries to open the log.
 
-A log whose write or sync has failed takes nothing more, for nobody knows what reached the disk.
-Opening it again settles that. So it is tried, by and by, and never where there is another log, or
-none: a disk that is not mounted looks like an empty folder, and a Titanic that began anew there
-would know nothing of what it has acknowledged.
+After a failed write or sync it is unknown what reached the disk, so the log accepts nothing more;
+reopening it settles that. A folder with another log or none is refused: an unmounted disk looks
+like an empty folder, and a Titanic that started anew there would have lost all acknowledged
+requests.
 """
 
 from __future__ import annotations
@@ -32,44 +31,44 @@ _log = logging.getLogger("requite.titanic")
 
 
 class Outage:
-    """Watches over the store of a desk. `begin` has a store work for it; `run` goes on for ever."""
+    """Replaces the store of a desk after failures. `begin` starts a store; `run` never returns."""
 
     def __init__(self, settings: TitanicSettings, desk: Desk) -> None:
         self._settings = settings
         self._desk = desk
 
     def begin(self, store: Store) -> Callable[[StoreEffect | Load], None]:
-        """Have a store work for the desk, on the running loop; return what performs effects."""
+        """Start a store for the desk, on the running loop; return its `submit`."""
         self.store = store
         loop = asyncio.get_running_loop()
         store.start(lambda done: loop.call_soon_threadsafe(self._desk.take_all, done))
         return store.submit
 
     async def run(self) -> None:
-        """Open the log again whenever it has failed, as soon as that can be done."""
+        """Reopen the log after each failure, as soon as possible."""
         if self._settings.directory is None:
             return
         while True:
             await self._desk.failed.wait()
             _log.error(
-                "the disk of kept requests has failed: %s. Nothing is accepted until it works "
-                "again; what can be read is served.",
+                "the disk with the stored requests has failed: %s. No requests are accepted until "
+                "it works again; stored replies are served.",
                 self._desk.engine.failure,
             )
             await self._retire()
             store = await self._reopened()
             self._desk.engine.reopened(store.recovered, clock.now())
             self._desk.use(self.begin(store))
-            _log.warning("the disk of kept requests works again: requests are accepted")
+            _log.warning("the disk with the stored requests works again: requests are accepted")
 
     async def _retire(self) -> None:
-        """End the store that takes nothing any more; go on reading from it."""
+        """Close the failed store; continue reading from it."""
         with suppress(StorageError):  # it has failed before
             await asyncio.to_thread(self.store.close)
         self._desk.use(self._perform)
 
     def _perform(self, effect: StoreEffect | Load) -> None:
-        """Refuse what is to be written, and read what can be read."""
+        """Refuse writes; perform reads."""
         failure = self._desk.engine.failure
         assert failure is not None
         if isinstance(effect, StoreEffect):
@@ -81,28 +80,28 @@ class Outage:
             reading.add_done_callback(lambda done: self._desk.take(done.result()))
 
     async def _reopened(self) -> Store:
-        """Try until the log is open again."""
-        pause_s, told = _PAUSE_S, ""
+        """Retry until the log is open again."""
+        pause_s, logged = _PAUSE_S, ""
         while True:
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, _PAUSE_S_MAX)
             try:
                 return await asyncio.to_thread(self._open)
             except StorageError as error:
-                if str(error) != told:
-                    told = str(error)
-                    _log.warning("the log of kept requests cannot be opened again: %s", error)
+                if str(error) != logged:
+                    logged = str(error)
+                    _log.warning("the log of stored requests cannot be reopened: %s", error)
 
     def _open(self) -> Store:
-        """Open the same log; write once more what was not known to be on the disk. What a system
-        could not write it may call written from then on, as long as it has it in memory."""
+        """Open the same log, and rewrite the records that may not be on the disk: after a failed
+        sync, the system may report pages as written that exist only in its memory."""
         directory = self._settings.directory
         assert directory is not None
         there = {segment.log_id for segment in LogReader(directory).segments()}
         if there != {self.store.log_id}:
             raise LogMismatch(
-                f"{directory} holds another log, or none: is its disk mounted? Put the folder back,"
-                " or start anew"
+                f"{directory} holds another log, or none: is its disk mounted? Restore the folder, "
+                "or restart Titanic to begin with this one"
             )
         store = self._settings.open()
         try:

@@ -1,4 +1,4 @@
-"""What is in a store when it is opened: every record is read once, and the index rebuilt."""
+"""Recovery of a store: reads every record once, and rebuilds the index."""
 
 from __future__ import annotations
 
@@ -24,12 +24,11 @@ _ONE_WRITE_BYTES: Final = 8 << 20
 
 @dataclass(slots=True)
 class StoreReport:
-    """What opening a store found broken.
+    """Damage that was found when a store was opened.
 
-    `damaged`: places where no record can be read, though one was there: whatever it said is lost,
-    everything else is served. `mended`: places where a single bit had turned round, so that the
-    record could be told; nothing is lost. `cut_bytes`: what the last process was writing when it
-    died; nobody was told that it is stored. `records`: how many were read.
+    `damaged`: places with an unreadable record; its content is lost, everything else is served.
+    `mended`: places where a single flipped bit was corrected; nothing is lost. `cut_bytes`: an
+    incomplete, never acknowledged write of the last process. `records`: number of records read.
     """
 
     records: int = 0
@@ -41,10 +40,10 @@ class StoreReport:
 class _Suspicion:
     """Damage before the record `number`, up to the offset `end`, and after the time `since_us`.
 
-    Acknowledged records may have been there, or what a power cut has torn: of the last write, which
-    nobody was told of, any part may be on the disk. Only one write is under way at a time. So there
-    were acknowledged ones if what follows cannot all be of one write: it takes too many bytes, or
-    was made within too long a time. (Copies that compaction has made are as old as they are.)
+    The damage may have destroyed acknowledged records, or be a write torn by a power cut: any part
+    of the last, unacknowledged write may be on the disk. Only one write is in flight at a time. So
+    acknowledged records are lost if the records that follow cannot all belong to one write, because
+    of their size or their time span. (Copies made by compaction have their original times.)
     """
 
     def __init__(self, number: int, end: int, since_us: int) -> None:
@@ -54,7 +53,7 @@ class _Suspicion:
         self._first_us: int | None = None
 
     def is_confirmed_by(self, at_us: int, offset: int) -> bool:
-        """Whether a record of that time, at that offset, shows it."""
+        """Whether a record with that time and offset shows that acknowledged records are lost."""
         if offset - self._end > _ONE_WRITE_BYTES:
             return True
         if at_us < self._since_us:
@@ -65,10 +64,10 @@ class _Suspicion:
 
 
 class Survey:
-    """Reads a log from its beginning; afterwards `index`, `report` and `recovered` tell.
+    """Reads a log from its beginning; the results are `index`, `report` and `recovered`.
 
-    `complete_from`: from this number on no record has been removed. `mended` are records that are
-    damaged in the log, and were told all the same: they have to be written again.
+    `complete_from`: from this number on, no record has been removed. `mended`: records that were
+    damaged in the log and corrected; they must be rewritten.
     """
 
     def __init__(self, log: Log) -> None:
@@ -77,12 +76,12 @@ class Survey:
         self._log = log
         self._requests: dict[bytes, RecoveredRequest] = {}
         self._keys: dict[bytes, ClosedKey] = {}
-        self._role: records.Role | None = None
+        self._role: records.StoreRole | None = None
         self.complete_from = 0
         self.mended: list[Record] = []
-        self._doubtful_to = 0  # records before this number have damage behind them
-        self._suspicions: list[_Suspicion] = []  # of this segment
-        self._latest_us = 0  # when the newest record so far was made; what is older is a copy
+        self._doubtful_to = 0  # records before this number are followed by damage
+        self._suspicions: list[_Suspicion] = []  # in this segment
+        self._latest_us = 0  # time of the newest record so far; older ones behind it are copies
         reader = log.reader()
         end = 0
         for segment in reader.segments():
@@ -98,7 +97,7 @@ class Survey:
                     self._read(item)
 
     def recovered(self, now_us: int) -> Recovered:
-        """Return what the engine has to know."""
+        """Return the content of the store for the engine."""
         self.index.expire_keys(now_us)
         keys = sorted(
             (key for key in self._keys.values() if key.until_us > now_us),
@@ -109,7 +108,7 @@ class Survey:
         return Recovered(requests, keys, self._role, log.log_id, log.next_number, is_damaged)
 
     def _damage(self, reader: LogReader, damage: Damage) -> None:
-        """Mend it, or remember that something may have been closed there."""
+        """Correct damage, or remember that a request may have been closed there."""
         found = reader.mend(damage)
         if found is not None:
             self.report.mended.append(damage)
@@ -122,20 +121,20 @@ class Survey:
             self._suspicions.append(_Suspicion(self._next_number, damage.end, self._latest_us))
 
     def _suspect(self, entry: records.Entry, offset: int) -> None:
-        """Look whether damage in this segment is confirmed by what is written behind it."""
+        """Check whether a record confirms earlier damage in its segment."""
         for suspicion in self._suspicions:
             if suspicion.is_confirmed_by(entry.at_us, offset):
                 self._doubtful_to = max(self._doubtful_to, suspicion.number)
 
     def _is_in_doubt(self, item: Item) -> bool:
-        """Whether a request may have been answered, or closed, where the log is damaged.
+        """Whether a request may have been answered or closed where the log is damaged.
 
-        What is written of a request behind the damage shows that it was not closed by then: neither
-        is anything copied that is closed, nor tried.
+        A record of the request behind the damage shows that it was not closed before: closed
+        requests are neither copied nor tried.
         """
         later = (item.submitted, item.tried)
         return item.is_open and all(
-            place is None or place.number < self._doubtful_to for place in later
+            location is None or location.number < self._doubtful_to for location in later
         )
 
     def _read(self, record: Record) -> None:
@@ -153,7 +152,7 @@ class Survey:
         self._latest_us = max(self._latest_us, entry.at_us)
         if self._suspicions:
             self._suspect(entry, record.offset)
-        if isinstance(entry, records.Role):
+        if isinstance(entry, records.StoreRole):
             self._role = entry
         elif isinstance(entry, records.Closed):
             self._closed(entry)
@@ -171,15 +170,15 @@ class Survey:
         return item is None or item.is_closed
 
     def _placed(self, found: RecoveredRequest) -> RecoveredRequest:
-        """Say where the records are, those that were copied forward as well."""
+        """Set the locations of the records, including those that were copied forward."""
         item: Item = self.index.items[found.uuid]
-        found.place, found.reply_place = item.submitted, item.answered
+        found.location, found.reply_location = item.submitted, item.answered
         found.in_doubt = self._is_in_doubt(item)
         return found
 
 
 def _take(found: RecoveredRequest, entry: records.Entry, payload: bytes | memoryview) -> None:
-    """Take over what a record says of a request."""
+    """Apply a record to a request."""
     if isinstance(entry, records.Submitted):
         found.service, found.key = entry.service, entry.key
         found.submitted_us = entry.at_us

@@ -1,4 +1,4 @@
-"""How a Titanic keeps requests: where, for how long, and who has a copy."""
+"""Settings of a Titanic: store, time limits and replication."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from requite.titanic.store import Store, StoreSettings, open_memory, open_store
 
 @dataclass(frozen=True, slots=True)
 class TitanicSettings:
-    """How a Titanic keeps requests.
+    """Settings of a Titanic.
 
-    - `directory`: the folder, which nobody else may use meanwhile. None: in memory, which is
-      faster, and does not survive the process.
+    - `directory`: the folder, for exclusive use. None: in memory, which is faster and does not
+      survive the process.
     - `policy`: times and limits.
-    - `store`: how much disk, in which files.
-    - `replica`: the URL of the broker at which another Titanic keeps a copy of everything; None: no
-      copy. `sync`: acknowledge nothing before the copy has it.
-    - `standby`: be that other one: keep what it is sent and run nothing, until it is promoted.
+    - `store`: disk usage and files.
+    - `replica`: the URL of the broker of another Titanic that stores a copy of everything; None: no
+      copy. `sync`: acknowledge nothing before the replica has stored it.
+    - `standby`: be a replica: store what is sent, and dispatch nothing until promoted.
     """
 
     directory: str | PathLike[str] | None = None
@@ -33,17 +33,17 @@ class TitanicSettings:
 
     def __post_init__(self) -> None:
         if self.sync and self.replica is None:
-            raise ConfigurationError("`sync` says when a `replica` has to have everything: which?")
+            raise ConfigurationError("`sync` needs a `replica`: give its URL")
 
     @property
     def whole_policy(self) -> TitanicPolicy:
-        """The policy, and what these settings make of it. Raises `ConfigurationError`."""
+        """The policy with these settings applied. Raises `ConfigurationError`."""
         mode = Replicate.SYNC if self.sync else Replicate.ASYNC
         mode = Replicate.NO if self.replica is None else mode
         return replace(self.policy, replicate=mode, standby=self.standby)
 
     def open(self) -> Store:
-        """Read what is kept, and be the one who keeps it. Raises `StorageError`."""
+        """Open the store. Raises `StorageError`."""
         if self.directory is None:
             return open_memory(self.store)
         return open_store(self.directory, self.store)
@@ -53,11 +53,9 @@ KeepIn: TypeAlias = "TitanicSettings | str | PathLike[str]"
 
 
 def settings_of(keep_in: KeepIn) -> TitanicSettings:
-    """Return what was given as settings: a folder stands for the usual ones."""
+    """Return settings; for a folder, the defaults with that folder."""
     if isinstance(keep_in, TitanicSettings):
         return keep_in
     if not isinstance(keep_in, str | PathLike):
-        raise ConfigurationError(
-            f"requests are kept in a folder, or as TitanicSettings say, not in {keep_in!r}"
-        )
+        raise ConfigurationError(f"keep_in must be a folder or TitanicSettings, not {keep_in!r}")
     return TitanicSettings(keep_in)

@@ -6,9 +6,9 @@
     store.submit(effect)                        # a Store or a Load; from any thread
     store.close()
 
-A thread does the work: all that has come together since the last time shares one write and one
-sync. `done` is called in that thread, with a list of `Stored`, `StoreFailed`, `Loaded` and
-`LoadFailed`. Without `start`, `work()` does the same in the caller's thread (the simulator).
+A thread does the work: all effects submitted since its last commit share one write and one sync. It
+calls `done` with a list of `Stored`, `StoreFailed`, `Loaded` and `LoadFailed`. Without `start`,
+`work()` does the same in the caller's thread (the simulator).
 
 The folder is a log (docs/protocols/log-format.md) whose records are those of
 docs/protocols/titanic-log.md.
@@ -46,9 +46,9 @@ _MIB: Final = 1024 * 1024
 _SEGMENT_SIZE: Final = 64 * _MIB
 _SEGMENT_MIN: Final = _MIB
 DISK_BYTES_LEAST: Final = SEGMENTS_MIN * _SEGMENT_MIN
-"""With less, `StoreSettings.bounded` cannot make segments small enough."""
-_SEGMENTS: Final = 8  # of a store whose size is bounded, at the least
-_LOOK_EVERY_S: Final = 1.0  # for segments that are worth compacting, where nothing else happens
+"""The minimum for `StoreSettings.bounded`, whose segments would be too small below it."""
+_SEGMENTS: Final = 8  # minimum of a bounded store
+_IDLE_S: Final = 1.0  # how often an idle store checks for segments to compact
 _log: Final = logging.getLogger("requite.titanic")
 _UUID_VERSION: Final = 0x40  # 4: random (RFC 9562, section 5.4)
 _UUID_VARIANT: Final = 0x80
@@ -61,16 +61,16 @@ def wall_clock_us() -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSettings:
-    """How a store is kept.
+    """Settings of a store.
 
-    - `disk_bytes_max`: how much it may take on the disk. Before that is reached, new requests are
-      refused: three segments are left free for replies, for what closes requests, and for
-      compaction. None: what the disk has when it is opened.
-    - `segment_size_bytes`: of each file of the log; so much is set aside at once.
-    - `compact_below`: a segment of which less than this part is needed is compacted.
-    - `replica_lag_bytes_max`: for a replica that is away, so much is kept that compaction would
-      remove; one that lacks more gets everything again.
-    - `sync`: False never waits for the disk: what is acknowledged survives the process, but not a
+    - `disk_bytes_max`: maximum bytes on the disk. New requests are refused earlier: three segments
+      are reserved for replies, for closing requests, and for compaction. None: the free space of
+      the disk when the store is opened.
+    - `segment_size_bytes`: size of each file of the log; it is preallocated.
+    - `compact_below`: segments with a smaller share of live bytes are compacted.
+    - `replica_lag_bytes_max`: bytes that compaction retains for an unreachable replica; a replica
+      that lacks more gets a full copy.
+    - `sync`: False never waits for the disk: acknowledged requests survive the process, but not a
       power cut.
     """
 
@@ -87,11 +87,11 @@ class StoreSettings:
         if self.disk_bytes_max is not None and self.disk_bytes_max < least:
             raise ConfigurationError(
                 f"disk_bytes_max must be at least five segments ({least} bytes), not "
-                f"{self.disk_bytes_max}; segment_size_bytes makes segments smaller"
+                f"{self.disk_bytes_max}; reduce segment_size_bytes"
             )
 
     def bounded(self, size_bytes: int) -> StoreSettings:
-        """Return the same with a bound, and segments that are small enough for it."""
+        """Return a copy with a bound, and segments small enough for it."""
         segment = min(self.segment_size_bytes, max(_SEGMENT_MIN, size_bytes // _SEGMENTS))
         return replace(self, disk_bytes_max=size_bytes, segment_size_bytes=segment)
 
@@ -102,9 +102,8 @@ class StoreSettings:
 
 
 class StoreView(NamedTuple):
-    """What a store takes, and what it did: bytes on the disk and in records that are needed,
-    segments, commits, records, what compaction moved and removed, and places that were found
-    damaged, and mended."""
+    """Figures of a store: bytes on the disk and in live records, segments, commits, records, bytes
+    moved and segments removed by compaction, damaged and corrected places."""
 
     disk_bytes: int
     live_bytes: int
@@ -119,7 +118,7 @@ class StoreView(NamedTuple):
 
 @dataclass(slots=True)
 class _Taken:
-    """What is done in one go."""
+    """The effects of one commit."""
 
     stores: list[StoreEffect] = field(default_factory=list)
     loads: list[Load] = field(default_factory=list)
@@ -131,10 +130,10 @@ def open_store(
     *,
     now_us: Callable[[], int] = wall_clock_us,
 ) -> Store:
-    """Open the store in a folder, or make one.
+    """Open the store in a folder, or create one.
 
-    Raises `LogLocked` where another Titanic uses the folder, `LogMismatch` for a folder with other
-    things in it or written by a newer requite, `LogFailed` where it cannot be written.
+    Raises `LogLocked` if another Titanic uses the folder, `LogMismatch` if it has other content or
+    was written by a newer requite, `LogFailed` if it cannot be written.
     """
     settings = _within_the_disk(Path(directory), settings or StoreSettings())
     log = Log.open(directory, purpose=PURPOSE, settings=settings.log_settings)
@@ -142,11 +141,11 @@ def open_store(
 
 
 def _within_the_disk(folder: Path, settings: StoreSettings) -> StoreSettings:
-    """Bound what has no bound by the disk, where something has to be left free as well: replies to
-    what was accepted have to go somewhere, and compaction takes room before it makes some."""
+    """Bound an unbounded store by the free space of its disk: replies to accepted requests need
+    space, and compaction takes space before it frees some."""
     if settings.disk_bytes_max is not None:
         return settings
-    there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     taken = sum(file.stat().st_size for file in folder.glob(f"*{SUFFIX}"))
     room = taken + shutil.disk_usage(there).free
     return settings.bounded(room) if room >= DISK_BYTES_LEAST else settings
@@ -159,9 +158,9 @@ def open_memory(
     kind: type[Log] = Log,
     now_us: Callable[[], int] = wall_clock_us,
 ) -> Store:
-    """Make a store in memory, which does not survive the process.
+    """Return a store in memory, which does not survive the process.
 
-    `folder` is where to keep files, `kind` what writes them; both are for simulations.
+    `folder` has its files and `kind` is the class of its log; both are for simulations.
     """
     settings = settings or StoreSettings()
     if folder is not None:
@@ -182,7 +181,7 @@ def _opened(log: Log, settings: StoreSettings, now_us: Callable[[], int]) -> Sto
 
 
 class Store:
-    """See the module. `recovered` is for the engine, `report` tells what was found broken."""
+    """A store; see the module. `recovered` is for the engine, `report` lists damage."""
 
     recovered: Recovered
     report: StoreReport
@@ -198,12 +197,12 @@ class Store:
         self._now_us = now_us
         self._compaction = Compaction(log, survey.index, settings.replica_lag_bytes_max)
         self._tail = Tail(log, survey.complete_from)
-        # Not a `Condition`, whose steps in Python, with the event loop waiting for the interpreter
-        # meanwhile, cost a tenth of a lone submission's processor time.
+        # Not a `Condition`: its Python code, during which the event loop waits for the interpreter,
+        # takes a tenth of the processor time of a lone submission.
         self._waiting: SimpleQueue[StoreEffect | Load | None] = SimpleQueue()  # None: the end
         self._thread: Thread | None = None
         self._commits = self._records = 0
-        self._no_room = False  # for copies; until something is stored again
+        self._no_room = False  # for compaction, until the next successful commit
         self._write_again(survey.mended)
         size = settings.segment_size_bytes
         self._bound = Bound(
@@ -211,36 +210,36 @@ class Store:
         )
 
     def _write_again(self, mended: Sequence[Record]) -> None:
-        """Have what was mended on the disk once more; the broken ones go with their segments."""
+        """Rewrite corrected records; the damaged originals are removed with their segments."""
         try:
             self._compaction.write_again(mended)
         except LogFull as error:
-            _log.warning("what was mended cannot be written again: %s", error)
+            _log.warning("corrected records could not be rewritten: %s", error)
 
     def write_again_from(self, number: int) -> None:
-        """Write what is needed of the records from that number on once more, before `start`.
+        """Rewrite the live records from that number on; call before `start`.
 
-        Raises `StorageError` where that cannot be done.
+        Raises `StorageError` if that fails.
         """
         reader, records = self._log.reader(), list[Record]()
         for sealed in self._log.sealed:
-            if sealed.number + sealed.size > number:  # a record takes a byte at least
+            if sealed.number + sealed.size > number:  # a record has at least one byte
                 items = (one for one in reader.read(sealed.number) if isinstance(one, Record))
                 records += [record for record in items if record.number >= number]
         self._compaction.write_again(records)
 
     # --- from any thread --------------------------------------------------------------------------
     def start(self, done: Callable[[list[Input]], object]) -> None:
-        """Begin to work, in a thread; `done` is called there with what came of it."""
+        """Start the thread; it calls `done` with the results."""
         self._thread = Thread(target=self._run, args=(done,), name="titanic-store", daemon=True)
         self._thread.start()
 
     def submit(self, effect: StoreEffect | Load) -> None:
-        """Have an effect performed."""
+        """Submit an effect."""
         self._waiting.put(effect)
 
     def close(self) -> None:
-        """Finish what has been submitted, and close the log. To do so again does nothing."""
+        """Finish submitted effects, and close the log; idempotent."""
         if self._thread is not None:
             self._waiting.put(None)
             self._thread.join()
@@ -249,21 +248,21 @@ class Store:
 
     @property
     def safe_to(self) -> int:
-        """The number after the last record that is known to be on the disk."""
+        """The number after the last synced record."""
         return max(self._tail.end, self._compaction.synced_to)
 
     @property
     def log_id(self) -> bytes:
-        """16 random bytes that name this store."""
+        """16 random bytes that identify this store."""
         return self._log.log_id
 
     @property
     def next_number(self) -> int:
-        """The number of the record that is written next."""
+        """The number of the next record to be written."""
         return self._log.next_number
 
     def view(self) -> StoreView:
-        """Return figures; those of another thread's work may be a little old."""
+        """Return figures; those of the store's thread may be slightly outdated."""
         return StoreView(
             self._log.disk_bytes,
             sum(list(self._index.live.values())),
@@ -278,11 +277,11 @@ class Store:
 
     # --- the work ---------------------------------------------------------------------------------
     def work(self) -> list[Input]:
-        """Do what has been submitted, and a little compaction; return what came of it."""
+        """Perform submitted effects and a step of compaction; return the results."""
         return self._do(self._take(0.0))
 
     def _take(self, wait_s: float) -> list[StoreEffect | Load | None]:
-        """Wait until there is something to do, but not for long; return all that there is."""
+        """Wait up to `wait_s` for an effect; return all that are queued."""
         waiting: list[StoreEffect | Load | None] = []
         try:
             waiting.append(self._waiting.get(timeout=wait_s))
@@ -306,11 +305,11 @@ class Store:
     def _run(self, done: Callable[[list[Input]], object]) -> None:
         is_over = False
         while not is_over:
-            waiting = self._take(0.0 if self._is_compacting else _LOOK_EVERY_S)
+            waiting = self._take(0.0 if self._is_compacting else _IDLE_S)
             is_over = None in waiting
             try:
                 inputs = self._do(waiting)
-            except Exception as bug:  # or everybody would wait for this thread, for ever
+            except Exception as bug:  # a dead thread would leave all callers waiting
                 _log.exception("the store has failed")
                 error = LogFailed(f"the store has failed: {type(bug).__name__}: {bug}")
                 inputs = [_failed(effect, error) for effect in waiting if effect is not None]
@@ -320,7 +319,7 @@ class Store:
 
     # --- storing ----------------------------------------------------------------------------------
     def _store(self, stores: Sequence[StoreEffect]) -> list[Input]:
-        """Commit everything that may be, with one sync; in order."""
+        """Commit all effects that fit, in order, with one sync."""
         done: list[Input] = []
         group: list[StoreEffect] = []
         payloads: list[bytes] = []
@@ -340,7 +339,7 @@ class Store:
         try:
             done += self._commit(group, payloads)
         except LogFull as error:
-            self._compaction.pinned_from = None  # no replica is worth that
+            self._compaction.pinned_from = None  # stop retaining records for the replica
             done += self._one_by_one(group, error)
         except StorageError as error:
             done += [StoreFailed(effect.ticket, error) for effect in group]
@@ -352,14 +351,14 @@ class Store:
         self._commits += 1
         self._records += len(payloads)
         self._no_room = False
-        places = list(map(self._index.add, payloads, positions))
+        locations = list(map(self._index.add, payloads, positions))
         if len(group) == 1:
-            return [Stored(group[0].ticket, places)]
-        rest = iter(places)
+            return [Stored(group[0].ticket, locations)]
+        rest = iter(locations)
         return [Stored(one.ticket, [next(rest) for _ in one.records]) for one in group]
 
     def _one_by_one(self, group: Sequence[StoreEffect], error: LogFull) -> list[Input]:
-        """Find out what there is still room for."""
+        """Commit effects one by one after `LogFull`: smaller ones may fit."""
         if len(group) == 1:
             return [StoreFailed(group[0].ticket, error)]
         done: list[Input] = []
@@ -372,12 +371,12 @@ class Store:
 
     # --- loading ----------------------------------------------------------------------------------
     def load(self, load: Load) -> Input:
-        """Read what is asked for, in the caller's thread; also when the store is closed."""
-        place: Any = load.position
+        """Perform a `Load` in the caller's thread; possible even after `close`."""
+        location: Any = load.position
         try:
-            if isinstance(place, Since):
-                return Loaded(load.ticket, self._read_since(place))
-            return Loaded(load.ticket, self._read(place.position))
+            if isinstance(location, Since):
+                return Loaded(load.ticket, self._read_since(location))
+            return Loaded(load.ticket, self._read(location.position))
         except StorageError as error:
             return LoadFailed(load.ticket, error)
 
@@ -388,7 +387,7 @@ class Store:
             return self._log.reader().mend_at(position)
 
     def _read_since(self, since: Since) -> bytes:
-        """Read for a replica; what it lacks is not removed while there is room."""
+        """Read a batch for a replica; compaction retains what it lacks while there is room."""
         self._tail.complete_from = max(self._tail.complete_from, self._compaction.removed_to)
         self._tail.end = max(self._tail.end, self._compaction.synced_to)
         batch = self._tail.read(since)
@@ -402,7 +401,7 @@ class Store:
         return self._compaction.is_under_way and not self._no_room
 
     def _maybe_compact(self) -> None:
-        """Take a bite, where that is worth it; when the bound is near, less has to be gained."""
+        """Do a step of compaction if it is worthwhile; near the bound, smaller gains suffice."""
         if self._no_room:
             return
         self._index.expire_keys(self._now_us())
@@ -411,7 +410,7 @@ class Store:
         try:
             if not self._compaction.bite(self._bound.compact_below()):
                 self._bound.is_pressed = False
-        except StorageError:  # the next one who stores something is told
+        except StorageError:  # the next commit reports it
             self._no_room = True
 
 

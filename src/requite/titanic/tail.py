@@ -1,4 +1,4 @@
-"""Reading what a replica lacks: records in the order of the log, from a number on."""
+"""Reads the records that a replica lacks, in log order, from a number on."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from requite.storage import Damage, Log
 
 
 class Tail:
-    """Reads on from where it was, or begins anew.
+    """Reads batches; continues where the last one ended, if asked for the next number.
 
-    `end`: the number after the last record that is on the disk; what follows may yet be lost, and
-    its number used again. `complete_from`: from this number on nothing has been removed; who lacks
-    something before that has to have everything again, since what closed a request may be gone.
+    `end`: the number after the last synced record; later ones may be lost and their numbers reused.
+    `complete_from`: from this number on, no record has been removed. A replica that lacks earlier
+    ones needs a full copy, since CLOSED records may be missing.
     """
 
     def __init__(self, log: Log, complete_from: int) -> None:
@@ -23,7 +23,7 @@ class Tail:
         self._at = (-1, 0, 0)  # a number, the segment that it is in, and its offset there
 
     def read(self, since: Since) -> Batch:
-        """Return the next records, as many as fit, but one at least if there is any."""
+        """Return the next records, as many as fit, but at least one if there is any."""
         begins = since.begins or since.number < self.complete_from or since.number > self.end
         number = first = 0 if begins else since.number
         records: list[bytes] = []
@@ -44,7 +44,7 @@ class Tail:
         return Batch(self._log.log_id, first, self.end, records, begins, is_head=True)
 
     def _segments(self, number: int) -> list[tuple[int, int]]:
-        """The segments that may have records from `number` on, and where to begin in each."""
+        """Return the segments with records from `number` on, and the offset to begin at in each."""
         numbers = [sealed.number for sealed in self._log.sealed]
         if self._log.segment not in numbers:
             numbers.append(self._log.segment)

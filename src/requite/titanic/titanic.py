@@ -1,4 +1,4 @@
-"""`Titanic`: keeps requests until they are answered, behind any MDP broker.
+"""`Titanic`: durable requests, behind any MDP broker.
 
     requite.titanic.Titanic("mdp://localhost:5555", "requests").run()
 
@@ -23,34 +23,34 @@ from requite.shell import clock
 from requite.shell.aio import AioShell
 from requite.shell.daemon import Daemon
 from requite.titanic.desk import Desk
+from requite.titanic.endpoint import BrokerEndpoint, endpoint_at
 from requite.titanic.outage import Outage
-from requite.titanic.place import Place, place_at
-from requite.titanic.posts import dispatching, posts_at
 from requite.titanic.recovery import StoreReport
+from requite.titanic.services import dispatching, services_at
 from requite.titanic.settings import KeepIn, settings_of
 from requite.titanic.uuids import uuids
 
-_QUESTIONS_MAX: Final = 1024  # to the broker, about services, while the window is full
+_CHECKS_MAX: Final = 1024  # service checks in flight, in addition to the window
 
 _log = logging.getLogger("requite.titanic")
 
 
 class Titanic(Daemon):
-    """Keeps requests and their replies (9/TSP): a worker and a client of the broker at `url`.
+    """Stores requests and replies (9/TSP); a worker and a client of the broker at `url`.
 
-    - `keep_in`: the folder for them, or `TitanicSettings`, which say more.
-    - `dialect`: the version of MDP that is spoken with the broker, "0.3" unless the URL says
-      otherwise. With 0.1 and 0.2 idempotency keys are lost on the way.
-    - `heartbeat`: how often to be heard and when a silent broker is gone; seconds or a policy.
-    - `message_size_max`: bytes of one body, in either direction.
-    - `on_note`: gets every `Note` of the engine; it is called on the event loop and must be quick.
+    - `keep_in`: a folder, or `TitanicSettings`.
+    - `dialect`: the version of MDP to speak with the broker, "0.3" unless the URL sets it. MDP 0.1
+      and 0.2 do not transmit idempotency keys.
+    - `heartbeat`: interval in seconds, or a policy, which also says when a broker counts as dead.
+    - `message_size_max`: maximum bytes of one body, in either direction.
+    - `on_note`: called with every `Note` of the engine, on the event loop; it must be quick.
 
-    Raises `ConfigurationError` for what cannot work.
+    Raises `ConfigurationError` for invalid settings.
     """
 
     def __init__(
         self,
-        url: str | Place,
+        url: str | BrokerEndpoint,
         keep_in: KeepIn,
         *,
         dialect: str | None = None,
@@ -60,32 +60,34 @@ class Titanic(Daemon):
     ) -> None:
         self._settings = settings = settings_of(keep_in)
         if isinstance(url, str):
-            url = place_at(url, dialect, message_size_max, heartbeat_of(heartbeat))
-        self._place = url
+            url = endpoint_at(url, dialect, message_size_max, heartbeat_of(heartbeat))
+        self._endpoint = url
         self._desk = Desk(on_note or _unheard)
-        self._posts = posts_at(self._place, self._desk.take)
+        self._services = services_at(self._endpoint, self._desk.take)
         self._policy = policy = settings.whole_policy
         take = self._desk.take
-        self._calling = dispatching(self._place, policy.window + _QUESTIONS_MAX, take)
+        self._calling = dispatching(self._endpoint, policy.window + _CHECKS_MAX, take)
         self._copying: AioShell | None = None
         if settings.replica is not None:
-            replica = place_at(settings.replica, "0.3", message_size_max, self._place.heartbeat)
+            replica = endpoint_at(
+                settings.replica, "0.3", message_size_max, self._endpoint.heartbeat
+            )
             self._copying = dispatching(replica, 1, take)
         self._outage = Outage(settings, self._desk)
         self._watching: asyncio.Task[None] | None = None
         self._started = False
 
     def __repr__(self) -> str:
-        return f"<Titanic at {self._place.name}>"
+        return f"<Titanic at {self._endpoint.name}>"
 
     def snapshot(self) -> TitanicSnapshot:
-        """Return how many requests it keeps, by state. Once it has started."""
+        """Return counts of stored requests by state; call after `start`."""
         return self._desk.engine.snapshot()
 
     async def start(self) -> None:
-        """Read what is kept, then serve; connecting goes on in the background.
+        """Open the store, then serve; connections are made in the background.
 
-        Raises `StorageError` where the folder cannot be had, and `LocalViolation` the second time.
+        Raises `StorageError` if the folder cannot be used, `LocalViolation` on a second call.
         """
         if self._started:
             raise LocalViolation("a Titanic starts once; make another one to serve again")
@@ -108,27 +110,27 @@ class Titanic(Daemon):
             shell.start()
 
     async def until_failed(self) -> StorageError:
-        """Wait until the store takes nothing any more, and return why. Everything is refused then
-        but for what is kept already, until the log can be opened again, which is tried by itself;
-        only what is in memory alone (`directory` None) cannot be had again."""
+        """Wait until the store fails, and return the error. From then on, requests are refused and
+        stored replies are served, until the log could be reopened, which is retried automatically.
+        A store in memory (`directory` None) cannot be reopened."""
         await self._desk.failed.wait()
         assert self._desk.engine.failure is not None
         return self._desk.engine.failure
 
     async def drain(self) -> None:
-        """Take nothing new, let what is with workers come back, then close.
+        """Accept no new requests, wait for attempts in flight, then close.
 
-        What has no reply by then is kept, and sent again by the next one on this folder.
+        Unanswered requests remain stored; the next Titanic on this folder dispatches them again.
         """
-        for post in self._posts:
-            post.shell.submit(Drain())
+        for service in self._services:
+            service.shell.submit(Drain())
         self._desk.take(Drain())
         await self._desk.stopped.wait()
-        await asyncio.gather(*(post.shell.drain() for post in self._posts))
+        await asyncio.gather(*(service.shell.drain() for service in self._services))
         await self.close()
 
     async def close(self) -> None:
-        """Stop at once; what is kept stays."""
+        """Stop at once; stored requests and replies remain."""
         self._desk.close()
         await asyncio.gather(*(shell.close() for shell in self._shells()))
         if self._watching is not None:
@@ -141,11 +143,11 @@ class Titanic(Daemon):
         yield self._calling
         if self._copying is not None:
             yield self._copying
-        yield from (post.shell for post in self._posts)
+        yield from (service.shell for service in self._services)
 
 
 def _report(report: StoreReport) -> None:
-    """Say what was found broken."""
+    """Log damage that was found when the store was opened."""
     for damages, what in ((report.damaged, "is damaged"), (report.mended, "was mended")):
         for damage in damages:
             where = f"segment {damage.segment}, {damage.size} bytes at {damage.offset}"
@@ -153,4 +155,4 @@ def _report(report: StoreReport) -> None:
 
 
 def _unheard(_note: Note) -> None:
-    """Keep no journal."""
+    """Ignore notes."""

@@ -1,4 +1,4 @@
-"""UUIDs of version 4, many at a time: to ask the system for each of them cost 1.5 us more."""
+"""UUIDs of version 4, in batches: one system call per UUID would cost 1.5 us more."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 _SIZE: Final = 16
 _AT_A_TIME: Final = 256
-# RFC 9562, section 5.4: where version and variant are, and what they make of a random byte.
+# RFC 9562, section 5.4: offsets of version and variant, and tables to set them in a random byte.
 _VERSION_AT: Final = 6
 _VARIANT_AT: Final = 8
 _VERSION: Final = bytes(byte & 0x0F | 0x40 for byte in range(256))
@@ -16,7 +16,7 @@ _VARIANT: Final = bytes(byte & 0x3F | 0x80 for byte in range(256))
 
 
 def uuids() -> Iterator[bytes]:
-    """Yield UUIDs, 16 bytes each, without end."""
+    """Yield UUIDs of 16 bytes, endlessly."""
     while True:
         many = bytearray(os.urandom(_SIZE * _AT_A_TIME))
         many[_VERSION_AT::_SIZE] = many[_VERSION_AT::_SIZE].translate(_VERSION)

@@ -38,13 +38,13 @@ def place_of(environ: Mapping[str, str]) -> Place:
     """Return the place of a worker. Raises `ConfigurationError` for what is missing or odd."""
     is_brokered = _BROKER in environ
     if is_brokered and _AMQP in environ:
-        raise ConfigurationError(f"{_BROKER} and {_AMQP}: a worker serves at one of the two")
+        raise ConfigurationError(f"{_BROKER} and {_AMQP} are both set; a worker serves one of them")
     where = _BROKER if is_brokered else _AMQP
     missing = [name for name in (where, *_NEEDED) if name not in environ]
     if missing:
         raise ConfigurationError(
-            f"a worker of a pool is started by its manager, which tells it who it is;"
-            f" {', '.join(missing)} missing in the environment"
+            f"{', '.join(missing)} missing in the environment; a pool's manager sets it when it"
+            " starts a worker"
         )
     known = _KEYED if is_brokered else _OPTIONS
     options = {name: environ[variable] for name, variable in known.items() if variable in environ}
@@ -59,5 +59,7 @@ def _with_options(base: str, options: Mapping[str, str]) -> str:
 def _prefetch(environ: Mapping[str, str]) -> int:
     text = environ.get("WORKER_PREFETCH", "1")
     if not (text.isascii() and text.isdecimal() and int(text) > 0):
-        raise ConfigurationError(f"WORKER_PREFETCH is {text!r}, and not a number of requests")
+        raise ConfigurationError(
+            f"WORKER_PREFETCH must be a number of requests from 1 on, not {text!r}"
+        )
     return int(text)

@@ -120,4 +120,4 @@ def frames_of(result: Any) -> Sequence[bytes]:
         odd = next(frame for frame in result if not isinstance(frame, bytes))
         kind = f"a {kind} with {type(odd).__name__} in it"
     hint = "; encode it first: .encode()" if isinstance(result, str) else ""
-    raise TypeError(f"a handler answers with bytes or a sequence of bytes, not {kind}{hint}")
+    raise TypeError(f"a handler must return bytes or a sequence of bytes, not {kind}{hint}")

@@ -26,9 +26,9 @@ def _check_keys(plan: ServicePlan[Service], protocol: str) -> None:
     dedup = plan.service.idempotent
     if dedup is not None and dedup.refuses_unkeyed and plan.call_id is no_call_id:
         raise ConfigurationError(
-            f"{plan.service.name!r} runs each request once, and nothing tells requests apart in"
-            f" {protocol.upper()} (MDP 0.3 has what it takes); or let them run each time:"
-            ' Dedup(unkeyed="run")'
+            f"{plan.service.name!r} has Dedup, which needs a key or an id per request, and"
+            f' {protocol.upper()} has neither; use MDP 0.3, or Dedup(unkeyed="run") to run'
+            " requests without a key each time"
         )
 
 
@@ -37,8 +37,10 @@ def _check(services: Sequence[Service]) -> Sequence[Service]:
         raise ConfigurationError("a worker needs at least one service")
     for each in services:
         if not isinstance(each, Service):
-            raise ConfigurationError(f"{each!r} is no service: decorate it with @service('name')")
+            raise ConfigurationError(
+                f"{each!r} is not a service; decorate it with @service('name')"
+            )
     names = [each.name for each in services]
     if len(set(names)) < len(names):
-        raise ConfigurationError(f"each service of a worker needs a name of its own: {names}")
+        raise ConfigurationError(f"two services of a worker have the same name: {names}")
     return services

@@ -236,11 +236,11 @@ class Runner:
             self._tell_of_none()
         frames = frames_of(result)
         if len(frames) > self._frames_max:
-            limit = f"no more than {self._frames_max} are allowed"
-            raise ValueError(f"a reply of {len(frames)} frames; {limit}")
+            limit = f"the maximum is {self._frames_max}"
+            raise ValueError(f"the reply has {len(frames)} frames; {limit}")
         size = sum(map(len, frames))
         if size > self._reply_size_max:
-            raise ValueError(f"a reply of {size} bytes; {self._reply_size_max} are allowed")
+            raise ValueError(f"the reply has {size} bytes; the maximum is {self._reply_size_max}")
         return frames
 
     def _tell_of_none(self) -> None:
@@ -248,8 +248,8 @@ class Runner:
         if name not in self._told:
             self._told.add(name)
             _log.warning(
-                "a handler of %r answered with None, and its caller got an empty reply; return (or"
-                ' yield) the reply as bytes, b"" if it is to be empty (told once per service)',
+                "a handler of %r returned None, and its caller got an empty reply; return (or"
+                ' yield) the reply as bytes, or b"" for an empty one (logged once per service)',
                 name,
             )
 

@@ -8,11 +8,20 @@ from __future__ import annotations
 
 import json
 import re
+import socket
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aiohttp import web
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from requite.pool.manager.http_server import HttpServer
+
+Handler = Callable[[Request], Awaitable[Response]]
 
 _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]+")
 
@@ -43,46 +52,56 @@ class LocalDockerEngine:
         self.images = {"worker:1"}
         self.asked: list[str] = []
         self._made = 0
-        self._runner: web.AppRunner | None = None
+        self._server: HttpServer | None = None
 
     async def start(self) -> None:
         """Listen."""
-        app = web.Application(middlewares=[self._note])
-        app.router.add_get("/version", self._version)
-        app.router.add_get("/v{api}/containers/json", self._list)
-        app.router.add_post("/v{api}/containers/create", self._create)
-        app.router.add_post("/v{api}/containers/{name}/start", self._start)
-        app.router.add_post("/v{api}/containers/{name}/stop", self._stop)
-        app.router.add_delete("/v{api}/containers/{name}", self._remove)
-        self._runner = web.AppRunner(app)
-        await self._runner.setup()
-        await web.UnixSite(self._runner, str(self.socket)).start()
+        app = Starlette(
+            routes=[
+                self._route("GET", "/version", self._version),
+                self._route("GET", "/v{api}/containers/json", self._list),
+                self._route("POST", "/v{api}/containers/create", self._create),
+                self._route("POST", "/v{api}/containers/{name}/start", self._start),
+                self._route("POST", "/v{api}/containers/{name}/stop", self._stop),
+                self._route("DELETE", "/v{api}/containers/{name}", self._remove),
+            ]
+        )
+        listening = socket.socket(socket.AF_UNIX)
+        listening.setblocking(False)
+        listening.bind(str(self.socket))
+        listening.listen()
+        self._server = HttpServer(app, "", 0, "")
+        await self._server.serve([listening])
 
     async def close(self) -> None:
         """Stop listening."""
-        assert self._runner is not None
-        await self._runner.cleanup()
+        assert self._server is not None
+        await self._server.close()
+        self.socket.unlink(missing_ok=True)
 
     def running(self) -> list[Container]:
         """Return the containers that run."""
         return [each for each in self.containers.values() if each.state == "running"]
 
     # --- the API ----------------------------------------------------------------------------------
-    @web.middleware
-    async def _note(self, request: web.Request, handler: Any) -> web.StreamResponse:
-        self.asked.append(f"{request.method} {request.path}")
-        api = request.match_info.get("api")
-        if api is not None and _number(api) > _number(self.api):
-            return _error(400, f"client version {api} is too new. Maximum is {self.api}")
-        response: web.StreamResponse = await handler(request)
-        return response
+    def _route(self, method: str, path: str, handler: Handler) -> Route:
+        """Return a route that records each request, and refuses newer versions of the API."""
 
-    async def _version(self, _request: web.Request) -> web.Response:
-        return web.json_response({"ApiVersion": self.api, "MinAPIVersion": "1.24"})
+        async def checked(request: Request) -> Response:
+            self.asked.append(f"{method} {request.url.path}")
+            api = request.path_params.get("api")
+            if api is not None and _number(api) > _number(self.api):
+                return _error(400, f"client version {api} is too new. Maximum is {self.api}")
+            return await handler(request)
 
-    async def _list(self, request: web.Request) -> web.Response:
-        wanted = json.loads(request.query.get("filters", "{}")).get("label", [])
-        everything = request.query.get("all") in ("1", "true")
+        return Route(path, checked, methods=[method])
+
+    async def _version(self, _request: Request) -> Response:
+        return JSONResponse({"ApiVersion": self.api, "MinAPIVersion": "1.24"})
+
+    async def _list(self, request: Request) -> Response:
+        wanted = json.loads(request.query_params.get("filters", "{}")).get("label", [])
+        everything = request.query_params.get("all") in ("1", "true")
         found = [
             {
                 "Id": each.id,
@@ -93,10 +112,10 @@ class LocalDockerEngine:
             for each in self.containers.values()
             if (everything or each.state == "running") and _has(each, wanted)
         ]
-        return web.json_response(found)
+        return JSONResponse(found)
 
-    async def _create(self, request: web.Request) -> web.Response:
-        name, config = request.query["name"], await request.json()
+    async def _create(self, request: Request) -> Response:
+        name, config = request.query_params["name"], await request.json()
         if _NAME.fullmatch(name) is None:
             return _error(400, f"Invalid container name ({name})")
         if self._find(name) is not None:
@@ -107,35 +126,35 @@ class LocalDockerEngine:
         self._made += 1
         made = Container(f"{self._made:064x}", name, config)
         self.containers[made.id] = made
-        return web.json_response({"Id": made.id, "Warnings": []}, status=201)
+        return JSONResponse({"Id": made.id, "Warnings": []}, 201)
 
-    async def _start(self, request: web.Request) -> web.Response:
-        found = self._find(request.match_info["name"])
+    async def _start(self, request: Request) -> Response:
+        found = self._find(request.path_params["name"])
         if found is None:
             return _error(404, "No such container")
         if found.state == "running":
-            return web.Response(status=304)
+            return Response(status_code=304)
         found.state = "running"
-        return web.Response(status=204)
+        return Response(status_code=204)
 
-    async def _stop(self, request: web.Request) -> web.Response:
-        found = self._find(request.match_info["name"])
+    async def _stop(self, request: Request) -> Response:
+        found = self._find(request.path_params["name"])
         if found is None:
             return _error(404, "No such container")
         if found.state != "running":
-            return web.Response(status=304)
-        found.calls.append(f"SIGTERM, SIGKILL after {int(request.query['t'])} s")
+            return Response(status_code=304)
+        found.calls.append(f"SIGTERM, SIGKILL after {int(request.query_params['t'])} s")
         found.state = "exited"
-        return web.Response(status=204)
+        return Response(status_code=204)
 
-    async def _remove(self, request: web.Request) -> web.Response:
-        found = self._find(request.match_info["name"])
+    async def _remove(self, request: Request) -> Response:
+        found = self._find(request.path_params["name"])
         if found is None:
             return _error(404, "No such container")
-        if found.state == "running" and request.query.get("force") not in ("1", "true"):
+        if found.state == "running" and request.query_params.get("force") not in ("1", "true"):
             return _error(409, "You cannot remove a running container")
         del self.containers[found.id]
-        return web.Response(status=204)
+        return Response(status_code=204)
 
     def _find(self, name: str) -> Container | None:
         matching = (each for each in self.containers.values() if name in (each.id, each.name))
@@ -151,5 +170,5 @@ def _number(api: str) -> tuple[int, ...]:
     return tuple(int(part) for part in api.split("."))
 
 
-def _error(status: int, message: str) -> web.Response:
-    return web.json_response({"message": message}, status=status)
+def _error(status: int, message: str) -> Response:
+    return JSONResponse({"message": message}, status)

@@ -8,9 +8,17 @@ come in pages. A Deployment that is deleted in the foreground stays for one more
 from __future__ import annotations
 
 import re
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-from aiohttp import web
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from requite.pool.manager.http_server import HttpServer
+
+Handler = Callable[[Request], Awaitable[Response]]
 
 TOKEN = "a-token"
 PAGE = 2
@@ -30,27 +38,28 @@ class LocalKubernetes:
 
     def __init__(self) -> None:
         self.objects: dict[tuple[str, str, str], dict[str, Any]] = {}
-        self.url = ""
-        self._runner: web.AppRunner | None = None
+        app = Starlette(
+            routes=[
+                _route("GET", _PATH, self._list),
+                _route("POST", _PATH, self._create),
+                _route("PATCH", _PATH + "/{name}", self._patch),
+                _route("DELETE", _PATH + "/{name}", self._delete),
+            ]
+        )
+        self._server = HttpServer(app, "127.0.0.1", 0, "")
+
+    @property
+    def url(self) -> str:
+        """The base URL; empty before `start`."""
+        return self._server.url
 
     async def start(self) -> None:
         """Listen."""
-        app = web.Application(middlewares=[self._admit])
-        app.router.add_get(_PATH, self._list)
-        app.router.add_post(_PATH, self._create)
-        app.router.add_patch(_PATH + "/{name}", self._patch)
-        app.router.add_delete(_PATH + "/{name}", self._delete)
-        self._runner = web.AppRunner(app)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
-        await site.start()
-        host, port = self._runner.addresses[0][:2]
-        self.url = f"http://{host}:{port}"
+        await self._server.open()
 
     async def close(self) -> None:
         """Stop listening."""
-        assert self._runner is not None
-        await self._runner.cleanup()
+        await self._server.close()
 
     def of_kind(self, kind: str) -> list[dict[str, Any]]:
         """Return the objects of a kind that are not being deleted."""
@@ -66,36 +75,29 @@ class LocalKubernetes:
         ]
 
     # --- the API ----------------------------------------------------------------------------------
-    @web.middleware
-    async def _admit(self, request: web.Request, handler: Any) -> web.StreamResponse:
-        if request.headers.get("Authorization") != f"Bearer {TOKEN}":
-            return _status(401, "Unauthorized")
-        response: web.StreamResponse = await handler(request)
-        return response
-
-    async def _list(self, request: web.Request) -> web.Response:
+    async def _list(self, request: Request) -> Response:
         kind, namespace = _place(request)
-        wanted = dict(each.split("=") for each in request.query["labelSelector"].split(","))
+        wanted = dict(each.split("=") for each in request.query_params["labelSelector"].split(","))
         found = [
             each
             for (which, where, _), each in sorted(self.objects.items())
             if (which, where) == (kind, namespace)
             and wanted.items() <= each["metadata"]["labels"].items()
         ]
-        first = int(request.query.get("continue", "0"))
-        last = first + min(PAGE, int(request.query["limit"]))
+        first = int(request.query_params.get("continue", "0"))
+        last = first + min(PAGE, int(request.query_params["limit"]))
         page = found[first:last]
         if last >= len(found):
             self._end_deleted(found)
         more = {"continue": str(last)} if last < len(found) else {}
-        return web.json_response({"items": page, "metadata": more})
+        return JSONResponse({"items": page, "metadata": more})
 
     def _end_deleted(self, seen: list[dict[str, Any]]) -> None:
         for place, each in list(self.objects.items()):
             if each in seen and "deletionTimestamp" in each["metadata"]:
                 del self.objects[place]
 
-    async def _create(self, request: web.Request) -> web.Response:
+    async def _create(self, request: Request) -> Response:
         kind, namespace = _place(request)
         wanted = await request.json()
         assert wanted["kind"] == kind
@@ -106,32 +108,43 @@ class LocalKubernetes:
         if (kind, namespace, name) in self.objects:
             return _status(409, f'{kind} "{name}" already exists')
         self.objects[kind, namespace, name] = wanted
-        return web.json_response(wanted, status=201)
+        return JSONResponse(wanted, 201)
 
-    async def _patch(self, request: web.Request) -> web.Response:
-        assert request.content_type == "application/merge-patch+json"
+    async def _patch(self, request: Request) -> Response:
+        assert request.headers["Content-Type"] == "application/merge-patch+json"
         kind, namespace = _place(request)
-        found = self.objects.get((kind, namespace, request.match_info["name"]))
+        found = self.objects.get((kind, namespace, request.path_params["name"]))
         if found is None:
             return _status(404, "not found")
         _merge(found, await request.json())
-        return web.json_response(found)
+        return JSONResponse(found)
 
-    async def _delete(self, request: web.Request) -> web.Response:
+    async def _delete(self, request: Request) -> Response:
         kind, namespace = _place(request)
-        name = request.match_info["name"]
+        name = request.path_params["name"]
         found = self.objects.get((kind, namespace, name))
         if found is None:
             return _status(404, f'{kind} "{name}" not found')
-        if kind == "Deployment" and request.query.get("propagationPolicy") == "Foreground":
+        if kind == "Deployment" and request.query_params.get("propagationPolicy") == "Foreground":
             found["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-            return web.json_response(found, status=202)
+            return JSONResponse(found, 202)
         del self.objects[kind, namespace, name]
-        return web.json_response({"kind": "Status", "status": "Success"})
+        return JSONResponse({"kind": "Status", "status": "Success"})
 
 
-def _place(request: web.Request) -> tuple[str, str]:
-    match = request.match_info
+def _route(method: str, path: str, handler: Handler) -> Route:
+    """Return a route that requires the token."""
+
+    async def admitted(request: Request) -> Response:
+        if request.headers.get("Authorization") != f"Bearer {TOKEN}":
+            return _status(401, "Unauthorized")
+        return await handler(request)
+
+    return Route(path, admitted, methods=[method])
+
+
+def _place(request: Request) -> tuple[str, str]:
+    match = request.path_params
     return _KINDS[match["api"], match["plural"]], match["namespace"]
 
 
@@ -183,5 +196,5 @@ def _merge(into: dict[str, Any], patch: dict[str, Any]) -> None:
             into[name] = value
 
 
-def _status(code: int, message: str) -> web.Response:
-    return web.json_response({"kind": "Status", "code": code, "message": message}, status=code)
+def _status(code: int, message: str) -> Response:
+    return JSONResponse({"kind": "Status", "code": code, "message": message}, code)

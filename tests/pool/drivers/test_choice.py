@@ -40,12 +40,12 @@ async def test_kinds_have_drivers(kind: str, settings: dict[str, Any], made: typ
 @pytest.mark.parametrize(
     ("kind", "settings", "text"),
     [
-        ("dokcer", {}, "'dokcer'; there are subprocess, noop, docker, kubernetes, systemd"),
+        ("dokcer", {}, "'dokcer' is unknown; use one of subprocess, noop, docker, kubernetes"),
         ("noop", {"command": ["x"]}, "no such setting 'command'; it has none"),
         ("docker", {}, "image is missing"),
         ("docker", {"image": "x", "sockte": "y"}, "no such setting 'sockte'"),
         ("subprocess", {"command": []}, r"driver\.command"),
-        ("subprocess", {"command": ["x"], "stop_timeout": 60}, r"driver\.timeout \(60 s\) has"),
+        ("subprocess", {"command": ["x"], "stop_timeout": 60}, r"driver\.timeout \(60 s\) must"),
         ("docker", {"image": "x", "stop_timeout": "90"}, r"driver\.stop_timeout \(90 s\)"),
         ("systemd", {"env": "NAME"}, r"driver\.env"),
     ],

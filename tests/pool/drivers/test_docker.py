@@ -130,7 +130,7 @@ async def test_an_image_that_is_not_there_is_named(house: Containers) -> None:
 
 async def test_an_engine_that_is_not_there_is_named(house: Containers, tmp_path: Path) -> None:
     driver = house.make(replace(house.settings, socket=str(tmp_path / "nobody")))
-    with pytest.raises(DriverError, match=r"driver\.socket: no answer of Docker's engine"):
+    with pytest.raises(DriverError, match=r"driver\.socket: no answer from Docker's engine"):
         await driver.list()
 
 

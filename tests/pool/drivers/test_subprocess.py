@@ -160,7 +160,7 @@ async def test_who_does_not_end_is_killed(
     await until_told(house)
     await driver.stop("42")
     assert house.living() == []
-    assert "does not end: killed" in caplog.text
+    assert "did not stop in time: killed" in caplog.text
 
 
 @pytest.mark.parametrize("start", ["", "setsid "])

@@ -181,7 +181,7 @@ def test_every_key_has_a_unit_of_its_own(
     units = Units("core.one", Path("/nowhere"))
     name = units.name_of(key)
     assert len(name) <= 255
-    assert (units.told_of(name).key == key) is ("sha256:" not in name)
+    assert (units.identity_of(name).key == key) is ("sha256:" not in name)
 
 
 @given(st.text(st.characters(exclude_characters="\0")))

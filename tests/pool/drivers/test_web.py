@@ -56,7 +56,7 @@ async def refusal(web: Web, timeout_s: float = 20.0) -> str:
 async def test_what_speaks_no_http_is_told_on_one_line_and_without_the_password() -> None:
     async with served(GREETING) as web:
         told = await refusal(web)
-    assert told.startswith("section.setting: no answer of the service: ")
+    assert told.startswith("section.setting: no answer from the service: ")
     assert "AMQP" in told
     assert "c2VjcmV0" not in told
     assert "\n" not in told
@@ -64,7 +64,7 @@ async def test_what_speaks_no_http_is_told_on_one_line_and_without_the_password(
 
 async def test_silence_is_told_with_its_length() -> None:
     async with served(b"") as web:
-        assert (await refusal(web, 0.05)).endswith("no answer of the service: none within 0.05 s")
+        assert (await refusal(web, 0.05)).endswith("no answer from the service: none within 0.05 s")
 
 
 async def test_a_port_at_which_nobody_listens_is_named() -> None:

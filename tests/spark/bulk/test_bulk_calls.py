@@ -350,7 +350,7 @@ def test_rows_by_position_are_stable_while_partitions_are(
         ({"key": "nope"}, "no column 'nope' for the key; there are id, body, half"),
         ({"key": "half"}, "column of the key, 'half', is of the type double"),
         ({"body": "id"}, "column of the body, 'id', is of the type bigint"),
-        ({"url": "mdp://127.0.0.1:1"}, "no service is named"),
+        ({"url": "mdp://127.0.0.1:1"}, "names no service"),
         ({"url": "http://127.0.0.1"}, "the scheme is none of"),
         ({"url": "mdp://127.0.0.1:1/echo?dialect=0.2"}, "does not carry idempotency keys"),
         ({"timeout": 0}, "a timeout must be positive"),

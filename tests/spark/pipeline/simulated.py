@@ -190,7 +190,7 @@ class Run:
                 life.offset_s = now - self._simulation.world.now
                 life.heard_at = self._simulation.world.now
                 effects = handle(event, now)
-                recorder.saw(event, effects, engine.tracker, now)
+                recorder.record(event, effects, engine.tracker, now)
                 return effects
 
             engine.handle = heard

@@ -31,7 +31,7 @@ def status(
 
     async def look() -> PairView:
         async with Operator(url, timeout=timeout) as operator:
-            return await operator.look()
+            return await operator.view()
 
     logging.start()
     return report(run(look()), as_json)

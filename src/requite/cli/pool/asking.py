@@ -1,4 +1,4 @@
-"""One question to the manager of a pool, over HTTP, for the verbs that ask one."""
+"""HTTP client of a pool's manager, for the verbs of `requite pool`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ManagerUrl = Annotated[
         metavar="URL",
         group=_MANAGER,
         env_var="REQUITE_POOL_MANAGER",
-        help="Where the manager answers: [http] in its pool.toml, and what it prints.",
+        help="URL of the manager, as it prints it: [http] in its pool.toml.",
     ),
 ]
 DEFAULT: Final = "http://127.0.0.1:8670"
@@ -31,13 +31,13 @@ Key = Annotated[str, Parameter(help="The key of the group.")]
 
 
 def ask(manager: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-    """Return what a manager answers: to a command with a `body`, else to a question.
+    """Return a manager's answer: to a POST with a `body`, else to a GET.
 
-    Raises `TransportError` where no manager answers, `NoService` where this one cannot do it now,
-    and `ConfigurationError` where no manager would.
+    Raises `TransportError` if no manager answers, `NoService` if this one cannot serve the request
+    now, and `ConfigurationError` if the request is invalid.
     """
     if not manager.startswith(("http://", "https://")):
-        raise ConfigurationError(f"--manager: {manager!r} is no URL of HTTP")
+        raise ConfigurationError(f"--manager: {manager!r} is not an http:// or https:// URL")
     data = None if body is None else json.dumps(body).encode()
     try:
         with urlopen(Request(manager.rstrip("/") + path, data), timeout=_TIMEOUT_S) as answer:
@@ -48,7 +48,7 @@ def ask(manager: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
     except (URLError, HTTPException, OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
         raise TransportError(
-            f"no manager of a pool answers at {manager}: {reason}", may_have_executed=False
+            f"no pool manager answers at {manager}: {reason}", may_have_executed=False
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""`requite pool drain`: have groups, or workers, finish what they have, and go."""
+"""`requite pool drain`: drain groups or workers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def drain(
         Parameter(
             name="--restart",
             show_default=False,
-            help="Have the workers end now; the groups stay, and get others.",
+            help="Drain the workers now, and replace them; the groups stay.",
         ),
     ] = False,
     worker: Annotated[
@@ -31,21 +31,21 @@ def drain(
             name="--worker",
             metavar="ID",
             show_default=False,
-            help="Have this one worker end now (WORKER_ID); repeat it for several.",
+            help="Drain this one worker now (WORKER_ID); repeat it for several.",
         ),
     ] = (),
     manager: ManagerUrl = DEFAULT,
     logging: Logging = QUIET,
 ) -> None:
-    """Have groups finish what they have, and go.
+    """Drain groups or workers.
 
-    A group gets no more requests by its queue; a request for its key makes it
-    active again. When nothing has come for lifetime.stop_delay, its workers end
-    and its queue is deleted. The manager itself drains on SIGTERM.
+    A drained group is unbound from its queue's exchange; a request for its key
+    makes it active again. After lifetime.stop_delay without requests, its workers
+    stop and its queue is deleted. The manager itself drains on SIGTERM.
 
-    With --restart, and with --worker, workers are told to take no more requests,
-    finish what they hold and end. Requests that come meanwhile wait in their queue
-    for the workers that the manager starts in their place.
+    With --restart, and with --worker, workers take no more requests, finish those
+    they hold and exit. New requests wait in their queue for the workers that the
+    manager starts as replacements.
 
       $ requite pool drain 42 43
       $ requite pool drain --all
@@ -54,7 +54,7 @@ def drain(
     """
     logging.start()
     if everything + bool(keys) + bool(worker) != 1 or (worker and restart):
-        raise ConfigurationError("drain which groups? Give their keys, or --all, or a --worker")
+        raise ConfigurationError("drain which groups? Give keys, --all or --worker")
     if worker or restart:
         _drain_workers(manager, keys, worker)
     else:
@@ -62,7 +62,7 @@ def drain(
 
 
 def _drain_workers(manager: str, keys: tuple[str, ...], workers: tuple[str, ...]) -> None:
-    """Have workers end: those of groups, single ones, or, where none is named, all."""
+    """Drain workers: those of groups, single ones, or all if none is given."""
     for key in keys:
         ask(manager, "/drain", {"key": key})
         say(f"draining the workers of {printable(key)}")
@@ -75,11 +75,11 @@ def _drain_workers(manager: str, keys: tuple[str, ...], workers: tuple[str, ...]
 
 
 def _release(manager: str, keys: tuple[str, ...]) -> None:
-    """Have groups go; where none is named, all. Raises `ConfigurationError`."""
+    """Release groups, or all if none is given. Raises `ConfigurationError`."""
     status = ask(manager, "/status")
     known = [group["key"] for group in status["groups"]]
     unknown = ", ".join(printable(repr(key)) for key in keys if key not in known)
-    if unknown and status["state"] == "active":  # another manager refuses, and says which to ask
+    if unknown and status["state"] == "active":  # a standby refuses with its own message
         raise ConfigurationError(f"there is no group {unknown}; `requite pool ls` shows all")
     for key in keys or known:
         ask(manager, "/release", {"key": key})

@@ -24,9 +24,9 @@ def ls(
 ) -> None:
     """List the groups of a pool.
 
-    One line per group: what is expected of it, its queue, how many workers it
-    has, how many messages its queue had lately, its version, and its key. What
-    is wrong with its workers or its queue follows in lines of its own.
+    One line per group: its target state, its queue, its number of workers, the
+    recent number of messages in its queue, its version, and its key. Faults of
+    its workers or its queue follow in separate lines.
 
       $ requite pool ls
     """

@@ -1,4 +1,4 @@
-"""`requite pool run`: manage a pool of keyed workers, on RabbitMQ or at a broker of ours."""
+"""`requite pool run`: manage a pool of keyed workers, on RabbitMQ or a broker of MDP."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def run(
         Parameter(
             metavar="URL",
             show_default=False,
-            help="A broker of MDP that has the pool in place of RabbitMQ: `mdp://HOST:PORT`. The "
-            "same as --set broker.url=URL.",
+            help="Use a broker of MDP in place of RabbitMQ: `mdp://HOST:PORT`. Short for "
+            "--set broker.url=URL.",
         ),
     ] = None,
     set_: Annotated[
@@ -49,18 +49,19 @@ def run(
 ) -> int:
     """Manage a pool of workers on RabbitMQ.
 
-    Groups of workers, one per key, are started when a request for their key
-    comes, and stopped when none has come for a while. Requests go to workers by
-    RabbitMQ alone; the manager only sees those for which no group is there.
+    A group of workers, one per key, is started with the first request for its
+    key, and stopped after a while without requests. RabbitMQ routes requests to
+    workers; the manager receives only requests whose key has no group.
 
-    It prints where it answers questions (`requite pool status`), and whether it
-    manages the pool or stands by because another manager does.
+    It prints the URL for `requite pool status`, and whether it is active or stands
+    by because another manager is active.
 
-    SIGTERM or Ctrl-C drains: what is in hand is finished, groups are stopped
-    (pool.stop_groups_on_exit), exit code 0. A second one stops at once.
+    SIGTERM or Ctrl-C drains: the manager finishes deliveries in progress, stops
+    the groups (pool.stop_groups_on_exit), and exits with code 0. A second signal
+    stops it at once.
 
-    With --broker there is no RabbitMQ: groups are services POOL/KEY of a broker of
-    MDP, and the manager asks it which requests wait.
+    With --broker, groups are services POOL/KEY of a broker of MDP, which the
+    manager polls for waiting requests.
 
       $ requite pool run --config pool.toml
       $ requite pool run --config pool.toml --set pool.version=7 --set http.port=0
@@ -74,7 +75,7 @@ def run(
         from requite.pool.manager import PoolManager
     except ModuleNotFoundError as error:
         raise ConfigurationError(
-            f"the manager of pools needs the package {error.name}, which is not installed:"
+            f"the pool manager needs the package {error.name}, which is not installed:"
             " pip install 'requite[pool]'"
         ) from error
     name = settings.pool.name

@@ -1,4 +1,4 @@
-"""`requite pool scale`: how many workers a group has."""
+"""`requite pool scale`: set the number of workers of a group."""
 
 from __future__ import annotations
 
@@ -14,19 +14,17 @@ def scale(
     key: Key,
     workers: Annotated[
         int,
-        Parameter(
-            name="N", validator=validators.Number(gt=0), help="How many workers it shall have."
-        ),
+        Parameter(name="N", validator=validators.Number(gt=0), help="The number of workers."),
     ],
     /,
     *,
     manager: ManagerUrl = DEFAULT,
     logging: Logging = QUIET,
 ) -> None:
-    """Have so many workers in a group; one that is not there is started.
+    """Set the number of workers of a group; start the group if necessary.
 
-    It holds until the group is stopped or the manager ends. Where something else
-    scales groups (KEDA, an HPA), the driver refuses.
+    The number holds until the group is stopped or the manager exits. The driver
+    refuses if an autoscaler (KEDA, an HPA) scales groups.
 
       $ requite pool scale 42 3
     """

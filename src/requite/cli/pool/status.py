@@ -1,4 +1,4 @@
-"""`requite pool status`: how a pool goes."""
+"""`requite pool status`: the status of a pool."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from requite.cli.pool.asking import DEFAULT, ManagerUrl, ask
 def status(
     *, manager: ManagerUrl = DEFAULT, as_json: JsonFlag = False, logging: Logging = QUIET
 ) -> int:
-    """Show how a pool goes.
+    """Show the status of a pool.
 
-    It tells whether the manager is active or stands by, how many groups there
-    are, and what became of requests without a group, and of those that no worker
-    answered. The exit code is 0 while the manager is active or stands by.
+    Shows whether the manager is active or stands by, the number of groups, and
+    the counts of orphans (requests without a group) and dead letters (requests
+    that no worker answered). The exit code is 0 while the manager is active or
+    stands by.
 
       $ requite pool status
       $ requite pool status --manager http://127.0.0.1:8670 --json
@@ -51,9 +52,9 @@ def _on_rabbitmq(seen: dict[str, Any]) -> list[str]:
     orphans, dead = seen["orphans"], seen["dead_letters"]
     reasons = ", ".join(f"{count} {reason}" for reason, count in dead["by_reason"].items())
     return [
-        f"orphans       {orphans['waiting']} waiting, {orphans['forwarded']} handed on",
+        f"orphans       {orphans['waiting']} waiting, {orphans['forwarded']} republished",
         f"dead letters  {reasons or 'none'}",
-        f"poison        {dead['poison']} since the manager began",
+        f"poison        {dead['poison']} since the manager started",
     ]
 
 

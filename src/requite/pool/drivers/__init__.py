@@ -1,13 +1,13 @@
-"""What starts and stops the workers of a group: one driver per kind of place where workers run.
+"""Drivers: start and stop the workers of a group, one driver per platform.
 
-    base.py         the contract that every driver keeps, and its nouns
-    choice.py       which driver a configuration names
+    base.py         the interface of drivers
+    choice.py       makes the driver that a configuration names
     noop.py         workers are started by hand
-    subprocesses.py processes of this machine; records.py finds them again after a restart
+    subprocesses.py processes of this machine; records.py finds them after a restart
     docker.py       containers, over the Engine API
-    kubernetes.py   a Deployment per group; manifests.py says what is asked for
+    kubernetes.py   a Deployment per group; manifests.py makes the objects
     systemd.py      instances of a template unit, over D-Bus; units.py names them
-    web.py          the HTTP that docker and kubernetes have in common
+    web.py          HTTP client of docker.py, kubernetes.py and the management API
 
-`tests/pool/drivers/conformance.py` is the suite that each of them passes.
+Every driver passes the suite in `tests/pool/drivers/conformance.py`.
 """

@@ -1,7 +1,7 @@
-"""The contract of drivers: what a pool's manager may ask of whoever runs its workers.
+"""The interface of drivers, which run the workers of a pool's manager.
 
-A driver labels what it makes with the pool and with the instance of the manager, and lists only
-what bears both: two managers on one machine never touch each other's workers.
+A driver labels workers with the pool and the manager's instance, and lists only workers with both
+labels: two managers on one machine never touch each other's workers.
 """
 
 from __future__ import annotations
@@ -18,59 +18,59 @@ from requite.errors import ConfigurationError, RequiteError
 from requite.pool.inputs import RunningGroup
 
 Environment = Callable[[str, str], Mapping[str, str]]
-"""Returns the variables of a worker: from the key of its group, and the worker's own id."""
+"""Returns the environment variables of a worker, by the key of its group and the worker's id."""
 
 _LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 _DIGEST_DIGITS: Final = 20
 
 
 class DriverError(RequiteError):
-    """Workers could not be listed, started or stopped. The message names the setting to look at."""
+    """Workers could not be listed, started or stopped. The message names the setting to check."""
 
 
 class Label(NamedTuple):
-    """Whose workers these are: the pool, and the instance of its manager."""
+    """Owner of workers: the pool, and the instance of its manager."""
 
     pool: str
     instance: str
 
     @property
     def prefix(self) -> str:
-        """What the names of everything with this label begin with; neither part has a dot."""
+        """Prefix of the names of everything with this label; neither part has a dot."""
         return f"{self.pool}.{self.instance}"
 
 
 class Driver(Protocol):
-    """Whoever runs workers. All of it may be repeated at any time, and raises `DriverError`."""
+    """Runs workers. All methods are idempotent, and raise `DriverError`."""
 
     workers_max: int
-    """How many workers a group can have; 0: something else decides how many it has."""
+    """The maximum number of workers per group; 0: an autoscaler decides."""
 
     async def list(self) -> Mapping[str, RunningGroup]:
-        """Return all groups with this label that have workers, by key, whoever has started them.
+        """Return all groups with this label that have workers, by key, whatever started them.
 
-        Workers are those that run, or, where others start them again, that shall run. A group stays
-        listed until the last of them has ended, as one that is stopping.
+        Counts running workers, or desired ones if the platform restarts workers. A stopped group
+        stays listed, as `stopping`, until its last worker has exited.
         """
         ...
 
     async def start(self, key: str, version: str = "", workers: int | None = None) -> None:
-        """Have so many workers run for a key: start those that lack, stop those beyond. Without a
-        number the driver starts some where there is none. What runs already keeps its version."""
+        """Scale a key's group to `workers`: start missing ones, stop surplus ones. With None, start
+        the driver's default number if none runs. Running workers keep their version."""
         ...
 
     async def stop(self, key: str) -> None:
-        """Have the workers of a key finish what they hold, and end. Return when they have, or where
-        that is the service's affair, when it has been told; then `list` says how it goes."""
+        """Stop the workers of a key gracefully. Return when they have exited, or when the platform
+        has accepted the stop; `list` then shows its progress."""
         ...
 
     async def close(self) -> None:
-        """Let go of connections. Workers stay."""
+        """Close connections; workers keep running."""
         ...
 
 
 class KeyedTurns:
-    """One lock per key, for as long as somebody holds or awaits it."""
+    """One lock per key, which exists while a task holds or awaits it."""
 
     def __init__(self) -> None:
         self._locks: Final[WeakValueDictionary[str, asyncio.Lock]] = WeakValueDictionary()
@@ -81,32 +81,34 @@ class KeyedTurns:
 
 
 def check_label(label: Label) -> Label:
-    """Return a label that every service takes in its names; raise `ConfigurationError` else."""
+    """Return a label that is valid in names on every platform; else raise `ConfigurationError`."""
     for setting, text in (("pool", label.pool), ("instance", label.instance)):
         if _LABEL.fullmatch(text) is None:
             raise ConfigurationError(
-                f"{setting} = {text!r}: up to 40 of a-z, 0-9 and -, beginning and ending with a"
-                " letter or digit, since workers are named after it"
+                f"{setting} = {text!r}: use up to 40 of a-z, 0-9 and -, with a letter or digit at"
+                " both ends, since names of workers contain it"
             )
     return label
 
 
 def check_environment(variables: Mapping[str, str]) -> Mapping[str, str]:
-    """Return variables that a process can be given; raise `DriverError` for a NUL in one."""
+    """Return valid environment variables; raise `DriverError` for a NUL in a value."""
     for name, value in variables.items():
         if "\0" in value:
-            raise DriverError(f"{name} would hold a NUL, which no environment can")
+            raise DriverError(f"{name} contains a NUL, which environment variables cannot")
     return variables
 
 
 def check_workers(workers: int | None, workers_max: int) -> None:
-    """Raise `DriverError` where a group cannot have so many workers."""
+    """Raise `DriverError` for a number of workers that the driver does not support."""
     if workers is not None and not 1 <= workers <= workers_max:
-        raise DriverError(f"a group has 1 to {workers_max} workers here, not {workers}")
+        raise DriverError(
+            f"cannot scale a group to {workers} workers: the driver allows 1 to {workers_max}"
+        )
 
 
 def variables_of(texts: Iterable[str]) -> dict[str, str]:
-    """Read `driver.env`: texts NAME=VALUE. Raises `ConfigurationError`."""
+    """Parse `driver.env`: strings NAME=VALUE. Raises `ConfigurationError`."""
     variables = {}
     for text in texts:
         name, sign, value = text.partition("=")
@@ -117,11 +119,11 @@ def variables_of(texts: Iterable[str]) -> dict[str, str]:
 
 
 def digest(key: str) -> str:
-    """Return what stands for a key in names that cannot hold any text: 20 hex digits."""
+    """Return a digest of a key, for names with restricted characters: 20 hex digits."""
     return hashlib.sha256(key.encode()).hexdigest()[:_DIGEST_DIGITS]
 
 
 def fingerprint(settings: Mapping[str, Any]) -> str:
-    """Return the version of workers that are configured so: 12 hex digits of all settings."""
+    """Return a version of workers' settings: 12 hex digits of their digest."""
     text = json.dumps(settings, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:12]

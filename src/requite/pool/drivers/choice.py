@@ -1,4 +1,4 @@
-"""Which driver a configuration names, and how it is made."""
+"""Makes the driver that a configuration names."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ KINDS: Final = ("subprocess", "noop", "docker", "kubernetes", "systemd")
 
 @dataclass(frozen=True, slots=True)
 class _NoSettings:
-    """What may be set for a driver that does nothing."""
+    """Settings of the driver `noop`: none."""
 
 
 def make_driver(section: DriverSection, label: Label, environment: Environment) -> Driver:
     """Make the driver that `[driver]` describes. Raises `ConfigurationError`.
 
-    What a driver needs beside Python is loaded now and not before.
+    Imports only the packages of that driver.
     """
     if section.kind not in KINDS:
-        raise ConfigurationError(f"[driver] kind: {section.kind!r}; there are {', '.join(KINDS)}")
+        raise ConfigurationError(
+            f"[driver] kind: {section.kind!r} is unknown; use one of {', '.join(KINDS)}"
+        )
     check_label(label)
     try:
         return _make(section, label, environment)
@@ -66,10 +68,10 @@ def _make(section: DriverSection, label: Label, environment: Environment) -> Dri
 
 
 def _check_timeouts(timeout_s: float, stop_timeout_s: float) -> None:
-    """A stop that is given up is asked for again, and a worker that is told twice drops what it
-    holds."""
+    """Check that a stop cannot time out: it would be repeated, and a worker that is signalled twice
+    drops its requests."""
     if timeout_s <= stop_timeout_s:
         raise ConfigurationError(
-            f"driver.timeout ({timeout_s:g} s) has to be longer than driver.stop_timeout"
-            f" ({stop_timeout_s:g} s), for a stop takes so long"
+            f"driver.timeout ({timeout_s:g} s) must be longer than driver.stop_timeout"
+            f" ({stop_timeout_s:g} s), since a stop may take that long"
         )

@@ -1,8 +1,8 @@
 """The driver for workers in containers of Docker, or Podman, over the Engine API.
 
-Source: Docker Engine API, version 1.44 (Docker 25); an older engine is asked in its own version.
-Containers have the names PREFIX-DIGEST-NUMBER, so that two managers that start the same worker at
-the same time make one container; whose they are, and of which key, is told by labels.
+Source: Docker Engine API, version 1.44 (Docker 25); older engines are called in their own version.
+Containers are named PREFIX-DIGEST-NUMBER, so that two managers that start the same worker at the
+same time create one container. Labels hold its pool, instance, key and version.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ _INSTANCE: Final = "requite.instance"
 _KEY: Final = "requite.key"
 _VERSION: Final = "requite.version"
 _ALIVE: Final = frozenset({"running", "restarting", "paused"})
-_ANSWER_S: Final = 30.0  # beyond the time that a container may take to stop
+_ANSWER_S: Final = 30.0  # in addition to the stop timeout
 _NANO: Final = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class DockerSettings:
-    """How workers are started.
+    """Settings of workers in containers.
 
     - `image`, `command` (empty: the image's own), `env` (NAME=VALUE).
-    - `socket`: where the engine listens.
-    - `network`: the one in which workers reach RabbitMQ; empty: Docker's default.
-    - `memory_bytes`, `cpus`: what each may use; 0: no limit.
-    - `stop_timeout`: how long a worker may finish what it holds before it is killed.
+    - `socket`: the Unix socket of the engine.
+    - `network`: the network of the workers, which must reach RabbitMQ; empty: Docker's default.
+    - `memory_bytes`, `cpus`: limits per worker; 0: no limit.
+    - `stop_timeout`: how long a worker may take to finish its requests before it is killed.
     """
 
     image: str
@@ -59,7 +59,7 @@ class DockerSettings:
 
     def __post_init__(self) -> None:
         if not self.image:
-            raise ConfigurationError("driver.image: give the image of a worker")
+            raise ConfigurationError("driver.image is empty; give the image of the workers")
         variables_of(self.env)
 
 
@@ -79,7 +79,7 @@ class DockerDriver:
         self._version_path = ""
 
     async def list(self) -> Mapping[str, RunningGroup]:
-        """Return the groups of which a container runs."""
+        """Return the groups with running containers."""
         groups: dict[str, RunningGroup] = {}
         for container in await self._containers():
             labels = container["Labels"]
@@ -90,7 +90,7 @@ class DockerDriver:
         return groups
 
     async def start(self, key: str, version: str = "", workers: int | None = None) -> None:
-        """Create and start the containers that lack, remove those beyond."""
+        """Create and start missing containers, remove surplus ones."""
         check_workers(workers, self.workers_max)
         async with self._turns.of(key):
             alive = await self._clear(key)
@@ -101,7 +101,7 @@ class DockerDriver:
             await asyncio.gather(*(self._remove(name) for name in alive[wanted:]))
 
     async def stop(self, key: str) -> None:
-        """Have the containers stop (SIGTERM, and SIGKILL `stop_timeout` later); remove them."""
+        """Stop the containers (SIGTERM, then SIGKILL after `stop_timeout`); remove them."""
         async with self._turns.of(key):
             alive = await self._clear(key)
             await asyncio.gather(*(self._remove(name) for name in alive))
@@ -124,7 +124,7 @@ class DockerDriver:
         return found
 
     async def _clear(self, key: str) -> Sequence[str]:
-        """Remove the containers of a key that do not run; return the names of those that do."""
+        """Remove stopped containers of a key; return the names of the running ones."""
         alive = []
         for container in await self._containers():
             if container["Labels"][_KEY] == key:
@@ -135,7 +135,7 @@ class DockerDriver:
         return sorted(alive)
 
     async def _create(self, name: str, key: str, version: str) -> None:
-        """Start a container. One that another manager has created meanwhile is started as well."""
+        """Create and start a container; also start one that another manager has created."""
         await self._ask(
             "POST",
             "/containers/create",
@@ -171,7 +171,7 @@ class DockerDriver:
         }
 
     async def _remove(self, name: str) -> None:
-        """Stop a container in its own time, and remove it."""
+        """Stop a container gracefully, and remove it."""
         stop_s = round(self._settings.stop_timeout_s)
         await self._ask(
             "POST",
@@ -183,7 +183,7 @@ class DockerDriver:
         await self._delete(name)
 
     async def _delete(self, name: str) -> None:
-        # 409: somebody else is removing it.
+        # 409: another client is removing it.
         params = {"force": "true", "v": "true"}
         await self._ask("DELETE", f"/containers/{name}", expect=(204, 404, 409), params=params)
 

@@ -61,18 +61,18 @@ class KubernetesDriver:
         )
 
     async def list(self) -> Mapping[str, RunningGroup]:
-        """Return the groups that have a Deployment, also one that is being deleted."""
+        """Return the groups that have a Deployment, including one that is being deleted."""
         return {
             each["metadata"]["annotations"][KEY]: self._group(each)
             async for each in self._deployments()
         }
 
     async def start(self, key: str, version: str = "", workers: int | None = None) -> None:
-        """Create what lacks; change the number of replicas of what is there."""
+        """Create missing objects; scale an existing Deployment."""
         if workers is not None and self._settings.scaling != "fixed":
             raise DriverError(
-                f"driver.scaling is {self._settings.scaling!r}, which decides how many workers"
-                " there are; a number can be given where it is 'fixed'"
+                f"cannot scale the group: driver.scaling is {self._settings.scaling!r}; it must be"
+                " 'fixed' to set a number of workers"
             )
         check_workers(workers, self.workers_max)
         async with self._turns.of(key):
@@ -81,7 +81,7 @@ class KubernetesDriver:
                 await self._resize(key, workers)
 
     async def stop(self, key: str) -> None:
-        """Delete the group's objects; its pods end in their own time."""
+        """Delete the group's objects; its pods stop gracefully."""
         async with self._turns.of(key):
             if self._settings.scaling in _SCALERS:
                 await self._delete(_SCALERS[self._settings.scaling], key)
@@ -93,8 +93,7 @@ class KubernetesDriver:
 
     # --- objects ----------------------------------------------------------------------------------
     def _group(self, found: Mapping[str, Any]) -> RunningGroup:
-        """Return what a Deployment says of its group; how many workers it has, where that changes
-        by itself, is nobody's business here."""
+        """Return the group of a Deployment; `workers` is None with an autoscaler."""
         metadata = found["metadata"]
         fixed = self._settings.scaling == "fixed"
         workers = int(found["spec"].get("replicas", 1)) if fixed else None
@@ -114,7 +113,7 @@ class KubernetesDriver:
             params["continue"] = after
 
     async def _create_deployment(self, key: str, version: str, workers: int | None) -> bool:
-        """Create the Deployment of a group; return whether there was none."""
+        """Create the Deployment of a group; return False if it exists."""
         fixed = self._settings.scaling == "fixed"
         variables = check_environment(self._environment(key, ""))
         replicas = (workers or self._settings.replicas) if fixed else None
@@ -148,12 +147,12 @@ class KubernetesDriver:
         )
 
     async def _delete(self, kind: tuple[str, str], key: str) -> None:
-        # Foreground: the Deployment is there until its last pod has ended.
+        # Foreground: the Deployment exists until its last pod has ended.
         params = {"propagationPolicy": "Foreground"}
         path = f"{self._path(kind)}/{name_of(self._label, key)}"
         await self._ask("DELETE", path, params=params, expect=(200, 202, 404))
 
-    # --- asking -----------------------------------------------------------------------------------
+    # --- requests ---------------------------------------------------------------------------------
     def _path(self, kind: tuple[str, str]) -> str:
         api, plural = kind
         return f"/{api}/namespaces/{self._namespace}/{plural}"
@@ -166,7 +165,7 @@ class KubernetesDriver:
         return await self._web.ask(method, path, headers=headers, **more)
 
     def _credentials(self) -> dict[str, str]:
-        """Read the token anew each time: clusters replace it every hour."""
+        """Read the token for each request: clusters replace it every hour."""
         if not self._token_file:
             return {}
         try:
@@ -183,7 +182,9 @@ def _api_url(settings: KubernetesSettings) -> str:
     host = os.environ.get("KUBERNETES_SERVICE_HOST")
     port = os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     if not host:
-        raise ConfigurationError("driver.api_url: needed, since this is no pod of a cluster")
+        raise ConfigurationError(
+            "driver.api_url is empty; give it, since the manager does not run in a cluster"
+        )
     return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
 
 
@@ -214,5 +215,5 @@ def _read_pod_spec(file: str) -> Mapping[str, Any]:
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"driver.pod_spec: {file}: {error}") from error
     if not isinstance(spec, dict):
-        raise ConfigurationError(f"driver.pod_spec: {file} holds no PodSpec")
+        raise ConfigurationError(f"driver.pod_spec: {file} is not a JSON object")
     return spec

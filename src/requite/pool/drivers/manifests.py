@@ -1,9 +1,9 @@
-"""What the driver for Kubernetes asks a cluster for: a Deployment per group, and what scales it.
+"""Kubernetes objects of a group: its Deployment, and its autoscaler.
 
 Sources: Kubernetes API, `apps/v1` Deployment and `autoscaling/v2` HorizontalPodAutoscaler; KEDA 2,
-`keda.sh/v1alpha1` ScaledObject with the trigger `rabbitmq`. Names and labels of Kubernetes hold
-neither any text nor more than 63 characters, so a group is named after a digest; annotations tell
-its key and version.
+`keda.sh/v1alpha1` ScaledObject with the trigger `rabbitmq`. Names and labels of Kubernetes have
+restricted characters and at most 63 of them, so a group is named by a digest; annotations hold its
+key and version.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ _MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 
 @dataclass(frozen=True, slots=True)
 class KubernetesSettings:
-    """How workers are started.
+    """Settings of workers in a cluster.
 
     - `image`, `command`, `args` (empty: the image's own), `env` (NAME=VALUE).
     - `namespace`; empty: the manager's own.
-    - `api_url`, `token_file`, `ca_file`: the cluster; empty: the one in which the manager runs.
-    - `service_account`, `image_pull_secrets`, `pod_spec` (a file with a PodSpec as JSON, whose
-      fields are completed here) of the pods.
-    - `cpu`, `memory`: what each worker asks for, as Kubernetes writes it ("500m", "1Gi"). An HPA
+    - `api_url`, `token_file`, `ca_file`: the cluster; empty: the one that runs the manager.
+    - `service_account`, `image_pull_secrets`, `pod_spec` of the pods; `pod_spec` is a file with a
+      PodSpec as JSON, to which the driver adds the worker.
+    - `cpu`, `memory`: resource requests per worker, in Kubernetes' notation ("500m", "1Gi"). An HPA
       needs `cpu`.
-    - `scaling`: `fixed` (`replicas` workers), `hpa` (by CPU, to `cpu_target` percent of what each
-      asked for) or `keda` (one worker per `queue_length` waiting requests), from `replicas` to
+    - `scaling`: `fixed` (`replicas` workers), `hpa` (by CPU, to `cpu_target` percent of the
+      request) or `keda` (one worker per `queue_length` waiting requests), from `replicas` to
       `replicas_max`.
-    - `stop_timeout`: how long a worker may finish what it holds before it is killed.
+    - `stop_timeout`: how long a worker may take to finish its requests before it is killed.
     """
 
     image: str
@@ -63,23 +63,25 @@ class KubernetesSettings:
 
     def __post_init__(self) -> None:
         if not self.image:
-            raise ConfigurationError("driver.image: give the image of a worker")
+            raise ConfigurationError("driver.image is empty; give the image of the workers")
         if self.scaling not in SCALINGS:
-            raise ConfigurationError(f"driver.scaling: there are {', '.join(SCALINGS)}")
+            raise ConfigurationError(f"driver.scaling: use one of {', '.join(SCALINGS)}")
         if self.scaling == "hpa" and not self.cpu:
-            raise ConfigurationError("driver.cpu: an HPA needs to know what a worker asks for")
+            raise ConfigurationError(
+                "driver.cpu is empty; an HPA needs the CPU request of a worker"
+            )
         if not 1 <= self.replicas <= self.replicas_max:
-            raise ConfigurationError("driver.replicas: 1 to driver.replicas_max")
+            raise ConfigurationError("driver.replicas must be 1 to driver.replicas_max")
         variables_of(self.env)
 
 
 def selector(label: Label) -> dict[str, str]:
-    """Return the labels that everything of one pool and instance has."""
+    """Return the labels of all objects of a pool and instance."""
     return {_MANAGED_BY: "requite", POOL: label.pool, INSTANCE: label.instance}
 
 
 def name_of(label: Label, key: str) -> str:
-    """Return the name of a group's objects: at most 61 characters, and its own."""
+    """Return the unique name of a group's objects: at most 61 characters."""
     return f"{label.pool}-{digest(f'{label.prefix}/{key}')}"
 
 
@@ -92,7 +94,7 @@ def deployment(
     variables: Mapping[str, str],
     pod_spec: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the Deployment of a group; `replicas` None: something else decides."""
+    """Return the Deployment of a group; `replicas` None: an autoscaler decides."""
     labels = _labels(label, key)
     spec: dict[str, Any] = {
         "selector": {"matchLabels": labels},
@@ -132,7 +134,7 @@ def autoscaler(
 def scaled_object(
     settings: KubernetesSettings, label: Label, key: str, version: str, queue: str
 ) -> dict[str, Any]:
-    """Return the ScaledObject of a group. KEDA takes the URL of RabbitMQ from the workers' own
+    """Return the ScaledObject of a group. KEDA reads the URL of RabbitMQ from the workers'
     environment."""
     trigger = {
         "type": "rabbitmq",
@@ -176,7 +178,7 @@ def _target(label: Label, key: str) -> dict[str, str]:
 def _pod(
     settings: KubernetesSettings, variables: Mapping[str, str], given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the PodSpec: what was given, with the worker as its first container."""
+    """Return the given PodSpec with the worker as its first container."""
     own: dict[str, Any] = {"terminationGracePeriodSeconds": round(settings.stop_timeout_s)}
     if settings.service_account:
         own["serviceAccountName"] = settings.service_account
@@ -193,7 +195,7 @@ def _container(settings: KubernetesSettings, variables: Mapping[str, str]) -> di
         for name, value in everything.items()
         if name != "WORKER_ID"
     ]
-    # All pods of a Deployment have one environment, but for what they are asked about themselves.
+    # All pods of a Deployment share an environment, except for fields of the pod.
     env.append({"name": "WORKER_ID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}})
     container: dict[str, Any] = {"name": "worker", "image": settings.image, "env": env}
     asked = {"cpu": settings.cpu, "memory": settings.memory}
@@ -207,5 +209,5 @@ def _container(settings: KubernetesSettings, variables: Mapping[str, str]) -> di
 
 
 def _literal(value: str) -> str:
-    """Escape what Kubernetes would read: `$(NAME)` is another variable, and `$$` one dollar."""
+    """Escape a value for Kubernetes, which expands `$(NAME)`, and `$$` to a dollar."""
     return value.replace("$", "$$")

@@ -1,4 +1,4 @@
-"""The driver for workers that are started by hand: it only remembers what was asked of it."""
+"""The driver for workers that are started by hand: it only records starts and stops."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from requite.pool.inputs import RunningGroup
 
 
 class NoopDriver:
-    """Starts and stops nothing. `list` returns what was asked for since this object was made."""
+    """Starts and stops nothing; `list` returns the recorded groups."""
 
     workers_max: int = 1_000
 
@@ -22,7 +22,7 @@ class NoopDriver:
         return dict(self._groups)
 
     async def start(self, key: str, version: str = "", workers: int | None = None) -> None:
-        """Count a group as started."""
+        """Record a group as started."""
         check_workers(workers, self.workers_max)
         known = self._groups.get(key)
         if known is None:
@@ -31,8 +31,8 @@ class NoopDriver:
             self._groups[key] = known._replace(workers=workers)
 
     async def stop(self, key: str) -> None:
-        """Count a group as stopped."""
+        """Record a group as stopped."""
         self._groups.pop(key, None)
 
     async def close(self) -> None:
-        """There is nothing to let go of."""
+        """Do nothing."""

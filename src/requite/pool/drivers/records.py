@@ -1,12 +1,12 @@
-"""Which processes are workers of ours: a folder with one file per worker, locked while it lives.
+"""Records of worker processes: a folder with one file per worker, locked while the worker runs.
 
-The file is opened and locked (`flock`) before the process starts, which inherits it; the lock is
-gone when the process is, however it ended, and all that it has started. So a manager that was
-killed, or another one that takes over, finds the workers again, and never takes a foreign process
-with a reused id for one of them.
+The driver opens and locks (`flock`) the file before the process starts, which inherits it; the
+kernel releases the lock when the process and all its children have exited. So after a crash of the
+manager, or a takeover, the next manager finds the workers, and never mistakes a foreign process
+with a reused id for one.
 
-A file has two lines: what the worker is, as JSON, and its process id. The second one is written by
-the process itself before it becomes the worker, so that it is never missing for long.
+A file has two lines: the worker's record as JSON, and its process id. The process writes the second
+line itself before it executes the worker, so it is missing only for a moment.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from typing import Final
 
 _SUFFIX: Final = ".worker"
 _FRESH: Final = ".new"
-_ABANDONED_S: Final = 60.0  # a file that was opened and not locked by then belongs to nobody
+_ABANDONED_S: Final = 60.0  # age of a file that its manager never locked
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One worker: its id, the key and version of its group, and its process id (0: not yet)."""
+    """One worker: its id, the key and version of its group, and its process id (0: unknown yet)."""
 
     worker_id: str
     key: str
@@ -37,36 +37,35 @@ class Record:
 
 
 class Records:
-    """The files of a folder, which belongs to one pool and one instance of its manager."""
+    """The record files of one pool and instance."""
 
     def __init__(self, folder: Path) -> None:
         self._folder: Final = folder
 
     def living(self) -> list[Record]:
-        """Return the workers that run, and remove the files of those that have ended."""
+        """Return the running workers, and remove the files of those that have exited."""
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._drop_abandoned()
         found = (self._read(path) for path in sorted(self._folder.glob(f"*{_SUFFIX}")))
         return [record for record in found if record is not None]
 
     def find(self, worker_id: str) -> Record | None:
-        """Return a worker, if it runs."""
+        """Return a worker, or None if it does not run."""
         return self._read(self.path(worker_id))
 
     def forget(self, worker_id: str) -> None:
-        """Remove the file of a worker that has ended, though others hold the lock."""
+        """Remove the file of an exited worker whose children still hold the lock."""
         self.path(worker_id).unlink(missing_ok=True)
 
     def path(self, worker_id: str) -> Path:
-        """Return where the file of a worker is."""
+        """Return the path of a worker's file."""
         return self._folder / f"{worker_id}{_SUFFIX}"
 
     @contextmanager
     def entered(self, record: Record) -> Iterator[int]:
-        """Write down a worker that is about to start; yield the locked file that it must inherit.
+        """Record a worker that is about to start; yield the locked file that it must inherit.
 
-        The file shows up under its name once it is locked, so that nobody takes it for a dead
-        worker's.
+        The file gets its name after it is locked, so that it never looks like an exited worker's.
         """
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         fresh = self.path(record.worker_id).with_suffix(_FRESH)
@@ -94,7 +93,7 @@ class Records:
             os.close(file)
 
     def _drop_abandoned(self) -> None:
-        """Remove what a manager left that was killed before it had locked the file."""
+        """Remove files of managers that were killed before they locked them."""
         for path in self._folder.glob(f"*{_FRESH}"):
             with suppress(FileNotFoundError):
                 if time.time() - path.stat().st_mtime > _ABANDONED_S:

@@ -1,6 +1,6 @@
 """The driver for workers that are processes of this machine, for development and small deployments.
 
-Workers are sessions of their own and outlive the manager; the next one finds them (`records.py`).
+Workers run in separate sessions and outlive the manager; the next one finds them (`records.py`).
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from requite.pool.inputs import RunningGroup
 
 _log = logging.getLogger("requite.pool")
 
-# The shell writes its process id down and becomes the worker: "$0" is the file, "$@" the command.
+# The shell records its process id and executes the worker: "$0" is the file, "$@" the command.
 _LAUNCH: Final = ("/bin/sh", "-c", 'echo $$ >>"$0" && exec "$@"')
 _KILLED_S: Final = 5.0
-_LOOK_S: Final = 0.02  # between two looks at a process that is to end
+_POLL_S: Final = 0.02  # between two checks of a stopping process
 
 
 @dataclass(frozen=True, slots=True)
 class SubprocessSettings:
-    """How workers are started.
+    """Settings of worker processes.
 
     - `command`: the program and its arguments.
-    - `env`: variables besides the manager's own and those of the worker protocol, as NAME=VALUE.
-    - `directory`: where they run; empty: where the manager runs.
-    - `state_dir`: where is written down which processes are workers; a folder below is taken for
-      each pool and instance. Empty: `requite/pool` in the user's folder for state.
-    - `log_dir`: what workers print goes there, one file each; empty: where the manager prints.
-    - `stop_timeout`: how long a worker may finish what it holds before it is killed.
+    - `env`: variables in addition to the manager's and those of the worker protocol, NAME=VALUE.
+    - `directory`: working directory; empty: the manager's.
+    - `state_dir`: folder of the records of workers, with a subfolder per pool and instance. Empty:
+      `requite/pool` in the user's state folder.
+    - `log_dir`: folder of the workers' output, one file each; empty: the manager's output.
+    - `stop_timeout`: how long a worker may take to finish its requests before it is killed.
     """
 
     command: tuple[str, ...]
@@ -61,12 +61,12 @@ class SubprocessSettings:
 
     def __post_init__(self) -> None:
         if not self.command:
-            raise ConfigurationError("driver.command: give the program that is a worker")
+            raise ConfigurationError("driver.command is empty; give the program of the workers")
         variables_of(self.env)
 
     @property
     def state_folder(self) -> Path:
-        """Where is written down which processes are workers."""
+        """Folder of the records of workers."""
         if self.state_dir:
             return Path(self.state_dir).absolute()
         home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
@@ -87,11 +87,11 @@ class SubprocessDriver:
         self._records: Final = Records(settings.state_folder / label.prefix)
         self._turns: Final = KeyedTurns()
         self._stopping: Final[set[str]] = set()
-        self._told: Final[set[str]] = set()  # to end; a child's file is free before it is reaped
-        self._children: Final[dict[str, int]] = {}  # process ids, by the ids of workers
+        self._signalled: Final[set[str]] = set()  # until reaped, which follows the lock's release
+        self._children: Final[dict[str, int]] = {}  # process ids, by worker id
 
     async def list(self) -> Mapping[str, RunningGroup]:
-        """Return the groups of which a process runs."""
+        """Return the groups with running processes."""
         groups: dict[str, RunningGroup] = {}
         for record in await self._living():
             before = groups.get(record.key)
@@ -101,22 +101,22 @@ class SubprocessDriver:
         return groups
 
     async def start(self, key: str, version: str = "", workers: int | None = None) -> None:
-        """Start the processes that lack, stop those beyond."""
+        """Start missing processes, stop surplus ones."""
         check_workers(workers, self.workers_max)
         async with self._turns.of(key):
-            there = [record for record in await self._living() if record.key == key]
-            wanted = max(1, len(there)) if workers is None else workers
-            for _ in range(wanted - len(there)):
+            running = [record for record in await self._living() if record.key == key]
+            wanted = max(1, len(running)) if workers is None else workers
+            for _ in range(wanted - len(running)):
                 await self._spawn(key, version)
-            await self._end(there[wanted:])
+            await self._end(running[wanted:])
 
     async def stop(self, key: str) -> None:
-        """Send SIGTERM, and SIGKILL to those that have not ended `stop_timeout_s` later."""
+        """Send SIGTERM, and SIGKILL to processes that still run after `stop_timeout_s`."""
         async with self._turns.of(key):
             await self._end([record for record in await self._living() if record.key == key])
 
     async def close(self) -> None:
-        """Take note of the workers that have ended; the others stay."""
+        """Reap exited workers; the others keep running."""
         self._reap()
 
     async def _living(self) -> Sequence[Record]:
@@ -133,8 +133,7 @@ class SubprocessDriver:
         return None if record is None or self._has_ended(record) else record
 
     def _has_ended(self, record: Record) -> bool:
-        """Whether a worker has ended and left processes behind, which hold its file; those of its
-        session are killed."""
+        """Whether a worker has exited although its file is locked: kills its remaining children."""
         if not record.pid or _exists(record.pid):
             return False
         with suppress(ProcessLookupError):
@@ -172,7 +171,7 @@ class SubprocessDriver:
             pass_fds=(file,),
             start_new_session=True,
         )
-        child.returncode = 0  # workers outlive this object, and are waited for by their ids
+        child.returncode = 0  # workers outlive this object; `_reap` waits for them
         return child.pid
 
     def _variables(self, key: str, worker_id: str) -> dict[str, str]:
@@ -182,7 +181,7 @@ class SubprocessDriver:
     def _check_command(self, variables: Mapping[str, str]) -> None:
         program = self._settings.command[0]
         if shutil.which(program, path=variables.get("PATH")) is None:
-            raise DriverError(f"driver.command: there is no program {program!r}")
+            raise DriverError(f"driver.command: program {program!r} not found")
 
     def _log_of(self, worker_id: str) -> AbstractContextManager[IO[bytes] | None]:
         if not self._settings.log_dir:
@@ -192,18 +191,18 @@ class SubprocessDriver:
         return (folder / f"{worker_id}.log").open("ab")
 
     def _reap(self) -> None:
-        """Take note of the workers that have ended, which leaves no zombies behind."""
+        """Reap exited workers, and log their exit codes."""
         for worker_id, pid in [*self._children.items()]:
             code = _exit_code(pid)
             if code is not None:
                 del self._children[worker_id]
                 level = self._level(worker_id) if code else logging.INFO
-                self._told.discard(worker_id)
+                self._signalled.discard(worker_id)
                 _log.log(level, "worker %s ended: %s", worker_id, code)
 
     def _level(self, worker_id: str) -> int:
-        """Return how loud the end of a worker is told."""
-        is_wanted = worker_id in self._stopping or worker_id in self._told
+        """Return the log level for the exit of a worker."""
+        is_wanted = worker_id in self._stopping or worker_id in self._signalled
         return logging.INFO if is_wanted else logging.WARNING
 
     # --- stopping ---------------------------------------------------------------------------------
@@ -214,7 +213,7 @@ class SubprocessDriver:
             await asyncio.gather(*(self._end_one(record) for record in ended.values()))
         finally:
             self._stopping.difference_update(ended)
-            self._told.intersection_update(self._children)
+            self._signalled.intersection_update(self._children)
 
     async def _end_one(self, record: Record) -> None:
         await self._signal(record, signal.SIGTERM)
@@ -222,7 +221,7 @@ class SubprocessDriver:
             async with asyncio.timeout(self._settings.stop_timeout_s):
                 await self._until_ended(record)
         except TimeoutError:
-            _log.warning("worker %s does not end: killed", record.worker_id)
+            _log.warning("worker %s did not stop in time: killed", record.worker_id)
             await self._kill(record)
 
     async def _kill(self, record: Record) -> None:
@@ -234,8 +233,8 @@ class SubprocessDriver:
             raise DriverError(f"worker {record.worker_id} cannot be killed") from error
 
     async def _signal(self, record: Record, number: signal.Signals) -> None:
-        """Tell the worker to end, or kill it and all that it started."""
-        self._told.add(record.worker_id)
+        """Send a signal to the worker; SIGKILL goes to its whole process group."""
+        self._signalled.add(record.worker_id)
         pid = await self._pid_of(record)
         with suppress(ProcessLookupError):
             if pid and number is signal.SIGKILL:
@@ -244,22 +243,22 @@ class SubprocessDriver:
                 os.kill(pid, number)
 
     async def _pid_of(self, record: Record) -> int:
-        """Return the process id, once the process has written it down; 0 when it has ended."""
+        """Return the process id, once the process has recorded it; 0 if it has exited."""
         while not record.pid:
             found = await self._found(record.worker_id)
             if found is None:
                 return 0
             record = found
-            await asyncio.sleep(0 if record.pid else _LOOK_S)
+            await asyncio.sleep(0 if record.pid else _POLL_S)
         return record.pid
 
     async def _until_ended(self, record: Record) -> None:
-        while await self._found(record.worker_id):  # noqa: ASYNC110 - nobody tells
-            await asyncio.sleep(_LOOK_S)
+        while await self._found(record.worker_id):  # noqa: ASYNC110 - locks have no event
+            await asyncio.sleep(_POLL_S)
 
 
 def _exists(pid: int) -> bool:
-    """Whether there is such a process, or was one that nobody has waited for yet."""
+    """Whether a process exists, including a zombie."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -270,9 +269,9 @@ def _exists(pid: int) -> bool:
 
 
 def _exit_code(pid: int) -> int | None:
-    """Return how a child has ended, minus the signal if by one; None while it runs."""
+    """Return the exit code of a child, or minus its signal; None while it runs."""
     try:
         ended, status = os.waitpid(pid, os.WNOHANG)
-    except ChildProcessError:  # somebody else in this process has waited for it
+    except ChildProcessError:  # other code in this process has waited for it
         return 0
     return os.waitstatus_to_exitcode(status) if ended else None

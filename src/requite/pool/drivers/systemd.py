@@ -7,8 +7,8 @@ A template for the pool `core` and the instance `default`, core.default@.service
     ExecStart=/opt/shop/bin/requite worker shop:price --pool
     Restart=on-failure
 
-Source: org.freedesktop.systemd1(5). dbus-fast speaks D-Bus: it is pure Python where need be, needs
-no library of the system, and runs on asyncio.
+Source: org.freedesktop.systemd1(5). dbus-fast is the D-Bus client: it runs on asyncio, and needs
+no system library and no compiled extension.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ _TIMEOUT_S: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class SystemdSettings:
-    """How workers are started.
+    """Settings of workers as services.
 
     - `template`: the template unit, without `@.service`; it must belong to this pool and instance
       alone. Empty: POOL.INSTANCE.
-    - `env`: variables besides those of the worker protocol, as NAME=VALUE.
-    - `environment_dir`: where the files for `EnvironmentFile=` are written, in a folder with the
+    - `env`: variables in addition to those of the worker protocol, NAME=VALUE.
+    - `environment_dir`: folder of the files for `EnvironmentFile=`, in a subfolder with the
       template's name.
     - `bus`: `system`, `user`, or the address of a bus.
     """
@@ -63,7 +63,7 @@ class SystemdSettings:
 
     def __post_init__(self) -> None:
         if "@" in self.template or "/" in self.template:
-            raise ConfigurationError("driver.template: the name alone, without @.service")
+            raise ConfigurationError("driver.template: give the name without @.service")
         variables_of(self.env)
 
 
@@ -83,15 +83,15 @@ class SystemdDriver:
         self._bus: MessageBus | None = None
 
     async def list(self) -> Mapping[str, RunningGroup]:
-        """Return the groups whose unit runs, or is starting or stopping."""
+        """Return the groups whose unit is running, starting or stopping."""
         patterns: Any = [self._units.pattern]
         [found] = await self._call("ListUnitsByPatterns", "asas", [[*_ALIVE], patterns])
         states = {unit[0]: unit[3] for unit in found}
         self._units.sweep(set(states))
         groups = {}
         for unit, state in states.items():
-            told = self._units.told_of(unit)
-            groups[told.key] = RunningGroup(told.version, 1, state == "deactivating")
+            identity = self._units.identity_of(unit)
+            groups[identity.key] = RunningGroup(identity.version, 1, state == "deactivating")
         return groups
 
     async def start(self, key: str, version: str = "", workers: int | None = None) -> None:
@@ -108,19 +108,19 @@ class SystemdDriver:
             await self._call("StartUnit", "ss", [self._units.name_of(key), "replace"])
 
     async def stop(self, key: str) -> None:
-        """Have systemd stop the unit of a key (`TimeoutStopSec=` says how long that may take)."""
+        """Stop the unit of a key; `TimeoutStopSec=` limits how long that takes."""
         async with self._turns.of(key):
             name = self._units.name_of(key)
             await self._call("StopUnit", "ss", [name, "replace"], ignore=_NO_SUCH_UNIT)
 
     async def close(self) -> None:
-        """Leave the bus."""
+        """Disconnect from the bus."""
         if self._bus is not None:
             self._bus.disconnect()
 
     # --- D-Bus ------------------------------------------------------------------------------------
     async def _call(self, member: str, signature: str, body: Any, *, ignore: str = "") -> Any:
-        """Call a method of systemd's manager; return what it returns. Raises `DriverError`."""
+        """Call a method of systemd's manager; return its result. Raises `DriverError`."""
         bus = await self._connected()
         message = Message(
             destination=_NAME,
@@ -134,7 +134,7 @@ class SystemdDriver:
             async with asyncio.timeout(_TIMEOUT_S):
                 answer = await bus.call(message)
         except (OSError, EOFError, TimeoutError, DBusError) as error:
-            raise DriverError(f"driver.bus: no answer of systemd: {error!r}") from error
+            raise DriverError(f"driver.bus: no answer from systemd: {error!r}") from error
         if answer.message_type is MessageType.METHOD_RETURN:
             return answer.body
         if answer.error_name == ignore:
@@ -147,10 +147,10 @@ class SystemdDriver:
             return f"driver.template: there is no unit {self._template}@.service ({text})"
         if answer.error_name == ErrorType.SERVICE_UNKNOWN.value:
             return f"driver.bus: there is no systemd on the bus ({text})"
-        return f"systemd refuses {member}: {text}"
+        return f"systemd refused {member}: {text}"
 
     async def _connected(self) -> MessageBus:
-        """Return the connection to the bus; a new one, if the last one has ended."""
+        """Return the connection to the bus; reconnect if it was lost."""
         async with self._connecting:
             if self._bus is None or not self._bus.connected:
                 self._bus = await self._connect()

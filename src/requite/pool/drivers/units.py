@@ -1,10 +1,10 @@
-"""The names of systemd's units for groups, and the files that tell each its environment.
+"""Names of the systemd units of groups, and their environment files.
 
 Sources: systemd.unit(5) for names and their escapes, systemd.exec(5) for `EnvironmentFile=`.
 
 The template PREFIX@.service belongs to one pool and instance; a group is its instance with the
-key, escaped, as name. A key that makes no name (it is empty, or too long) is named by a digest. The
-first line of the environment file, a comment to systemd, tells key and version.
+escaped key as name. An empty or too long key is replaced by a digest. The first line of the
+environment file, a comment for systemd, holds key and version.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _PLAIN: Final = frozenset(b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOP
 _DIGEST: Final = "sha256:"
 _ESCAPE: Final = re.compile(rb"\\x([0-9a-f]{2})")
 _SPECIAL: Final = str.maketrans({char: f"\\{char}" for char in '"\\`$'})
-_KEPT_S: Final = 60.0  # a file is older than that before it can be one that is not needed
+_FRESH_S: Final = 60.0  # age below which a file is kept: its unit may be starting
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What the file of a group says of it."""
+class GroupIdentity:
+    """Key and version of a group, as its file holds them."""
 
     key: str
     version: str
@@ -43,21 +43,21 @@ class Units:
 
     @property
     def pattern(self) -> str:
-        """What matches all units of the template."""
+        """Pattern of all units of the template."""
         return f"{self._prefix}@*.service"
 
     def name_of(self, key: str) -> str:
         """Return the name of a group's unit."""
         return f"{self._prefix}@{self._instance_of(key)}.service"
 
-    def told_of(self, unit: str) -> Told:
-        """Return whose unit this is; what no file tells is read from the name."""
+    def identity_of(self, unit: str) -> GroupIdentity:
+        """Return the group of a unit, from its file or else from its name."""
         instance = unit.removeprefix(f"{self._prefix}@").removesuffix(".service")
         try:
             first = self._file(instance).read_text().partition("\n")[0]
-            return Told(**json.loads(first.removeprefix("#")))
+            return GroupIdentity(**json.loads(first.removeprefix("#")))
         except (OSError, ValueError, TypeError):
-            return Told(unescape(instance), "")
+            return GroupIdentity(unescape(instance), "")
 
     def write(self, key: str, version: str, variables: Mapping[str, str]) -> None:
         """Write the file of a group; it holds the password of RabbitMQ. Raises `OSError`."""
@@ -65,16 +65,16 @@ class Units:
         file = self._file(self._instance_of(key))
         fresh = file.with_suffix(".new")
         fresh.touch(mode=0o600)
-        lines = [f"#{json.dumps(asdict(Told(key, version)))}"]
+        lines = [f"#{json.dumps(asdict(GroupIdentity(key, version)))}"]
         lines += [f"{name}={quoted(value)}" for name, value in variables.items()]
         fresh.write_text("\n".join(lines) + "\n")
         fresh.rename(file)
 
     def sweep(self, units: set[str]) -> None:
-        """Remove the files of groups that have no unit any more."""
+        """Remove the files of groups without a unit."""
         for file in self._folder.glob("*.env"):
             unit = f"{self._prefix}@{file.name.removesuffix('.env')}.service"
-            if unit not in units and time.time() - file.stat().st_mtime > _KEPT_S:
+            if unit not in units and time.time() - file.stat().st_mtime > _FRESH_S:
                 file.unlink(missing_ok=True)
 
     def _instance_of(self, key: str) -> str:
@@ -89,7 +89,7 @@ class Units:
 
 
 def escape(text: str) -> str:
-    """Escape a text as `systemd-escape` does."""
+    """Escape a string as `systemd-escape` does."""
     out = []
     for at, byte in enumerate(text.encode()):
         if byte == ord("/"):
@@ -102,11 +102,11 @@ def escape(text: str) -> str:
 
 
 def unescape(text: str) -> str:
-    """Return what was escaped."""
+    """Reverse `escape`."""
     raw = text.replace("-", "/").encode()
     return _ESCAPE.sub(lambda match: bytes([int(match[1], 16)]), raw).decode(errors="replace")
 
 
 def quoted(value: str) -> str:
-    """Write a value so that `EnvironmentFile=` reads it back, line breaks and all."""
+    """Quote a value for `EnvironmentFile=`, including line breaks."""
     return f'"{value.translate(_SPECIAL)}"'

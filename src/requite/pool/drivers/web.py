@@ -1,7 +1,7 @@
-"""What the drivers that speak HTTP have in common: one service, asked for JSON.
+"""HTTP client of drivers: requests to one service, with JSON answers.
 
-aiohttp does the HTTP: it speaks over Unix sockets as well as TLS. The APIs of Docker and Kubernetes
-are called directly: the five calls that a driver makes do not justify their client libraries.
+aiohttp supports Unix sockets and TLS. The APIs of Docker and Kubernetes are called directly: five
+calls per driver do not justify their client libraries.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _TIMEOUT_S: Final = 30.0
 
 
 class Answer:
-    """What a service has answered."""
+    """An answer of the service."""
 
     def __init__(self, status: int, content: Any, headers: Mapping[str, str]) -> None:
         self.status = status
@@ -28,9 +28,9 @@ class Answer:
 
 
 class Web:
-    """A service at `root`, reached through `socket` where it is given.
+    """Client of the service at `root`, over the Unix socket `socket` if it is given.
 
-    `what` and `setting` name it in errors.
+    `what` and `setting` name the service in errors.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Web:
         headers: Mapping[str, str] | None = None,
         timeout_s: float = _TIMEOUT_S,
     ) -> Answer:
-        """Ask; return an answer with a status of those expected. Raises `DriverError`."""
+        """Send a request; return an answer with an expected status. Raises `DriverError`."""
         try:
             async with self._opened().request(
                 method,
@@ -74,10 +74,10 @@ class Web:
                 answer = Answer(response.status, content, response.headers)
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
             why = _reason(error, timeout_s)
-            raise DriverError(f"{self._setting}: no answer of {self._what}: {why}") from error
+            raise DriverError(f"{self._setting}: no answer from {self._what}: {why}") from error
         if answer.status not in expect:
             said = f"{answer.status} {message_of(answer.content)}"
-            raise DriverError(f"{self._what} refuses {method} {path}: {said} ({self._setting})")
+            raise DriverError(f"{self._what} refused {method} {path}: {said} ({self._setting})")
         return answer
 
     async def close(self) -> None:
@@ -97,7 +97,7 @@ class Web:
 
 
 def _reason(error: Exception, timeout_s: float) -> str:
-    """Return a failure on one line; its `repr` would show the headers, and with them a password."""
+    """Return a failure on one line; its `repr` would show headers, including the password."""
     if isinstance(error, TimeoutError):
         return f"none within {timeout_s:g} s"
     return " ".join(f"{type(error).__name__}: {error}".split())
@@ -110,7 +110,7 @@ async def _content_of(response: aiohttp.ClientResponse) -> Any:
 
 
 def message_of(content: Any) -> str:
-    """Return what Docker and Kubernetes say of an error."""
+    """Return the error message of Docker or Kubernetes."""
     if isinstance(content, dict):
         return str(content.get("message", content))[:300]
     return str(content).strip()[:300]

@@ -1,24 +1,27 @@
-"""The manager of a pool: its engine on an event loop, with RabbitMQ on one side and a driver on the
-other.
+"""The manager of a pool: its engine on an event loop, between RabbitMQ and a driver.
 
-    manager.py     `PoolManager`: feeds the engine, and performs what it asks for
-    keeping.py     keeps a connection to RabbitMQ, and the right to decide
-    rabbit.py      one connection: what is declared, consumed and published
-    connection.py  the connection itself, and its channels
-    management.py  RabbitMQ's management API: which queues there are
-    brokered.py    keeps it at a broker of MDP instead, which has services in place of queues
-    services.py    what that broker tells
-    standing.py    which of several managers decides there
-    refusals.py    requests there that no group will serve
-    carrier.py     the interface of both; `choice.py` selects one
-    crew.py        the driver, asked by the engine
-    environment.py what workers are told
-    messages.py    messages as they came, and the properties of what is published
-    errors.py      what goes wrong with RabbitMQ, by the setting to look at
-    poison.py      requests that killed their workers: listed, tried again
-    status.py      what is told of it all
-    managed.py     the interface of the manager to its endpoints
-    endpoints.py   /health, /ready, /status, /metrics, and commands of operators
+manager.py         `PoolManager`: feeds the engine and performs its effects
+carrier.py         the interface to RabbitMQ or a broker; `choice.py` selects one
+rabbit_carrier.py  keeps a manager connected to RabbitMQ, active or on standby
+rabbit.py          one connection: declares, consumes and publishes
+connection.py      the connection itself, and its channels
+address.py         the connection settings in `rabbitmq.url`
+management.py      the management API: which request queues exist
+requestqueues.py   request queues: declared over AMQP, listed over the management API
+verification.py    compares a request queue with its settings
+broker_carrier.py  keeps a manager connected to a broker of MDP
+services.py        lists the services of a pool at that broker
+election.py        elects one active manager at that broker
+refusals.py        refuses requests there that no group can serve
+driver_runner.py   calls the driver with a timeout
+environment.py     the environment variables of workers
+messages.py        deliveries, and the properties of published messages
+errors.py          RabbitMQ's errors, with the setting to check
+poison.py          requests that killed their workers: listed, retried
+status.py          status as JSON, and metrics
+managed.py         the interface of the manager to its endpoints
+endpoints.py       /health, /ready, /status, /metrics, and commands of operators
+http_server.py     uvicorn in the manager's event loop
 """
 
 from requite.pool.manager.manager import PoolManager

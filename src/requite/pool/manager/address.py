@@ -1,6 +1,6 @@
-"""Where RabbitMQ is: `rabbitmq.url`, read as clients and workers read it.
+"""Connection settings of `rabbitmq.url`, parsed as clients and workers parse it.
 
-The workers of a pool get the same URL.
+Workers of a pool use the same URL unless `workers.amqp_url` is set.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from requite.transport.address import HostAddress
 
 _HEARTBEAT_S: Final = 10
 _CHANNELS: Final = 64
-_BODY_SIZE_MAX: Final = 512 << 20  # no RabbitMQ takes more (max_message_size)
+_BODY_SIZE_MAX: Final = 512 << 20  # the largest max_message_size of RabbitMQ
 _USER: Final = "guest"
 _FOR_OTHERS: Final = ("queue", "pool", "key", "confirm", "reply", "id", "activity")
 
 
-class Place:
-    """The place of a pool's RabbitMQ. Raises `ConfigurationError`, which names the setting."""
+class ConnectionSettings:
+    """Settings of a connection to RabbitMQ; `ConfigurationError` names an invalid one."""
 
     def __init__(self, config: PoolConfig) -> None:
         try:
@@ -30,16 +30,18 @@ class Place:
         except ConfigurationError as error:
             raise ConfigurationError(f"rabbitmq.url: {error}") from None
         if url.protocol != "amqp":
-            raise ConfigurationError("rabbitmq.url: it takes amqp:// or amqps://")
+            raise ConfigurationError("rabbitmq.url: give an amqp:// or amqps:// URL")
         for name in _FOR_OTHERS:
             if name in url.options:
-                raise ConfigurationError(f"rabbitmq.url: the option {name!r} is not for a manager")
+                raise ConfigurationError(
+                    f"rabbitmq.url: remove the option {name!r}; managers do not support it"
+                )
         [address] = url.addresses
         assert isinstance(address, HostAddress)
         self.address: Final = address
         self.tls: Final = url.tls
         self.vhost: Final = url.options["vhost"]
-        self.entry: Final = AmqpSettings(
+        self.amqp: Final = AmqpSettings(
             vhost=self.vhost,
             user=url.user or _USER,
             password=url.password or _USER,
@@ -50,5 +52,5 @@ class Place:
 
     @property
     def context(self) -> ssl.SSLContext | None:
-        """The context for TLS, where it is used. Raises `ConfigurationError`."""
+        """The TLS context, or None without TLS. Raises `ConfigurationError`."""
         return None if self.tls is None else self.tls.dialling_context()

@@ -1,4 +1,4 @@
-"""RabbitMQ, or a broker of MDP where `broker.url` names one: what a pool gets in each case."""
+"""Selects RabbitMQ, or a broker of MDP if `broker.url` is set."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 from requite.errors import ConfigurationError
 from requite.pool.config import PoolConfig
 from requite.pool.engine import PoolParts
-from requite.pool.manager.brokered import BrokerKeeping
+from requite.pool.manager.broker_carrier import BrokerCarrier
 from requite.pool.manager.carrier import Carrier, State
-from requite.pool.manager.keeping import Keeping
+from requite.pool.manager.rabbit_carrier import RabbitCarrier
 from requite.pool.services import ServiceLoop
 from requite.protocols.amqp.topology import Pool
 from requite.protocols.majordomo.keyed import service_of
@@ -20,20 +20,22 @@ def carrier_of(
     config: PoolConfig, feed: Callable[[Any], None], on_state: Callable[[State], object]
 ) -> Carrier:
     """Make the carrier that the configuration names. Raises `ConfigurationError`."""
-    kind = BrokerKeeping if config.broker.url else Keeping
+    kind = BrokerCarrier if config.broker.url else RabbitCarrier
     return kind(config, feed, on_state)
 
 
 def parts_of(config: PoolConfig) -> PoolParts:
-    """Return the parts of the engine that a pool has there."""
+    """Return the engine parts for the carrier that the configuration names."""
     return PoolParts(queues=ServiceLoop) if config.broker.url else PoolParts()
 
 
 def check_key(config: PoolConfig, key: str) -> None:
-    """Raise `ConfigurationError` for a key that can have no group."""
+    """Raise `ConfigurationError` for a key that cannot have a group."""
     if config.broker.url:
         service_of(config.pool.name, key)
     else:
         Pool(config.pool.name).request_queue(key)
     if "\0" in key:
-        raise ConfigurationError(f"{key!r}: no worker can be told a key with a NUL")
+        raise ConfigurationError(
+            f"{key!r}: a key cannot contain a NUL, since workers get it as an environment variable"
+        )

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from requite.errors import TransportError
 from requite.framing.amqp import Amqp
-from requite.pool.manager.address import Place
-from requite.pool.manager.errors import EntryRefused, Refused, is_foreign
+from requite.pool.manager.address import ConnectionSettings
+from requite.pool.manager.errors import ConnectionRefused, Refused, is_foreign
 from requite.protocols.amqp import methods
 from requite.protocols.amqp.channels import (
     AmqpChannels,
@@ -33,30 +33,30 @@ Receive = Callable[[Content], None]
 
 
 class Connection:
-    """A connection; `open` it once. `closed` is done when it has ended, and says why."""
+    """A connection; `open` it once. `closed` is done when it has ended, with the reason."""
 
-    def __init__(self, place: Place) -> None:
-        self._place: Final = place
+    def __init__(self, settings: ConnectionSettings) -> None:
+        self._settings: Final = settings
         self._link: Link | None = None
         self._begun: Final[asyncio.Future[Tuned | Closed]] = _future()
         self.closed: Final[asyncio.Future[Closed]] = _future()
         self._shell: Final = AioShell(
             AmqpChannels(self._changed),
             Connections(),
-            on_change=self._look_at_link,
+            on_change=self._check_link,
             deliver=lambda token, what: token(what),
             logger="requite.pool",
             reports_dials=True,
         )
 
     async def open(self) -> None:
-        """Connect. Raises `EntryRefused` and `TransportError`."""
+        """Connect. Raises `ConnectionRefused` and `TransportError`."""
         self._shell.start()
         try:
-            await dial(self._place.address, self._dialled, tls=self._place.tls)
+            await dial(self._settings.address, self._dialled, tls=self._settings.tls)
             answer = await self._begun
             if isinstance(answer, Closed):
-                raise _entry_failure(answer)
+                raise _connection_failure(answer)
         except BaseException:
             await self.close()
             raise
@@ -74,8 +74,8 @@ class Connection:
 
     @asynccontextmanager
     async def temporary_channel(self) -> AsyncIterator[Channel]:
-        """Open a channel for the length of a `with`; what was got and not acknowledged on it goes
-        back to its queue. Raises `TransportError`."""
+        """Open a channel for a `with` block; closing it requeues unacknowledged messages. Raises
+        `TransportError`."""
         channel = await self.channel()
         try:
             yield channel
@@ -83,12 +83,12 @@ class Connection:
             await channel.close()
 
     def submit(self, event: Any) -> None:
-        """Feed the engine an input."""
+        """Feed an input to the engine."""
         self._shell.submit(event)
 
     async def answer_to(self, make: Callable[[Callable[[Any], None]], Any]) -> Any:
-        """Feed the engine an input that has an answer, and return that; `make` takes a token.
-        Raises `Refused`, and `TransportError` where there is none."""
+        """Feed `make(token)` to the engine, and return its answer. Raises `Refused`, and
+        `TransportError` if the connection ends first."""
         future: asyncio.Future[Any] = _future()
         self.submit(make(lambda what: _settle(future, what)))
         answer = await future
@@ -97,11 +97,11 @@ class Connection:
         return answer
 
     def _dialled(self, stream: Any) -> None:
-        framing = Amqp(self._place.entry)
+        framing = Amqp(self._settings.amqp)
         self._link = self._shell.host.opened(stream, framing=framing, kept=True)
 
-    def _look_at_link(self) -> None:
-        """See whether the connection has ended in its handshake, of which no engine hears."""
+    def _check_link(self) -> None:
+        """Detect a connection that ended in its handshake, which the engine does not see."""
         if self._link is not None and self._link.ended:
             _settle(self._begun, Closed(0, reason_of_end(self._link.framing), b""))
 
@@ -112,8 +112,8 @@ class Connection:
 
 
 class Channel:
-    """A channel. `closed` is done when it has ended, by whoever; `cancelled`, when RabbitMQ has
-    ended one of its consumers, because the queue was deleted."""
+    """A channel. `closed` is done when it has ended; `cancelled`, when RabbitMQ has cancelled one
+    of its consumers, because the queue was deleted."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection: Final = connection
@@ -129,7 +129,7 @@ class Channel:
         return self.closed.done()
 
     async def open(self, confirms: bool) -> None:
-        """Open it; with `confirms`, to publish. Raises `TransportError`."""
+        """Open the channel; with `confirms`, to publish. Raises `TransportError`."""
         self._connection.submit(OpenChannel(self._hear, confirms))
         opened = await self._opened
         if isinstance(opened, Closed):
@@ -137,39 +137,39 @@ class Channel:
         self._number = opened.channel
 
     async def close(self) -> None:
-        """Close it; return when RabbitMQ has, or the connection has ended."""
+        """Close the channel; return when RabbitMQ has, or the connection has ended."""
         self.leave()
         await asyncio.wait([self.closed])
 
     def leave(self) -> None:
-        """Begin to close it."""
+        """Start to close the channel."""
         if not self.is_closed:
             self._connection.submit(Ask(_ignore, self._number, _CLOSE))
 
     async def ask(self, method: bytes) -> Any:
-        """Return what RabbitMQ answers to a method. Raises `Refused`, which ends the channel, and
+        """Send a method, and return its answer. Raises `Refused`, which ends the channel, and
         `TransportError`."""
         return await self._connection.answer_to(lambda token: Ask(token, self._number, method))
 
     async def publish(self, exchange: str, routing_key: str, header: bytes, body: bytes) -> bool:
-        """Publish, and wait for the confirm; return False where no queue takes it. `header` is the
-        content header. Raises `Refused` and `TransportError`."""
+        """Publish, and wait for the confirm; return False if unroutable. `header` is the content
+        header. Raises `Refused` and `TransportError`."""
         answer = await self._connection.answer_to(
             lambda token: Publish(token, self._number, exchange, routing_key, header, body)
         )
         if isinstance(answer, Confirmed) and not answer.is_taken:
-            raise TransportError("RabbitMQ could not take the message (basic.nack)")
+            raise TransportError("RabbitMQ could not store the message (basic.nack)")
         return not isinstance(answer, Returned)
 
     async def consume(self, queue: str, receive: Receive, *, no_ack: bool = False) -> str:
-        """Be the only one who takes the messages of a queue; return the consumer's tag. Raises
-        `Refused` and `TransportError`."""
+        """Consume a queue exclusively; return the consumer tag. Raises `Refused` and
+        `TransportError`."""
         self._receivers[queue] = receive
         await self.ask(methods.consume(queue, queue, no_ack=no_ack, exclusive=True))
         return queue
 
     def say(self, method: bytes) -> None:
-        """Send a method that has no answer."""
+        """Send a method without an answer."""
         self._connection.submit(Say(self._number, method))
 
     def _hear(self, what: Any) -> None:
@@ -186,13 +186,15 @@ class Channel:
 
 
 def failure_of(closed: Closed) -> Exception:
-    """Return the error that the end of a channel or connection is to those who wait."""
+    """Return the error for callers that wait on a channel or connection that has ended."""
     return Refused(closed.code, closed.text) if closed.code else TransportError(closed.text)
 
 
-def _entry_failure(closed: Closed) -> Exception:
+def _connection_failure(closed: Closed) -> Exception:
     is_refusal = closed.code or is_foreign(closed.text)
-    return EntryRefused(closed.code, closed.text) if is_refusal else TransportError(closed.text)
+    return (
+        ConnectionRefused(closed.code, closed.text) if is_refusal else TransportError(closed.text)
+    )
 
 
 def _future() -> asyncio.Future[Any]:
@@ -200,10 +202,10 @@ def _future() -> asyncio.Future[Any]:
 
 
 def _settle(future: asyncio.Future[Any], what: Any) -> None:
-    """Let a future have its result, unless it has one, or nobody waits any more."""
+    """Set the result of a future, unless it is done or cancelled."""
     if not future.done():
         future.set_result(what)
 
 
 def _ignore(_what: object) -> None:
-    """Take note of nothing."""
+    """Ignore an answer."""

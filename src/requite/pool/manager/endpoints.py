@@ -1,13 +1,12 @@
-"""What a manager answers over HTTP, on loopback unless configured otherwise; nobody is asked who
-they are.
+"""HTTP endpoints of a manager, without authentication; on loopback by default.
 
-    GET /health    200 if RabbitMQ, its management API and the driver answer now, else 503
-    GET /ready     200 if this manager decides, else 503
-    GET /status    everything that is known;  GET /metrics  for Prometheus
-    GET /poison    requests that killed their workers
-    POST /scale {key, workers}   /require {key}   /release {key}   /version {version}
-    POST /drain {key}, {worker} or {all: true}
-    POST /poison/retry {ids} or {all: true}
+GET /health    200 if RabbitMQ, its management API and the driver answer now, else 503
+GET /ready     200 if this manager is active, else 503
+GET /status    the full status;  GET /metrics  for Prometheus
+GET /poison    requests that reached the delivery limit
+POST /scale {key, workers}   /require {key}   /release {key}   /version {version}
+POST /drain {key}, {worker} or {all: true}
+POST /poison/retry {ids} or {all: true}
 """
 
 from __future__ import annotations
@@ -53,10 +52,10 @@ class Endpoints:
                 _post("/version", self._version),
             ],
             exception_handlers={
-                HTTPException: _plain,
-                ClientDisconnect: _nobody,
-                **dict.fromkeys((_Refused, ConfigurationError), _refused),
-                **dict.fromkeys((_NotNow, *FAILURES), _not_now),
+                HTTPException: _http_error,
+                ClientDisconnect: _disconnected,
+                **dict.fromkeys((_BadRequest, ConfigurationError), _bad_request),
+                **dict.fromkeys((_Unavailable, *FAILURES), _unavailable),
             },
         )
         app.router.redirect_slashes = False
@@ -73,10 +72,10 @@ class Endpoints:
         await self._server.open()
 
     async def close(self) -> None:
-        """Stop listening, and finish the requests that are being answered."""
+        """Stop listening, and finish requests in progress."""
         await self._server.close()
 
-    # --- questions --------------------------------------------------------------------------------
+    # --- queries ----------------------------------------------------------------------------------
     async def _health(self, _request: Request) -> Response:
         flaws = await self._manager.check()
         body = {"healthy": not flaws, "state": str(self._manager.state), "flaws": flaws}
@@ -95,27 +94,27 @@ class Endpoints:
         return Response(text, headers={"Content-Type": "text/plain; version=0.0.4"})
 
     async def _poison(self, _request: Request) -> Response:
-        found, more = await self._manager.poison().look()
+        found, more = await self._manager.poison().peek()
         return _json({"poison": [each._asdict() for each in found], "more": more})
 
     # --- commands ---------------------------------------------------------------------------------
     async def _retry(self, request: Request) -> Response:
-        said = await _read(request, {"ids": list, "all": bool}, set())
-        ids = set(said.get("ids", ()))
-        everything = said.get("all", False)
+        body = await _read(request, {"ids": list, "all": bool}, set())
+        ids = set(body.get("ids", ()))
+        everything = body.get("all", False)
         poison = self._manager.poison()
-        tried = await poison.retry(lambda each: everything or each.id in ids)
-        return _json({"retried": tried})
+        retried = await poison.retry(lambda each: everything or each.id in ids)
+        return _json({"retried": retried})
 
     async def _scale(self, request: Request) -> Response:
-        said = await _read(request, {"key": str, "workers": int})
+        body = await _read(request, {"key": str, "workers": int})
         workers_max = self._manager.workers_max
         if not workers_max:
-            raise _Refused("workers: something else scales groups here (driver.scaling)")
-        if not 1 <= said["workers"] <= workers_max:
-            raise _Refused(f"workers: 1 to {workers_max} with this driver")
-        check_key(self._manager.config, said["key"])
-        return self._command(ScaleGroup(said["key"], said["workers"]))
+            raise _BadRequest("cannot scale groups: `driver.scaling` leaves it to an autoscaler")
+        if not 1 <= body["workers"] <= workers_max:
+            raise _BadRequest(f"workers: 1 to {workers_max}, the maximum of the driver")
+        check_key(self._manager.config, body["key"])
+        return self._command(ScaleGroup(body["key"], body["workers"]))
 
     async def _require(self, request: Request) -> Response:
         key = (await _read(request, {"key": str}))["key"]
@@ -126,13 +125,13 @@ class Endpoints:
         return self._command(ReleaseGroup((await _read(request, {"key": str}))["key"]))
 
     async def _drain(self, request: Request) -> Response:
-        """Have workers end; the groups that are expected get others."""
-        said = await _read(request, {"key": str, "worker": str, "all": bool}, set())
-        if len(said) != 1 or said.get("all") is False:
-            raise _Refused("drain which workers? One of key, worker, or all: true")
+        """Stop workers; target groups get replacements."""
+        body = await _read(request, {"key": str, "worker": str, "all": bool}, set())
+        if len(body) != 1 or body.get("all") is False:
+            raise _BadRequest("drain which workers? Give one of key, worker, or all: true")
         self._check_active()
-        heard = await self._manager.drain_workers(said.get("key"), said.get("worker"))
-        return _json({"heard": heard}, status=202)
+        reached = await self._manager.drain_workers(body.get("key"), body.get("worker"))
+        return _json({"heard": reached}, status=202)
 
     async def _version(self, request: Request) -> Response:
         return self._command(SetVersion((await _read(request, {"version": str}))["version"]))
@@ -144,15 +143,17 @@ class Endpoints:
 
     def _check_active(self) -> None:
         if self._manager.state != "active":
-            raise _NotNow(f"this manager is {self._manager.state}: ask the one that is active")
+            raise _Unavailable(
+                f"this manager is {self._manager.state}; send the request to the active one"
+            )
 
 
-class _Refused(Exception):
-    """What was asked cannot be."""
+class _BadRequest(Exception):
+    """The request is invalid: status 400."""
 
 
-class _NotNow(Exception):
-    """What was asked cannot be now."""
+class _Unavailable(Exception):
+    """The request cannot be served now: status 503."""
 
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -170,26 +171,26 @@ def _json(content: Any, status: int = 200) -> Response:
     return Response(json.dumps(content), status, media_type="application/json; charset=utf-8")
 
 
-async def _refused(_request: Request, error: Exception) -> Response:
+async def _bad_request(_request: Request, error: Exception) -> Response:
     return _json({"error": str(error)}, status=400)
 
 
-async def _not_now(_request: Request, error: Exception) -> Response:
+async def _unavailable(_request: Request, error: Exception) -> Response:
     return _json({"error": str(error) or repr(error)}, status=503)
 
 
-async def _plain(_request: Request, error: Exception) -> Response:
+async def _http_error(_request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     text = f"{error.status_code}: {error.detail}"
     return PlainTextResponse(text, error.status_code, headers=error.headers)
 
 
-async def _nobody(_request: Request, _error: Exception) -> Response:
-    return Response(status_code=400)  # the client has closed its connection: nobody reads it
+async def _disconnected(_request: Request, _error: Exception) -> Response:
+    return Response(status_code=400)  # never read: the client has disconnected
 
 
 async def _body_of(request: Request) -> bytes:
-    """Read a body, but not beyond the maximum."""
+    """Read a body of at most 64 KiB; raise `HTTPException` (413) for a longer one."""
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
@@ -201,19 +202,21 @@ async def _body_of(request: Request) -> bytes:
 async def _read(
     request: Request, kinds: dict[str, type], needed: set[str] | None = None
 ) -> dict[str, Any]:
-    """Read the members of a JSON object from the body; raise `_Refused` for anything else."""
+    """Read the members of a JSON object from the body; raise `_BadRequest` for anything else."""
     try:
-        said = json.loads(await _body_of(request) or "{}")
+        body = json.loads(await _body_of(request) or "{}")
     except ValueError as error:
-        raise _Refused(f"no JSON: {error}") from None
-    if not isinstance(said, dict):
-        raise _Refused("no JSON object")
-    unknown = said.keys() - kinds.keys()
+        raise _BadRequest(f"no JSON: {error}") from None
+    if not isinstance(body, dict):
+        raise _BadRequest("no JSON object")
+    unknown = body.keys() - kinds.keys()
     if unknown:
-        raise _Refused(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(kinds)}")
+        raise _BadRequest(
+            f"unknown members: {', '.join(sorted(unknown))}; known: {', '.join(kinds)}"
+        )
     for name, kind in kinds.items():
-        if name in said and type(said[name]) is not kind:
-            raise _Refused(f"{name} is not {kind.__name__}")
-        if name not in said and (needed is None or name in needed):
-            raise _Refused(f"{name} is missing")
-    return said
+        if name in body and type(body[name]) is not kind:
+            raise _BadRequest(f"{name} is not {kind.__name__}")
+        if name not in body and (needed is None or name in needed):
+            raise _BadRequest(f"{name} is missing")
+    return body

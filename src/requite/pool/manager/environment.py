@@ -1,6 +1,6 @@
-"""What workers are told when they start ("Scalable async RPC", section "Worker protocol").
+"""Environment variables of workers ("Scalable async RPC", section "Worker protocol").
 
-At a broker of MDP there are neither queues nor exchanges: a group is a service of the broker.
+A broker of MDP has neither queues nor exchanges: a group is a service of the broker.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from requite.protocols.majordomo.keyed import service_of
 
 
 def environment_of(config: PoolConfig) -> Callable[[str, str], dict[str, str]]:
-    """Return what makes the variables of a worker from its key and its id."""
+    """Return a function of key and worker id that returns a worker's variables."""
     return _of_broker(config) if config.broker.url else _of_rabbitmq(config)
 
 

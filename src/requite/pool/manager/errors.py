@@ -1,4 +1,4 @@
-"""What goes wrong with RabbitMQ, in words that name the setting to look at."""
+"""Errors of RabbitMQ, with messages that name the setting to check."""
 
 from __future__ import annotations
 
@@ -17,40 +17,39 @@ _NOT_ALLOWED: Final = 530
 
 
 class Refused(Exception):
-    """RabbitMQ refuses what it was asked, and has closed the channel; `code` is its reply code."""
+    """RabbitMQ refused a method and closed the channel; `code` is its reply code."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
         self.code = code
 
 
-class EntryRefused(Exception):
-    """RabbitMQ, or whoever answers in its place, refuses the connection; `code` is its reply code,
-    or 0."""
+class ConnectionRefused(Exception):
+    """The server refused the connection; `code` is its reply code, or 0."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
         self.code = code
 
 
-FAILURES: Final = (Refused, EntryRefused, ProtocolViolation, OSError, TimeoutError)
-"""Whatever an operation on a connection may raise when RabbitMQ refuses, or is gone."""
+FAILURES: Final = (Refused, ConnectionRefused, ProtocolViolation, OSError, TimeoutError)
+"""Errors of an operation on a connection that RabbitMQ refuses, or that has ended."""
 
 _NO_USER: Final = "RabbitMQ refuses user and password"
 _NO_VHOST: Final = "there is no such virtual host, or the user may not use it"
 _REFUSALS: Final = {
-    _ACCESS_REFUSED: "the user may not do what a manager does",
-    PRECONDITION_FAILED: "an exchange or queue of the pool is there, made otherwise",
+    _ACCESS_REFUSED: "the user lacks the permissions that a manager needs",
+    PRECONDITION_FAILED: "an exchange or queue of the pool exists with other arguments",
 }
 
 
 def is_foreign(reason: str) -> bool:
-    """Whether the reason for the end of a handshake is one that no further attempt changes."""
+    """Whether a handshake failed for a reason that no retry changes."""
     return reason.startswith((OTHER_PROTOCOL, NO_PASSWORDS))
 
 
 def is_taken(error: BaseException) -> bool:
-    """Whether somebody else consumes exclusively."""
+    """Whether another manager consumes exclusively."""
     if not isinstance(error, Refused):
         return False
     taken = error.code == _ACCESS_REFUSED and "exclusive use" in str(error)
@@ -58,14 +57,14 @@ def is_taken(error: BaseException) -> bool:
 
 
 def refusal(error: BaseException, url: str) -> str | None:
-    """Return why RabbitMQ will not do what it was asked, however often; None for other failures."""
+    """Return why RabbitMQ refuses permanently, as a message; None for other failures."""
     match error:
-        case EntryRefused(code=code) if code == _NOT_ALLOWED:
+        case ConnectionRefused(code=code) if code == _NOT_ALLOWED:
             why = _NO_VHOST
-        case EntryRefused(code=code) if code == _ACCESS_REFUSED or _wants_no_password(error):
+        case ConnectionRefused(code=code) if code == _ACCESS_REFUSED or _wants_no_password(error):
             why = f"{_NO_USER}: {error}"
-        case EntryRefused(code=0):
-            why = f"who answers there speaks no AMQP 0.9.1: {error}"
+        case ConnectionRefused(code=0):
+            why = f"the connection was refused: {error}"
         case Refused(code=code) if code in _REFUSALS:
             why = f"{_REFUSALS[code]}: {error}"
         case _:
@@ -73,11 +72,11 @@ def refusal(error: BaseException, url: str) -> str | None:
     return f"rabbitmq.url ({redact(url)}): {why}"
 
 
-def _wants_no_password(error: EntryRefused) -> bool:
+def _wants_no_password(error: ConnectionRefused) -> bool:
     return str(error).startswith(NO_PASSWORDS)
 
 
 def sentence(error: BaseException, url: str) -> str:
-    """Return a failure as a sentence."""
+    """Return the message of a failure."""
     known = refusal(error, url)
     return known or f"rabbitmq.url ({redact(url)}): {type(error).__name__}: {error}"

@@ -1,7 +1,7 @@
-"""An HTTP server for an ASGI application: uvicorn, in the event loop that is running.
+"""HTTP server for an ASGI application: uvicorn in the running event loop.
 
-`uvicorn.Server.serve` takes over the process: it installs handlers of signals, wakes ten times a
-second, and exits where it cannot bind. This class calls only its `startup` and `shutdown`.
+`uvicorn.Server.serve` installs signal handlers, wakes ten times a second, and exits the process if
+it cannot bind. This class calls only `startup` and `shutdown`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _SHUTDOWN_S: Final = 60
 
 
 class HttpServer:
-    """Serves `app` at every address of `host`. `setting` is what errors call the port.
+    """Serves `app` at every address of `host`. `setting` names the port in errors.
 
-    `url` has the port that was bound; it is empty before `open`.
+    `url` has the bound port; it is empty before `open`.
     """
 
     def __init__(self, app: ASGIApp, host: str, port: int, setting: str) -> None:
@@ -34,7 +34,7 @@ class HttpServer:
         self._setting = setting
         self._sockets: list[socket.socket] = []
         self.url = ""
-        # Without `access_log` uvicorn would change the logger of all servers of the process.
+        # `access_log=False` would silence the access log of all uvicorn servers of the process.
         config = uvicorn.Config(
             app,
             http="h11",
@@ -62,10 +62,15 @@ class HttpServer:
             ) from error
         address, port = self._sockets[0].getsockname()[:2]
         self.url = f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"
-        await self._server.startup(self._sockets)
+        await self.serve(self._sockets)
+
+    async def serve(self, sockets: list[socket.socket]) -> None:
+        """Serve on sockets that are listening; `close` closes them."""
+        self._sockets = sockets
+        await self._server.startup(sockets)
 
     async def close(self) -> None:
-        """Stop listening, close idle connections, and finish the requests that are being answered.
+        """Stop listening, close idle connections, and finish requests in progress.
 
         Requests that take longer than a minute are cancelled.
         """
@@ -75,7 +80,7 @@ class HttpServer:
 
 
 async def _bind(host: str, port: int) -> list[socket.socket]:
-    """Return sockets that listen at each address of a host."""
+    """Return a listening socket for each address of a host."""
     loop = asyncio.get_running_loop()
     bound = await loop.create_server(asyncio.Protocol, host, port, start_serving=False)
     sockets = [socket.socket(fileno=os.dup(each.fileno())) for each in bound.sockets]
@@ -83,7 +88,7 @@ async def _bind(host: str, port: int) -> list[socket.socket]:
     try:
         for each in sockets:
             each.setblocking(False)
-            each.listen()  # two processes may bind the same port; one of them may listen
+            each.listen()  # two processes can bind one port; only one can listen
     except OSError:
         for each in sockets:
             each.close()

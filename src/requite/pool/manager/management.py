@@ -1,7 +1,7 @@
-"""RabbitMQ's management API: which request queues a pool has, which are bound, what is in them.
+"""Client of RabbitMQ's management API: request queues, their bindings and message counts.
 
-Source: "RabbitMQ Management HTTP API". Its counts of messages are some seconds old; what has to be
-exact is asked over AMQP (`rabbit.py`).
+Source: "RabbitMQ Management HTTP API". Its message counts are some seconds old; exact counts come
+over AMQP (`rabbit.py`).
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from yarl import URL
 from requite.errors import ConfigurationError
 from requite.pool.config import PoolConfig
 from requite.pool.drivers.web import Answer, Web
-from requite.pool.manager.address import Place
+from requite.pool.manager.address import ConnectionSettings
 from requite.pool.manager.verification import Flaw, flaws_of
 from requite.pool.queues import limits_of
 from requite.protocols.amqp.topology import Pool
 
 _COLUMNS: Final = "name,messages,consumers,type,arguments,effective_policy_definition"
-_NO_TAG: Final = "the user may not use the management API; give it the tag `management`"
-_NO_API: Final = "there is no management API there: enable the plugin rabbitmq_management"
+_NO_TAG: Final = "the user may not use the management API; give the user the tag `management`"
+_NO_API: Final = "no management API at this URL; enable the plugin rabbitmq_management"
 _NO_VHOST: Final = (
-    "it does not show the virtual host of rabbitmq.url: both have to be of the same RabbitMQ, and"
-    " the user of the management API needs permissions for it (they may be empty)"
+    "it does not show the virtual host of rabbitmq.url: use the API of the same RabbitMQ,"
+    " and give its user permissions for the virtual host (they may be empty)"
 )
 _REFUSED: Final = {401: "RabbitMQ refuses user and password", 403: _NO_TAG, 404: _NO_API}
 
 
-class Seen(NamedTuple):
-    """A request queue: whether it is bound, how many messages and consumers it had lately, and what
-    is wrong with it."""
+class QueueListing(NamedTuple):
+    """A request queue: whether it is bound, its recent counts of messages and consumers, and its
+    flaws."""
 
     bound: bool
     messages: int
@@ -41,15 +41,15 @@ class Seen(NamedTuple):
 
 
 class Management:
-    """The management API, asked about one pool."""
+    """The management API, for one pool."""
 
     def __init__(self, config: PoolConfig) -> None:
         url = URL(config.rabbitmq.management_url)
         if url.scheme not in ("http", "https"):
-            raise ConfigurationError("rabbitmq.management_url: it takes http:// or https://")
+            raise ConfigurationError("rabbitmq.management_url: give an http:// or https:// URL")
         self._pool: Final = Pool(config.pool.name)
-        place = Place(config)
-        self._vhost: Final = quote(place.vhost, safe="")
+        settings = ConnectionSettings(config)
+        self._vhost: Final = quote(settings.vhost, safe="")
         self._timeout_s: Final = config.rabbitmq.management_timeout_s
         credentials = f"{url.user or 'guest'}:{url.password or 'guest'}"
         self._headers: Final = {
@@ -58,14 +58,12 @@ class Management:
         self._limits: Final = limits_of(config)
         root = str(url.with_user(None)).rstrip("/")
         self._web: Final = Web(
-            "the management API", "rabbitmq.management_url", root, tls=place.context
+            "the management API", "rabbitmq.management_url", root, tls=settings.context
         )
 
-    async def list_queues(self) -> dict[str, Seen]:
-        """Return the request queues of the pool, by key. Raises `DriverError`.
-
-        With what is wrong with each: somebody may have made them otherwise.
-        """
+    async def list_queues(self) -> dict[str, QueueListing]:
+        """Return the request queues of the pool, by key, with the flaws of each. Raises
+        `DriverError`."""
         bound = await self._bound()
         found = await self._get(f"/api/queues/{self._vhost}", {"columns": _COLUMNS})
         queues = {}
@@ -73,15 +71,15 @@ class Management:
             key = self._pool.key_of(queue["name"])
             if key is not None:
                 counts = queue.get("messages", 0), queue.get("consumers", 0)
-                queues[key] = Seen(queue["name"] in bound, *counts, self._flaws(key, queue))
+                queues[key] = QueueListing(queue["name"] in bound, *counts, self._flaws(key, queue))
         return queues
 
     async def unacknowledged(self, key: str) -> int:
-        """Return how many messages of a group's queue workers hold, or held lately."""
+        """Return the recent count of unacknowledged messages of a group's queue."""
         return int((await self._queue(key)).get("messages_unacknowledged", 0))
 
     async def flaws(self, key: str) -> tuple[Flaw, ...]:
-        """Read a group's queue back; return what is wrong with it. Raises `DriverError`."""
+        """Read a group's queue back; return its flaws. Raises `DriverError`."""
         return self._flaws(key, await self._queue(key))
 
     def _flaws(self, key: str, found: Any) -> tuple[Flaw, ...]:
@@ -93,7 +91,7 @@ class Management:
         return await self._get(f"/api/queues/{self._vhost}/{name}", {})
 
     async def check(self) -> None:
-        """See that it answers. Raises `DriverError`; `ConfigurationError` where it refuses."""
+        """Test that the API answers. Raises `DriverError`; `ConfigurationError` if it refuses."""
         exchange = quote(self._pool.requests_exchange, safe="")
         path = f"/api/exchanges/{self._vhost}/{exchange}"
         expect = (200, *_REFUSED)
@@ -126,8 +124,8 @@ class Management:
 
 
 def _refusal(answer: Answer) -> str:
-    """Return why it refuses. RabbitMQ says 401 of a user without the tag as well, and of a virtual
-    host that a user may not see 401 (3.10) or 404 (4.3)."""
+    """Return why the API refuses. RabbitMQ also answers 401 to a user without the tag; for a
+    virtual host that the user may not see, it answers 401 (3.10) or 404 (4.3)."""
     if not isinstance(answer.content, dict):
         return _REFUSED[answer.status]
     reason = str(answer.content.get("reason", ""))

@@ -1,9 +1,10 @@
 """`PoolManager`: the engine of a pool on an event loop.
 
-    deliveries, answers ──► engine ──► effects ──► RabbitMQ (`keeping.py`), the driver (`crew.py`)
+    deliveries, results ──► engine ──► effects ──► RabbitMQ (`rabbit_carrier.py`)
+                                               └─► the driver (`driver_runner.py`)
 
-The engine decides everything; what is here keeps its promises: inputs one after the other, effects
-in order, one timer.
+The engine makes all decisions. This shell feeds inputs one at a time, performs effects in order,
+and runs one timer.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from requite.pool.engine import PoolEngine, PoolStatus
 from requite.pool.inputs import DrainPool
 from requite.pool.manager.carrier import State
 from requite.pool.manager.choice import carrier_of, parts_of
-from requite.pool.manager.crew import Crew
+from requite.pool.manager.driver_runner import DriverRunner
 from requite.pool.manager.endpoints import Endpoints
 from requite.pool.manager.environment import environment_of
 from requite.pool.manager.poison import PoisonQueue
@@ -41,8 +42,8 @@ class PoolManager(Daemon):
     """Manages one pool, or stands by while another manager does.
 
     `driver` replaces the one that the configuration names. `on_state` is called whenever this
-    manager connects, stands by, or takes over. `journal`: a folder in which to keep a journal of
-    groups and of what passes the manager (`requite.journal`), or that and settings.
+    manager connects, stands by, or becomes active. `journal`: the folder of a journal of groups and
+    of requests that pass the manager (`requite.journal`), or its settings.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class PoolManager(Daemon):
         self._carrier: Final = carrier_of(self.config, self.feed, on_state or (lambda _: None))
         driver = self._carrier.guarded(driver)
         tell = self._carrier.tell_to_drain
-        self._crew: Final = Crew(driver, config.driver.timeout_s, self.feed, tell)
+        self._runner: Final = DriverRunner(driver, config.driver.timeout_s, self.feed, tell)
         self._endpoints: Final = Endpoints(self)
         self._journal: Final = journal_in(journal, Role.MANAGER, new_name())
         chronicle = chronicle_of(self._journal)
@@ -73,10 +74,10 @@ class PoolManager(Daemon):
         self._is_closed = False
         self.workers_max: Final = driver.workers_max
 
-    # --- its life ---------------------------------------------------------------------------------
+    # --- lifecycle --------------------------------------------------------------------------------
     async def start(self) -> None:
-        """Begin. Raises `ConfigurationError` for what RabbitMQ will not do, whenever it is asked;
-        a RabbitMQ that is not there yet is waited for."""
+        """Start, and connect; retries while RabbitMQ is unreachable. Raises `ConfigurationError`
+        if RabbitMQ refuses permanently."""
         try:
             await self._endpoints.open()
             if self._journal is not None:
@@ -87,34 +88,34 @@ class PoolManager(Daemon):
             raise
 
     async def drain(self) -> None:
-        """Take nothing more, finish what is in hand, stop the groups where so configured and where
-        no other manager takes over; close."""
+        """Stop consuming, finish deliveries in progress, and close. Stops the groups if so
+        configured, unless another manager takes over."""
         self.feed(DrainPool(self.config.pool.stop_groups_on_exit, hand_over=True))
         await self._stopped.wait()
         await self.close()
 
     async def close(self) -> None:
-        """Stop at once. Groups run on."""
+        """Stop at once; groups keep running."""
         if self._is_closed:
             return
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
         await self._carrier.close()
-        await self._crew.close()
+        await self._runner.close()
         await self._endpoints.close()
         if self._journal is not None:
             await asyncio.to_thread(self._journal.close)
 
     # --- the engine -------------------------------------------------------------------------------
     def feed(self, event: Any) -> None:
-        """Feed the engine, and do what it answers with."""
+        """Feed an input to the engine, and perform its effects."""
         if self._is_closed:
             return
         at = now()
         effects = self._engine.handle((event,), at)
         if self._recorder is not None:
-            self._recorder.saw(event, effects, self._engine.tracker, at)
+            self._recorder.record(event, effects, self._engine.tracker, at)
         for effect in effects:
             self._perform(effect)
         self._arm()
@@ -122,7 +123,7 @@ class PoolManager(Daemon):
     def _perform(self, effect: Any) -> None:
         match effect:
             case ListGroups() | StartGroup() | StopGroup():
-                self._crew.perform(effect)
+                self._runner.perform(effect)
             case Warn(kind, text):
                 self._warnings.warn(kind, text)
             case Stopped():
@@ -133,7 +134,7 @@ class PoolManager(Daemon):
     def _arm(self) -> None:
         deadline = self._engine.deadline()
         if deadline == self._armed_at and self._timer is not None:
-            return  # as after most reports
+            return  # the usual case, after an activity report
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -146,45 +147,43 @@ class PoolManager(Daemon):
         self._timer = None
         self.feed(Wake())
 
-    # --- what is told -----------------------------------------------------------------------------
+    # --- status -----------------------------------------------------------------------------------
     @property
     def state(self) -> State:
-        """How this manager stands with RabbitMQ."""
+        """The state of this manager at RabbitMQ or at the broker."""
         return self._carrier.state
 
     @property
     def url(self) -> str:
-        """Where its endpoints are."""
+        """The base URL of the HTTP endpoints."""
         return self._endpoints.url
 
     @property
     def seen(self) -> Mapping[str, int]:
-        """How many messages the queues had when they were last listed, by key."""
+        """The number of waiting requests at the last listing, by key."""
         return self._carrier.messages
 
     @property
     def flaws(self) -> Mapping[str, Sequence[str]]:
-        """What is wrong with request queues, by key, as far as they work all the same or are
-        waited for."""
+        """Faults of the request queues at the last listing, by key."""
         return self._carrier.flaws
 
     async def drain_workers(self, key: str | None = None, worker_id: str | None = None) -> bool:
-        """Tell workers over RabbitMQ to finish what they hold and end: those of a group, one of
-        them, or all of the pool. Tells whether any worker was there to hear it. Raises what
-        RabbitMQ fails with, and `ConnectionError`."""
+        """Ask workers over RabbitMQ to drain: those of a group, one of them, or all of the pool.
+        Returns whether any worker received it. Raises `FAILURES`, and `ConnectionError`."""
         return await self._carrier.drain_workers(key, worker_id)
 
     def snapshot(self) -> PoolStatus:
-        """Return what the engine knows."""
+        """Return a snapshot of the engine."""
         return self._engine.snapshot()
 
     async def check(self) -> dict[str, str]:
-        """Really look: return what is wrong, by what it is wrong with; nothing, if all is well."""
+        """Test the connections and the driver now; return faults by component."""
         return await self._carrier.check() | await self._check_driver()
 
     async def _check_driver(self) -> dict[str, str]:
         try:
-            await self._crew.check()
+            await self._runner.check()
         except Exception as error:
             return {"driver": str(error)}
         return {}
@@ -195,9 +194,9 @@ class PoolManager(Daemon):
 
 
 def _with_version(config: PoolConfig) -> PoolConfig:
-    """Let workers that are configured otherwise be of another version, unless it is given."""
+    """Set the version to a digest of the workers' settings, unless one is configured."""
     settings = {"kind": config.driver.kind, **config.driver.settings}
-    if config.broker.url:  # workers of another broker, or of RabbitMQ, are of no use
+    if config.broker.url:  # workers at another broker must be replaced
         settings["broker"] = config.workers.broker_url or config.broker.url
     version = config.pool.version or fingerprint(settings)
     return replace(config, pool=replace(config.pool, version=version))

@@ -1,4 +1,4 @@
-"""The properties of what a manager publishes: messages handed on, and answers to dead letters."""
+"""Deliveries, and the content headers of published messages."""
 
 from __future__ import annotations
 
@@ -35,9 +35,8 @@ _DEATH: Final = ("x-death", "x-first-death-", "x-last-death-", "x-opt-")
 _COUNTS: Final = (ACQUIRED_COUNT, ATTEMPT, DELIVERY_COUNT)
 
 
-class Letter(NamedTuple):
-    """A message that was delivered or got: what `tag` it has, its content header as it came and as
-    it is read, and its body."""
+class Delivery(NamedTuple):
+    """A received message; `header` is its content header, `properties` the decoded one."""
 
     tag: int
     key: str
@@ -46,36 +45,36 @@ class Letter(NamedTuple):
     body: bytes
 
 
-def letter_of(content: Content) -> Letter:
-    """Read a message. What is malformed in its properties or headers is as if it were not there: a
-    message that ended the connection would come again with the next one, and so without end."""
+def delivery_of(content: Content) -> Delivery:
+    """Decode a message. Malformed properties are ignored: if they ended the connection, RabbitMQ
+    would redeliver the message on the next one, without end."""
     heard, header, body = content
     try:
         properties = decode_properties(header)
     except RemoteViolation as violation:
         properties = Properties(flaw=str(violation))
-    return Letter(heard.tag, heard.routing_key, header, properties, body)
+    return Delivery(heard.tag, heard.routing_key, header, properties, body)
 
 
-def remaining_s(letter: Letter) -> float | None:
-    """Return what a request has left of its time; None where it has no limit, or an odd one."""
-    text = letter.properties.expiration
+def remaining_s(delivery: Delivery) -> float | None:
+    """Return the remaining time to live of a request; None without a valid one."""
+    text = delivery.properties.expiration
     return int(text) / 1000 if text.isascii() and text.isdecimal() else None
 
 
-def call_id_of(letter: Letter) -> bytes:
-    """Return the call that a request belongs to; `NO_CALL` where its client has no ids."""
-    text = letter.properties.message_id
+def call_id_of(delivery: Delivery) -> bytes:
+    """Return the call id of a request; `NO_CALL` if its client sends none."""
+    text = delivery.properties.message_id
     return bytes.fromhex(text) if _CALL_ID.fullmatch(text) else NO_CALL
 
 
 def forwarded(
-    letter: Letter, expires_s: float | None, reason: str = "", attempts: int = 0
+    delivery: Delivery, expires_s: float | None, reason: str = "", attempts: int = 0
 ) -> bytes:
-    """Return the content header under which a message is handed on.
+    """Return the content header of a republished message.
 
-    Without `user_id`, for RabbitMQ takes only that of who publishes, and without `CC`, which would
-    send another copy to each of its other routes.
+    Drops `user_id`, since RabbitMQ accepts only the publisher's, and `CC`, which would send another
+    copy to each of its routes.
     """
     headers: dict[str, Any] = {}
     if reason:
@@ -83,13 +82,12 @@ def forwarded(
     if attempts:
         headers[ATTEMPT] = attempts
     expiration = "" if expires_s is None else _milliseconds(expires_s)
-    return altered_properties(letter.header, expiration, _is_carbon_copy, headers)
+    return altered_properties(delivery.header, expiration, _is_carbon_copy, headers)
 
 
-def renewed(letter: Letter) -> bytes:
-    """Return the content header under which a poisoned request is tried again, as if it were
-    new."""
-    return altered_properties(letter.header, "", _is_history)
+def renewed(delivery: Delivery) -> bytes:
+    """Return the content header of a retried poisoned request, without its delivery history."""
+    return altered_properties(delivery.header, "", _is_history)
 
 
 def _is_carbon_copy(name: str) -> bool:
@@ -110,8 +108,8 @@ def answer_header(answer: Answer) -> bytes:
 
 
 def drain_header(key: str | None, worker_id: str | None) -> bytes:
-    """Return the content header of a control message that drains workers: of a group, one of them,
-    or, if neither is named, all of the pool."""
+    """Return the content header of a control message that drains the workers of a group, one
+    worker, or, if neither is given, all workers of the pool."""
     headers: dict[str, Any] = {CONTROL: Control.DRAIN.value}
     if key is not None:
         headers[KEY] = key

@@ -1,8 +1,8 @@
-"""One connection of a manager to RabbitMQ: what is declared, consumed and published.
+"""One connection of a manager to RabbitMQ: declares, consumes and publishes.
 
 Source: AMQP 0.9.1, and RabbitMQ's extensions: publisher confirms, `consumer cancel notify`.
 
-Queues are declared, bound and deleted on channels of their own, since a refusal closes the channel.
+Operations on queues have separate channels, since a refusal closes its channel.
 """
 
 from __future__ import annotations
@@ -13,45 +13,45 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final
 
 from requite.pool.config import PoolConfig
-from requite.pool.manager.address import Place
+from requite.pool.manager.address import ConnectionSettings
 from requite.pool.manager.connection import Channel, Connection
 from requite.pool.manager.errors import FAILURES, NOT_FOUND, Refused, is_taken
-from requite.pool.manager.messages import Letter, letter_of
+from requite.pool.manager.messages import Delivery, delivery_of
 from requite.protocols.amqp import methods
 from requite.protocols.amqp.channels import Content
 from requite.protocols.amqp.methods import Declared
 from requite.protocols.amqp.topology import Exchange, Pool
 
-_AT_A_TIME: Final = 16  # channels for operations on queues
+_CHANNELS_MAX: Final = 16  # channels for operations on queues
 
-Receive = Callable[[Letter], None]
+Receive = Callable[[Delivery], None]
 
 
-class Absent(Exception):
-    """There is no such queue."""
+class QueueNotFound(Exception):
+    """The queue does not exist."""
 
 
 class Rabbit:
-    """A connection; `open` it, `take_over`, and use it until `until_closed` returns."""
+    """A connection: `open` it, `take_over`, and use it until `until_closed` returns."""
 
     def __init__(self, config: PoolConfig) -> None:
-        self._place: Final = Place(config)
+        self._settings: Final = ConnectionSettings(config)
         self._timeout_s: Final = config.rabbitmq.publish_timeout_s
         self._prefetch: Final = config.limits.orphans
         self._pool: Final = Pool(config.pool.name)
-        self._free: Final = asyncio.Semaphore(_AT_A_TIME)
+        self._channel_slots: Final = asyncio.Semaphore(_CHANNELS_MAX)
         self._idle: Final[list[Channel]] = []
         self._consumers: Final[list[str]] = []
         self._stopping: Final = asyncio.Lock()
-        self.looking: Final = asyncio.Lock()  # whoever looks at the poison queue
+        self.poison_lock: Final = asyncio.Lock()
         self._connection: Connection
         self._consuming: Channel
         self._publishing: Channel
 
     # --- the connection ---------------------------------------------------------------------------
     async def open(self) -> None:
-        """Connect, and declare what the pool has besides its groups. Raises `FAILURES`."""
-        self._connection = Connection(self._place)
+        """Connect, and declare the pool's exchanges and own queues. Raises `FAILURES`."""
+        self._connection = Connection(self._settings)
         async with asyncio.timeout(self._timeout_s):
             await self._connection.open()
             try:
@@ -66,7 +66,7 @@ class Rabbit:
         await self._connection.close()
 
     async def until_closed(self) -> str:
-        """Wait until the connection, a channel or a consumer has ended; return why."""
+        """Wait until the connection, a channel or a consumer has ended; return the reason."""
         ends = [self._connection.closed, self._consuming.closed, self._publishing.closed]
         cancelled = self._consuming.cancelled
         waits: list[asyncio.Future[Any]] = [*ends, cancelled]
@@ -76,8 +76,8 @@ class Rabbit:
         return next(end.result().text for end in ends if end.done())
 
     async def _declare_all(self) -> None:
-        """Declare everything, and the exchange of requests last: whoever finds that finds the way
-        to the queue of orphans behind it, and has no request returned."""
+        """Declare the topology, the exchange of requests last: once clients can publish to it,
+        orphans have a queue, and no request is returned."""
         requests = self._pool.requests_exchange
         exchanges = sorted(self._pool.exchanges(), key=lambda each: each.name == requests)
         async with self._connection.temporary_channel() as channel:
@@ -91,9 +91,9 @@ class Rabbit:
 
     # --- consuming --------------------------------------------------------------------------------
     async def take_over(self, orphan: Receive, dead_letter: Receive, report: Receive) -> bool:
-        """Be the one who consumes; False while another manager is.
+        """Start to consume exclusively; return False if another manager does.
 
-        Who consumes is looked up first: of each refusal RabbitMQ writes a line into its log.
+        Checks for another consumer first, since RabbitMQ logs each refusal.
         """
         if await self.is_taken():
             return False
@@ -112,13 +112,13 @@ class Rabbit:
         return True
 
     async def is_taken(self) -> bool:
-        """Tell whether somebody consumes orphans."""
+        """Whether another manager consumes orphans."""
         name = self._pool.orphan_queue
         found: Declared = await self._operate(methods.queue_declare(name, passive=True))
         return bool(found.consumers)
 
     async def stop_consuming(self) -> None:
-        """Take nothing more; return when RabbitMQ gives nothing more."""
+        """Cancel all consumers; return when RabbitMQ has confirmed it."""
         async with self._stopping:
             while self._consumers:
                 async with asyncio.timeout(self._timeout_s):
@@ -131,7 +131,7 @@ class Rabbit:
 
     async def _consume(self, queue: str, receive: Receive, *, no_ack: bool = False) -> None:
         def arrived(content: Content) -> None:
-            receive(letter_of(content))
+            receive(delivery_of(content))
 
         async with asyncio.timeout(self._timeout_s):
             tag = await self._consuming.consume(queue, arrived, no_ack=no_ack)
@@ -139,12 +139,12 @@ class Rabbit:
 
     # --- publishing -------------------------------------------------------------------------------
     async def publish(self, exchange: str, routing_key: str, header: bytes, body: bytes) -> bool:
-        """Publish, and wait for the confirm; return False where no queue takes it."""
+        """Publish, and wait for the confirm; return False if unroutable."""
         async with asyncio.timeout(self._timeout_s):
             return await self._publishing.publish(exchange, routing_key, header, body)
 
     async def tell_workers(self, header: bytes) -> bool:
-        """Publish a control message; return False where no worker hears it."""
+        """Publish a control message; return False if no worker receives it."""
         return await self.publish(self._pool.control_exchange, "", header, b"")
 
     # --- queues -----------------------------------------------------------------------------------
@@ -168,30 +168,34 @@ class Rabbit:
         await self._operate(methods.queue_delete(self._pool.request_queue(key)))
 
     async def count(self, key: str) -> tuple[int, int]:
-        """Return how many messages wait in a group's queue, and how many consumers it has."""
+        """Return the counts of ready messages and consumers of a group's queue."""
         queue = self._pool.request_queue(key)
         found: Declared = await self._operate(methods.queue_declare(queue, passive=True))
         return found.messages, found.consumers
 
     async def check(self) -> None:
-        """Ask RabbitMQ something that it has to look up."""
+        """Test the connection with a passive declaration."""
         await self._operate(methods.queue_declare(self._pool.orphan_queue, passive=True))
 
     async def _operate(self, method: bytes) -> Any:
-        """Ask something on a channel of its own. Raises `Absent`, or `FAILURES`."""
-        async with self._free, asyncio.timeout(self._timeout_s), self._kept_channel() as channel:
+        """Send a method on a pooled channel. Raises `QueueNotFound`, or `FAILURES`."""
+        async with (
+            self._channel_slots,
+            asyncio.timeout(self._timeout_s),
+            self._pooled_channel() as channel,
+        ):
             try:
                 return await channel.ask(method)
             except Refused as error:
                 if error.code == NOT_FOUND:
-                    raise Absent(str(error)) from error
+                    raise QueueNotFound(str(error)) from error
                 raise
 
     @asynccontextmanager
-    async def _kept_channel(self) -> AsyncIterator[Channel]:
-        """Take a channel that has done well before, else a new one, and keep it if it does well.
+    async def _pooled_channel(self) -> AsyncIterator[Channel]:
+        """Take an idle channel, or open one, and return it to the pool after success.
 
-        To open one for each operation, and close it, takes twice the time of the operation itself.
+        Opening and closing a channel takes twice the time of an operation.
         """
         while self._idle and self._idle[-1].is_closed:
             self._idle.pop()
@@ -204,8 +208,7 @@ class Rabbit:
         self._idle.append(channel)
 
     def own_channel(self) -> AbstractAsyncContextManager[Channel]:
-        """Return a channel for the length of a `with`; what was got and not acknowledged on it goes
-        back to its queue."""
+        """Return a channel for a `with` block; closing it requeues unacknowledged messages."""
         return self._connection.temporary_channel()
 
 

@@ -1,5 +1,5 @@
-"""The request queues of a pool, for the engine: made and looked at over AMQP, listed and read back
-by the management API."""
+"""Effects on request queues: declared and inspected over AMQP, listed and read back by the
+management API."""
 
 from __future__ import annotations
 
@@ -28,17 +28,18 @@ from requite.pool.inputs import (
 )
 from requite.pool.manager.errors import PRECONDITION_FAILED, Refused
 from requite.pool.manager.management import Management
-from requite.pool.manager.rabbit import Absent, Rabbit
-from requite.pool.manager.verification import Flaw, Unsound
+from requite.pool.manager.rabbit import QueueNotFound, Rabbit
+from requite.pool.manager.verification import Flaw, UnsafeQueue
 
 _log = logging.getLogger("requite.pool")
 _READ_BACK_S: Final = 2.0  # how long a request waits for its queue to be read back
 
 
 class RequestQueues:
-    """Performs what the engine asks for about queues; `feed` takes what comes of it.
+    """Performs the engine's effects on request queues; `feed` takes the results.
 
-    As of the last look, by key: `messages` are in a queue, `flaws` are what is wrong with it.
+    `messages` and `flaws` are the message counts and the flaws of queues at the last listing, by
+    key.
     """
 
     def __init__(self, management: Management, feed: Callable[[Any], None]) -> None:
@@ -48,7 +49,7 @@ class RequestQueues:
         self.flaws: Final[dict[str, list[str]]] = {}
 
     def work(self, effect: Any, rabbit: Rabbit) -> Coroutine[Any, Any, None]:
-        """Return what there is to do."""
+        """Return a coroutine that performs an effect."""
         match effect:
             case ListQueues(ticket):
                 return self._list(ticket)
@@ -62,7 +63,7 @@ class RequestQueues:
                 return self._on_queue(key, partial(rabbit.unbind, key))
             case DeleteQueue(key):
                 return self._on_queue(key, partial(rabbit.delete, key))
-        raise AssertionError(f"{effect!r} is nothing that RabbitMQ does")
+        raise AssertionError(f"{effect!r} is no effect for RabbitMQ")
 
     async def _list(self, ticket: int) -> None:
         try:
@@ -73,48 +74,48 @@ class RequestQueues:
         self.messages = {key: seen.messages for key, seen in found.items()}
         for key in self.flaws.keys() - found.keys():
             del self.flaws[key]
-        # One that loses requests counts as none: whoever declares it is told why.
+        # A queue that loses requests counts as missing: its declaration fails with the reason.
         sound = {key: seen for key, seen in found.items() if not self._note(key, seen.flaws)}
         self._feed(QueuesListed(ticket, {key: seen.bound for key, seen in sound.items()}))
 
     async def _on_queue(self, key: str, work: Callable[[], Awaitable[Any]]) -> None:
         try:
             found = await work()
-        except Absent:
+        except QueueNotFound:
             self._feed(QueueAbsent(key))
-        except Exception as error:  # whatever it is, the engine has to hear of it
+        except Exception as error:  # the engine needs a result in any case
             self._feed(QueueFailed(key, str(error) or repr(error)))
         else:
             is_seen = isinstance(found, QueueInspected)
             self._feed(found if is_seen else QueueDone(key))
 
     async def _declare(self, key: str, arguments: dict[str, Any], rabbit: Rabbit) -> None:
-        """Declare a group's queue, and read it back. One that was made with other limits serves as
-        long as it is there; one that loses requests does not."""
+        """Declare a group's queue, and read it back. An existing queue with other limits is used;
+        one that loses requests raises `UnsafeQueue`."""
         try:
             await rabbit.declare(key, arguments)
         except Refused as error:
             if error.code != PRECONDITION_FAILED:
                 raise
             if fatal := self._note(key, await self._management.flaws(key)):
-                raise Unsound(f"{fatal}: {error}") from error
+                raise UnsafeQueue(f"{fatal}: {error}") from error
         else:
             await self._read_back(key)
 
     async def _read_back(self, key: str) -> None:
-        """See that the queue is what it was declared to be. A management API that does not answer
-        keeps nobody waiting: the queue is looked at with the next listing."""
+        """Compare the queue with its declaration. If the management API does not answer in time,
+        the next listing does so."""
         try:
             async with asyncio.timeout(_READ_BACK_S):
                 flaws = await self._management.flaws(key)
         except (DriverError, TimeoutError) as error:
-            _log.warning("the queue of %r cannot be read back: %s", key, error)
+            _log.warning("cannot read back the queue of %r: %s", key, error)
             return
         if fatal := self._note(key, flaws):
-            raise Unsound(fatal)
+            raise UnsafeQueue(fatal)
 
     def _note(self, key: str, flaws: Sequence[Flaw]) -> str:
-        """Keep what is wrong with a queue, and tell of it once; return what is fatal of it."""
+        """Store a queue's flaws, and log each new one; return the fatal ones as a message."""
         texts = [flaw.text for flaw in flaws]
         for text in texts:
             if text not in self.flaws.get(key, ()):

@@ -1,4 +1,4 @@
-"""What a broker of MDP tells a manager: the services of its pool, and who else manages it."""
+"""Lists the services and managers of a pool at a broker of MDP."""
 
 from __future__ import annotations
 
@@ -11,23 +11,26 @@ from typing import Any, Final
 from requite.client import AsyncClient
 from requite.errors import RemoteViolation
 from requite.pool.config import PoolConfig
-from requite.pool.inputs import ServiceSeen
+from requite.pool.inputs import ServiceCounts
 from requite.protocols.majordomo.keyed import key_of, managers_of, prefix_of
 
 _UNDER: Final = "mmi.under"
 _UNKNOWN: Final = b"501"  # 8/MMI: the broker has no such service
-# The same names come with every look, and are taken apart once.
+# Each listing has the same names; parse each name once.
 _key_of: Final = lru_cache(maxsize=10_000)(key_of)
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """What a broker knows of a pool. `groups`: its services, by key; `others`: services whose names
-    begin like those of the pool and are no group's; `managers`: the names of the managers that have
-    registered, first come first."""
+class ServiceListing:
+    """Services of a pool at a broker.
 
-    groups: Mapping[str, ServiceSeen]
-    others: Mapping[str, ServiceSeen]
+    - `groups`: by key.
+    - `others`: services that have the pool's prefix but no valid key.
+    - `managers`: names of the registered managers, in the order of registration.
+    """
+
+    groups: Mapping[str, ServiceCounts]
+    others: Mapping[str, ServiceCounts]
     managers: tuple[str, ...]
 
 
@@ -39,26 +42,28 @@ class Services:
         self._prefix: Final = prefix_of(self._pool).encode()
         self._client: Final = AsyncClient(config.broker.url, timeout=config.broker.timeout_s)
 
-    async def look(self) -> Look:
-        """Ask the broker. Raises `CallError` where none answers, and `RemoteViolation` for one that
-        does not know how."""
+    async def fetch(self) -> ServiceListing:
+        """Poll the broker. Raises `CallError` if it does not answer, and `RemoteViolation` if it
+        does not support listings."""
         reply = await self._client.call(self._prefix, service=_UNDER)
         if reply.body == _UNKNOWN:
             raise RemoteViolation(
-                f"the broker has no {_UNDER}: it is not requite's, or an older one"
+                f"the broker does not support {_UNDER}; use a current `requite broker`"
             )
         try:
-            return read_look(json.loads(reply.body), self._pool)
+            return read_listing(json.loads(reply.body), self._pool)
         except (ValueError, TypeError, KeyError) as error:
-            raise RemoteViolation(f"{_UNDER} answered {reply.body[:40]!r}: {error!r}") from error
+            raise RemoteViolation(
+                f"malformed reply of {_UNDER}: {reply.body[:40]!r}: {error!r}"
+            ) from error
 
     async def close(self) -> None:
-        """Leave."""
+        """Close the connection."""
         await self._client.close()
 
 
-def read_look(rows: list[dict[str, Any]], pool: str) -> Look:
-    """Read the rows of `mmi.under`. Raises `ValueError`, `TypeError` or `KeyError` for others."""
+def read_listing(rows: list[dict[str, Any]], pool: str) -> ServiceListing:
+    """Parse the rows of `mmi.under`. Raises `ValueError`, `TypeError` or `KeyError`."""
     groups, others = {}, {}
     managers: tuple[str, ...] = ()
     of_managers = managers_of(pool)
@@ -68,10 +73,10 @@ def read_look(rows: list[dict[str, Any]], pool: str) -> Look:
             managers = tuple(map(str, row["workers"]))
             continue
         counts = (int(row["queued"]), int(row["in_progress"]), int(row["accepted"]))
-        seen = ServiceSeen(*counts, workers=len(row["workers"]))
+        seen = ServiceCounts(*counts, workers=len(row["workers"]))
         key = _key_of(pool, name)
-        if key is None or "\0" in key:  # no environment can hold it
+        if key is None or "\0" in key:  # no environment variable can hold it
             others[name] = seen
         else:
             groups[key] = seen
-    return Look(groups, others, managers)
+    return ServiceListing(groups, others, managers)

@@ -1,4 +1,4 @@
-"""What a manager tells of itself: as JSON, and as Prometheus reads it."""
+"""The status of a manager: as JSON, and as Prometheus metrics."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _Values: TypeAlias = int | Mapping[str, int]
 
 
 def status_of(manager: Managed) -> dict[str, Any]:
-    """Return everything that is known, as JSON has it."""
+    """Return the full status as JSON values."""
     seen = manager.snapshot()
     return {
         "pool": manager.config.pool.name,
@@ -46,7 +46,7 @@ def status_of(manager: Managed) -> dict[str, Any]:
 
 
 def groups_of(manager: Managed, seen: PoolStatus) -> list[dict[str, Any]]:
-    """Return each group that is expected, has a queue, or runs, in the order of keys."""
+    """Return each group that is expected, has a queue, or runs, sorted by key."""
     running = seen.groups.running or {}
     keys = seen.state.groups.keys() | seen.queues.keys() | running.keys() | manager.flaws.keys()
     rows = []
@@ -73,14 +73,14 @@ def groups_of(manager: Managed, seen: PoolStatus) -> list[dict[str, Any]]:
 
 
 def metrics_of(manager: Managed) -> str:
-    """Return the figures in the text format of Prometheus (version 0.0.4)."""
+    """Return the metrics in the text format of Prometheus (version 0.0.4)."""
     registry = CollectorRegistry()
-    registry.register(_Figures(manager))
+    registry.register(_PoolCollector(manager))
     return generate_latest(registry).decode()
 
 
-class _Figures(Collector):
-    """What a manager knows, as metrics."""
+class _PoolCollector(Collector):
+    """Metrics of a manager."""
 
     def __init__(self, manager: Managed) -> None:
         self._manager = manager

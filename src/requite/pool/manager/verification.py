@@ -1,9 +1,9 @@
-"""Whether a request queue is what its manager wants it to be, as the management API tells.
+"""Compares request queues with their settings, by the management API.
 
-RabbitMQ refuses to declare a queue that is there with other arguments. What it does not tell then
-is which policies hold besides: an operator's policy may shorten what arguments allow, and have a
-queue deleted that nobody uses. So a queue is read back, and looked at with each listing: policies
-are told of with RabbitMQ's statistics, some seconds late.
+RabbitMQ refuses to declare an existing queue with other arguments, but does not report policies: an
+operator's policy can lower limits, and can delete an unused queue. So the manager reads a queue
+back after its declaration, and checks it with each listing. Statistics show policies some seconds
+late.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ _LIMITS: Final = {
     "message-ttl": "limits.message_ttl",
     "max-length": "limits.queue_length",
 }
-"""What limits a queue, as policies name it (arguments have `x-` before it), and the setting."""
+"""Limits of a queue, as policies name them (arguments have the prefix `x-`), and the settings."""
 
-_REJECTS: Final = "drop-head"  # what is done at the limit of length where nothing else is said
+_REJECTS: Final = "drop-head"  # the default
 
 
-class Unsound(Exception):
-    """A queue loses requests, or has them end in silence: nothing may be bound to it."""
+class UnsafeQueue(Exception):
+    """A queue loses requests silently: it must not be bound."""
 
 
 class Flaw(NamedTuple):
-    """What is wrong with a queue. Requests would be lost, or end in silence, in a `fatal` one."""
+    """A fault of a queue; with a `fatal` one, requests would be lost silently."""
 
     text: str
     fatal: bool = False
 
 
 def flaws_of(name: str, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[Flaw]:
-    """Compare a queue, as the management API tells of it, with the arguments that it should have.
+    """Compare a queue, as the management API reports it, with the arguments of its declaration.
 
-    Of a limit that both an argument and policies set, the lower one holds; other arguments count
-    more than policies ("Policies", RabbitMQ's documentation).
+    If an argument and a policy set the same limit, the lower one applies; other arguments override
+    policies ("Policies", RabbitMQ's documentation).
     """
     return [Flaw(f"the queue {name} {text}", fatal) for text, fatal in _flaws(found, wanted)]
 

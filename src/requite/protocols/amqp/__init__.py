@@ -1,1 +1,1 @@
-"""RPC over AMQP 0.9.1: the engines of callers and responders, and what they put into messages."""
+"""RPC over AMQP 0.9.1: engines and messages of callers and responders."""

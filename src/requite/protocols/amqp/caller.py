@@ -1,15 +1,15 @@
-"""The caller: publishes requests, and matches what comes to its reply queue to the slots of calls.
+"""The caller: publishes requests, and matches replies to calls by slot and sequence number.
 
     HELD ──► SENT ──► answered
       ▲        │
-      └────────┘   the way of its reply is gone: connection, channel or reply queue
+      └────────┘   connection, channel or reply queue was lost
 
-and out of both states: failed, timed out, cancelled. Calls are held until there is a connection and
-a reply queue (`way.py`).
+A call in either state may also fail, time out or be cancelled. Calls are held until there is a
+connection and a reply queue (`reply_path.py`).
 
-A request that no queue takes comes back at once (`mandatory`), and its call ends with `NoService`.
-One that is not idempotent is never published again once it may have run, and retries by time share
-one budget (I11).
+RabbitMQ returns a request that no queue takes (`mandatory`), and its call ends with `NoService`.
+A request that is not idempotent is never published again once it may have run. Retries after a
+timeout share one budget (I11).
 
 Sources: "RPC over AMQP", sections "Multiple-client & Single-servant", "The slotted client",
 "Handling all slots being occupied" and "Negative responses"; "Scalable async RPC", section "Client
@@ -67,8 +67,8 @@ _ACCESS_REFUSED: Final = 403  # AMQP 0.9.1, section 1.2
 class AmqpCaller(ConnectedEngine):
     """A caller of the services at one `destination`.
 
-    `origin`, the first half of its call ids and part of its queues' names, should be random per
-    start, and so should `first_sequence`. `chronicle` takes down what happens to calls.
+    `origin` is the first half of call ids and part of queue names; it and `first_sequence` should
+    be random per start. `chronicle` journals calls.
     """
 
     _kind: ClassVar = "a client"
@@ -132,7 +132,7 @@ class AmqpCaller(ConnectedEngine):
         }
 
     def deadline(self) -> float | None:
-        """See `requite.engine.Engine.deadline`: the next of all instants, or none (tickless)."""
+        """See `requite.engine.Engine.deadline`."""
         at = self.calls.next_at()
         if not self._stopped:
             at = min(at, self._beat_at())
@@ -141,9 +141,9 @@ class AmqpCaller(ConnectedEngine):
     def snapshot(self) -> SimpleNamespace:
         """Return the counts of all tables.
 
-        `is_ready`: requests can be published now. Calls: `held` ones wait for that, `sent` ones for
-        a reply; RabbitMQ has not confirmed the `unconfirmed`. Since the start: requests `resent`
-        and `returned`; `stray` replies, which came late, twice or unasked.
+        `is_ready`: requests can be published now. `held` calls wait for that, `sent` calls for a
+        reply; `unconfirmed` requests for a publisher confirm. Since the start: requests `resent`
+        and `returned`; `stray` replies, which were late, duplicate or unexpected.
         """
         held = len(self._held)
         return SimpleNamespace(
@@ -166,7 +166,7 @@ class AmqpCaller(ConnectedEngine):
         parent = traceparent(call_id, is_sampled=self.calls.observer.keeps_journal)
         call = PendingCall(asked, call_id, parent, now)
         request_id = self._table.take(call)
-        assert request_id is not None, "there is a slot for every call that is taken on"
+        assert request_id is not None, "there is a slot for every accepted call"
         call.request_id = request_id
         self.calls.take_on(call)
         self._budget.earn()
@@ -188,7 +188,7 @@ class AmqpCaller(ConnectedEngine):
         else:
             super()._joined(event, now)
 
-    # --- the way of requests and replies ----------------------------------------------------------
+    # --- channels and the reply queue -------------------------------------------------------------
     def _begin(self, _now: float) -> None:
         self._limit.forget()
         self._reply_path.reset()
@@ -199,7 +199,7 @@ class AmqpCaller(ConnectedEngine):
         self._interrupt(reason, now)
 
     def _get_ready(self) -> None:
-        """Have the way made, where there is a connection."""
+        """Open channels and declare the reply queue, if there is a connection."""
         if self._agreed and self._reply_path.get_ready():
             self._confirms.begin()
 
@@ -208,7 +208,7 @@ class AmqpCaller(ConnectedEngine):
         self._maybe_release(now)
 
     def _lost_queue(self, _heard: Any, _message: Message, now: float) -> None:
-        """Have another reply queue in place of the one that somebody deleted."""
+        """Replace the reply queue, which was deleted on the server."""
         self._reply_path.have_queue()
         self._interrupt("the reply queue was deleted", now)
 
@@ -224,7 +224,7 @@ class AmqpCaller(ConnectedEngine):
             self._get_ready()
 
     def _drop_too_large(self, now: float) -> None:
-        """End the calls whose requests RabbitMQ has not taken, for they are too large."""
+        """Fail the calls whose requests are larger than RabbitMQ accepts."""
         for call in [call for call in self.calls.values() if call.is_sent]:
             if len(call.body) > self._limit.size_max:
                 self._fail_too_large(call, now, tried=call.tries > 1)
@@ -249,22 +249,22 @@ class AmqpCaller(ConnectedEngine):
                 for call in list(self._held):
                     self._fail(call, failures.no_exchange(exchange, heard.text), now)
             case methods.Closed(code=code, text=text):
-                lack = f"cancelled calls are not told to workers: {code} {text}"
+                lack = f"cancels do not reach the workers: {code} {text}"
                 self._out.append(Warn("no control", lack))
 
     def _refused(self, reason: str, now: float) -> None:
-        """End all calls: RabbitMQ will not have them until somebody does something."""
+        """Fail all calls: RabbitMQ refuses them until its operator changes something."""
         for call in list(self.calls.values()):
             self._conclude(call, TransportError(reason), now)
 
-    # --- the life of a try ------------------------------------------------------------------------
+    # --- attempts ---------------------------------------------------------------------------------
     def _hold(self, call: PendingCall, until: float) -> None:
         call.is_sent = False
         self._held[call] = None
         self.calls.wait_until(call, until)
 
     def _maybe_release(self, now: float) -> None:
-        """Publish what is held, if that is possible by now."""
+        """Publish the held calls, if requests can be published now."""
         if not self._reply_path.is_ready:
             return
         for call in list(self._held):
@@ -275,7 +275,7 @@ class AmqpCaller(ConnectedEngine):
                 self._transmit(call, now)
 
     def _transmit(self, call: PendingCall, now: float) -> None:
-        """Make a try."""
+        """Publish the request of a call."""
         body = call.body
         if len(body) > self._limit.size_max:
             self._fail_too_large(call, now, tried=call.tries > 0)
@@ -301,7 +301,7 @@ class AmqpCaller(ConnectedEngine):
         self.calls.sent(call, self._out, now)
 
     def _publishing(self, service: str) -> bytes:
-        """Return the method that publishes a request to a service, made once."""
+        """Return the method that publishes a request to a service; it is cached."""
         method = self._publishings.get(service)
         if method is None:
             if len(self._publishings) >= _CACHED_MAX:
@@ -311,12 +311,12 @@ class AmqpCaller(ConnectedEngine):
         return method
 
     def _is_last(self, call: PendingCall) -> bool:
-        """Whether there cannot be another try."""
+        """Whether the call cannot be retried."""
         used_up = call.tries >= self._policy.retry.attempts
         return used_up or not call.idempotent or call.index > 0
 
     def _interrupt(self, reason: str, now: float) -> None:
-        """Hold the calls whose replies cannot come any more, or give them up."""
+        """Hold or fail the calls whose replies are lost."""
         self._confirms.forget()
         for call in [call for call in self.calls.values() if call.is_sent]:
             call.is_sent = False
@@ -328,7 +328,7 @@ class AmqpCaller(ConnectedEngine):
                 self._hold(call, call.deadline)
 
     def _recall(self, call: PendingCall) -> None:
-        """Tell the worker that nobody waits for a call any more, if it may have it."""
+        """Send the worker a cancel, if it may have the request."""
         if not (call.is_sent and self._agreed) or self._reply_path.has_no_control:
             return
         headers = {wire.CONTROL: Control.CANCEL.value}
@@ -374,7 +374,7 @@ class AmqpCaller(ConnectedEngine):
     def _take_partial(
         self, call: PendingCall, source: Source, index: int, body: bytes, now: float
     ) -> None:
-        """Pass a partial reply on, or keep it. Those of another run begin again with 0."""
+        """Deliver a partial reply, or buffer it. Each run numbers them from 0."""
         if not self._is_of_this_run(call, source, now):
             return
         if index != call.pieces_of(source):
@@ -388,8 +388,8 @@ class AmqpCaller(ConnectedEngine):
             call.pieces.setdefault(source, []).append(body)
 
     def _is_of_this_run(self, call: PendingCall, source: Source, now: float) -> bool:
-        """Fail a call of which the user has had partial replies of one run, and another one begins
-        anew (I5): its worker was lost, or RabbitMQ has two copies of the request."""
+        """Check the run of a reply. Fail the call if the user has had partial replies of another
+        run (I5): a worker was lost, or RabbitMQ has two copies of the request."""
         if call.partials and call.index and source != call.source:
             self._conclude(call, failures.changed_worker(), now)
             return False
@@ -403,7 +403,7 @@ class AmqpCaller(ConnectedEngine):
         body: bytes,
         now: float,
     ) -> None:
-        """Answer the call, unless partial replies of this run have been missed."""
+        """Answer the call, unless partial replies of this run are missing."""
         count = headers.get(wire.PARTIALS)
         if isinstance(count, int) and count != call.pieces_of(source):
             self.calls.drop(STRAY, now)
@@ -415,11 +415,11 @@ class AmqpCaller(ConnectedEngine):
         self.calls.answer(call, (body,), attempts, self._out, now)
 
     def _came_back(self, returned: methods.Returned, message: Message, now: float) -> None:
-        """End the call whose request no queue takes."""
+        """Fail the call whose request no queue takes."""
         self._returned += 1
         try:
             properties = decode_properties(message[2])
-        except RemoteViolation:  # we have written it ourselves
+        except RemoteViolation:  # never: this caller wrote it
             return
         request_id = wire.request_id_of(properties.correlation_id)
         call = self._table.get(request_id) if request_id >= 0 else None
@@ -429,7 +429,7 @@ class AmqpCaller(ConnectedEngine):
             self._conclude(call, error, now, tried=call.tries > 1)
 
     def _confirmed(self, confirmed: methods.Confirmed, _message: Message, now: float) -> None:
-        """Note what RabbitMQ has taken; end the calls of what it has not."""
+        """Fail the calls whose requests RabbitMQ refuses with `basic.nack`."""
         for request_id in self._confirms.take(confirmed):
             call = None if confirmed.is_taken else self._table.get(request_id)
             if call is not None:
@@ -439,7 +439,7 @@ class AmqpCaller(ConnectedEngine):
     def _conclude(
         self, call: PendingCall, error: CallError, now: float, *, tried: bool | None = None
     ) -> None:
-        """End a call with an error where no worker need be told; `tried` tells whether it may have
+        """Fail a call without a cancel for its worker; `tried` says whether the request may have
         run, where that is known."""
         call.is_sent = False
         self._fail(call, error, now)
@@ -452,7 +452,7 @@ class AmqpCaller(ConnectedEngine):
         self.calls.end(call, error, self._out, now)
 
     def _forget(self, call: PendingCall) -> None:
-        """Take a call off all tables but that of the calls."""
+        """Remove a call from all tables except `calls`."""
         self._table.free(call.request_id)
         self._held.pop(call, None)
 
@@ -462,7 +462,7 @@ class AmqpCaller(ConnectedEngine):
         self.calls.woken(event, now)
 
     def _time_out(self, call: PendingCall, now: float) -> None:
-        """Publish a call again whose try has had its time, or give it up."""
+        """Retry or fail a call whose attempt has timed out."""
         if self._is_last(call):
             self._fail(call, failures.silent(call, self._policy.retry.attempt_timeout or 0.0), now)
         elif not self._budget.maybe_spend(now):
@@ -473,5 +473,5 @@ class AmqpCaller(ConnectedEngine):
 
 
 def _redelivered(attempt: Any) -> int:
-    """Return how often RabbitMQ gave a request to another worker, by the header of the reply."""
+    """Return how often RabbitMQ redelivered a request, from the reply's `x-attempt`."""
     return attempt - 1 if isinstance(attempt, int) and attempt > 1 else 0

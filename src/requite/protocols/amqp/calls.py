@@ -1,4 +1,4 @@
-"""The nouns of a caller: a call that is outstanding, and what can be seen of its tables."""
+"""An outstanding call of a caller."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from requite.core import calls
 from requite.engine import Submit
 
 Source = tuple[Any, Any, Any]
-"""Which run of a request a reply is of: worker, attempt and number, as the reply says."""
+"""The run of a request that a reply belongs to: worker id, attempt and run number."""
 
 
 class PendingCall(calls.PendingCall):
-    """One call. `request_id` is its slot and sequence number; `message_id` names it in all tries,
-    and `traceparent` the trace that it begins.
+    """One call. `request_id` is its slot and sequence number; `message_id` is the same for all
+    attempts; `traceparent` names the trace that it begins.
 
-    `is_sent` tells whether a try is out now. `index` counts the partial replies: with `partials`
-    the user takes them, which are all of one `source`; else `pieces` has those of each.
+    `is_sent`: an attempt is in flight. `index` counts partial replies. With `partials` the user
+    gets them, all of one `source`; else `pieces` buffers those of each source.
     """
 
     __slots__ = (
@@ -48,7 +48,7 @@ class PendingCall(calls.PendingCall):
         self.pieces: dict[Source, list[bytes]] = {}
 
     def pieces_of(self, source: Source) -> int:
-        """Return how many partial replies of a run have come, in their order."""
+        """Return how many partial replies of a run have arrived in order."""
         return self.index if self.partials else len(self.pieces.get(source, ()))
 
     def __repr__(self) -> str:

@@ -1,13 +1,13 @@
-"""Channels of one connection to RabbitMQ, for whoever declares, consumes, gets and publishes as it
-likes; callers and responders have engines of their own.
+"""Channels of one connection to RabbitMQ, for code that declares, consumes, gets and publishes
+freely; callers and responders have separate engines.
 
     OpenChannel ──► Opened ──► Ask, Publish, Say ... ──► Closed, by either side, or with the
                                                          connection
 
-A token stands for who asked, and gets what comes of it by `Deliver`: that of a question its answer,
-that of a publishing a `Confirmed` or, where no queue takes it, a `Returned`, that of a channel its
-messages and its end, that of the connection its beginning and end. `Closed` is the answer to all
-that was asked of a channel or connection that ends; its code is 0 where RabbitMQ gave no reason.
+Each input carries a token, and `Deliver` returns results under it: the answer to an `Ask`; a
+`Confirmed` for a `Publish`, or a `Returned` if no queue takes the message; the messages and the end
+of a channel; the beginning and the end of the connection. When a channel or connection ends,
+`Closed` answers everything that was pending on it; its code is 0 if RabbitMQ gave no reason.
 
 Sources: AMQP 0.9.1, sections 1.5 to 1.8 of its reference; RabbitMQ, "Consumer Acknowledgements and
 Publisher Confirms".
@@ -46,7 +46,7 @@ _NOT_OPEN: Final = Closed(0, "the channel is closed", b"")
 
 # --- inputs ---------------------------------------------------------------------------------------
 class OpenChannel(NamedTuple):
-    """Open a channel; with `confirms`, one to publish on."""
+    """Open a channel; with `confirms`, one with publisher confirms."""
 
     token: Any
     confirms: bool = False
@@ -72,13 +72,13 @@ class Publish(NamedTuple):
 
 
 class Say(NamedTuple):
-    """Send a method that has no answer."""
+    """Send a method that RabbitMQ does not answer."""
 
     channel: bytes
     method: bytes
 
 
-# --- what tokens get, besides what RabbitMQ says --------------------------------------------------
+# --- results under tokens, besides the methods that RabbitMQ sends --------------------------------
 class Opened(NamedTuple):
     """A channel is open."""
 
@@ -86,8 +86,8 @@ class Opened(NamedTuple):
 
 
 class Content(NamedTuple):
-    """A message that was delivered or got, as it came. One that is too large is not told of where
-    it is delivered; whoever has asked for it gets the `Got` alone."""
+    """A message from a consumer or a `basic.get`, undecoded. If it is too large, a consumer gets
+    nothing, and a `basic.get` is answered with the `Got` alone."""
 
     heard: Delivered | Got
     header: bytes
@@ -95,7 +95,7 @@ class Content(NamedTuple):
 
 
 class AmqpChannels(ConnectedEngine):
-    """The engine of one connection; it does not ask for another. `token` is the connection's."""
+    """The engine of one connection, which it does not replace. `token` is the connection's."""
 
     _kind = "an engine of channels"
 
@@ -122,7 +122,7 @@ class AmqpChannels(ConnectedEngine):
         return self._beat_at()
 
     def snapshot(self) -> Any:
-        """Return how many channels are open, and how many publishings are not confirmed."""
+        """Return the number of open channels and of unconfirmed publishings."""
         channels = self._channels.values()
         unconfirmed = sum(len(each.confirms) for each in channels)
         return SimpleNamespace(channels=len(channels), unconfirmed=unconfirmed)
@@ -135,10 +135,10 @@ class AmqpChannels(ConnectedEngine):
             self._out.append(Deliver(self._token, heard))
 
     def _begin(self, now: float) -> None:
-        """Nothing is open before it is asked for."""
+        """Do nothing: channels are opened on request."""
 
     def _refused(self, reason: str, now: float) -> None:
-        """The connection's token has been told."""
+        """Do nothing: `_entered` has reported it under the connection's token."""
 
     def _end(self, reason: str, _now: float) -> None:
         closed = Closed(0, reason, b"")
@@ -149,7 +149,7 @@ class AmqpChannels(ConnectedEngine):
     def _woken(self, _event: Wake, now: float) -> None:
         self._attend(now)
 
-    # --- what is asked for ------------------------------------------------------------------------
+    # --- from the user ----------------------------------------------------------------------------
     def _open(self, event: OpenChannel, _now: float) -> None:
         if not self._agreed:
             self._out.append(Deliver(event.token, _NOT_CONNECTED))
@@ -188,7 +188,7 @@ class AmqpChannels(ConnectedEngine):
         if event.channel in self._channels:
             self._send(event.channel, event.method)
 
-    # --- what RabbitMQ says -----------------------------------------------------------------------
+    # --- from RabbitMQ ----------------------------------------------------------------------------
     def _hear(self, number: bytes, heard: Heard, message: Message, now: float) -> None:
         channel = self._channels.get(number)
         if channel is None:
@@ -196,14 +196,14 @@ class AmqpChannels(ConnectedEngine):
         match heard:
             case Closed():
                 self._send(number, methods.CHANNEL_CLOSE_OK)
-                if not channel.is_leaving:  # else ours is answered, too
+                if not channel.is_leaving:  # else RabbitMQ also answers our close
                     self._close(number, heard)
             case Done(method=methods.CHANNEL_CLOSE_OK):
                 self._close(number, _NOT_OPEN)
             case Done(method=methods.CHANNEL_OPEN_OK):
                 self._out.append(Deliver(channel.token, Opened(number)))
             case Done(method=methods.CONFIRM_SELECT_OK):
-                pass  # it was sent along with the opening, and nobody waits for it
+                pass  # sent along with channel.open; nothing waits for the answer
             case Returned():
                 self._returned(channel, heard, message)
             case Confirmed():
@@ -229,10 +229,10 @@ class AmqpChannels(ConnectedEngine):
             self._out.append(Deliver(channel.asked.popleft(), answer))
 
     def _returned(self, channel: _Channel, returned: Returned, message: Message) -> None:
-        """Note which publishing came back; it is confirmed next.
+        """Mark the publishing that RabbitMQ returned; it confirms it next.
 
-        Nothing in it tells, so it is the oldest that is the same. Where several are, one is as good
-        as another. RabbitMQ may have written the properties anew: then the place has to do.
+        A `basic.return` has no id, so this takes the oldest publishing with the same content. If
+        none matches, because RabbitMQ encoded the properties anew, exchange and routing key decide.
         """
         waiting = [
             each
@@ -244,7 +244,7 @@ class AmqpChannels(ConnectedEngine):
             publishing.returned = returned
 
     def _close(self, number: bytes, closed: Closed) -> None:
-        """Forget a channel, and tell everybody who waits for something."""
+        """Forget a channel; deliver `closed` under its token and all that are pending on it."""
         channel = self._channels.pop(number)
         waiting = [*channel.asked, *(each.event.token for each in channel.confirms)]
         for token in (channel.token, *waiting):
@@ -252,7 +252,7 @@ class AmqpChannels(ConnectedEngine):
 
 
 class _Publishing:
-    """A publishing that is not confirmed yet; `returned` says why it came back, if it did."""
+    """An unconfirmed publishing; `returned` is set if RabbitMQ returned it."""
 
     __slots__ = ("event", "place", "returned")
 
@@ -263,7 +263,7 @@ class _Publishing:
 
 
 class _Channel:
-    """A channel, and who waits for what; `is_leaving` when we have closed it."""
+    """A channel with its pending tokens; `is_leaving`: we have sent channel.close."""
 
     __slots__ = ("asked", "confirms", "is_leaving", "token")
 

@@ -1,4 +1,4 @@
-"""What RabbitMQ has yet to confirm of a channel's publishings, by the numbers it counts them by.
+"""Unconfirmed publishings of a channel, by RabbitMQ's delivery tags.
 
 Source: RabbitMQ, "Consumer Acknowledgements and Publisher Confirms".
 """
@@ -14,7 +14,7 @@ What = TypeVar("What")
 
 
 class Confirms(Generic[What]):
-    """The publishings of one channel; `what` stands for each until it is confirmed."""
+    """The unconfirmed publishings of one channel, each represented by a `what` of the user's."""
 
     __slots__ = ("_number", "_waiting")
 
@@ -29,20 +29,20 @@ class Confirms(Generic[What]):
         return iter(self._waiting.values())
 
     def begin(self) -> None:
-        """Begin to count anew: the channel is another one."""
+        """Count from 1 again, for a new channel."""
         self._number = 0
 
     def forget(self) -> None:
-        """Wait for none of them any more."""
+        """Drop all unconfirmed publishings."""
         self._waiting.clear()
 
     def published(self, what: What) -> None:
-        """Note the next publishing."""
+        """Add the next publishing."""
         self._number += 1
         self._waiting[self._number] = what
 
     def take(self, confirmed: Confirmed) -> list[What]:
-        """Return what is confirmed now; what is not waited for is not in it."""
+        """Remove and return the publishings that are confirmed; ignore unknown tags."""
         waiting = self._waiting
         if not confirmed.multiple:
             return [waiting.pop(confirmed.tag)] if confirmed.tag in waiting else []

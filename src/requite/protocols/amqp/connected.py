@@ -1,8 +1,8 @@
-"""What both engines have in common: the one connection to RabbitMQ, its heartbeats and its end.
+"""The base of AMQP engines: one connection to RabbitMQ, its heartbeats and its end.
 
-The shell keeps the connection; the engine hears of it by `PeerJoined` and `PeerLost`. The first
-message says what was agreed upon, and then the engine begins its work; a refusal in its place (a
-wrong password, a virtual host that does not exist) ends it.
+The shell reconnects; the engine learns of connections from `PeerJoined` and `PeerLost`. The first
+message carries the negotiated settings, or a refusal (a wrong password, a virtual host that does
+not exist).
 
 Source: AMQP 0.9.1, section 4.2.7 (heartbeats); RabbitMQ, "Detecting Dead TCP Connections".
 """
@@ -33,18 +33,18 @@ WORK: Final = methods.channel(1)
 """The channel of requests and replies."""
 
 SIDE: Final = methods.channel(2)
-"""The channel of what may fail without harm to these: RabbitMQ closes a channel for any error."""
+"""The channel for methods that may fail: RabbitMQ closes a channel for any error."""
 
 _HEARTBEAT: Final[tuple[bytes, ...]] = ()
 _HINTS: Final = {
-    403: "user and password are those of the URL or of `--credentials-file`; the user needs"
+    403: "check user and password, in the URL or in `--credentials-file`; the user needs"
     " permissions for the virtual host",
-    530: "the virtual host is the path of the URL; it has to exist, and to admit the user",
+    530: "the virtual host is the path of the URL; it must exist, and the user must have access",
 }
 
 
 class ConnectedEngine(Machine):
-    """An engine with one connection to RabbitMQ; `given` is for what else the engine is."""
+    """An engine with one connection to RabbitMQ; `given` goes to the other base classes."""
 
     def __init__(self, heartbeat: HeartbeatPolicy, **given: Any) -> None:
         super().__init__(**given)
@@ -53,22 +53,22 @@ class ConnectedEngine(Machine):
         self._agreed = False
         self._liveness: Liveness | None = None
 
-    # --- what the engines do ----------------------------------------------------------------------
+    # --- for subclasses ---------------------------------------------------------------------------
     @abstractmethod
     def _begin(self, now: float) -> None:
-        """Open channels: the connection stands."""
+        """Open channels on the new connection."""
 
     @abstractmethod
     def _end(self, reason: str, now: float) -> None:
-        """Deal with the loss of the connection."""
+        """Handle the loss of the connection."""
 
     @abstractmethod
     def _refused(self, reason: str, now: float) -> None:
-        """Deal with a refusal by RabbitMQ that will last until somebody does something."""
+        """Handle a refusal that RabbitMQ repeats until its operator changes something."""
 
     @abstractmethod
     def _hear(self, channel: bytes, heard: Heard, message: Message, now: float) -> None:
-        """Take what came on a channel; `message` has the content, where there is one."""
+        """Handle a method on a channel; `message` has the content, if any."""
 
     # --- the connection ---------------------------------------------------------------------------
     def _joined(self, event: PeerJoined, now: float) -> None:
@@ -95,7 +95,7 @@ class ConnectedEngine(Machine):
         if self._liveness is not None:
             self._liveness.heard_at = now
         for message in event.messages:
-            if self._peer is None:  # the one before ended it
+            if self._peer is None:  # the previous message ended the connection
                 return
             if message:
                 self._take(message, now)
@@ -112,7 +112,7 @@ class ConnectedEngine(Machine):
         if not self._agreed:
             self._entered(heard)
         match heard:
-            case Tuned(heartbeat_s=heartbeat_s) if not self._agreed:  # it comes once, and first
+            case Tuned(heartbeat_s=heartbeat_s) if not self._agreed:  # once, first
                 self._agree(heartbeat_s, now)
             case Closed(code=code, text=text) if not self._agreed:
                 self._refused(_refusal(code, text), now)
@@ -121,7 +121,7 @@ class ConnectedEngine(Machine):
                 self._out.append(Warn("blocked", text))
 
     def _entered(self, heard: Heard) -> None:
-        """Note how RabbitMQ has answered the handshake: what was agreed upon, or a refusal."""
+        """Handle the end of the handshake: negotiated settings, or a refusal."""
 
     def _agree(self, heartbeat_s: int, now: float) -> None:
         self._agreed = True
@@ -137,11 +137,11 @@ class ConnectedEngine(Machine):
 
     # --- heartbeats -------------------------------------------------------------------------------
     def _beat_at(self) -> float:
-        """Return when the connection needs attention next."""
+        """Return the next instant at which `_attend` must run."""
         return inf if self._liveness is None else self._liveness.next_at()
 
     def _attend(self, now: float) -> None:
-        """Be heard, if it is time to; give a silent RabbitMQ up."""
+        """Send a heartbeat if one is due; disconnect from a silent RabbitMQ."""
         liveness = self._liveness
         if liveness is None or now < liveness.next_at():
             return

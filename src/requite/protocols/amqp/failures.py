@@ -1,7 +1,7 @@
-"""What a caller is told whose call ends without a reply.
+"""Errors of calls that end without a reply.
 
-The engine adds how often the request was published; it may have run if that is not 0, unless it is
-known that it has not.
+The engine adds how often the request was published; if that is not 0, the request may have run,
+unless the error says otherwise.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from requite.protocols.amqp.calls import PendingCall
 
 
 def unroutable(where: str, text: str) -> CallError:
-    """RabbitMQ returned the request."""
+    """Return the error for a request that no queue takes."""
     return NoService(f"no queue takes the request: {where} ({text})", may_have_executed=False)
 
 
 def no_exchange(name: str, text: str) -> CallError:
-    """The exchange of the pool is not there."""
+    """Return the error for a pool whose exchange does not exist."""
     return NoService(
         f"there is no exchange {name!r}: no manager has set the pool up (RabbitMQ: {text})",
         may_have_executed=False,
@@ -33,7 +33,7 @@ def no_exchange(name: str, text: str) -> CallError:
 
 
 def not_taken() -> CallError:
-    """RabbitMQ did not confirm the request, but said that it has not taken it."""
+    """Return the error for a request that RabbitMQ refused with `basic.nack`."""
     return Overloaded(
         "RabbitMQ has not taken the request (basic.nack): the queue is full, or has failed",
         may_have_executed=False,
@@ -41,7 +41,7 @@ def not_taken() -> CallError:
 
 
 def expired(call: PendingCall, now: float) -> CallError:
-    """The deadline has passed."""
+    """Return the error for a call whose deadline has passed."""
     text = f"no reply within {now - call.submitted_at:.3f} s; the request was "
     if call.tries:
         text += f"published {times(call.tries)} and may have run"
@@ -51,15 +51,15 @@ def expired(call: PendingCall, now: float) -> CallError:
 
 
 def silent(call: PendingCall, attempt_s: float) -> CallError:
-    """The last try that is allowed has had its time."""
+    """Return the error for a call whose last attempt has timed out."""
     tried = f"{times(call.tries)}, for {attempt_s:g} s each"
     return CallTimeout(f"no reply to a request that was published {tried}")
 
 
 def lost(call: PendingCall, reason: str) -> CallError:
-    """The way of the reply is gone, and the request must not be published again."""
+    """Return the error for a call whose reply is lost and that must not be retried."""
     if call.index:
-        why = "part of its reply had come"
+        why = "part of its reply had arrived"
     elif call.idempotent:
         why = f"was published {times(call.tries)}, the limit"
     else:
@@ -68,15 +68,15 @@ def lost(call: PendingCall, reason: str) -> CallError:
 
 
 def changed_worker() -> CallError:
-    """Another worker begins the reply anew, of which the caller has had a part."""
-    return WorkerLost("the worker was lost when part of its reply had come")
+    """Return the error for a call whose partial replies begin again from another worker."""
+    return WorkerLost("the worker was lost after it had sent part of the reply")
 
 
 def malformed(reason: str) -> CallError:
-    """What came as a reply cannot be read."""
+    """Return the error for a reply that cannot be decoded."""
     return RemoteFailure(f"the reply is malformed: {reason}")
 
 
 def too_large() -> CallError:
-    """The reply is larger than the caller allows."""
+    """Return the error for a reply that is larger than the caller allows."""
     return RemoteFailure("the reply is larger than the message_size_max of this client")

@@ -1,7 +1,7 @@
 """The data types of AMQP 0.9.1: short and long strings, and tables.
 
 Sources: AMQP 0.9.1, section 4.2.5; for the types in tables RabbitMQ's list ("AMQP 0-9-1 Errata",
-section 3), which differs from the standard's grammar and is what everybody speaks.
+section 3), which differs from the standard's grammar; implementations follow it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ Table = dict[str, Any]
 
 SHORT_MAX: Final = 255
 AS_IT_IS: Final = "surrogateescape"
-"""For names that are copied, and not shown: `short` makes the same bytes of them again."""
+"""An error handler for names that are copied, not shown: `short` restores the same bytes."""
 
 _U32: Final = Struct(">I")
 _I64: Final = Struct(">q")
-_DEPTH_MAX: Final = 16  # of tables in tables; a stranger's message must not exhaust the stack
+_DEPTH_MAX: Final = 16  # of nested tables; a peer's message must not exhaust the stack
 _I64_MAX: Final = 1 << 63
 _NESTING: Final = (b"F", b"A")
 
@@ -58,17 +58,17 @@ def long(text: str | bytes) -> bytes:
 
 
 def table(values: Mapping[str, Any]) -> bytes:
-    """Encode a table. Raises `LocalViolation` for a value that no type stands for."""
+    """Encode a table. Raises `LocalViolation` for a value without an AMQP type."""
     return long(_entries(values))
 
 
 def altered_table(
     content: bytes, dropped: Callable[[str], bool], added: Mapping[str, Any]
 ) -> bytes:
-    """Return a copy of an encoded table, given without its size, with some entries dropped or
-    replaced. The others are copied as they are, whatever they hold.
+    """Return a copy of an encoded table (without its size) with some entries dropped or replaced.
+    All other entries are copied byte for byte.
 
-    Raises `RemoteViolation` for a table that is cut.
+    Raises `RemoteViolation` for a truncated table.
     """
     kept: list[bytes] = []
     at = 0
@@ -107,8 +107,8 @@ def _value(value: Any) -> bytes:
 
 # --- in -------------------------------------------------------------------------------------------
 def read_short(data: bytes, at: int, errors: str = "replace") -> tuple[str, int]:
-    """Read a short string at an offset; return it and the offset behind it. What is not UTF-8 is
-    replaced, or with `AS_IT_IS` kept. Raises `RemoteViolation` where it is cut."""
+    """Read a short string at an offset; return it and the offset behind it. Invalid UTF-8 is
+    replaced, or preserved with `AS_IT_IS`. Raises `RemoteViolation` if the string is truncated."""
     try:
         end = at + 1 + data[at]
     except IndexError:
@@ -129,8 +129,8 @@ def read_long(data: bytes, at: int) -> tuple[bytes, int]:
 
 
 def read_table(data: bytes, at: int, depth: int = 0) -> tuple[Table, int]:
-    """Read a table at an offset; return it and the offset behind it. Long strings come as text in
-    which what is not UTF-8 is replaced, byte arrays as bytes."""
+    """Read a table at an offset; return it and the offset behind it. Long strings become `str`,
+    with invalid UTF-8 replaced; byte arrays become `bytes`."""
     content, end = read_long(data, at)
     values: Table = {}
     at = 0
@@ -141,7 +141,7 @@ def read_table(data: bytes, at: int, depth: int = 0) -> tuple[Table, int]:
 
 
 def _end_of_value(data: bytes, at: int) -> int:
-    """Return the offset behind a value, without a look into one that holds others."""
+    """Return the offset behind a value; nested tables and arrays are skipped, not decoded."""
     if data[at : at + 1] in _NESTING:
         return read_long(data, at + 1)[1]
     return _read_value(data, at, 0)[1]

@@ -1,4 +1,4 @@
-"""The nouns of a responder: a request in a handler's hands, and what can be seen of its tables."""
+"""A request that a handler runs, and the reasons for not running one."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from requite.protocols.amqp.properties import Properties
 
 
 class Job(jobs.Job):
-    """A request out of a queue.
+    """A request from a queue.
 
-    `tag` is the delivery, `attempt` which one of the request it is. `index` is the number of the
-    partial reply that is next, `run` that of the run, once it has any. `flaw` tells why its reply
-    cannot be had, whatever the handler says.
+    `tag` is the delivery tag, `attempt` the number of this delivery of the request. `index` is the
+    number of the next partial reply; `run` numbers the run once it has one. `flaw` is the reason
+    why the reply is replaced by an error.
     """
 
     __slots__ = ("attempt", "flaw", "index", "properties", "run", "tag")
@@ -26,12 +26,12 @@ class Job(jobs.Job):
 
     @property
     def name(self) -> tuple[str, str]:
-        """What a cancel knows the request by: message id and correlation id."""
+        """Message id and correlation id, by which a cancel names the request."""
         return self.properties.message_id, self.properties.correlation_id
 
 
 class Why:
-    """Why requests are not run: the words of counters and journals."""
+    """Reasons for not running a request, as counters and journals have them."""
 
     MALFORMED = "malformed"
     NO_REPLY_TO = "without reply-to"

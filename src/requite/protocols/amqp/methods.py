@@ -1,9 +1,9 @@
-"""The methods of AMQP 0.9.1 that requite sends, and those that it understands.
+"""The methods of AMQP 0.9.1 that requite sends and decodes.
 
 A message between engine and framing is `[channel, method]`, or `[channel, method, header, body]`
-where content follows; `[channel, method, header]` is content whose body was larger than allowed and
-has been thrown away. An empty message is a heartbeat. Channels are two bytes, methods and headers
-the payloads of their frames.
+with content; in `[channel, method, header]` the body was larger than allowed and was dropped. An
+empty message is a heartbeat. Channels are two bytes, methods and headers the payloads of their
+frames.
 
 Sources: AMQP 0.9.1, sections 1.4 to 1.8 of its reference; RabbitMQ's extensions `confirm.select`,
 `basic.nack`, `basic.cancel` from the server, `connection.blocked`.
@@ -29,11 +29,11 @@ _EMPTY: Final = b"\0"  # an empty short string
 _RESERVED: Final = b"\0\0"  # once the ticket of an access realm
 
 CONNECTION: Final = b"\0\0"
-"""The channel of the connection itself."""
+"""Channel 0, for methods of the connection."""
 
 
 def channel(number: int) -> bytes:
-    """Return a channel as it stands in messages."""
+    """Encode a channel number."""
     return _U16.pack(number)
 
 
@@ -84,7 +84,7 @@ CONFIRM_SELECT: Final = _method(85, 10)
 CONFIRM_SELECT_OK: Final = _method(85, 11)
 
 HAS_CONTENT: Final = frozenset({BASIC_PUBLISH, BASIC_RETURN, BASIC_DELIVER, BASIC_GET_OK})
-"""The methods that a content header, and a body, follow."""
+"""The methods that are followed by a content header and a body."""
 
 
 # --- out ------------------------------------------------------------------------------------------
@@ -95,7 +95,7 @@ SELECT_CONFIRMS: Final = CONFIRM_SELECT + b"\0"
 def exchange_declare(
     name: str, kind: str, arguments: Mapping[str, Any] | None = None, *, passive: bool = False
 ) -> bytes:
-    """Declare a durable exchange; `passive`: only ask whether it is there."""
+    """Declare a durable exchange; `passive`: only check that it exists."""
     bits = bytes(((0b10, 0b11)[passive],))
     return EXCHANGE_DECLARE + _RESERVED + short(name) + short(kind) + bits + table(arguments or {})
 
@@ -109,88 +109,88 @@ def queue_declare(
     exclusive: bool = False,
     auto_delete: bool = False,
 ) -> bytes:
-    """Declare a queue; `passive`: only ask whether it is there."""
+    """Declare a queue; `passive`: only check that it exists."""
     bits = passive | durable << 1 | exclusive << 2 | auto_delete << 3
     return QUEUE_DECLARE + _RESERVED + short(name) + bytes((bits,)) + table(arguments or {})
 
 
 def queue_bind(queue: str, exchange: str, routing_key: str) -> bytes:
-    """Have an exchange pass on to a queue what has a routing key."""
+    """Bind a queue to an exchange by a routing key."""
     names = short(queue) + short(exchange) + short(routing_key)
     return QUEUE_BIND + _RESERVED + names + b"\0" + _NO_ARGUMENTS
 
 
 def queue_unbind(queue: str, exchange: str, routing_key: str) -> bytes:
-    """Undo a binding; one that is not there is no error."""
+    """Remove a binding; a missing one is no error."""
     names = short(queue) + short(exchange) + short(routing_key)
     return QUEUE_UNBIND + _RESERVED + names + _NO_ARGUMENTS
 
 
 def queue_delete(queue: str) -> bytes:
-    """Delete a queue with its messages. Quorum queues take no conditions for it."""
+    """Delete a queue and its messages, unconditionally: quorum queues support no conditions."""
     return QUEUE_DELETE + _RESERVED + short(queue) + b"\0"
 
 
 def qos(prefetch: int) -> bytes:
-    """Bound how many deliveries each consumer of the channel may have unacknowledged."""
+    """Limit the unacknowledged deliveries of each consumer of the channel."""
     return BASIC_QOS + b"\0\0\0\0" + _U16.pack(prefetch) + b"\0"
 
 
 def consume(queue: str, tag: str, *, no_ack: bool, exclusive: bool = False) -> bytes:
-    """Begin to take a queue's messages; `exclusive`: refused while somebody else does."""
+    """Consume from a queue; `exclusive`: fail if the queue has another consumer."""
     bits = bytes((no_ack << 1 | exclusive << 2,))
     return BASIC_CONSUME + _RESERVED + short(queue) + short(tag) + bits + _NO_ARGUMENTS
 
 
 def cancel(tag: str) -> bytes:
-    """Take no more of a queue's messages."""
+    """Cancel a consumer."""
     return BASIC_CANCEL + short(tag) + b"\0"
 
 
 def get(queue: str) -> bytes:
-    """Take the oldest message of a queue; it has to be acknowledged."""
+    """Get the oldest message of a queue; it must be acknowledged."""
     return BASIC_GET + _RESERVED + short(queue) + b"\0"
 
 
 def publish(exchange: str, routing_key: str, *, mandatory: bool = False) -> bytes:
-    """Send the message that follows; `mandatory`: it comes back if no queue takes it."""
+    """Publish the content that follows; `mandatory`: RabbitMQ returns it if no queue takes it."""
     bits = b"\x01" if mandatory else b"\0"
     return BASIC_PUBLISH + _RESERVED + short(exchange) + short(routing_key) + bits
 
 
 def ack(tag: int) -> bytes:
-    """Tell that a delivery has been dealt with."""
+    """Acknowledge a delivery."""
     return BASIC_ACK + _U64.pack(tag) + b"\0"
 
 
 def reject(tag: int, *, requeue: bool) -> bytes:
-    """Give a delivery back: to the queue, or to be dead-lettered."""
+    """Reject a delivery: requeue it, or dead-letter it."""
     return BASIC_REJECT + _U64.pack(tag) + (b"\x01" if requeue else b"\0")
 
 
 def connection_close(code: int, text: str) -> bytes:
-    """Say farewell."""
+    """Close the connection."""
     return CONNECTION_CLOSE + _U16.pack(code) + short(text) + b"\0\0\0\0"
 
 
 def channel_close(code: int, text: str) -> bytes:
-    """Close a channel; what is not acknowledged on it goes back to its queue."""
+    """Close a channel; RabbitMQ requeues its unacknowledged deliveries."""
     return CHANNEL_CLOSE + _U16.pack(code) + short(text) + b"\0\0\0\0"
 
 
 def tune_ok(channels: int, frame_size: int, heartbeat_s: int) -> bytes:
-    """Answer what the server suggests."""
+    """Accept or lower the limits that the server proposes."""
     return CONNECTION_TUNE_OK + _TUNE.pack(channels, frame_size, heartbeat_s)
 
 
 def connection_open(vhost: str) -> bytes:
-    """Enter a virtual host."""
+    """Open a virtual host."""
     return CONNECTION_OPEN + short(vhost) + b"\0\0"
 
 
 # --- in -------------------------------------------------------------------------------------------
 class Started(NamedTuple):
-    """The server's first word."""
+    """connection.start, the first method of the server."""
 
     version: tuple[int, int]
     properties: Mapping[str, Any]
@@ -198,7 +198,7 @@ class Started(NamedTuple):
 
 
 class Tuned(NamedTuple):
-    """What the server suggests, or what was agreed upon: 0 is no limit, or no heartbeats."""
+    """Proposed or negotiated limits; 0 means no limit, or no heartbeats."""
 
     channels: int
     frame_size: int
@@ -206,7 +206,7 @@ class Tuned(NamedTuple):
 
 
 class Closed(NamedTuple):
-    """A channel, or the connection, was closed by the server, because of `method` perhaps."""
+    """The server closed a channel or the connection; `method` is the cause, if it names one."""
 
     code: int
     text: str
@@ -214,13 +214,13 @@ class Closed(NamedTuple):
 
 
 class Blocked(NamedTuple):
-    """The server takes no more publishing, for want of memory or disk space."""
+    """The server accepts no publishing, because memory or disk space is low."""
 
     reason: str
 
 
 class Declared(NamedTuple):
-    """A queue is there."""
+    """A queue exists."""
 
     queue: str
     messages: int
@@ -234,7 +234,7 @@ class Consuming(NamedTuple):
 
 
 class Cancelled(NamedTuple):
-    """A consumer is no more: its queue was deleted. Or, `by_us`, we wanted it."""
+    """A consumer ended: its queue was deleted, or (`by_us`) we cancelled it."""
 
     tag: str
     by_us: bool
@@ -251,7 +251,7 @@ class Delivered(NamedTuple):
 
 
 class Got(NamedTuple):
-    """The message that was asked for, and how many more the queue had then."""
+    """The answer to basic.get; `more` messages were left in the queue."""
 
     tag: int
     redelivered: bool
@@ -261,7 +261,7 @@ class Got(NamedTuple):
 
 
 class Returned(NamedTuple):
-    """A mandatory message that no queue took."""
+    """A mandatory message that RabbitMQ returned because no queue took it."""
 
     code: int
     text: str
@@ -270,7 +270,7 @@ class Returned(NamedTuple):
 
 
 class Confirmed(NamedTuple):
-    """What became of publishings up to `tag` (`multiple`), or of that one."""
+    """A confirm for all publishings up to `tag` (`multiple`), or for that one."""
 
     tag: int
     multiple: bool
@@ -278,7 +278,7 @@ class Confirmed(NamedTuple):
 
 
 class Done(NamedTuple):
-    """The answer to a method that brings nothing but the end of waiting."""
+    """An answer without further content, such as queue.bind-ok or basic.get-empty."""
 
     method: bytes
 
@@ -300,9 +300,9 @@ Heard = (
 
 
 def decode(method: bytes) -> Heard:
-    """Read a method of the server's.
+    """Decode a method of the server.
 
-    Raises `RemoteViolation` for one that is cut, or that a server does not send.
+    Raises `RemoteViolation` for a truncated method, and for one that a server does not send.
     """
     read = _READ.get(method[:4])
     if read is None:

@@ -1,4 +1,4 @@
-"""What may be set on callers and responders, with the reasons for the defaults."""
+"""Settings of callers and responders."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ PREFETCH_MAX: Final = 65_535
 
 
 def heartbeat_to_announce_s(policy: HeartbeatPolicy) -> int:
-    """Return the timeout that is announced to RabbitMQ, in its whole seconds: two intervals."""
+    """Return the timeout to negotiate with RabbitMQ: two intervals, in whole seconds."""
     return max(1, ceil(2 * policy.interval_s))
 
 
 @dataclass(frozen=True, slots=True)
 class CallerPolicy:
-    """What may be set on a caller; seconds and counts.
+    """Settings of a caller.
 
-    - `slots`: how many calls may be outstanding at a time; more end with `Overloaded`.
-    - `retry`: see `RetryPolicy`. There are no pauses between tries, and what a connection took with
-      it is published again free of charge.
-    - `heartbeat`: how often to be heard, and when a silent RabbitMQ is given up.
-    - `confirms`: have RabbitMQ confirm each request; one that it does not take fails at once.
-    - `direct_reply`: replies come by RabbitMQ's direct reply-to, without a queue.
-    - `persistent`: have requests written to disk where their queue is.
+    - `slots`: the maximum of outstanding calls; further calls fail with `Overloaded`.
+    - `retry`: see `RetryPolicy`. There are no pauses between attempts, and attempts after a lost
+      connection do not count against the budget.
+    - `heartbeat`: the interval, and when a silent RabbitMQ counts as dead.
+    - `confirms`: use publisher confirms; a request that RabbitMQ refuses then fails at once.
+    - `direct_reply`: receive replies by RabbitMQ's direct reply-to, without a queue.
+    - `persistent`: publish requests as persistent messages.
     """
 
     slots: int = 1024
@@ -51,14 +51,14 @@ class CallerPolicy:
 
 @dataclass(frozen=True, slots=True)
 class ResponderPolicy:
-    """What may be set on a responder; seconds and counts.
+    """Settings of a responder.
 
-    - `prefetch`: how many requests it may have in hand at a time.
-    - `attempts_max`: at which delivery of a request it is given up (`delivery_limit`) rather than
-      run; None: the limit of the queue itself, and whoever has its dead letters, see to that.
-    - `heartbeat`: how often to be heard, and when a silent RabbitMQ is given up.
-    - `retry_s`: how long to wait before a queue that is missing or refused is asked for again.
-    - `cancels_max`: how many cancelled requests are remembered in case they are yet to come.
+    - `prefetch`: the maximum of unacknowledged requests.
+    - `attempts_max`: how many deliveries of a request are run; a later one is answered with
+      `delivery_limit`. None: the delivery limit and dead-lettering of the queue apply.
+    - `heartbeat`: the interval, and when a silent RabbitMQ counts as dead.
+    - `retry_s`: seconds before it checks again for a queue that is missing or refused.
+    - `cancels_max`: how many cancels are remembered for requests that have not arrived yet.
     """
 
     prefetch: int = 16
@@ -69,7 +69,7 @@ class ResponderPolicy:
 
     def __post_init__(self) -> None:
         if not 1 <= self.prefetch <= PREFETCH_MAX:
-            raise ConfigurationError(f"capacity is 1 to {PREFETCH_MAX}, not {self.prefetch}")
+            raise ConfigurationError(f"capacity must be 1 to {PREFETCH_MAX}, not {self.prefetch}")
         if self.attempts_max is not None and self.attempts_max < 1:
             raise ConfigurationError(f"attempts must be at least 1, not {self.attempts_max}")
         if self.retry_s <= 0:

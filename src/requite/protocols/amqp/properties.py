@@ -40,15 +40,15 @@ _USER_ID: Final = 1 << 4
 _REST: Final = (1 << 5) | _USER_ID | (1 << 3) | (1 << 2)  # type, user-id, app-id, cluster-id
 _SIZES: Final = {_DELIVERY_MODE: 1, _PRIORITY: 1, _TIMESTAMP: 8}  # the others are short strings
 _RECURRING_MAX: Final = 256
-_RECURRING_SIZE_MAX: Final = 256  # bytes; larger tables are somebody's data, and seldom the same
+_RECURRING_SIZE_MAX: Final = 256  # bytes; larger tables are user data, and seldom repeat
 _TRANSIENT: Final = b"\x01"
 _PERSISTENT: Final = b"\x02"
 
 
 class Properties(NamedTuple):
-    """What of a message's properties requite uses; an empty text is one that is not there.
+    """The properties of a message that requite uses; "" means absent.
 
-    `flaw` says what is wrong with a table of headers that could not be read; there are none then.
+    `flaw` is the error in a table of headers that could not be decoded; `headers` is empty then.
     """
 
     correlation_id: str = ""
@@ -65,8 +65,8 @@ def encode_properties(
 ) -> bytes:
     """Return the content header of a message. Raises `LocalViolation` for values too long.
 
-    `headers_recur`: many messages have the same headers, texts and numbers, so that their table is
-    made once (0.7 us instead of 2.6).
+    `headers_recur`: many messages have equal headers (text and numbers only), so the encoded table
+    is cached (0.7 us instead of 2.6).
     """
     correlation_id, reply_to, message_id, expiration, headers, persistent, _ = properties
     flags = _DELIVERY_MODE
@@ -90,7 +90,7 @@ def encode_properties(
 
 
 def _recurring(headers: Mapping[str, Any]) -> bytes:
-    # 1, 1.0 and True are one key of a cache, and three values of a table.
+    # 1, 1.0 and True are equal as cache keys, but encode differently.
     return _table_of(tuple(headers.items()), tuple(map(type, headers.values())))
 
 
@@ -100,10 +100,10 @@ def _table_of(items: tuple[tuple[str, Any], ...], _types: tuple[type, ...]) -> b
 
 
 def decode_properties(header: bytes) -> Properties:
-    """Read a content header.
+    """Decode a content header.
 
-    A malformed table of headers is told as a `flaw`: who sent it can still be answered. Raises
-    `RemoteViolation` for anything else that is malformed.
+    A malformed table of headers is reported as `flaw`, so that the sender can be answered. Raises
+    `RemoteViolation` for any other error.
     """
     if len(header) < _HEAD.size:
         raise RemoteViolation("a content header is cut")
@@ -142,11 +142,11 @@ def altered_properties(
     dropped: Callable[[str], bool],
     added: Mapping[str, Any] = _NONE,
 ) -> bytes:
-    """Return the content header under which a message is handed on: all its properties as they
-    are, but for its expiration ("": none), the headers that are dropped or added, and `user_id`,
-    which RabbitMQ takes from that user only.
+    """Return the content header for forwarding a message. All properties are copied, except the
+    expiration ("": none), the headers that are dropped or added, and `user_id`, which RabbitMQ
+    accepts only from that user.
 
-    Of headers that are malformed none is kept. Raises `RemoteViolation` for a header that is cut.
+    A malformed table of headers is dropped. Raises `RemoteViolation` for a truncated header.
     """
     if len(header) < _HEAD.size:
         raise RemoteViolation("a content header is cut")
@@ -201,13 +201,13 @@ def _read_headers(header: bytes, at: int) -> tuple[Mapping[str, Any], int, str]:
 
 @lru_cache(_RECURRING_MAX)
 def _headers_in(data: bytes) -> Mapping[str, Any]:
-    """Read a table that comes again and again, as that of a worker's replies (0.1 us, not 2.7);
-    whoever has it shares it, so nobody may change it."""
+    """Decode a table, with a cache for tables that repeat, as in a worker's replies (0.1 us instead
+    of 2.7). The result is shared, hence read-only."""
     return MappingProxyType(read_table(data, 0)[0])
 
 
 def _check_rest(header: bytes, at: int, flags: int) -> None:
-    """See to it that what requite does not use has been sent whole, too."""
+    """Check that the properties which requite does not use are complete."""
     if flags & _TIMESTAMP:
         at += 8
     for _ in range((flags & _REST).bit_count()):

@@ -1,8 +1,8 @@
-"""The way of a caller's requests and replies: its channels, its reply queue, a pool's exchange.
+"""A caller's channels, its reply queue and the exchange of its pool.
 
-A reply queue stands before requests are published. The exchange of a pool is asked for first, on a
-channel of its own, on which cancels travel, too: RabbitMQ closes a channel for any error, and that
-of the calls must not be closed for one of those.
+The caller declares its reply queue before it publishes requests. It first checks for the exchange
+of a pool on a separate channel, which also carries cancels: RabbitMQ closes a channel for any
+error, and such an error must not close the channel of the calls.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ _CONSUMER: Final = "replies"
 
 
 class ReplyPath:
-    """What stands of it; `send` takes a channel and the parts of a message.
+    """State of the channels; `send` takes a channel and the parts of a message.
 
-    `origin` makes the names of reply queues unlike any other's. `reply_to` is where replies go, and
-    `is_ready` tells whether requests can be published.
+    `origin` makes the names of reply queues unique. `reply_to` is the reply queue.
     """
 
     def __init__(
@@ -35,29 +34,29 @@ class ReplyPath:
     ) -> None:
         self.destination = destination
         self.reply_to = ""
-        self.has_no_control = False  # nobody hears of cancels
+        self.has_no_control = False  # cancels cannot be published
         self._origin = origin
         self._send = send
         self._confirms = confirms
         self._direct_reply = direct_reply
         self._queue_number = 0
-        self._is_open = False  # the channel of the calls, or it is about to be
+        self._is_open = False  # the channel of the calls; set when the opening is sent
         self._is_consuming = False
         self._side_is_open = False
         self._has_exchange = self._is_asking = False
 
     @property
     def is_ready(self) -> bool:
-        """Whether requests can be published, and their replies taken."""
+        """Whether requests can be published and replies received."""
         return self._is_consuming and self._has_exchange
 
     def reset(self) -> None:
-        """Begin anew: the connection is another one, or gone."""
+        """Reset the state after a connection was lost or replaced."""
         self._is_open = self._is_consuming = self._side_is_open = False
         self._has_exchange = self._is_asking = self.has_no_control = False
 
     def get_ready(self) -> bool:
-        """Do what is missing; return whether the channel of the calls is a new one."""
+        """Send what is missing; return whether this opens a new channel for the calls."""
         opens = not self._is_open
         if opens:
             self._is_open = True
@@ -74,7 +73,7 @@ class ReplyPath:
 
     # --- replies ----------------------------------------------------------------------------------
     def have_queue(self) -> None:
-        """Have a queue for replies, of a new name: RabbitMQ may know the last one for a while."""
+        """Declare a reply queue under a new name: RabbitMQ may keep the last one for a while."""
         self._is_consuming = False
         if self._direct_reply:
             self.reply_to = DIRECT_REPLY_TO
@@ -86,11 +85,11 @@ class ReplyPath:
         self._send(WORK, methods.consume(self.reply_to, _CONSUMER, no_ack=True))
 
     def began_to_consume(self) -> None:
-        """Note that the queue stands."""
+        """Record that RabbitMQ delivers from the reply queue."""
         self._is_consuming = True
 
     def lost_channel(self) -> bool:
-        """Note that RabbitMQ has closed the channel of the calls; return whether it had stood."""
+        """Record that RabbitMQ closed the channel of the calls; return whether it was consuming."""
         self._send(WORK, methods.CHANNEL_CLOSE_OK)
         stood = self._is_consuming
         self._is_open = self._is_consuming = self._has_exchange = False
@@ -98,19 +97,19 @@ class ReplyPath:
 
     # --- the channel for the rest -----------------------------------------------------------------
     def ask_for_exchange(self) -> None:
-        """Ask whether the pool's exchange is there."""
+        """Ask whether the pool's exchange exists."""
         self._open_side()
         ask = methods.exchange_declare(self.destination.exchange, "direct", passive=True)
         self._send(SIDE, ask)
 
     def found_exchange(self) -> None:
-        """Note that it is."""
+        """Record that the pool's exchange exists."""
         self._is_asking = False
         self._has_exchange = True
 
     def lost_side(self, closed: methods.Closed) -> bool:
-        """Note that RabbitMQ has closed this channel; return whether that was for want of the
-        exchange. Else there is nobody to tell of cancels."""
+        """Record that RabbitMQ closed the side channel; return whether the exchange is missing.
+        For any other reason, cancels are not published any more."""
         self._side_is_open = False
         self._send(SIDE, methods.CHANNEL_CLOSE_OK)
         if closed.method == methods.EXCHANGE_DECLARE:
@@ -122,7 +121,7 @@ class ReplyPath:
         return False
 
     def publish_control(self, routing_key: str, header: bytes) -> None:
-        """Tell the workers something, by a message without a body."""
+        """Publish a control message, which has no body, to the workers."""
         self._open_side()
         publishing = methods.publish(self.destination.control_exchange, routing_key)
         self._send(SIDE, publishing, header, b"")

@@ -1,8 +1,7 @@
-"""What a responder has beside its requests: reports of its activity, and a queue for control
-messages: cancels, and in pools drains.
+"""A responder's activity reports, and its queue for control messages: cancels, and drains in pools.
 
-Each has a channel of its own. RabbitMQ closes a channel for any error, a missing exchange or a
-permission that is not there; requests and replies must not suffer from that.
+Each has a separate channel. RabbitMQ closes a channel for any error, such as a missing exchange or
+permission; that must not affect requests and replies.
 """
 
 from __future__ import annotations
@@ -11,8 +10,8 @@ from collections.abc import Callable
 from typing import Final
 
 from requite.protocols.amqp import methods, wire
+from requite.protocols.amqp.assignment import Assignment
 from requite.protocols.amqp.connected import SIDE
-from requite.protocols.amqp.post import Post
 from requite.protocols.amqp.properties import Properties, encode_properties
 from requite.protocols.amqp.wire import Event
 
@@ -25,47 +24,49 @@ _CONSUMER: Final = "control"
 class Reports:
     """The side channels of a responder; `send` takes a channel and the parts of a message."""
 
-    def __init__(self, post: Post, send: Callable[..., None]) -> None:
-        self._post = post
+    def __init__(self, assignment: Assignment, send: Callable[..., None]) -> None:
+        self._assignment = assignment
         self._send = send
         self._reports = False
-        self.worker_id = post.worker_id
+        self.worker_id = assignment.worker_id
 
     def begin(self) -> None:
         """Open the channels of a new connection."""
         self._listen()
-        if self._post.activity_exchange:
+        if self._assignment.activity_exchange:
             self._reports = True
             self._send(ACTIVITY, methods.OPEN_CHANNEL)
             self.report(Event.STARTED)
 
     def end(self) -> None:
-        """Note that the connection is gone."""
+        """Record that the connection was lost."""
         self._reports = False
 
     def lost(self, channel: bytes) -> None:
-        """Note that RabbitMQ has closed a channel; it is opened again with the next connection."""
+        """Record that RabbitMQ closed a channel; it is reopened on the next connection."""
         if channel == ACTIVITY:
             self._reports = False
 
     def report(self, event: Event, traceparent: str = "") -> None:
-        """Tell the manager of the pool, if there is one; `traceparent` is that of a request."""
+        """Report an event to the pool's manager, if any; `traceparent` is that of a request."""
         if not self._reports:
             return
         headers = {wire.EVENT: event.value, wire.WORKER_ID: self.worker_id}
         if traceparent:
             headers[wire.TRACEPARENT] = traceparent
         header = encode_properties(Properties(headers=headers), 0)
-        publishing = methods.publish(self._post.activity_exchange, self._post.key)
+        publishing = methods.publish(self._assignment.activity_exchange, self._assignment.key)
         self._send(ACTIVITY, publishing, header, b"")
 
     def _listen(self) -> None:
-        """Have a queue for control messages. RabbitMQ makes its name; an empty one stands for that
-        of the queue which was declared last (AMQP 0.9.1, section 3.1.10.2)."""
-        post = self._post
+        """Consume control messages from a new queue. RabbitMQ names it; an empty name refers to the
+        queue that was declared last (AMQP 0.9.1, section 3.1.10.2)."""
+        assignment = self._assignment
         self._send(SIDE, methods.OPEN_CHANNEL)
-        if post.declares:
-            self._send(SIDE, methods.exchange_declare(post.control_exchange, "direct"))
+        if assignment.declares:
+            self._send(SIDE, methods.exchange_declare(assignment.control_exchange, "direct"))
         self._send(SIDE, methods.queue_declare("", exclusive=True, auto_delete=True))
-        self._send(SIDE, methods.queue_bind("", post.control_exchange, post.control_key))
+        self._send(
+            SIDE, methods.queue_bind("", assignment.control_exchange, assignment.control_key)
+        )
         self._send(SIDE, methods.consume("", _CONSUMER, no_ack=True))

@@ -1,14 +1,14 @@
-"""The responder: takes requests from a queue, and publishes replies to wherever they ask for.
+"""The responder: consumes requests from a queue, and publishes replies to their reply-to queues.
 
     delivered ──► running ──► reply published ──► confirmed ──► acknowledged
                      └──► abandoned: cancelled, or its connection was lost
 
-A request is acknowledged when its reply has been confirmed, not before: if the worker is lost,
-RabbitMQ gives it to another one. What is not run is answered, acknowledged or given back at once:
-malformed, too large, cancelled before it came, delivered too often.
+A request is acknowledged once RabbitMQ has confirmed its reply; if the worker is lost before,
+RabbitMQ redelivers the request. Requests that are not run (malformed, too large, cancelled before
+they arrived, delivered too often) are answered, acknowledged or rejected at once.
 
-The engine does not run handlers: it delivers each request under a token, a `Job`, and whoever runs
-the handler answers with `Produced` and `Finished`.
+The engine does not run handlers: it delivers each request under a token, a `Job`. The shell runs
+the handler and answers with `Produced` and `Finished`.
 
 Sources: "RPC over AMQP", sections "Multiple-client & Single-servant", "Matching each response to
 each request" and "Negative responses"; "Scalable async RPC", sections "Worker protocol", "Worker
@@ -45,12 +45,12 @@ from requite.engine import (
 )
 from requite.errors import RemoteViolation
 from requite.protocols.amqp import methods, wire
+from requite.protocols.amqp.assignment import Assignment
 from requite.protocols.amqp.confirms import Confirms
 from requite.protocols.amqp.connected import SIDE, WORK, ConnectedEngine
 from requite.protocols.amqp.jobs import Job, Why
 from requite.protocols.amqp.methods import Heard
 from requite.protocols.amqp.policy import ResponderPolicy
-from requite.protocols.amqp.post import Post
 from requite.protocols.amqp.properties import Properties, decode_properties, encode_properties
 from requite.protocols.amqp.reports import Reports
 from requite.protocols.amqp.sizes import SizeLimit
@@ -65,17 +65,17 @@ _RUN_SIZE: Final = 6  # bytes of where to begin to count; tables have numbers of
 
 
 class AmqpResponder(ConnectedEngine):
-    """A worker at one post; `service` is what its handlers' requests are called.
+    """A worker with one assignment; `service` is the service name in its handlers' requests.
 
-    `instance` should be random per start: journals know the worker by it. `chronicle` takes down
-    what happens to the requests that it is given.
+    `instance` identifies the worker in journals and should be random per start. `chronicle`
+    journals its requests.
     """
 
     _kind: ClassVar = "a responder"
 
     def __init__(
         self,
-        post: Post,
+        assignment: Assignment,
         policy: ResponderPolicy | None = None,
         *,
         service: str = "",
@@ -89,22 +89,22 @@ class AmqpResponder(ConnectedEngine):
             kind=self._kind,
         )
         super().__init__(policy.heartbeat)
-        self._post = post
+        self._assignment = assignment
         self._service = service
-        self._reports = Reports(post, self._send)
+        self._reports = Reports(assignment, self._send)
         self._confirms: Confirms[int | None] = Confirms()  # the deliveries that they answer
         self._limit = SizeLimit()
-        # Of the last run with partial replies. Another start may have the same id, but other runs.
+        # Number of the last run with partial replies. Starts with one worker id differ in it.
         self._runs = int.from_bytes(instance[:_RUN_SIZE], "big")
-        self._cancels: dict[tuple[str, str], None] = {}  # of requests that may be yet to come
-        self._closed: set[bytes] = set()  # of the channels aside
+        self._cancels: dict[tuple[str, str], None] = {}  # of requests that may arrive later
+        self._closed: set[bytes] = set()  # side channels
         self._is_declaring = False
         self._is_consuming = False
-        self._consumers = 0  # that RabbitMQ has ended
+        self._consumers = 0  # that RabbitMQ has cancelled
         self._consumer = _CONSUMER
         self._has_channel = False
-        self._was_missing = False  # the queue, when it was last asked for
-        self._try_at = inf  # when to ask for the queue again
+        self._was_missing = False  # the queue, at the last check
+        self._try_at = inf  # when to check for the queue again
         self._hears: dict[type, Callable[[Any, Message, float], None]] = {
             methods.Delivered: self._requested,
             methods.Confirmed: self._confirmed,
@@ -125,7 +125,7 @@ class AmqpResponder(ConnectedEngine):
             Started: self.jobs.started,
             Wake: self._woken,
             Drain: self._drained,
-            PeerBlocked: take_no_notice,  # replies are bounded by the requests in hand
+            PeerBlocked: take_no_notice,  # replies are bounded by the prefetch
             PeerWritable: take_no_notice,
         }
 
@@ -133,20 +133,21 @@ class AmqpResponder(ConnectedEngine):
     def deadline(self) -> float | None:
         """See `requite.engine.Engine.deadline`."""
         at = inf if self._stopped else min(self._beat_at(), self._try_at)
-        at = min(at, self.jobs.observer.look_at)
+        at = min(at, self.jobs.observer.flush_at)
         return None if at == inf else at
 
     @property
     def is_answered(self) -> bool:
-        """Whether RabbitMQ gives us requests out of the queue."""
+        """Whether RabbitMQ delivers requests to this worker."""
         return self._is_consuming
 
     def snapshot(self) -> SimpleNamespace:
         """Return the counts of all tables.
 
-        `is_consuming`: requests can come. Of those with handlers, nobody waits for the `abandoned`;
-        RabbitMQ has not confirmed the `unconfirmed` replies. `cancels` are remembered. `dropped`:
-        requests that were not run since the start, by reason (`Why`).
+        `is_consuming`: RabbitMQ delivers requests. `running` requests are with handlers; for the
+        `abandoned` ones among them no caller waits. `unconfirmed`: replies without a publisher
+        confirm. `cancels`: remembered ones. `dropped`: requests that were not run since the start,
+        by reason (`Why`).
         """
         abandoned = self.jobs.abandoned
         return SimpleNamespace(
@@ -160,7 +161,7 @@ class AmqpResponder(ConnectedEngine):
             stopped=self._stopped,
         )
 
-    # --- the way of requests ----------------------------------------------------------------------
+    # --- the request queue ------------------------------------------------------------------------
     def _begin(self, _now: float) -> None:
         if self._draining:
             return
@@ -178,24 +179,26 @@ class AmqpResponder(ConnectedEngine):
         self._send(WORK, methods.SELECT_CONFIRMS)
 
     def _look_for_queue(self) -> None:
-        """Ask for the queue first: to declare one that others have made differently fails."""
+        """Check for the queue first: declaring it with other arguments than it has would fail."""
         self._try_at = inf
         if not self._has_channel:
             self._open_channel()
-        self._send(WORK, methods.queue_declare(self._post.queue, passive=True))
+        self._send(WORK, methods.queue_declare(self._assignment.queue, passive=True))
 
     def _declare(self) -> None:
         self._open_channel()
         self._is_declaring = True
         self._was_missing = False
-        post = self._post
-        self._send(WORK, methods.queue_declare(post.queue, post.arguments, durable=True))
+        assignment = self._assignment
+        self._send(
+            WORK, methods.queue_declare(assignment.queue, assignment.arguments, durable=True)
+        )
 
     def _has_queue(self, _declared: Any, _message: Message, now: float) -> None:
-        """Consume; but look again after a pause where others have made it just now.
+        """Consume; if another client has just declared the queue, check again after a pause.
 
-        RabbitMQ 3.10 shows a quorum queue to others before it is ready. Who consumes from it then
-        may never get a request, or loses the connection (541).
+        RabbitMQ 3.10 shows a quorum queue before it is ready. A consumer may then never get a
+        request, or lose its connection (541).
         """
         if self._draining:
             return
@@ -203,7 +206,7 @@ class AmqpResponder(ConnectedEngine):
             self._was_missing = False
             self._try_at = now + self._policy.retry_s
         else:
-            self._send(WORK, methods.consume(self._post.queue, self._consumer, no_ack=False))
+            self._send(WORK, methods.consume(self._assignment.queue, self._consumer, no_ack=False))
 
     def _began_to_consume(self, _heard: Any, _message: Message, _now: float) -> None:
         self._is_consuming = True
@@ -212,20 +215,21 @@ class AmqpResponder(ConnectedEngine):
             self._send(WORK, methods.cancel(self._consumer))
 
     def _lost_consumer(self, cancelled: methods.Cancelled, _message: Message, _now: float) -> None:
-        """Go on after a consumer has ended: we wanted it, or the queue was deleted. The requests in
-        hand went with the queue, and nobody else will answer them.
+        """Consume again after the consumer was cancelled, unless we have cancelled it.
 
-        RabbitMQ 4.3 ends it, too, for a request that takes longer than `consumer_timeout`, which it
-        gives to somebody else. It keeps the consumer then, and its tag, until we end it as well.
+        If the queue was deleted, running requests are lost with it; only this worker can still
+        answer them. RabbitMQ 4.3 also cancels a consumer whose request takes longer than
+        `consumer_timeout`, and redelivers that request. It retains consumer and tag until we cancel
+        the consumer too.
         """
         if cancelled.tag != self._consumer:
-            return  # it was ended before
+            return  # an earlier consumer
         self._is_consuming = False
         if cancelled.by_us:
             return
-        queue = self._post.queue
+        queue = self._assignment.queue
         text = f"the queue {queue!r} was deleted, or a request took longer than consumer_timeout"
-        self._out.append(Warn("no consumer", f"RabbitMQ gives nothing more for now: {text}"))
+        self._out.append(Warn("no consumer", f"RabbitMQ has stopped delivering requests: {text}"))
         self._send(WORK, methods.cancel(self._consumer))
         self._consumers += 1
         self._consumer = f"{_CONSUMER}-{self._consumers}"
@@ -234,7 +238,7 @@ class AmqpResponder(ConnectedEngine):
             self._look_for_queue()
 
     def _lost_channel(self, closed: methods.Closed, _message: Message, now: float) -> None:
-        """Open another channel: at once where the queue is ours to make, else after a pause."""
+        """Reopen the channel: at once if this worker declares the queue, else after a pause."""
         self._send(WORK, methods.CHANNEL_CLOSE_OK)
         self._has_channel = False
         self._was_missing = closed.code == _NOT_FOUND
@@ -242,7 +246,7 @@ class AmqpResponder(ConnectedEngine):
         self._lose_work("RabbitMQ closed the channel of the request", now)
         if self._draining:
             return
-        if closed.code == _NOT_FOUND and self._post.declares and not self._is_declaring:
+        if closed.code == _NOT_FOUND and self._assignment.declares and not self._is_declaring:
             self._declare()
         else:
             text = f"no requests for now: {closed.code} {closed.text}"
@@ -256,7 +260,7 @@ class AmqpResponder(ConnectedEngine):
         self._lose_work(f"its connection was lost: {reason}", now)
 
     def _lose_work(self, reason: str, now: float) -> None:
-        """Give up what RabbitMQ is about to give to other workers."""
+        """Abandon the requests that RabbitMQ is about to redeliver."""
         self._is_consuming = False
         self._confirms.forget()
         self._abandon_all(reason, now)
@@ -279,7 +283,7 @@ class AmqpResponder(ConnectedEngine):
     def _requested(self, delivered: methods.Delivered, message: Message, now: float) -> None:
         try:
             properties = decode_properties(message[2])
-        except RemoteViolation:  # nobody to answer to
+        except RemoteViolation:  # its reply-to is unknown
             self._give_back(delivered.tag, Why.MALFORMED, now)
             return
         attempt = wire.attempt_of(properties, delivered.redelivered)
@@ -288,7 +292,7 @@ class AmqpResponder(ConnectedEngine):
         self._reports.report(Event.REQUEST_RECEIVED, wire.traceparent_of(properties.headers))
         if self._draining:
             self._give_back(job.tag, Why.DRAINING, now, requeue=True)
-        elif self._post.answers_all and not properties.reply_to:
+        elif self._assignment.answers_all and not properties.reply_to:
             self._give_back(job.tag, Why.NO_REPLY_TO, now)
         elif wire.is_uncounted(properties):
             self._give_back(job.tag, Why.UNCOUNTED, now, requeue=True)
@@ -318,7 +322,7 @@ class AmqpResponder(ConnectedEngine):
         self.jobs.observer.delivered(job, len(message[3]), now)
 
     def _request(self, job: Job, body: bytes) -> Request:
-        """Make what the handler sees. Raises `RemoteViolation` for headers that make no sense."""
+        """Return the request for the handler. Raises `RemoteViolation` for invalid headers."""
         properties = job.properties
         if properties.flaw:
             raise RemoteViolation(properties.flaw)
@@ -339,7 +343,7 @@ class AmqpResponder(ConnectedEngine):
         now: float,
         status: ReplyStatus = ReplyStatus.ERROR,
     ) -> None:
-        """Answer a request that is not run."""
+        """Answer a request with an error, without running it."""
         self._drop(why, now)
         self._conclude(job, status, text.encode())
 
@@ -367,7 +371,7 @@ class AmqpResponder(ConnectedEngine):
         job.index += 1
 
     def _is_too_large(self, job: Job, body: bytes) -> bool:
-        """Whether RabbitMQ does not take a reply, or has not taken a part of it."""
+        """Whether RabbitMQ refuses the reply, or has refused a part of it, for its size."""
         if len(body) > self._limit.size_max and not job.flaw:
             job.flaw = self._limit.refusal("the reply", len(body))
         return bool(job.flaw)
@@ -376,7 +380,7 @@ class AmqpResponder(ConnectedEngine):
         job, frames, status = event.token, event.frames, event.status
         if status not in _ENDS:
             raise self.jobs.wrong_end(status)
-        if self.jobs.pop(job, 0) is not None:  # it is a set: those in it have None
+        if self.jobs.pop(job, 0) is not None:  # members have the value None
             return
         body = b"".join(frames)
         if job.abandoned:
@@ -390,7 +394,7 @@ class AmqpResponder(ConnectedEngine):
         match status:
             case Status.OVERLOADED if not job.abandoned:
                 self._send(WORK, methods.reject(job.tag, requeue=True))
-            case Status.CANCELLED if not job.abandoned:  # its handler was ended from outside
+            case Status.CANCELLED if not job.abandoned:  # the handler was cancelled locally
                 self._send(WORK, methods.reject(job.tag, requeue=True))
             case Status.OK:
                 self._conclude(job, ReplyStatus.OK, body)
@@ -398,7 +402,7 @@ class AmqpResponder(ConnectedEngine):
                 self._conclude(job, ReplyStatus.ERROR, body)
 
     def _conclude(self, job: Job, status: ReplyStatus, body: bytes) -> None:
-        """Publish the final reply, upon whose confirmation the request is acknowledged."""
+        """Publish the final reply; the request is acknowledged when RabbitMQ confirms it."""
         if job.properties.reply_to:
             headers: dict[str, Any] = {wire.STATUS: status.value}
             if job.index:
@@ -416,15 +420,15 @@ class AmqpResponder(ConnectedEngine):
         if (parent := asked.headers.get(wire.TRACEPARENT)) is not None:
             headers[wire.TRACEPARENT] = parent
         properties = Properties(asked.correlation_id, headers=headers)
-        recur = parent is None and not job.run  # else they have a trace, or a number
+        recur = parent is None and not job.run  # a trace or run number differs per request
         header = encode_properties(properties, len(body), headers_recur=recur)
         self._send(WORK, methods.publish("", asked.reply_to), header, body)
         self._confirms.published(tag)
 
     def _confirmed(self, confirmed: methods.Confirmed, _message: Message, _now: float) -> None:
-        """Acknowledge the requests whose replies RabbitMQ has; give back those it has not."""
+        """Acknowledge requests whose replies are confirmed; requeue those whose replies are not."""
         for tag in self._confirms.take(confirmed):
-            if tag is None:  # a partial reply's
+            if tag is None:  # a partial reply
                 continue
             answer = methods.ack(tag) if confirmed.is_taken else methods.reject(tag, requeue=True)
             self._send(WORK, answer)
@@ -435,9 +439,9 @@ class AmqpResponder(ConnectedEngine):
             case methods.Delivered() if len(message) > 2:
                 self._controlled(message[2], now)
             case methods.Closed(code=code, text=text) if channel not in self._closed:
-                self._closed.add(channel)  # what was on its way is refused, too: one answer is due
+                self._closed.add(channel)  # RabbitMQ may report errors in flight; answer once
                 self._send(channel, methods.CHANNEL_CLOSE_OK)
-                what = "cancels are not heard of" if channel == SIDE else "nothing is reported"
+                what = "no cancels arrive" if channel == SIDE else "no activity is reported"
                 self._out.append(Warn("no side channel", f"{what}: {code} {text}"))
                 self._reports.lost(channel)
 
@@ -450,16 +454,18 @@ class AmqpResponder(ConnectedEngine):
         match headers.get(wire.CONTROL):
             case Control.CANCEL:
                 self._cancelled((properties.message_id, properties.correlation_id), now)
-            case Control.DRAIN if self._is_told(headers):
+            case Control.DRAIN if self._drain_applies(headers):
                 self._drained(Drain(), now)
 
-    def _is_told(self, headers: Mapping[str, Any]) -> bool:
-        """Tell whether a drain is ours: workers without a pool have nobody who may say so."""
-        post = self._post
-        return not post.declares and wire.concerns(headers, post.key, post.worker_id)
+    def _drain_applies(self, headers: Mapping[str, Any]) -> bool:
+        """Return whether a drain applies to this worker; workers without a pool ignore drains."""
+        assignment = self._assignment
+        return not assignment.declares and wire.concerns(
+            headers, assignment.key, assignment.worker_id
+        )
 
     def _cancelled(self, name: tuple[str, str], now: float) -> None:
-        """Give a request up that is in hand: all its copies, if it was published again."""
+        """Abandon a running request, and all copies if its caller has published it again."""
         for job in self.jobs:
             if job.name == name and not job.abandoned:
                 self.jobs.abandon(job, "its caller has given it up", self._out, now)
@@ -467,8 +473,8 @@ class AmqpResponder(ConnectedEngine):
         self._remember(name)
 
     def _remember(self, name: tuple[str, str]) -> None:
-        """Keep a cancel whose request, or a copy of it, may be yet to come (I15); the oldest one
-        gives way."""
+        """Store a cancel whose request, or a copy of it, may arrive later (I15); drop the oldest if
+        there are too many."""
         if name in self._cancels:
             return
         if len(self._cancels) >= self._policy.cancels_max:
@@ -485,7 +491,7 @@ class AmqpResponder(ConnectedEngine):
             self._look_for_queue()
 
     def _drained(self, _event: Drain, _now: float) -> None:
-        """Take no more requests; what has come is finished, and its replies are confirmed."""
+        """Stop consuming; finish the requests that have arrived and get their replies confirmed."""
         if self._draining:
             return
         self._draining = True

@@ -1,10 +1,9 @@
-"""How large a message RabbitMQ takes, which nobody can ask: it closes the channel of a larger one.
+"""RabbitMQ's maximum message size, learned from its errors: there is no method to query it.
 
-The first such message costs its channel, and what was under way on it. RabbitMQ says its limit
-then, so that those that follow are refused here, and harm nobody else's.
+RabbitMQ closes the channel of the first message that is too large, which affects all requests on
+that channel. Its error states the limit, so later messages are refused locally.
 
-Source: RabbitMQ, "Configuration", `max_message_size`: 128 MiB, and 16 MiB from 4.0 on, unless
-somebody has set another one.
+Source: RabbitMQ, "Configuration", `max_message_size`: 128 MiB by default, 16 MiB from 4.0 on.
 """
 
 from __future__ import annotations
@@ -15,29 +14,29 @@ from typing import Final
 
 from requite.protocols.amqp.methods import BASIC_PUBLISH, Closed
 
-_TOLD: Final = re.compile(r"larger than (?:configured )?max size (\d+)")
+_LIMIT: Final = re.compile(r"larger than (?:configured )?max size (\d+)")
 _PRECONDITION_FAILED: Final = 406  # AMQP 0.9.1, section 1.2
 
 
 class SizeLimit:
-    """What is known of it on one connection. `size_max` counts the bytes of a body."""
+    """The limit on one connection. `size_max` is in bytes of a body; `inf` until it is known."""
 
     def __init__(self) -> None:
         self.size_max = inf
 
     def forget(self) -> None:
-        """Know nothing: the connection is another one, perhaps to another node."""
+        """Reset for a new connection, which may lead to another node."""
         self.size_max = inf
 
     def learn(self, closed: Closed) -> bool:
-        """Take in why a channel was closed; return whether it was for the size of a message."""
-        told = _TOLD.search(closed.text)
+        """Learn the limit from the error of a closed channel; return whether it states one."""
+        limit = _LIMIT.search(closed.text)
         cause = closed.code, closed.method
-        if told is None or cause != (_PRECONDITION_FAILED, BASIC_PUBLISH):
+        if limit is None or cause != (_PRECONDITION_FAILED, BASIC_PUBLISH):
             return False
-        self.size_max = int(told[1])
+        self.size_max = int(limit[1])
         return True
 
     def refusal(self, what: str, size: int) -> str:
-        """Return the sentence for a message that is too large."""
+        """Return the error text for a message that is too large."""
         return f"RabbitMQ takes {self.size_max} bytes (max_message_size), and {what} has {size}"

@@ -1,11 +1,11 @@
-"""The names of exchanges and queues, and what is declared of them.
+"""Names and declarations of exchanges and queues.
 
-A service without a pool is one durable queue that has the service's name; requests go to it by the
+A service without a pool is one durable queue with the service's name; requests reach it through the
 default exchange. A pool has the exchanges and queues of "Scalable async RPC", section "Exchanges
-and queues", and one for control messages (cancel, drain), which that text does not have.
+and queues", and additionally an exchange for control messages (cancel, drain).
 
-Keys are arbitrary UTF-8. The routing key of a request is the key as it is; names of queues hold it
-percent-encoded (RFC 3986, section 2.1), so that they can be read, listed and turned back.
+Keys are arbitrary UTF-8. The routing key of a request is its key; queue names contain the key
+percent-encoded (RFC 3986, section 2.1), so that they are readable and can be decoded.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ NAME_SIZE_MAX: Final = 255
 """Bytes of a name or routing key: a short string of AMQP (section 4.2.5.3)."""
 
 CONTROL_EXCHANGE: Final = "requite-control-xchg"
-"""Where services without a pool hear of cancelled requests; typed `direct`, by queue."""
+"""The exchange for cancels of services without a pool: `direct`, routing key = queue."""
 
 DIRECT_REPLY_TO: Final = "amq.rabbitmq.reply-to"
 """RabbitMQ's pseudo-queue for replies on the caller's own channel."""
 
 REPLY_QUEUE_PREFIX: Final = "requite-reply-"
-"""What the names of callers' reply queues begin with; a random part follows."""
+"""Prefix of callers' reply queues; a random part follows."""
 
 SERVICE_QUEUE_ARGUMENTS: Final[Mapping[str, Any]] = {"x-queue-type": "quorum"}
-"""Quorum queues count deliveries, so that a request which kills its workers can be given up."""
+"""Quorum queues count deliveries, so a request that kills its workers can be stopped."""
 
-# What the reports of workers may pile up to while there is no manager: it looks for itself then.
+# Limits of buffered activity reports while no manager runs: a new manager inspects the pool itself.
 _REPORTS_MAX: Final = 10_000
 _REPORT_TTL_MS: Final = 60_000
 
 
 class Exchange(NamedTuple):
-    """An exchange to declare: durable, never deleted by itself."""
+    """An exchange to declare: durable, not auto-deleted."""
 
     name: str
     kind: str
@@ -46,31 +46,31 @@ class Exchange(NamedTuple):
 
 
 class Destination(NamedTuple):
-    """Where a caller's requests go; the routing key is the service: a queue's name, or a key.
+    """The exchange for a caller's requests; the routing key is the service: a queue name or a key.
 
-    `exchange`: "" is the default exchange, which knows queues by their names. `control_exchange`
-    takes cancels, with the routing key of the request.
+    `exchange`: "" is the default exchange, which routes by queue name. `control_exchange` takes
+    cancels, with the routing key of the request.
     """
 
     exchange: str = ""
     control_exchange: str = CONTROL_EXCHANGE
 
     def describe(self, routing_key: str) -> str:
-        """Return where a request went, for people."""
+        """Describe, for an error text, where an unroutable request was published."""
         if self.exchange:
             return f"exchange {self.exchange!r}, key {routing_key!r}"
         return f"there is no queue {routing_key!r}"
 
 
 class Queue(NamedTuple):
-    """A queue to declare: durable, not exclusive, never deleted by itself."""
+    """A queue to declare: durable, not exclusive, not auto-deleted."""
 
     name: str
     arguments: Mapping[str, Any]
 
 
 class Binding(NamedTuple):
-    """What an exchange passes on to a queue."""
+    """A binding of a queue to an exchange."""
 
     exchange: str
     queue: str
@@ -79,11 +79,10 @@ class Binding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RequestQueueLimits:
-    """What the request queues of a pool allow; None: no limit.
+    """Limits of a pool's request queues; None: no limit. Requests beyond them are dead-lettered.
 
-    `delivery_limit`: how often a request may come back from lost workers before it is dead-lettered
-    (reason `delivery_limit`). `ttl_s`: how long it may wait (`expired`). `length_max`: how many may
-    wait; the oldest goes first (`maxlen`).
+    `delivery_limit`: redeliveries after lost workers (reason `delivery_limit`). `ttl_s`: seconds in
+    the queue (`expired`). `length_max`: requests in the queue; the oldest is dropped (`maxlen`).
     """
 
     delivery_limit: int | None = 5
@@ -93,7 +92,7 @@ class RequestQueueLimits:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The names of one pool. Raises `ConfigurationError` for a name that cannot be one."""
+    """The names of one pool. Raises `ConfigurationError` for an invalid name."""
 
     name: str
     _prefix: str = field(init=False, repr=False)
@@ -106,7 +105,7 @@ class Pool:
 
     @property
     def requests_exchange(self) -> str:
-        """Where callers publish; what no queue takes goes to the orphan exchange."""
+        """The exchange for requests; unroutable ones go to the orphan exchange."""
         return f"{self._prefix}-req-xchg"
 
     @property
@@ -116,42 +115,42 @@ class Pool:
 
     @property
     def dead_letter_exchange(self) -> str:
-        """Where request queues send what expired, was rejected, or was given up."""
+        """The exchange for requests that expired, were rejected or reached a limit."""
         return f"{self._prefix}-dl-xchg"
 
     @property
     def activity_exchange(self) -> str:
-        """Where workers report what they do."""
+        """The exchange for activity reports of workers."""
         return f"{self._prefix}-activity-xchg"
 
     @property
     def control_exchange(self) -> str:
-        """Where cancels and drains come from, to every worker of the pool."""
+        """The exchange for cancels and drains, a fanout to every worker of the pool."""
         return f"{self._prefix}-control-xchg"
 
     @property
     def orphan_queue(self) -> str:
-        """Requests for groups that have no queue yet."""
+        """The queue of requests for groups that have no queue yet."""
         return f"{self._prefix}-orphan"
 
     @property
     def dead_letter_queue(self) -> str:
-        """Requests that nobody will answer but the manager."""
+        """The queue of dead-lettered requests, which the manager answers."""
         return f"{self._prefix}-dl"
 
     @property
     def activity_queue(self) -> str:
-        """The reports of workers."""
+        """The queue of activity reports."""
         return f"{self._prefix}-activity"
 
     @property
     def poison_queue(self) -> str:
-        """Requests that have killed their workers."""
+        """The queue of requests that reached the delivery limit: their workers were lost."""
         return f"{self._prefix}-poison"
 
     @property
     def destination(self) -> Destination:
-        """Where callers publish."""
+        """The destination for callers."""
         return Destination(self.requests_exchange, self.control_exchange)
 
     def request_queue(self, key: str) -> str:
@@ -171,7 +170,7 @@ class Pool:
             return None
 
     def exchanges(self) -> list[Exchange]:
-        """Return the pool's exchanges, in an order in which they can be declared."""
+        """Return the pool's exchanges, in the order of declaration."""
         return [
             Exchange(self.orphan_exchange, "fanout", {}),
             Exchange(self.dead_letter_exchange, "fanout", {}),
@@ -183,12 +182,12 @@ class Pool:
         ]
 
     def queues(self) -> list[Queue]:
-        """Return the queues that the pool has besides its request queues.
+        """Return the pool's queues other than request queues.
 
-        Orphans may expire before any manager comes; their callers are told as well. The type is
-        named, for a virtual host may have another default: what comes back from a manager, or from
-        a look into the poison queue, must not count against a delivery limit, which RabbitMQ 4
-        gives to every quorum queue. Reports are of use while they are new.
+        Orphans that expire are dead-lettered, so that their callers get an answer. The queue type
+        is explicit because a virtual host may have another default: messages that a manager or a
+        reader of the poison queue returns must not count against the delivery limit that RabbitMQ 4
+        sets on every quorum queue. Activity reports expire.
         """
         classic = {"x-queue-type": "classic"}
         letters = {"x-dead-letter-exchange": self.dead_letter_exchange}
@@ -201,7 +200,7 @@ class Pool:
         ]
 
     def bindings(self) -> list[Binding]:
-        """Return what connects these queues to their exchanges."""
+        """Return the bindings of these queues."""
         return [
             Binding(self.orphan_exchange, self.orphan_queue),
             Binding(self.dead_letter_exchange, self.dead_letter_queue),
@@ -209,10 +208,10 @@ class Pool:
         ]
 
     def request_queue_to_declare(self, key: str, limits: RequestQueueLimits) -> Queue:
-        """Return a group's queue: a quorum queue, which dead-letters by itself.
+        """Return a group's queue: a quorum queue with dead-lettering.
 
-        The dead-letter exchange is an argument of the queue, not a policy, so that it cannot be
-        lost by a pattern that matches something else.
+        The dead-letter exchange is an argument of the queue, not a policy, so that another policy
+        which matches the queue cannot displace it.
         """
         arguments: dict[str, Any] = {
             "x-queue-type": "quorum",
@@ -227,12 +226,12 @@ class Pool:
         return Queue(self.request_queue(key), arguments)
 
     def request_binding(self, key: str) -> Binding:
-        """Return what brings requests with a key to the group's queue."""
+        """Return the binding that routes requests with a key to the group's queue."""
         self.check_key(key)
         return Binding(self.requests_exchange, self.request_queue(key), key)
 
     def check_key(self, key: str) -> None:
-        """Raise `ConfigurationError` for a key that no group can have."""
+        """Raise `ConfigurationError` for a key that is invalid for a group."""
         encode_key(key)
         _check_size(key, f"the key {key[:20]!r}... (key=...)")
         if "\0" in key:
@@ -242,7 +241,7 @@ class Pool:
 
 
 def encode_key(key: str) -> str:
-    """Return a key as it stands in names: percent-encoded UTF-8."""
+    """Return a key as percent-encoded UTF-8, as in queue names."""
     try:
         return quote(key, safe="")
     except UnicodeEncodeError:
@@ -250,7 +249,7 @@ def encode_key(key: str) -> str:
 
 
 def check_queue(name: str) -> None:
-    """Raise `ConfigurationError` for the name of a service that no queue can have."""
+    """Raise `ConfigurationError` for a service name that is invalid as a queue name."""
     if not name:
         raise ConfigurationError("a service over AMQP is a queue, which needs a name (queue=NAME)")
     if name.startswith("amq."):

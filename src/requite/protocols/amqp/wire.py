@@ -1,21 +1,21 @@
-"""What the messages of RPC over AMQP carry, besides the body: properties and headers.
+"""Properties and headers of RPC messages over AMQP.
 
     request    correlation-id  slot and sequence number of the call, 16 hex digits
-               reply-to        the queue for the reply; without it none is sent
-               message-id      the call, the same for all its tries (32 hex digits)
-               expiration      what is left of the deadline, whole milliseconds
+               reply-to        the queue for the reply; without it, no reply is sent
+               message-id      the call id, the same for all attempts (32 hex digits)
+               expiration      time until the deadline, whole milliseconds
                x-idempotency-key, traceparent
     reply      correlation-id  copied from the request
                x-status        `ok`, `error`, or why the request was dead-lettered
-               x-partial       number of a partial reply; absent in the final one
-               x-partials      in the final one, how many there were, if there were any
-               x-run           which run of the worker's they are all of
-               x-worker-id     who answers; x-attempt: which delivery of the request it was
+               x-partial       number of a partial reply; absent in the final reply
+               x-partials      in the final reply: the number of partial replies, if any
+               x-run           number of the worker's run that partial and final replies belong to
+               x-worker-id     the answering worker; x-attempt: number of this delivery
                traceparent     copied from the request
-    activity   x-event, x-worker-id, and traceparent of the request that was received; the routing
-               key is the worker's key
+    activity   x-event, x-worker-id, and traceparent of a received request; the routing key is the
+               worker's key
     control    x-control       `cancel` (correlation-id and message-id name the request), or
-               `drain` (x-key and x-worker-id say who; what is not named means all of them)
+               `drain` (x-key and x-worker-id select workers; an absent header selects all)
 
 Sources: "RPC over AMQP", sections "The slotted client" and "Negative responses"; "Scalable async
 RPC", sections "Client protocol", "Worker protocol" and "Worker activity reports"; W3C Trace Context
@@ -51,16 +51,16 @@ TRACEPARENT: Final = "traceparent"
 IDEMPOTENCY_KEY: Final = "x-idempotency-key"
 
 ACQUIRED_COUNT: Final = "x-acquired-count"
-"""Set by quorum queues of RabbitMQ 4.3 and later: how often a request was delivered before."""
+"""Set by quorum queues of RabbitMQ 4.3 and later: number of earlier deliveries."""
 
 DELIVERY_COUNT: Final = "x-delivery-count"
-"""Set by quorum queues: how often the message came back from a consumer."""
+"""Set by quorum queues: how often a consumer returned the message."""
 FIRST_DEATH_REASON: Final = "x-first-death-reason"
 """Set by RabbitMQ on dead letters: `expired`, `rejected`, `maxlen` or `delivery_limit`."""
 
 
 class ReplyStatus(StrEnum):
-    """What `x-status` says: `ok`, a negative reply, or why the request was dead-lettered."""
+    """Values of `x-status`: `ok`, `error`, or the reason for dead-lettering."""
 
     OK = "ok"
     ERROR = "error"
@@ -71,7 +71,7 @@ class ReplyStatus(StrEnum):
 
 
 class Event(StrEnum):
-    """What `x-event` of an activity report says."""
+    """Values of `x-event` in activity reports."""
 
     STARTED = "started"
     READY = "ready"
@@ -80,7 +80,7 @@ class Event(StrEnum):
 
 
 class Control(StrEnum):
-    """What `x-control` of a control message says."""
+    """Values of `x-control` in control messages."""
 
     CANCEL = "cancel"
     DRAIN = "drain"
@@ -102,7 +102,7 @@ def correlation_id(request_id: int) -> str:
 
 
 def request_id_of(text: str) -> int:
-    """Read what `correlation_id` wrote; -1 for anything else: no call has it."""
+    """Decode the result of `correlation_id`; return -1 for anything else."""
     if len(text) != 16:
         return -1
     try:
@@ -113,10 +113,10 @@ def request_id_of(text: str) -> int:
 
 
 def status_error(status: Any, body: bytes, attempts: int) -> CallError | None:
-    """Return the error that `x-status` of a final reply stands for; None for `ok`.
+    """Return the error for the `x-status` of a final reply; None for `ok`.
 
-    A reply without a status is one of a servant that knows of none ("RPC over AMQP"), hence `ok`.
-    An unknown one is a `RemoteFailure` that quotes it.
+    A reply without a status comes from a servant without statuses ("RPC over AMQP") and counts as
+    `ok`. An unknown status becomes a `RemoteFailure` that quotes it.
     """
     if status is None or status == ReplyStatus.OK:
         return None
@@ -130,20 +130,20 @@ def status_error(status: Any, body: bytes, attempts: int) -> CallError | None:
 
 
 def concerns(headers: Mapping[str, Any], key: str, worker_id: str) -> bool:
-    """Tell whether a control message is about a worker: what it does not name, it means all of."""
+    """Return whether a control message applies to a worker; an absent header matches all."""
     return bool(headers.get(KEY, key) == key and headers.get(WORKER_ID, worker_id) == worker_id)
 
 
 def traceparent_of(headers: Mapping[str, Any]) -> str:
-    """Return the trace that a request belongs to, as its header has it; "" for none."""
+    """Return the `traceparent` header of a request; "" for none."""
     parent = headers.get(TRACEPARENT)
     return parent if isinstance(parent, str) else ""
 
 
 def partial_index(headers: Mapping[str, Any]) -> int | None:
-    """Return the number of a partial reply; None for a final one.
+    """Return the number of a partial reply; None for a final reply.
 
-    Raises `RemoteViolation` for a header that is neither.
+    Raises `RemoteViolation` for an invalid header.
     """
     index = headers.get(PARTIAL)
     if index is None or index is False:
@@ -154,9 +154,9 @@ def partial_index(headers: Mapping[str, Any]) -> int | None:
 
 
 def attempt_of(properties: Properties, redelivered: bool) -> int:
-    """Return which delivery of a request this is, from 1.
+    """Return the number of this delivery of a request, from 1.
 
-    Quorum queues count; from a classic queue a second and a tenth one look the same.
+    Quorum queues count deliveries. Classic queues only flag a redelivery, which counts as 2.
     """
     count = _count(properties, DELIVERY_COUNT)
     if count >= 0:
@@ -165,10 +165,10 @@ def attempt_of(properties: Properties, redelivered: bool) -> int:
 
 
 def is_uncounted(properties: Properties) -> bool:
-    """Tell whether the last delivery of a request does not count against the limit of its queue.
+    """Return whether a delivery of a request is missing in the count for the limit of its queue.
 
-    RabbitMQ 4.3 does not count one that took longer than its `consumer_timeout`, nor a
-    `basic.nack`. A `basic.reject` counts as both, so that each makes up for one of them.
+    RabbitMQ 4.3 counts neither a delivery that exceeded `consumer_timeout` nor a `basic.nack`. A
+    `basic.reject` raises both counts, so each reject makes up for one uncounted delivery.
     """
     counted = max(0, _count(properties, DELIVERY_COUNT))
     return _count(properties, ACQUIRED_COUNT) - counted > counted
@@ -180,16 +180,16 @@ def _count(properties: Properties, name: str) -> int:
 
 
 def expiration(remaining_s: float) -> str:
-    """Return what is left of a deadline as the property has it; "" for no limit."""
+    """Encode the time until the deadline as the `expiration` property; "" for no limit."""
     if remaining_s > _EXPIRATION_S_MAX:
         return ""
     return str(max(1, int(remaining_s * 1000)))
 
 
 def remaining_s(properties: Properties) -> float | None:
-    """Return the `expiration` of a request in seconds; None where there is none.
+    """Return the `expiration` of a request in seconds; None if absent.
 
-    Raises `RemoteViolation` for one that is no number.
+    Raises `RemoteViolation` for a value that is not a number.
     """
     text = properties.expiration
     if not text:

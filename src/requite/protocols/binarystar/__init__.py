@@ -1,1 +1,1 @@
-"""Binary Star: two servers of which one serves, and how they agree on which."""
+"""Binary Star: two servers, one active, and how they agree on which."""

@@ -1,8 +1,8 @@
-"""What a server of a pair may believe after it has stood still.
+"""Which heartbeats of the peer a server trusts after a pause of its own.
 
-What it reads then may have been said long before, by a peer that has become something else since.
-So it says something itself, and believes what is an answer to that. A word tells which of ours it
-is an answer to, by our instance and the number that our word had.
+Unread heartbeats may be old, and the peer may have changed its state since. So the server sends a
+heartbeat and trusts only the answer to it. An answer quotes our instance and the number of our
+heartbeat.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from requite.protocols.binarystar.wire import Word
 
 
 class Doubt:
-    """Whether the peer's words can be taken at their face; at first they can.
+    """Whether the peer's heartbeats are in doubt; at first they are not.
 
-    `instance` is our own; an answer must come within `limit_s`, else the question is put anew.
+    `instance` is our own. An answer must arrive within `limit_s` seconds; after that, only answers
+    to a newer heartbeat count.
     """
 
     __slots__ = ("_asked", "_asked_at", "_instance", "_limit_s", "is_there")
@@ -24,21 +25,21 @@ class Doubt:
         self.is_there = False
         self._instance = instance
         self._limit_s = limit_s
-        self._asked = 0  # the first of our words that may be answered
+        self._asked = 0  # our first heartbeat whose answer counts
         self._asked_at = -inf
 
     def begin(self) -> None:
-        """Note a pause: answers to what was said before it are none."""
+        """Record a pause: answers to earlier heartbeats do not count."""
         self.is_there = True
         self._asked_at = -inf
 
     def note_own(self, number: int, now: float) -> None:
-        """Note that we are about to say something."""
+        """Record that we send a heartbeat."""
         if self.is_there and now >= self._asked_at + self._limit_s:
             self._asked, self._asked_at = number, now
 
     def is_settled_by(self, word: Word, now: float) -> bool:
-        """Tell whether a word of the peer can be believed: an answer can, and all after it."""
+        """Return whether a heartbeat of the peer can be trusted: an answer, and all after it."""
         is_answer = word.heard_instance == self._instance and word.heard >= self._asked
         if is_answer and now < self._asked_at + self._limit_s:
             self.is_there = False

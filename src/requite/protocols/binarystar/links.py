@@ -1,7 +1,7 @@
-"""The connections of one server of a pair: which of them lead to the other, and which to operators.
+"""The connections of one server of a pair, to the other server and to operators.
 
-Both servers listen and both dial, so there may be two connections between them; either will do.
-What is said goes out on both, under one number, and counts once where it arrives.
+Both servers listen and dial, so there may be two connections between them. A heartbeat is sent on
+both with one number, and the receiver counts it once.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import Final
 from requite.engine import Peer
 from requite.protocols.binarystar.wire import Word
 
-# Operators' commands ask a few times and leave. With more than this, whoever has been silent for
-# longest goes: a crowd that says nothing must not keep the other server out, nor its operators.
+# Operators ask a few times and disconnect. Beyond this limit, the connection that was silent for
+# longest is closed, so that idle connections cannot lock out the other server or its operators.
 LINKS_MAX: Final = 64
-# How long somebody who has dialled us may say nothing.
+# How long an accepted connection may be silent.
 _STRANGER_S: Final = 30.0
 
 
 class PeerLink:
-    """One connection. `is_peer`: the other server is at its end, as far as anybody can tell:
-    because we dialled it, or because it has said so. `instance` is the process that has spoken."""
+    """One connection. `is_peer`: it leads to the other server, because we dialled it or because a
+    heartbeat came over it. `instance` is the process that sent the heartbeat."""
 
     __slots__ = ("heard_at", "instance", "is_peer", "peer")
 
@@ -45,12 +45,12 @@ class PeerLinks:
         return len(self._links)
 
     def find(self, peer: Peer) -> PeerLink | None:
-        """Return a connection that stands."""
+        """Return an open connection; None if it is closed."""
         return self._links.get(peer)
 
     def add(self, peer: Peer, is_dialled: bool, now: float) -> Peer | None:
-        """Take a connection, and return the one that has to make room for it (None: none has). That
-        is the new one itself where all the others lead to the other server."""
+        """Add a connection, and return the one to close if there are too many, else None. It is the
+        new one itself if all others lead to the other server."""
         self._links[peer] = PeerLink(peer, is_dialled, now)
         if len(self._links) <= LINKS_MAX or is_dialled:
             return None
@@ -60,25 +60,25 @@ class PeerLinks:
         return outdone
 
     def remove(self, peer: Peer) -> None:
-        """Forget a connection that has ended."""
+        """Remove a closed connection."""
         self._links.pop(peer, None)
 
     def to_peer(self) -> Iterator[Peer]:
-        """Yield those over which to speak to the other server."""
+        """Yield the connections to the other server."""
         return (link.peer for link in self._links.values() if link.is_peer)
 
     def take_outdated(self, word: Word) -> list[Peer]:
-        """Remove and return those that a former process of the other server has spoken over: what
-        is still to be read from them is from a life that has ended."""
+        """Remove and return connections of an earlier process of the other server, whose unread
+        messages are outdated."""
         return self._take(lambda link: link.instance not in (0, word.instance))
 
     def take_silent(self, now: float) -> list[Peer]:
-        """Remove and return those over which nothing has come for too long. One that leads nowhere
-        any more, as after a router's restart, would otherwise stand for minutes."""
+        """Remove and return connections that were silent for too long. A dead connection, for
+        example after a router's restart, would otherwise stay open for minutes."""
         return self._take(lambda link: now >= link.heard_at + self._limit_s(link))
 
     def excuse(self, now: float) -> None:
-        """Count a pause of our own as heard: what has come meanwhile is still unread."""
+        """Restart all silence timers after a pause of this process, whose input is still unread."""
         for link in self._links.values():
             link.heard_at = now
 

@@ -1,4 +1,4 @@
-"""An operator's side of the link: one question at a time to one server of a pair.
+"""An operator's side of the link: one request at a time to one server of a pair.
 
 Source: docs/protocols/binary-star.md, "Operators".
 """
@@ -23,12 +23,12 @@ from requite.errors import RemoteViolation
 from requite.protocols.binarystar.wire import Ask, Refused, Switch, View, decode, encode
 
 ANSWER: Final = "answer"
-"""The token under which a `View` or a `Refused` is delivered."""
+"""The token of delivered `View` and `Refused` answers."""
 
 
 class BinaryStarOperator:
-    """The engine. `Ask` and `Switch` are its inputs; the last one is sent again over a connection
-    that comes after it, until it is answered: nobody may have read it on the one before."""
+    """The engine. `Ask` and `Switch` are its inputs. The last one is sent again on each new
+    connection until it is answered: it may have been lost on the previous one."""
 
     def __init__(self) -> None:
         self._peer: Peer | None = None
@@ -53,7 +53,7 @@ class BinaryStarOperator:
         return ()
 
     def deadline(self) -> float | None:
-        """See `requite.engine.Engine.deadline`: whoever asks gives up, not the engine."""
+        """See `requite.engine.Engine.deadline`; the caller times requests out, not the engine."""
         return None
 
     def snapshot(self) -> bool:

@@ -1,4 +1,4 @@
-"""What one server of a pair knows of the other: its last word, and until when that holds."""
+"""What one server of a pair knows of the other: its last heartbeat, and whether it is silent."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from requite.protocols.binarystar.wire import Word
 
 
 class Other:
-    """The other server. `word` is its newest; None: none has come yet.
+    """The other server. `word` is its newest heartbeat; None: none has arrived yet.
 
-    It is silent two heartbeats after its last word, or after anything that may have kept us from
-    hearing one; `liveness` is about that, and `heard_at` the instant of the word itself. The longer
-    heartbeat of the two holds.
+    It counts as silent two intervals after its last heartbeat, or after any pause that may have
+    kept us from reading one (`liveness`); `heard_at` is the instant of the heartbeat itself. The
+    longer of both servers' intervals applies.
     """
 
     __slots__ = ("_policy", "heard_at", "liveness", "word")
@@ -28,25 +28,25 @@ class Other:
 
     @property
     def state(self) -> State | None:
-        """What it last said it is."""
+        """The state in its last heartbeat."""
         return None if self.word is None else self.word.state
 
     @property
     def epoch(self) -> int:
-        """The epoch of its last word; 0 if there is none."""
+        """The epoch of its last heartbeat; 0 if there is none."""
         return 0 if self.word is None else self.word.epoch
 
     def is_silent(self, now: float) -> bool:
-        """Whether it counts as gone."""
+        """Whether it counts as dead."""
         return now >= self.liveness.gone_at()
 
     def is_new(self, word: Word) -> bool:
-        """Whether a word is the first of a process."""
+        """Whether a heartbeat is the first of a process."""
         return self.word is None or self.word.instance != word.instance
 
     def note(self, word: Word, now: float) -> bool:
-        """Take a word; tell whether it is newer than what was known. It may come twice, over two
-        connections. One that has failed says so, but does not count as living."""
+        """Record a heartbeat; return whether it is new: each may arrive twice, over two
+        connections. A heartbeat with state FAILED does not count as a sign of life."""
         before = self.word
         if before is not None and before.instance == word.instance and word.number <= before.number:
             return False
@@ -58,5 +58,5 @@ class Other:
         return True
 
     def excuse(self, now: float) -> None:
-        """Count a pause of our own as heard: what the other said meanwhile is still unread."""
+        """Restart the silence timer after a pause of this process, whose input is still unread."""
         self.liveness.heard_at = now

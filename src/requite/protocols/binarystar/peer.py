@@ -1,21 +1,21 @@
-"""One server of a fail-over pair: it tells the other what it is, listens, and knows who serves.
+"""One server of a fail-over pair: exchanges heartbeats with the other, and decides which serves.
 
-    the other server ──HEARTBEAT──► ┌────────────────┐ ──view──► whoever serves clients here
+    the other server ──HEARTBEAT──► ┌────────────────┐ ──view──► the application
                      ◄──HEARTBEAT── │ BinaryStarPeer │ ◄──Vote── each request of a client
     an operator      ──ASK, SWITCH─►└────────────────┘
 
-The table says what is done (`table.py`); here are the times. Three of them matter:
+The steps are in `table.py`, the timing is here:
 
-- The other counts as silent two heartbeats after its last word. A pause of our own is no evidence
-  against it: its words are still unread then, so the two heartbeats begin again.
-- We serve for a little less than two heartbeats after our own last word (`serves_until`). So when
-  this process stands still and is woken, it answers nobody, before it has taken a single turn: it
-  is suspended until the other has answered a word that it said after it woke, or is silent. As long
-  as our words arrive, the other cannot have taken over before that.
-- A server that has started waits for two heartbeats before clients can make it active.
+- The other server counts as silent two intervals after its last heartbeat. After a pause of this
+  process, its heartbeats are still unread, so the two intervals begin again.
+- This server serves for a little less than two intervals after its own last heartbeat
+  (`serves_until`). A process that was paused for longer therefore serves nobody when it resumes: it
+  is suspended until the other server has answered a new heartbeat, or is silent. While our
+  heartbeats arrive, the other cannot take over earlier than that.
+- After a start, clients can make a server active only after two intervals.
 
-Source: the Guide, chapter 4, "High-availability Pair (Binary Star Pattern)"; what is added to it is
-in docs/protocols/binary-star.md.
+Source: the Guide, chapter 4, "High-availability Pair (Binary Star Pattern)"; the additions are in
+docs/protocols/binary-star.md.
 """
 
 from __future__ import annotations
@@ -61,30 +61,29 @@ from requite.protocols.binarystar.view import PairView, SwitchOver, Vote, view_o
 from requite.protocols.binarystar.wire import Ask, Refused, Switch, Word, decode, encode
 
 DIALLED: Final = "dialled"
-"""The place of connections to the other server that we have dialled; any other was accepted."""
+"""The `place` of dialled connections, which lead to the other server; others were accepted."""
 
 CHANGED: Final = "changed"
-"""The token under which a `PairView` is delivered whenever state, epoch or the peer's state have
-changed."""
+"""The token of a `PairView`, delivered when state, epoch or the peer's state have changed."""
 
-# Parts of a heartbeat. Turns come at least every quarter, so that a pause of half a heartbeat or
-# more is noticed however the timers lie: a shorter one cannot hide a heartbeat of the other for two
-# of them. And we stop to serve a quarter before the other may begin, for words that are late.
+# Shares of a heartbeat interval. Turns come at least every quarter, so that every pause of half an
+# interval is noticed; a shorter pause cannot hide the other's heartbeats for two intervals. This
+# server stops serving a quarter before the other may begin, to allow for late heartbeats.
 _TURN: Final = 0.25
 _PAUSE: Final = 0.5
 _MARGIN: Final = 0.25
 
-# Who has hung up on us as often as this without a word is no server of a pair: the address is that
-# of something else, a broker's for its clients for instance.
-_JOINED_IN_VAIN_MAX: Final = 3
+# If this many dialled connections end without a heartbeat, the address belongs to something other
+# than a server of a pair, for example to a broker's clients.
+_SILENT_JOINS_MAX: Final = 3
 
 
 class BinaryStarPeer:
-    """The engine. `instance` names the process: random, not 0, new at every start. `why_unheard`
-    tells what keeps this server from being connected to the other, for people; "" if nothing does.
+    """The engine. `instance` identifies the process: random, not 0, new at each start.
+    `why_unheard` returns the reason why the other server cannot be reached, "" if none is known.
 
-    `state`, `epoch` and `serves_until` may be read at any time: it serves as long as the clock is
-    before the latter.
+    `state`, `epoch` and `serves_until` may be read at any time; the server serves while the clock
+    is before `serves_until`.
     """
 
     def __init__(
@@ -98,41 +97,41 @@ class BinaryStarPeer:
         self._instance = instance
         self._why_unheard = why_unheard
         self._lease_s = policy.failover_s - _MARGIN * policy.heartbeat_s
-        self._number = 0  # of our last word
-        self._spoke_at = -inf
+        self._number = 0  # of our last heartbeat
+        self._sent_at = -inf
         self._turn_at = -inf
-        self._joined_in_vain = 0
+        self._silent_joins = 0
         self._doubt = Doubt(instance, self._lease_s)
         self._links = PeerLinks(2 * policy.failover_s)
         self._other = Other(policy)
-        self._told: tuple[State, int, State | None, bool] | None = None
+        self._reported: tuple[State, int, State | None, bool] | None = None
         self._draining = False
         self._stopped = False
         self._stop_at = inf
         self._out: list[Effect] = []
         self._inputs: dict[type, Callable[[Any, float], None]] = {
             Received: self._received,
-            Wake: self._nothing_but_time,
+            Wake: self._ignore,
             Vote: self._voted,
             SwitchOver: self._switched_over,
             PeerJoined: self._joined,
             PeerLost: self._lost,
-            PeerBlocked: self._nothing_but_time,
-            PeerWritable: self._nothing_but_time,
+            PeerBlocked: self._ignore,
+            PeerWritable: self._ignore,
             Drain: self._drained,
         }
         self._commands: dict[type, Callable[[PeerLink, Any, float], None]] = {
             Word: self._heard,
-            Switch: self._told_to_switch,
-            Ask: self._asked_for_view,
+            Switch: self._switch_requested,
+            Ask: self._view_requested,
         }
 
     # --- the engine's contract --------------------------------------------------------------------
     def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
         """See `requite.engine.Engine.handle`.
 
-        After `Drain` an active server lets the other take over, for as long as a fail-over takes at
-        most; then `Stopped` follows.
+        After `Drain` an active server waits for the other to take over, at most for a fail-over
+        time; then `Stopped` follows.
         """
         refused: LocalViolation | None = None
         for event in events:
@@ -149,11 +148,11 @@ class BinaryStarPeer:
         return out
 
     def deadline(self) -> float | None:
-        """See `requite.engine.Engine.deadline`; before the first turn it has passed already."""
+        """See `requite.engine.Engine.deadline`; -inf before the first turn."""
         if self._stopped:
             return None
         turn_at = self._turn_at + _TURN * self.policy.heartbeat_s
-        return min(turn_at, self._spoke_at + self.policy.heartbeat_s, self._stop_at)
+        return min(turn_at, self._sent_at + self.policy.heartbeat_s, self._stop_at)
 
     def snapshot(self) -> SimpleNamespace:
         """Return the state, the number of connections, and the last message of the other server."""
@@ -165,11 +164,11 @@ class BinaryStarPeer:
             stopped=self._stopped,
         )
 
-    # --- what others may read ---------------------------------------------------------------------
+    # --- state for the application ----------------------------------------------------------------
     def view(self, now: float) -> PairView:
         """Return what this server knows."""
         other = self._other
-        # What the other has said while this process stood still is not read yet.
+        # Heartbeats that arrived while this process was paused are still unread.
         stood_still = now - self._turn_at > _PAUSE * self.policy.heartbeat_s
         is_silent = other.is_silent(now) and not stood_still
         return PairView(
@@ -186,7 +185,7 @@ class BinaryStarPeer:
     def objection(self, now: float) -> str:
         """Return why an operator's switch is not possible now; "" if it is."""
         is_stalled = self.state is State.ACTIVE and now >= self.serves_until
-        state = State.SUSPENDED if is_stalled else self.state  # as the next turn will find
+        state = State.SUSPENDED if is_stalled else self.state  # as in the next turn
         if self._draining or (state, self._switch_event(now)) not in TABLE:
             return no_switch(state, self._draining)
         return ""
@@ -205,19 +204,19 @@ class BinaryStarPeer:
             if self.state is State.ACTIVE and now >= self.serves_until:
                 self._apply(Event.STALL, now)
             else:
-                self._speak(now)
+                self._send_heartbeat(now)
 
     def _end_turn(self, now: float) -> None:
-        if now >= self._spoke_at + self.policy.heartbeat_s:
-            self._speak(now)
+        if now >= self._sent_at + self.policy.heartbeat_s:
+            self._send_heartbeat(now)
         for peer in self._links.take_silent(now):
             self._out.append(Disconnect(peer, "silent for too long"))
-        self._maybe_tell(now)
+        self._maybe_report(now)
         if self._draining and (self.state is not State.RESIGNED or now >= self._stop_at):
             self._stop()
 
-    def _nothing_but_time(self, _event: Input, _now: float) -> None:
-        """Do what is due at the end of the turn, as in every turn."""
+    def _ignore(self, _event: Input, _now: float) -> None:
+        """Do nothing but the work of every turn."""
 
     def _drained(self, _event: Drain, now: float) -> None:
         if not self._draining and not self._other.is_silent(now):
@@ -230,7 +229,7 @@ class BinaryStarPeer:
         self._out.append(Stopped())
 
     def end(self) -> None:
-        """Serve nobody, and do nothing any more: the process goes."""
+        """Stop serving and ignore all inputs."""
         self._stopped = True
         self.serves_until = -inf
 
@@ -241,12 +240,12 @@ class BinaryStarPeer:
         if outdone is not None:
             self._out.append(Disconnect(outdone, "too many connections"))
         if is_dialled:
-            # Somebody is there. What we say now he may act upon, so we must not become something
-            # else before he could answer.
-            self._joined_in_vain += 1
-            if self._joined_in_vain <= _JOINED_IN_VAIN_MAX:
+            # The peer may act upon the heartbeat that we send now, so our state must not change
+            # before it could answer.
+            self._silent_joins += 1
+            if self._silent_joins <= _SILENT_JOINS_MAX:
                 self._other.excuse(now)
-            self._speak(now)
+            self._send_heartbeat(now)
 
     def _lost(self, event: PeerLost, _now: float) -> None:
         self._links.remove(event.peer)
@@ -256,16 +255,16 @@ class BinaryStarPeer:
         if link is None:
             return
         for message in event.messages:
-            if not self._obey(link, message, now):
+            if not self._execute(link, message, now):
                 return
 
-    def _obey(self, link: PeerLink, message: Message, now: float) -> bool:
-        """Do what a message says; tell whether the connection still stands."""
+    def _execute(self, link: PeerLink, message: Message, now: float) -> bool:
+        """Execute a command; return whether the connection is still open."""
         try:
             command = decode(message)
             answer = self._commands.get(command.__class__)
             if answer is None:
-                raise RemoteViolation(f"nobody asked for {command.__class__.__name__}")
+                raise RemoteViolation(f"unexpected {command.__class__.__name__}")
         except RemoteViolation as violation:
             self._refuse(link, misplaced(str(violation)))
             return False
@@ -274,12 +273,12 @@ class BinaryStarPeer:
         return self._links.find(link.peer) is link
 
     def _refuse(self, link: PeerLink, why: str) -> None:
-        """Close the connection of somebody who does not belong here."""
+        """Close the connection of a peer that violates the protocol."""
         self._links.remove(link.peer)
         self._out.append(Warn("pair link refused", why))
         self._out.append(Disconnect(link.peer, why))
 
-    # --- what the other server says ---------------------------------------------------------------
+    # --- from the other server --------------------------------------------------------------------
     def _heard(self, link: PeerLink, word: Word, now: float) -> None:
         if word.role is self.policy.role:
             self._conflict(link, now)
@@ -288,48 +287,48 @@ class BinaryStarPeer:
         link.instance = word.instance
         is_new = self._other.is_new(word)
         is_sudden = is_new and self._other.word is not None and not self._other.is_silent(now)
-        self._joined_in_vain = 0
+        self._silent_joins = 0
         if not self._other.note(word, now):
             return
         if is_sudden:
             self._out.append(Warn("new peer process", another_process(word.role)))
         if is_new:
             for peer in self._links.take_outdated(word):
-                self._out.append(Disconnect(peer, "the other server has been started anew"))
-        self._learn(word, now)
+                self._out.append(Disconnect(peer, "the other server has restarted"))
+        self._apply_heartbeat(word, now)
         if is_new or word.wants_answer:
-            self._speak(now)
+            self._send_heartbeat(now)
 
     def _conflict(self, link: PeerLink, now: float) -> None:
-        """The peer has our role: whoever of the two has just started gives up."""
+        """Handle a peer with our role: the one of the two that has just started fails."""
         why = same_role(self.policy.role)
         if self.state in (State.PRIMARY, State.BACKUP):
             self._fail(why, now)
-        self._out.append(Send(link.peer, encode(self._own_word())))
+        self._out.append(Send(link.peer, encode(self._own_heartbeat())))
         self._refuse(link, why)
 
-    def _learn(self, word: Word, now: float) -> None:
-        """Put a word to the table, beside our own epoch; then see to the epoch."""
+    def _apply_heartbeat(self, word: Word, now: float) -> None:
+        """Apply the table to a heartbeat; then update our epoch."""
         event = heard(word.state, word.epoch, self.epoch)
-        if event is None or not self._is_news(event, word, now):
+        if event is None or not self._is_credible(event, word, now):
             return
         self._apply(event, now)
         if self.state in (State.PRIMARY, State.BACKUP, State.PASSIVE):
             self.epoch = max(self.epoch, word.epoch)
         elif self.state is State.ACTIVE and word.epoch > self.epoch:
-            self._reign(now)  # we have been started anew, and knew none of the epochs before
+            self._begin_epoch(now)  # after a restart, we did not know the earlier epochs
         elif self.state is State.ACTIVE and event is Event.OLDER_ACTIVE:
-            self._speak(now)  # it shall hear of us soon: each of us has clients
+            self._send_heartbeat(now)  # tell it at once: both have clients
 
-    def _is_news(self, event: Event, word: Word, now: float) -> bool:
-        """Whether a word can be taken at its face. After a pause of ours only an answer can, to
-        something that we have said since. Any other makes us follow at most, and never serve."""
+    def _is_credible(self, event: Event, word: Word, now: float) -> bool:
+        """Return whether to act on a heartbeat. After a pause of ours, only an answer to a newer
+        heartbeat of ours is trusted; any other may make us follow, but never serve."""
         if not self._doubt.is_there or self._doubt.is_settled_by(word, now):
             return True
         step = TABLE.get((self.state, event))
         return step is not None and step[1] is Action.FOLLOW
 
-    # --- what clients and operators want ----------------------------------------------------------
+    # --- from clients and operators ---------------------------------------------------------------
     def _voted(self, _event: Vote, now: float) -> None:
         if not self._draining:
             is_silent = self._other.is_silent(now)
@@ -341,7 +340,7 @@ class BinaryStarPeer:
         else:
             self._apply(self._switch_event(now), now)
 
-    def _told_to_switch(self, link: PeerLink, switch: Switch, now: float) -> None:
+    def _switch_requested(self, link: PeerLink, switch: Switch, now: float) -> None:
         reason = self.objection(now)
         if not reason and switch.epoch != self.epoch:
             reason = outdated(switch.epoch, self.epoch)
@@ -352,24 +351,24 @@ class BinaryStarPeer:
             self._out.append(Send(link.peer, encode(Refused(reason))))
         else:
             self._apply(self._switch_event(now), now)
-            self._asked_for_view(link, Ask(), now)
+            self._view_requested(link, Ask(), now)
 
-    def _asked_for_view(self, link: PeerLink, _ask: Ask, now: float) -> None:
+    def _view_requested(self, link: PeerLink, _ask: Ask, now: float) -> None:
         view = view_on_wire(self.view(now), self.policy.heartbeat_ms)
         self._out.append(Send(link.peer, encode(view)))
 
     # --- steps ------------------------------------------------------------------------------------
     def _apply(self, event: Event, now: float) -> None:
-        """Take the step that the table has for an event, if it has one."""
+        """Take the table's step for an event, if there is one."""
         step = TABLE.get((self.state, event))
         if step is None:
             return
         state, action = step
         if action is Action.TAKE_OVER and self._draining:
-            return  # it would be gone in the same moment, and the other wait for it
+            return  # this server is about to stop
         match action:
             case Action.ASK:
-                self._say(encode(Switch(self.epoch)))
+                self._broadcast(encode(Switch(self.epoch)))
                 return
             case Action.FAIL:
                 self._fail(failure(event), now)
@@ -378,34 +377,34 @@ class BinaryStarPeer:
                 self.epoch = max(self.epoch, self._other.epoch)
         self.state = state
         if action is Action.TAKE_OVER:
-            self._reign(now)
+            self._begin_epoch(now)
         else:
-            self._speak(now)
-            self._maybe_tell(now)
+            self._send_heartbeat(now)
+            self._maybe_report(now)
 
-    def _reign(self, now: float) -> None:
+    def _begin_epoch(self, now: float) -> None:
         """Begin a new epoch."""
         self.epoch = next_epoch(self.policy.role, max(self.epoch, self._other.epoch))
-        self._speak(now)
-        self._maybe_tell(now)
+        self._send_heartbeat(now)
+        self._maybe_report(now)
 
     def _fail(self, trouble: str, now: float) -> None:
         self.state = State.FAILED
         self.trouble = trouble
         self._out.append(Warn("pair failed", trouble))
-        self._speak(now)
-        self._maybe_tell(now)
+        self._send_heartbeat(now)
+        self._maybe_report(now)
 
-    # --- what we say ------------------------------------------------------------------------------
-    def _speak(self, now: float) -> None:
-        """Tell the other server what we are. An active one may serve for a while after that."""
+    # --- output -----------------------------------------------------------------------------------
+    def _send_heartbeat(self, now: float) -> None:
+        """Send a heartbeat, which extends an active server's right to serve."""
         self._number += 1
-        self._spoke_at = now
+        self._sent_at = now
         self.serves_until = now + self._lease_s if self.state is State.ACTIVE else -inf
         self._doubt.note_own(self._number, now)
-        self._say(encode(self._own_word()))
+        self._broadcast(encode(self._own_heartbeat()))
 
-    def _own_word(self) -> Word:
+    def _own_heartbeat(self) -> Word:
         newest = self._other.word
         return Word(
             role=self.policy.role,
@@ -419,17 +418,17 @@ class BinaryStarPeer:
             heard=0 if newest is None else newest.number,
         )
 
-    def _say(self, message: Message) -> None:
+    def _broadcast(self, message: Message) -> None:
         for peer in self._links.to_peer():
             self._out.append(Send(peer, message))
 
-    def _maybe_tell(self, now: float) -> None:
-        """Deliver a view if there is news in it."""
+    def _maybe_report(self, now: float) -> None:
+        """Deliver a view if it has changed."""
         other = self._other
-        news = (self.state, self.epoch, other.state, other.is_silent(now))
-        if news == self._told:
+        summary = (self.state, self.epoch, other.state, other.is_silent(now))
+        if summary == self._reported:
             return
-        if self.policy.notes and (self._told is None or news[:2] != self._told[:2]):
+        if self.policy.notes and (self._reported is None or summary[:2] != self._reported[:2]):
             self._out.append(Note("became", {"state": self.state.name, "epoch": self.epoch}))
-        self._told = news
+        self._reported = summary
         self._out.append(Deliver(CHANGED, self.view(now)))

@@ -1,4 +1,4 @@
-"""What may be set on one server of a pair."""
+"""Settings of one server of a pair."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 from requite.core.liveness import INTERVAL_S_MAX, INTERVAL_S_MIN, HeartbeatPolicy
 from requite.errors import ConfigurationError
-from requite.protocols.binarystar.table import Role
+from requite.protocols.binarystar.table import PairRole
 
 HEARTBEAT_S_DEFAULT: Final = 1.0
 # The Guide's: "If peer doesn't respond in two heartbeats, it is 'dead'".
@@ -16,14 +16,14 @@ LIVENESS: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class BinaryStarPolicy:
-    """Which of the two servers this is, and how often it is heard.
+    """Role and heartbeat of one server of a pair.
 
-    - `heartbeat_s`: how often it tells the other its state, in seconds. After two of these without
-      a word the other counts as gone. Where the two differ the longer one holds for both.
-    - `notes`: make `Note` effects: `became`.
+    - `heartbeat_s`: the heartbeat interval in seconds. After two intervals without a heartbeat the
+      other server counts as dead. If the servers' intervals differ, the longer one applies to both.
+    - `notes`: emit `Note` effects: `became`.
     """
 
-    role: Role
+    role: PairRole
     heartbeat_s: float = HEARTBEAT_S_DEFAULT
     notes: bool = False
 
@@ -35,15 +35,15 @@ class BinaryStarPolicy:
 
     @property
     def heartbeat(self) -> HeartbeatPolicy:
-        """When the other server counts as gone."""
+        """The heartbeat policy of the link."""
         return HeartbeatPolicy(self.heartbeat_s, LIVENESS)
 
     @property
     def heartbeat_ms(self) -> int:
-        """The heartbeat as it is announced on the wire."""
+        """The interval in milliseconds, as on the wire."""
         return self.heartbeat.interval_ms
 
     @property
     def failover_s(self) -> float:
-        """How long an active may be silent before the other may take over, at least."""
+        """Minimum silence of an active server, in seconds, before the other may take over."""
         return self.heartbeat.silence_s

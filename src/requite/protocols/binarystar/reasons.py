@@ -1,26 +1,26 @@
-"""What people are told: why a pair has failed, why there was no switch, and what to do."""
+"""Messages for operators: why a pair has failed or cannot switch, and what to do."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from requite.protocols.binarystar.table import Event, Role, State
+from requite.protocols.binarystar.table import Event, PairRole, State
 
 _STOP_ONE: Final = (
-    "stop both servers, see that each is configured with the other's address and that nobody else "
-    "has it, and start the one that has the newer data first"
+    "stop both servers, check that each is configured with the other's address and that no other "
+    "server uses these addresses, and start the one with the newer data first"
 )
 _FAILURES: Final = {
     Event.EQUAL_ACTIVE: f"both servers are active, in the same epoch: {_STOP_ONE}",
     Event.EQUAL_SUSPENDED: f"both servers were active in the same epoch: {_STOP_ONE}",
-    Event.EQUAL_PASSIVE: f"both servers are passive, so nobody serves: {_STOP_ONE}",
+    Event.EQUAL_PASSIVE: f"both servers are passive, so neither serves: {_STOP_ONE}",
 }
 _NO_SWITCH: Final = {
-    State.PRIMARY: "it has not been settled yet who is active; try again in a moment",
-    State.BACKUP: "it has not been settled yet who is active; try again in a moment",
-    State.ACTIVE: "the other server is silent, so nobody would serve",
-    State.SUSPENDED: "it is being settled whether this server is still active; try again",
-    State.RESIGNED: "a switch is under way",
+    State.PRIMARY: "the pair is starting, and no server is active yet; try again in a moment",
+    State.BACKUP: "the pair is starting, and no server is active yet; try again in a moment",
+    State.ACTIVE: "the other server is silent, so neither would serve",
+    State.SUSPENDED: "this server was paused and checks whether it is still active; try again",
+    State.RESIGNED: "a switch is in progress",
     State.FAILED: "the pair has failed",
 }
 
@@ -30,51 +30,49 @@ def failure(event: Event) -> str:
     return _FAILURES[event]
 
 
-def same_role(role: Role) -> str:
-    """Return what is wrong when the peer has our own role."""
+def same_role(role: PairRole) -> str:
+    """Return the error for a peer with our own role."""
     name = role.name.lower()
     return (
-        f"both servers of the pair say that they are the {name}: start one as primary and the other"
-        " as backup, and give neither its own address as its peer's"
+        f"both servers of the pair have the role {name}: start one as primary and the other as"
+        " backup, and give neither its own address as its peer's"
     )
 
 
-def another_process(role: Role) -> str:
-    """Return what may be wrong when a new process speaks for a peer that was not silent."""
+def another_process(role: PairRole) -> str:
+    """Return the warning for a new process in the role of a peer that was not silent."""
     name = role.name.lower()
-    return (
-        f"the {name} has been started anew; if this is said again and again there are two of them"
-    )
+    return f"the {name} has restarted; if this warning repeats, two processes run as {name}"
 
 
 def misplaced(why: str) -> str:
-    """Return what may be wrong when somebody says what does not belong on the link of a pair."""
-    return f"{why}; clients and workers that come to the address of a pair have the wrong one"
+    """Return the warning for an invalid message on the link of a pair."""
+    return f"{why}; clients and workers must use the broker's address, not this one"
 
 
 def word_for(state: State) -> str:
-    """Return a word for a state. That a server is the primary or the backup is told apart."""
+    """Return a word for a state; PRIMARY and BACKUP, which are also roles, become "starting"."""
     return "starting" if state in (State.PRIMARY, State.BACKUP) else state.name.lower()
 
 
 def lonely(state: State, peer_is_silent: bool) -> str:
-    """Return why a server waits although nobody else serves, and what to do; "" for any other."""
+    """Return why a backup does not serve although the primary is silent; "" if it is not so."""
     if state is not State.BACKUP or not peer_is_silent:
         return ""
     return (
-        "a backup that has never heard its primary serves nobody: start the primary, or tell this"
-        " one to serve (`requite pair switch`)"
+        "a backup that has never heard its primary does not serve: start the primary, or make this"
+        " one active (`requite pair switch`)"
     )
 
 
 def outdated(asked: int, epoch: int) -> str:
-    """Return why a switch is void that was meant for another epoch."""
+    """Return why a switch for another epoch is refused."""
     return (
-        f"epoch {asked} is over, this is epoch {epoch}: somebody has switched meanwhile, or a"
-        " server has taken over"
+        f"the switch is for epoch {asked}, but this is epoch {epoch}: another switch or a fail-over"
+        " came first"
     )
 
 
 def no_switch(state: State, is_draining: bool) -> str:
-    """Return why an operator's switch is not possible."""
+    """Return why a switch is not possible."""
     return "this server is being stopped" if is_draining else _NO_SWITCH[state]

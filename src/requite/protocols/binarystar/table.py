@@ -1,12 +1,12 @@
-"""The state machine of a fail-over pair, as a table: what is done in which state upon which event.
+"""The state machine of a fail-over pair, as a table from state and event to state and action.
 
-It is the Guide's (chapter 4, "Binary Star Implementation") with three additions. Every reign has an
-epoch, so an active that hears of a newer one steps down. An active whose process stood still is
-*suspended*: somebody else may reign by now. And an active that gives its place up, because an
-operator says so or because it is to be stopped, has *resigned* until the other has taken over.
+It is the Guide's (chapter 4, "Binary Star Implementation") with three additions. Each take-over
+begins a new epoch; an active server that hears of a newer epoch steps down. An active server whose
+process was paused is *suspended*: the other may have taken over. An active server that hands over,
+on an operator's request or because it stops, is *resigned* until the other has taken over.
 
-What is not in the table changes nothing. The diagram in docs/topics/patterns/binary-star.md is
-drawn from it.
+Events without an entry change nothing. The diagram in docs/topics/patterns/binary-star.md is
+generated from this table.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ from enum import Enum, IntEnum
 from typing import Final
 
 
-class Role(IntEnum):
-    """Which of the two a server is: set by whoever configures the pair, and never changed."""
+class PairRole(IntEnum):
+    """The configured role of a server; it never changes."""
 
     PRIMARY = 1
     BACKUP = 2
 
     @property
-    def other(self) -> Role:
+    def other(self) -> PairRole:
         """The role of the peer."""
-        return Role.BACKUP if self is Role.PRIMARY else Role.PRIMARY
+        return PairRole.BACKUP if self is PairRole.PRIMARY else PairRole.PRIMARY
 
 
 class State(IntEnum):
-    """What a server is just now. The first four are the Guide's, and so are their numbers."""
+    """The current state of a server. The first four and their numbers are the Guide's."""
 
-    PRIMARY = 1  # has started, and waits for a word of the backup
-    BACKUP = 2  # has started, and waits for a word of the primary
+    PRIMARY = 1  # started, waits for a heartbeat of the backup
+    BACKUP = 2  # started, waits for a heartbeat of the primary
     ACTIVE = 3  # serves
-    PASSIVE = 4  # does not, while the other does
-    SUSPENDED = 5  # was active, stood still, and does not know whether it still is
+    PASSIVE = 4  # does not serve; the other is active
+    SUSPENDED = 5  # was active, was paused, and checks whether it still is
     RESIGNED = 6  # was active, and waits for the other to take over
-    FAILED = 7  # two of a kind: only a person can say who is right
+    FAILED = 7  # contradictory states; an operator must decide
 
 
 class Event(Enum):
-    """What a server may learn. `OLDER`, `EQUAL`, `NEWER`: the peer's epoch beside our own."""
+    """Events of the table. `OLDER`, `EQUAL`, `NEWER`: the peer's epoch compared with our own."""
 
     PEER_PRIMARY = "the peer has started as primary"
     PEER_BACKUP = "the peer has started as backup"
@@ -62,7 +62,7 @@ class Event(Enum):
 
 
 class Action(Enum):
-    """What goes with a step."""
+    """Actions of the table."""
 
     TAKE_OVER = "begin a new epoch and serve"
     RESUME = "serve again, in the same epoch"
@@ -74,8 +74,8 @@ class Action(Enum):
 
 
 TABLE: Final[dict[tuple[State, Event], tuple[State, Action]]] = {
-    # A primary that starts waits for a fail-over time before clients can make it active: it may
-    # have been gone, and the backup be active.
+    # A starting primary waits for a fail-over time before clients can make it active: after a
+    # restart, the backup may be active.
     (State.PRIMARY, Event.PEER_BACKUP): (State.ACTIVE, Action.TAKE_OVER),
     (State.PRIMARY, Event.OLDER_ACTIVE): (State.PASSIVE, Action.FOLLOW),
     (State.PRIMARY, Event.EQUAL_ACTIVE): (State.PASSIVE, Action.FOLLOW),
@@ -84,19 +84,19 @@ TABLE: Final[dict[tuple[State, Event], tuple[State, Action]]] = {
     (State.PRIMARY, Event.NEWER_RESIGNED): (State.ACTIVE, Action.TAKE_OVER),
     (State.PRIMARY, Event.CLIENT_VOTE): (State.ACTIVE, Action.TAKE_OVER),
     (State.PRIMARY, Event.SEIZE): (State.ACTIVE, Action.TAKE_OVER),
-    # A backup that has never heard the primary serves only if an operator wants it to.
+    # A backup that has never heard the primary serves only if an operator switches.
     (State.BACKUP, Event.OLDER_ACTIVE): (State.PASSIVE, Action.FOLLOW),
     (State.BACKUP, Event.EQUAL_ACTIVE): (State.PASSIVE, Action.FOLLOW),
     (State.BACKUP, Event.NEWER_ACTIVE): (State.PASSIVE, Action.FOLLOW),
     (State.BACKUP, Event.OLDER_RESIGNED): (State.ACTIVE, Action.TAKE_OVER),
     (State.BACKUP, Event.NEWER_RESIGNED): (State.ACTIVE, Action.TAKE_OVER),
     (State.BACKUP, Event.SEIZE): (State.ACTIVE, Action.TAKE_OVER),
-    # An active stays so when the other comes back: there is no automatic fail-back.
+    # An active server remains active when the other returns: there is no automatic fail-back.
     (State.ACTIVE, Event.EQUAL_ACTIVE): (State.FAILED, Action.FAIL),
     (State.ACTIVE, Event.NEWER_ACTIVE): (State.PASSIVE, Action.FOLLOW),
     (State.ACTIVE, Event.SWITCH): (State.RESIGNED, Action.RESIGN),
     (State.ACTIVE, Event.STALL): (State.SUSPENDED, Action.SUSPEND),
-    # A passive takes over from a peer that restarts or resigns, or is silent while clients ask.
+    # A passive server takes over from a peer that restarts, resigns, or is silent when clients ask.
     (State.PASSIVE, Event.PEER_PRIMARY): (State.ACTIVE, Action.TAKE_OVER),
     (State.PASSIVE, Event.PEER_BACKUP): (State.ACTIVE, Action.TAKE_OVER),
     (State.PASSIVE, Event.EQUAL_PASSIVE): (State.FAILED, Action.FAIL),
@@ -105,7 +105,7 @@ TABLE: Final[dict[tuple[State, Event], tuple[State, Action]]] = {
     (State.PASSIVE, Event.CLIENT_VOTE): (State.ACTIVE, Action.TAKE_OVER),
     (State.PASSIVE, Event.SWITCH): (State.PASSIVE, Action.ASK),
     (State.PASSIVE, Event.SEIZE): (State.ACTIVE, Action.TAKE_OVER),
-    # A suspended one serves again when the peer has answered what it said since it woke.
+    # A suspended server serves again when the peer has answered a heartbeat sent after the pause.
     (State.SUSPENDED, Event.PEER_PRIMARY): (State.ACTIVE, Action.RESUME),
     (State.SUSPENDED, Event.PEER_BACKUP): (State.ACTIVE, Action.RESUME),
     (State.SUSPENDED, Event.NEWER_ACTIVE): (State.PASSIVE, Action.FOLLOW),
@@ -118,7 +118,7 @@ TABLE: Final[dict[tuple[State, Event], tuple[State, Action]]] = {
     (State.SUSPENDED, Event.NEWER_RESIGNED): (State.ACTIVE, Action.TAKE_OVER),
     (State.SUSPENDED, Event.CLIENT_VOTE): (State.ACTIVE, Action.TAKE_OVER),
     (State.SUSPENDED, Event.SEIZE): (State.ACTIVE, Action.TAKE_OVER),
-    # One that has resigned waits for the other, and takes its place back if that is gone.
+    # A resigned server waits for the other, and takes over again if that is silent.
     (State.RESIGNED, Event.NEWER_ACTIVE): (State.PASSIVE, Action.FOLLOW),
     (State.RESIGNED, Event.NEWER_RESIGNED): (State.ACTIVE, Action.TAKE_OVER),
     (State.RESIGNED, Event.CLIENT_VOTE): (State.ACTIVE, Action.TAKE_OVER),
@@ -128,10 +128,10 @@ TABLE: Final[dict[tuple[State, Event], tuple[State, Action]]] = {
 
 
 def heard(state: State, epoch: int, own_epoch: int) -> Event | None:
-    """Return the event that a peer's word is, beside our own epoch; None for one that says nothing.
+    """Return the event of a peer's heartbeat; None if it is none.
 
-    Epochs of two servers are never equal as long as each keeps to its own (`next_epoch`), so what
-    is done upon equal ones is for peers that do not.
+    Two correct servers never begin the same epoch (`next_epoch`); equal epochs indicate a peer that
+    violates this.
     """
     match state:
         case State.PRIMARY:
@@ -151,10 +151,10 @@ def heard(state: State, epoch: int, own_epoch: int) -> Event | None:
     return ages[(epoch >= own_epoch) + (epoch > own_epoch)]
 
 
-def next_epoch(role: Role, known: int) -> int:
+def next_epoch(role: PairRole, known: int) -> int:
     """Return the first epoch after `known` that may be ours: a primary's are odd, a backup's even.
 
-    So no two servers ever reign in the same epoch, whatever both of them have missed or forgotten.
+    So the two servers never begin the same epoch, whatever they have missed or forgotten.
     """
     epoch = known + 1
     return epoch if epoch % 2 == role % 2 else epoch + 1

@@ -1,37 +1,37 @@
-"""A pair as one of its servers sees it, and what may be asked of that server from inside."""
+"""The state of a pair as one server sees it, and the engine's local inputs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from requite.protocols.binarystar.table import Role, State
+from requite.protocols.binarystar.table import PairRole, State
 from requite.protocols.binarystar.wire import NEVER_MS, View
 
 
 class Vote(NamedTuple):
-    """Input: a client asks this server for something."""
+    """Input: a client has sent this server a request."""
 
 
 class SwitchOver(NamedTuple):
-    """Input: an operator wants the other server to be active, whichever that is now."""
+    """Input: an operator switches the active server."""
 
 
 @dataclass(frozen=True, slots=True)
 class PairView:
     """What one server knows of itself and of the other.
 
-    - `role`: which of the two it is; `state`: what it is now.
-    - `epoch`: the reign it is in, or the latest it has heard of; 0: none yet.
-    - `peer_state`: what the other last said it is; None: it has not been heard yet.
-    - `heard_s_ago`: when that was, in seconds; None: never.
+    - `role`: its configured role; `state`: its current state.
+    - `epoch`: the current epoch, or the latest it has heard of; 0: none yet.
+    - `peer_state`: the state in the other's last heartbeat; None: none has arrived.
+    - `heard_s_ago`: age of that heartbeat in seconds; None: none has arrived.
     - `serves`: whether this server may answer clients at this moment.
-    - `peer_is_silent`: whether the other counts as gone.
-    - `trouble`: why the pair has failed and what to do; or, where the other is not heard, what is
-      known of why; "" if nothing is.
+    - `peer_is_silent`: whether the other counts as dead.
+    - `trouble`: why the pair has failed and what to do, or why the other cannot be reached, if
+      known; otherwise "".
     """
 
-    role: Role
+    role: PairRole
     state: State
     epoch: int
     peer_state: State | None
@@ -42,7 +42,7 @@ class PairView:
 
 
 def view_on_wire(view: PairView, heartbeat_ms: int) -> View:
-    """Return what an operator is answered."""
+    """Encode a view for an operator."""
     ago_s = view.heard_s_ago
     return View(
         role=view.role,
@@ -58,7 +58,7 @@ def view_on_wire(view: PairView, heartbeat_ms: int) -> View:
 
 
 def view_from_wire(view: View) -> PairView:
-    """Return what an operator has been answered."""
+    """Decode a view for an operator."""
     return PairView(
         role=view.role,
         state=view.state,

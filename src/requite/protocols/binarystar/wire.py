@@ -1,10 +1,10 @@
-"""What the two servers of a pair say to each other, and what an operator asks: bytes and nouns.
+"""Commands between the servers of a pair, and between operators and servers, and their encoding.
 
 Each message is one frame. It starts with `BSTAR`, a byte for the version and a byte for the
 command; numbers are unsigned and big-endian.
 
 Source: docs/protocols/binary-star.md, "Messages". The Guide sends the number of the state as text;
-the numbers of the four states are still its own.
+its numbers of the four states are used here too.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any, Final, NamedTuple
 
 from requite.engine import Message
 from requite.errors import RemoteViolation
-from requite.protocols.binarystar.table import Role, State
+from requite.protocols.binarystar.table import PairRole, State
 
 VERSION: Final = 1
 EPOCH_MAX: Final = 1 << 63
-"""An epoch beyond this is nonsense, and refused; so the next one always fits into its field."""
+"""Larger epochs are refused, so that the next one always fits into its field."""
 TEXT_SIZE_MAX: Final = 1024
 """Bytes of UTF-8."""
 NEVER_MS: Final = 0xFFFF_FFFF
@@ -30,15 +30,15 @@ _PREFIX_SIZE: Final = 7
 
 
 class Word(NamedTuple):
-    """HEARTBEAT: what a server is. Both ways between the two.
+    """HEARTBEAT: the state of a server, sent by both.
 
-    `instance` names the process, drawn anew at each start; `number` counts what it says, and
-    `heard_instance` and `heard` are the newest of these two that it has heard of the other (0:
-    nothing yet): so the other knows what this word is an answer to. `wants_answer`: the other shall
-    speak at once.
+    `instance` identifies the process, at random per start; `number` counts its heartbeats.
+    `heard_instance` and `heard` are the instance and number of the newest heartbeat received from
+    the other (0: none yet), so that the other knows which of its heartbeats this answers.
+    `wants_answer`: the other must send a heartbeat at once.
     """
 
-    role: Role
+    role: PairRole
     state: State
     wants_answer: bool
     interval_ms: int
@@ -50,20 +50,21 @@ class Word(NamedTuple):
 
 
 class Switch(NamedTuple):
-    """SWITCH: end the reign `epoch` and let the other server take over. From an operator or, where
-    he has asked the passive one, from that one to the active one. Void in any other epoch."""
+    """SWITCH: end `epoch` by letting the other server take over; refused in any other epoch. Sent
+    by an operator; a passive server forwards it to the active one."""
 
     epoch: int
 
 
 class Ask(NamedTuple):
-    """ASK: an operator wants to know."""
+    """ASK: an operator requests a VIEW."""
 
 
 class View(NamedTuple):
-    """VIEW: the answer. `peer_state` 0: never heard; `heard_ms` the same, as `NEVER_MS`."""
+    """VIEW: the answer to ASK. If the peer was never heard, `peer_state` is 0 and `heard_ms` is
+    `NEVER_MS`."""
 
-    role: Role
+    role: PairRole
     state: State
     serves: bool
     peer_is_silent: bool
@@ -75,7 +76,7 @@ class View(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """REFUSED: why there was no switch."""
+    """REFUSED: the reason why a SWITCH was refused."""
 
     reason: str
 
@@ -91,7 +92,7 @@ _WORD, _SWITCH, _ASK, _VIEW, _REFUSED = range(1, 6)
 
 
 def encode(command: Command) -> Message:
-    """Return the message that stands for a command."""
+    """Encode a command."""
     match command:
         case Word():
             return _message(_WORD, _word.pack(*command))
@@ -112,7 +113,7 @@ def _message(code: int, rest: bytes) -> Message:
 
 
 def _text(text: str) -> bytes:
-    """Cut a text to its limit, between characters."""
+    """Encode a text, truncated to its limit between characters."""
     return text.encode()[:TEXT_SIZE_MAX].decode(errors="ignore").encode()
 
 
@@ -149,21 +150,23 @@ _COMMANDS: Final[dict[int, tuple[str, struct.Struct, bool, Callable[..., Command
     _VIEW: ("VIEW", _view, True, _decode_view),
     _REFUSED: ("REFUSED", _nothing, True, _decode_refused),
 }
-"""By code: the name, the fixed fields, whether a text follows them, and what makes a noun of it."""
+"""By code: name, fixed fields, whether a text follows them, and decoder."""
 
 
 def decode(message: Message) -> Command:
-    """Decode a message, or raise `RemoteViolation`, which names what is wrong with it."""
+    """Decode a message, or raise `RemoteViolation`."""
     if len(message) != 1:
         raise RemoteViolation(f"a message of a pair has one frame, not {len(message)}")
     frame = message[0]
     if frame[:5] != _MAGIC:
-        raise RemoteViolation(f"what a pair says starts with {_MAGIC!r}, not with {frame[:5]!r}")
+        raise RemoteViolation(f"a message of a pair starts with {_MAGIC!r}, not {frame[:5]!r}")
     if len(frame) < _PREFIX_SIZE:
         raise RemoteViolation(f"a message of a pair has at least {_PREFIX_SIZE} bytes")
     version, code = frame[5], frame[6]
     if version != VERSION:
-        raise RemoteViolation(f"it speaks version {version} of the pair's wire, and not {VERSION}")
+        raise RemoteViolation(
+            f"the peer speaks version {version} of the pair's wire, not {VERSION}"
+        )
     if code not in _COMMANDS:
         raise RemoteViolation(f"there is no command {code:#04x}")
     name, fixed, has_text, make = _COMMANDS[code]
@@ -174,9 +177,9 @@ def decode(message: Message) -> Command:
     return make(fixed.unpack_from(rest), rest[fixed.size :])
 
 
-def _role(number: int) -> Role:
+def _role(number: int) -> PairRole:
     try:
-        return Role(number)
+        return PairRole(number)
     except ValueError:
         raise RemoteViolation(f"there is no role {number}") from None
 

@@ -1,13 +1,12 @@
-"""Model three: one live server is asked, and all are asked now and then whether they live.
+"""Model three: each request goes to one live server, and all servers are pinged.
 
-Each server that is connected gets a PING at once and whenever it was silent for an interval; a
-server that is silent for several counts as gone, and the calls that it had move on. Whatever comes
-from a server revives it. Calls go to the server that has been live for longest, so that clients
-change servers only when they must, and do not fail back by themselves.
+Each connected server gets a PING at once and after each silent interval. A server that is silent
+for several intervals counts as dead, and its calls move to another one. Any message from a server
+revives it. Calls go to the server that has been live for longest, so clients change servers only
+when they must, and do not fail back.
 
-There is no ticking clock: `deadline` is the next instant at which something is really due. It may
-be late, because this process stood still; then so are the PONGs, which nobody has read yet, and
-servers are given the time that was lost.
+The engine is tickless: `deadline` is the next instant at which something is due. After a pause of
+this process, unread PONGs are late too, so all servers get the lost time added.
 
 Sources: 10/FLP, "Overall Operation", "Server Reliability"; Guide, `flcliapi`.
 """
@@ -44,10 +43,10 @@ _PING: Final = (wire.PING,)
 
 
 class Server:
-    """A server that we are connected to.
+    """A connected server.
 
-    `identity` is what it announced: its public endpoint. `is_open`: its connection does not push
-    back.
+    `identity` is the one it announced: its public endpoint. `is_open`: its connection accepts
+    messages (no back-pressure).
     """
 
     __slots__ = ("identity", "is_open", "liveness", "peer")
@@ -68,8 +67,8 @@ class AgentClient(FreelanceClient):
     def __init__(self, *args: Any, **given: Any) -> None:
         super().__init__(*args, **given)
         self._servers: dict[Peer, Server] = {}
-        self._live: dict[Peer, Server] = {}  # the first one is asked
-        self._attend_at = inf  # when a server is to be pinged or given up
+        self._live: dict[Peer, Server] = {}  # the first one gets requests
+        self._attend_at = inf  # when a server must be pinged or declared dead
 
     def _handlers(self) -> Handlers:
         return {**super()._handlers(), Wake: self._woken}
@@ -90,14 +89,14 @@ class AgentClient(FreelanceClient):
         return True
 
     def _choose(self, call: PendingCall) -> Server | None:
-        """Return the first live server that takes requests, another one than had the call if there
-        is one."""
+        """Return the first live server without back-pressure, preferably one that has not had the
+        call."""
         open_ones = [server for server in self._live.values() if server.is_open]
         others = (server for server in open_ones if server.peer not in call.peers)
         return next(others, open_ones[0] if open_ones else None)
 
     def _time_out(self, call: PendingCall, now: float) -> None:
-        """Try another server; the one that has it may live, and be busy."""
+        """Retry at another server, although the current one may be alive and busy."""
         if self._is_last(call):
             each = f"with {self._retry.attempt_timeout:g} s each"
             self._fail(call, failures.unanswered(call, each), now)
@@ -131,9 +130,9 @@ class AgentClient(FreelanceClient):
         else:
             self._answer(call, command.body, call.tries, now)
 
-    # --- who lives --------------------------------------------------------------------------------
+    # --- liveness ---------------------------------------------------------------------------------
     def _joined(self, event: PeerJoined, now: float) -> None:
-        """Take a server in: it is thought to live until it has been silent for too long."""
+        """Add a server; it counts as live until it has been silent for too long."""
         server = Server(event.peer, event.identity, self._policy.ping, now)
         self._servers[event.peer] = server
         self._out.append(Send(event.peer, _PING))
@@ -142,7 +141,7 @@ class AgentClient(FreelanceClient):
 
     def _revive(self, server: Server, now: float) -> None:
         self._live[server.peer] = server
-        self._tell("server-live", server)
+        self._note("server-live", server)
         self._release(now)
 
     def _lost(self, event: PeerLost, now: float) -> None:
@@ -153,9 +152,9 @@ class AgentClient(FreelanceClient):
         self._plan()
 
     def _retire(self, server: Server, reason: str, now: float) -> None:
-        """Let the calls of a server that is gone move on."""
+        """Move the calls of a dead server to others."""
         if self._live.pop(server.peer, None) is not None:
-            self._tell("server-gone", server, reason=reason)
+            self._note("server-gone", server, reason=reason)
         for call in [call for call in self.calls.values() if server.peer in call.peers]:
             del call.peers[server.peer]
             if call not in self._held:
@@ -170,7 +169,7 @@ class AgentClient(FreelanceClient):
         if server := self._servers.get(event.peer):
             server.is_open = True
             server.liveness.silence_s = self._policy.ping.silence_s
-            server.liveness.heard_at = now  # our ping was behind a large body
+            server.liveness.heard_at = now  # our ping was queued behind a large body
             self._release(now)
 
     def _connections(self) -> tuple[int, int, int]:
@@ -188,7 +187,7 @@ class AgentClient(FreelanceClient):
         self._attend_at = inf
 
     def _attend(self, now: float) -> None:
-        """Ping who was silent for an interval, and give up who was for several."""
+        """Ping servers that were silent for an interval; retire those silent for several."""
         if away_s := absence_s(self._attend_at, now, self._policy.ping.interval_s):
             for server in self._servers.values():
                 server.liveness.excuse(away_s, now)
@@ -203,7 +202,7 @@ class AgentClient(FreelanceClient):
         self._plan()
 
     def _plan(self) -> None:
-        """Find out when servers need attention next."""
+        """Compute the next instant at which `_attend` must run."""
         self._attend_at = inf if self._stopped else min(self._instants(), default=inf)
 
     def _instants(self) -> Iterator[float]:
@@ -212,6 +211,6 @@ class AgentClient(FreelanceClient):
             if server.peer in self._live:
                 yield server.liveness.gone_at()
 
-    def _tell(self, kind: str, server: Server, **facts: Any) -> None:
+    def _note(self, kind: str, server: Server, **facts: Any) -> None:
         if self.calls.observer.makes_notes:
             self.calls.observer.remark(kind, {"server": str(server)} | facts, self._out)

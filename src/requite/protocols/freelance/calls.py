@@ -1,4 +1,4 @@
-"""The nouns of a client: a call in progress, and what can be seen of its tables."""
+"""A call of a client."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from requite.engine import Peer, Submit
 
 
 class PendingCall(calls.PendingCall):
-    """One call; `control` names it on the wire from its first try on.
+    """One call; `control` identifies it on the wire from its first attempt on.
 
-    `peers` are the connections over which a try of it is out: one at most, except with the shotgun.
-    `tried` are the places that had it (model one).
+    `peers` are the connections with an attempt in flight: at most one, except with the shotgun.
+    `tried` are the servers that had it (model one), by place.
     """
 
     __slots__ = ("control", "peers", "tried")

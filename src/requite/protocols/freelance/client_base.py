@@ -1,17 +1,18 @@
-"""What becomes of a client's calls, in every model.
+"""The life of a client's calls, in every model.
 
     HELD ──► SENT ──► answered
       ▲        │
       └────────┘   its server was lost, or did not answer in time: to another one
 
-and out of both states: failed, timed out, cancelled. `FreelanceClient` owns these moves. Which
-server a call goes to, and when one counts as gone, is told by the models: `failover.py` (one),
-`shotgun.py` (two), `agent.py` (three).
+A call in either state may also fail, time out or be cancelled. `FreelanceClient` implements these
+transitions. The models choose the server for a call and decide when one counts as dead:
+`failover.py` (one), `shotgun.py` (two), `agent.py` (three).
 
-A request that is not idempotent is never sent again once it may have run, and retries by time share
-one budget (I11). What was lost with its server goes to another one at once and free of charge.
+A request that is not idempotent is never sent again once it may have run. Retries after a timeout
+share one budget (I11); a request that was lost with its server is retried at once, outside of the
+budget.
 
-Shells keep the connections, one or more per server; engines only hear of them.
+The shell maintains the connections, one or more per server.
 
 Sources: 10/FLP; Guide, "Brokerless Reliability (Freelance Pattern)".
 """
@@ -51,10 +52,10 @@ from requite.protocols.freelance.wire import control_frame
 
 
 class FreelanceClient(Machine):
-    """A client but for its way of choosing servers. An idempotency key is a `LocalViolation`.
+    """The base of clients; subclasses choose servers. An idempotency key is a `LocalViolation`.
 
-    `origin`, the first half of its call ids, should be random per start; `chronicle` takes down
-    what happens to calls.
+    `origin` is the first half of call ids, and should be random per start. `chronicle` journals
+    calls.
     """
 
     _kind: ClassVar = "a client"
@@ -80,7 +81,7 @@ class FreelanceClient(Machine):
         self._budget = TimedBudget(policy.retry)
         self._pending: dict[bytes, PendingCall] = {}  # by control frame, those that were sent
         self._held: dict[PendingCall, None] = {}  # a set that keeps its order
-        self._number = 0  # of the request sent last
+        self._number = 0  # of the last request
 
     def _handlers(self) -> Handlers:
         return {
@@ -103,9 +104,9 @@ class FreelanceClient(Machine):
     def snapshot(self) -> SimpleNamespace:
         """Return the counts of all tables.
 
-        `connections`: the `live` lead to servers that count as live, the `blocked` push back.
-        Calls: `held` ones wait for a server, `sent` ones for a reply. Since the start: `resent`
-        requests; replies ignored as `malformed`, or as `stray`: late, repeated or unasked.
+        `connections`: all; `live`: to servers that count as live; `blocked`: with back-pressure.
+        `held` calls wait for a server, `sent` calls for a reply. Since the start: `resent`
+        requests; replies ignored as `malformed` or `stray` (late, duplicate or unexpected).
         """
         connections, live, blocked = self._connections()
         held = len(self._held)
@@ -121,14 +122,14 @@ class FreelanceClient(Machine):
             stopped=self._stopped,
         )
 
-    # --- what differs between models --------------------------------------------------------------
+    # --- for the models ---------------------------------------------------------------------------
     @abstractmethod
     def _maybe_send(self, call: PendingCall, now: float) -> bool:
-        """Send a call to whichever server is to have it; False where none takes it now."""
+        """Send a call to a server; return False if none accepts it now."""
 
     @abstractmethod
     def _time_out(self, call: PendingCall, now: float) -> None:
-        """Deal with a call whose instant has come before its deadline."""
+        """Handle a call whose timer has fired before its deadline."""
 
     @abstractmethod
     def _received(self, event: Received, now: float) -> None: ...
@@ -147,9 +148,9 @@ class FreelanceClient(Machine):
 
     @abstractmethod
     def _connections(self) -> tuple[int, int, int]:
-        """Return how many connections there are, live ones, and blocked ones."""
+        """Return the number of all, live and blocked connections."""
 
-    # --- the life of a try ------------------------------------------------------------------------
+    # --- attempts ---------------------------------------------------------------------------------
     def _submitted(self, asked: Submit, now: float) -> None:
         if asked.idempotency_key:
             raise LocalViolation("FLP carries no idempotency key")
@@ -166,12 +167,12 @@ class FreelanceClient(Machine):
             self._hold(call, call.deadline)
 
     def _hold(self, call: PendingCall, until: float) -> None:
-        """Let a call wait for a server that takes it; look at it again at `until`."""
+        """Hold a call until a server accepts it; its timer fires at `until`."""
         self._held[call] = None
         self.calls.wait_until(call, until)
 
     def _release(self, now: float) -> None:
-        """Send what is held and can be sent now."""
+        """Send the held calls that a server accepts now."""
         for call in list(self._held):
             if now >= call.deadline:  # its timer is late (I15)
                 self._fail(call, failures.expired(call, now), now)
@@ -179,15 +180,15 @@ class FreelanceClient(Machine):
                 self._held.pop(call, None)
 
     def _transmit(self, call: PendingCall, peer: Any, message: Sequence[bytes], now: float) -> None:
-        """Make a try."""
+        """Send the request of a call."""
         call.peers[peer] = None
         self._out.append(Send(peer, message))
         self.calls.sent(call, self._out, now, peer=peer)
 
     def _name(self, call: PendingCall) -> None:
-        """Give a call the control frame by which its reply is known, unless it has one.
+        """Give a call the control frame that identifies its reply, unless it has one.
 
-        Connections die with their client, so that no reply to a former life can come; numbers may
+        Connections end with their client, so no reply to an earlier process can arrive; numbers may
         begin with 1, as in the Guide.
         """
         if not call.control:
@@ -196,18 +197,18 @@ class FreelanceClient(Machine):
             self._pending[call.control] = call
 
     def _is_last(self, call: PendingCall) -> bool:
-        """Whether there cannot be another try."""
+        """Whether the call cannot be retried."""
         return not call.idempotent or call.tries >= self._retry.attempts
 
     def _may_spend(self, call: PendingCall, now: float) -> bool:
-        """Tell whether the budget allows a call another try; if not, look at it again soon."""
+        """Return whether the budget allows a retry; if not, wait until it does."""
         if self._budget.maybe_spend(now):
             return True
         self.calls.wait_until(call, self._budget.again_at)
         return False
 
     def _interrupt(self, call: PendingCall, reason: str, now: float) -> None:
-        """Send a call elsewhere whose only try was lost with its server, or give it up."""
+        """Retry or fail a call that was lost with its server."""
         call.loss = reason
         if self._is_last(call):
             self._fail(call, failures.lost(call, reason), now)
@@ -217,7 +218,7 @@ class FreelanceClient(Machine):
 
     # --- ends -------------------------------------------------------------------------------------
     def _answer(self, call: PendingCall, body: Sequence[bytes], attempts: int, now: float) -> None:
-        """End a call whose reply has come."""
+        """Answer a call."""
         self._forget(call)
         self.calls.answer(call, body, attempts, self._out, now)
 
@@ -226,7 +227,7 @@ class FreelanceClient(Machine):
         self.calls.end(call, error, self._out, now)
 
     def _forget(self, call: PendingCall) -> None:
-        """Take a call off all tables but that of the calls."""
+        """Remove a call from all tables except `calls`."""
         self._pending.pop(call.control, None)
         self._held.pop(call, None)
 

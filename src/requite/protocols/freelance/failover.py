@@ -1,14 +1,13 @@
-"""Model one: one server is asked; when it does not answer in time, the next one.
+"""Model one: a request goes to one server, and after a timeout to the next.
 
-This is the Lazy Pirate with several addresses. Servers are plain REP sockets, whose replies carry
-nothing that says which request they are for. So each connection is a lane (`requite.core.lanes`),
-and is closed when its request is given up (I2). There may be several lanes to a server; shells keep
-them up.
+This is the Lazy Pirate with several addresses. Servers are plain REP sockets, whose replies do not
+identify their requests. So each connection is a lane (`requite.core.lanes`), and is closed when its
+request is abandoned (I2). There may be several lanes to a server; the shell reconnects them.
 
-Of several servers each is tried once. Where there is one, it is tried as often as `retry` says. A
-server that did not answer goes to the end of the line, so that not every call has to find out anew.
-A call whose next server is not there gives it as much time as one that is there has to answer; then
-it goes to whichever comes first, one that it was lost with included, until its deadline.
+Each of several servers is tried once; a single server as often as `retry` says. A server that did
+not answer moves to the end of the line, so that other calls do not wait for it too. If a call's
+next server is not connected, the call waits for it for the length of an attempt. After that it goes
+to the first server that connects, even one that has had it, until its deadline.
 
 Source: Guide, "Model One - Simple Retry and Failover".
 """
@@ -35,11 +34,11 @@ from requite.protocols.freelance.client_base import FreelanceClient
 
 
 class FailoverClient(FreelanceClient):
-    """A client of model one. `PeerJoined.place` tells servers apart, whatever it is."""
+    """A client of model one. `PeerJoined.place` identifies the server; any value will do."""
 
     def __init__(self, *args: Any, **given: Any) -> None:
         super().__init__(*args, **given)
-        # The lanes to each place, in the order in which places are tried.
+        # The lanes to each server, by place, in the order in which servers are tried.
         self._line: dict[Any, Lanes[PendingCall]] = {}
         self._places: dict[Peer, Any] = {}  # of all lanes
 
@@ -52,7 +51,7 @@ class FailoverClient(FreelanceClient):
         return False
 
     def _has_had(self, call: PendingCall, place: Any) -> bool:
-        """Whether it is another server's turn; where there is but one, it never is."""
+        """Whether a server has had the call; always False for a single server."""
         return self._policy.servers > 1 and place in call.tried
 
     def _occupy(self, place: Any, call: PendingCall, now: float) -> None:
@@ -62,7 +61,7 @@ class FailoverClient(FreelanceClient):
         self._transmit(call, peer, call.frames, now)
 
     def _time_out(self, call: PendingCall, now: float) -> None:
-        """Go on to the next server, or end a call that none has answered."""
+        """Retry at the next server, or fail a call that no server has answered."""
         if call in self._held:
             self._take_any(call, now)
         elif self._is_last(call):
@@ -73,7 +72,7 @@ class FailoverClient(FreelanceClient):
             self._go_on(call, now)
 
     def _take_any(self, call: PendingCall, now: float) -> None:
-        """Let a call that has waited long enough for its next server go to whichever is there."""
+        """Send a call that has waited long enough for its next server to any server."""
         call.tried.clear()
         if self._maybe_send(call, now):
             self._held.pop(call)
@@ -84,7 +83,7 @@ class FailoverClient(FreelanceClient):
         return f"with {self._retry.attempt_timeout:g} s for each server"
 
     def _go_on(self, call: PendingCall, now: float) -> None:
-        """Try the next server, or wait for it."""
+        """Send to the next server, or wait for it."""
         if not self._maybe_send(call, now):
             self._hold(call, now + (self._retry.attempt_timeout or 0.0))
 
@@ -97,7 +96,7 @@ class FailoverClient(FreelanceClient):
         super()._fail(call, error, now)
 
     def _recall(self, call: PendingCall) -> None:
-        """Close the lane of a try that is given up; its server goes to the end of the line."""
+        """Close the lane of an abandoned attempt; move its server to the end of the line."""
         for peer in call.peers:
             place = self._places.pop(peer)
             self._line[place].drop(peer)
@@ -114,19 +113,19 @@ class FailoverClient(FreelanceClient):
         if call is not None:
             call.peers.clear()
             self._answer(call, event.messages[0], call.tries, now)
-        # Not before the whole batch is read: none of it can be a reply to what is sent only now.
+        # Only after the whole batch: none of it can answer a request that is sent now.
         if strays:
             self._distrust(event.peer, strays, now)
         else:
             self._offer(event.peer, now)
 
     def _distrust(self, peer: Peer, strays: int, now: float) -> None:
-        """Close a lane that brought more replies than requests: the next ones would be taken for
-        replies to what was not asked yet (I2)."""
+        """Close a lane with more replies than requests: further ones would be taken for replies to
+        later requests (I2)."""
         for _ in range(strays):
             self.calls.drop(STRAY, now)
         self._drop(peer)
-        self._out.append(Disconnect(peer, "a reply came on a connection that asks nothing"))
+        self._out.append(Disconnect(peer, "a reply came on a connection without a request"))
 
     # --- lanes ------------------------------------------------------------------------------------
     def _joined(self, event: PeerJoined, now: float) -> None:
@@ -138,7 +137,7 @@ class FailoverClient(FreelanceClient):
         return self._line[self._places[peer]]
 
     def _offer(self, peer: Peer, now: float) -> None:
-        """Let a lane be used, if it can be."""
+        """Use a lane for a held call, if the lane is free."""
         if self._lanes_with(peer).rest(peer):
             self._release(now)
 
@@ -153,7 +152,7 @@ class FailoverClient(FreelanceClient):
         self._interrupt(call, event.reason or "it hung up", now)
 
     def _send_or_hold(self, call: PendingCall, now: float) -> None:
-        """Send a new call to the first server, and one that was sent before to the next."""
+        """Send a new call to the first server, a retried one to the next."""
         if call.tries and now < call.deadline:
             self._go_on(call, now)
         else:

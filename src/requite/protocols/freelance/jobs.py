@@ -1,10 +1,10 @@
-"""What can be seen of a server's tables."""
+"""The reasons for which a server drops messages."""
 
 from __future__ import annotations
 
 
 class Why:
-    """Why messages are dropped: the words of counters, notes and journals."""
+    """Reasons for dropping messages, as counters, notes and journals have them."""
 
     MALFORMED = "malformed"
     LOST = "lost"  # requests whose client was lost before they began

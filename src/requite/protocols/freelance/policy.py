@@ -1,4 +1,4 @@
-"""What may be set on a client and on a server, with the reasons for the defaults."""
+"""Settings of clients and servers."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from requite.protocols.freelance.wire import Model
 from requite.request import RetryPolicy
 
 ATTEMPT_S_DEFAULT: Final = 1.0
-"""Guide, `flclient1`: REQUEST_TIMEOUT, what one server is given time for in model one."""
+"""Guide, `flclient1`: REQUEST_TIMEOUT, the timeout of one server in model one."""
 
 ATTEMPTS_DEFAULT: Final = 3
-"""Guide, `flclient1`: MAX_RETRIES, where there is but one server."""
+"""Guide, `flclient1`: MAX_RETRIES, for a single server."""
 
 PING_DEFAULT: Final = HeartbeatPolicy(interval_s=2.0, liveness=3)
 """Guide, `flcliapi`: PING_INTERVAL, and SERVER_TTL, which is three of them; 10/FLP says "usually
 2-3"."""
 
 LIVES_WHILE_PRESSED: Final = 5
-"""How many times longer a server that pushes back may be silent: our ping is behind a large body,
-and no answer can be expected soon."""
+"""Factor by which a server with back-pressure may be silent for longer: our ping is queued behind a
+large body."""
 
 _SLOTS_MAX: Final = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
 class ClientPolicy:
-    """What may be set on a client; seconds and counts.
+    """Settings of a client.
 
-    - `servers`: how many servers there are. Model one tries each of several once.
-    - `slots`: how many calls may be outstanding at a time; more end with `Overloaded`.
-    - `retry`: see `RetryPolicy`. Of model two, `attempts` bounds the tries at each server, and
-      there is no `attempt_timeout`; elsewhere that applies to idempotent calls alone (None: a try
-      lasts as long as its server lives). There are no pauses between tries. What was lost with its
-      server goes to another one free of charge: that adds no load.
-    - `ping`: when a silent server is asked whether it lives, and when it counts as gone.
-    - `notes`: make `Note` effects: `sent`, `replied`, `failed`, `server-live`, `server-gone`.
+    - `servers`: the number of servers. Model one tries each of several once.
+    - `slots`: the maximum of outstanding calls; further calls fail with `Overloaded`.
+    - `retry`: see `RetryPolicy`. In model two, `attempts` bounds the attempts per server, and
+      `attempt_timeout` is not used; in the others it applies to idempotent calls only (None: an
+      attempt lasts as long as its server is live). There are no pauses between attempts. A request
+      that was lost with its server is retried outside of the budget, since that adds no load.
+    - `ping`: when a silent server is pinged, and when it counts as dead.
+    - `notes`: emit `Note` effects: `sent`, `replied`, `failed`, `server-live`, `server-gone`.
     """
 
     servers: int = 1
@@ -56,14 +56,14 @@ class ClientPolicy:
 
 @dataclass(frozen=True, slots=True)
 class ServerPolicy:
-    """What may be set on a server; counts and bytes.
+    """Settings of a server.
 
-    - `model`: which clients it serves (`wire.Model`).
-    - `capacity`: how many requests its handlers may have at a time. The others wait, per client.
-    - `queue_max`, `queue_size_max`: how many requests, and bytes of them, may wait per client; then
-      the client is not read from until half of them are gone.
-    - `reply_size_max`: how large a reply may grow out of partial ones.
-    - `notes`: make `Note` effects: `delivered`, `finished`, `abandoned`, `dropped`.
+    - `model`: the clients it serves (`wire.Model`).
+    - `capacity`: the maximum of concurrent handlers. Further requests are queued per client.
+    - `queue_max`, `queue_size_max`: the maximum of queued requests, and of their bytes, per client.
+      At the limit, the client is not read from until half of them are gone.
+    - `reply_size_max`: the maximum size of a reply joined from partial ones, in bytes.
+    - `notes`: emit `Note` effects: `delivered`, `finished`, `abandoned`, `dropped`.
     """
 
     model: Model = Model.AGENT

@@ -1,12 +1,12 @@
-"""A Freelance server: takes requests from many clients, and answers them; it never speaks first.
+"""A Freelance server: answers requests of many clients; it never sends first.
 
     waiting ──► running ──► answered
        │           └──► failed, cancelled: no reply is ever sent
        └──► lost with its client: never started
 
-At most `capacity` handlers run at a time; what comes beyond that waits per client, and clients take
-turns. Pings are answered at once, however much waits: they ask whether the server lives, not
-whether it is free. A failed request gets no reply; its client will ask another server, or give up.
+At most `capacity` handlers run at a time; further requests are queued per client, and clients take
+turns. Pings are answered at once, however many requests wait: they check liveness, not load. A
+failed request gets no reply; its client retries at another server, or times out.
 
 Sources: 10/FLP, "Overall Operation"; Guide, "Model One" to "Model Three".
 """
@@ -54,10 +54,10 @@ _PONG = (wire.PONG,)
 
 
 class FreelanceServer(Machine):
-    """A server for whoever connects; `service` is what its handlers' requests are called.
+    """A server; `service` is the service name in its handlers' requests.
 
-    `instance` should be random per start: journals know the server by it. `chronicle` takes down
-    what happens to the requests that it is given.
+    `instance` identifies the server in journals and should be random per start. `chronicle`
+    journals its requests.
     """
 
     _kind: ClassVar = "a server"
@@ -86,7 +86,7 @@ class FreelanceServer(Machine):
             Received: self._received,
             Finished: self._finished,
             Produced: self._produced,
-            Progressed: take_no_notice,  # nobody keeps a lease
+            Progressed: take_no_notice,  # there are no leases
             Started: self.jobs.started,
             Wake: self.jobs.woken,
             PeerJoined: self._joined,
@@ -98,19 +98,19 @@ class FreelanceServer(Machine):
 
     @property
     def is_answered(self) -> bool:
-        """Whether the far end has taken this server on; it need not."""
+        """Whether a peer has accepted this server; always True, Freelance has no registration."""
         return True
 
     def deadline(self) -> float | None:
         """See `requite.engine.Engine.deadline`."""
-        at = self.jobs.observer.look_at
+        at = self.jobs.observer.flush_at
         return None if at == inf else at
 
     def snapshot(self) -> SimpleNamespace:
         """Return the counts of all tables.
 
-        `clients`: the `unread` are pushed back. `waiting` requests have no handler yet; of those
-        with one, nobody waits for the `abandoned`. Since the start: `pings` answered, and messages
+        `clients`: all; `unread`: those that we do not read from. `waiting` requests are queued; for
+        `abandoned` ones no client waits any more. Since the start: `pings` answered, and messages
         `dropped`, by reason (`Why`).
         """
         clients = list(self._turns)
@@ -143,7 +143,7 @@ class FreelanceServer(Machine):
         self._out.append(Warn("malformed", f"a message is dropped: {violation}"))
 
     def _take(self, client: ClientPeer, message: Message, now: float) -> None:
-        """Answer a ping; deliver a request, or let it wait."""
+        """Answer a ping; deliver or queue a request."""
         command = wire.decode_request(message, self._policy.model)
         if isinstance(command, wire.Ping):
             self._pings += 1
@@ -158,7 +158,7 @@ class FreelanceServer(Machine):
         self.jobs.deliver(job, None, Request(self.jobs.service, request.body), self._out, now)
 
     def _deliver_waiting(self, now: float) -> None:
-        """Deliver what waits, in turn, while there is room."""
+        """Deliver queued requests, clients in turn, up to `capacity`."""
         while len(self.jobs) < self._policy.capacity:
             due = self._turns.pop()
             if due is None:
@@ -181,12 +181,12 @@ class FreelanceServer(Machine):
         self._answer(job, event.frames, ended[1])
         self._deliver_waiting(now)
         if self._draining:
-            self._maybe_see_off(job.peer)
+            self._maybe_disconnect(job.peer)
 
     def _answer(self, job: ClientJob, frames: Sequence[bytes], status: Status) -> None:
-        """Send the reply, if there is one, behind the frames that the request began with."""
+        """Send the reply, if any, behind the control frames of the request."""
         if status is Status.FAILED:
-            text = f"no reply, since a request failed: {reason_of(frames)}"
+            text = f"a request failed, so it gets no reply: {reason_of(frames)}"
             self._out.append(Warn("failed request", text))
         elif not status and job.peer in self._turns.by_peer:
             self._out.append(Send(job.peer, job.reply(frames)))
@@ -207,22 +207,22 @@ class FreelanceServer(Machine):
                 reason = event.reason or "its connection was closed"
                 self.jobs.abandon(job, reason, self._out, now)
 
-    # --- the end ----------------------------------------------------------------------------------
+    # --- drain ------------------------------------------------------------------------------------
     def _drained(self, _event: Drain, _now: float) -> None:
-        """Read no more, and send away whoever waits for nothing: that is how clients come to ask
-        another server at once. The others go with their last reply."""
+        """Stop reading, and disconnect clients without pending requests, so that they use another
+        server at once. The others are disconnected after their last reply."""
         if self._draining:
             return
         self._draining = True
         for peer in list(self._turns.by_peer):
-            self._maybe_see_off(peer)
+            self._maybe_disconnect(peer)
         for client in self._turns:
             if client.is_read:
                 client.is_read = False
                 self._out.append(StopReading(client.peer))
 
-    def _maybe_see_off(self, peer: Peer) -> None:
-        """Send a client away for which there is nothing left to do."""
+    def _maybe_disconnect(self, peer: Peer) -> None:
+        """Disconnect a client without pending requests."""
         client = self._turns.by_peer.get(peer)
         if client is None or client.waiting or any(job.peer is peer for job in self.jobs):
             return
@@ -230,7 +230,7 @@ class FreelanceServer(Machine):
         self._out.append(Disconnect(peer, "the server is shutting down"))
 
     def _maybe_stop(self, _now: float) -> None:
-        """Stop once everything that had been read is answered."""
+        """Stop once all requests that were read are answered."""
         if not (self._stopped or self.jobs or self._turns.line):
             self._stopped = True
             self._out.append(Stopped())

@@ -1,11 +1,11 @@
-"""Model two: every server is asked at once, and the first answer wins.
+"""Model two: each request goes to all servers at once, and the first reply wins.
 
-Requests are numbered, since each brings as many replies as there are servers that live; those that
-come after the first are thrown away. A server that comes while a call waits is asked, too. Nobody
-has to find out who is dead: as long as one server answers, its answer is the fastest there is. The
-price is that all servers do all the work, so this is for requests that are cheap and idempotent.
+Requests are numbered, since each live server replies; all replies after the first are dropped. A
+server that connects while a call waits gets the request too. No failure detection is needed: the
+fastest live server answers. The price is that all servers do all the work, so requests should be
+cheap, and must be idempotent.
 
-Servers that push back are left out until they take something again.
+Servers with back-pressure are skipped until they accept messages again.
 
 Source: Guide, "Model Two - Brutal Shotgun Massacre".
 """
@@ -38,17 +38,19 @@ class ShotgunClient(FreelanceClient):
 
     def __init__(self, *args: Any, **given: Any) -> None:
         super().__init__(*args, **given)
-        self.calls.try_s = inf  # everybody is asked at once: there is no time but the deadline
+        self.calls.try_s = inf  # all servers are asked at once: only the deadline counts
         self._open: dict[Peer, bool] = {}  # by connection: whether it takes requests
 
     # --- calls ------------------------------------------------------------------------------------
     def _submitted(self, asked: Submit, now: float) -> None:
         if not asked.idempotent:
-            raise LocalViolation("the shotgun asks all servers: only idempotent calls can be made")
+            raise LocalViolation(
+                "the shotgun model sends each request to all servers: calls must be idempotent"
+            )
         super()._submitted(asked, now)
 
     def _maybe_send(self, call: PendingCall, now: float) -> bool:
-        """Ask everybody who has not been asked."""
+        """Send a call to all servers that have not had it."""
         for peer, is_open in self._open.items():
             if is_open and peer not in call.peers and not self._has_had_enough(call):
                 self._name(call)
@@ -58,11 +60,11 @@ class ShotgunClient(FreelanceClient):
         return bool(call.peers)
 
     def _has_had_enough(self, call: PendingCall) -> bool:
-        """Whether it was sent as often as it may: a request must not kill all servers for ever."""
+        """Whether the limit of attempts is reached: a request must not kill servers for ever."""
         return call.tries >= self._retry.attempts * self._policy.servers
 
     def _time_out(self, call: PendingCall, now: float) -> None:
-        raise AssertionError("there is no time but the deadline: everybody has been asked")
+        raise AssertionError("the shotgun has no attempt timeouts")
 
     # --- from servers -----------------------------------------------------------------------------
     def _received(self, event: Received, now: float) -> None:
@@ -79,11 +81,9 @@ class ShotgunClient(FreelanceClient):
             return
         call = self._pending.get(reply.control)
         if call is None:
-            self.calls.drop(
-                STRAY, now
-            )  # in most cases the answer of a server that was not the fastest
+            self.calls.drop(STRAY, now)  # mostly replies of slower servers
         else:
-            # The volleys: of the first one, all servers were asked once.
+            # One volley is an attempt at all servers.
             volleys = -(-call.tries // self._policy.servers)
             self._answer(call, reply.body, volleys, now)
 
@@ -106,7 +106,7 @@ class ShotgunClient(FreelanceClient):
                 self._go_on(call, reason, now)
 
     def _go_on(self, call: PendingCall, reason: str, now: float) -> None:
-        """Let a call that nobody has any more wait for a server, or give it up."""
+        """Hold or fail a call that no connected server has."""
         if self._has_had_enough(call):
             self._interrupt(call, reason, now)
         else:

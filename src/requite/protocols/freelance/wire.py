@@ -1,14 +1,14 @@
 """Freelance on the wire: commands of 10/FLP, and the envelopes of the Guide's models one and two.
 
-    model      client asks with            server answers with
+    model      request                     answer
     agent      PING                        PONG                         10/FLP, "Overall Operation"
                control, body...            control, body...
     failover   "", body...                 "", body...                  Guide, "Model One"
     shotgun    "", sequence, body...       "", sequence, body...        Guide, "Model Two"
 
-A control frame (CCF) may be anything, so whether a message is a ping is told by the number of its
-frames: a request has two or more. Models one and two speak with REP sockets. Whatever stands in
-front of the first empty frame is their envelope, which proxies in between may have lengthened.
+A control frame (CCF) may have any content, so the number of frames distinguishes pings from
+requests, which have two or more. Models one and two use REP sockets: all frames up to the first
+empty one are the envelope, which proxies may have extended.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DELIMITER: Final = b""
 
 
 class Model(StrEnum):
-    """How a client finds a server that answers; client and server must agree on it."""
+    """The client's strategy; client and server must use the same."""
 
     FAILOVER = "failover"
     SHOTGUN = "shotgun"
@@ -34,15 +34,15 @@ class Model(StrEnum):
 
 
 class Ping(NamedTuple):
-    """A client asks whether the server lives."""
+    """A client checks whether the server is alive."""
 
 
 class Pong(NamedTuple):
-    """A server lives."""
+    """A server is alive."""
 
 
 class Request(NamedTuple):
-    """A request: `control` are the frames that the reply begins with, unmodified."""
+    """A request; its reply begins with the same `control` frames."""
 
     control: Sequence[bytes]
     body: Sequence[bytes]
@@ -56,7 +56,7 @@ class Reply(NamedTuple):
 
 
 def decode_request(message: Message, model: Model) -> Ping | Request:
-    """Read what a client says to a server. Raises `RemoteViolation`."""
+    """Decode a message of a client. Raises `RemoteViolation`."""
     if model is not Model.AGENT:
         return _decode_enveloped(message, sequenced=model is Model.SHOTGUN)
     if len(message) > 1:
@@ -67,7 +67,7 @@ def decode_request(message: Message, model: Model) -> Ping | Request:
 
 
 def _decode_enveloped(message: Message, *, sequenced: bool) -> Request:
-    """Take the envelope off, and the sequence with it."""
+    """Split a request into its envelope, with the sequence if any, and its body."""
     if _DELIMITER not in message:
         raise RemoteViolation("a request without an empty delimiter")
     border = message.index(_DELIMITER) + 1 + sequenced
@@ -78,7 +78,7 @@ def _decode_enveloped(message: Message, *, sequenced: bool) -> Request:
 
 
 def decode_flp_reply(message: Message) -> Pong | Reply:
-    """Read what a server of 10/FLP says. Raises `RemoteViolation`."""
+    """Decode a message of a 10/FLP server. Raises `RemoteViolation`."""
     if len(message) > 1:
         return Reply(message[0], message[1:])
     if message != [PONG]:
@@ -87,7 +87,7 @@ def decode_flp_reply(message: Message) -> Pong | Reply:
 
 
 def decode_sequenced_reply(message: Message) -> Reply:
-    """Read the reply of a server of model two. Raises `RemoteViolation`."""
+    """Decode a reply in model two. Raises `RemoteViolation`."""
     if len(message) < 3 or message[0] != _DELIMITER:
         raise RemoteViolation("a reply without delimiter, sequence and body")
     return Reply(message[1], message[2:])
@@ -100,5 +100,5 @@ def control_frame(number: int) -> bytes:
 
 
 def sequenced(number: bytes, body: Sequence[bytes]) -> Sequence[bytes]:
-    """Make the request of model two."""
+    """Encode a request in model two."""
     return (_DELIMITER, number, *body)

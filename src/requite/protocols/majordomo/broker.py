@@ -1,8 +1,8 @@
 """The Majordomo broker: one engine for clients and workers of MDP 0.1, 0.2 and 0.3.
 
-A peer is a `Newcomer` until its first message tells its role and dialect; then it is a `Client` or
-a `Worker` for the rest of its connection. Clients are handled here, workers in `workforce.py`; the
-life of a request is in `dispatch.py`, the order of service in `queue.py`.
+A peer is a `Newcomer` until its first message reveals its role and dialect; then it is a `Client`
+or a `Worker` for the rest of its connection. Clients are handled here, workers in `workforce.py`;
+the life of a request is in `dispatch.py`, the order of service in `queue.py`.
 
 Sources: 18/MDP, 7/MDP, 8/MMI and docs/protocols/mdp-0.3.md (rule ids in brackets).
 """
@@ -35,7 +35,7 @@ from requite.engine import (
 )
 from requite.errors import LocalViolation, RemoteViolation
 from requite.protocols.majordomo import foreign, management
-from requite.protocols.majordomo.dialects import Role, detect
+from requite.protocols.majordomo.dialects import PeerRole, detect
 from requite.protocols.majordomo.directory import TOO_MANY, Directory
 from requite.protocols.majordomo.dispatch import Dispatcher
 from requite.protocols.majordomo.parties import (
@@ -60,15 +60,15 @@ from requite.protocols.majordomo.workforce import Workforce
 from requite.request import Status
 
 _DRAIN: Final = "drain"  # the name of the timer that ends a drain
-_LOOK: Final = "look"  # of the one that has beginnings written down
+_FLUSH: Final = "flush"  # the name of the timer that journals open spans
 _DRAINING: Final = "the broker is shutting down"
 
 
 class MajordomoBroker:
     """The broker's side of MDP (18/MDP, "MDP/Client" and "MDP/Worker").
 
-    `origin` should be random per start: it distinguishes the call ids that this broker makes up.
-    `chronicle` takes down what happens to requests and workers.
+    `origin` distinguishes the call ids made by this broker, and should be random per start.
+    `chronicle` journals requests and workers.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class MajordomoBroker:
         self.policy = policy or BrokerPolicy()
         self._origin = bytes((origin[0] | MADE_UP,)) + origin[1:4]  # [call-id]
         self.parties: dict[Peer, Party] = {}
-        # Of one of a pair, what it knows of both (`requite.pair`): shown by `mmi.pair`.
+        # In a pair (`requite.pair`), returns its view for `mmi.pair`.
         self.standing: Callable[[], Mapping[str, Any]] | None = None
         self.draining = False
         self.stopped = False
@@ -143,11 +143,11 @@ class MajordomoBroker:
 
     @property
     def services(self) -> dict[bytes, Service]:
-        """The services the broker knows, by name."""
+        """The known services, by name."""
         return self._directory.services
 
     def snapshot(self) -> management.Snapshot:
-        """Return the state that `mmi.*`, dashboards and checkers show."""
+        """Return the state for `mmi.*`, dashboards and checkers."""
         return management.snapshot(
             self.services.values(),
             self.parties.values(),
@@ -159,8 +159,8 @@ class MajordomoBroker:
     # --- peers come and go ----------------------------------------------------------------------
     def _peer_joined(self, event: PeerJoined, now: float) -> None:
         self.parties[event.peer] = Newcomer(event.identity)
-        if self._observer.keeps_journal and _LOOK not in self._timers:
-            self._timers.set(_LOOK, now + SWEEP_EVERY_S)
+        if self._observer.keeps_journal and _FLUSH not in self._timers:
+            self._timers.set(_FLUSH, now + SWEEP_EVERY_S)
 
     def _peer_lost(self, event: PeerLost, now: float) -> None:
         party = self.parties.pop(event.peer, None)
@@ -188,20 +188,20 @@ class MajordomoBroker:
             self._workforce.take(party, messages, now)
         elif party.__class__ is Client:
             self._from_client(party, messages, now)
-        # else: departed, or dropped a moment ago with bytes still on their way: told nothing more
+        # else: departed, or just dropped with bytes still in flight: ignored
 
     def _introduce(
         self, peer: Peer, newcomer: Newcomer, messages: Sequence[Message], now: float
     ) -> None:
-        """Read a peer's role and dialect from its first message."""
-        if not messages:  # its first one is still coming in
+        """Detect a peer's role and dialect from its first message."""
+        if not messages:  # the first one is incomplete
             return
         found = detect(messages[0])
         if found is None:
             self._expel(peer, newcomer.address, foreign.describe(messages[0]))
             return
         role, dialect = found
-        if role is Role.CLIENT:
+        if role is PeerRole.CLIENT:
             origin = self._origin + next(self._clients).to_bytes(4, "big")
             client = Client(peer, newcomer.address, dialect, origin)
             self.parties[peer] = client
@@ -210,7 +210,7 @@ class MajordomoBroker:
             self._workforce.introduce(peer, newcomer, dialect, messages, now)
 
     def _expel(self, peer: Peer, address: bytes, reason: str) -> None:
-        """Drop a peer that broke the protocol; nobody else notices (I13)."""
+        """Drop a peer that broke the protocol, without effect on others (I13)."""
         self.parties.pop(peer, None)
         self._out.append(Warn("malformed", f"peer {address.hex()} is dropped: {reason}"))
         self._out.append(engine.Disconnect(peer, reason))
@@ -240,7 +240,7 @@ class MajordomoBroker:
             self._forget_client(client, now)
 
     def _take_up_backlogs(self, now: float) -> None:
-        """Handle what was read from clients that had named too many services by then."""
+        """Handle the backlogs of clients that had named too many services."""
         ready = self._pushback.ready
         while ready:
             client = ready.popitem()[0]
@@ -312,7 +312,7 @@ class MajordomoBroker:
         self._out.append(Send(client.peer, message))
 
     def _reassure(self, client: Client, now: float) -> None:
-        """Tell a client that sends a large message that it is heard ([client-slow])."""
+        """Send a heartbeat to a client that is sending a large message ([client-slow])."""
         if client.dialect.has_ids and now >= client.reassure_at:
             client.reassure_at = now + self.policy.heartbeat.interval_s
             self._client_heartbeat(client)
@@ -325,7 +325,7 @@ class MajordomoBroker:
         self._out.append(Send(client.peer, message))
 
     def _forget_client(self, client: Client, now: float) -> None:
-        """Drop what a client that left was waiting for ([client-left])."""
+        """Cancel the requests of a client that left ([client-left])."""
         self._pushback.forget(client, now)
         for pending in list(client.pending.values()):
             self._dispatcher.cancel(pending, "its client left", now)
@@ -346,25 +346,25 @@ class MajordomoBroker:
                 self._pushback.due(now)
             elif name is _DRAIN:
                 self._drain_due(now)
-            elif name is _LOOK:
+            elif name is _FLUSH:
                 self.flush_open_spans(now)
                 if self.parties:
-                    self._timers.set(_LOOK, now + SWEEP_EVERY_S)
+                    self._timers.set(_FLUSH, now + SWEEP_EVERY_S)
             else:
                 worker, dispatch_id = name
                 self._dispatcher.lease_due(worker, dispatch_id, now)
 
     def flush_open_spans(self, now: float) -> None:
-        """Let the journal, if one is kept, have the beginnings of what is under way."""
+        """Journal the beginnings of pending requests."""
         clients = (each for each in self.parties.values() if isinstance(each, Client))
-        self._observer.look(clients, now)
+        self._observer.flush_open_spans(clients, now)
 
-    # --- the end --------------------------------------------------------------------------------
+    # --- drain ----------------------------------------------------------------------------------
     def step_down(self, reason: str, now: float) -> list[Effect]:
-        """Send everybody away and forget what was pending: another broker serves from now on.
+        """Disconnect all peers and drop pending requests: another broker serves from now on.
 
-        Clients that can be told get their requests back ([client-drain]); others find out by the
-        end of their connection. What the broker counts, it goes on counting when it serves again.
+        Clients of MDP 0.3 get their requests back ([client-drain]); others only lose their
+        connection. Counters continue when the broker serves again.
         """
         clients = [party for party in self.parties.values() if isinstance(party, Client)]
         for client in clients:
@@ -397,12 +397,12 @@ class MajordomoBroker:
                     self._dispatcher.fail(pending, status, _DRAINING, now)
 
     def _maybe_stop(self) -> None:
-        """Say goodbye once nothing is pending."""
+        """Disconnect all peers and stop once no request is pending."""
         if self.stopped or self._dispatcher.pending_count:
             return
         self.stopped = True
         self._timers.clear(_DRAIN)
-        self._timers.clear(_LOOK)
+        self._timers.clear(_FLUSH)
         self._workforce.stop()
         self._out.extend(engine.Disconnect(peer, _DRAINING) for peer in self.parties)
         self.parties.clear()

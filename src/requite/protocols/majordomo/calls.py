@@ -1,4 +1,4 @@
-"""The nouns of a Majordomo client: a call in progress, and what may be set and seen."""
+"""A Majordomo client's calls and settings."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from requite.request import RetryPolicy
 
 @dataclass(frozen=True, slots=True)
 class ClientPolicy:
-    """What may be set on a client, in every dialect.
+    """Settings of a client, in every dialect.
 
-    - `slots`: how many calls may be outstanding at a time; more end with `Overloaded`.
-    - `retry`: see `RetryPolicy`. `attempt_timeout` applies to idempotent calls alone: there is no
-      use in giving a try up after which there cannot be another.
-    - `heartbeat`: how a broker that went silent is noticed; dialects without ids cannot ask it.
-    - `connections_max`: how many requests of a dialect without ids may be out at a time.
-    - `hold_back`: the share of a call's time that the broker is not told of, so that its own end of
-      the call, and its word whether a worker ever had it, come before the deadline here.
-    - `notes`: make `Note` effects: `sent`, `retried`, `turned-away`, `replied`, `failed`.
+    - `slots`: the maximum of outstanding calls; further calls fail with `Overloaded`.
+    - `retry`: see `RetryPolicy`. `attempt_timeout` applies to idempotent calls only: other calls
+      could not be retried after it.
+    - `heartbeat`: when a silent broker is pinged and counts as dead; not in dialects without ids.
+    - `connections_max`: the maximum of requests in flight in a dialect without ids.
+    - `hold_back`: the share of a call's time that is withheld from the timeout sent to the broker,
+      so that the broker's own error, which says whether a worker had the request, arrives before
+      the deadline here.
+    - `notes`: emit `Note` effects: `sent`, `retried`, `turned-away`, `replied`, `failed`.
     """
 
     slots: int = 1024
@@ -44,28 +45,28 @@ class ClientPolicy:
 
 
 class CallState(Enum):
-    """Where a call is between its submission and its end."""
+    """State of a call."""
 
     HELD = "held"  # waits for a connection
-    SENT = "sent"  # a try is with the broker
-    RESTING = "resting"  # waits out the time between two tries
+    SENT = "sent"  # an attempt is with the broker
+    RESTING = "resting"  # backs off between two attempts
 
 
-# By these names a look-up costs half as much as through the class.
+# Module constants: a lookup through the class costs twice as much.
 HELD: Final = CallState.HELD
 SENT: Final = CallState.SENT
 RESTING: Final = CallState.RESTING
 
 
 class PendingCall(calls.PendingCall):
-    """One call. `name` is its service on the wire. `call_id` is the same for all tries,
+    """One call. `name` is its service on the wire. `call_id` is the same for all attempts,
     `request_id` new for each.
 
-    `may_have_run` tells it of the tries that are over; of the present one nothing is known.
-    `partials` counts those of the present try; `joined` are their frames unless the user takes them
-    (`wants_partials`). `turned_away` counts the tries that a broker gave back because it is
-    shutting down; they are not among `tries`. `peer` is where the present try is, for engines with
-    more than one connection.
+    `may_have_run` is about earlier attempts, not the current one. `partials` counts partial replies
+    of the current attempt; `joined` are their frames, unless the user takes them
+    (`wants_partials`). `turned_away` counts attempts that a broker gave back while shutting down;
+    `tries` does not include them. `peer` is the connection of the current attempt, for engines with
+    several connections.
     """
 
     __slots__ = (
@@ -105,7 +106,7 @@ class PendingCall(calls.PendingCall):
 
     @property
     def is_streaming(self) -> bool:
-        """Whether the user has been given partials: the sequence cannot start anew (I5)."""
+        """Whether the user has got partial replies, whose sequence must not restart (I5)."""
         return self.partials > 0 and self.wants_partials
 
     def facts(self) -> dict[str, Any]:

@@ -1,12 +1,12 @@
-"""The Majordomo client: calls go in, each comes back exactly once as a reply or as an error.
+"""The Majordomo client: each call ends exactly once, with a reply or an error.
 
 `client_engine` makes the engine for a dialect. `MajordomoClient` speaks MDP 0.3: one connection
-carries all calls, each under its request id. Clients of MDP 0.1 and 0.2 are in `lanes.py`; what
-both have in common, the life of a call, is in `client_base.py`.
+carries all calls, each under its request id. Clients of MDP 0.1 and 0.2 are in `lanes.py`; the
+common life of a call is in `client_base.py`.
 
-The broker may be away when a call is made, and may come back later: calls are held until there is a
-connection, and what it had not answered when it went is sent again where that is safe. While calls
-are outstanding a silent broker is asked for a sign of life, and counts as gone if none comes.
+Calls are held while there is no connection to the broker. When a connection is lost, unanswered
+requests are resent if that is safe. While calls are outstanding, a silent broker is pinged, and
+counts as dead if it does not answer.
 
 Sources: docs/protocols/mdp-0.3.md, section "The client's side" (rule ids in brackets); 18/MDP,
 section "MDP/Client"; Guide, "Client-side Reliability" and "Heartbeating".
@@ -66,11 +66,11 @@ def client_engine(
     origin: bytes = NO_INSTANCE,
     chronicle: Chronicle | None = None,
 ) -> ClientEngine:
-    """Make the engine of a client that speaks `dialect`.
+    """Return the engine of a client for `dialect`.
 
-    `rng` gives the jitter of back-offs. `first_sequence` should be random per start: a reply to a
-    former life of the client then meets no call of this one. So should `origin`, by which journals
-    know the client; `chronicle` takes down what happens to calls.
+    `rng` returns the jitter of back-offs. `first_sequence` should be random per start, so that
+    replies to an earlier process match no call. `origin` identifies the client in journals and
+    should be random per start; `chronicle` journals calls.
     """
     kind = MajordomoClient if dialect.has_ids else LaneClient
     return kind(
@@ -104,15 +104,15 @@ class MajordomoClient(ClientEngine):
             origin=origin,
             chronicle=chronicle,
         )
-        self._told_share = 1 - policy.hold_back  # of the time of a call: what the broker is told of
+        self._timeout_share = 1 - policy.hold_back  # of a call's time: the timeout for the broker
         self._peer: Peer | None = None
         self._dialling = False
-        self._leaving = False  # the broker is shutting down: what is SENT is still awaited
+        self._leaving = False  # the broker is shutting down; SENT calls are still awaited
         self._liveness = Liveness(policy.heartbeat, 0.0)
-        self._beat_at = inf  # when to look at the heartbeat again; inf: no calls, no heartbeats
-        self._pressed = False  # the broker has not taken yet what it was sent
+        self._beat_at = inf  # the next heartbeat check; inf while no calls are outstanding
+        self._pressed = False  # back-pressure of the broker
         self._has_heard = False  # a message of this dialect, from any broker
-        self._was_silent = False  # some broker, for as long as a living one may be
+        self._was_silent = False  # some broker counted as dead
 
     def _handlers(self) -> Handlers:
         return {
@@ -142,7 +142,7 @@ class MajordomoClient(ClientEngine):
             call.name,
             call.frames,
             call.request_id,
-            timeout_ms((call.deadline - now) * self._told_share),
+            timeout_ms((call.deadline - now) * self._timeout_share),
             0 if call.idempotent else NOT_IDEMPOTENT,
             call.idempotency_key,
             call.call_id,
@@ -156,7 +156,7 @@ class MajordomoClient(ClientEngine):
     def _received(self, event: Received, now: float) -> None:
         peer, messages = event.peer, event.messages
         if peer is not self._peer:
-            return  # the rest of a connection that was given up
+            return  # of an earlier connection
         decode = self._dialect.decode_to_client
         free = self._slots.free
         try:
@@ -172,7 +172,7 @@ class MajordomoClient(ClientEngine):
                     self._received_other(command, now)
         except RemoteViolation as violation:
             self._out.append(Warn("malformed", f"the broker broke the protocol: {violation}"))
-            self._hang_up(f"it broke the protocol: {violation}", now)
+            self._drop_connection(f"it broke the protocol: {violation}", now)
             return
         self._liveness.heard_at = now
         self._has_heard = True
@@ -183,7 +183,7 @@ class MajordomoClient(ClientEngine):
 
     def _received_other(self, command: ToClient, now: float) -> None:
         if isinstance(command, ClientHeartbeat):
-            return  # that it came is all it says
+            return  # a sign of life, nothing more
         call = self._slots.get(command.request_id)
         if call is None:  # [client-stray]
             return
@@ -214,7 +214,7 @@ class MajordomoClient(ClientEngine):
         self._out.append(Send(self._peer, self._dialect.encode(ClientCancel(call.request_id))))
         self._liveness.spoke_at = now
         if self._leaving:
-            self.calls.sweep.arm(now)  # it may have been the last one that is awaited here
+            self.calls.sweep.arm(now)  # it may have been the last awaited call
 
     def _joined(self, event: PeerJoined, now: float) -> None:
         if self._stopped or self._peer is not None:
@@ -231,21 +231,21 @@ class MajordomoClient(ClientEngine):
 
     def _lost(self, event: PeerLost, now: float) -> None:
         if event.peer is self._peer and not self._stopped:
-            self._go_without(event.reason or "it was closed", now)
+            self._connection_lost(event.reason or "it was closed", now)
 
     def _maybe_leave(self, now: float) -> None:
-        """Leave a broker that is shutting down, once it owes no answer ([client-drain])."""
+        """Leave a broker that is shutting down once it owes no answer ([client-drain])."""
         if not any(call.state is SENT for call in self.calls.values()):
             self._redial.turned_away()
-            self._hang_up("the broker is shutting down", now)
+            self._drop_connection("the broker is shutting down", now)
 
-    def _hang_up(self, reason: str, now: float) -> None:
-        """Leave a broker that is gone, or out of its mind."""
+    def _drop_connection(self, reason: str, now: float) -> None:
+        """Disconnect from a dead or faulty broker."""
         self._out.append(Disconnect(self._peer, reason))
-        self._go_without(reason, now)
+        self._connection_lost(reason, now)
 
-    def _go_without(self, reason: str, now: float) -> None:
-        """Be without a connection; get another."""
+    def _connection_lost(self, reason: str, now: float) -> None:
+        """Handle the loss of the connection; reconnect."""
         self._peer = None
         self._leaving = False
         self._beat_at = inf
@@ -255,7 +255,7 @@ class MajordomoClient(ClientEngine):
         self._dial(now)
 
     def _dial(self, now: float) -> None:
-        """Connect, now or when it is time to."""
+        """Connect now, or after a back-off."""
         if not self._dialling:
             self._redial.plan(now)
             if self._redial.is_due(now):
@@ -285,16 +285,16 @@ class MajordomoClient(ClientEngine):
             self._maybe_leave(now)
 
     def _start_beating(self, now: float) -> None:
-        """Begin to watch the broker, which was free to be silent until now."""
+        """Start to check the broker's liveness: without calls it may be silent."""
         self._liveness.heard_at = self._liveness.asked_at = now
         self._beat_at = now + self._liveness.interval_s
 
     def _ask_at(self) -> float:
-        """Return when to ask the broker for a sign of life.
+        """Return when to ping the broker.
 
-        That is an interval after we last spoke, or after we last heard of it, whichever is earlier:
-        who sends requests all the time would else never ask, and take a busy broker's silence for
-        its end.
+        That is an interval after the last message in either direction, whichever is earlier: a
+        client that sends requests continuously would otherwise never ping, and take a busy broker's
+        silence for its death.
         """
         return min(self._liveness.speak_at(), self._liveness.ask_at())
 
@@ -312,12 +312,12 @@ class MajordomoClient(ClientEngine):
             return
         liveness = self._liveness
         liveness.excuse(absence_s(self._beat_at, now, liveness.interval_s), now)
-        if self._pressed:  # our question is behind a large body: no answer can be expected yet
+        if self._pressed:  # our ping is queued behind a large body
             liveness.heard_at = now
         if now >= liveness.gone_at():
             self._was_silent = True
             silent_s = now - liveness.heard_at
-            self._hang_up(f"nothing came from the broker for {silent_s:.2f} s", now)
+            self._drop_connection(f"nothing came from the broker for {silent_s:.2f} s", now)
             return
         if now >= self._ask_at():
             heartbeat = self._dialect.encode(ClientHeartbeat(self._policy.heartbeat.interval_ms))

@@ -1,24 +1,24 @@
-"""What becomes of a client's calls, in every dialect.
+"""The life of a client's calls, in every dialect.
 
     HELD ──► SENT ──► answered
      ▲ ▲      │ │
-     │ └──────┘ │  the try was given up, or refused: rest, if the policy allows another
+     │ └──────┘ │  the attempt timed out, or was refused: back off, if the policy allows a retry
      │  its     ▼
      │  link  RESTING
      │  was     │
      │  lost    │
      └──────────┘
 
-and out of each state: failed, timed out, cancelled. `ClientEngine` owns these moves. How a try goes
-out, and how one is called back, differs: `client.py` has one connection on which requests carry
-ids, `lanes.py` one connection per outstanding request.
+A call in any state may also fail, time out or be cancelled. `ClientEngine` implements these
+transitions. The dialects differ in how attempts are sent and cancelled: `client.py` has one
+connection on which requests carry ids, `lanes.py` one connection per outstanding request.
 
-Each try has a request id of its own, so a late reply to a former one is never taken for the
-present one's (I2). A request that is not idempotent never goes out again once it may have run, and
-the retries of all calls share one budget (I11). Two things are not charged to the budget, since
-they add no load: sending what waited for a connection, and sending again what its broker has
-forgotten together with the connection ([client-left]). The latter is one of the call's attempts.
-What a broker gives back because it is shutting down is neither ([client-drain]).
+Each attempt has a new request id, so a late reply to an earlier one is never taken for the current
+one's (I2). A request that is not idempotent is never sent again once it may have run, and the
+retries of all calls share one budget (I11). Two things are outside of the budget, since they add no
+load: the first sending of a held call, and resending a request that its broker has forgotten
+together with the connection ([client-left]). The latter counts as an attempt. Requests that a
+broker gives back because it is shutting down count as neither ([client-drain]).
 
 Rule ids in brackets are those of docs/protocols/mdp-0.3.md.
 """
@@ -67,17 +67,17 @@ from requite.request import Partial, RetryBudget, Status, error_from_status
 
 _KEY_SIZE_MAX: Final = 255
 
-# The next try may meet a new worker, or a shorter queue.
+# A retry may meet a new worker, or a shorter queue.
 _WORTH_ANOTHER_TRY: Final = frozenset({Status.NO_SERVICE, Status.OVERLOADED, Status.WORKER_LOST})
 
 
 class ClientEngine(Machine):
-    """A Majordomo client but for its connections; `requite.protocols.majordomo.client` makes one.
+    """The base of Majordomo clients; subclasses handle connections.
 
-    A bad service name, or a key of more than 255 bytes, in a `Submit` is a `LocalViolation`.
+    An invalid service name, or a key of more than 255 bytes, in a `Submit` is a `LocalViolation`.
 
-    `first_sequence` (see `requite.core.slots`) and `origin`, the first half of its call ids, should
-    be random per start. `chronicle` takes down what happens to calls.
+    `first_sequence` (see `requite.core.slots`) and `origin`, the first half of call ids, should be
+    random per start. `chronicle` journals calls.
     """
 
     _kind: ClassVar = "a client"
@@ -106,7 +106,7 @@ class ClientEngine(Machine):
         super().__init__()
         self._dialect = dialect
         self._origin = origin
-        self._number = 0  # of the call made last
+        self._number = 0  # of the last call
         self._policy = policy
         self._retry = policy.retry
         self._rng = rng
@@ -123,8 +123,8 @@ class ClientEngine(Machine):
             Cancel: self.calls.cancelled,
             PeerJoined: self._joined,
             PeerLost: self._lost,
-            # What waits for the broker is bounded without them: at most `slots` requests are
-            # unanswered, and their bodies are the users' own objects, referenced and not copied.
+            # Unsent data is bounded without them: at most `slots` requests are unanswered, and
+            # their bodies are the users' objects, not copies.
             PeerBlocked: take_no_notice,
             PeerWritable: take_no_notice,
             Drain: self._drained,
@@ -139,8 +139,8 @@ class ClientEngine(Machine):
     def snapshot(self) -> SimpleNamespace:
         """Return the counts of all tables.
 
-        Calls: `held` ones wait for a connection, `sent` ones for a reply, `resting` ones for their
-        next try. Connections are up, or `dialling`.
+        `held` calls wait for a connection, `sent` calls for a reply, `resting` calls for their next
+        attempt. `connections` are up; `dialling` ones are being established.
         """
         states = [call.state for call in self.calls.values()]
         up, dialling = self._connections()
@@ -154,14 +154,14 @@ class ClientEngine(Machine):
             stopped=self._stopped,
         )
 
-    # --- what differs between dialects ------------------------------------------------------------
+    # --- for the dialects -------------------------------------------------------------------------
     @abstractmethod
     def _transmit(self, call: PendingCall, now: float) -> None:
-        """Send a HELD call, if there is a connection for it; else see that there will be one."""
+        """Send a HELD call if there is a connection for it; else connect."""
 
     @abstractmethod
     def _recall(self, call: PendingCall, now: float) -> None:
-        """Let nothing come of a SENT try that is given up."""
+        """Cancel an abandoned SENT attempt."""
 
     @abstractmethod
     def _received(self, event: Received, now: float) -> None: ...
@@ -174,15 +174,15 @@ class ClientEngine(Machine):
 
     @abstractmethod
     def _connect(self, now: float) -> None:
-        """Connect, if that is still wanted: the instant planned for it has come."""
+        """Connect, if a connection is still needed, at the planned instant."""
 
     @abstractmethod
     def _close(self) -> None:
-        """Disconnect from everybody, for good."""
+        """Close all connections."""
 
     @abstractmethod
     def _connections(self) -> tuple[int, int]:
-        """Return how many connections are up, and how many have been asked for."""
+        """Return the number of connections that are up, and of those being established."""
 
     # --- from the user ----------------------------------------------------------------------------
     def _submitted(self, asked: Submit, now: float) -> None:
@@ -195,7 +195,7 @@ class ClientEngine(Machine):
         self._number += 1
         call = PendingCall(asked, name, self._origin + self._number.to_bytes(8, "big"), now)
         request_id = self._slots.take(call)
-        assert request_id is not None, "there is a slot for every call that is taken on"
+        assert request_id is not None, "there is a slot for every accepted call"
         call.request_id = request_id
         calls.take_on(call)
         self._budget.earn()
@@ -217,7 +217,7 @@ class ClientEngine(Machine):
             self._connect(now)
 
     def _time_out(self, call: PendingCall, now: float) -> None:
-        """Begin the next try of a call that has rested; end a try that took too long."""
+        """Send a call after its back-off; retry or fail a call whose attempt has timed out."""
         if call.state is RESTING:
             call.state = HELD
             self.calls.wait_until(call, call.deadline)
@@ -228,9 +228,9 @@ class ClientEngine(Machine):
         error = CallTimeout(f"no reply from {call.service!r} to {tries}")
         self._try_again_or_fail(call, error, now, ran=True)
 
-    # --- the life of a try ------------------------------------------------------------------------
+    # --- attempts ---------------------------------------------------------------------------------
     def _sent(self, call: PendingCall, now: float) -> None:
-        """Note that a HELD call has gone out."""
+        """Record that a HELD call was sent."""
         call.state = SENT
         self.calls.sent(call, self._out, now)
 
@@ -245,7 +245,7 @@ class ClientEngine(Machine):
         self.calls.observer.partial(call, frames, now)
 
     def _take_refusal(self, call: PendingCall, final: ClientFinal, now: float) -> None:
-        """Take a negative final reply: wait and try again where that may help."""
+        """Handle a negative final reply: back off and retry if that may help, else fail."""
         status = Status(final.status)
         reason = final.body[0].decode("utf-8", "replace")  # [status-reason]
         error = error_from_status(status, reason, final.attempts)
@@ -256,10 +256,10 @@ class ClientEngine(Machine):
             self._fail(call, error, now)
 
     def _would_only_wait(self, call: PendingCall, status: Status, now: float) -> bool:
-        """Whether one more try would outlast the deadline, if it took as long as those before.
+        """Whether a retry would outlast the deadline if it took as long as earlier attempts.
 
-        The broker has waited for a worker each time. A further wait would turn its clear answer
-        into a timeout, which leaves open whether the request has run.
+        The broker has waited for a worker each time. Waiting again would turn its clear answer into
+        a timeout, which leaves open whether the request has run.
         """
         try_s = (now - call.submitted_at) / call.tries
         return status is Status.NO_SERVICE and now + try_s >= call.deadline
@@ -267,7 +267,7 @@ class ClientEngine(Machine):
     def _try_again_or_fail(
         self, call: PendingCall, error: CallError, now: float, *, ran: bool
     ) -> None:
-        """After a try that ended without a reply (it may have run if `ran`): rest, or give up."""
+        """Back off or fail after an attempt without a reply (it may have run if `ran`)."""
         call.may_have_run |= ran
         rest_until = now + self._retry.delay_s(call.tries, self._rng)
         if (
@@ -283,9 +283,9 @@ class ClientEngine(Machine):
         self.calls.remark("retried", call, self._out, reason=str(error), rest_s=rest_s)
 
     def _interrupt(self, call: PendingCall, reason: str, now: float) -> None:
-        """After a SENT call's connection has gone: hold it for the next one, or give it up.
+        """Hold or fail a SENT call whose connection was lost.
 
-        [client-resend]: what may have run and is not idempotent must not be sent again.
+        [client-resend]: a request that may have run and is not idempotent must not be resent.
         """
         call.may_have_run = True
         if self._may_go_again(call):
@@ -297,10 +297,10 @@ class ClientEngine(Machine):
         self._fail(call, TransportError(text), now)
 
     def _take_back(self, call: PendingCall, final: ClientFinal, now: float) -> None:
-        """Hold for another broker what this one gives back, shutting down ([client-drain])."""
+        """Hold a call that the broker gives back because it is shutting down ([client-drain])."""
         reason = final.body[0].decode("utf-8", "replace")
         call.may_have_run |= final.attempts > 0
-        self.calls.observer.begun(call)
+        self.calls.observer.expand(call)
         if not _is_repeatable(call):
             self._fail(call, TransportError(f"{reason}; {_why_not_again(call)}"), now)
             return
@@ -314,7 +314,7 @@ class ClientEngine(Machine):
         return call.tries < self._retry.attempts and _is_repeatable(call)
 
     def _begin_anew(self, call: PendingCall, state: CallState) -> None:
-        """Forget a try: from now on replies to it are stale."""
+        """Forget an attempt: replies to it are stale from now on."""
         call.state = state
         call.request_id = self._slots.renumber(call.request_id)
         call.partials = 0
@@ -335,7 +335,7 @@ class ClientEngine(Machine):
 
 
 def _expired(call: PendingCall, now: float) -> CallError:
-    """Say what the caller is told whose call's deadline has passed."""
+    """Return the error for a call whose deadline has passed."""
     text = f"no reply from {call.service!r} within {now - call.submitted_at:.3f} s"
     if not call.attempts:
         return CallTimeout(f"{text}; it was never sent, for want of a connection, and has not run")
@@ -344,7 +344,7 @@ def _expired(call: PendingCall, now: float) -> CallError:
 
 
 def _is_repeatable(call: PendingCall) -> bool:
-    """Whether sending it once more would do no harm, now that it is with nobody."""
+    """Whether a call whose attempt has ended may safely be sent again."""
     return (call.idempotent or not call.may_have_run) and not call.is_streaming
 
 
@@ -354,7 +354,7 @@ def _count(n: int, noun: str) -> str:
 
 def _why_not_again(call: PendingCall) -> str:
     if call.is_streaming:
-        return f"{call.partials} of its partial replies had come already"
+        return f"{call.partials} of its partial replies had arrived already"
     if not call.idempotent:
         return "the request may have run, and is not idempotent"
     return f"the request was sent {_count(call.tries, 'time')}, which is the limit"

@@ -1,7 +1,7 @@
-"""Which dialects there are, and how a broker finds out which one a peer speaks.
+"""The dialects of MDP, and how a broker detects a peer's dialect.
 
-There is no greeting: a peer's first message tells its role and its dialect by the magic it starts
-with, and both hold for the rest of the connection. All three dialects share one socket.
+There is no handshake: the magic of a peer's first message determines its role and its dialect for
+the rest of the connection. All three dialects share one socket.
 
 Sources: 7/MDP and 18/MDP ("MDP/Client", "MDP/Worker"), docs/protocols/mdp-0.3.md [client-first],
 [worker-ready], [service-name].
@@ -28,8 +28,8 @@ from requite.protocols.majordomo.wire_direct import DIRECT
 from requite.protocols.majordomo.wire_rfc import MDP_01, MDP_02
 
 
-class Role(Enum):
-    """Which of the two dialogues of MDP a peer holds with the broker."""
+class PeerRole(Enum):
+    """The role of a broker's peer: MDP/Client or MDP/Worker."""
 
     CLIENT = "client"
     WORKER = "worker"
@@ -39,33 +39,33 @@ _BY_VERSION: Final = {dialect.version: dialect for dialect in (MDP_01, MDP_02, M
 
 _MAGIC_SIZE: Final = 6
 _BY_FIRST_FRAME: Final = {
-    b"MDPC02": (Role.CLIENT, MDP_02),
-    b"MDPW02": (Role.WORKER, MDP_02),
-    b"MDPC03": (Role.CLIENT, MDP_03),
-    b"MDPW03": (Role.WORKER, MDP_03),
+    b"MDPC02": (PeerRole.CLIENT, MDP_02),
+    b"MDPW02": (PeerRole.WORKER, MDP_02),
+    b"MDPC03": (PeerRole.CLIENT, MDP_03),
+    b"MDPW03": (PeerRole.WORKER, MDP_03),
 }
 # 7/MDP is made for REQ sockets, which put an empty frame first.
 _BY_SECOND_FRAME: Final = {
-    b"MDPC01": (Role.CLIENT, MDP_01),
-    b"MDPW01": (Role.WORKER, MDP_01),
+    b"MDPC01": (PeerRole.CLIENT, MDP_01),
+    b"MDPW01": (PeerRole.WORKER, MDP_01),
 }
 
-# What peers in the same process say first. No framing makes these of bytes.
-_BY_COMMAND: Final[dict[type, tuple[Role, Dialect]]] = {
-    ClientRequest: (Role.CLIENT, DIRECT),
-    ClientHeartbeat: (Role.CLIENT, DIRECT),
-    Ready: (Role.WORKER, DIRECT),
-    Disconnect: (Role.WORKER, DIRECT),
+# First messages of peers in the same process. No framing decodes bytes into these.
+_BY_COMMAND: Final[dict[type, tuple[PeerRole, Dialect]]] = {
+    ClientRequest: (PeerRole.CLIENT, DIRECT),
+    ClientHeartbeat: (PeerRole.CLIENT, DIRECT),
+    Ready: (PeerRole.WORKER, DIRECT),
+    Disconnect: (PeerRole.WORKER, DIRECT),
 }
 
-# Unicode's category Cc: what is left of ASCII's control characters, and their upper twins.
+# Unicode's category Cc: the control characters of ASCII and Latin-1.
 _CONTROL_CHARACTERS: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
-def detect(message: Message) -> tuple[Role, Dialect] | None:
-    """Return who sent this first message, or None if it is of no dialect.
+def detect(message: Message) -> tuple[PeerRole, Dialect] | None:
+    """Return role and dialect of the sender of a first message, or None if it is of no dialect.
 
-    Only the magic is looked at: whether the message is well-formed, its dialect's decoder tells.
+    Only the magic is checked; the dialect's decoder checks the rest.
     """
     found = _BY_COMMAND.get(message.__class__)
     if found is not None:
@@ -87,10 +87,10 @@ def by_version(version: str) -> Dialect:
 
 
 def check_service_name(name: bytes) -> str:
-    """Return a service name as text, or raise `RemoteViolation` if it is none ([service-name]).
+    """Return a service name as text, or raise `RemoteViolation` if it is invalid ([service-name]).
 
-    A name has 1 to 255 bytes of UTF-8 without control characters. Decoders leave this to whoever
-    meets a name for the first time, so that it costs nothing per request.
+    A name has 1 to 255 bytes of UTF-8 without control characters. Decoders do not check this: it is
+    done once when a name is first used, not per request.
     """
     if not 1 <= len(name) <= SERVICE_NAME_SIZE_MAX:
         raise RemoteViolation(

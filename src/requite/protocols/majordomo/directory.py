@@ -1,4 +1,4 @@
-"""The services a broker knows: made when first named, forgotten when nobody needs them any more."""
+"""The services of a broker: added when first named, removed when unused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from requite.protocols.majordomo.parties import PendingRequest, Service
 from requite.protocols.majordomo.policy import BrokerPolicy
 
 TOO_MANY = "the broker knows too many services (services_max, --services-max)"
-_LOOK_AGAIN_S: Final = 0.1  # at a service that somebody waits for; its time to live may be 0
+_RECHECK_S: Final = 0.1  # for a service with queued requests; its time to live may be 0
 
 
 class Directory:
@@ -23,9 +23,9 @@ class Directory:
         self.services: dict[bytes, Service] = {}
 
     def find(self, name: bytes, now: float) -> Service | None:
-        """Return the service of that name, made if need be; None when there are too many.
+        """Return the service of that name, added if unknown; None if there are too many.
 
-        Raises `RemoteViolation` for a name that is none ([service-name]).
+        Raises `RemoteViolation` for an invalid name ([service-name]).
         """
         service = self.services.get(name)
         if service is None:
@@ -37,40 +37,40 @@ class Directory:
 
     @property
     def is_full(self) -> bool:
-        """Whether there are as many services as there may be."""
+        """Whether the limit of services is reached."""
         return len(self.services) >= self._policy.services_max
 
     @property
     def is_over_full(self) -> bool:
-        """Whether there are more services than there may be."""
+        """Whether the limit of services is exceeded."""
         return len(self.services) > self._policy.services_max
 
     def add(self, name: bytes, now: float) -> Service:
-        """Make a service, be there too many or not."""
+        """Add a service, even beyond the limit."""
         service = self.services[name] = Service(name)
         self._timers.set(service, now + self._policy.service_ttl_s)
         return service
 
     def retire(self, service: Service, now: float) -> None:
-        """Forget a bare service as soon as nobody waits for it, while there are too many."""
+        """While the limit is exceeded, remove a bare service as soon as its queue is empty."""
         if service.is_bare and self.is_over_full:
             self._timers.set(service, now)
 
     def first_worker_joined(self, service: Service) -> None:
-        """Keep a service that has a worker."""
+        """Stop the expiry of a service."""
         self._timers.clear(service)
 
     def last_worker_left(
         self, service: Service, start_grace: Callable[[PendingRequest, float], None], now: float
     ) -> None:
-        """Start the clocks of a service that has lost its last worker, and of its requests."""
+        """Start the expiry of a service, and the grace period of its queued requests."""
         for pending in service.queue:
             start_grace(pending, now)
         self._timers.set(service, now + self._policy.service_ttl_s)
 
     def due(self, service: Service, now: float) -> None:
-        """Forget a service that nobody serves and nobody waits for."""
+        """Remove an expired service without workers and queued requests."""
         if service.is_bare and not service.queue.length:
             del self.services[service.name]
         elif service.is_bare:
-            self._timers.set(service, now + max(self._policy.service_ttl_s, _LOOK_AGAIN_S))
+            self._timers.set(service, now + max(self._policy.service_ttl_s, _RECHECK_S))

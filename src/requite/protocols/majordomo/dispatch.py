@@ -4,9 +4,9 @@
                    ▲            │
                    └─ redelivered (its worker was lost, or its lease ran out)
 
-and out of each state: expired, cancelled, client gone. `Dispatcher` owns these moves and the
-timers that belong to requests; who the peers are and what they say is `broker.py`'s business.
-Rule ids in brackets are those of docs/protocols/mdp-0.3.md.
+In any state a request may also expire, be cancelled, or lose its client. `Dispatcher` implements
+these transitions and the timers of requests; `broker.py` handles peers and their messages. Rule ids
+in brackets are those of docs/protocols/mdp-0.3.md.
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ from requite.protocols.majordomo.wire import (
     timeout_ms,
 )
 from requite.request import Status
-
-# Half the cost of the class itself (0.14 us against 0.28, CPython 3.11), twice per request.
 
 
 class Dispatcher:
@@ -56,7 +54,7 @@ class Dispatcher:
 
     # --- in -------------------------------------------------------------------------------------
     def accept(self, pending: PendingRequest, now: float) -> None:
-        """Take responsibility for a request: hand it out, or queue it."""
+        """Accept a request: dispatch or queue it."""
         service = pending.service
         pending.client.pending[pending.request_id] = pending
         self.pending_count += 1
@@ -102,13 +100,13 @@ class Dispatcher:
             self.start_grace(pending, now)
 
     def start_grace(self, pending: PendingRequest, now: float) -> None:
-        """Let a queued request wait for a worker of a bare service, but not for ever."""
+        """Start the grace period of a queued request of a bare service."""
         pending.queued_at = now
         self._timers.set(pending, min(pending.deadline, now + self._policy.service_grace_s))
 
     # --- to a worker ----------------------------------------------------------------------------
     def feed(self, service: Service, now: float) -> None:
-        """Hand out queued requests as long as workers wait."""
+        """Dispatch queued requests while workers wait."""
         queue = service.queue
         waiting = service.waiting
         while queue.length and waiting:
@@ -152,7 +150,7 @@ class Dispatcher:
 
     # --- from a worker --------------------------------------------------------------------------
     def partial(self, pending: PendingRequest, body: list[bytes], now: float) -> None:
-        """Pass a partial reply on, or keep it for a client that takes only one reply."""
+        """Forward a partial reply, or buffer it for a client whose dialect has one reply."""
         client = pending.client
         self._observer.partial(pending, body, now)
         if client.dialect.has_partials:
@@ -171,12 +169,12 @@ class Dispatcher:
     def final(
         self, worker: Worker, dispatch_id: int, status: int, body: list[bytes], now: float
     ) -> None:
-        """Answer the request that `worker` holds under `dispatch_id`, and take its place back."""
+        """Answer the request that `worker` holds under `dispatch_id`, and free its slot."""
         pending = worker.holds.pop(dispatch_id)
         worker.served += 1
         if worker.lease_s:
             self._timers.clear((worker, dispatch_id))
-        # `may_take`, written out; one of its parts is known.
+        # `may_take`, inlined; the third condition holds.
         if not worker.draining and not worker.blocked:
             worker.service.waiting[worker] = None
         if pending is None:
@@ -213,13 +211,13 @@ class Dispatcher:
             self._answer(pending, [*(pending.joined or ()), *body], now)
 
     def renew_lease(self, worker: Worker, dispatch_id: int, extend_s: float, now: float) -> None:
-        """Let a worker hold a dispatch longer: `extend_s`, or its usual lease for 0."""
+        """Extend the lease of a dispatch by `extend_s`, or for 0 by the worker's lease."""
         if worker.lease_s:
             self._timers.set((worker, dispatch_id), now + (extend_s or worker.lease_s))
 
     # --- out ------------------------------------------------------------------------------------
     def cancel(self, pending: PendingRequest, reason: str, now: float) -> None:
-        """Forget a request whose client gave it up or left; the client is told nothing."""
+        """Drop a request whose client cancelled it or left, without an answer."""
         self._withdraw(pending, now)
         self._settle(pending, now)
         pending.service.counters.cancelled += 1
@@ -227,12 +225,12 @@ class Dispatcher:
         self._remark("cancelled", pending, reason=reason)
 
     def fail(self, pending: PendingRequest, status: Status, reason: str, now: float) -> None:
-        """End a request wherever it is, and tell its client why."""
+        """Fail a request in any state, and answer its client."""
         self._withdraw(pending, now)
         self._end(pending, status, reason, now)
 
     def due(self, pending: PendingRequest, now: float) -> None:
-        """Handle the timer of a request: its deadline, or the grace of a bare service."""
+        """Handle the timer of a request: its deadline, or the end of its grace period."""
         service = pending.service
         if pending.deadline <= now:
             where = "in the queue" if pending.worker is None else "at a worker"
@@ -245,24 +243,24 @@ class Dispatcher:
             self._timers.set(pending, pending.deadline)
 
     def lease_due(self, worker: Worker, dispatch_id: int, now: float) -> None:
-        """Take a request back whose handler nobody vouches for any more ([worker-lease])."""
+        """Redeliver a request whose lease has expired ([worker-lease])."""
         pending = worker.holds.get(dispatch_id)
         if pending is None:
             return
         self._withdraw(pending, now)
         self.redeliver(pending, "the lease of its handler ran out", now)
         waiting = pending.service.waiting
-        if worker in waiting:  # with room for more, but every other worker is a better choice
+        if worker in waiting:  # it has free capacity, but prefer other workers
             waiting.move_to_end(worker)
         self.feed(pending.service, now)
 
     def redeliver(self, pending: PendingRequest, reason: str, now: float) -> None:
         """Queue a request again, first in line, if it may run again ([worker-lost]).
 
-        The caller feeds the service when it has put all requests of the lost worker back.
+        The caller must call `feed` once all requests of the lost worker are queued.
         """
         lost_at = pending.worker
-        self._observer.begun(pending)
+        self._observer.expand(pending)
         pending.worker = None
         pending.joined = None
         if pending.deadline <= now:
@@ -270,8 +268,8 @@ class Dispatcher:
         elif pending.flags & NOT_IDEMPOTENT:
             self._end(pending, Status.WORKER_LOST, f"{reason}, and it is not idempotent", now)
         elif pending.partials:
-            told = f"{reason} after it had sent partial replies"
-            self._end(pending, Status.WORKER_LOST, told, now)
+            why = f"{reason} after it had sent partial replies"
+            self._end(pending, Status.WORKER_LOST, why, now)
         elif pending.attempts >= self._policy.attempts_max:
             given = f"{reason}; given to {pending.attempts} workers"
             self._end(pending, Status.POISONED, given, now)
@@ -284,7 +282,7 @@ class Dispatcher:
 
     # --- common ---------------------------------------------------------------------------------
     def _withdraw(self, pending: PendingRequest, now: float) -> None:
-        """Take a request out of its queue, or away from its worker, whose place stays taken."""
+        """Remove a request from its queue or its worker, whose slot stays occupied."""
         worker = pending.worker
         if worker is None:
             pending.service.queue.remove(pending)
@@ -301,7 +299,7 @@ class Dispatcher:
             worker.liveness.spoke_at = now
 
     def _settle(self, pending: PendingRequest, now: float) -> None:
-        """Drop every trace of a request."""
+        """Remove a request from all tables."""
         del pending.client.pending[pending.request_id]
         self.pending_count -= 1
         self._timers.clear(pending)
@@ -309,7 +307,7 @@ class Dispatcher:
             self._pushback.settled(pending, now)
 
     def _end(self, pending: PendingRequest, status: Status, reason: str, now: float) -> None:
-        """Answer negatively a request that is in no queue and with no worker any more."""
+        """Send the negative answer of a request that is in no queue and at no worker."""
         self._settle(pending, now)
         counters = pending.service.counters
         if status is Status.EXPIRED:

@@ -1,4 +1,4 @@
-"""First messages that are of no dialect of MDP: who is known to send them, and what to do about it.
+"""First messages of no dialect of MDP: their known senders, and advice.
 
 | first message | sender |
 |---|---|
@@ -27,8 +27,8 @@ _USE_RFC: Final = f"use peers that speak MDP as documented: {_SPOKEN} are spoken
 
 
 def describe(message: Message) -> str:
-    """Return why a peer is dropped whose first message `dialects.detect` does not know, and, where
-    its sender is known, what to do."""
+    """Return the error for a first message unknown to `dialects.detect`, with advice if the sender
+    is known."""
     hint = _hint(message)
     return f"{_UNKNOWN}: {hint}" if hint else _UNKNOWN
 

@@ -1,8 +1,8 @@
-"""The headers of MDP 0.3: one layout per command, and how any command is decoded and encoded.
+"""The headers of MDP 0.3: one layout per command, and a generic decoder and encoder.
 
-A header starts with a *prefix* of seven bytes, the magic of the dialogue and the command byte; then
-come fields of fixed size, then names and keys. `decode` looks a command up by its byte in the table
-of its direction, checks the sizes and names what is wrong; `encode` refuses what does not fit.
+A header starts with a *prefix* of seven bytes, the magic of the dialogue and the command byte;
+fields of fixed size follow, then names and keys. `decode` finds the command by its byte in the
+table of its direction, and checks the sizes; `encode` refuses values that do not fit.
 
 Source: docs/protocols/mdp-0.3.md, sections "Messages" and "Status codes" (rule ids in brackets).
 """
@@ -50,7 +50,7 @@ _Build = Callable[[_Fields, bytes, list[bytes]], Command]
 
 
 class Layout(NamedTuple):
-    """What the header of one command looks like, and whether a body follows it.
+    """The layout of one command's header, and whether it has a body.
 
     `fixed` starts with the prefix; up to `tail_size_max` bytes of names and keys may follow it.
     """
@@ -62,7 +62,7 @@ class Layout(NamedTuple):
     has_body: bool = False
 
     def check(self, message: Message) -> None:
-        """Raise `RemoteViolation` unless header and body have legal sizes: [header], [body]."""
+        """Raise `RemoteViolation` unless header and body have valid sizes: [header], [body]."""
         size, size_min = len(message[0]), self.fixed.size
         if size < size_min:
             raise RemoteViolation(f"{self.name}: the header has {size} of {size_min} fixed bytes")
@@ -195,7 +195,7 @@ def decode(
 def encode(
     layout: Layout, fields: _Fields, tail: bytes = b"", body: Sequence[bytes] = ()
 ) -> Message:
-    """Encode any command, or raise `LocalViolation` for what its layout has no room for."""
+    """Encode any command, or raise `LocalViolation` for values that do not fit its layout."""
     if layout.has_body and not body:
         raise no_body(layout)
     if len(tail) > layout.tail_size_max:
@@ -220,5 +220,5 @@ def check_key(layout: Layout, key: bytes) -> None:
 
 
 def check_size(what: str, given: bytes, size: int) -> None:
-    if len(given) != size:  # `struct` would cut it, or fill it up
+    if len(given) != size:  # `struct` would truncate or pad it
         raise LocalViolation(f"a {what} has {size} bytes, not {len(given)}")

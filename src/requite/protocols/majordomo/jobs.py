@@ -1,4 +1,4 @@
-"""The nouns of a Majordomo worker: a request in its hands, and what may be set and seen."""
+"""A Majordomo worker's requests and settings."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _CAPACITY_MAX: Final = (1 << 16) - 1  # READY counts it in two bytes
 
 @dataclass(frozen=True, slots=True)
 class WorkerPolicy:
-    """What may be set on a worker; seconds and counts.
+    """Settings of a worker.
 
-    - `capacity`: how many requests it takes at a time; dialects without ids allow 1 only.
-    - `heartbeat`: how often to be heard, and when a silent broker is gone.
-    - `lease_s`: how long a worker vouches for a handler that shows no progress (0: without end).
-    - `drain_linger_s`: how long a worker that drains waits, once it has nothing left to do, for a
-      request that was sent before the broker knew; there is no answer to DRAIN. Several round trips
-      on any network; a request that comes later is given to another worker.
-    - `notes`: make `Note` effects: `delivered`, `finished`, `abandoned`.
+    - `capacity`: the maximum of concurrent requests; dialects without ids allow only 1.
+    - `heartbeat`: the interval, and when a silent broker counts as dead.
+    - `lease_s`: lease of a handler without progress, in seconds (0: unlimited).
+    - `drain_linger_s`: how long a draining worker without requests waits for one that the broker
+      sent before it received DRAIN, which has no answer. The default is several round trips on any
+      network; a later request is redelivered to another worker.
+    - `notes`: emit `Note` effects: `delivered`, `finished`, `abandoned`.
     """
 
     capacity: int = 1
@@ -35,7 +35,7 @@ class WorkerPolicy:
 
     def __post_init__(self) -> None:
         if not 1 <= self.capacity <= _CAPACITY_MAX:
-            raise ConfigurationError(f"capacity is 1 to {_CAPACITY_MAX}, not {self.capacity}")
+            raise ConfigurationError(f"capacity must be 1 to {_CAPACITY_MAX}, not {self.capacity}")
         if self.lease_s < 0 or self.drain_linger_s < 0:
             raise ConfigurationError("lease_s and drain_linger_s cannot be negative")
 
@@ -43,8 +43,8 @@ class WorkerPolicy:
 class Job(jobs.Job):
     """A request from the broker.
 
-    `due_at` is the caller's deadline, `lease_until` the end of the time its handler has to show
-    progress. `address` is the caller's, for the reply.
+    `due_at` is the caller's deadline, `lease_until` the end of its lease. `address` is the
+    caller's, for the reply.
     """
 
     __slots__ = (
@@ -84,7 +84,7 @@ class Job(jobs.Job):
 
 
 def clients_call_id(job: Job) -> bytes:
-    """Return the call id that a client gave a request; empty where a broker had to make one up,
-    which it does for each try of a call anew ([call-id])."""
+    """Return the client's call id of a request; empty if the broker made one, which differs per
+    attempt of a call ([call-id])."""
     call_id = job.call_id
     return b"" if call_id == NO_CALL or call_id[0] & MADE_UP else call_id

@@ -1,8 +1,8 @@
 """The services of pools of keyed workers: `POOL/KEY`, one per key.
 
-Keys are arbitrary UTF-8. They stand in the name percent-encoded (RFC 3986, section 2.1), as in the
-names of RabbitMQ's queues: without a slash, a percent sign that means itself, or a control
-character. So each key has one name, and other names that begin with `POOL/` are no key's.
+Keys are arbitrary UTF-8, percent-encoded in the name (RFC 3986, section 2.1), as in the names of
+RabbitMQ's queues, so that they have no slash, literal percent sign or control character. Each key
+has exactly one name, and other names that begin with `POOL/` belong to no key.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ _MANAGERS: Final = "!managers"  # no encoded key has an exclamation mark
 
 
 def prefix_of(pool: str) -> str:
-    """Return what the names of all services of a pool begin with."""
+    """Return the prefix of all service names of a pool."""
     if not pool:
         raise ConfigurationError("a pool needs a name (pool=NAME)")
     return f"{_encoded(pool)}/"
 
 
 def managers_of(pool: str) -> str:
-    """Return the service as whose workers the managers of a pool register, first come first."""
+    """Return the service for which the managers of a pool register as workers."""
     return f"{prefix_of(pool)}{_MANAGERS}"
 
 
 def managers_for(service: str) -> str | None:
-    """Return the service of the managers of the pool that a service belongs to, if it does."""
+    """Return the managers' service of a service's pool; None for a service of no pool."""
     pool, slash, _ = service.partition("/")
     return f"{pool}/{_MANAGERS}" if pool and slash else None
 
@@ -54,8 +54,8 @@ def key_of(pool: str, service: str) -> str | None:
 
 
 def meant_by(pool: str, service: str) -> str | None:
-    """Return the key that is meant by a name of the pool, also one that is not encoded as it should
-    be; None where that cannot be told."""
+    """Return the key of a service name, even of one that is not encoded canonically; None if it is
+    of another pool or cannot be decoded."""
     prefix = prefix_of(pool)
     if not service.startswith(prefix):
         return None

@@ -1,13 +1,12 @@
-"""A client of MDP 0.1 and 0.2, where replies cannot be told apart.
+"""A client of MDP 0.1 and 0.2, whose replies do not identify requests.
 
-The dialects have no request id: their dialogue is "strictly synchronous" (18/MDP, "MDP/Client"). So
-each connection is a lane (`requite.core.lanes`), and a client with several calls opens several, up
-to `connections_max`; further calls wait for a lane. When a try is given up while it is out (its
-time is over, or its caller cancelled it), its lane is closed (I2). That is the Guide's Lazy Pirate:
-close, connect again, resend.
+These dialects have no request id: their dialogue is "strictly synchronous" (18/MDP, "MDP/Client").
+So each connection is a lane (`requite.core.lanes`), and a client with several calls opens several,
+up to `connections_max`; further calls wait for a lane. When an attempt in flight times out or is
+cancelled, its lane is closed (I2). That is the Guide's Lazy Pirate: close, reconnect, resend.
 
-These dialects have no heartbeats between client and broker either: only a lost connection or the
-clock tells that a broker is gone.
+These dialects have no heartbeats between client and broker either: a dead broker is noticed only by
+a lost connection or a timeout.
 
 Sources: 7/MDP and 18/MDP, "MDP/Client"; Guide, "Client-side Reliability (Lazy Pirate Pattern)".
 """
@@ -80,7 +79,7 @@ class LaneClient(ClientEngine):
         self._sent(call, now)
 
     def _release(self, peer: Peer, now: float) -> None:
-        """Let the call that has waited longest have a lane, if any waits."""
+        """Send the call that has waited longest on a free lane, if any waits."""
         self._lanes.rest(peer)
         while self._waiting:
             call = next(iter(self._waiting))
@@ -102,7 +101,7 @@ class LaneClient(ClientEngine):
     def _received(self, event: Received, now: float) -> None:
         peer, messages = event.peer, event.messages
         if peer not in self._lanes:
-            return  # the rest of a lane that was closed
+            return  # of a closed lane
         decode = self._dialect.decode_to_client
         try:
             for message in messages:
@@ -110,10 +109,10 @@ class LaneClient(ClientEngine):
         except RemoteViolation as violation:
             reason = f"the broker broke the protocol: {violation}"
             self._out += (Warn("malformed", reason), Disconnect(peer, reason))
-            self._go_without(peer, reason, now)
+            self._connection_lost(peer, reason, now)
             return
         self._redial.fruitless = 0
-        # Not before the whole batch is read: none of it can be a reply to what is sent only now.
+        # Only after the whole batch: none of it can answer a request that is sent now.
         if self._lanes.calls[peer] is None and peer not in self._lanes.idle:
             self._release(peer, now)
 
@@ -142,10 +141,10 @@ class LaneClient(ClientEngine):
 
     def _lost(self, event: PeerLost, now: float) -> None:
         if event.peer in self._lanes:
-            self._go_without(event.peer, event.reason or "it was closed", now)
+            self._connection_lost(event.peer, event.reason or "it was closed", now)
 
-    def _go_without(self, peer: Peer, reason: str, now: float) -> None:
-        """Save the call of a lane that has ended; get another lane, now or when it is time to."""
+    def _connection_lost(self, peer: Peer, reason: str, now: float) -> None:
+        """Handle a closed lane: retry or fail its call; connect again, now or after a back-off."""
         call = self._lanes.drop(peer)
         if call is not None:
             self._interrupt(call, reason, now)
@@ -156,13 +155,13 @@ class LaneClient(ClientEngine):
             self._connect(now)
 
     def _wait_in_order(self, call: PendingCall) -> None:
-        """Put a call that was sent already back to where it stood among those that wait."""
+        """Put a retried call back into the waiting calls, in order of submission."""
         self._waiting[call] = None
         self._waiting = {held: None for held in self.calls.values() if held in self._waiting}
 
     def _connect(self, now: float) -> None:
-        """Open as many lanes as calls wait for, and keep one in any case."""
-        if self._redial.at < inf:  # not yet: the last ones did not work
+        """Open as many lanes as calls wait for, but at least one."""
+        if self._redial.at < inf:  # backing off
             return
         wanted = self._lanes.wanted(max(len(self._waiting), 0 if self._lanes else 1))
         self._out += (Connect() for _ in range(wanted))

@@ -11,12 +11,12 @@
 | `mmi.pair` | anything | of one of a pair: `{"role", "state", "epoch", ...}`; else `501` |
 | any other `mmi.` name | | `501` (8/MMI) |
 
-A name that is not valid UTF-8 is shown with replacement characters. Nothing here changes anything.
+Names that are not valid UTF-8 are shown with replacement characters. All requests are read-only.
 
-`mmi.under` is for whoever watches many services that belong together, such as the manager of a
-pool. It tells what such a one needs and no more, since it is asked several times a second:
-`queued`, `in_progress` and `accepted` as in `mmi.stats`, and the names of the workers (in hex, as
-journals have them), those first that came first.
+`mmi.under` is for programs that watch many related services, such as the manager of a pool. It is
+called several times a second, so it returns only what they need: `queued`, `in_progress` and
+`accepted` as in `mmi.stats`, and the names of the workers (in hex, as in journals) in order of
+arrival.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from requite.protocols.majordomo.parties import Client, Party, Service, Worker
 
 @dataclass(frozen=True, slots=True)
 class ServiceState:
-    """One service: how many workers, requests, and what became of earlier ones."""
+    """Counts of one service: workers, requests, and outcomes of earlier requests."""
 
     service: str
     workers: int
@@ -49,7 +49,7 @@ class ServiceState:
 
 @dataclass(frozen=True, slots=True)
 class WorkerState:
-    """One worker; `worker` is its address in hex, `holding` counts the requests it has."""
+    """One worker; `worker` is its address in hex, `holding` counts its requests."""
 
     service: str
     worker: str
@@ -63,8 +63,8 @@ class WorkerState:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All tables of a broker. `unread`: clients that are not read from, because a limit is reached;
-    `timers`: armed deadlines (I9)."""
+    """The tables of a broker. `unread`: clients that are not read from, because a limit is reached;
+    `timers`: armed timers (I9)."""
 
     services: tuple[ServiceState, ...]
     workers: tuple[WorkerState, ...]
@@ -77,7 +77,7 @@ class Snapshot:
 
 
 class BrokerView(Protocol):
-    """What is shown of a broker."""
+    """The part of a broker that this module reads."""
 
     draining: bool
     standing: Callable[[], Mapping[str, Any]] | None
@@ -90,7 +90,7 @@ class BrokerView(Protocol):
 def snapshot(
     services: Iterable[Service], parties: Iterable[Party], unread: int, timers: int, draining: bool
 ) -> Snapshot:
-    """Freeze the broker's tables."""
+    """Return a snapshot of the broker's tables."""
     parties = list(parties)
     clients = [party for party in parties if isinstance(party, Client)]
     workers = [party for party in parties if isinstance(party, Worker)]

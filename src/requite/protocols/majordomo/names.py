@@ -1,4 +1,4 @@
-"""Service names as they are on the wire, each checked once."""
+"""Encoded service names, each validated once."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Final
 from requite.errors import LocalViolation, RemoteViolation
 from requite.protocols.majordomo.dialects import check_service_name
 
-_KNOWN_MAX: Final = 1024  # beyond it the table starts afresh: users may make names up
+_KNOWN_MAX: Final = 1024  # the cache is cleared beyond it: users may generate names
 
 
 class ServiceNames(dict[str, bytes]):
-    """Names by their text; a new one is checked and kept when it is first looked up.
+    """Cache of encoded service names; validates a name on first use.
 
-    A dict that fills itself, since each call looks its service up. Raises `LocalViolation` for what
-    is no service name (mdp-0.3 [service-name]).
+    A dict with `__missing__`, since each call looks up its service. Raises `LocalViolation` for an
+    invalid service name (mdp-0.3 [service-name]).
     """
 
     def __missing__(self, service: str) -> bytes:

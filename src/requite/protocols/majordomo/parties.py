@@ -1,6 +1,6 @@
-"""Who takes part in a broker's day: services, clients, workers, and the requests between them.
+"""The records of a broker: services, clients, workers and pending requests.
 
-Plain records with slots; what is done with them is in `broker.py`.
+Plain records with slots; the code that uses them is in `broker.py`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from requite.protocols.majordomo.wire import Dialect
 
 @dataclass(slots=True)
 class Counters:
-    """What has happened to a service's requests since the broker first heard of it."""
+    """Counters of a service's requests since the service was added."""
 
     accepted: int = 0
     replied: int = 0
@@ -31,10 +31,10 @@ class Counters:
 
 @dataclass(slots=True, eq=False)
 class Service:
-    """One service: its workers, the line of those that wait, its queue and its counters.
+    """One service: its workers, its waiting workers, its queue and its counters.
 
     `waiting` holds the workers that can take a request, the one that has waited longest first:
-    `waiting[worker] = None` lets one stand in line, where it keeps its place if it has one.
+    `waiting[worker] = None` appends a worker, or leaves it at its position.
     """
 
     name: bytes
@@ -45,17 +45,17 @@ class Service:
 
     @property
     def is_bare(self) -> bool:
-        """Whether nobody serves it."""
+        """Whether it has no workers."""
         return not self.workers
 
     @property
     def in_progress(self) -> int:
-        """How many of its requests are with workers."""
+        """The number of its requests at workers."""
         return sum(p is not None for worker in self.workers for p in worker.holds.values())
 
 
 class Newcomer:
-    """A peer that has not said anything yet: its first message tells what it is."""
+    """A peer that has not sent a message yet."""
 
     __slots__ = ("address",)
 
@@ -64,17 +64,17 @@ class Newcomer:
 
 
 class Departed:
-    """A worker that said DISCONNECT on a connection which still stands: it is told nothing more."""
+    """A worker that sent DISCONNECT, while its connection is still open; it is sent nothing."""
 
     __slots__ = ()
 
 
 class Client:
-    """A client, and its requests that have no final reply yet, by request id.
+    """A client, and its requests without a final reply, by request id.
 
-    `origin` is the first half of the call ids that the broker makes up for one that sends none.
-    `limits`: why it is not read from (`Pushback`). `backlog`: what had been read by then, and names
-    more new services than the broker takes at a time.
+    `origin` is the first half of the call ids that the broker makes for a client that sends none.
+    `limits`: why it is not read from (`Pushback`). `backlog`: messages that had been read by then,
+    with more new services than the broker accepts at a time.
     """
 
     __slots__ = (
@@ -96,15 +96,15 @@ class Client:
         self.pending: dict[int, PendingRequest] = {}
         self.limits: dict[Any, None] = {}
         self.backlog: deque[Message] = deque()
-        self.reassure_at = 0.0  # not before this is it told again that a large message is heard
+        self.reassure_at = 0.0  # the earliest next heartbeat during a large message
 
 
 class Worker:
     """A registered worker, and what it holds, by dispatch id.
 
-    `holds[id]` is None when the request was taken away (cancelled, expired, lease over) but the
-    worker has not said FINAL yet: its place stays taken (mdp-0.3 [worker-lease], [worker-cancel]).
-    `given_at`: when it was last given a request.
+    `holds[id]` is None when the request was withdrawn (cancelled, expired, lease over) but the
+    worker has not sent FINAL yet: its slot stays occupied (mdp-0.3 [worker-lease],
+    [worker-cancel]). `given_at`: when it was last sent a request.
     """
 
     __slots__ = (
@@ -151,16 +151,16 @@ class Worker:
 
     @property
     def may_take(self) -> bool:
-        """Whether it can be given a request now."""
+        """Whether it can be sent a request now."""
         return not self.draining and not self.blocked and len(self.holds) < self.capacity
 
 
 class PendingRequest:
     """A request between its acceptance and its final reply.
 
-    `worker` is None while it is queued. `partials` counts what the client has been sent;
-    `joined` collects partial frames for a client whose dialect has none. `is_expanded`: the
-    journal has what happened so far.
+    `worker` is None while it is queued. `partials` counts partial replies sent to the client;
+    `joined` collects partial frames for a client whose dialect has none. `is_expanded`: its events
+    so far are in the journal.
     """
 
     __slots__ = (

@@ -1,4 +1,4 @@
-"""What an operator may set on a broker, with the reasons for the defaults."""
+"""Settings of a broker."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from requite.core.liveness import HeartbeatPolicy
 from requite.errors import ConfigurationError
 
 LEGACY_IDLE_S: Final = 7.5
-"""The shortest silence after which an idle worker of MDP 0.1 or 0.2 is gone: three of the Guide's
-heartbeat intervals of 2.5 s. Those dialects announce no interval."""
+"""Minimum silence, in seconds, after which an idle worker of MDP 0.1 or 0.2 is dead: three of the
+Guide's heartbeat intervals of 2.5 s. Those dialects announce no interval."""
 
 
 class PartialsFor01(StrEnum):
-    """What a client of MDP 0.1, which has one reply per request, gets for a stream of partials."""
+    """Handling of partial replies for clients of MDP 0.1, which has one reply per request."""
 
     JOIN = "join"
     REFUSE = "refuse"
@@ -23,26 +23,26 @@ class PartialsFor01(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BrokerPolicy:
-    """Limits and times of a broker; seconds and counts.
+    """Limits and times of a broker; times are in seconds.
 
-    - `heartbeat`: how often workers are spoken to, and when silence means that one is gone.
-    - `legacy_busy_timeout_s`: how long a worker of MDP 0.1 or 0.2 may be silent while it has a
-      request. A single-threaded worker sends no heartbeats then, however short the interval.
+    - `heartbeat`: the interval, and when a silent worker counts as dead.
+    - `legacy_busy_timeout_s`: how long a busy worker of MDP 0.1 or 0.2 may be silent. A
+      single-threaded worker sends no heartbeats while it works, however short the interval.
     - `attempts_max`: how many workers may be lost with one request before it is poisoned.
-    - `service_grace_s`: how long a request waits for a service that nobody serves (NO_SERVICE).
-      Longer than a worker needs to come back after the broker restarted.
+    - `service_grace_s`: how long a request waits for a service without workers (NO_SERVICE). Longer
+      than workers need to reconnect after a restart of the broker.
     - `service_ttl_s`: when a service without workers and requests is forgotten.
-    - `services_max`, `queue_max` (per service), `client_pending_max` (per client): beyond them a
-      request ends with OVERLOADED. Clients of MDP 0.1 and 0.2, which cannot be told so, are not
-      read from until there is room; what one read has brought is accepted beyond the limit, of
-      requests at new services 16 per client; the rest of the read waits in the broker. While
-      such a client waits for a queue, others may have one request each in it.
-    - `drain_timeout_s`: how long a draining broker lets pending requests go on.
+    - `services_max`, `queue_max` (per service), `client_pending_max` (per client): beyond these
+      limits, a request fails with OVERLOADED. MDP 0.1 and 0.2 have no such answer: the broker stops
+      reading from their clients until there is room. Requests that were already read are accepted
+      beyond the limit, but at most 16 per client at new services; the rest waits in the broker.
+      While such a client waits for a queue, other clients may have one request each in it.
+    - `drain_timeout_s`: how long a draining broker waits for pending requests.
     - `partials_for_0_1`: join partial replies into one for clients of 0.1, or fail the request.
     - `tell_old_clients`: MDP 0.1 and 0.2 have no negative reply, and the RFCs ask for silence. True
-      sends a final reply of two frames instead: `requite-error STATUS`, and the reason. Then these
-      clients are refused beyond a limit, as those of 0.3 are.
-    - `notes`: make `Note` effects, for a journal or a checker.
+      sends a final reply of two frames instead: `requite-error STATUS`, and the reason. These
+      clients are then refused beyond a limit, like those of 0.3.
+    - `notes`: emit `Note` effects, for a journal or a checker.
     """
 
     heartbeat: HeartbeatPolicy = field(default_factory=HeartbeatPolicy)

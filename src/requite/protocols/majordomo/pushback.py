@@ -1,4 +1,4 @@
-"""Clients that are not read from, because a limit is reached and their dialect cannot say so.
+"""Back-pressure for clients whose dialect has no negative reply: the broker stops reading.
 
 MDP 0.1 and 0.2 have no negative reply. Where a client of MDP 0.3 gets OVERLOADED, the broker
 accepts a request of these dialects beyond the limit, and stops reading from its client until there
@@ -10,15 +10,15 @@ is room:
 | `queue_max` | when the queue is shorter, in the order in which it stopped reading from clients |
 | `services_max` | when it forgets a service, or the client's requests at new services have ended |
 
-Clients that are read from again fill each place in a queue that becomes free. So while a client
-waits for a queue, one of MDP 0.3 that has nothing in that queue is not refused: it may have one
-request there, and since clients take turns it is served soon.
+Clients that are read from again fill each free slot of a queue. So while a client waits for a
+queue, a client of MDP 0.3 without a request in that queue is not refused: it may have one request
+there, and since clients take turns, it is served soon.
 
 One read can name thousands of new services. So a client has at most 16 requests at services beyond
 the limit; the rest of the read waits in its `backlog`.
 
-So nothing is dropped, and the broker holds at most what the limits allow and, of each such client,
-what one read brings. With `tell_old_clients` these clients can be told, and are read from always.
+Nothing is dropped, and the broker holds at most what the limits allow plus one read per client.
+With `tell_old_clients`, these clients get negative replies, and are always read from.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from requite.protocols.majordomo.parties import Client, PendingRequest, Service
 from requite.protocols.majordomo.policy import BrokerPolicy
 
 Limit: TypeAlias = Client | Service | Directory
-"""What there is too much of: requests of a client, requests in the queue of a service, services."""
+"""The exceeded limit: requests of a client, requests in a service's queue, or services."""
 
-# Clients that wait for one limit are read from again in portions, so that what the first ones bring
-# can reach the limit before the others are read.
+# Clients that wait for one limit are read from again in portions, so that the requests of the first
+# ones can reach the limit before the others are read.
 _PACE_S: Final = 0.001
 _EXTRA_MAX: Final = 16  # requests of one client at services beyond the limit
-_PORTION: Final = 64  # a part of those that wait, and one
+_PORTION: Final = 64  # the divisor: 1/64 of the waiting clients, plus one
 
 
 class Pushback:
     """Stops reading from clients, and resumes. Effects go to `out`.
 
-    `unread` are the clients that are not read from; the hot path asks whether there are any. The
-    broker's timers wake it under its own name.
+    `unread` are the clients that are not read from; the hot path checks whether it is empty. The
+    broker's timers call `due` under this object as name.
     """
 
     def __init__(
@@ -60,16 +60,16 @@ class Pushback:
         self._timers = timers
         self._out = out
         self.unread: dict[Client, None] = {}
-        self.ready: dict[Client, None] = {}  # those of them whose backlog can be handled
-        self._lines: dict[Limit, dict[Client, None]] = {}  # those that wait, the first one longest
+        self.ready: dict[Client, None] = {}  # unread clients whose backlog can be handled
+        self._lines: dict[Limit, dict[Client, None]] = {}  # waiting clients, in order
         self._extra: dict[Client, dict[PendingRequest, None]] = {}  # at services beyond the limit
 
     def can_tell(self, client: Client) -> bool:
-        """Whether a client can be told that its request is refused."""
+        """Whether a client can get a negative reply."""
         return client.dialect.has_ids or self._policy.tell_old_clients
 
     def is_waited_for(self, service: Service) -> bool:
-        """Whether a client is not read from because the queue of a service is full."""
+        """Whether a client is unread because the queue of a service is full."""
         return service in self._lines
 
     # --- a limit is reached ---------------------------------------------------------------------
@@ -90,12 +90,12 @@ class Pushback:
         self.stop(pending.client, self._directory, TOO_MANY)
 
     def is_far_beyond(self, client: Client) -> bool:
-        """Whether a client has named so many services beyond the limit that the rest must wait."""
+        """Whether a client has the maximum of requests at services beyond the limit."""
         return len(self._extra.get(client, ())) >= _EXTRA_MAX
 
-    # --- there is room again --------------------------------------------------------------------
+    # --- resuming -------------------------------------------------------------------------------
     def settled(self, pending: PendingRequest, now: float) -> None:
-        """Note that a request has ended."""
+        """Handle the end of a request, which may make room."""
         client = pending.client
         extra = self._extra.get(client)
         if extra is not None and pending in extra:
@@ -107,7 +107,7 @@ class Pushback:
             self._release(client, client)
 
     def make_room(self, limit: Service | Directory, now: float) -> None:
-        """Note that a request has left a queue, or a service was forgotten."""
+        """Handle room in a queue, or for a service: resume the first waiting client."""
         line = self._lines.get(limit)
         if line and self._has_room(limit):
             self._release(next(iter(line)), limit)
@@ -115,7 +115,7 @@ class Pushback:
                 self._timers.set(self, now + _PACE_S)
 
     def due(self, now: float) -> None:
-        """Read from more of those that wait where there is still room."""
+        """Resume further waiting clients while there is room."""
         for limit, line in [*self._lines.items()]:
             if self._has_room(limit):
                 for client in [*line][: 1 + len(line) // _PORTION]:
@@ -156,14 +156,14 @@ class Pushback:
 
     # --- ends -----------------------------------------------------------------------------------
     def resume_all(self) -> None:
-        """Read from all again: the broker drains, and refuses what comes."""
+        """Resume all clients: the draining broker refuses new requests."""
         for client in [*self.unread]:
             for limit in [*client.limits]:
                 self._release(client, limit)
         self._timers.clear(self)
 
     def forget(self, client: Client, now: float) -> None:
-        """Forget a client that has left."""
+        """Remove a client that has left."""
         if self.unread.pop(client, self) is self:
             return
         self.ready.pop(client, None)

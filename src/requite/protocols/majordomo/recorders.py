@@ -1,8 +1,7 @@
-"""What broker, client and worker write into their chronicles (`requite.chronicle`).
+"""The recorders of broker, client and worker, which write their chronicles (`requite.chronicle`).
 
-A request to which nothing special happens is one span, told when it ends. The first special thing
-about a request makes it *told*: what has happened so far is written down event by event, and so is
-the rest of its life.
+A request without special events is one span, written when it ends. The first special event
+*expands* the request: its events so far are written, and all later ones as they happen.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from requite.protocols.majordomo.wire import NOT_IDEMPOTENT as NOT_IDEMPOTENT_FL
 from requite.request import Status, error_class_of
 
 _ENDS: Final = {Status.EXPIRED: Kind.EXPIRED, Status.CANCELLED: Kind.CANCELLED}
-# What a client's errors mean: its own ones, and those of which it is told.
+# Kind and status of a client's errors: its own, and those reported by the broker.
 _FAILURES: Final = {
     **FAILURES,
     NoService: (Kind.ANSWERED, Status.NO_SERVICE),
@@ -38,19 +37,19 @@ _FAILURES: Final = {
 
 
 class BrokerObserver(Observer):
-    """What the engine of a broker tells of requests and workers. This one listens to nothing."""
+    """Events of requests and workers in a broker. This base class ignores them."""
 
     def answered(self, pending: PendingRequest, body: Sequence[bytes], now: float) -> None:
-        """A worker gave a final reply that is OK."""
+        """A worker has sent a final reply that is OK."""
 
-    def begun(self, pending: PendingRequest) -> None:
-        """Something special happened to a request."""
+    def expand(self, pending: PendingRequest) -> None:
+        """A request is not a plain span any more: its events are written one by one from now on."""
 
     def dispatched(self, pending: PendingRequest) -> None:
-        """A worker was given a request that is expanded."""
+        """An expanded request was sent to a worker."""
 
     def partial(self, pending: PendingRequest, body: Sequence[bytes], now: float) -> None:
-        """A worker gave a partial reply."""
+        """A worker has sent a partial reply."""
 
     def redelivered(
         self, pending: PendingRequest, lost_at: Worker | None, reason: str, now: float
@@ -58,45 +57,45 @@ class BrokerObserver(Observer):
         """A request was taken back from a worker, and is queued again."""
 
     def ended(self, pending: PendingRequest, status: Status, reason: str, now: float) -> None:
-        """A request ended that has no reply."""
+        """A request has ended without a reply."""
 
     def refused(
         self, call_id: bytes, service: bytes, status: Status, reason: str, now: float
     ) -> None:
-        """A request was never accepted."""
+        """A request was refused."""
 
     def worker(self, kind: Kind, worker: Worker, now: float, reason: str = "") -> None:
-        """A worker came, is there, drains, or went."""
+        """A worker joined, is alive, drains, or was lost, by `kind`."""
 
-    def look(self, clients: Iterable[Client], now: float) -> None:
-        """What these clients asked for is under way."""
+    def flush_open_spans(self, clients: Iterable[Client], now: float) -> None:
+        """It is time to flush; the requests of these clients are pending."""
 
 
 NO_BROKER_OBSERVER: Final = BrokerObserver()
 
 
 class BrokerRecorder(BrokerObserver):
-    """Tells about requests and workers, at the broker."""
+    """Journals requests and workers, at the broker."""
 
     keeps_journal = True
 
     def __init__(self, chronicle: Chronicle) -> None:
         self._chronicle = chronicle
         self._spans = chronicle.spans
-        self._happen = chronicle.event_rows.append
-        self._looked_at = 0.0
+        self._append_event = chronicle.event_rows.append
+        self._flushed_at = 0.0
 
     # --- requests -------------------------------------------------------------------------------
     def answered(self, pending: PendingRequest, body: Sequence[bytes], now: float) -> None:
-        """Tell of a final reply that is OK."""
+        """Journal a final reply that is OK."""
         worker = pending.worker
         assert worker is not None  # it was its FINAL
         if pending.flags & NOT_IDEMPOTENT_FLAG:
-            self.begun(pending)
+            self.expand(pending)
         if pending.is_expanded:
-            self._tell(pending, Kind.ANSWERED, now, outcome=Status.OK, size=_size(body))
+            self._write(pending, Kind.ANSWERED, now, outcome=Status.OK, size=_size(body))
             return
-        # 0.3 us in all; a NamedTuple would cost as much again (CPython 3.11).
+        # 0.3 us in all; a NamedTuple would double that (CPython 3.11).
         spans = self._spans
         spans.append(
             (
@@ -114,8 +113,8 @@ class BrokerRecorder(BrokerObserver):
         if len(spans) >= PRESS_ROWS:
             self._chronicle.press()
 
-    def begun(self, pending: PendingRequest) -> None:
-        """Tell what has happened to a request so far, if that is not told yet."""
+    def expand(self, pending: PendingRequest) -> None:
+        """Journal the events of a request so far, unless that was done before."""
         if pending.is_expanded:
             return
         pending.is_expanded = True
@@ -123,41 +122,41 @@ class BrokerRecorder(BrokerObserver):
         call_id, name, size = pending.call_id, pending.service.name, _size(pending.body)
         deadline = pending.deadline
         why = NOT_IDEMPOTENT if pending.flags & NOT_IDEMPOTENT_FLAG else ""
-        self._happen(
+        self._append_event(
             EventRow(at, Kind.ACCEPTED, call_id, name, size=size, value=deadline, reason=why)
         )
         if not pending.attempts or pending.dispatched_at > at:
-            self._happen(EventRow(at, Kind.QUEUED, call_id, name))
+            self._append_event(EventRow(at, Kind.QUEUED, call_id, name))
         if pending.attempts:
             self.dispatched(pending)
 
     def dispatched(self, pending: PendingRequest) -> None:
-        """Write a DISPATCHED event; it is not part of a span."""
-        self._tell(pending, Kind.DISPATCHED, pending.dispatched_at)
+        """Journal that an expanded request was sent to a worker."""
+        self._write(pending, Kind.DISPATCHED, pending.dispatched_at)
 
     def partial(self, pending: PendingRequest, body: Sequence[bytes], now: float) -> None:
-        """Tell of a partial reply."""
-        self.begun(pending)
-        self._tell(pending, Kind.PARTIAL, now, size=_size(body))
+        """Journal a partial reply."""
+        self.expand(pending)
+        self._write(pending, Kind.PARTIAL, now, size=_size(body))
 
     def redelivered(
         self, pending: PendingRequest, lost_at: Worker | None, reason: str, now: float
     ) -> None:
-        """Tell that a request was taken back from a worker, and is queued again."""
+        """Journal that a request was taken back from a worker, and is queued again."""
         worker = b"" if lost_at is None else lost_at.name
-        self._tell(pending, Kind.REDELIVERED, now, reason=reason, worker=worker)
+        self._write(pending, Kind.REDELIVERED, now, reason=reason, worker=worker)
 
     def ended(self, pending: PendingRequest, status: Status, reason: str, now: float) -> None:
-        """Tell how a request ended that has no reply."""
-        self.begun(pending)
+        """Journal the end of a request without a reply."""
+        self.expand(pending)
         self._end(pending, _ENDS.get(status, Kind.ANSWERED), status, reason, now)
 
     def refused(
         self, call_id: bytes, service: bytes, status: Status, reason: str, now: float
     ) -> None:
-        """Tell that a request was never accepted."""
+        """Journal a refused request."""
         error = error_class_of(status)
-        self._happen(
+        self._append_event(
             EventRow(
                 now, Kind.REFUSED, call_id, service, outcome=status, error=error, reason=reason
             )
@@ -167,19 +166,21 @@ class BrokerRecorder(BrokerObserver):
         self, pending: PendingRequest, kind: Kind, status: Status, reason: str, now: float
     ) -> None:
         error = error_class_of(status)
-        self._tell(pending, kind, now, outcome=status, error=error, reason=reason)
+        self._write(pending, kind, now, outcome=status, error=error, reason=reason)
 
-    def _tell(self, pending: PendingRequest, kind: Kind, at: float, **facts: Any) -> None:
-        """Tell one event; `facts` are fields of `EventRow`."""
+    def _write(self, pending: PendingRequest, kind: Kind, at: float, **facts: Any) -> None:
+        """Append one event; `facts` are fields of `EventRow`."""
         if pending.worker is not None:
             facts.setdefault("worker", pending.worker.name)
         name = pending.service.name
-        self._happen(EventRow(at, kind, pending.call_id, name, attempt=pending.attempts, **facts))
+        self._append_event(
+            EventRow(at, kind, pending.call_id, name, attempt=pending.attempts, **facts)
+        )
 
     # --- workers --------------------------------------------------------------------------------
     def worker(self, kind: Kind, worker: Worker, now: float, reason: str = "") -> None:
-        """Tell of a worker: that it came, is there, drains, or went, and how busy it was."""
-        self._happen(
+        """Journal that a worker joined, is alive, drains, or was lost, and how busy it is."""
+        self._append_event(
             EventRow(
                 now,
                 kind,
@@ -193,29 +194,29 @@ class BrokerRecorder(BrokerObserver):
         )
 
     # --- time -----------------------------------------------------------------------------------
-    def look(self, clients: Iterable[Client], now: float) -> None:
-        """Tell the beginnings of what has been under way since the last look."""
+    def flush_open_spans(self, clients: Iterable[Client], now: float) -> None:
+        """Journal the beginnings of requests in progress since the last flush."""
         for client in clients:
             for pending in reversed(client.pending.values()):
-                if pending.accepted_at < self._looked_at:
-                    break  # the earlier ones were told then
-                self.begun(pending)
-        self._looked_at = now
+                if pending.accepted_at < self._flushed_at:
+                    break  # earlier ones were written by the last flush
+                self.expand(pending)
+        self._flushed_at = now
         self._chronicle.trim()
 
 
 class ClientRecorder(CallRecorder[PendingCall]):
-    """Tells about calls, at the client. `tells_brokers`: its dialect can say that a call is not
-    idempotent; of one that cannot, brokers cannot be expected to know."""
+    """Journals calls, at the client. `tells_brokers`: its dialect has a flag for calls that are not
+    idempotent; otherwise brokers cannot know."""
 
     def __init__(self, chronicle: Chronicle, origin: bytes, *, tells_brokers: bool) -> None:
         super().__init__(chronicle, origin, _FAILURES)
         self._tells_brokers = tells_brokers
 
     def answered(self, call: PendingCall, body: Sequence[bytes], now: float) -> None:
-        """Tell of the reply to a call."""
+        """Journal the reply to a call."""
         if not call.idempotent:
-            self.begun(call)
+            self.expand(call)
         super().answered(call, body, now)
 
     def _is_marked(self, call: PendingCall) -> bool:
@@ -223,16 +224,16 @@ class ClientRecorder(CallRecorder[PendingCall]):
 
 
 class WorkerRecorder(JobRecorder[Job]):
-    """Tells about requests in the hands of a worker, which are there for the `attempt`-th time."""
+    """Journals requests, at the worker, with the number of their attempt."""
 
     def finished(self, job: Job, status: Status, frames: Sequence[bytes], now: float) -> None:
-        """Tell how a handler ended."""
+        """Journal the end of a handler."""
         if job.attempt > 1:
-            self.begun(job)
+            self.expand(job)
         super().finished(job, status, frames, now)
 
-    def _tell(self, job: Job, kind: Kind, at: float, **facts: Any) -> None:
-        super()._tell(job, kind, at, attempt=job.attempt, **facts)
+    def _write(self, job: Job, kind: Kind, at: float, **facts: Any) -> None:
+        super()._write(job, kind, at, attempt=job.attempt, **facts)
 
 
 def _size(frames: Sequence[bytes]) -> int:

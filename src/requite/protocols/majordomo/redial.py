@@ -1,10 +1,9 @@
-"""When to connect again after a connection has ended.
+"""When to reconnect after a connection has ended.
 
-A connection that worked is replaced at once: its broker may just have restarted. When the ones
-that follow end without a single valid message (a broker that refuses us, or something that speaks
-no MDP), each next attempt waits longer, or both sides would do nothing else (Guide, "Robust
-Reliable Queuing": the worker's back-off doubles, and it never abandons). Attempts that never got as
-far as a connection are the shell's to space.
+After a connection that worked, reconnect at once: its broker may have restarted. If further
+connections end without a single valid message (the broker refuses us, or does not speak MDP), back
+off (Guide, "Robust Reliable Queuing": the worker's back-off doubles, and it never abandons). The
+shell spaces attempts that fail to connect.
 """
 
 from __future__ import annotations
@@ -15,20 +14,20 @@ from typing import Final
 from requite.backoff import pause_s
 from requite.engine import Rng
 
-# The Guide's worker waits from 1 to 32 s; ours begins sooner, as the first retry mostly succeeds.
+# The Guide's worker waits 1 to 32 s; ours starts lower, since the first retry mostly succeeds.
 _FIRST_S: Final = 0.1
 _MAX_S: Final = 10.0
 _JITTER: Final = 0.5
-# A connection that was quiet for this long did not end because the broker would not have us.
+# A connection that lasted this long did not end because the broker refuses us.
 _WORKED_AFTER_S: Final = 10.0
-_TURNED_AWAY_MAX: Final = 4  # `fruitless` up to which a broker's restart counts: 0.8 s
+_TURNED_AWAY_MAX: Final = 4  # limit of `fruitless` while a broker restarts: pauses of 0.8 s
 
 
 class Redial:
     """The instant `at` of the next Connect; `inf`: none is planned.
 
-    `fruitless` counts connections in a row that ended without a valid message; whoever receives
-    one sets it to 0.
+    `fruitless` counts consecutive connections that ended without a valid message; the engine sets
+    it to 0 when it receives one.
     """
 
     __slots__ = ("_joined_at", "_rng", "at", "fruitless")
@@ -40,20 +39,20 @@ class Redial:
         self.fruitless = 0
 
     def joined(self, now: float) -> None:
-        """Note that a connection stands."""
+        """Record a new connection."""
         self._joined_at = now
 
     def turned_away(self) -> None:
-        """Note that the broker is shutting down, and sent us away: its successor will come soon.
+        """Record that the broker is shutting down: it will probably be replaced soon.
 
-        There is a pause before the next connection, however well this one worked; yet the pauses
-        stay below a second, or calls would wait long after the successor has come.
+        Pause before the next connection even though this one worked; but keep pauses below a
+        second, so that calls do not wait long for the new broker.
         """
         self.fruitless = min(max(self.fruitless, 1), _TURNED_AWAY_MAX)
         self._joined_at = inf
 
     def plan(self, now: float) -> None:
-        """Set `at`, unless it is set already: a connection has ended, or is wanted for once."""
+        """Set `at`, unless it is set: a connection has ended, or the first one is needed."""
         if self.at < inf:
             return
         if now - self._joined_at >= _WORKED_AFTER_S:
@@ -65,7 +64,7 @@ class Redial:
         self._joined_at = inf
 
     def is_due(self, now: float) -> bool:
-        """Tell whether to connect now; if so, the plan is carried out and forgotten."""
+        """Return whether to connect now; if so, clear `at`."""
         if now < self.at:
             return False
         self.at = inf

@@ -1,12 +1,12 @@
-"""Majordomo on the wire: the commands, and what a dialect has to offer.
+"""Majordomo on the wire: the commands, and the interface of a dialect.
 
-One vocabulary for three dialects. Engines speak in these commands only; a `Dialect` turns them into
-frames and back, and says what its peers cannot be told. Commands are slotted objects, as inputs and
-effects are (`requite.engine`), and nobody changes one that was handed on.
+Engines use one set of commands for three dialects; a `Dialect` encodes and decodes them, and says
+what it cannot express. Commands are slotted objects, like inputs and effects (`requite.engine`),
+and must not be changed once they are passed on.
 
-Sources: 7/MDP (0.1), 18/MDP (0.2), docs/protocols/mdp-0.3.md (0.3). A body is the list of its
-frames. Ids, timeouts and intervals are 0 in dialects that do not carry them; so are the call id, by
-which a request is known in the journals of all who handle it, and the instance, a worker's name.
+Sources: 7/MDP (0.1), 18/MDP (0.2), docs/protocols/mdp-0.3.md (0.3). A body is a list of frames.
+Dialects without ids, timeouts and intervals set them to 0; likewise the call id, which identifies a
+request in all journals, and the instance, a worker's name.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from requite.engine import Message
 MMI_PREFIX: Final = b"mmi."
 SERVICE_NAME_SIZE_MAX: Final = 255  # MDP 0.3 counts it in one byte; names cross dialects
 NOT_IDEMPOTENT: Final = 1  # flag of REQUEST
-# Before anything is said.
+# Peers that may close a connection before the first message.
 WHO_HANGS_UP: Final = "the passive broker of a pair or a broker that has no file descriptors left"
 U32_MAX: Final = (1 << 32) - 1
 
@@ -31,7 +31,7 @@ U32_MAX: Final = (1 << 32) - 1
 @final
 @dataclass(slots=True)
 class ClientRequest:
-    """A client asks `service`; `timeout_ms` 0 stands for no limit."""
+    """A client's request to `service`; `timeout_ms` 0 means no limit."""
 
     service: bytes
     body: list[bytes]
@@ -45,7 +45,7 @@ class ClientRequest:
 @final
 @dataclass(slots=True)
 class ClientCancel:
-    """A client gives a request up."""
+    """A client cancels a request."""
 
     request_id: int
 
@@ -61,7 +61,7 @@ class ClientHeartbeat:
 @final
 @dataclass(slots=True)
 class ClientPartial:
-    """A reply before the final one."""
+    """A partial reply to a client."""
 
     service: bytes
     body: list[bytes]
@@ -72,7 +72,7 @@ class ClientPartial:
 @final
 @dataclass(slots=True)
 class ClientFinal:
-    """The last word on a request."""
+    """The final reply to a client."""
 
     service: bytes
     body: list[bytes]
@@ -97,7 +97,7 @@ class Ready:
 @final
 @dataclass(slots=True)
 class WorkerRequest:
-    """The broker hands a request to a worker."""
+    """The broker sends a request to a worker."""
 
     address: bytes
     body: list[bytes]
@@ -111,7 +111,7 @@ class WorkerRequest:
 @final
 @dataclass(slots=True)
 class WorkerPartial:
-    """A worker's reply before its final one."""
+    """A worker's partial reply."""
 
     address: bytes
     body: list[bytes]
@@ -121,7 +121,7 @@ class WorkerPartial:
 @final
 @dataclass(slots=True)
 class WorkerFinal:
-    """A worker's last word on a request."""
+    """A worker's final reply."""
 
     address: bytes
     body: list[bytes]
@@ -140,13 +140,13 @@ class WorkerHeartbeat:
 @final
 @dataclass(slots=True)
 class Disconnect:
-    """Nothing more will be said; sent both ways."""
+    """End of the dialogue; sent both ways between worker and broker."""
 
 
 @final
 @dataclass(slots=True)
 class Progress:
-    """A worker vouches for a handler (`extend_ms` 0: for its usual lease)."""
+    """A worker extends the lease of a handler (`extend_ms` 0: by its usual lease)."""
 
     dispatch_id: int
     extend_ms: int
@@ -155,13 +155,13 @@ class Progress:
 @final
 @dataclass(slots=True)
 class DrainNotice:
-    """A worker takes no new work."""
+    """A worker accepts no more requests."""
 
 
 @final
 @dataclass(slots=True)
 class WorkerCancel:
-    """The broker tells a worker that nobody waits for a request any more."""
+    """The broker cancels a request at a worker."""
 
     dispatch_id: int
 
@@ -176,10 +176,10 @@ Command = FromClient | ToClient | FromWorker | ToWorker
 
 
 class Dialect(Protocol):
-    """The codec of one version. Decoders raise `RemoteViolation` for what is not well-formed,
-    encoders `LocalViolation` for what this version has no command or no room for.
+    """The codec of one version. Decoders raise `RemoteViolation` for malformed messages, encoders
+    `LocalViolation` for commands that this version lacks, or values that do not fit.
 
-    The last four are `encode` of a command that is not made: each request needs them, and the
+    The last four methods are `encode` without a command object: each request needs them, and the
     objects cost a broker 0.3 us of 4 us per request, a client 0.3 us of 4 us (engines alone,
     CPython 3.11).
     """
@@ -224,7 +224,7 @@ class Dialect(Protocol):
 
 
 def timeout_ms(remaining_s: float) -> int:
-    """Return a remaining time as it travels: 0 for none, a positive rest of below 1 ms as 1."""
+    """Encode a remaining time in milliseconds: 0 for no limit, and at least 1."""
     if remaining_s == inf:
         return 0
     ms = int(remaining_s * 1000 + 0.5)

@@ -1,7 +1,7 @@
-"""MDP 0.3 between peers in one process: commands are messages as they are, and nothing is encoded.
+"""MDP 0.3 between peers in one process: the messages are command objects, without encoding.
 
-A dialect for connections that hand objects over (`requite.framing.handover`). Bytes from elsewhere
-never turn into it: what a framing makes of them are lists, and these are commands.
+A dialect for connections that pass objects (`requite.framing.handover`). Bytes from a network never
+decode into it: framings produce lists, and these are commands.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def _as_it_is(message: Any) -> Any:
 
 
 class Direct:
-    """See `Dialect`. Engines say in it what they say in 0.3."""
+    """See `Dialect`. Engines behave as in 0.3."""
 
     version: str = "0.3"
     has_ids: bool = True
@@ -39,12 +39,12 @@ class Direct:
 
     @staticmethod
     def client_request(service: bytes, body: Sequence[bytes], *rest: Any) -> Any:
-        """Make the command, with a list of its own: `body` is the caller's."""
+        """Return the command, with a copy of `body`, which is the caller's."""
         return ClientRequest(service, [*body], *rest)
 
     @staticmethod
     def worker_final(address: bytes, body: Sequence[bytes], *rest: Any) -> Any:
-        """Make the command, with a list of its own: `body` is the handler's."""
+        """Return the command, with a copy of `body`, which is the handler's."""
         return WorkerFinal(address, [*body], *rest)
 
 

@@ -1,12 +1,11 @@
-"""MDP 0.1 and 0.2 on the wire: every field a frame of its own.
+"""MDP 0.1 and 0.2 on the wire: each field is a frame.
 
-One class for both: a command is recognised by the frames it starts with, its *head*. MDP 0.1 puts
-an empty frame first, for its REQ sockets, and has no command byte between client and broker; MDP
-0.2 has neither peculiarity, and splits REPLY into PARTIAL and FINAL. Behind the head both look the
-same.
+One class implements both: the first frames of a command, its *head*, identify it. MDP 0.1 has an
+empty first frame, for REQ sockets, and no command byte between client and broker; MDP 0.2 has
+neither difference, and splits REPLY into PARTIAL and FINAL. After the head both are the same.
 
-What these dialects do not carry (ids, timeouts, flags, keys, statuses, counts) is dropped when a
-command is encoded and has its default when one is decoded; a command that they do not have raises
+Fields that these dialects lack (ids, timeouts, flags, keys, statuses, counts) are dropped by
+encoding, and have their defaults after decoding; encoding a command that they lack raises
 `LocalViolation`. A client address may be any frame, a body frame may be empty.
 
 Sources: 7/MDP (0.1) and 18/MDP (0.2), sections "MDP/Client" and "MDP/Worker".
@@ -63,7 +62,7 @@ class Heads(NamedTuple):
     disconnect: Head
 
 
-# --- what follows a head: builders of commands ----------------------------------------------------
+# --- decoders of the frames after a head ----------------------------------------------------------
 def _named(size: int, make: _WithBody[Made]) -> _Build[Made]:
     """Decode a service name and a body."""
 
@@ -106,7 +105,7 @@ def _ready(size: int) -> _Build[Ready]:
 
 
 def _bare(size: int, command: Made) -> _Build[Made]:
-    """Decode a command that is nothing but its head."""
+    """Decode a command that consists only of its head."""
 
     def build(message: Message) -> Made:
         if len(message) != size:
@@ -118,7 +117,7 @@ def _bare(size: int, command: Made) -> _Build[Made]:
 
 
 class RfcDialect:
-    """The codec of a version of MDP that is told apart from the other by its `Heads`."""
+    """The codec of MDP 0.1 or 0.2, by its `Heads`."""
 
     has_ids: bool = False
 
@@ -192,7 +191,7 @@ class RfcDialect:
         )
 
     def encode(self, command: Command) -> Message:
-        """Encode a command that this version has; what it does not carry is dropped."""
+        """Encode a command of this version; fields that it lacks are dropped."""
         kind = command.__class__
         write = self._encoders.get(kind)
         if write is None:
@@ -209,13 +208,13 @@ class RfcDialect:
         key: bytes,
         call_id: bytes,
     ) -> Message:
-        """Encode a `ClientRequest`, of which only `service` and `body` are carried."""
+        """Encode a `ClientRequest`; only `service` and `body` are sent."""
         return [*self._heads.client_request, service, *_nonempty(body)]
 
     def worker_final(
         self, address: bytes, body: Sequence[bytes], dispatch_id: int, status: int
     ) -> Message:
-        """Encode a `WorkerFinal`, of which only `address` and `body` are carried."""
+        """Encode a `WorkerFinal`; only `address` and `body` are sent."""
         return [*self._heads.worker_final, address, b"", *_nonempty(body)]
 
     def worker_request(
@@ -228,17 +227,17 @@ class RfcDialect:
         key: bytes,
         call_id: bytes,
     ) -> Message:
-        """Encode a `WorkerRequest`, of which only `address` and `body` are carried."""
+        """Encode a `WorkerRequest`; only `address` and `body` are sent."""
         return [*self._heads.worker_request, address, b"", *_nonempty(body)]
 
     def client_final(
         self, service: bytes, body: list[bytes], request_id: int, status: int, attempts: int
     ) -> Message:
-        """Encode a `ClientFinal`, of which only `service` and `body` are carried."""
+        """Encode a `ClientFinal`; only `service` and `body` are sent."""
         return [*self._heads.client_final, service, *_nonempty(body)]
 
 
-# What 0.1 and 0.2 lack, as the pages of 0.3 call it.
+# Commands that 0.1 and 0.2 lack, by their names in 0.3.
 _LACKING: Final[dict[type, str]] = {
     ClientCancel: "CANCEL",
     ClientHeartbeat: "HEARTBEAT between client and broker",
@@ -250,7 +249,7 @@ _LACKING: Final[dict[type, str]] = {
 }
 
 
-# --- what follows a head: encoders of commands ----------------------------------------------------
+# --- encoders of the frames after a head ----------------------------------------------------------
 def _write_named(head: Head) -> _Write:
     """Encode a service name and a body."""
     return lambda command: [*head, command.service, *_nonempty(command.body)]

@@ -1,16 +1,15 @@
-"""The Majordomo worker: registers for one service, and answers what the broker hands it.
+"""The Majordomo worker: registers for one service, and answers the broker's requests.
 
-    without a connection ──joined: READY──► serving ──► draining ──► stopped
-             ▲                                 │
-             └── lost, silent, DISCONNECT, or out of its mind: start a new conversation
+    disconnected ──joined: READY──► serving ──► draining ──► stopped
+         ▲                             │
+         └── connection lost, broker silent or faulty, or DISCONNECT: reconnect
 
-One engine serves MDP 0.1, 0.2 and 0.3. It does not run handlers: it delivers each request under a
-token, a `Job`, and whoever runs the handler answers with `Produced`, `Progressed` and `Finished`. A
-job belongs to its conversation: when that ends its handler is abandoned, and what it still says is
-dropped ([worker-reconnect]).
+One engine implements MDP 0.1, 0.2 and 0.3. It does not run handlers: it delivers each request under
+a token, a `Job`, and the shell, which runs the handler, answers with `Produced`, `Progressed` and
+`Finished`. A job belongs to its connection: when that ends, its handler is abandoned, and its
+output is dropped ([worker-reconnect]).
 
-The first `Wake` starts it; until then `deadline()` is 0, so a shell that honours deadlines does it
-by itself.
+The first `Wake` starts it; until then `deadline()` is 0.
 
 Sources: 18/MDP and 7/MDP, "MDP/Worker", "Opening and Closing a Connection" and "Heartbeating"; rule
 ids in brackets are those of docs/protocols/mdp-0.3.md, section "The worker's side".
@@ -69,15 +68,15 @@ from requite.protocols.majordomo.wire import (
 )
 from requite.request import Request
 
-# While a handler vouches for itself more often than this per lease, it says nothing new.
+# PROGRESS is sent at most this often per lease, however often a handler reports it.
 _PROGRESS_PER_LEASE_MAX: Final = 8
 
 
 class MajordomoWorker(Machine):
     """A worker for one service, on one connection to one broker.
 
-    `instance` should be random per start: journals know the worker by it. `chronicle` takes down
-    what happens to the requests that it is given.
+    `instance` identifies the worker in journals and should be random per start. `chronicle`
+    journals its requests.
 
     Raises `ConfigurationError` for a service name that MDP does not allow, and for a capacity above
     1 in a dialect whose workers "handle at most one request a time" (18/MDP, "Architecture").
@@ -120,10 +119,10 @@ class MajordomoWorker(Machine):
         self._dialling = False
         self._redial = Redial(rng)
         self._redial.at = 0.0
-        self._was_heard = False  # in this conversation
+        self._was_heard = False  # the broker, on this connection
         self._liveness = Liveness(policy.heartbeat, 0.0)
         self._beat_at = inf
-        self._by_id: dict[int, Job] = {}  # those of this conversation, by dispatch id
+        self._by_id: dict[int, Job] = {}  # jobs of this connection, by dispatch id
         self._sweep = Sweep()
         self._serial = 0  # dispatch ids for dialects without
         self._linger_until = -inf
@@ -138,7 +137,7 @@ class MajordomoWorker(Machine):
             Wake: self._woken,
             PeerJoined: self._joined,
             PeerLost: self._lost,
-            # A broker that does not read gets no more than the results of what it handed out.
+            # Output to a broker that does not read is bounded by the requests that it has sent.
             PeerBlocked: take_no_notice,
             PeerWritable: take_no_notice,
             engine.Drain: self._drained,
@@ -152,20 +151,20 @@ class MajordomoWorker(Machine):
             at = self._beat_at
         if self._redial.at < at:
             at = self._redial.at
-        look_at = self.jobs.observer.look_at
-        if look_at < at and not self._stopped:
-            at = look_at
+        flush_at = self.jobs.observer.flush_at
+        if flush_at < at and not self._stopped:
+            at = flush_at
         if self._draining and not self._stopped and not self.jobs:
             at = min(at, self._linger_until)
         return None if at == inf else at
 
     @property
     def is_answered(self) -> bool:
-        """Whether the broker has answered READY: whatever comes from it says that it takes us."""
+        """Whether the broker has answered READY; any message from it counts."""
         return self._peer is not None and self._was_heard
 
     def snapshot(self) -> SimpleNamespace:
-        """Return its state. `running` and `abandoned` count requests without a FINAL yet."""
+        """Return the worker's state. `running` and `abandoned` count requests without a FINAL."""
         abandoned = self.jobs.abandoned
         return SimpleNamespace(
             service=self._service,
@@ -181,7 +180,7 @@ class MajordomoWorker(Machine):
     def _received(self, event: Received, now: float) -> None:
         peer, messages = event.peer, event.messages
         if peer is not self._peer:
-            return  # the rest of a conversation that is over
+            return  # of an earlier connection
         self._liveness.heard_at = now
         decode = self._dialect.decode_to_worker
         try:
@@ -190,15 +189,15 @@ class MajordomoWorker(Machine):
                 if isinstance(command, WorkerRequest):
                     self._request(command, now)
                 elif isinstance(command, Disconnect):
-                    self._hang_up("the broker disconnected", now)
+                    self._drop_connection("the broker disconnected", now)
                     return
                 else:
                     self._received_other(command, now)
         except RemoteViolation as violation:
             reason = f"the broker broke the protocol: {violation}"
             self._out.append(Warn("malformed", reason))
-            self._say_goodbye()
-            self._hang_up(reason, now)
+            self._send_disconnect()
+            self._drop_connection(reason, now)
             return
         self._redial.fruitless = 0
         self._was_heard = True
@@ -228,7 +227,7 @@ class MajordomoWorker(Machine):
                 self._liveness.agree(command.interval_ms)
         elif isinstance(command, WorkerCancel):
             job = self._by_id.get(command.dispatch_id)
-            if job is not None:  # else its FINAL has just crossed the CANCEL
+            if job is not None:  # else its FINAL was sent before the CANCEL arrived
                 self._abandon(job, "its caller gave it up", now)
 
     # --- from handlers ----------------------------------------------------------------------------
@@ -262,21 +261,20 @@ class MajordomoWorker(Machine):
         self._say(message, now)
 
     def _fail_silently(self, reason: Sequence[bytes], now: float) -> None:
-        """End a request without a reply, where a negative one cannot be told.
+        """End a failed request without a reply, in a dialect without negative replies.
 
-        An error's text in a FINAL would pass for a result. To leave the conversation is all that is
-        left: it is what the broker sees of a worker that crashed, and 18/MDP ("Reliability") has it
-        recover from that.
+        An error text in a FINAL would look like a result. So the worker disconnects, as if it had
+        crashed, from which brokers recover (18/MDP, "Reliability").
         """
         text = reason_of(reason)
         why = f"a request failed, which MDP {self._dialect.version} cannot say"
         self._leave(why, f"{why}: {text}", now)
 
     def _leave(self, reason: str, warning: str, now: float) -> None:
-        """Leave the conversation, so that the broker gives what is in hand to other workers."""
+        """Disconnect, so that the broker redelivers the running requests to other workers."""
         self._out.append(Warn("failed request", warning))
-        self._say_goodbye()
-        self._hang_up(reason, now)
+        self._send_disconnect()
+        self._drop_connection(reason, now)
 
     def _progressed(self, event: Progressed, now: float) -> None:
         job: Job = event.token
@@ -296,12 +294,12 @@ class MajordomoWorker(Machine):
             job.due_at = inf
             self.jobs.abandon(job, reason, self._out, now)
 
-    # --- the conversation -------------------------------------------------------------------------
+    # --- the connection ---------------------------------------------------------------------------
     def _say(self, message: Sequence[bytes], now: float) -> None:
         self._liveness.spoke_at = now
         self._out.append(Send(self._peer, message))
 
-    def _say_goodbye(self) -> None:
+    def _send_disconnect(self) -> None:
         self._out.append(Send(self._peer, self._dialect.encode(Disconnect())))
 
     def _joined(self, event: PeerJoined, now: float) -> None:
@@ -324,14 +322,14 @@ class MajordomoWorker(Machine):
 
     def _lost(self, event: PeerLost, now: float) -> None:
         if event.peer is self._peer and not self._stopped:
-            self._go_without(event.reason or "the connection was closed", now)
+            self._connection_lost(event.reason or "the connection was closed", now)
 
-    def _hang_up(self, reason: str, now: float) -> None:
+    def _drop_connection(self, reason: str, now: float) -> None:
         self._out.append(engine.Disconnect(self._peer, reason))
-        self._go_without(reason, now)
+        self._connection_lost(reason, now)
 
-    def _go_without(self, reason: str, now: float) -> None:
-        """Be without a broker: nobody waits for what is in hand; start a new conversation."""
+    def _connection_lost(self, reason: str, now: float) -> None:
+        """Handle the loss of the broker: abandon running requests, and reconnect."""
         self._peer = None
         self._beat_at = self._sweep.at = inf
         for job in self.jobs:
@@ -358,14 +356,14 @@ class MajordomoWorker(Machine):
         self._maybe_connect(now)
 
     def _beat(self, now: float) -> None:
-        """Notice that the broker is gone; speak to it if nothing else was said."""
+        """Disconnect from a silent broker; send a heartbeat if one is due."""
         liveness = self._liveness
         liveness.excuse(absence_s(self._beat_at, now, liveness.interval_s), now)
         if now >= liveness.gone_at():
             did = f"for {now - liveness.heard_at:.2f} s"
             if not self._was_heard:
                 did = "since we connected, not even an answer to READY"
-            self._hang_up(f"nothing came from the broker {did}", now)
+            self._drop_connection(f"nothing came from the broker {did}", now)
             return
         if not self._vouches(now):
             why = (
@@ -380,17 +378,17 @@ class MajordomoWorker(Machine):
         self._beat_at = liveness.next_at()
 
     def _vouches(self, now: float) -> bool:
-        """Whether no handler has outlived its lease.
+        """Whether no handler has exceeded its lease.
 
-        With dispatch ids the broker keeps the lease of each handler ([worker-lease]). Without, the
-        worker has to leave, so that the broker gives its request to another one: a broker may wait
-        for a busy worker far longer than for an idle one.
+        With dispatch ids the broker checks the lease of each handler ([worker-lease]). Without, the
+        worker must disconnect, so that the broker redelivers its request: brokers wait far longer
+        for busy workers than for idle ones.
         """
         if self._dialect.has_ids or not self._policy.lease_s:
             return True
         return all(now < job.lease_until for job in self.jobs)
 
-    # --- the end ----------------------------------------------------------------------------------
+    # --- drain ------------------------------------------------------------------------------------
     def _drained(self, _event: engine.Drain, now: float) -> None:
         if self._draining:
             return
@@ -401,13 +399,13 @@ class MajordomoWorker(Machine):
             self._linger_until = now + self._policy.drain_linger_s
 
     def _maybe_stop(self, now: float) -> None:
-        """Say goodbye once nothing is in hand, and nothing can be on its way any more."""
+        """Disconnect once no request is running, and none can be in flight any more."""
         if self._stopped or self.jobs or (self._peer is not None and now < self._linger_until):
             return
         self._stopped = True
         self._beat_at = self._sweep.at = inf
         if self._peer is not None:
-            self._say_goodbye()
+            self._send_disconnect()
             self._out.append(engine.Disconnect(self._peer, "the worker has drained"))
             self._peer = None
         self._out.append(Stopped())

@@ -1,6 +1,6 @@
-"""The broker's workers: registration, what they say, who is alive.
+"""The broker's workers: registration, messages and liveness.
 
-The requests they hold are moved by the `Dispatcher`. Sources: 18/MDP ("MDP/Worker", "Opening and
+The `Dispatcher` moves their requests. Sources: 18/MDP ("MDP/Worker", "Opening and
 Closing a Connection", "Heartbeating"), 7/MDP, 8/MMI, docs/protocols/mdp-0.3.md (ids in brackets).
 """
 
@@ -56,7 +56,7 @@ class Workforce:
         self._timers = timers
         self._out = out
         self._observer = observer
-        self.refusal: str | None = None  # why no worker is taken any more, while draining
+        self.refusal: str | None = None  # why no worker is accepted, while draining
 
     def introduce(
         self,
@@ -66,7 +66,7 @@ class Workforce:
         messages: Sequence[Message],
         now: float,
     ) -> None:
-        """Take the first messages of a peer that spoke as a worker."""
+        """Handle the first messages of a worker."""
         try:
             command = dialect.decode_from_worker(messages[0])
             if isinstance(command, Disconnect):
@@ -124,7 +124,7 @@ class Workforce:
         return self.refusal
 
     def take(self, worker: Worker, messages: Sequence[Message], now: float) -> None:
-        """Handle what one read brought from a worker."""
+        """Handle the messages of one read from a worker."""
         worker.liveness.heard_at = now
         decode = worker.dialect.decode_from_worker
         try:
@@ -145,7 +145,7 @@ class Workforce:
             self._dispatcher.feed(worker.service, now)
 
     def _held(self, worker: Worker, command: WorkerFinal | WorkerPartial) -> int | None:
-        """Return the dispatch that a reply answers, None for a stale one ([worker-stale])."""
+        """Return the dispatch id that a reply answers; None for a stale reply ([worker-stale])."""
         if worker.dialect.has_ids:
             dispatch_id = command.dispatch_id
             return dispatch_id if dispatch_id in worker.holds else None
@@ -157,7 +157,7 @@ class Workforce:
         return dispatch_id
 
     def _rarer(self, worker: Worker, command: FromWorker, now: float) -> bool:
-        """Handle whatever is not a FINAL; return whether the worker is still with us."""
+        """Handle any command but FINAL; return whether the worker is still registered."""
         match command:
             case WorkerHeartbeat():
                 self._heartbeat(worker, command, now)
@@ -198,7 +198,7 @@ class Workforce:
             self._dispatcher.partial(pending, command.body, now)
 
     def _offer(self, worker: Worker, now: float) -> None:
-        """Put a worker in the line of those that wait, and give it what is queued."""
+        """Add a worker to the waiting ones if it can take requests, and dispatch queued ones."""
         if worker.may_take:
             worker.service.waiting[worker] = None
             self._dispatcher.feed(worker.service, now)
@@ -209,7 +209,7 @@ class Workforce:
         worker.liveness.spoke_at = now
 
     def _send_away(self, peer: Peer, dialect: Dialect, reason: str) -> None:
-        """Say DISCONNECT and nothing more (18/MDP, "Opening and Closing a Connection")."""
+        """Send DISCONNECT and close (18/MDP, "Opening and Closing a Connection")."""
         self._parties.pop(peer, None)
         self._out.append(Warn("disconnect", f"a worker is disconnected: {reason}"))
         self._out.append(Send(peer, dialect.encode(Disconnect())))
@@ -220,7 +220,7 @@ class Workforce:
         self.lost(worker, reason, now)
 
     def lost(self, worker: Worker, reason: str, now: float) -> None:
-        """Give the requests of a worker that is gone to others ([worker-lost])."""
+        """Remove a lost worker, and redeliver its requests ([worker-lost])."""
         service = worker.service
         del service.workers[worker]
         service.waiting.pop(worker, None)
@@ -244,17 +244,17 @@ class Workforce:
 
     # --- presence -------------------------------------------------------------------------------
     def blocked(self, worker: Worker) -> None:
-        """Give a worker that does not read what it is sent no more work."""
+        """Send no requests to a worker with back-pressure."""
         worker.blocked = True
         worker.service.waiting.pop(worker, None)
 
     def writable(self, worker: Worker, now: float) -> None:
-        """Let a worker that reads again have its turn."""
+        """Use a worker again after its back-pressure has ended."""
         worker.blocked = False
         self._offer(worker, now)
 
     def due(self, worker: Worker, now: float) -> None:
-        """Drop a worker that is silent for too long; speak to it if nothing else has."""
+        """Dismiss a silent worker, or send it a heartbeat if one is due."""
         self._observer.worker(Kind.HEARTBEAT, worker, now)
         if now >= self._gone_at(worker):
             silent_s = now - worker.liveness.heard_at
@@ -265,15 +265,15 @@ class Workforce:
         self._watch(worker)
 
     def _watch(self, worker: Worker, now: float = 0.0) -> None:
-        """Set the timer of a worker to when it needs attention, `now` at the earliest."""
+        """Set the timer of a worker to its next check, `now` at the earliest."""
         at = min(self._gone_at(worker), worker.liveness.speak_at())
         self._timers.set(worker, max(now, at))
 
     def _gone_at(self, worker: Worker) -> float:
-        """Return the instant at which silence means that a worker is gone.
+        """Return the instant at which a silent worker counts as dead.
 
         A single-threaded worker of MDP 0.1 or 0.2, such as the Guide's, sends no heartbeats while
-        it works. So a busy worker of these dialects has a limit of its own, and an idle one has at
+        it works. So busy workers of these dialects have a separate limit, and idle ones have at
         least the Guide's three intervals.
         """
         if worker.holds and not worker.dialect.has_ids:
@@ -282,7 +282,7 @@ class Workforce:
         return worker.liveness.gone_at()
 
     def woken(self, planned_at: float, now: float) -> None:
-        """Excuse all workers if the broker itself was away, having planned to wake before."""
+        """Excuse all workers after a pause of the broker, which planned to wake earlier."""
         away_s = absence_s(planned_at, now, self._policy.heartbeat.interval_s)
         if not away_s:
             return
@@ -292,7 +292,7 @@ class Workforce:
                 party.given_at = min(now, party.given_at + away_s)
 
     def stop(self) -> None:
-        """Say goodbye to all."""
+        """Send DISCONNECT to all workers."""
         for peer, party in self._parties.items():
             if isinstance(party, Worker):
                 self._timers.clear(party)

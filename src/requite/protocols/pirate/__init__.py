@@ -1,1 +1,1 @@
-"""The Pirates: a client that asks again, and queues with simple and paranoid workers (6/PPP)."""
+"""The Pirates: a client that retries, and queues with simple and paranoid workers (6/PPP)."""

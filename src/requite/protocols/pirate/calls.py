@@ -1,4 +1,4 @@
-"""The nouns of a Lazy Pirate: a call in progress, and what can be seen of its tables."""
+"""A call of a Lazy Pirate."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from requite.engine import Peer, Submit
 
 
 class PendingCall(calls.PendingCall):
-    """One call. `peer` is the connection that its present try is on; None: it waits for one."""
+    """One call. `peer` is the connection of its current attempt; None: it waits for one."""
 
     __slots__ = ("peer",)
 

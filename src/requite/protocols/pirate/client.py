@@ -1,16 +1,16 @@
-"""The Lazy Pirate: a client that asks, waits a while, and asks again on a new connection.
+"""The Lazy Pirate: a client that retries after a timeout, on a new connection.
 
     HELD ──► SENT ──► answered
       ▲        │
-      └────────┘   no reply came in time, or the connection was lost
+      └────────┘   attempt timed out, or connection lost
 
-and out of both states: failed, timed out, cancelled. There is nothing on the wire that tells
-replies apart, so each connection is a lane (`requite.core.lanes`), as a REQ socket is, and several
-calls have several connections. When a try is given up its connection is closed (I2). At the other
-end that is how a server, or a queue, learns that nobody waits any more.
+A call in either state may also fail, time out or be cancelled. Replies do not identify their
+requests, so each connection is a lane (`requite.core.lanes`), as a REQ socket is, and concurrent
+calls use several connections. When an attempt is abandoned, its connection is closed (I2), which
+also tells the server or queue that the caller does not wait any more.
 
-A request that is not idempotent is sent once. What a call's deadline leaves of it is not spent on a
-server that cannot be reached: it is held until there is a connection.
+A request that is not idempotent is sent once. While no server can be reached, calls are held, and
+use up no attempts.
 
 Source: Guide, "Client-side Reliability (Lazy Pirate Pattern)".
 """
@@ -51,11 +51,11 @@ from requite.request import RetryBudget
 
 
 class LazyPirate(Machine):
-    """A client of the place its shell dials. An idempotency key, or a wish for partial replies, is
-    a `LocalViolation`.
+    """A client of the address that its shell dials. An idempotency key or partial replies are a
+    `LocalViolation`.
 
-    `origin`, by which journals know the client, should be random per start; `chronicle` takes down
-    what happens to calls.
+    `origin` identifies the client in journals and should be random per start. `chronicle` journals
+    calls.
     """
 
     _kind: ClassVar = "a client"
@@ -91,7 +91,7 @@ class LazyPirate(Machine):
             Wake: self._woken,
             PeerJoined: self._joined,
             PeerLost: self._lost,
-            # One request waits there at most, the caller's own object.
+            # At most one request is queued there, without a copy.
             PeerBlocked: take_no_notice,
             PeerWritable: take_no_notice,
             Drain: self._drained,
@@ -103,7 +103,7 @@ class LazyPirate(Machine):
         return None if at == inf else at
 
     def snapshot(self) -> SimpleNamespace:
-        """Return the counts of all tables. `dialling` connections are not up yet."""
+        """Return the counts of all tables. `dialling` connections are being established."""
         held = len(self._waiting)
         return SimpleNamespace(
             connections=len(self._lanes),
@@ -139,9 +139,9 @@ class LazyPirate(Machine):
         self._lanes.clear()
         self._out.append(Stopped())
 
-    # --- the life of a try ------------------------------------------------------------------------
+    # --- attempts ---------------------------------------------------------------------------------
     def _hold(self, call: PendingCall) -> None:
-        """Let a call wait for a connection, in the order of submission."""
+        """Hold a call until there is a connection, in order of submission."""
         call.peer = None
         self.calls.wait_until(call, call.deadline)
         self._waiting[call] = None
@@ -149,7 +149,7 @@ class LazyPirate(Machine):
             self._waiting = {each: None for each in self.calls.values() if each in self._waiting}
 
     def _supply(self, now: float) -> None:
-        """Give idle connections to calls that wait, and open as many more as are needed."""
+        """Send held calls on idle connections, and open as many connections as are needed."""
         while self._lanes.idle and self._waiting:
             call = next(iter(self._waiting))
             del self._waiting[call]
@@ -168,13 +168,13 @@ class LazyPirate(Machine):
     def _received(self, event: Received, now: float) -> None:
         peer, messages = event.peer, event.messages
         if peer not in self._lanes:
-            return  # the rest of a connection that was closed
+            return  # of a connection that was closed
         call = self._lanes.calls[peer]
         strays = len(messages) - (call is not None)
         if call is not None and messages:
             self._lanes.vacate(peer)
             self.calls.answer(call, messages[0], call.tries, self._out, now)
-        # Not before the whole batch is read: none of it can be a reply to what is sent only now.
+        # Only after the whole batch: none of it can answer a request that is sent now.
         if strays > 0:
             self._distrust(peer, strays)
         else:
@@ -182,15 +182,15 @@ class LazyPirate(Machine):
         self._supply(now)
 
     def _distrust(self, peer: Peer, strays: int) -> None:
-        """Close a connection that brought more replies than requests: the next ones would be taken
-        for replies to what was not asked yet (I2)."""
+        """Close a connection with more replies than requests: further ones would be taken for
+        replies to later requests (I2)."""
         self._stray += strays
         self._lanes.drop(peer)
-        text = "a reply came on a connection that asks nothing"
+        text = "a reply came on a connection without a request"
         self._out += (Warn("stray reply", text), Disconnect(peer, text))
 
     def _recall(self, call: PendingCall) -> None:
-        """Close the connection of a try that is given up: its reply must not come."""
+        """Close the connection of an abandoned attempt, so that its reply cannot arrive."""
         if call.peer is not None:
             self._lanes.drop(call.peer)
             self._out.append(Disconnect(call.peer, "its request was given up: no reply must come"))
@@ -228,7 +228,7 @@ class LazyPirate(Machine):
         self._supply(now)
 
     def _interrupt(self, call: PendingCall, reason: str, now: float) -> None:
-        """Hold a call whose connection has gone for the next one, or give it up (I11)."""
+        """Retry or fail a call whose connection was lost (I11)."""
         if not call.idempotent:
             why = "it may have run, and is not idempotent"
         elif call.tries >= self._retry.attempts:
@@ -244,13 +244,13 @@ class LazyPirate(Machine):
         self._supply(now)
 
     def _time_out(self, call: PendingCall, now: float) -> None:
-        """End a try that took too long; there may be another one, if the budget has it (I11)."""
+        """Retry a call whose attempt has timed out, if limit and budget allow it (I11)."""
         try_s = self._retry.attempt_timeout
         self._recall(call)
         if call.tries >= self._retry.attempts:
             why = "no more attempts are allowed"
         elif not self._budget.maybe_spend():
-            why = "too many calls of this client were repeated of late"
+            why = "the retry budget is used up: too many recent calls of this client were retried"
         else:
             self._try_again(call, f"no reply within {try_s:g} s", now)
             return

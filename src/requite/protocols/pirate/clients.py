@@ -1,4 +1,4 @@
-"""Connections that requests come by: what the queue and the REP server have in common."""
+"""The clients of a queue or a REP server."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Generic, TypeVar
 from requite.core.turns import ClientPeer
 from requite.engine import Peer
 
-InHand = TypeVar("InHand")
+RequestT = TypeVar("RequestT")
 
 
-class AddressedClient(ClientPeer, Generic[InHand]):
-    """A client. `address` is how a worker's reply names it (b"": it is not named); `in_hand` are
-    its requests that were handed on and have no reply yet."""
+class AddressedClient(ClientPeer, Generic[RequestT]):
+    """A client. `address` identifies it in workers' replies (b"": not needed); `in_flight` are its
+    requests that were passed on and have no reply yet."""
 
-    __slots__ = ("address", "in_hand")
+    __slots__ = ("address", "in_flight")
 
     def __init__(self, peer: Peer, address: bytes = b"") -> None:
         super().__init__(peer)
         self.address = address
-        self.in_hand: dict[InHand, None] = {}
+        self.in_flight: dict[RequestT, None] = {}

@@ -1,6 +1,6 @@
-"""What a caller is told whose call ends without a reply.
+"""Errors of calls that end without a reply.
 
-The engine adds how often the request was sent, and with it whether it may have run.
+The engine adds how often the request was sent, and so whether it may have run.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from requite.protocols.pirate.calls import PendingCall
 
 
 def expired(call: PendingCall, now: float) -> CallError:
-    """The deadline has passed."""
+    """Return the error for a call whose deadline has passed."""
     text = f"no reply within {now - call.submitted_at:.3f} s; the request was "
     if not call.tries:
-        return CallTimeout(f"{text}never sent, for want of a connection, and has not run")
+        return CallTimeout(f"{text}never sent, because there was no connection, and has not run")
     last = f" (last: {call.loss})" if call.loss else ""
     return CallTimeout(f"{text}sent {times(call.tries)}{last} and may have run")
 
 
 def silent(call: PendingCall, timeout_s: float | None, why: str) -> CallError:
-    """The last try that is allowed has had its time: the Guide's "abandoning"."""
+    """Return the error for a call whose last attempt has timed out: the Guide's "abandoning"."""
     each = f", with {timeout_s:g} s each time" if timeout_s else ""
     return CallTimeout(
         f"no reply to a request that was sent {times(call.tries)}{each}; {why}. The server seems"
@@ -29,5 +29,5 @@ def silent(call: PendingCall, timeout_s: float | None, why: str) -> CallError:
 
 
 def lost(call: PendingCall, reason: str, why: str) -> CallError:
-    """The connection that had the request is gone, and it must not be sent again."""
-    return TransportError(f"the connection that had the request was lost: {reason}; {why}")
+    """Return the error for a call that was lost with its connection and must not be retried."""
+    return TransportError(f"the connection of the request was lost: {reason}; {why}")

@@ -1,4 +1,4 @@
-"""What can be seen of servers, workers and queues of the Pirates."""
+"""Counters of servers, workers and queues of the Pirates."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import Final, NamedTuple
 
 
 class Why:
-    """Why messages are dropped: the words of counters and notes."""
+    """Reasons for dropping messages, as counters and notes have them."""
 
     MALFORMED: Final = "malformed"
-    STRAY: Final = "stray"  # replies that answer no request that their worker has
-    LEFT: Final = "left"  # replies whose client is gone
-    UNREADY: Final = "unready"  # said before READY
-    LOST: Final = "lost"  # requests whose client, or worker, was lost
-    DRAINED: Final = "drained"  # requests that waited when the queue shut down
+    STRAY: Final = "stray"  # replies to no request of their worker
+    LEFT: Final = "left"  # replies whose client was lost
+    UNREADY: Final = "unready"  # messages before READY
+    LOST: Final = "lost"  # requests whose client or worker was lost
+    DRAINED: Final = "drained"  # requests queued when the queue shut down
 
 
 REQUESTS: Final = frozenset({Why.LOST, Why.DRAINED})
-"""Of these a journal tells one by one."""
+"""Dropped requests, which the journal has one by one."""
 
 
 class QueueSnapshot(NamedTuple):
-    """A queue's tables, as counts; `requests`, `replies` and `dropped` since the beginning."""
+    """Table sizes of a queue; `requests`, `replies` and `dropped` count since the start."""
 
     clients: int
     waiting: int

@@ -1,4 +1,4 @@
-"""What may be set on the Pirates, with the reasons for the defaults."""
+"""Settings of the Pirates."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from requite.errors import ConfigurationError
 from requite.request import RetryPolicy
 
 ATTEMPT_TIMEOUT_S: Final = 2.5
-"""Guide, "Client-side Reliability": the client waits 2500 ms before it tries again."""
+"""Guide, "Client-side Reliability": the client waits 2500 ms before it retries."""
 
 LINK_HANDSHAKE_S: Final = 5.0
-"""How long a peer may take for its handshake: a process that is stopped accepts connections and
-says nothing, and another address may be better."""
+"""Timeout of a handshake, in seconds: the system accepts connections for a stopped process, and
+another address may work."""
 
 FRONT: Final = "front"
 BACK: Final = "back"
-"""The two sides of a queue: where clients come, and where workers do (`PeerJoined.place`)."""
+"""The two sides of a queue, for clients and for workers (`PeerJoined.place`)."""
 
 
 def _at_least_one(**settings: int) -> None:
@@ -29,13 +29,13 @@ def _at_least_one(**settings: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ClientPolicy:
-    """What may be set on a Lazy Pirate.
+    """Settings of a Lazy Pirate.
 
-    - `slots`: how many calls may be outstanding at a time; more end with `Overloaded`.
-    - `retry`: how long to wait for a reply and how often to ask, as the Guide has it: 2.5 s, three
-      times in all. Only calls that are idempotent are asked again.
-    - `connections_max`: how many requests may be out at a time, each on a connection of its own.
-    - `notes`: make `Note` effects: `sent`, `retried`, `replied`, `failed`.
+    - `slots`: the maximum of outstanding calls; further calls fail with `Overloaded`.
+    - `retry`: attempt timeout and number of attempts; by default the Guide's, 2.5 s and three. Only
+      idempotent calls are retried.
+    - `connections_max`: the maximum of requests in flight, each on a separate connection.
+    - `notes`: emit `Note` effects: `sent`, `retried`, `replied`, `failed`.
     """
 
     slots: int = 1024
@@ -51,14 +51,15 @@ class ClientPolicy:
 
 @dataclass(frozen=True, slots=True)
 class ServerPolicy:
-    """What may be set on the server of Lazy Pirates; counts and bytes.
+    """Settings of a server of Lazy Pirates.
 
-    - `capacity`: how many requests its handlers may have at a time, one per connection. The others
-      wait at their connections, which take turns.
-    - `queue_max`, `queue_size_max`: how many requests, and bytes of them, may wait per connection;
-      then it is not read from until half of them are gone. A REQ client has one at most.
-    - `reply_size_max`: how large a reply may grow out of partial ones.
-    - `notes`: make `Note` effects: `delivered`, `finished`, `abandoned`.
+    - `capacity`: the maximum of concurrent handlers, one per connection. Further requests are
+      queued per connection, and connections take turns.
+    - `queue_max`, `queue_size_max`: the maximum of queued requests, and of their bytes, per
+      connection. At the limit, it is not read from until half of them are gone. A REQ client has at
+      most one.
+    - `reply_size_max`: the maximum size of a reply joined from partial ones, in bytes.
+    - `notes`: emit `Note` effects: `delivered`, `finished`, `abandoned`.
     """
 
     capacity: int = 16
@@ -78,15 +79,15 @@ class ServerPolicy:
 
 @dataclass(frozen=True, slots=True)
 class WorkerPolicy:
-    """What may be set on a worker at a queue.
+    """Settings of a worker.
 
-    - `heartbeat`: how often to be heard, and when a silent queue is gone (Paranoid alone).
-    - `backlog_max`: how many requests may wait for the one in progress. There are such only at
-      queues that take a heartbeat for "ready", as those of the Guide do; more are dropped.
-    - `pause_first_s`, `pause_max_s`: how long to wait before the next connection when the last one
-      came to nothing; doubled each time (Guide: from 1 to 32 s).
-    - `reply_size_max`: how large a reply may grow out of partial ones.
-    - `notes`: make `Note` effects: `ready`, `delivered`, `finished`, `abandoned`, `silent`.
+    - `heartbeat`: the interval, and when a silent queue counts as dead (Paranoid Pirate only).
+    - `backlog_max`: the maximum of requests queued behind the running one; more are dropped. Only
+      queues that take a heartbeat for READY, as the Guide's do, send several.
+    - `pause_first_s`, `pause_max_s`: pause before reconnecting after a connection that did not
+      work; doubled each time (Guide: from 1 to 32 s).
+    - `reply_size_max`: the maximum size of a reply joined from partial ones, in bytes.
+    - `notes`: emit `Note` effects: `ready`, `delivered`, `finished`, `abandoned`, `silent`.
     """
 
     heartbeat: HeartbeatPolicy = field(default_factory=HeartbeatPolicy)
@@ -107,13 +108,13 @@ class WorkerPolicy:
 
 @dataclass(frozen=True, slots=True)
 class QueuePolicy:
-    """What may be set on a queue.
+    """Settings of a queue.
 
-    - `heartbeat`: how often to be heard by each worker, and when a silent one is gone (Paranoid).
-    - `queue_max`, `queue_size_max`: how many requests, and bytes of them, may wait per client; then
-      it is not read from until half of them are gone. A REQ client has one at most.
-    - `drain_timeout_s`: how long a queue that drains waits for workers.
-    - `notes`: make `Note` effects: `ready`, `dispatched`, `replied`, `lost`, `dropped`.
+    - `heartbeat`: the interval, and when a silent worker counts as dead (Paranoid Pirate only).
+    - `queue_max`, `queue_size_max`: the maximum of queued requests, and of their bytes, per client.
+      At the limit, it is not read from until half of them are gone. A REQ client has at most one.
+    - `drain_timeout_s`: how long a draining queue waits for busy workers.
+    - `notes`: emit `Note` effects: `ready`, `dispatched`, `replied`, `lost`, `dropped`.
     """
 
     heartbeat: HeartbeatPolicy = field(default_factory=HeartbeatPolicy)

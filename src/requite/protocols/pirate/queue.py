@@ -1,16 +1,16 @@
-"""The queue of the Pirates: between clients that ask again and workers that come and go.
+"""The queue of the Pirates, between clients that retry and workers that come and go.
 
     clients ──requests──► front │ back ──requests──► the worker that has been idle for longest
             ◄──replies───       │      ◄──replies───
 
-One engine is both the Simple Pirate's queue and the Paranoid Pirate's; the latter has heartbeats in
-both directions, and forgets a worker that is silent. Requests wait until a worker is idle; one that
-was handed to a worker is never handed to another, since nothing on this wire tells whether it may
-run twice. Its client knows, and asks again.
+One engine implements the Simple and the Paranoid Pirate; the latter has heartbeats in both
+directions, and forgets silent workers. Requests wait for an idle worker. A request that was sent to
+a worker is never sent to another: the protocol does not say whether it may run twice. Its client
+knows, and retries.
 
-Where a worker is lost with a request, the client that waits for it alone is hung up on, so that it
-asks again now and not when its time is over. Clients are known by addresses of the queue's own, one
-per connection: a late reply never reaches a connection that asked for something else (I2).
+When a worker is lost with a request, and its client waits for nothing else, the queue disconnects
+the client, which then retries at once instead of after its timeout. The queue gives each connection
+of a client an address, so a late reply never reaches a connection with another request (I2).
 
 Sources: Guide, "Basic Reliable Queuing (Simple Pirate Pattern)" and "Robust Reliable Queuing
 (Paranoid Pirate Pattern)"; 6/PPP.
@@ -47,21 +47,22 @@ from requite.engine import (
 )
 from requite.errors import LocalViolation, RemoteViolation
 from requite.protocols.pirate import wire
+from requite.protocols.pirate.clients import AddressedClient
 from requite.protocols.pirate.jobs import REQUESTS, QueueSnapshot, Why
 from requite.protocols.pirate.policy import BACK, FRONT, QueuePolicy
 from requite.protocols.pirate.recorders import NO_QUEUE_OBSERVER, QueueRecorder
 from requite.protocols.pirate.wire import Envelope, Pattern, Ready
-from requite.protocols.pirate.workers import BUSY, IDLE, UNREADY, QueueClient, WorkerPeer, WorkerSet
+from requite.protocols.pirate.workers import BUSY, IDLE, UNREADY, WorkerPeer, WorkerSet
 
 
 class PirateQueue(Machine):
-    """Hands requests of its front to workers at its back; on which side a peer is, its place tells:
-    FRONT or BACK. After `Drain` requests are left unread; `Stopped` follows when no worker has one
-    any more.
+    """Passes requests from its front to workers at its back; `PeerJoined.place` is the side of a
+    peer: FRONT or BACK. After `Drain`, requests are not read; `Stopped` follows when no worker has
+    a request any more.
 
-    `first_address` should be random per start: a worker may still answer a former queue's client.
-    So should `instance`: journals know the queue by it. `chronicle` takes down what happens to the
-    requests that come by.
+    `first_address` should be random per start: a worker may still answer an earlier queue's client.
+    `instance` identifies the queue in journals and should be random per start. `chronicle` journals
+    its requests.
     """
 
     _kind: ClassVar = "a queue"
@@ -79,7 +80,7 @@ class PirateQueue(Machine):
         self._pattern = pattern
         self._policy = policy = policy or QueuePolicy()
         self._next_address = first_address
-        self._turns: Turns[QueueClient] = Turns(
+        self._turns: Turns[AddressedClient[WorkerPeer]] = Turns(
             policy.queue_max, policy.queue_size_max, stops_at_max=True
         )
         self._workers = WorkerSet()
@@ -105,7 +106,7 @@ class PirateQueue(Machine):
         return {kind: self._then_dispatch(handler) for kind, handler in handlers.items()}
 
     def _then_dispatch(self, handler: Callable[[Any, float], None]) -> Callable[[Any, float], None]:
-        """Return a handler after which requests that wait go to workers that are idle."""
+        """Return a handler that dispatches queued requests afterwards."""
 
         def handle(event: Any, now: float) -> None:
             handler(event, now)
@@ -116,7 +117,7 @@ class PirateQueue(Machine):
     def deadline(self) -> float | None:
         """See `requite.engine.Engine.deadline`."""
         at = min(self._sweep.at, self._stop_at)
-        at = min(at, self._observer.look_at)
+        at = min(at, self._observer.flush_at)
         return None if at == inf else at
 
     def snapshot(self) -> QueueSnapshot:
@@ -143,7 +144,9 @@ class PirateQueue(Machine):
         elif client := self._turns.by_peer.get(peer):
             self._from_client(client, messages, now)
 
-    def _from_client(self, client: QueueClient, messages: Iterable[Message], now: float) -> None:
+    def _from_client(
+        self, client: AddressedClient[WorkerPeer], messages: Iterable[Message], now: float
+    ) -> None:
         if self._draining:
             return
         try:
@@ -168,7 +171,7 @@ class PirateQueue(Machine):
     def _heard(self, worker: WorkerPeer, said: wire.FromWorker, now: float) -> None:
         if isinstance(said, Ready):
             worker.words = said.words
-            if worker.state is BUSY:  # it has begun anew
+            if worker.state is BUSY:  # it has restarted
                 self._lose_request(worker, "its worker began a new conversation", now)
             self._make_ready(worker, now)
             self._remark("ready", worker)
@@ -183,7 +186,7 @@ class PirateQueue(Machine):
             return
         client = worker.client
         assert client is not None
-        client.in_hand.pop(worker, None)
+        client.in_flight.pop(worker, None)
         self._make_ready(worker, now)
         if client.peer in self._turns.by_peer:
             self._replies += 1
@@ -191,23 +194,23 @@ class PirateQueue(Machine):
             self._observer.answered(worker, reply.body, now)
             self._remark("replied", worker)
             if self._draining:
-                self._maybe_see_off(client)
+                self._maybe_disconnect(client)
         else:
             self._drop(Why.LEFT, now)
 
     def _take_stray_reply(self, worker: WorkerPeer, now: float) -> None:
-        """Drop a reply to something that its worker does not have. To what it has, no other
-        reply will come: a worker speaks once per request.
+        """Drop a reply to a request that its worker does not have. The request that it has gets no
+        other reply: a worker replies once per request.
 
-        Guide, "Simple Pirate": a REQ worker then waits for the next. One that outlived the former
-        queue says READY to none again. A Paranoid one has to say it first; until it does so, on a
-        new connection, nobody knows what it is doing.
+        Guide, "Simple Pirate": a REQ worker is then ready for the next request; a worker that has
+        outlived a queue does not send READY again. A Paranoid worker must send READY on a new
+        connection first; until then its state is unknown.
         """
         if worker.state is BUSY and self._pattern.beats:
-            raise RemoteViolation("its reply is to something else than it was given")
+            raise RemoteViolation("its reply is not for the request that it was given")
         self._drop(Why.UNREADY if worker.state is UNREADY else Why.STRAY, now)
         if worker.state is not IDLE and not self._pattern.beats:
-            self._lose_request(worker, "its worker answered something else", now)
+            self._lose_request(worker, "its worker replied to another request", now)
             self._make_ready(worker, now)
 
     def _make_ready(self, worker: WorkerPeer, now: float) -> None:
@@ -219,14 +222,14 @@ class PirateQueue(Machine):
 
     # --- requests ---------------------------------------------------------------------------------
     def _dispatch(self, now: float) -> None:
-        """Hand on what waits, in turn, while there is an idle worker."""
+        """Send queued requests, clients in turn, to idle workers."""
         while self._workers.is_any_idle and not self._draining and (due := self._turns.pop()):
             client, message = due
             worker = self._workers.take()
             worker.client = client
             worker.envelope = [client.address, *wire.split(message).envelope]
             worker.liveness.spoke_at = now
-            client.in_hand[worker] = None
+            client.in_flight[worker] = None
             self._requests += 1
             self._observer.dispatched(client, worker, now)
             self._out.append(
@@ -237,20 +240,20 @@ class PirateQueue(Machine):
                 self._out.append(ResumeReading(client.peer))
 
     def _lose_request(self, worker: WorkerPeer, why: str, now: float) -> None:
-        """Give up a request whose worker is gone, and let its client know, if it waits for nothing
-        else: to be hung up on is all that this wire can tell it."""
+        """Drop a request whose worker is lost. Disconnect its client if it waits for nothing else;
+        the protocol has no other way to report it."""
         client = worker.client
         if client is None or self._turns.by_peer.get(client.peer) is not client:
             return
         self._drop(Why.LOST, now)
         self._observer.lost(worker, why, now)
-        client.in_hand.pop(worker, None)
-        if not (client.in_hand or client.waiting):
+        client.in_flight.pop(worker, None)
+        if not (client.in_flight or client.waiting):
             self._turns.leave(client.peer)
             self._out.append(Disconnect(client.peer, f"its request was lost: {why}"))
 
     def _drop(self, why: str, now: float, count: int = 1) -> None:
-        """Count messages that nothing becomes of."""
+        """Count dropped messages."""
         if not count:
             return
         self._dropped[why] += count
@@ -265,14 +268,14 @@ class PirateQueue(Machine):
         elif event.place == FRONT:
             address = wire.new_address(self._next_address)
             self._next_address += 1
-            self._turns.join(QueueClient(event.peer, address))
+            self._turns.join(AddressedClient(event.peer, address))
         elif event.place == BACK:
             worker = WorkerPeer(event.peer, self._policy.heartbeat, now)
             self._workers.by_peer[event.peer] = worker
             if self._pattern.beats:
                 self._watch(worker, worker.liveness.gone_at())
         else:
-            raise LocalViolation(f"a queue has a front and a back; {event.place!r} is neither")
+            raise LocalViolation(f"the place of a peer is FRONT or BACK, not {event.place!r}")
 
     def _lost(self, event: PeerLost, now: float) -> None:
         if worker := self._workers.by_peer.get(event.peer):
@@ -287,7 +290,7 @@ class PirateQueue(Machine):
         self._workers.leave(worker.peer)
         self._lose_request(worker, f"its worker is gone: {why}", now)
 
-    def _forget_client(self, client: QueueClient, why: str, now: float) -> None:
+    def _forget_client(self, client: AddressedClient[WorkerPeer], why: str, now: float) -> None:
         self._turns.leave(client.peer)
         self._drop(Why.LOST, now, len(client.waiting))
         self._observer.left(client, why, now)
@@ -314,25 +317,25 @@ class PirateQueue(Machine):
         self._sweep.arm(at)
 
     def _woken(self, _event: Wake, now: float) -> None:
-        if now >= self._observer.look_at:
-            self._observer.look(now)
+        if now >= self._observer.flush_at:
+            self._observer.flush_open_spans(now)
         if now < self._sweep.at:
             return
         if away_s := absence_s(self._sweep.at, now, self._policy.heartbeat.interval_s):
             for worker in self._workers:
                 worker.liveness.excuse(away_s, now)
         for worker in self._sweep.due(self._workers.by_peer.values(), now):
-            self._look_at(worker, now)
+            self._attend(worker, now)
 
-    def _look_at(self, worker: WorkerPeer, now: float) -> None:
-        """Forget a worker that is silent, or be heard by it."""
+    def _attend(self, worker: WorkerPeer, now: float) -> None:
+        """Forget a silent worker, or send it a heartbeat if one is due."""
         liveness = worker.liveness
         if worker.state is not BUSY and now >= liveness.gone_at():
             reason = f"nothing came from it for {now - liveness.heard_at:.2f} s"
             self._out.append(Disconnect(worker.peer, reason))
             self._forget_worker(worker, reason, now)
             return
-        if worker.state is UNREADY:  # 6/PPP: there is no conversation yet
+        if worker.state is UNREADY:  # 6/PPP: no heartbeats before READY
             self._watch(worker, liveness.gone_at())
             return
         if now >= liveness.speak_at():
@@ -341,7 +344,7 @@ class PirateQueue(Machine):
             self._observer.beat(worker, now)
         self._watch(worker, liveness.speak_at() if worker.state is BUSY else liveness.next_at())
 
-    # --- the end ----------------------------------------------------------------------------------
+    # --- drain ------------------------------------------------------------------------------------
     def _drained(self, _event: Drain, now: float) -> None:
         if self._draining:
             return
@@ -349,15 +352,15 @@ class PirateQueue(Machine):
         self._drop(Why.DRAINED, now, self._turns.clear())
         self._observer.drained(now)
         for client in list(self._turns):
-            self._maybe_see_off(client)
-            if client.in_hand and client.is_read:
+            self._maybe_disconnect(client)
+            if client.in_flight and client.is_read:
                 client.is_read = False
                 self._out.append(StopReading(client.peer))
         self._stop_at = now + self._policy.drain_timeout_s
 
-    def _maybe_see_off(self, client: QueueClient) -> None:
-        """Hang up on a client whose requests no worker has: it may ask elsewhere at once."""
-        if not client.in_hand:
+    def _maybe_disconnect(self, client: AddressedClient[WorkerPeer]) -> None:
+        """Disconnect a client without requests at workers, so it can use another queue at once."""
+        if not client.in_flight:
             self._turns.leave(client.peer)
             self._out.append(Disconnect(client.peer, "the queue is shutting down"))
 
@@ -370,8 +373,8 @@ class PirateQueue(Machine):
         self._out.append(Stopped())
 
     def flush_open_spans(self, now: float) -> None:
-        """Let the journal, if one is kept, have the beginnings of what is under way."""
-        self._observer.look(now)
+        """Journal the beginnings of requests in progress."""
+        self._observer.flush_open_spans(now)
 
     def _remark(self, kind: str, worker: WorkerPeer, **facts: Any) -> None:
         if self._observer.makes_notes:

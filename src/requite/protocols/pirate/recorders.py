@@ -1,4 +1,4 @@
-"""What a queue writes into its chronicle (`requite.core.recording`)."""
+"""The journal of a queue (`requite.core.recording`)."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from typing import Any, Final
 from requite.chronicle import MADE_UP, NO_INSTANCE, Chronicle, EventRow, Kind
 from requite.core.observer import Observer
 from requite.core.recording import Recorder
-from requite.protocols.pirate.workers import BUSY, QueueClient, WorkerPeer
+from requite.protocols.pirate.clients import AddressedClient
+from requite.protocols.pirate.workers import BUSY, WorkerPeer
 from requite.request import Status, error_class_of
 
 _ENDS: Final = {Status.CANCELLED: Kind.CANCELLED}
 
 
 class TrackedRequest:
-    """A request on its way through a queue. `size` are the bytes of its body; `worker`, the name of
-    who was given it, is empty while it waits."""
+    """A request in a queue. `size` is that of its body in bytes; `worker` its worker's name,
+    empty while it waits."""
 
     __slots__ = ("accepted_at", "call_id", "dispatched_at", "is_expanded", "size", "worker")
 
@@ -32,13 +33,17 @@ class TrackedRequest:
 
 
 class QueueObserver(Observer):
-    """What the engine of a queue tells of requests and workers. This one listens to nothing."""
+    """Events of requests and workers in a queue. This base class ignores them."""
 
-    def accepted(self, client: QueueClient, body: Sequence[bytes], now: float) -> None:
-        """A client has made a request."""
+    def accepted(
+        self, client: AddressedClient[WorkerPeer], body: Sequence[bytes], now: float
+    ) -> None:
+        """A client has sent a request."""
 
-    def dispatched(self, client: QueueClient, worker: WorkerPeer, now: float) -> None:
-        """A worker was given the first request that waits at a client."""
+    def dispatched(
+        self, client: AddressedClient[WorkerPeer], worker: WorkerPeer, now: float
+    ) -> None:
+        """A worker was sent the first queued request of a client."""
 
     def answered(self, worker: WorkerPeer, body: Iterable[bytes], now: float) -> None:
         """A worker has replied."""
@@ -46,152 +51,156 @@ class QueueObserver(Observer):
     def lost(self, worker: WorkerPeer, why: str, now: float) -> None:
         """A request was lost with its worker."""
 
-    def left(self, client: QueueClient, why: str, now: float) -> None:
+    def left(self, client: AddressedClient[WorkerPeer], why: str, now: float) -> None:
         """A client has left."""
 
     def drained(self, now: float) -> None:
-        """What waits is given to no worker any more."""
+        """Queued requests are dropped, because the queue drains."""
 
     def stopped(self, now: float) -> None:
-        """No reply is passed on any more."""
+        """The queue has stopped; outstanding replies are lost."""
 
     def came(self, worker: WorkerPeer, now: float) -> None:
-        """A worker has said for the first time that it is ready."""
+        """A worker has sent its first READY."""
 
     def beat(self, worker: WorkerPeer, now: float) -> None:
-        """A worker is there."""
+        """A heartbeat was sent to a worker, which is alive."""
 
     def went(self, worker: WorkerPeer, why: str, now: float) -> None:
-        """A worker is gone."""
+        """A worker was lost."""
 
-    def look(self, now: float) -> None:
-        """It is time to look at what is under way."""
+    def flush_open_spans(self, now: float) -> None:
+        """The instant `flush_at` has come."""
 
 
 NO_QUEUE_OBSERVER: Final = QueueObserver()
 
 
 class QueueRecorder(Recorder, QueueObserver):
-    """Tells about requests and workers, at the queue, as a broker does.
+    """Journals requests and workers of a queue, as a broker does.
 
-    The engine knows requests as messages, so the account of them is kept here: per client those
-    that wait, in order, and per worker the one it has. Their ids are the queue's own.
+    The engine handles requests as messages, so this class tracks them: per client the queued ones,
+    in order, and per worker the current one. Their ids are made by the queue.
     """
 
     def __init__(self, chronicle: Chronicle, instance: bytes = NO_INSTANCE) -> None:
         super().__init__(chronicle, bytes((instance[0] | MADE_UP,)) + instance[1:])
-        self._waiting: dict[QueueClient, deque[TrackedRequest]] = {}
-        self._in_hand: dict[WorkerPeer, TrackedRequest] = {}
+        self._waiting: dict[AddressedClient[WorkerPeer], deque[TrackedRequest]] = {}
+        self._in_flight: dict[WorkerPeer, TrackedRequest] = {}
         self._names: dict[WorkerPeer, bytes] = {}  # of workers
         self._came = 0
 
     # --- requests ---------------------------------------------------------------------------------
-    def accepted(self, client: QueueClient, body: Sequence[bytes], now: float) -> None:
+    def accepted(
+        self, client: AddressedClient[WorkerPeer], body: Sequence[bytes], now: float
+    ) -> None:
         """Give a new request its id."""
         request = TrackedRequest(self._new_id(), sum(map(len, body)), now)
         self._waiting.setdefault(client, deque()).append(request)
-        self._look_soon(now)
+        self._schedule_flush(now)
 
-    def dispatched(self, client: QueueClient, worker: WorkerPeer, now: float) -> None:
-        """Note that a worker was given the first request that waits at a client."""
+    def dispatched(
+        self, client: AddressedClient[WorkerPeer], worker: WorkerPeer, now: float
+    ) -> None:
+        """Record that a worker was sent the first queued request of a client."""
         waiting = self._waiting[client]
-        request = self._in_hand[worker] = waiting.popleft()
+        request = self._in_flight[worker] = waiting.popleft()
         if not waiting:
             del self._waiting[client]
         request.dispatched_at = now
         request.worker = self._names[worker]
         if request.is_expanded:
-            self._tell(request, Kind.DISPATCHED, now)
+            self._write(request, Kind.DISPATCHED, now)
 
     def answered(self, worker: WorkerPeer, body: Iterable[bytes], now: float) -> None:
-        """Tell of the reply to what a worker had."""
-        request = self._in_hand.pop(worker, None)
+        """Journal the reply to a worker's request."""
+        request = self._in_flight.pop(worker, None)
         if request is None:
-            return  # the queue has stopped meanwhile
+            return  # the queue has stopped
         size = sum(map(len, body))
         if request.is_expanded:
-            self._tell(request, Kind.ANSWERED, now, outcome=Status.OK, size=size)
+            self._write(request, Kind.ANSWERED, now, outcome=Status.OK, size=size)
             return
         instants = request.accepted_at, request.dispatched_at, now, inf
-        self._flown((*instants, request.call_id, b"", request.worker, request.size, size))
+        self._append_span((*instants, request.call_id, b"", request.worker, request.size, size))
 
     def lost(self, worker: WorkerPeer, why: str, now: float) -> None:
-        """Tell that a request was lost with its worker."""
-        self._end(self._in_hand.pop(worker, None), Status.WORKER_LOST, why, now)
+        """Journal a request that was lost with its worker."""
+        self._end(self._in_flight.pop(worker, None), Status.WORKER_LOST, why, now)
 
-    def left(self, client: QueueClient, why: str, now: float) -> None:
-        """Tell that nobody waits any more for what a client had asked."""
-        given = [self._in_hand.pop(worker, None) for worker in client.in_hand]
+    def left(self, client: AddressedClient[WorkerPeer], why: str, now: float) -> None:
+        """Journal the requests of a lost client as cancelled."""
+        given = [self._in_flight.pop(worker, None) for worker in client.in_flight]
         for request in (*given, *self._waiting.pop(client, ())):
             self._end(request, Status.CANCELLED, f"its client has left: {why}", now)
 
     def drained(self, now: float) -> None:
-        """Tell that what waits is given to no worker any more."""
+        """Journal that the queued requests are dropped."""
         for request in chain.from_iterable(self._waiting.values()):
             self._end(request, Status.SHUTTING_DOWN, "the queue is shutting down", now)
         self._waiting.clear()
 
     def stopped(self, now: float) -> None:
-        """Tell that no reply is passed on any more."""
-        for request in self._in_hand.values():
+        """Journal that the outstanding requests are lost."""
+        for request in self._in_flight.values():
             self._end(request, Status.SHUTTING_DOWN, "the queue has shut down", now)
-        self._in_hand.clear()
-        self._looked(False, now)
+        self._in_flight.clear()
+        self._flushed(False, now)
 
     # --- workers ----------------------------------------------------------------------------------
     def came(self, worker: WorkerPeer, now: float) -> None:
-        """Name a worker that has said that it is ready, and tell of it."""
+        """Name a worker that has sent READY, and journal it."""
         self._came += 1
         self._names[worker] = self._origin[:4] + self._came.to_bytes(4, "big")
         self._presence(Kind.WORKER_JOINED, worker, now)
 
     def beat(self, worker: WorkerPeer, now: float) -> None:
-        """Tell that a worker is there."""
+        """Journal a worker heartbeat."""
         self._presence(Kind.HEARTBEAT, worker, now)
 
     def went(self, worker: WorkerPeer, why: str, now: float) -> None:
-        """Tell that a worker is gone."""
+        """Journal that a worker was lost."""
         self._presence(Kind.WORKER_LOST, worker, now, why)
         del self._names[worker]
 
     def _presence(self, kind: Kind, worker: WorkerPeer, now: float, reason: str = "") -> None:
         silent_s, busy = now - worker.liveness.heard_at, int(worker.state is BUSY)
         name = self._names[worker]
-        self._happen(
+        self._append_event(
             EventRow(now, kind, worker=name, reason=reason, value=silent_s, busy=busy, capacity=1)
         )
 
     # --- time -------------------------------------------------------------------------------------
-    def look(self, now: float) -> None:
-        """Tell the beginnings of what is under way."""
-        for request in chain(self._in_hand.values(), *self._waiting.values()):
-            self._begun(request)
-        self._looked(bool(self._in_hand or self._waiting), now)
+    def flush_open_spans(self, now: float) -> None:
+        """Journal the beginnings of requests in progress."""
+        for request in chain(self._in_flight.values(), *self._waiting.values()):
+            self._expand(request)
+        self._flushed(bool(self._in_flight or self._waiting), now)
 
-    def _begun(self, request: TrackedRequest) -> None:
-        """Tell what has happened to a request so far, if that is not told yet."""
+    def _expand(self, request: TrackedRequest) -> None:
+        """Journal the events of a request so far, unless that was done before."""
         if request.is_expanded:
             return
         request.is_expanded = True
         at = request.accepted_at
         size = request.size
-        self._happen(EventRow(at, Kind.ACCEPTED, request.call_id, size=size))
+        self._append_event(EventRow(at, Kind.ACCEPTED, request.call_id, size=size))
         if not request.worker or request.dispatched_at > at:
-            self._happen(EventRow(at, Kind.QUEUED, request.call_id))
+            self._append_event(EventRow(at, Kind.QUEUED, request.call_id))
         if request.worker:
-            self._tell(request, Kind.DISPATCHED, request.dispatched_at)
+            self._write(request, Kind.DISPATCHED, request.dispatched_at)
 
     def _end(self, request: TrackedRequest | None, status: Status, reason: str, now: float) -> None:
-        """Tell how a request ended that has no reply."""
+        """Journal the end of a request without a reply."""
         if request is None:
             return
-        self._begun(request)
+        self._expand(request)
         kind = _ENDS.get(status, Kind.ANSWERED)
         error = error_class_of(status)
-        self._tell(request, kind, now, outcome=status, error=error, reason=reason)
+        self._write(request, kind, now, outcome=status, error=error, reason=reason)
 
-    def _tell(self, request: TrackedRequest, kind: Kind, at: float, **facts: Any) -> None:
+    def _write(self, request: TrackedRequest, kind: Kind, at: float, **facts: Any) -> None:
         attempt = int(request.worker != b"")
-        self._happen(
+        self._append_event(
             EventRow(at, kind, request.call_id, worker=request.worker, attempt=attempt, **facts)
         )

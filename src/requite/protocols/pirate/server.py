@@ -1,16 +1,15 @@
-"""The server of Lazy Pirates: a REP endpoint that many clients are connected to.
+"""The server of Lazy Pirates: a REP endpoint for many clients.
 
     waiting ──► running ──► answered
-       │           └──► failed: its client is hung up on
+       │           └──► failed: its client is disconnected
        └──► lost with its connection: never started
 
-A REP socket of ZeroMQ handles one request at a time; this one has one per connection, `capacity`
-in all, and connections take turns. There are no negative replies: when a handler fails, the server
-closes the connection of its client, which is what a client sees of a server that crashed; it may
-ask again, elsewhere perhaps. A client that hangs up has given its request up, and its handler is
-abandoned.
+A REP socket of ZeroMQ handles one request at a time; this server handles one per connection, up to
+`capacity`, and connections take turns. There are no negative replies: when a handler fails, the
+server closes the client's connection, as if it had crashed, and the client may retry. When a client
+disconnects, its handler is abandoned.
 
-The framing keeps the envelopes (`framing/zmtp_socket.py`, REP).
+The framing handles the envelopes (`framing/zmtp_socket.py`, REP).
 
 Source: Guide, "Client-side Reliability (Lazy Pirate Pattern)".
 """
@@ -51,10 +50,10 @@ from requite.request import Request, Status
 
 
 class PirateServer(Machine):
-    """A server for whoever is connected; `service` is what its handlers' requests are called.
+    """A server; `service` is the service name in its handlers' requests.
 
-    `instance` should be random per start: journals know the server by it. `chronicle` takes down
-    what happens to the requests that it is given.
+    `instance` identifies the server in journals and should be random per start. `chronicle`
+    journals its requests.
     """
 
     _kind: ClassVar = "a server"
@@ -84,7 +83,7 @@ class PirateServer(Machine):
             Received: self._received,
             Finished: self._finished,
             Produced: self._produced,
-            Progressed: take_no_notice,  # nobody keeps a lease
+            Progressed: take_no_notice,  # there are no leases
             Started: self.jobs.started,
             Wake: self.jobs.woken,
             PeerJoined: self._joined,
@@ -96,16 +95,16 @@ class PirateServer(Machine):
 
     @property
     def is_answered(self) -> bool:
-        """Whether the far end has taken this server on; it need not."""
+        """Whether the peer has accepted this server; always True, REP has no registration."""
         return True
 
     def deadline(self) -> float | None:
         """See `requite.engine.Engine.deadline`."""
-        at = self.jobs.observer.look_at
+        at = self.jobs.observer.flush_at
         return None if at == inf else at
 
     def snapshot(self) -> SimpleNamespace:
-        """Return the counts of all tables. Nobody waits for the `abandoned` any more."""
+        """Return the counts of all tables. No client waits for the `abandoned` requests."""
         abandoned = self.jobs.abandoned
         return SimpleNamespace(
             clients=len(self._turns),
@@ -127,14 +126,14 @@ class PirateServer(Machine):
         self._deliver_waiting(now)
 
     def _deliver_waiting(self, now: float) -> None:
-        """Have handlers run for what waits, in turn, while there is room."""
+        """Deliver queued requests, clients in turn, up to `capacity`."""
         while len(self.jobs) < self._policy.capacity and not self._draining:
             due = self._turns.pop()
             if due is None:
                 return
             client, message = due
             job = ClientJob(client.peer)
-            client.in_hand[job] = None
+            client.in_flight[job] = None
             self.jobs.deliver(job, client, Request(self.jobs.service, message), self._out, now)
             if self._turns.resumes(client):
                 self._out.append(ResumeReading(client.peer))
@@ -142,7 +141,7 @@ class PirateServer(Machine):
     # --- from handlers ----------------------------------------------------------------------------
     def _produced(self, event: Produced, now: float) -> None:
         if reason := self.jobs.join(event, self._out, now):
-            self._hang_up(self.jobs[event.token], reason, now)
+            self._drop_connection(self.jobs[event.token], reason, now)
 
     def _finished(self, event: Finished, now: float) -> None:
         ended = self.jobs.finish(event, self._out, now)
@@ -150,7 +149,7 @@ class PirateServer(Machine):
             return
         client, status = ended
         job: ClientJob = event.token
-        client.in_hand.pop(job, None)
+        client.in_flight.pop(job, None)
         if not job.abandoned:
             self._answer(client, job, event, status, now)
         self._deliver_waiting(now)
@@ -167,20 +166,20 @@ class PirateServer(Machine):
             self._out.append(Send(client.peer, job.reply(event.frames)))
             self._turns.offer(client)
             if self._draining:
-                self._maybe_see_off(client)
+                self._maybe_disconnect(client)
             return
-        text = f"a request failed, which REP cannot say: {reason_of(event.frames)}"
+        text = f"a request failed, and REP has no error replies: {reason_of(event.frames)}"
         self._out.append(Warn("failed request", text))
-        self._hang_up(client, text, now)
+        self._drop_connection(client, text, now)
 
-    def _hang_up(self, client: AddressedClient[ClientJob], reason: str, now: float) -> None:
+    def _drop_connection(self, client: AddressedClient[ClientJob], reason: str, now: float) -> None:
         self._out.append(Disconnect(client.peer, reason))
         self._forget(client, reason, now)
 
     def _forget(self, client: AddressedClient[ClientJob], reason: str, now: float) -> None:
-        """Abandon what a client waits for: nobody does any more."""
+        """Forget a client, and abandon its requests."""
         self._turns.leave(client.peer)
-        for job in client.in_hand:
+        for job in client.in_flight:
             self.jobs.abandon(job, reason, self._out, now)
 
     # --- connections ------------------------------------------------------------------------------
@@ -202,21 +201,21 @@ class PirateServer(Machine):
         if self._turns.unblock(event.peer):
             self._deliver_waiting(now)
 
-    # --- the end ----------------------------------------------------------------------------------
+    # --- drain ------------------------------------------------------------------------------------
     def _drained(self, _event: Drain, _now: float) -> None:
         if self._draining:
             return
         self._draining = True
         self._turns.clear()
         for client in list(self._turns):
-            self._maybe_see_off(client)
-            if client.in_hand and client.is_read:
+            self._maybe_disconnect(client)
+            if client.in_flight and client.is_read:
                 client.is_read = False
                 self._out.append(StopReading(client.peer))
 
-    def _maybe_see_off(self, client: AddressedClient[ClientJob]) -> None:
-        """Hang up on who waits for no handler: that is how it comes to ask elsewhere at once."""
-        if not client.in_hand:
+    def _maybe_disconnect(self, client: AddressedClient[ClientJob]) -> None:
+        """Disconnect a client without running requests, so that it uses another server at once."""
+        if not client.in_flight:
             self._turns.leave(client.peer)
             self._out.append(Disconnect(client.peer, "the server is shutting down"))
 

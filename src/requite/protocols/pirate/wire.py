@@ -1,19 +1,19 @@
-"""The Pirates on the wire: what a queue and its workers say, Simple and Paranoid.
+"""The Pirates on the wire: messages between a queue and its workers, Simple and Paranoid.
 
-Clients are REQ sockets, which put an empty delimiter in front of a body. A queue puts the client's
-address in front of that, and a worker gives everything up to the delimiter back with its reply:
+Clients are REQ sockets, which prefix the body with an empty delimiter. A queue prefixes that with
+the client's address, and a worker copies everything up to the delimiter into its reply:
 
     client to queue             "" body...
-    queue to worker     address "" body...        (Simple: behind a delimiter of its own, for REQ)
-    worker to queue     address "" reply...       (likewise)
+    queue to worker     address "" body...        (Simple: behind another delimiter, for REQ)
+    worker to queue     address "" reply...       (Simple: behind another delimiter)
     queue to client             "" reply...
 
-What a worker says for itself has one frame: that it is ready and, in Paranoid Pirate, that it
-lives; the queue says the latter, too. 6/PPP has one byte for each of them, the Guide's text has
-words. A queue understands both, and answers a worker in its own.
+Control messages have one frame: READY from a worker and, in Paranoid Pirate, heartbeats in both
+directions. 6/PPP encodes each as one byte, the Guide's text as a word. A queue understands both,
+and answers a worker in its encoding.
 
 Frames are those of a DEALER or ROUTER. A worker of Simple Pirate has a REQ socket, whose framing
-takes the outer delimiter off and puts it on (`framing/zmtp_socket.py`).
+removes and adds the outer delimiter (`framing/zmtp_socket.py`).
 
 Sources: Guide, "Basic Reliable Queuing (Simple Pirate Pattern)" and "Robust Reliable Queuing
 (Paranoid Pirate Pattern)"; 6/PPP.
@@ -30,19 +30,19 @@ from requite.errors import RemoteViolation
 
 
 class Pattern(StrEnum):
-    """What a queue and its workers speak."""
+    """The protocol between a queue and its workers."""
 
     SIMPLE = "simple"
     PARANOID = "paranoid"
 
     @property
     def beats(self) -> bool:
-        """Whether the two ends have heartbeats."""
+        """Whether the protocol has heartbeats."""
         return self is Pattern.PARANOID
 
 
 class Words(NamedTuple):
-    """How a worker and its queue say that they are ready, and that they live."""
+    """The encoding of READY and of heartbeats."""
 
     ready: bytes
     heartbeat: bytes
@@ -52,23 +52,23 @@ PPP: Final = Words(b"\x01", b"\x02")
 """6/PPP: single bytes."""
 
 GUIDE: Final = Words(b"READY", b"HEARTBEAT")
-"""The Guide's text, whose Simple Pirate has the first of them."""
+"""The Guide's text; its Simple Pirate has only READY."""
 
 _ADDRESS_MASK: Final = 0xFFFF_FFFF
 
 
 class Ready(NamedTuple):
-    """A worker begins a conversation; `words` are those it uses."""
+    """A worker is ready; `words` is its encoding."""
 
     words: Words
 
 
 class Heartbeat(NamedTuple):
-    """Somebody lives."""
+    """The peer is alive."""
 
 
 class Envelope(NamedTuple):
-    """A request or a reply. `envelope` are the frames up to the delimiter, with it."""
+    """A request or a reply. `envelope` are the frames up to and including the delimiter."""
 
     envelope: Message
     body: Message
@@ -83,7 +83,7 @@ _BEATS: Final = frozenset({PPP.heartbeat, GUIDE.heartbeat})
 
 
 def words_of(pattern: Pattern) -> Words:
-    """Return the words that a worker of ours uses."""
+    """Return the encoding that requite's workers use."""
     return PPP if pattern is Pattern.PARANOID else GUIDE
 
 
@@ -94,9 +94,9 @@ def new_address(number: int) -> bytes:
 
 
 def split(frames: Sequence[bytes]) -> Envelope:
-    """Part the envelope from the body: behind the first empty frame, where the body begins.
+    """Split a message behind its first empty frame into envelope and body.
 
-    Raises `RemoteViolation` without a delimiter, and without a body.
+    Raises `RemoteViolation` if delimiter or body are missing.
     """
     border = frames.index(b"") + 1 if b"" in frames else 0
     if not 0 < border < len(frames):
@@ -105,7 +105,7 @@ def split(frames: Sequence[bytes]) -> Envelope:
 
 
 def decode_from_worker(pattern: Pattern, frames: Message) -> FromWorker:
-    """Read what a worker said to a queue. Raises `RemoteViolation` for anything else."""
+    """Decode a message of a worker to a queue. Raises `RemoteViolation`."""
     if pattern is Pattern.SIMPLE:
         if len(frames) < 2 or frames[0]:
             raise RemoteViolation("a message of a REQ socket begins with an empty delimiter")
@@ -124,14 +124,15 @@ def _decode_control(pattern: Pattern, word: bytes) -> FromWorker:
         return ready
     if pattern.beats and word in _BEATS:
         return _BEAT
-    raise RemoteViolation(f"a worker says {word[:32]!r}, which means nothing")
+    raise RemoteViolation(f"unknown control message {word[:32]!r} of a worker")
 
 
 def decode_to_worker(pattern: Pattern, frames: Message) -> ToWorker:
-    """Read what a queue said to a worker. Raises `RemoteViolation` for a request without a body.
+    """Decode a message of a queue to a worker. Raises `RemoteViolation` for a request without a
+    body.
 
-    6/PPP has an "optional address stack": whoever asks a worker directly may leave it out, and then
-    everything is body. The reply has what the request had.
+    In 6/PPP the address stack is optional: a request without it consists of the body only, and so
+    does its reply.
     """
     if len(frames) == 1 and pattern.beats and frames[0] in _BEATS:
         return _BEAT
@@ -139,7 +140,7 @@ def decode_to_worker(pattern: Pattern, frames: Message) -> ToWorker:
 
 
 def request(pattern: Pattern, address: bytes, frames: Sequence[bytes]) -> Message:
-    """Return a client's message, delimiter and all, as a queue hands it to a worker."""
+    """Encode a client's message, including its delimiter, for a worker."""
     if pattern is Pattern.SIMPLE:
         return [b"", address, *frames]
     return [address, *frames]

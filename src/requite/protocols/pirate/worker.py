@@ -1,20 +1,19 @@
-"""The worker at a queue of the Pirates: says that it is ready, and answers what it is given.
+"""The worker at a queue of the Pirates: sends READY, and answers requests.
 
-    without a connection ──joined: READY──► idle ⇄ busy
-             ▲                                │
-             └── lost, silent, or a request failed: start a new conversation
+    disconnected ──joined: READY──► idle ⇄ busy
+         ▲                            │
+         └── lost, silent, or a request failed: reconnect
 
-It has one request at a time, as a REQ worker has. One engine is both the Simple Pirate's
-worker, which has no heartbeats and learns of a queue's end from its connection alone, and the
-Paranoid Pirate's. Queues like the Guide's take a heartbeat for "ready" and may hand out another
-request before the first is answered: such wait here, in order.
+It runs one request at a time, as a REQ worker does. One engine implements the Simple Pirate's
+worker, which has no heartbeats and notices a lost queue only by its connection, and the Paranoid
+Pirate's. Queues like the Guide's take a heartbeat for READY and may send another request before the
+first is answered; those are queued here, in order.
 
-While it is busy the silence of the queue means nothing: queues like the Guide's speak only to
-workers that are idle. There are no negative replies: after a request that failed the worker leaves,
-as one that crashed would, and comes back at once; the client will ask again or give up.
+While the worker is busy, it does not judge the queue's silence: queues like the Guide's send
+heartbeats only to idle workers. There are no negative replies: after a failed request the worker
+disconnects, as if it had crashed, and reconnects at once; the client retries or gives up.
 
-The first `Wake` starts it; until then `deadline()` is 0, so a shell that honours deadlines does it
-by itself.
+The first `Wake` starts it; until then `deadline()` is 0.
 
 Sources: Guide, "Basic Reliable Queuing (Simple Pirate Pattern)", "Robust Reliable Queuing (Paranoid
 Pirate Pattern)" and "Heartbeating"; 6/PPP.
@@ -61,10 +60,10 @@ from requite.request import Request, Status
 
 
 class PirateWorker(Machine):
-    """A worker for one queue; `service` is what its handler's requests are called.
+    """A worker for one queue; `service` is the service name in its handler's requests.
 
-    `instance` should be random per start: journals know the worker by it. `first_number` parts the
-    ids of several engines of one instance. `chronicle` takes down what happens to the requests.
+    `instance` identifies the worker in journals and should be random per start. `first_number`
+    separates the ids of several engines of one instance. `chronicle` journals requests.
     """
 
     _kind: ClassVar = "a worker"
@@ -93,14 +92,12 @@ class PirateWorker(Machine):
         self._peer: Peer | None = None
         self._liveness = Liveness(policy.heartbeat, 0.0)
         self._beat_at = inf
-        self._fruitless = 0  # conversations in a row that did not work
-        self._was_heard = False  # in this conversation
+        self._fruitless = 0  # consecutive connections that did not work
+        self._was_heard = False  # the queue, on this connection
         self._joined_at = 0.0
         self._dialling = False
         self._dial_at = 0.0
-        self._job: ClientJob | None = (
-            None  # of this conversation; there may be abandoned ones as well
-        )
+        self._job: ClientJob | None = None  # of this connection; others are abandoned
         self._waiting: deque[Envelope] = deque()
 
     def _handlers(self) -> Handlers:
@@ -108,7 +105,7 @@ class PirateWorker(Machine):
             Received: self._received,
             Finished: self._finished,
             Produced: self._produced,
-            Progressed: take_no_notice,  # nobody keeps a lease
+            Progressed: take_no_notice,  # there are no leases
             Started: self.jobs.started,
             Wake: self._woken,
             PeerJoined: self._joined,
@@ -121,16 +118,16 @@ class PirateWorker(Machine):
     def deadline(self) -> float | None:
         """See `requite.engine.Engine.deadline`."""
         at = self._beat_at if self.jobs.abandoned else min(self._beat_at, self._dial_at)
-        at = min(at, self.jobs.observer.look_at)
+        at = min(at, self.jobs.observer.flush_at)
         return None if at == inf else at
 
     @property
     def is_answered(self) -> bool:
-        """Whether the queue has answered READY; a simple one has no words for that."""
+        """Whether the queue has answered READY; a Simple Pirate's queue never does."""
         return self._peer is not None and (self._was_heard or not self._pattern.beats)
 
     def snapshot(self) -> SimpleNamespace:
-        """Return its state; `waiting` requests have no handler yet."""
+        """Return the worker's state; `waiting` counts queued requests."""
         return SimpleNamespace(
             connected=self._peer is not None,
             dialling=self._dialling,
@@ -145,7 +142,7 @@ class PirateWorker(Machine):
     def _received(self, event: Received, now: float) -> None:
         peer, messages = event.peer, event.messages
         if peer is not self._peer:
-            return  # the rest of a conversation that is over
+            return  # of an earlier connection
         self._liveness.heard_at = now
         try:
             for message in messages:
@@ -157,7 +154,7 @@ class PirateWorker(Machine):
         except RemoteViolation as violation:
             reason = f"the queue broke the protocol: {violation}"
             self._out.append(Warn("malformed", reason))
-            self._hang_up(reason, now)
+            self._drop_connection(reason, now)
 
     def _take(self, request: Envelope, now: float) -> None:
         if self._job is None:
@@ -165,9 +162,7 @@ class PirateWorker(Machine):
         elif len(self._waiting) < self._policy.backlog_max:
             self._waiting.append(request)
         else:
-            text = (
-                f"a request is dropped: {len(self._waiting)} wait already, and one is in progress"
-            )
+            text = f"a request is dropped: {len(self._waiting)} are queued, and one is running"
             self._out.append(Warn("backlog", text))
 
     def _deliver(self, request: Envelope, now: float) -> None:
@@ -177,7 +172,7 @@ class PirateWorker(Machine):
     # --- from handlers ----------------------------------------------------------------------------
     def _produced(self, event: Produced, now: float) -> None:
         if reason := self.jobs.join(event, self._out, now):
-            self._hang_up(reason, now)
+            self._drop_connection(reason, now)
 
     def _finished(self, event: Finished, now: float) -> None:
         ended = self.jobs.finish(event, self._out, now)
@@ -189,17 +184,17 @@ class PirateWorker(Machine):
             return
         self._job = None
         if ended[1] is Status.OK:
-            self._liveness.heard_at = now  # it was not to be heard while we were busy
+            self._liveness.heard_at = now  # the queue may be silent while we are busy
             self._say(job.reply(event.frames), now)
             if self._waiting:
                 self._deliver(self._waiting.popleft(), now)
             return
         reason = reason_of(event.frames)
-        text = f"a request failed, which a worker of the Pirates cannot say: {reason}"
+        text = f"a request failed, and the Pirates have no error replies: {reason}"
         self._out.append(Warn("failed request", text))
-        self._hang_up(text, now)
+        self._drop_connection(text, now)
 
-    # --- the conversation -------------------------------------------------------------------------
+    # --- the connection ---------------------------------------------------------------------------
     def _say(self, message: Sequence[bytes], now: float) -> None:
         self._liveness.spoke_at = now
         self._out.append(Send(self._peer, message))
@@ -216,22 +211,21 @@ class PirateWorker(Machine):
         if self._pattern.beats:
             self._beat_at = self._liveness.next_at()
         self._say([self._words.ready], now)
-        self._tell("ready")
+        self._note("ready")
 
     def _lost(self, event: PeerLost, now: float) -> None:
         if event.peer is self._peer and not self._stopped:
-            self._go_without(event.reason or "the connection was closed", now)
+            self._connection_lost(event.reason or "the connection was closed", now)
 
-    def _hang_up(self, reason: str, now: float) -> None:
+    def _drop_connection(self, reason: str, now: float) -> None:
         self._out.append(Disconnect(self._peer, reason))
-        self._go_without(reason, now)
+        self._connection_lost(reason, now)
 
-    def _go_without(self, reason: str, now: float, *, silent: bool = False) -> None:
-        """Be without a queue: nobody waits for what is in progress; start a new conversation.
+    def _connection_lost(self, reason: str, now: float, *, silent: bool = False) -> None:
+        """Handle the loss of the queue: abandon the running request, and reconnect.
 
-        One that worked, and was lost with its connection, is replaced at once: its queue may just
-        have restarted. Otherwise the pauses grow (Guide: "it does an exponential back-off, and it
-        never abandons").
+        After a connection that worked, reconnect at once: the queue may have restarted. Otherwise
+        back off (Guide: "it does an exponential back-off, and it never abandons").
         """
         self._peer = None
         self._beat_at = inf
@@ -250,8 +244,8 @@ class PirateWorker(Machine):
         self._maybe_dial(now)
 
     def _maybe_dial(self, now: float) -> None:
-        """Connect, if it is time to. While a handler runs that could not be interrupted we are
-        not ready: whatever we were handed would wait for it."""
+        """Connect, if it is time to. While an abandoned handler still runs, the worker is not
+        ready: a new request would have to wait for it."""
         if now < self._dial_at or self.jobs.abandoned:
             return
         if not self._dialling and self._peer is None:
@@ -267,7 +261,7 @@ class PirateWorker(Machine):
         self._maybe_dial(now)
 
     def _beat(self, now: float) -> None:
-        """Notice that the queue is gone; speak to it if nothing else was said."""
+        """Disconnect from a silent queue; send a heartbeat if one is due."""
         liveness = self._liveness
         liveness.excuse(absence_s(self._beat_at, now, liveness.interval_s), now)
         is_busy = self._job is not None
@@ -276,22 +270,22 @@ class PirateWorker(Machine):
             if not self._was_heard:
                 did = "since we connected, not even an answer to READY"
             reason = f"nothing came from the queue {did}"
-            self._tell("silent", reason=reason)
+            self._note("silent", reason=reason)
             self._out.append(Disconnect(self._peer, reason))
-            self._go_without(reason, now, silent=True)
+            self._connection_lost(reason, now, silent=True)
             return
         if now >= liveness.speak_at():
             self._say([self._words.heartbeat], now)
         self._beat_at = liveness.speak_at() if is_busy else liveness.next_at()
 
-    # --- the end ----------------------------------------------------------------------------------
+    # --- drain ------------------------------------------------------------------------------------
     def _drained(self, _event: Drain, _now: float) -> None:
         self._draining = True
         self._dial_at = inf
         self._waiting.clear()
 
     def _maybe_stop(self, _now: float) -> None:
-        """Leave once nothing is in progress; there are no words for it."""
+        """Disconnect once no request is running; the protocol has no message for it."""
         if self._stopped or self.jobs:
             return
         self._stopped = True
@@ -301,7 +295,7 @@ class PirateWorker(Machine):
             self._peer = None
         self._out.append(Stopped())
 
-    def _tell(self, kind: str, **facts: Any) -> None:
-        """Note what happens to the conversation."""
+    def _note(self, kind: str, **facts: Any) -> None:
+        """Make a note about the connection."""
         if self.jobs.observer.makes_notes:
             self.jobs.observer.remark(kind, {"service": self._service} | facts, self._out)

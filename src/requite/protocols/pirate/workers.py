@@ -1,11 +1,11 @@
-"""The workers of a queue: who is ready, least recently used first, and who has been silent.
+"""The workers of a queue, and the idle ones in least-recently-used order.
 
     UNREADY ──READY──► IDLE ──request──► BUSY ──reply──► IDLE
                         │                 │
                         └──silent, lost───┴──lost──► forgotten
 
-A worker that is busy is not judged by its silence: the Guide's cannot speak while it works, and no
-request is given to it before it does.
+The silence of a busy worker does not count: the Guide's workers send no heartbeats while they work,
+and get no further request before their reply.
 
 Sources: Guide, "Robust Reliable Queuing (Paranoid Pirate Pattern)"; 6/PPP.
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import Enum
 from math import inf
-from typing import Final, TypeAlias
+from typing import Final
 
 from requite.core.liveness import HeartbeatPolicy, Liveness
 from requite.engine import Message, Peer
@@ -24,9 +24,9 @@ from requite.protocols.pirate.wire import PPP, Words
 
 
 class WorkerState(Enum):
-    """Where a worker is in its conversation."""
+    """State of a worker."""
 
-    UNREADY = "unready"  # connected, and has not said that it is ready
+    UNREADY = "unready"  # connected, READY not received
     IDLE = "idle"
     BUSY = "busy"
 
@@ -37,10 +37,8 @@ BUSY: Final = WorkerState.BUSY
 
 
 class WorkerPeer:
-    """A worker. `client` and `envelope` are of the request it has, which its reply must name.
-
-    `words` are its own for "ready" and for a heartbeat. `due_at` is when to look at it next.
-    """
+    """A worker. `client` and `envelope` are those of its request; the reply must have the same
+    envelope. `words` is its encoding of READY and heartbeats, `due_at` its next timer."""
 
     __slots__ = ("client", "due_at", "envelope", "is_open", "liveness", "peer", "state", "words")
 
@@ -53,9 +51,6 @@ class WorkerPeer:
         self.client: AddressedClient[WorkerPeer] | None = None
         self.envelope: Message = []
         self.is_open = True
-
-
-QueueClient: TypeAlias = AddressedClient[WorkerPeer]
 
 
 class WorkerSet:
@@ -73,22 +68,22 @@ class WorkerSet:
 
     @property
     def is_any_idle(self) -> bool:
-        """Whether a request could be handed to somebody."""
+        """Whether a worker is idle and accepts messages."""
         return bool(self._idle)
 
     def count(self, state: WorkerState) -> int:
-        """Return how many are in a state."""
+        """Return the number of workers in a state."""
         return sum(worker.state is state for worker in self)
 
     def leave(self, peer: Peer) -> WorkerPeer | None:
-        """Forget a worker, if it is one."""
+        """Remove a worker and return it; None for any other peer."""
         worker = self.by_peer.pop(peer, None)
         if worker is not None:
             self._idle.pop(worker, None)
         return worker
 
     def ready(self, worker: WorkerPeer) -> None:
-        """Put a worker behind all others that are idle, whatever it was before."""
+        """Set a worker to IDLE, behind all other idle ones."""
         self._idle.pop(worker, None)
         worker.state = IDLE
         worker.client = None
@@ -97,19 +92,19 @@ class WorkerSet:
             self._idle[worker] = None
 
     def take(self) -> WorkerPeer:
-        """Take the one that has been idle for longest; there has to be one."""
+        """Set the worker that has been idle for longest to BUSY, and return it."""
         worker = next(iter(self._idle))
         del self._idle[worker]
         worker.state = BUSY
         return worker
 
     def block(self, worker: WorkerPeer) -> None:
-        """Hand nothing to a worker that does not read."""
+        """Send no requests to a worker with back-pressure."""
         worker.is_open = False
         self._idle.pop(worker, None)
 
     def unblock(self, worker: WorkerPeer) -> None:
-        """Note that a worker reads again."""
+        """Record that a worker accepts messages again."""
         worker.is_open = True
         if worker.state is IDLE:
             self._idle[worker] = None

@@ -1,4 +1,4 @@
-"""The nouns of a client: a call in progress, one with settings of its own, and what can be seen."""
+"""A client's calls, the input `Ask`, and its snapshot."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RESTING: Final = object()  # in place of the channel of a call
 
 
 class Ask(NamedTuple):
-    """A call with settings of its own; `Submit` is one with those of the client's policy.
+    """A call with its own settings; `Submit` is a call with those of the client's policy.
 
     `deadline` is an instant. `resend_s` and `hold` are as in `ReqPolicy`.
     """
@@ -28,11 +28,11 @@ class Ask(NamedTuple):
 
 
 class PendingCall(calls.PendingCall):
-    """One call. `tag` is what its request begins with, from its first try on; empty before.
+    """One call. `tag` begins its request from the first attempt on; empty before.
 
-    `resend_s` is infinite where no timer may send it again. `peer` is the channel that its present
-    try took; None: it waits for one; `RESTING`: it rests. `losses` counts the tries whose channel
-    was lost.
+    `resend_s` is infinite if the call must not be resent by timer. `peer` is the channel of its
+    current attempt; None: it waits for one; `RESTING`: it backs off. `losses` counts attempts whose
+    channel was lost.
     """
 
     __slots__ = ("losses", "peer", "resend_s", "tag")
@@ -48,11 +48,11 @@ class PendingCall(calls.PendingCall):
 
 
 class ReqSnapshot(NamedTuple):
-    """A client's tables, as counts.
+    """Table sizes of a client.
 
-    `channels`, and how many of them are `blocked`: push back. Calls: `held` wait for a channel,
-    `sent` for their reply. Since the beginning: `resent`, and replies ignored because they were
-    `malformed`, or `stray`: late, repeated, or asked for by nobody.
+    `channels`: all; `blocked`: those with back-pressure. `held` calls wait for a channel, `sent`
+    calls for their reply. Since the start: `resent` requests, and replies ignored as `malformed` or
+    `stray` (late, duplicate or unexpected).
     """
 
     channels: int

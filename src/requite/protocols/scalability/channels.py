@@ -1,11 +1,10 @@
-"""Which channel a request takes: in turn, among those that do not push back.
+"""Choice of the channel for a request: round robin among channels without back-pressure.
 
-Time is divided into *rounds*. In a round every channel is served as often as its weight says, once
-by default. It keeps its account when it pushes back, so one that does so again and again loses its
-turn only while it really takes nothing. A newcomer is served in the next round at the earliest, so
-one that comes and goes gains nothing by it. From these two follows what I8 asks for: however others
-come, go and block, the counts of any two equal channels that are there throughout differ by at most
-one per unit of weight.
+Channels are served in *rounds*. In each round, a channel is served as often as its weight says,
+once by default. Its remaining share is retained during back-pressure, so it loses turns only while
+it accepts nothing. A new channel is served from the next round on, so reconnecting gains nothing.
+This ensures I8: however other channels come, go and block, the counts of any two equal channels
+that exist throughout differ by at most one per unit of weight.
 
 Source: sp-request-reply-01, "REQ endpoint": priorities and weights are allowed, equal by default;
 round robin among equals "MUST also take care not to become unfair when new channels are added or
@@ -18,17 +17,17 @@ from collections import deque
 from typing import Final
 
 from requite.engine import Peer
-from requite.protocols.scalability.policy import Place
+from requite.protocols.scalability.policy import PipeOptions
 
 PORTION_SIZE: Final = 256 << 10
-"""Bytes of what waited for a channel that are let go at once: as much as a stream takes before it
-pushes back. What a channel is given it keeps, even if another one comes free in the next moment."""
+"""Bytes of held requests that are sent at once: as much as a stream accepts before back-pressure. A
+request stays with its channel, even if another one becomes free just after."""
 
 _NEVER: Final = -1
 
 
 class Channel:
-    """A connection to whoever takes requests. `is_open`: it does not push back.
+    """A connection to a server of requests. `is_open`: it has no back-pressure.
 
     `left` is how often it will still be served in the round `round`.
     """
@@ -45,8 +44,8 @@ class Channel:
 
 
 class _Tier:
-    """The channels of one priority: those still to be served in this round, and those in the next.
-    Channels that push back are in neither, but count as `members`."""
+    """The channels of one priority: those to be served in this round, and those in the next.
+    Channels with back-pressure are in neither, but count as `members`."""
 
     __slots__ = ("later", "members", "now", "round")
 
@@ -57,33 +56,33 @@ class _Tier:
         self.round = 0
 
     def add(self, channel: Channel) -> None:
-        """Take a newcomer: it has had its share of this round."""
+        """Add a new channel, to be served from the next round on."""
         self.members += 1
         channel.round = self.round + 1
         self.later.append(channel)
 
     def remove(self, channel: Channel) -> None:
-        """Take a channel out; what is left to it in this round is on its account. O(n)."""
+        """Remove a channel, which retains its remaining share of this round. O(n)."""
         (self.later if channel.round > self.round else self.now).remove(channel)
 
     def put_back(self, channel: Channel) -> None:
-        """Take a channel back, with what was left to it."""
+        """Put a channel back, with its remaining share."""
         if channel.round > self.round:
             self.later.append(channel)
             return
-        if channel.round < self.round:  # that round is over, without it
+        if channel.round < self.round:  # that round has ended
             channel.round = self.round
             channel.left = channel.weight
         self.now.append(channel)
 
     def begin(self) -> deque[Channel]:
-        """Begin the next round; return who is to be served in it."""
+        """Begin the next round; return its channels."""
         self.now, self.later = self.later, self.now
         self.round += 1
         return self.now
 
     def sole(self) -> Channel | None:
-        """Return the only channel, if there is but one."""
+        """Return the only channel, if there is exactly one."""
         if len(self.now) + len(self.later) != 1:
             return None
         return self.now[0] if self.now else self.later[0]
@@ -93,15 +92,15 @@ class _Tier:
 
 
 class Channels:
-    """All channels to those who take requests, and whose turn it is."""
+    """All channels to servers, and the round robin among them."""
 
     __slots__ = ("_best", "_by_peer", "_tiers", "sole")
 
     def __init__(self) -> None:
         self._by_peer: dict[Peer, Channel] = {}
         self._tiers: dict[int, _Tier] = {}  # by priority, the best one first
-        self._best: _Tier | None = None  # the first one with a channel that is open
-        self.sole: Channel | None = None  # the only one that has turns, of which no account is kept
+        self._best: _Tier | None = None  # the first one with an open channel
+        self.sole: Channel | None = None  # the only open channel of the best tier; not counted
 
     def __len__(self) -> int:
         return len(self._by_peer)
@@ -109,8 +108,8 @@ class Channels:
     def __contains__(self, peer: Peer) -> bool:
         return peer in self._by_peer
 
-    def join(self, peer: Peer, place: Place) -> None:
-        """Take a new channel, which is open."""
+    def join(self, peer: Peer, place: PipeOptions) -> None:
+        """Add a new, open channel."""
         channel = Channel(peer, place.priority, place.weight)
         self._by_peer[peer] = channel
         if channel.priority not in self._tiers:
@@ -120,7 +119,7 @@ class Channels:
         self._choose_tier()
 
     def leave(self, peer: Peer) -> bool:
-        """Forget a channel; tell whether it was one."""
+        """Remove a channel; return whether the peer was one."""
         channel = self._by_peer.pop(peer, None)
         if channel is None:
             return False
@@ -134,7 +133,7 @@ class Channels:
         return True
 
     def block(self, peer: Peer) -> None:
-        """Note that a channel pushes back, if it is one."""
+        """Record back-pressure on a channel; ignore other peers."""
         channel = self._by_peer.get(peer)
         if channel is not None and channel.is_open:
             channel.is_open = False
@@ -142,7 +141,7 @@ class Channels:
             self._choose_tier()
 
     def unblock(self, peer: Peer) -> None:
-        """Note that a channel takes more again, if it is one."""
+        """Record the end of back-pressure on a channel; ignore other peers."""
         channel = self._by_peer.get(peer)
         if channel is not None and not channel.is_open:
             channel.is_open = True
@@ -150,7 +149,7 @@ class Channels:
             self._choose_tier()
 
     def next(self) -> Channel | None:
-        """Serve the channel whose turn it is; None if none takes anything."""
+        """Return the channel whose turn it is, and count it; None if all have back-pressure."""
         if self.sole is not None:
             return self.sole
         tier = self._best
@@ -168,9 +167,8 @@ class Channels:
         return channel
 
     def next_but(self, peer: Peer) -> Channel | None:
-        """Serve the channel whose turn it is, but not this one, which has not answered, if another
-        of its priority takes anything. It loses its turn: to make good for it later would be to
-        give it many requests at once."""
+        """Return the next channel, but if possible not the one that has not answered. That one
+        loses its turn: otherwise it would get many requests at once later."""
         channel = self.next()
         while channel is not None and channel.peer is peer and channel is not self.sole:
             channel = self.next()
@@ -178,12 +176,12 @@ class Channels:
 
     @property
     def any_open(self) -> bool:
-        """Whether any channel takes requests."""
+        """Whether any channel accepts requests."""
         return self._best is not None
 
     @property
     def blocked(self) -> int:
-        """How many channels push back."""
+        """The number of channels with back-pressure."""
         return sum(not channel.is_open for channel in self._by_peer.values())
 
     def _choose_tier(self) -> None:

@@ -1,20 +1,19 @@
-"""The device: a REP and a REQ endpoint back to back, which passes requests and replies on.
+"""The device: a REP and a REQ endpoint back to back, which forwards requests and replies.
 
     clients ──requests──► front │ back ──requests──► workers, or further devices
             ◄──replies───       │      ◄──replies───
 
-A request that comes in at the front gets the id of its channel in front, and leaves by one of the
-channels to the back, in turn; a reply that comes in there loses that id, which says by which
-channel it leaves. Nothing else is remembered: a device that is started anew loses what was under
-way, and the clients ask again.
+A request at the front gets the id of its channel prepended, and leaves by one of the channels at
+the back, round robin. A reply at the back loses that id, which determines its channel. A device
+stores nothing else: when it restarts, requests in flight are lost, and clients resend them.
 
-When no channel to the back takes anything, a request that has been read waits, and its channel is
-not read from until it has gone: so the pushback reaches the clients. Channels take turns in this as
-well. Replies never wait: one for a channel that does not take it is dropped.
+While no channel at the back accepts requests, a request that was read is held, and its channel is
+not read from: the back-pressure reaches the clients. Channels take turns for held requests too.
+Replies are never held: a reply for a channel that does not accept it is dropped.
 
-Devices may be connected to a loop. Requests go round in it until they have too many tags. Under
-load each device may come to wait until another one reads, and none would ever read again; so when
-nothing has moved for `hold_s`, what waits is dropped.
+Devices may form a loop. Requests circulate in it until they have too many tags. Under load each
+device may wait for another to read, so that none ever reads again; therefore held requests are
+dropped when nothing has moved for `hold_s`.
 
 Source: sp-request-reply-01, "Overview", the hop by hop parts of "REQ endpoint" and "REP endpoint",
 and "Loop avoidance".
@@ -47,19 +46,19 @@ from requite.engine import (
 from requite.errors import LocalViolation
 from requite.protocols.scalability.channels import PORTION_SIZE, Channels
 from requite.protocols.scalability.jobs import DeviceSnapshot, Why, unread_reply
-from requite.protocols.scalability.policy import BACK, FRONT, DevicePolicy, place_of
+from requite.protocols.scalability.policy import BACK, FRONT, DevicePolicy, pipe_options
 from requite.protocols.scalability.raw import ReplyPipe, ReturnPaths
 from requite.protocols.scalability.recorders import NO_DEVICE_OBSERVER, DeviceRecorder
 from requite.protocols.scalability.wire import BOTTOM, TAG_SIZE, is_too_deep, stack_size
 
 
 class ScalabilityDevice(Machine):
-    """Passes requests on from its front to its back, and replies the other way.
+    """Forwards requests from its front to its back, and replies in the other direction.
 
-    On which side a peer is tells the `Place` it joins with; one that names neither side is a
-    `LocalViolation`. After `Drain` requests are left unread, and replies are passed on for
-    `linger_s`; then `Stopped` follows. `first_id` is the first channel id, 0
-    to 2**31 - 1: it MUST be random per start. `chronicle` takes down who came and went, and counts.
+    The `PipeOptions` of a peer have its side; a peer without a side is a `LocalViolation`. After
+    `Drain`, requests are not read, and replies are forwarded for `linger_s`; then `Stopped`
+    follows. `first_id` is the first channel id, 0 to 2**31 - 1: it MUST be random per start.
+    `chronicle` journals channels and counts.
     """
 
     _kind: ClassVar = "a device"
@@ -73,7 +72,7 @@ class ScalabilityDevice(Machine):
     ) -> None:
         super().__init__()
         self._policy = policy = policy or DevicePolicy()
-        self._hops = policy.hops - 1  # of a request when it comes in
+        self._hops = policy.hops - 1  # of an incoming request
         self._paths = ReturnPaths(first_id, backlog_size_max=policy.backlog_size_max)
         self._turns: Turns[ReplyPipe] = Turns(queue_max=0, queue_size_max=0)
         self._channels = Channels()
@@ -83,8 +82,8 @@ class ScalabilityDevice(Machine):
         )
         self._requests = self._replies = 0
         self._dropped: Counter[str] = Counter()
-        self._release_at = inf  # when to let the next portion of what waits go
-        self._stuck_at = inf  # when to drop what waits, unless something moves
+        self._release_at = inf  # when to send the next portion of held requests
+        self._stuck_at = inf  # when to drop held requests, unless one is sent before
         self._stop_at = inf
 
     def _handlers(self) -> Handlers:
@@ -101,7 +100,7 @@ class ScalabilityDevice(Machine):
     def deadline(self) -> float | None:
         """See `requite.engine.Engine.deadline`."""
         at = min(self._release_at, self._stuck_at, self._stop_at)
-        at = min(at, self._observer.look_at)
+        at = min(at, self._observer.flush_at)
         return None if at == inf else at
 
     def snapshot(self) -> DeviceSnapshot:
@@ -151,7 +150,7 @@ class ScalabilityDevice(Machine):
         say = self._out.append
         for (payload,) in event.messages:
             pipe = by_tag.get(payload[:4])
-            # A reply must have a tag left; a client may hang up on one that has none.
+            # A reply must have a tag left; a client may disconnect because of one that has none.
             if pipe is None or len(payload) < 2 * TAG_SIZE:
                 self._drop(_fault_of(payload), now)
             elif pipe.is_open or self._paths.takes(pipe, len(payload)):
@@ -162,20 +161,20 @@ class ScalabilityDevice(Machine):
                 say(unread_reply())
 
     def _drop(self, why: str, now: float, count: int = 1) -> None:
-        """Count messages that are not passed on."""
+        """Count dropped messages."""
         if not count:
             return
         self._dropped[why] += count
         self._observer.dropped(why, now, count)
         self._observer.remark("dropped", {"why": why, "count": count}, self._out)
 
-    # --- requests that wait for a channel ---------------------------------------------------------
+    # --- held requests ----------------------------------------------------------------------------
     def _hold(self, pipe: ReplyPipe, payload: bytes) -> None:
         if self._turns.push(pipe, payload, len(payload)):
             self._out.append(StopReading(pipe.peer))
 
     def _release(self, now: float) -> None:
-        """Let a portion of what waits go, in turn; the next one follows in the next turn."""
+        """Send a portion of the held requests; the next portion follows in the next turn."""
         self._release_at = inf
         size = 0
         while self._channels.any_open and (due := self._turns.pop()):
@@ -192,14 +191,14 @@ class ScalabilityDevice(Machine):
         self._watch(now, moved=size > 0)
 
     def _watch(self, now: float, moved: bool) -> None:
-        """Note whether what waits for somebody to take it still moves."""
+        """Restart the timer of held requests if one was sent; stop it if none can be."""
         if not (self._turns.line and len(self._channels)):
             self._stuck_at = inf
         elif moved or self._stuck_at == inf:
             self._stuck_at = now + self._policy.hold_s
 
     def _give_up(self, now: float) -> None:
-        """Drop what waits: nobody has taken anything for too long."""
+        """Drop all held requests: none could be sent for too long."""
         count = 0
         while due := self._turns.pop():
             count += 1
@@ -213,7 +212,7 @@ class ScalabilityDevice(Machine):
 
     # --- channels ---------------------------------------------------------------------------------
     def _joined(self, event: PeerJoined, now: float) -> None:
-        place = place_of(event.place)
+        place = pipe_options(event.place)
         if self._draining:
             self._out.append(Disconnect(event.peer, "the device is shutting down"))
             return
@@ -223,7 +222,7 @@ class ScalabilityDevice(Machine):
             self._channels.join(event.peer, place)
             self._release(now)
         else:
-            raise LocalViolation(f"a device has a front and a back; {event.place!r} is neither")
+            raise LocalViolation(f"the place of a peer names FRONT or BACK, not {event.place!r}")
         self._observer.joined(place.side, now)
 
     def _lost(self, event: PeerLost, now: float) -> None:
@@ -246,20 +245,20 @@ class ScalabilityDevice(Machine):
         self._channels.unblock(event.peer)
         self._release(now)
 
-    # --- time, and the end ------------------------------------------------------------------------
+    # --- time and drain ---------------------------------------------------------------------------
     def _woken(self, _event: Wake, now: float) -> None:
         if now >= self._release_at:
             self._release(now)
         if now >= self._stuck_at:
             self._give_up(now)
-        if now >= self._observer.look_at:
+        if now >= self._observer.flush_at:
             self.tell_counts(now)
         if now >= self._stop_at:
             self._stop()
 
     def tell_counts(self, now: float) -> None:
-        """Let the journal, if one is kept, have what has passed since it was told last."""
-        self._observer.look(self._requests, self._replies, self._turns.waiting, now)
+        """Journal the messages since the last flush."""
+        self._observer.flush_open_spans(self._requests, self._replies, self._turns.waiting, now)
 
     def _drained(self, _event: Drain, now: float) -> None:
         if self._draining:
@@ -281,7 +280,7 @@ class ScalabilityDevice(Machine):
 
 
 def _fault_of(reply: bytes) -> str:
-    """Tell why a reply goes nowhere."""
+    """Return why a reply cannot be forwarded."""
     if len(reply) < 2 * TAG_SIZE or reply[0] & BOTTOM:
         return Why.MALFORMED
     return Why.STRAY

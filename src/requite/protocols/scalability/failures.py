@@ -1,6 +1,6 @@
-"""What a caller is told whose call ends without a reply.
+"""Errors of calls that end without a reply.
 
-The engine adds how often the request was sent, and with it whether it may have run.
+The engine adds how often the request was sent, and so whether it may have run.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from requite.errors import CallError, CallTimeout, Overloaded, TransportError
 from requite.protocols.scalability.calls import PendingCall
 
 
-# --- calls that are not begun ---------------------------------------------------------------------
+# --- refused calls --------------------------------------------------------------------------------
 def pushback(channels: int) -> CallError:
-    """None of so many channels takes anything, and the caller would not wait."""
-    text = f"all {channels} peers push back" if channels else "there is no connection to anybody"
+    """Return the error for a call that may not wait, if none of the channels accepts requests."""
+    text = f"all {channels} peers push back" if channels else "there is no connection to any peer"
     return Overloaded(f"{text}; the request was not sent", may_have_executed=False)
 
 
-# --- calls that were begun ------------------------------------------------------------------------
+# --- accepted calls -------------------------------------------------------------------------------
 def expired(call: PendingCall, now: float) -> CallError:
-    """The deadline has passed."""
+    """Return the error for a call whose deadline has passed."""
     text = f"no reply within {now - call.submitted_at:.3f} s; the request was "
     if call.tries:
         text += f"sent {times(call.tries)} and may have run"
@@ -29,13 +29,13 @@ def expired(call: PendingCall, now: float) -> CallError:
 
 
 def silent(call: PendingCall) -> CallError:
-    """The last try that is allowed has had its time."""
+    """Return the error for a call whose last attempt has timed out."""
     tries = f"{times(call.tries)} with {call.resend_s:g} s each"
     return CallTimeout(f"no reply to a request that was sent {tries}{_losses(call)}")
 
 
 def lost(call: PendingCall, reason: str) -> CallError:
-    """The channel that had the request is gone, and it must not be sent again."""
+    """Return the error for a call that was lost with its channel and must not be retried."""
     why = f"was sent {times(call.tries)}, the limit" if call.idempotent else "is not idempotent"
     return TransportError(
         f"the connection that had the request was lost: {reason}; it may have run, and {why}"
@@ -43,7 +43,7 @@ def lost(call: PendingCall, reason: str) -> CallError:
 
 
 def _losses(call: PendingCall) -> str:
-    """Tell what became of the connections that had the request, since this may be why."""
+    """Return a clause about lost connections, a possible cause of a timeout."""
     if not call.losses:
         return ""
     return f"; its connection was lost {times(call.losses)}, last: {call.loss}"

@@ -1,4 +1,4 @@
-"""The nouns of a worker and of a device: a request in a handler's hands, and what can be seen."""
+"""Requests of a worker, reasons for drops, and snapshots of workers and devices."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from requite.engine import Warn
 
 
 class Job(jobs.Job):
-    """A request by a channel.
+    """A delivered request.
 
-    `stack` are the tags it arrived with, which its reply begins with, and `way` is the tag of the
-    channel it arrived by.
+    `stack` are the tags it arrived with, which begin its reply; `pipe_tag` is the tag of its
+    channel.
     """
 
-    __slots__ = ("stack", "way")
+    __slots__ = ("pipe_tag", "stack")
 
     stack: bytes
-    way: bytes
+    pipe_tag: bytes
 
 
 class Why:
-    """Why messages are dropped: the words of counters, notes and journals."""
+    """Reasons for dropping messages, as counters, notes and journals have them."""
 
-    MALFORMED = "malformed"  # no last tag, or hardly a message at all
-    HOPS = "hops"  # more tags than allowed: it may be going round in a loop
-    LOST = "lost"  # requests whose channel was lost before they began
-    STRAY = "stray"  # replies to a channel that is not there
-    PUSHBACK = "pushback"  # replies to a channel that does not take them
-    STUCK = "stuck"  # requests that a device could hand to nobody for too long
+    MALFORMED = "malformed"  # no last tag, or too short
+    HOPS = "hops"  # more tags than allowed: perhaps in a loop
+    LOST = "lost"  # requests whose channel was lost before they started
+    STRAY = "stray"  # replies for an unknown channel
+    PUSHBACK = "pushback"  # replies for a channel with too much back-pressure
+    STUCK = "stuck"  # requests that a device could not pass on for too long
 
 
 def unread_reply() -> Warn:
-    """Say that a reply is dropped, which its client will wait for until it asks again."""
+    """Return the warning for a dropped reply, whose client will time out and retry."""
     text = (
         "a reply is dropped: too much waits for its client, which does not read (backlog_size_max)"
     )
@@ -42,11 +42,11 @@ def unread_reply() -> Warn:
 
 
 class RepSnapshot(NamedTuple):
-    """A worker's tables, as counts.
+    """Table sizes of a worker.
 
-    `channels`: `blocked` ones push back, `unread` ones are pushed back. `waiting` requests have no
-    handler yet; of those which have one, nobody waits for the `abandoned`. `dropped`: messages
-    since the beginning, by reason (`Why`).
+    `channels`: all; `blocked`: those with back-pressure; `unread`: those that we do not read from.
+    `waiting` requests are queued; for `abandoned` ones no client waits any more. `dropped`:
+    messages since the start, by reason (`Why`).
     """
 
     channels: int
@@ -61,11 +61,11 @@ class RepSnapshot(NamedTuple):
 
 
 class DeviceSnapshot(NamedTuple):
-    """A device's tables, as counts.
+    """Table sizes of a device.
 
-    Of the channels to the `front` and to the `back`, those `blocked` push back, and those `unread`
-    are pushed back. `held` requests wait for a channel to the back. Since the beginning: `requests`
-    and `replies` passed on, and messages `dropped`, by reason (`Why`).
+    Of the channels at the `front` and at the `back`, `blocked` ones have back-pressure, and
+    `unread` ones are not read from. `held` requests wait for a channel at the back. Since the
+    start: `requests` and `replies` passed on, and messages `dropped`, by reason (`Why`).
     """
 
     front: int

@@ -1,4 +1,4 @@
-"""What may be set on a client, a worker and a device, with the reasons for the defaults."""
+"""Settings of clients, workers and devices."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ RESEND_S_DEFAULT: Final = 60.0
 seconds"."""
 
 ATTEMPTS_UNLIMITED: Final = 1 << 31
-"""As many tries as a client has request ids."""
+"""The number of request ids of a client."""
 
 RETRY_DEFAULT: Final = RetryPolicy(attempts=ATTEMPTS_UNLIMITED, attempt_timeout=RESEND_S_DEFAULT)
 
 FRONT: Final = "front"
 BACK: Final = "back"
 LOSSES_BEFORE_REST: Final = 3
-"""How many channels a call may lose before it rests between tries. A call whose request is too
-large costs everybody their connection each time it is sent."""
+"""Number of lost channels after which a call backs off: a request that is too large breaks a
+connection, with all its calls, each time it is sent."""
 
 REST_S: Final = 0.1
-"""The first rest; each is twice as long as the one before, up to the interval of resending."""
+"""The first back-off; each is twice as long as the one before, up to the resend interval."""
 
 BACKLOG_SIZE_MAX_DEFAULT: Final = 60 << 20
 """Somewhat less than the 64 MiB at which shells drop a peer that does not read (`shell/link.py`):
-what was sent before the channel pushed back, and the lengths of messages, count there as well."""
+bytes sent before the back-pressure, and the lengths of messages, also count there."""
 
 PRIORITIES: Final = range(1, 17)
 WEIGHTS: Final = range(1, 1001)
 _SLOTS_MAX: Final = 1 << 24  # far fewer than there are request ids
 
 
-class Place(NamedTuple):
-    """By which address a peer came; shells hand it to engines (`PeerJoined.place`).
+class PipeOptions(NamedTuple):
+    """Options of a connection, by its address; shells pass them as `PeerJoined.place`.
 
-    `side` is that of a device: FRONT, where requests come from, or BACK, where they go to. Requests
-    go to channels of the best `priority` (1 comes first) that has one which takes them; among these
-    each gets a share by its `weight`. All are equal unless somebody says otherwise.
+    `side` is that of a device: FRONT, with clients, or BACK, with workers. Requests go to channels
+    of the best `priority` (1 is first) with one that accepts them, shared by `weight`. By default
+    all channels are equal.
     """
 
     side: str = ""
@@ -49,28 +49,28 @@ class Place(NamedTuple):
     weight: int = 1
 
 
-NOWHERE: Final = Place()
+DEFAULT_OPTIONS: Final = PipeOptions()
 
 
-def place_of(place: object) -> Place:
-    """Return what a shell told of a peer's address; a shell that knows nothing tells None."""
-    return place if isinstance(place, Place) else NOWHERE
+def pipe_options(place: object) -> PipeOptions:
+    """Return the options in a `PeerJoined.place`, or the defaults."""
+    return place if isinstance(place, PipeOptions) else DEFAULT_OPTIONS
 
 
 @dataclass(frozen=True, slots=True)
 class ReqPolicy:
-    """What may be set on a client; seconds and counts.
+    """Settings of a client.
 
-    - `slots`: how many calls may be outstanding at a time; more end with `Overloaded`.
-    - `retry`: see `RetryPolicy`. An idempotent request is sent again after `attempt_timeout`; the
-      last try has this long, too. `attempts` counts those as well that were lost with their
-      channel, and is `ATTEMPTS_UNLIMITED` by default, as in the draft. There are no pauses between
-      tries. The budget bounds resending by the timer: the first time is free for each call, as the
-      draft demands it, and what exceeds it waits until there is some again. Each second counts as
-      `CALLS_WORTH_A_SECOND` new calls (`requite.core.budget`). What was lost with its channel is
-      not charged: to send it elsewhere adds no load.
-    - `hold`: whether a call waits while no channel takes it. If not, it fails with `Overloaded`.
-    - `notes`: make `Note` effects: `sent`, `resent`, `replied`, `failed`.
+    - `slots`: the maximum of outstanding calls; further calls fail with `Overloaded`.
+    - `retry`: see `RetryPolicy`. An idempotent request is resent after `attempt_timeout`, which is
+      also the timeout of the last attempt. `attempts` includes those lost with their channel, and
+      is `ATTEMPTS_UNLIMITED` by default, as in the draft. There are no pauses between attempts. The
+      budget bounds resends by timer: the first is free for each call, as the draft demands it, and
+      others wait until the budget allows them. Each second counts as `CALLS_WORTH_A_SECOND` new
+      calls (`requite.core.budget`). Resends after a lost channel are outside of the budget, since
+      they add no load.
+    - `hold`: whether a call waits while no channel accepts it. If not, it fails with `Overloaded`.
+    - `notes`: emit `Note` effects: `sent`, `resent`, `replied`, `failed`.
     """
 
     slots: int = 1024
@@ -85,17 +85,17 @@ class ReqPolicy:
 
 @dataclass(frozen=True, slots=True)
 class RepPolicy:
-    """What may be set on a worker; counts and bytes.
+    """Settings of a worker.
 
-    - `capacity`: how many requests its handlers may have at a time. The others wait, per channel.
-    - `hops`: how many tags a request may have, its own id among them; longer ones are dropped.
-    - `queue_max`, `queue_size_max`: how many requests, and bytes of them, may wait per channel;
-      then the channel is not read from until half of them are gone.
-    - `backlog_size_max`: how many bytes of replies are still sent to a channel that pushes back.
-      Beyond it they are dropped, as the protocol demands; but a client that has asked for several
-      large replies pushes back as a matter of course, and would have to ask again a minute later.
-    - `reply_size_max`: how large a reply may grow out of partial ones.
-    - `notes`: make `Note` effects: `delivered`, `finished`, `abandoned`, `dropped`.
+    - `capacity`: the maximum of concurrent handlers. Further requests are queued per channel.
+    - `hops`: the maximum of tags of a request, including its id; requests with more are dropped.
+    - `queue_max`, `queue_size_max`: the maximum of queued requests, and of their bytes, per
+      channel. At the limit, the channel is not read from until half of them are gone.
+    - `backlog_size_max`: bytes of replies that are still sent to a channel with back-pressure.
+      Beyond it, replies are dropped, as the protocol demands. Dropping at once would be too strict:
+      several large replies cause back-pressure, and their client would resend a minute later.
+    - `reply_size_max`: the maximum size of a reply joined from partial ones, in bytes.
+    - `notes`: emit `Note` effects: `delivered`, `finished`, `abandoned`, `dropped`.
     """
 
     capacity: int = 16
@@ -117,15 +117,15 @@ class RepPolicy:
 
 @dataclass(frozen=True, slots=True)
 class DevicePolicy:
-    """What may be set on a device; counts, bytes and seconds.
+    """Settings of a device.
 
-    - `hops`: how many tags a request may leave with; those that would have more are dropped.
-    - `backlog_size_max`: as for a worker.
-    - `hold_s`: how long a request may wait while all channels to the back push back. It is dropped
-      then: in a loop of devices, each may be waiting for the other to read. Well below the minute
-      after which clients send again. Without any channel to the back requests wait for ever.
-    - `linger_s`: how long replies are still passed on by a device that drains.
-    - `notes`: make `Note` effects: `dropped`.
+    - `hops`: the maximum of tags of a request that leaves; requests with more are dropped.
+    - `backlog_size_max`: bytes of replies that are still sent to a channel with back-pressure.
+    - `hold_s`: how long a request may wait while all channels at the back have back-pressure. Then
+      it is dropped: in a loop of devices, each may be waiting for the other to read. Well below the
+      minute after which clients resend. Without any channel at the back, requests wait for ever.
+    - `linger_s`: how long a draining device still passes replies on.
+    - `notes`: emit `Note` effects: `dropped`.
     """
 
     hops: int = HOPS_DEFAULT

@@ -1,7 +1,7 @@
-"""REP hop by hop: ids for the channels that requests come by, by which replies find their way back.
+"""REP hop by hop: ids of incoming pipes, which route replies back.
 
-What a worker and the front of a device have in common. (REQ hop by hop is `channels.py`; whose
-request is next, `requite.core.turns`.)
+Used by a worker and by the front of a device. (REQ hop by hop is in `channels.py`, the order of
+requests in `requite.core.turns`.)
 
 Source: sp-request-reply-01, "REP endpoint".
 """
@@ -14,8 +14,8 @@ from requite.protocols.scalability.wire import IDS, channel_tag
 
 
 class ReplyPipe(ClientPeer):
-    """A channel that requests come by. `tag` is its id, as it stands in front of them, `backlog`
-    the bytes that it was sent while it pushed back."""
+    """An incoming pipe. `tag` is the pipe id that is pushed onto each request, `backlog` the bytes
+    that were sent to it during back-pressure."""
 
     __slots__ = ("backlog", "tag")
 
@@ -26,11 +26,10 @@ class ReplyPipe(ClientPeer):
 
 
 class ReturnPaths:
-    """All channels that requests come by, by tag.
+    """All incoming pipes, by tag.
 
-    `first_id` MUST be random per start: a reply to a request that came through a former life of
-    this endpoint must not find a channel. `backlog_size_max`: how much is sent to a channel that
-    pushes back.
+    `first_id` MUST be random per start: a reply to a request of an earlier process of this endpoint
+    must not match a pipe. `backlog_size_max`: bytes that are sent to a pipe with back-pressure.
     """
 
     __slots__ = ("_backlog_size_max", "_next_id", "by_tag")
@@ -41,7 +40,7 @@ class ReturnPaths:
         self._backlog_size_max = backlog_size_max
 
     def join(self, peer: Peer) -> ReplyPipe:
-        """Take a new channel; give it the next id that is free."""
+        """Add a new pipe with the next free id."""
         while (tag := channel_tag(self._next_id)) in self.by_tag:
             self._next_id = (self._next_id + 1) % IDS
         self._next_id = (self._next_id + 1) % IDS
@@ -49,13 +48,13 @@ class ReturnPaths:
         return pipe
 
     def leave(self, pipe: ReplyPipe) -> None:
-        """Forget a channel."""
+        """Remove a pipe."""
         del self.by_tag[pipe.tag]
 
     def takes(self, pipe: ReplyPipe, size: int) -> bool:
-        """Whether a channel, which may be pushing back, is to be sent a reply of `size` bytes.
+        """Return whether to send a pipe a reply of `size` bytes; count it during back-pressure.
 
-        The first one may be as large as it will; the others have to fit in the bound.
+        The first reply may have any size; the others must fit in the bound.
         """
         if pipe.is_open:
             return True

@@ -1,7 +1,6 @@
-"""What a device writes into its chronicle (`requite.core.recording`).
+"""The journal of a device (`requite.core.recording`).
 
-A device keeps no account of single requests, and writes none: it tells who came and went, and
-counts.
+A device does not track single requests; it journals its channels, and counts of messages.
 """
 
 from __future__ import annotations
@@ -14,49 +13,49 @@ from requite.core.recording import Recorder
 
 
 class DeviceObserver(Observer):
-    """What the engine of a device tells of its channels. This one listens to nothing."""
+    """Events of a device's engine. This base class ignores them."""
 
     def joined(self, side: str, now: float) -> None:
-        """There is a new channel."""
+        """A channel was added."""
 
     def lost(self, side: str, reason: str, now: float) -> None:
-        """A channel is gone."""
+        """A channel was lost."""
 
     def passed(self, now: float) -> None:
-        """Messages have passed."""
+        """Messages were passed on."""
 
-    def look(self, requests: int, replies: int, held: int, now: float) -> None:
-        """So many have passed in all."""
+    def flush_open_spans(self, requests: int, replies: int, held: int, now: float) -> None:
+        """The instant `flush_at` has come; these are the total counts."""
 
 
 NO_DEVICE_OBSERVER: Final = DeviceObserver()
 
 
 class DeviceRecorder(Recorder, DeviceObserver):
-    """Tells who is connected to a device, and what passes through it; of no single request."""
+    """Journals the channels of a device, and counts of messages."""
 
     def __init__(self, chronicle: Chronicle) -> None:
         super().__init__(chronicle, NO_INSTANCE)
         self._passed = (0, 0)
 
     def joined(self, side: str, now: float) -> None:
-        """Tell of a new channel."""
-        self._happen(EventRow(now, Kind.WORKER_JOINED, reason=f"a channel to the {side}"))
+        """Journal a new channel."""
+        self._append_event(EventRow(now, Kind.WORKER_JOINED, reason=f"a channel to the {side}"))
 
     def lost(self, side: str, reason: str, now: float) -> None:
-        """Tell of a channel that is gone."""
+        """Journal a lost channel."""
         text = f"a channel to the {side}: {reason}" if reason else f"a channel to the {side}"
-        self._happen(EventRow(now, Kind.WORKER_LOST, reason=text))
+        self._append_event(EventRow(now, Kind.WORKER_LOST, reason=text))
 
     def passed(self, now: float) -> None:
-        """Tell soon that something has passed."""
-        self._look_soon(now)
+        """Schedule a flush of the counts."""
+        self._schedule_flush(now)
 
-    def look(self, requests: int, replies: int, held: int, now: float) -> None:
-        """Tell how much has passed since the last look; the counts are those of all time."""
+    def flush_open_spans(self, requests: int, replies: int, held: int, now: float) -> None:
+        """Journal the messages since the last flush; the arguments are total counts."""
         if (requests, replies) != self._passed:
             before = self._passed
             self._passed = requests, replies
             text = f"passed on {requests - before[0]} requests and {replies - before[1]} replies"
-            self._happen(EventRow(now, Kind.HEARTBEAT, reason=text, busy=held))
-        self._looked(False, now)
+            self._append_event(EventRow(now, Kind.HEARTBEAT, reason=text, busy=held))
+        self._flushed(False, now)

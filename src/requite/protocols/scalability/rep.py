@@ -1,14 +1,14 @@
-"""The worker over SP, a REP endpoint: takes requests from many channels, and answers them.
+"""The worker over SP, a REP endpoint: answers requests from many channels.
 
     waiting ──► running ──► answered
        │           └──► failed, cancelled: no reply is ever sent
        └──► lost with its channel: never started
 
-At most `capacity` handlers run at a time; what comes beyond that waits per channel, and channels
-take turns (`raw.py`). So nobody can keep others from being served by asking more.
+At most `capacity` handlers run at a time; further requests are queued per channel, and channels
+take turns (`requite.core.turns`), so a client cannot starve others by sending more.
 
-SP has neither partial nor negative replies, nor deadlines: a failed request gets no reply at all
-(the draft's cancelling); its client will ask again, or give up.
+SP has no partial replies, negative replies or deadlines: a failed request gets no reply at all (the
+draft's cancelling); its client resends it, or gives up.
 
 Source: sp-request-reply-01, "REP endpoint" and "End-to-end functionality".
 """
@@ -59,10 +59,10 @@ _NO_REPLY: Final = frozenset({Status.FAILED, Status.CANCELLED})
 
 
 class ScalabilityWorker(Machine):
-    """A worker for whoever is connected; `service` is what its handlers' requests are called.
+    """A worker; `service` is the service name in its handlers' requests.
 
-    `first_id` is the first channel id, random per start. `instance` should be, too: journals know
-    the worker by it. `chronicle` takes down what happens to the requests that it is given.
+    `first_id` is the first channel id, random per start. `instance` identifies the worker in
+    journals and should be random per start. `chronicle` journals its requests.
     """
 
     _kind: ClassVar = "a worker"
@@ -89,7 +89,7 @@ class ScalabilityWorker(Machine):
         self._capacity = policy.capacity
         self._paths = ReturnPaths(first_id, backlog_size_max=policy.backlog_size_max)
         self._turns: Turns[ReplyPipe] = Turns(policy.queue_max, policy.queue_size_max)
-        # What goes to handlers, and to peers, when all inputs of a turn have been handled.
+        # Collected during a batch of inputs, emitted together at its end.
         self._requests: list[tuple[Job, Request]] = []
         self._replies: dict[Peer, list[Sequence[bytes]]] = {}
 
@@ -98,7 +98,7 @@ class ScalabilityWorker(Machine):
             Received: self._received,
             Finished: self._finished,
             Produced: self._produced,
-            Progressed: take_no_notice,  # nobody keeps a lease
+            Progressed: take_no_notice,  # there are no leases
             Started: self.jobs.started,
             Wake: self.jobs.woken,
             PeerJoined: self._joined,
@@ -111,12 +111,12 @@ class ScalabilityWorker(Machine):
     # --- the engine's contract --------------------------------------------------------------------
     @property
     def is_answered(self) -> bool:
-        """Whether the far end has taken this worker on; it need not."""
+        """Whether a peer has accepted this worker; always True, SP has no registration."""
         return True
 
     def deadline(self) -> float | None:
         """See `requite.engine.Engine.deadline`."""
-        at = self.jobs.observer.look_at
+        at = self.jobs.observer.flush_at
         return None if at == inf else at
 
     def snapshot(self) -> RepSnapshot:
@@ -165,7 +165,7 @@ class ScalabilityWorker(Machine):
     def _deliver(self, pipe: ReplyPipe, stack: bytes, body: bytes, now: float) -> None:
         job = Job()
         job.stack = stack
-        job.way = pipe.tag
+        job.pipe_tag = pipe.tag
         job.abandoned = ""
         job.joined = None
         jobs = self.jobs
@@ -180,7 +180,7 @@ class ScalabilityWorker(Machine):
             jobs.remark("delivered", job, self._out)
 
     def _deliver_waiting(self, now: float) -> None:
-        """Deliver what waits, in turn, while there is room."""
+        """Deliver queued requests, channels in turn, up to `capacity`."""
         while len(self.jobs) < self._capacity:
             due = self._turns.pop()
             if due is None:
@@ -197,7 +197,7 @@ class ScalabilityWorker(Machine):
 
     # --- from handlers ----------------------------------------------------------------------------
     def _produced(self, event: Produced, now: float) -> None:
-        self._put_out()  # a handler has to begin before it can be given up
+        self._put_out()  # a handler must start before it can be abandoned
         if reason := self.jobs.join(event, self._out, now):
             self.jobs.abandon(event.token, reason, self._out, now)
 
@@ -206,7 +206,7 @@ class ScalabilityWorker(Machine):
         jobs = self.jobs
         if status and status not in _NO_REPLY:
             raise jobs.wrong_end(status)
-        if jobs.pop(job, 0) is not None:  # it is a set: those in it have None
+        if jobs.pop(job, 0) is not None:  # members have the value None
             return
         if job.abandoned:
             status = Status.CANCELLED
@@ -216,7 +216,7 @@ class ScalabilityWorker(Machine):
         if observer.makes_notes:  # the name alone costs 0.37 us
             jobs.remark("finished", job, self._out, status=Status(status).name)
         if not status:
-            pipe = self._paths.by_tag.get(job.way)
+            pipe = self._paths.by_tag.get(job.pipe_tag)
             if job.joined is None and pipe is not None and pipe.is_open:  # nearly always
                 replies = self._replies.get(pipe.peer)
                 if replies is None:
@@ -226,13 +226,13 @@ class ScalabilityWorker(Machine):
             else:
                 self._reply(pipe, job, frames, now)
         elif status == Status.FAILED:
-            text = f"no reply, since a request failed: {reason_of(frames)}"
+            text = f"a request failed, so it gets no reply: {reason_of(frames)}"
             self._out.append(Warn("failed request", text))
         if self._turns.line:
             self._deliver_waiting(now)
 
     def _reply(self, pipe: ReplyPipe | None, job: Job, frames: Sequence[bytes], now: float) -> None:
-        """Send a reply the way its request came; where it takes none, drop it."""
+        """Send a reply to the pipe of its request, or drop it if the pipe does not accept it."""
         if job.joined is not None:
             frames = (*job.joined, *frames)
         message = (job.stack, *frames)
@@ -245,7 +245,7 @@ class ScalabilityWorker(Machine):
             self._replies.setdefault(pipe.peer, []).append(message)
 
     def _put_out(self) -> None:
-        """Put out what was kept back for handlers and peers, to leave together."""
+        """Emit the collected requests and replies."""
         if self._requests:
             pairs, self._requests = self._requests, []
             if len(pairs) == 1:
@@ -271,11 +271,11 @@ class ScalabilityWorker(Machine):
         pipe = self._turns.leave(event.peer)
         if pipe is None:
             return
-        self._put_out()  # handlers have to begin before they can be given up
+        self._put_out()  # handlers must start before they can be abandoned
         self._paths.leave(pipe)
         self.jobs.drop(Why.LOST, self._out, now, len(pipe.waiting))
         for job in self.jobs:
-            if job.way == pipe.tag and not job.abandoned:
+            if job.pipe_tag == pipe.tag and not job.abandoned:
                 reason = event.reason or "its connection was closed"
                 self.jobs.abandon(job, reason, self._out, now)
 
@@ -287,7 +287,7 @@ class ScalabilityWorker(Machine):
             pipe.backlog = 0
         self._deliver_waiting(now)
 
-    # --- the end ----------------------------------------------------------------------------------
+    # --- drain ------------------------------------------------------------------------------------
     def _drained(self, _event: Drain, _now: float) -> None:
         if self._draining:
             return
@@ -298,7 +298,7 @@ class ScalabilityWorker(Machine):
                 self._out.append(StopReading(pipe.peer))
 
     def _maybe_stop(self, now: float) -> None:
-        """Stop once nothing is in hand. What waits at channels that push back is left undone."""
+        """Stop once no handler runs. Drop queued requests of channels with back-pressure."""
         if not (self._stopped or self.jobs):
             self._stopped = True
             self._put_out()

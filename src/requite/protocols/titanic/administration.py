@@ -9,13 +9,13 @@ from requite.errors import RemoteViolation, StorageError
 from requite.protocols.titanic import listing, records
 from requite.protocols.titanic.attempts import Attempts
 from requite.protocols.titanic.core import Core, TitanicSnapshot
-from requite.protocols.titanic.requests import POISONED, Kept
+from requite.protocols.titanic.requests import POISONED, DurableRequest
 from requite.protocols.titanic.tickets import ForShow
 from requite.protocols.titanic.wire import ERROR, OK, UNKNOWN
 
 
 class Administration:
-    """Tells of requests, and has those that were given up tried again."""
+    """Lists and shows requests; retries poisoned ones."""
 
     def __init__(
         self,
@@ -43,53 +43,57 @@ class Administration:
         self._core.answer(token, OK, listing.stats(self._snapshot(), self._facts()))
 
     def show(self, token: Any, frames: Sequence[bytes], _now: float) -> None:
-        """Answer with all there is of one request."""
-        kept = self._core.find(token, frames)
-        if kept is not None:
-            self._show_next(ForShow(token, kept))
+        """Answer with the details, frames and reply of one request."""
+        request = self._core.find(token, frames)
+        if request is not None:
+            self._show_next(ForShow(token, request))
 
     def _show_next(self, ticket: ForShow) -> None:
-        """Collect what is to be shown: the request's frames, then those of the reply."""
-        token, kept, frames = ticket
+        """Load what is not cached: the request's frames, then those of the reply; then answer."""
+        token, request, frames = ticket
         if frames is None:
-            if kept.frames is None and kept.place is not None:
-                self._core.load(ticket, kept.place)
+            if request.frames is None and request.location is not None:
+                self._core.load(ticket, request.location)
                 return
-            frames = list(kept.frames or ())
-        if kept.reply is None and kept.reply_place is not None:
-            self._core.load(ForShow(token, kept, frames), kept.reply_place)
+            frames = list(request.frames or ())
+        if request.reply is None and request.reply_location is not None:
+            self._core.load(ForShow(token, request, frames), request.reply_location)
         else:
-            self._tell(ticket, frames, kept.reply or ())
+            self._tell(ticket, frames, request.reply or ())
 
     def loaded(self, ticket: ForShow, frames: list[bytes]) -> None:
-        """Go on with what was read."""
+        """Continue with frames read from the log."""
         if ticket.frames is None:
-            self._show_next(ForShow(ticket.token, ticket.kept, frames))
+            self._show_next(ForShow(ticket.token, ticket.request, frames))
         else:
             self._tell(ticket, ticket.frames, frames)
 
-    def _tell(self, ticket: ForShow, request: Sequence[bytes], reply: Sequence[bytes]) -> None:
-        line = listing.details(ticket.kept, request_frames=len(request), reply_frames=len(reply))
-        self._core.answer(ticket.token, OK, line, *request, *reply)
+    def _tell(self, ticket: ForShow, frames: Sequence[bytes], reply: Sequence[bytes]) -> None:
+        line = listing.details(ticket.request, request_frames=len(frames), reply_frames=len(reply))
+        self._core.answer(ticket.token, OK, line, *frames, *reply)
 
     def retry(self, token: Any, frames: Sequence[bytes], _now: float) -> None:
-        """Have a request tried again that was given up."""
+        """Retry a poisoned request."""
         core = self._core
-        kept = core.find(token, frames)
-        if kept is None:
+        request = core.find(token, frames)
+        if request is None:
             return
         if core.bystander:
-            core.refuse(token, ERROR, f"{core.bystander}: ask where it was accepted")
-        elif kept.state is not POISONED or kept.place is None or kept.closing is not None:
-            core.refuse(token, UNKNOWN, f"the request is not poisoned, but {kept.state.value}")
+            core.refuse(token, ERROR, f"{core.bystander}; send this to the active Titanic")
+        elif (
+            request.state is not POISONED or request.location is None or request.closing is not None
+        ):
+            core.refuse(token, UNKNOWN, f"the request is not poisoned, but {request.state.value}")
         else:
-            record = records.encode_tried(kept.uuid, core.now_us, 0, False, "")
-            core.enter(record, (token, kept), self._try_again, self._not_tried_again)
+            record = records.encode_tried(request.uuid, core.now_us, 0, False, "")
+            core.enter(record, (token, request), self._try_again, self._not_tried_again)
 
-    def _try_again(self, what: tuple[Any, Kept], place: Any, now: float) -> None:
-        token, kept = what
-        self._attempts.try_again(kept, place, now)
+    def _try_again(self, what: tuple[Any, DurableRequest], location: Any, now: float) -> None:
+        token, request = what
+        self._attempts.try_again(request, location, now)
         self._core.answer(token, OK)
 
-    def _not_tried_again(self, what: tuple[Any, Kept], error: StorageError, _now: float) -> None:
+    def _not_tried_again(
+        self, what: tuple[Any, DurableRequest], error: StorageError, _now: float
+    ) -> None:
         self._core.not_stored(what[0], error)

@@ -1,4 +1,4 @@
-"""What becomes of requests at their services: replies, failures, and those that are given up."""
+"""Outcomes of attempts: replies to store, retries after failures, and poisoned requests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from requite.protocols.titanic.requests import (
     POISONED,
     SENT,
     WAITING,
-    Kept,
+    DurableRequest,
     Lane,
 )
 from requite.request import Reply
@@ -23,212 +23,223 @@ from requite.request import Reply
 STORE_AGAIN: Final = "store again"
 _UNSTORED: Final = "replies are not stored"
 _REASON_SIZE_MAX: Final = 1000
+# Stored in TRIED records, and compared with them: it must not change.
 IN_DOUBT: Final = (
     "the log is damaged behind this request, which may have been answered, or closed, there"
 )
 
-LOST: Final = "its record has vanished from the log, of which a part must have been removed"
+LOST: Final = "its record is missing from the log: a part of the log must have been removed"
 
-Ended = Callable[[Kept, float], None]
+Ended = Callable[[DurableRequest, float], None]
 
 
 class Attempts:
-    """Takes the outcome of attempts. `ended(kept, now)` is called when there will be no other."""
+    """Handles outcomes of attempts; calls `ended(request, now)` when no other attempt follows."""
 
     def __init__(self, core: Core, ended: Ended) -> None:
         self._core = core
         self._ended = ended
-        self._unstored: dict[Kept, None] = {}  # whose reply the disk did not take
+        self._unstored: dict[DurableRequest, None] = {}  # replies that the disk refused
 
     @property
     def is_idle(self) -> bool:
         """Whether every reply is stored."""
         return not self._unstored
 
-    def came(self, kept: Kept, outcome: Reply | CallError, now: float) -> None:
-        """An attempt has come to its end."""
-        if kept.state is not SENT or kept.asked is None:
+    def attempt_ended(
+        self, request: DurableRequest, outcome: Reply | CallError, now: float
+    ) -> None:
+        """Handle the outcome of an attempt."""
+        if request.state is not SENT or request.asked is None:
             return  # closed meanwhile
         core = self._core
-        lane = core.lane_of(kept)
-        core.dispatcher.free(kept, lane)
+        lane = core.lane_of(request)
+        core.dispatcher.free(request, lane)
         if isinstance(outcome, CallError):
-            self._failed(kept, outcome, lane, now)
+            self._failed(request, outcome, lane, now)
             return
         core.dispatcher.seen(lane, now)
-        kept.attempts += 1
-        kept.answered_us = core.now_us
-        kept.reply = outcome.frames
-        kept.reply_size = sum(map(len, outcome.frames))
-        kept.state = KEEPING
-        if kept.closing is None:  # else: nothing is stored behind its CLOSED, unless that fails
-            self._keep_reply(kept, now)
+        request.attempts += 1
+        request.answered_us = core.now_us
+        request.reply = outcome.frames
+        request.reply_size = sum(map(len, outcome.frames))
+        request.state = KEEPING
+        if request.closing is None:  # else `close_failed` stores it if CLOSED cannot be stored
+            self._keep_reply(request, now)
 
     # --- replies ----------------------------------------------------------------------------------
-    def _keep_reply(self, kept: Kept, now: float) -> None:
-        """Store a reply before anybody hears of it."""
-        reply = kept.reply or ()
-        record = records.encode_answered(kept.uuid, kept.answered_us, kept.attempts, reply)
+    def _keep_reply(self, request: DurableRequest, now: float) -> None:
+        """Store a reply, before a client can collect it."""
+        reply = request.reply or ()
+        record = records.encode_answered(request.uuid, request.answered_us, request.attempts, reply)
         if len(record) > RECORD_SIZE_MAX:
-            kept.reply = None
-            self.poison(kept, f"its reply has {kept.reply_size} bytes, too many to store", now)
+            request.reply = None
+            self.poison(
+                request, f"its reply has {request.reply_size} bytes, too many to store", now
+            )
             return
-        self._core.enter(record, kept, self._reply_stored, self._reply_not_stored)
+        self._core.enter(record, request, self._reply_stored, self._reply_not_stored)
 
-    def _reply_stored(self, kept: Kept, place: Any, now: float) -> None:
-        if kept.state is not KEEPING:
+    def _reply_stored(self, request: DurableRequest, location: Any, now: float) -> None:
+        if request.state is not KEEPING:
             return  # closed meanwhile
         core = self._core
-        self.let_go(kept)
-        kept.reply_place = place
-        core.cache.drop_request(kept)
-        core.cache.keep_reply(kept)
+        self.let_go(request)
+        request.reply_location = location
+        core.cache.drop_request(request)
+        core.cache.keep_reply(request)
         if core.copy_first is None:
-            self._may_be_told(kept, now)
+            self._reply_released(request, now)
         else:
-            core.copy_first(place, lambda then: self._may_be_told(kept, then))
+            core.copy_first(location, lambda then: self._reply_released(request, then))
 
-    def _may_be_told(self, kept: Kept, now: float) -> None:
-        """A reply is wherever it has to be."""
-        if kept.state is not KEEPING:
+    def _reply_released(self, request: DurableRequest, now: float) -> None:
+        """Make a reply available: it is stored, and replicated if required."""
+        if request.state is not KEEPING:
             return  # closed meanwhile
         core = self._core
-        kept.state = ANSWERED
+        request.state = ANSWERED
         core.answered += 1
-        core.leave_lane(kept, now)
-        core.note("answered", kept)
-        self._ended(kept, now)
+        core.leave_lane(request, now)
+        core.note("answered", request)
+        self._ended(request, now)
 
-    def _reply_not_stored(self, kept: Kept, _error: StorageError, now: float) -> None:
-        """Hold the reply back, and send nothing until it is stored: replies must not pile up."""
-        if kept.state is not KEEPING:
+    def _reply_not_stored(self, request: DurableRequest, _error: StorageError, now: float) -> None:
+        """Hold the reply back and halt dispatch until it is stored: replies must not pile up."""
+        if request.state is not KEEPING:
             return
         core = self._core
-        self._unstored[kept] = None
+        self._unstored[request] = None
         core.halt(_UNSTORED)
         if STORE_AGAIN not in core.timers:
             core.timers.set(STORE_AGAIN, now + core.policy.store_retry_s)
 
     def store_again(self, now: float) -> None:
-        """Try to store the replies that the disk did not take."""
-        for kept in list(self._unstored):
-            if kept.closing is None:
-                self._keep_reply(kept, now)
+        """Retry storing the replies that the disk refused."""
+        for request in list(self._unstored):
+            if request.closing is None:
+                self._keep_reply(request, now)
 
-    def let_go(self, kept: Kept) -> None:
-        """A reply is stored, or needs no storing any more."""
+    def let_go(self, request: DurableRequest) -> None:
+        """Drop a request from the unstored replies."""
         if self._unstored:
-            self._unstored.pop(kept, None)
+            self._unstored.pop(request, None)
             self._core.halt(_UNSTORED, bool(self._unstored))
 
-    def stays(self, kept: Kept, now: float) -> None:
-        """A request was to be closed, and is not: what came meanwhile counts."""
-        if kept.state is not KEEPING or kept.reply_place is not None:
+    def close_failed(self, request: DurableRequest, now: float) -> None:
+        """Store a reply that arrived while the request was closing: CLOSED could not be stored."""
+        if request.state is not KEEPING or request.reply_location is not None:
             return
-        if kept not in self._unstored:
-            self._keep_reply(kept, now)
+        if request not in self._unstored:
+            self._keep_reply(request, now)
         elif STORE_AGAIN not in self._core.timers:
             self._core.timers.set(STORE_AGAIN, now + self._core.policy.store_retry_s)
 
     # --- failures ---------------------------------------------------------------------------------
-    def _failed(self, kept: Kept, error: CallError, lane: Lane, now: float) -> None:
-        """Have a request tried again, at once or later, or give it up."""
+    def _failed(self, request: DurableRequest, error: CallError, lane: Lane, now: float) -> None:
+        """Retry a request after a failed attempt, at once or later, or poison it."""
         core = self._core
         if isinstance(error, NoService):
             core.dispatcher.leave_alone(lane, now)
         if not error.may_have_executed:
-            core.dispatcher.turned_away(kept, lane, now)
+            core.dispatcher.put_back(request, lane, now)
             return
-        kept.attempts += 1
-        kept.reason = f"{type(error).__name__}: {error}"[:_REASON_SIZE_MAX]
+        request.attempts += 1
+        request.reason = f"{type(error).__name__}: {error}"[:_REASON_SIZE_MAX]
         limit = core.policy.attempts_max
-        if limit is not None and kept.attempts >= limit:
-            self.poison(kept, kept.reason, now)
+        if limit is not None and request.attempts >= limit:
+            self.poison(request, request.reason, now)
             return
-        core.dispatcher.rest(kept, now + core.policy.delay_s(kept.attempts, core.rng))
+        core.dispatcher.rest(request, now + core.policy.delay_s(request.attempts, core.rng))
         if limit is not None:
-            self._enter_tried(kept, poisoned=False)
-        core.note("tried", kept, reason=kept.reason)
+            self._enter_tried(request, poisoned=False)
+        core.note("tried", request, reason=request.reason)
 
-    def poison(self, kept: Kept, reason: str, now: float) -> None:
-        """Try a request no more, but keep it: an operator may look at it, and have it tried."""
-        self._put_aside(kept, reason, now)
-        self._core.warn("poisoned", f"{kept.ticket}: {reason}")
+    def poison(self, request: DurableRequest, reason: str, now: float) -> None:
+        """Stop retrying a request, but retain it: an operator can inspect and retry it."""
+        self._put_aside(request, reason, now)
+        self._core.warn("poisoned", f"{request.ticket}: {reason}")
 
-    def put_aside(self, waiting: Sequence[Kept], reason: str, now: float) -> None:
-        """Try requests no more that have waited for their turn."""
-        for kept in waiting:
-            self._core.timers.clear(kept)
-            self._put_aside(kept, reason, now)
+    def put_aside(self, waiting: Sequence[DurableRequest], reason: str, now: float) -> None:
+        """Poison requests that wait for dispatch."""
+        for request in waiting:
+            self._core.timers.clear(request)
+            self._put_aside(request, reason, now)
         self._core.dispatcher.forget_withdrawn()
         self._core.warn("put aside", f"{len(waiting)} requests: {reason}. See `requite titanic ls`")
 
-    def _put_aside(self, kept: Kept, reason: str, now: float) -> None:
+    def _put_aside(self, request: DurableRequest, reason: str, now: float) -> None:
         core = self._core
-        kept.state = POISONED
-        kept.reason = reason
+        request.state = POISONED
+        request.reason = reason
         core.poisoned += 1
-        core.cache.drop_request(kept)
-        core.leave_lane(kept, now)
-        self._enter_tried(kept, poisoned=True)
-        core.note("poisoned", kept, reason=reason)
-        self._ended(kept, now)
+        core.cache.drop_request(request)
+        core.leave_lane(request, now)
+        self._enter_tried(request, poisoned=True)
+        core.note("poisoned", request, reason=reason)
+        self._ended(request, now)
 
     def release_damaged(self) -> None:
-        """Let those wait again that were in doubt: it is known now that they are not closed."""
+        """Dispatch the requests that were in doubt: now it is known that they are not closed."""
         core = self._core
-        for kept in core.register:
-            if kept.state is POISONED and kept.reason == IN_DOUBT and kept.place is not None:
-                record = records.encode_tried(kept.uuid, core.now_us, 0, False, "")
-                core.enter(record, kept, self.try_again, _nothing)
+        for request in core.register:
+            if (
+                request.state is POISONED
+                and request.reason == IN_DOUBT
+                and request.location is not None
+            ):
+                record = records.encode_tried(request.uuid, core.now_us, 0, False, "")
+                core.enter(record, request, self.try_again, _nothing)
 
-    def try_again(self, kept: Kept, _place: Any, _now: float) -> None:
-        """It is stored that a request is poisoned no longer."""
+    def try_again(self, request: DurableRequest, _location: Any, _now: float) -> None:
+        """Queue a request whose retry by an operator has been stored."""
         core = self._core
-        if kept.state is POISONED:
+        if request.state is POISONED:
             core.poisoned -= 1
-            kept.attempts = 0
-            kept.reason = ""
-            core.dispatcher.enqueue(kept, core.enter_lane(kept))
+            request.attempts = 0
+            request.reason = ""
+            core.dispatcher.enqueue(request, core.enter_lane(request))
 
-    def _enter_tried(self, kept: Kept, *, poisoned: bool) -> None:
-        if kept.closing is not None:
-            return  # nothing is stored behind its CLOSED
+    def _enter_tried(self, request: DurableRequest, *, poisoned: bool) -> None:
+        if request.closing is not None:
+            return  # its CLOSED must remain the last record
         core = self._core
-        record = records.encode_tried(kept.uuid, core.now_us, kept.attempts, poisoned, kept.reason)
-        core.enter(record, kept, _nothing, _nothing)  # at worst, a later start knows nothing of it
+        record = records.encode_tried(
+            request.uuid, core.now_us, request.attempts, poisoned, request.reason
+        )
+        # If this fails, a later start just does not know of the attempt.
+        core.enter(record, request, _nothing, _nothing)
 
-    def lost(self, requests: Sequence[Kept], now: float) -> None:
-        """Requests that were acknowledged are not in the log any more: keep what is in memory."""
+    def lost(self, requests: Sequence[DurableRequest], now: float) -> None:
+        """Handle acknowledged requests that are missing from the log; keep what is in memory."""
         core = self._core
         waiting = []
-        for kept in requests:
-            kept.place = None
-            if kept.state is ANSWERED and kept.reply is None:
-                self.lost_reply(kept, now)
-            if kept.state is SENT:
-                if kept.asked is not None:
-                    core.emit(Cancel(kept))
-                core.dispatcher.free(kept, core.lane_of(kept))
-                kept.state = WAITING
-            if kept.state is WAITING:
-                waiting.append(kept)
+        for request in requests:
+            request.location = None
+            if request.state is ANSWERED and request.reply is None:
+                self.lost_reply(request, now)
+            if request.state is SENT:
+                if request.asked is not None:
+                    core.emit(Cancel(request))
+                core.dispatcher.free(request, core.lane_of(request))
+                request.state = WAITING
+            if request.state is WAITING:
+                waiting.append(request)
         if waiting:
             self.put_aside(waiting, LOST, now)
 
-    def lost_reply(self, kept: Kept, now: float) -> None:
-        """A stored reply cannot be read, but the request can: a restart would have it run again,
-        and so do we."""
+    def lost_reply(self, request: DurableRequest, now: float) -> None:
+        """Run a request again whose stored reply cannot be read, as a restart would do."""
         core = self._core
         core.answered -= 1
-        kept.reply_place = None
-        kept.reply_size = kept.answered_us = 0
-        lane = core.enter_lane(kept)
-        if kept.place is None:
-            self.poison(kept, "its reply cannot be read, nor the request itself", now)
+        request.reply_location = None
+        request.reply_size = request.answered_us = 0
+        lane = core.enter_lane(request)
+        if request.location is None:
+            self.poison(request, "neither its reply nor the request itself can be read", now)
         else:
-            core.dispatcher.enqueue(kept, lane)
+            core.dispatcher.enqueue(request, lane)
 
 
 def _nothing(_what: Any, _outcome: Any, _now: float) -> None:
-    """There is nothing to be done when it is stored, nor when it is not."""
+    """Ignore whether a record was stored."""

@@ -1,4 +1,4 @@
-"""`titanic.reply` and `titanic.close`: handing replies over, and letting go of requests."""
+"""`titanic.reply` and `titanic.close`: collecting replies, and removing requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ from requite.protocols.titanic import records
 from requite.protocols.titanic.attempts import Attempts
 from requite.protocols.titanic.copying import Copying
 from requite.protocols.titanic.core import Core
-from requite.protocols.titanic.requests import ANSWERED, CLOSED, POISONED, SENT, Kept, State
+from requite.protocols.titanic.requests import (
+    ANSWERED,
+    CLOSED,
+    POISONED,
+    SENT,
+    DurableRequest,
+    State,
+)
 from requite.protocols.titanic.tickets import ForReply
 from requite.protocols.titanic.wire import ERROR, OK, PENDING, UNKNOWN, decode_ticket, refusal
 from requite.protocols.titanic.wire import POISONED as POISONED_FRAME
@@ -23,164 +30,166 @@ KEYS: Final = "keys"
 
 
 class Collecting:
-    """Gives replies as often as they are asked for, and removes nothing unless it is told to."""
+    """Serves replies, any number of times, and removes requests when they are closed or expire."""
 
     def __init__(self, core: Core, copying: Copying) -> None:
         self._core = core
         self._copying = copying
         self._attempts = Attempts(core, self.expire_later)
-        self._half_closed: set[bytes] = set()  # their CLOSED is on the disk, or is not
-        self._expiring: deque[tuple[float, Kept]] = deque()
+        self._half_closed: set[bytes] = set()  # CLOSED may or may not be on the disk
+        self._expiring: deque[tuple[float, DurableRequest]] = deque()
 
     @property
     def attempts(self) -> Attempts:
-        """What becomes of requests before there is anything to collect."""
+        """The handler of attempts, which precede collecting."""
         return self._attempts
 
     def reply(self, token: Any, frames: Sequence[bytes], _now: float) -> None:
-        """Answer with the reply, or with 300 while there is none."""
+        """Answer with the reply, or with 300 while the request is pending."""
         core = self._core
-        kept = core.find(token, frames)
-        if kept is None:
+        request = core.find(token, frames)
+        if request is None:
             return
-        if kept.state is ANSWERED and not core.is_catching_up:
-            if kept.reply is not None:
-                core.answer(token, OK, *kept.reply)
+        if request.state is ANSWERED and not core.is_catching_up:
+            if request.reply is not None:
+                core.answer(token, OK, *request.reply)
             else:
-                core.load(ForReply(token, kept), kept.reply_place)
-        elif kept.state is POISONED:
-            status = refusal(UNKNOWN, f"poisoned: {kept.reason}")
-            core.answer(token, status, POISONED_FRAME, kept.reason.encode())
+                core.load(ForReply(token, request), request.reply_location)
+        elif request.state is POISONED:
+            status = refusal(UNKNOWN, f"poisoned: {request.reason}")
+            core.answer(token, status, POISONED_FRAME, request.reason.encode())
         elif core.is_superseded:
-            core.refuse(token, ERROR, f"{core.bystander}: ask there for what is not answered here")
+            core.refuse(token, ERROR, f"{core.bystander}; ask the promoted Titanic for the reply")
         else:
             core.answer(token, PENDING)
 
     def loaded(self, token: Any, frames: Sequence[bytes]) -> None:
-        """Answer with a reply that had to be read."""
+        """Answer with a reply that was read from the log."""
         self._core.answer(token, OK, *frames)
 
     # --- closing ----------------------------------------------------------------------------------
     def close(self, token: Any, frames: Sequence[bytes], _now: float) -> None:
-        """Remove a request and its reply. What is not there is closed already, and 200 as well; so
-        is a malformed ticket, under which nothing can be kept, here or at a replica."""
+        """Remove a request and its reply. An unknown or malformed ticket is also answered with 200:
+        the request is closed already, or never existed."""
         core = self._core
         try:
             uuid = decode_ticket(frames[0] if frames else b"")
         except RemoteViolation:
             core.answer(token, OK)
             return
-        kept = core.register.find(uuid)
+        request = core.register.find(uuid)
         if core.bystander:
-            where = "there" if core.is_superseded else "where it was accepted"
-            core.refuse(token, ERROR, f"{core.bystander}: close it {where}")
-        elif kept is None:
+            where = "promoted" if core.is_superseded else "active"
+            core.refuse(token, ERROR, f"{core.bystander}; close it at the {where} Titanic")
+        elif request is None:
             if not self._copying.holds_closing(token, uuid):
                 core.answer(token, OK)
-        elif kept.closing is not None:
-            kept.closing.append(token)
+        elif request.closing is not None:
+            request.closing.append(token)
         else:
-            self.begin_closing(kept, [token], expired=False)
+            self.begin_closing(request, [token], expired=False)
 
-    def begin_closing(self, kept: Kept, tokens: list[Any], *, expired: bool) -> None:
-        """Store that a request is closed; then forget it, and tell `tokens`."""
+    def begin_closing(self, request: DurableRequest, tokens: list[Any], *, expired: bool) -> None:
+        """Store that a request is closed; then forget it, and answer `tokens`."""
         core = self._core
-        kept.closing = tokens
+        request.closing = tokens
         until_us = core.now_us + int(core.policy.key_window_s * 1e6)
-        record = records.encode_closed(kept.uuid, core.now_us, kept.key, until_us, expired=expired)
-        core.enter(record, kept, self._closed, self._not_closed)
+        record = records.encode_closed(
+            request.uuid, core.now_us, request.key, until_us, expired=expired
+        )
+        core.enter(record, request, self._closed, self._not_closed)
 
-    def _closed(self, kept: Kept, place: Any, now: float) -> None:
-        emit = self._copying.closed(kept.uuid, place) or self._core.emit
-        for token in kept.closing or ():
+    def _closed(self, request: DurableRequest, location: Any, now: float) -> None:
+        emit = self._copying.closed(request.uuid, location) or self._core.emit
+        for token in request.closing or ():
             emit(Finished(token, (OK,), Status.OK))
-        if kept.state is not CLOSED:  # else it was never stored
-            self.forget(kept, now, now + self._core.policy.key_window_s)
+        if request.state is not CLOSED:  # else SUBMITTED could not be stored
+            self.forget(request, now, now + self._core.policy.key_window_s)
 
-    def forget(self, kept: Kept, now: float, key_until: float) -> None:
-        """Let go of a request that is closed, wherever it is."""
+    def forget(self, request: DurableRequest, now: float, key_until: float) -> None:
+        """Remove a closed request from all tables, whatever its state."""
         core = self._core
-        state, kept.state = kept.state, CLOSED
+        state, request.state = request.state, CLOSED
         if state is ANSWERED:
             core.answered -= 1
         elif state is POISONED:
             core.poisoned -= 1
         else:
-            self._recall(kept, state, now)
-        self._attempts.let_go(kept)
-        core.cache.drop_request(kept)
-        core.cache.drop_reply(kept)
-        core.register.remove(kept, key_until if kept.key else None)
-        if kept.key and KEYS not in core.timers:
+            self._recall(request, state, now)
+        self._attempts.let_go(request)
+        core.cache.drop_request(request)
+        core.cache.drop_reply(request)
+        core.register.remove(request, key_until if request.key else None)
+        if request.key and KEYS not in core.timers:
             core.timers.set(KEYS, key_until)
         if core.register.has_too_many_keys:
             self.expire_keys(now)
-        core.note("closed", kept)
+        core.note("closed", request)
 
-    def gone(self, gone: Sequence[Kept], now: float) -> None:
-        """Take note of requests that are not in the log, which was opened again. Some were to be
-        closed, and are, though their clients heard otherwise; all others are lost."""
-        lost = [kept for kept in gone if kept.uuid not in self._half_closed]
-        for kept in gone:
-            if kept.uuid in self._half_closed:
-                self.forget(kept, now, now + self._core.policy.key_window_s)
+    def missing(self, missing: Sequence[DurableRequest], now: float) -> None:
+        """Handle requests that are missing from the reopened log. Those whose CLOSED failed were
+        closed after all; the others are lost."""
+        lost = [request for request in missing if request.uuid not in self._half_closed]
+        for request in missing:
+            if request.uuid in self._half_closed:
+                self.forget(request, now, now + self._core.policy.key_window_s)
         self._half_closed.clear()
         if lost:
             self._attempts.lost(lost, now)
 
-    def _recall(self, kept: Kept, state: State, now: float) -> None:
-        """Nobody waits for the reply any more."""
+    def _recall(self, request: DurableRequest, state: State, now: float) -> None:
+        """Cancel a request whose reply is not needed any more."""
         core = self._core
-        lane = core.lane_of(kept)
+        lane = core.lane_of(request)
         if state is SENT:
-            if kept.asked is not None:
-                core.emit(Cancel(kept))
-            core.dispatcher.free(kept, lane)
-        core.leave_lane(kept, now)
-        core.dispatcher.withdraw(kept, lane)
+            if request.asked is not None:
+                core.emit(Cancel(request))
+            core.dispatcher.free(request, lane)
+        core.leave_lane(request, now)
+        core.dispatcher.withdraw(request, lane)
 
-    def _not_closed(self, kept: Kept, error: StorageError, now: float) -> None:
-        for token in kept.closing or ():
+    def _not_closed(self, request: DurableRequest, error: StorageError, now: float) -> None:
+        for token in request.closing or ():
             self._core.not_stored(token, error)
-        kept.closing = None
+        request.closing = None
         if isinstance(error, LogFailed):
-            self._half_closed.add(kept.uuid)
-        self._attempts.stays(kept, now)
+            self._half_closed.add(request.uuid)
+        self._attempts.close_failed(request, now)
 
     # --- time -------------------------------------------------------------------------------------
-    def expire_later(self, kept: Kept, now: float) -> None:
-        """Remove a request by and by that has come to its end now, if nobody does."""
+    def expire_later(self, request: DurableRequest, now: float) -> None:
+        """Schedule the removal of a request that has ended now."""
         core = self._core
         if core.policy.expire_s is not None:
-            self._expiring.append((now + core.policy.expire_s, kept))
+            self._expiring.append((now + core.policy.expire_s, request))
             if EXPIRE not in core.timers:
                 core.timers.set(EXPIRE, self._expiring[0][0])
 
     def recovered(self) -> None:
-        """Put what an earlier process has left into the order of time."""
+        """Sort the expiry queue after recovery."""
         if self._expiring:
             self._expiring = deque(sorted(self._expiring, key=lambda one: one[0]))
             self._core.timers.set(EXPIRE, self._expiring[0][0])
 
     def expire(self, now: float) -> None:
-        """Close what nobody has collected. All wait equally long, so the first is due first.
+        """Close requests that were not collected in time. All have the same time limit, so the
+        queue is in order.
 
-        A replica leaves that to the one whose replica it is, and looks again later; and so does one
-        that was superseded.
+        A replica and a superseded Titanic close nothing by time, and check again later.
         """
         core, expiring = self._core, self._expiring
         if core.bystander:
             core.timers.set(EXPIRE, now + max(core.policy.expire_s or 0.0, 1.0))
             return
         while expiring and expiring[0][0] <= now:
-            kept = expiring.popleft()[1]
-            if kept.state in (ANSWERED, POISONED) and kept.closing is None:
-                self.begin_closing(kept, [], expired=True)
+            request = expiring.popleft()[1]
+            if request.state in (ANSWERED, POISONED) and request.closing is None:
+                self.begin_closing(request, [], expired=True)
         if expiring:
             self._core.timers.set(EXPIRE, expiring[0][0])
 
     def expire_keys(self, now: float) -> None:
-        """Forget idempotency keys whose time is over."""
+        """Forget expired idempotency keys."""
         until = self._core.register.expire_keys(now)
         if until is not None:
             self._core.timers.set(KEYS, until)

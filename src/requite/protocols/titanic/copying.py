@@ -1,22 +1,21 @@
-"""Keeping a replica: what is stored here is sent there, in the order of the log.
+"""Replication: records are sent to the replica in the order of the log.
 
     asking ──position──► idle ──something is stored──► reading ──► sending
        ▲                   ▲                                          │
        └── resting ◄──┐    └────────────────position──────────────────┘
-                      └── no answer, or none that helps
+                      └── no answer, or an error
 
-    SUPERSEDED: the replica was promoted. It is the last word.
+    SUPERSEDED: the replica was promoted; a final state, unless this Titanic is promoted again.
 
-There is one way for what is new and for what a replica has missed: records are read from the log,
-from the number on that the replica lacks. One batch is under way at a time; the larger it gets, the
-more records share it. A replica of which nothing is wanted is asked now and then all the same: that
-it was promoted has to be known here before anybody submits something.
+New records and those that a replica has missed take the same path: they are read from the log,
+beginning with the number that the replica lacks. One batch is in flight at a time; under load,
+batches grow. An idle replica is also polled, so that its promotion is noticed before a client
+submits a request here.
 
-With `Replicate.SYNC` nothing is told before the replica has it: 200 for a submission, a reply, 200
-for what was closed. While the replica does not answer, submissions and closing are refused (500),
-and replies that it does not have are pending (300). What was stored here by then is dispatched all
-the same. A process that has just started does not know what the replica has, and tells no reply
-until that has everything.
+With `Replicate.SYNC`, clients get no answer before the replica has the record: 200 for a
+submission, a reply, 200 for closing. While the replica does not answer, submitting and closing are
+refused (500), and replies that it lacks are pending (300); requests that are stored here are
+dispatched nevertheless. After a start, no reply is served until the replica has everything.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from requite.engine import Effect, Finished, Load, Submit
 from requite.errors import CallError, RemoteViolation, StorageError
 from requite.protocols.titanic.core import Core
 from requite.protocols.titanic.policy import Replicate
-from requite.protocols.titanic.records import Role, encode_role
+from requite.protocols.titanic.records import StoreRole, encode_role
 from requite.protocols.titanic.replication import (
     Batch,
     decode_batch,
@@ -41,7 +40,7 @@ from requite.protocols.titanic.replication import (
     of_epoch,
     unpack,
 )
-from requite.protocols.titanic.requests import Kept
+from requite.protocols.titanic.requests import DurableRequest
 from requite.protocols.titanic.tickets import ForReplica, Since
 from requite.protocols.titanic.wire import ERROR, OK, REPLICATE, decode_status, encode_ticket
 from requite.protocols.titanic.wire import refusal as status_frame
@@ -49,13 +48,13 @@ from requite.request import Reply, Status
 
 COPY: Final = "copy"
 BATCH_BYTES_MAX: Final = 1024 * 1024
-_CAUSE_SIZE: Final = 16  # so much of an error tells its kind; figures are behind that
+_CAUSE_SIZE: Final = 16  # characters of an error that identify its kind; figures follow later
 _REPLICA: Final = "replica"
 _SUPERSEDED: Final = "superseded"
 
 
 class State(Enum):
-    """What is under way between this Titanic and its replica."""
+    """State of replication to the replica."""
 
     OFF = "off"
     ASKING = "asking"
@@ -67,8 +66,9 @@ class State(Enum):
 
 
 class Copying:
-    """The replica's sender. `written` is the number after the newest record that is stored here,
-    `acked` the one that the replica lacks (None: not known). `error`: why it gets nothing."""
+    """Sends records to the replica. `written` is the number after the newest record stored here,
+    `acked` the first number that the replica lacks (None: unknown). `error`: why replication fails;
+    "" if it works."""
 
     def __init__(self, core: Core, log_id: bytes, next_number: int) -> None:
         self.acked: int | None = None
@@ -78,9 +78,9 @@ class Copying:
         self._log_id = log_id
         self._is_sync = core.policy.replicate is Replicate.SYNC
         self._state = State.OFF
-        self._begins = False  # the next batch is the first of everything
+        self._begins = False  # the next batch starts a full copy
         self._held: deque[tuple[int, Effect]] = deque()  # answers that wait for the replica
-        self._later: deque[tuple[int, Callable[[float], None]]] = deque()  # what else waits for it
+        self._later: deque[tuple[int, Callable[[float], None]]] = deque()  # callbacks
         self._unclosed: dict[bytes, int] = {}  # closed here, and not at the replica
         self._caught_up_at = next_number
         core.is_catching_up = self._is_sync
@@ -90,7 +90,7 @@ class Copying:
     # --- for the other parts ----------------------------------------------------------------------
     @property
     def view(self) -> str:
-        """What is to be told of the replica; "" if there is none."""
+        """Mode and state of replication for operators; "" without a replica."""
         mode = self._core.policy.replicate
         if mode is Replicate.NO:
             return ""
@@ -109,59 +109,60 @@ class Copying:
 
     @property
     def is_done(self) -> bool:
-        """Whether the replica has everything, or cannot have it."""
+        """Whether the replica has everything, or cannot be reached."""
         is_over = self._state in (State.OFF, State.RESTING, State.SUPERSEDED)
         return is_over or self.acked == self.written
 
     @property
     def refusal(self) -> str:
-        """Why nothing can be accepted; "" if something can."""
+        """Why requests cannot be accepted; "" if they can."""
         if not (self._is_sync and self.error):
             return ""
-        return f"the replica, which is to have everything at once: {self.error}"
+        return f"synchronous replication fails: {self.error}"
 
-    def emit_at(self, places: Sequence[Any]) -> Callable[[Effect], None] | None:
-        """Return how answers are to be given about records at those places: None, at once; else
-        when the replica has them."""
+    def emit_at(self, locations: Sequence[Any]) -> Callable[[Effect], None] | None:
+        """Return a function that emits answers about these records once the replica has them; None
+        if they can be emitted at once."""
         if self._state is State.SUPERSEDED:
             return self._refuse
         if not self._is_sync:
             return None
-        number = places[-1].number
+        number = locations[-1].number
         return lambda effect: self._held.append((number, effect))
 
-    def holds(self, token: Any, kept: Kept) -> bool:
-        """Answer a submission that came before when the replica has it; or say that it has."""
-        place = kept.place
-        if not self._is_sync or place is None or place.number < (self.acked or 0):
+    def holds(self, token: Any, request: DurableRequest) -> bool:
+        """Hold the answer to a repeated submission until the replica has it; return False if it
+        can be answered at once."""
+        location = request.location
+        if not self._is_sync or location is None or location.number < (self.acked or 0):
             return False
-        answer = Finished(token, (OK, encode_ticket(kept.uuid)), Status.OK)
-        self._held.append((place.number, answer))
+        answer = Finished(token, (OK, encode_ticket(request.uuid)), Status.OK)
+        self._held.append((location.number, answer))
         return True
 
-    def _copy_first(self, place: Any, done: Callable[[float], None]) -> None:
-        """Have something done once the replica has the record at that place."""
-        self._later.append((place.number, done))
+    def _copy_first(self, location: Any, done: Callable[[float], None]) -> None:
+        """Call `done` once the replica has the record at that location."""
+        self._later.append((location.number, done))
 
-    def closed(self, uuid: bytes, place: Any) -> Callable[[Effect], None] | None:
-        """Take note that a request is closed here; return how to tell, as `emit_at` does."""
-        emit = self.emit_at([place])
+    def closed(self, uuid: bytes, location: Any) -> Callable[[Effect], None] | None:
+        """Record that a request is closed here; return how to emit its answers, as `emit_at`."""
+        emit = self.emit_at([location])
         if emit is not None:
-            self._unclosed[uuid] = place.number
-            self._copy_first(place, lambda _now: self._closed_there(uuid))
+            self._unclosed[uuid] = location.number
+            self._copy_first(location, lambda _now: self._closed_there(uuid))
         return emit
 
     def _closed_there(self, uuid: bytes) -> None:
         self._unclosed.pop(uuid, None)
 
     def holds_closing(self, token: Any, uuid: bytes) -> bool:
-        """Answer one who closes what is closed here, if the replica may not know of that; or say
-        that it does."""
+        """Hold or refuse the answer for an already closed request while the replica may not know
+        that it is closed; return False if it can be answered at once."""
         number = self._unclosed.get(uuid)
         if number is None and not self._core.is_catching_up:
             return False
         if number is None or self.error:
-            why = self.error or "it is being sent what it lacks"
+            why = self.error or "it is still catching up"
             self._core.refuse(token, ERROR, f"closed here, but perhaps not at the replica: {why}")
         else:
             self._held.append((number, Finished(token, (OK,), Status.OK)))
@@ -175,26 +176,26 @@ class Copying:
             self._core.timers.set(COPY, 0.0)
 
     def resume(self, now: float) -> None:
-        """Begin again, an operator having made this one the first again."""
+        """Restart replication after this superseded Titanic was promoted again."""
         if self._state is State.SUPERSEDED:
             self._state, self.error = State.RESTING, "has not answered yet"
             self._core.timers.set(COPY, now)
 
     def due(self, now: float) -> None:
-        """Ask the replica where it is, if nothing else is asked of it."""
+        """Ask the replica for its position, unless a batch is in flight."""
         if self._state in (State.RESTING, State.IDLE):
             self._state = State.ASKING
             self._submit(encode_batch(Batch(self._log_id, self.written, self.written)), now)
 
-    def grew(self, places: Sequence[Any]) -> None:
-        """Take note of what has been stored."""
-        if self._state is not State.OFF and places:
-            self.written = max(self.written, places[-1].number + 1)
+    def grew(self, locations: Sequence[Any]) -> None:
+        """Record that records were stored at these locations."""
+        if self._state is not State.OFF and locations:
+            self.written = max(self.written, locations[-1].number + 1)
             if self._state is State.IDLE:
                 self._maybe_read()
 
     def loaded(self, payload: bytes, now: float) -> None:
-        """Send what was read; copies that compaction made are among it."""
+        """Send a batch that was read; it may include copies made by compaction."""
         if self._state is State.READING:
             self._state = State.SENDING
             frames = unpack(payload)
@@ -202,15 +203,15 @@ class Copying:
             self._submit(frames, now)
 
     def reopened(self, next_number: int) -> None:
-        """The log was opened again, and may have come further, or less far."""
+        """Adopt the next number of the reopened log, which may be higher or lower than before."""
         self.written = max(next_number, self.acked or 0)
 
     def load_failed(self, error: StorageError, now: float) -> None:
-        """Try again later."""
+        """Retry later."""
         self._rest(f"the log cannot be read: {error}", now)
 
-    def came(self, outcome: Reply | CallError, now: float) -> None:
-        """Take what the replica says."""
+    def answered(self, outcome: Reply | CallError, now: float) -> None:
+        """Handle the replica's answer."""
         if self._state is State.SUPERSEDED:
             return
         if isinstance(outcome, CallError):
@@ -231,13 +232,13 @@ class Copying:
 
     # --- inside -----------------------------------------------------------------------------------
     def _is_at(self, log_id: bytes, number: int, now: float) -> None:
-        """The replica has everything before `number` of that log."""
+        """Record that the replica has everything before `number` of that log."""
         self.error = ""
         if log_id == self._log_id and number <= self.written:
             self.acked = number
             self._begins = False
             self._release(number, now)
-        else:  # it has nothing of this log, or what was lost here
+        else:  # it has nothing of this log, or records that were lost here
             self.acked = 0
             self._begins = True
         self._state = State.IDLE
@@ -254,7 +255,7 @@ class Copying:
             self._core.emit(Load(ForReplica(self.acked), since))
 
     def _release(self, number: int, now: float) -> None:
-        """Tell, and do, what has waited for the replica to have it."""
+        """Emit the answers and run the callbacks that waited for records before `number`."""
         held, later = self._held, self._later
         if number >= self._caught_up_at:
             self._core.is_catching_up = False
@@ -269,23 +270,23 @@ class Copying:
         self._core.emit(Submit(self, REPLICATE, frames, due_at))
 
     def _step_down(self, epoch: int) -> None:
-        """Leave everything to the replica, which was promoted; and remember that."""
+        """Stop serving because the replica was promoted; store that this Titanic is superseded."""
         core = self._core
         core.epoch, core.is_superseded = epoch, True
         core.halt(_SUPERSEDED)
         self._state, self.error = State.SUPERSEDED, core.bystander
         core.timers.clear(COPY)
-        core.warn(_SUPERSEDED, f"{core.bystander}. It takes and sends nothing any more.")
-        role = Role(core.now_us, False, self._log_id, self.written, epoch, superseded=True)
+        core.warn(_SUPERSEDED, f"{core.bystander}. It accepts and dispatches no more requests.")
+        role = StoreRole(core.now_us, False, self._log_id, self.written, epoch, superseded=True)
         core.enter(encode_role(role), None, _nothing, self._not_remembered)
         self._refuse_held()
 
     def _not_remembered(self, _what: Any, error: StorageError, _now: float) -> None:
-        text = f"the next process on this folder will not know of it by itself: {error}"
+        text = f"this could not be stored; a restart will not remember it: {error}"
         self._core.warn(_SUPERSEDED, text)
 
     def _rest(self, error: str, now: float) -> None:
-        """Leave the replica alone for a while; nobody is kept waiting for it."""
+        """Pause replication after an error; refuse the held answers."""
         core = self._core
         core.trouble.failed(_REPLICA, error, now, cause=error[:_CAUSE_SIZE])
         self.error = error
@@ -294,7 +295,7 @@ class Copying:
         self._refuse_held()
 
     def _refuse_held(self) -> None:
-        """Let nobody wait for the replica any more."""
+        """Refuse all held answers."""
         while self._held:
             self._refuse(self._held.popleft()[1])
 
@@ -304,5 +305,5 @@ class Copying:
         self._core.emit(replace(answer, frames=(status_frame(ERROR, text),)))
 
 
-def _nothing(_what: Any, _place: Any, _now: float) -> None:
-    """There is nothing to be done when it is stored."""
+def _nothing(_what: Any, _location: Any, _now: float) -> None:
+    """Do nothing once it is stored."""

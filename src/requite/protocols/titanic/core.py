@@ -1,4 +1,4 @@
-"""What the parts of Titanic's engine share: its tables, and what it wants by the end of a turn."""
+"""State shared by the parts of Titanic's engine: its tables, and the effects of a turn."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from requite.errors import RemoteViolation, StorageError
 from requite.protocols.titanic.cache import Cache
 from requite.protocols.titanic.dispatch import Dispatcher
 from requite.protocols.titanic.policy import TitanicPolicy
-from requite.protocols.titanic.requests import Kept, Lane, Register
+from requite.protocols.titanic.requests import DurableRequest, Lane, Register
 from requite.protocols.titanic.tickets import Entry
 from requite.protocols.titanic.trouble import Trouble
 from requite.protocols.titanic.wire import ERROR, UNKNOWN, decode_ticket, refusal
 from requite.request import Status
 
 RECORD_SIZE_MAX: Final = 16 * 1024 * 1024
-"""What a log takes as one record."""
+"""The maximum size of a log record, in bytes."""
 
 
-Told = Callable[[Any, Any, float], None]
+Callback = Callable[[Any, Any, float], None]
 
 
 class TitanicSnapshot(NamedTuple):
-    """What Titanic holds. `requests` are all that are kept; `waiting`, `sent`, `answered` and
-    `poisoned` some of them; `storing` counts what the disk has not confirmed, `held` the answers
-    that wait for the replica; `timers` and `lanes` are tables (I9).
+    """Counts and state of Titanic. `requests` counts all stored requests; `waiting`, `sent`,
+    `answered` and `poisoned` those in a state; `storing` the unanswered orders to the store; `held`
+    the answers that wait for the replica; `timers` and `lanes` are table sizes (I9).
 
-    `replica` says that it is one, `superseded` that its replica was promoted and has taken over;
-    `epoch` counts such promotions. `replicating` tells of the replica that it has ("": none), and
-    `behind` how many records that one lacks. `trouble` says what does not work just now, `failure`
-    why the store takes nothing any more; "" where all is well.
+    `replica`: this is a replica; `superseded`: its replica was promoted and has taken over; `epoch`
+    counts promotions. `replicating` is the state of replication ("": no replica), `behind` the
+    number of records that the replica lacks. `trouble` lists current failures, `failure` is the
+    error that stopped the store; both are "" if all is well.
     """
 
     requests: int
@@ -60,9 +60,9 @@ class TitanicSnapshot(NamedTuple):
 class Core:
     """The tables of one Titanic.
 
-    `failure`: why the store takes nothing any more. `storing` counts what the store was asked for
-    and has not answered. `answered` and `poisoned` count requests in these states. `copy_first`:
-    has something done when the replica has the record at a place; None: nothing waits for that.
+    `failure`: the error that stopped the store. `storing` counts unanswered orders to the store;
+    `answered` and `poisoned` count requests in these states. `copy_first(location, done)` calls
+    `done` once the replica has a record; None if nothing waits for the replica.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Core:
         self.register = Register()
         self.cache = Cache(policy.cache_bytes_max)
         self.dispatcher = Dispatcher(policy, rng, self.timers, self.emit)
-        self.submissions: list[Kept] = []  # of this turn
+        self.submissions: list[DurableRequest] = []  # of this turn
         self.submitted: list[bytes] = []  # their records
         self.entries: list[Entry] = []
         self.entered: list[bytes] = []
@@ -88,30 +88,30 @@ class Core:
         self.is_damaged = False  # requests may be missing
         self.is_replica = False
         self.is_superseded = False
-        self.is_catching_up = False  # what its replica has is not known yet, and matters
+        self.is_catching_up = False  # the replica may lack records of earlier processes
         self.copy_first: Callable[[Any, Callable[[float], None]], None] | None = None
-        self.epoch = 0  # the highest one that is known; see `replication`
+        self.epoch = 0  # the highest known; see `replication`
         self.trouble = Trouble(self.warn)
         self._halts: set[str] = set()
 
     # --- effects ----------------------------------------------------------------------------------
     def emit(self, effect: Effect) -> None:
-        """Have an effect performed."""
+        """Emit an effect."""
         self.out.append(effect)
 
-    def enter(self, record: bytes, what: Any, stored: Told, failed: Told) -> None:
-        """Have a record stored with the others of this turn; `stored(what, place, now)` or
-        `failed(what, error, now)` follows."""
+    def enter(self, record: bytes, what: Any, stored: Callback, failed: Callback) -> None:
+        """Store a record together with the others of this turn, then call
+        `stored(what, location, now)` or `failed(what, error, now)`."""
         self.entered.append(record)
         self.entries.append(Entry(what, stored, failed))
 
-    def load(self, ticket: Any, place: Any) -> None:
-        """Have a record read."""
+    def load(self, ticket: Any, location: Any) -> None:
+        """Read a record."""
         self.storing += 1
-        self.out.append(Load(ticket, place))
+        self.out.append(Load(ticket, location))
 
     def answer(self, token: Any, *frames: bytes) -> None:
-        """Answer whoever asked under `token`."""
+        """Answer the request with that token."""
         self.out.append(Finished(token, frames, Status.OK))
 
     def refuse(self, token: Any, code: int, text: str) -> None:
@@ -119,62 +119,62 @@ class Core:
         self.out.append(Finished(token, (refusal(code, text),)))
 
     def not_stored(self, token: Any, error: StorageError) -> None:
-        """Answer that the disk did not take it."""
+        """Answer that a record could not be stored."""
         self.refuse(token, ERROR, f"not stored: {error}")
 
     def warn(self, kind: str, text: str) -> None:
-        """Let an operator know."""
+        """Emit a warning for the operator."""
         self.out.append(Warn(kind, text))
 
-    def note(self, kind: str, kept: Kept, **facts: Any) -> None:
-        """Make a note, where notes are wanted."""
+    def note(self, kind: str, request: DurableRequest, **facts: Any) -> None:
+        """Emit a note, if notes are enabled."""
         if self.policy.notes:
-            self.out.append(Note(kind, {"uuid": kept.uuid, **facts}))
+            self.out.append(Note(kind, {"uuid": request.uuid, **facts}))
 
     @property
     def bystander(self) -> str:
-        """Why requests are for another Titanic to take and to end; "" if they are for this one."""
+        """Why another Titanic is active; "" if this one is."""
         if self.is_superseded:
             return f"this Titanic was superseded: its replica was promoted (epoch {self.epoch})"
         return "this is a replica" if self.is_replica else ""
 
     # --- requests ---------------------------------------------------------------------------------
-    def find(self, token: Any, frames: Sequence[bytes]) -> Kept | None:
-        """Return the request that a ticket is for, or answer 400."""
+    def find(self, token: Any, frames: Sequence[bytes]) -> DurableRequest | None:
+        """Return the request of a ticket, or answer 400."""
         uuid = self.uuid(token, frames)
-        kept = None if uuid is None else self.register.find(uuid)
-        if uuid is not None and kept is None:
+        request = None if uuid is None else self.register.find(uuid)
+        if uuid is not None and request is None:
             why = "closed, or never accepted"
             lost = ", or lost: the log is damaged" if self.is_damaged else ""
             self.refuse(token, UNKNOWN, f"no such request: {why}{lost}")
-        return kept
+        return request
 
     def uuid(self, token: Any, frames: Sequence[bytes]) -> bytes | None:
-        """Read the ticket, or answer 400."""
+        """Decode the ticket, or answer 400."""
         try:
             return decode_ticket(frames[0] if frames else b"")
         except RemoteViolation as violation:
             self.refuse(token, UNKNOWN, str(violation))
             return None
 
-    def lane_of(self, kept: Kept) -> Lane:
+    def lane_of(self, request: DurableRequest) -> Lane:
         """Return the lane of a request."""
-        assert kept.lane is not None
-        return kept.lane
+        assert request.lane is not None
+        return request.lane
 
-    def enter_lane(self, kept: Kept) -> Lane:
-        """Count a request as unanswered once more; its lane may have been forgotten."""
-        kept.lane = lane = self.dispatcher.stored_lane(self.lane_of(kept).name)
+    def enter_lane(self, request: DurableRequest) -> Lane:
+        """Count a request as unanswered again; recreate its lane if it was dropped."""
+        request.lane = lane = self.dispatcher.stored_lane(self.lane_of(request).name)
         lane.open += 1
         return lane
 
-    def leave_lane(self, kept: Kept, now: float) -> None:
-        """Count a request as unanswered no longer."""
-        lane = self.lane_of(kept)
+    def leave_lane(self, request: DurableRequest, now: float) -> None:
+        """Stop counting a request as unanswered."""
+        lane = self.lane_of(request)
         lane.open -= 1
         self.dispatcher.maybe_drop(lane, now)
 
     def halt(self, reason: str, is_so: bool = True) -> None:
-        """Send nothing to services for that reason, or not for that reason any more."""
+        """Set or clear a reason to dispatch nothing."""
         (self._halts.add if is_so else self._halts.discard)(reason)
         self.dispatcher.halted = bool(self._halts)

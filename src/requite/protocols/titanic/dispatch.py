@@ -1,8 +1,8 @@
-"""How requests leave: a lane per service, windows, and the question whether anybody is there.
+"""Dispatch: a lane per service, windows, and the check whether a service has workers.
 
-A lane is *usable* for `check_every_s` after its service was seen: the broker said so, or a reply
-came. When that time is over and something waits, the broker is asked once, for all that waits.
-Nothing is held against a request that could not leave.
+A lane is *usable* for `check_every_s` after its service was seen: the broker confirmed it, or a
+reply came. After that, if requests wait, the broker is asked once for the whole lane. A request
+that could not be delivered does not count as tried.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from requite.core.timers import Timers
 from requite.engine import Effect, Load, Rng, Submit
 from requite.errors import CallError
 from requite.protocols.titanic.policy import TitanicPolicy
-from requite.protocols.titanic.requests import SENT, WAITING, Kept, Lane
+from requite.protocols.titanic.requests import SENT, WAITING, DurableRequest, Lane
 from requite.protocols.titanic.tickets import ForDispatch
 from requite.protocols.titanic.wire import MMI_SERVICE, check_service, encode_ticket
 from requite.request import Reply
@@ -26,7 +26,7 @@ _SHRINK_FLOOR: Final = 64
 
 
 class Dispatcher:
-    """Sends what waits, as far as windows and services allow."""
+    """Sends waiting requests, as far as windows and services allow."""
 
     def __init__(
         self,
@@ -42,10 +42,10 @@ class Dispatcher:
         self._rng = rng
         self._timers = timers
         self._emit = emit
-        self._ready: dict[Lane, None] = {}  # those that may have something to send, by turns
+        self._ready: dict[Lane, None] = {}  # lanes that may have requests to send, round robin
 
     def lane(self, name: bytes) -> Lane:
-        """Return the lane of a service. Raises `RemoteViolation` for what is no service name."""
+        """Return the lane of a service. Raises `RemoteViolation` for an invalid service name."""
         lane = self.lanes.get(name)
         if lane is None:
             check_service(name)
@@ -57,8 +57,8 @@ class Dispatcher:
         return self.lanes.get(name) or self.lanes.setdefault(name, Lane(name))
 
     def maybe_drop(self, lane: Lane, now: float) -> None:
-        """Forget a lane in which nothing is left; not before it would be asked for again, or every
-        lone request would cost a question."""
+        """Drop an empty lane, but only after its service check has expired: otherwise each lone
+        request would cost a check."""
         if lane.open or lane.asking:
             return
         if now < lane.usable_until < inf:
@@ -68,32 +68,32 @@ class Dispatcher:
             self._ready.pop(lane, None)
             self.lanes.pop(lane.name, None)
 
-    # --- what waits -------------------------------------------------------------------------------
-    def enqueue(self, kept: Kept, lane: Lane) -> None:
-        """Let a request wait for its turn."""
-        kept.state = WAITING
-        lane.queue.append(kept)
+    # --- waiting requests -------------------------------------------------------------------------
+    def enqueue(self, request: DurableRequest, lane: Lane) -> None:
+        """Queue a request."""
+        request.state = WAITING
+        lane.queue.append(request)
         self._ready[lane] = None
 
-    def rest(self, kept: Kept, until: float) -> None:
-        """Let a request wait until an instant, and then for its turn."""
-        kept.state = WAITING
-        self._timers.set(kept, until)
+    def rest(self, request: DurableRequest, until: float) -> None:
+        """Back off: queue a request at a later instant."""
+        request.state = WAITING
+        self._timers.set(request, until)
 
-    def withdraw(self, kept: Kept, lane: Lane) -> None:
-        """Take back a request that waits; it has been closed."""
-        self._timers.clear(kept)
+    def withdraw(self, request: DurableRequest, lane: Lane) -> None:
+        """Remove a waiting request, which was closed."""
+        self._timers.clear(request)
         queue = lane.queue
         if len(queue) > _SHRINK_FLOOR and len(queue) > 2 * lane.open:
             lane.queue = deque(one for one in queue if one.state is WAITING)
 
     def forget_withdrawn(self) -> None:
-        """Leave those out of all queues that do not wait any more."""
+        """Remove from all queues the requests that do not wait any more."""
         for lane in self.lanes.values():
-            lane.queue = deque(kept for kept in lane.queue if kept.state is WAITING)
+            lane.queue = deque(request for request in lane.queue if request.state is WAITING)
 
     def pump(self, now: float) -> None:
-        """Send what can be sent, by turns."""
+        """Send what can be sent, one request per lane in turn."""
         ready, window = self._ready, self._policy.window
         while ready and self.sent < window and not self.halted:
             lane = next(iter(ready))
@@ -102,7 +102,7 @@ class Dispatcher:
                 ready[lane] = None
 
     def _maybe_send(self, lane: Lane, now: float) -> bool:
-        """Send the next request of a lane; tell whether there may be more to send."""
+        """Send the next request of a lane; return whether there may be more to send."""
         queue = lane.queue
         while queue and queue[0].state is not WAITING:
             queue.popleft()
@@ -114,50 +114,50 @@ class Dispatcher:
         self._send(queue.popleft(), lane, now)
         return True
 
-    def _send(self, kept: Kept, lane: Lane, now: float) -> None:
-        kept.state = SENT
+    def _send(self, request: DurableRequest, lane: Lane, now: float) -> None:
+        request.state = SENT
         lane.sent += 1
         self.sent += 1
-        if kept.frames is None:
-            self._emit(Load(ForDispatch(kept), kept.place))
+        if request.frames is None:
+            self._emit(Load(ForDispatch(request), request.location))
         else:
-            self.submit(kept, lane, now)
+            self.submit(request, lane, now)
 
-    def submit(self, kept: Kept, lane: Lane, now: float) -> None:
-        """Hand a request to the broker. Its ticket is its idempotency key: whoever serves it can
-        tell that it has had it before."""
+    def submit(self, request: DurableRequest, lane: Lane, now: float) -> None:
+        """Send a request to the broker. Its ticket is its idempotency key, so a worker can
+        recognise a repeated request."""
         due_at = now + self._policy.attempt_timeout_s
-        frames = kept.frames or (b"",)
-        key = encode_ticket(kept.uuid)
-        kept.asked = Submit(kept, lane.text, frames, due_at, True, key, False)
-        self._emit(kept.asked)
+        frames = request.frames or (b"",)
+        key = encode_ticket(request.uuid)
+        request.asked = Submit(request, lane.text, frames, due_at, True, key, False)
+        self._emit(request.asked)
 
-    def free(self, kept: Kept, lane: Lane) -> None:
-        """Take note that a request is with a worker no longer."""
-        kept.asked = None
+    def free(self, request: DurableRequest, lane: Lane) -> None:
+        """Release the window slots of a request whose attempt has ended."""
+        request.asked = None
         lane.sent -= 1
         self.sent -= 1
         self._ready[lane] = None
 
-    # --- whether anybody is there -----------------------------------------------------------------
+    # --- service checks ---------------------------------------------------------------------------
     def seen(self, lane: Lane, now: float) -> None:
-        """Take note that a service is there."""
+        """Record that a service has workers."""
         lane.usable_until = now + self._policy.check_every_s
 
-    def turned_away(self, kept: Kept, lane: Lane, now: float) -> None:
-        """Put a request back that could not be handed to a worker; leave its service alone."""
-        kept.state = WAITING
-        lane.queue.appendleft(kept)
+    def put_back(self, request: DurableRequest, lane: Lane, now: float) -> None:
+        """Requeue a request that did not reach a worker, and pause its service."""
+        request.state = WAITING
+        lane.queue.appendleft(request)
         self.leave_alone(lane, now)
 
     def leave_alone(self, lane: Lane, now: float) -> None:
-        """Send nothing to a service until it was asked for again, some time later."""
+        """Send nothing to a service until the next service check, after a pause."""
         lane.usable_until = -inf
         if not lane.asking:
             self._timers.set(lane, now + self._pause_s())
 
     def due(self, lane: Lane, now: float) -> None:
-        """Ask again, or try again, as the time has come; or forget it."""
+        """Handle the end of a pause: check the service again or send to it; drop an empty lane."""
         if not lane.open:
             self.maybe_drop(lane, now)
             return
@@ -176,11 +176,11 @@ class Dispatcher:
         due_at = now + max(self._policy.check_every_s, 1.0)
         self._emit(Submit(lane, MMI_SERVICE, [lane.name], due_at))
 
-    def told(self, lane: Lane, outcome: Reply | CallError, now: float) -> None:
-        """Take note of what the broker says of a service.
+    def service_checked(self, lane: Lane, outcome: Reply | CallError, now: float) -> None:
+        """Handle the broker's answer to a service check.
 
-        8/MMI has 200, 404 and 501. A broker that does not know, or says something else, is
-        believed to have it: what is sent in vain is kept all the same.
+        8/MMI has 200, 404 and 501. Any answer but 404 counts as present: a request that is then
+        sent in vain is still stored.
         """
         lane.asking = False
         if isinstance(outcome, CallError) or outcome.body.startswith(_NOT_FOUND):

@@ -1,19 +1,18 @@
-"""Titanic: takes requests for services that may be there later, and keeps them and their replies.
+"""Titanic: stores requests for services that may be unavailable, dispatches them, stores replies.
 
     titanic.request ──► Store SUBMITTED ──Stored──► 200, ticket
                                                      │ Submit (as a client of the services)
     titanic.reply ◄── 200, body ◄──Stored── Store ANSWERED ◄── Answered
     titanic.close ──► Store CLOSED ──Stored──► 200
 
-It is a worker to its clients (`Asked` in, `Finished` out), a client of the services behind it
-(`Submit` out, `Answered` in), and speaks of nothing that is not on the disk (`Store`, `Stored`).
-Whoever composes it hands each effect to the right engine, shell or store. Inputs: `Asked`,
-`Answered` (`inputs`), `Stored`, `StoreFailed`, `Loaded`, `LoadFailed`, `Drain`, `Wake`; effects:
-`Finished`, `Submit`, `Cancel`, `Store`, `Load`, `Note`, `Warn`, `Stopped`.
+It is a worker to its clients (`Asked` in, `Finished` out) and a client of the services (`Submit`
+out, `Answered` in), and acknowledges nothing that is not on the disk (`Store`, `Stored`). The
+composition routes each effect to an engine, the shell or the store. Inputs: `Asked`, `Answered`
+(`inputs`), `Stored`, `StoreFailed`, `Loaded`, `LoadFailed`, `Drain`, `Wake`; effects: `Finished`,
+`Submit`, `Cancel`, `Store`, `Load`, `Note`, `Warn`, `Stopped`.
 
-The token of a `Submit` is this engine's; each has to come back once with `Answered`, but after a
-`Cancel` need not. A `Submit` for `titanic.replicate` is for the replica (see `replication`), any
-other for the broker.
+Each token of a `Submit` must be answered once by `Answered`; after a `Cancel`, that is optional. A
+`Submit` for `titanic.replicate` goes to the replica (see `replication`), any other to the broker.
 
 Sources: 9/TSP; the Guide, "Disconnected Reliability (Titanic Pattern)".
 """
@@ -60,7 +59,7 @@ from requite.protocols.titanic.requests import (
     POISONED,
     SENT,
     WAITING,
-    Kept,
+    DurableRequest,
     Lane,
     Recovered,
     RecoveredRequest,
@@ -104,12 +103,11 @@ Service = Callable[[Any, Sequence[bytes], float], None]
 
 
 class TitanicEngine:
-    """See the module.
+    """The engine; see the module.
 
-    `rng` gives randomness for pauses, `new_uuid` 16 random bytes. `recovered` is what the store
-    found when it was opened. `epoch_s` is the wall time (seconds since 1970) at which the monotonic
-    clock, whose instants are fed with inputs, was 0. `facts` returns what `titanic.stats` tells
-    besides, of the store for example.
+    `rng` returns random numbers for pauses, `new_uuid` 16 random bytes. `recovered` is the content
+    of the store when it was opened. `epoch_s` is the wall time (seconds since 1970) at instant 0 of
+    the monotonic clock. `facts` returns additional entries for `titanic.stats`.
     """
 
     def __init__(
@@ -159,14 +157,14 @@ class TitanicEngine:
             EXPIRE: self._collecting.expire,
             KEYS: self._collecting.expire_keys,
             COPY: self._copying.due,
-            _DRAIN: self._cut_short,
+            _DRAIN: self._drain_timed_out,
         }
         self._begin(recovered)
 
     # --- the engine's contract --------------------------------------------------------------------
     def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
-        """See `requite.engine.Engine.handle`: what these inputs want stored leaves as one `Store`
-        for all submissions, and one for the rest."""
+        """See `requite.engine.Engine.handle`. The records of one batch of inputs leave as one
+        `Store` for all submissions, and one for the rest."""
         self._core.now_us = int((now + self._core.epoch_s) * 1e6)
         ask = self._intake.ask
         refused: LocalViolation | None = None
@@ -191,17 +189,16 @@ class TitanicEngine:
         return self._end_turn(now)
 
     def deadline(self) -> float | None:
-        """See `requite.engine.Engine.deadline`; 0 until the first `Wake`, so that a shell that
-        honours deadlines starts it."""
+        """See `requite.engine.Engine.deadline`; 0 until the first `Wake`, which starts it."""
         return self._core.timers.next()
 
     def snapshot(self) -> TitanicSnapshot:
-        """Return the tables, as counts."""
+        """Return counts and state."""
         core, dispatcher = self._core, self._core.dispatcher
-        kept = len(core.register)
+        requests = len(core.register)
         return TitanicSnapshot(
-            requests=kept,
-            waiting=kept - dispatcher.sent - core.answered - core.poisoned,
+            requests=requests,
+            waiting=requests - dispatcher.sent - core.answered - core.poisoned,
             sent=dispatcher.sent,
             answered=core.answered,
             poisoned=core.poisoned,
@@ -224,12 +221,12 @@ class TitanicEngine:
 
     @property
     def failure(self) -> StorageError | None:
-        """Why the store takes nothing any more; from then on all that is asked for is refused
-        (500), but for replies, until the log was opened again: by `reopened`, or a new process."""
+        """The error that stopped the store. Until the log is reopened, by `reopened` or a new
+        process, everything but collecting replies is refused (500)."""
         return self._core.failure
 
     def _end_turn(self, now: float) -> list[Effect]:
-        """Ask for what is to be stored, send what can be sent, and hand the effects over."""
+        """Emit `Store` for the records of this turn, dispatch, and return the effects."""
         core = self._core
         if core.submissions:
             core.storing += 1
@@ -249,35 +246,35 @@ class TitanicEngine:
     def _other_service(self, token: Any, service: str, frames: Sequence[bytes], now: float) -> None:
         handler = self._services.get(service)
         if handler is None:
-            self._core.refuse(token, UNKNOWN, f"{service} is no service of Titanic")
+            self._core.refuse(token, UNKNOWN, f"Titanic has no service {service}")
         else:
             handler(token, frames, now)
 
     def _outcome(self, event: Answered, now: float) -> None:
-        """Take what became of an attempt, or what somebody else says."""
+        """Handle the outcome of an attempt, a service check or a batch for the replica."""
         token, outcome = event
-        if token.__class__ is Kept:
-            self._attempts.came(token, outcome, now)
+        if token.__class__ is DurableRequest:
+            self._attempts.attempt_ended(token, outcome, now)
         elif token.__class__ is Lane:
-            self._core.dispatcher.told(token, outcome, now)
+            self._core.dispatcher.service_checked(token, outcome, now)
         elif token is self._copying:
-            self._copying.came(outcome, now)
+            self._copying.answered(outcome, now)
         else:
             raise LocalViolation(f"nothing was submitted under {token!r}")
 
     def _stored(self, event: Stored, now: float) -> None:
         self._core.storing -= 1
-        ticket, places = event.ticket, event.positions
+        ticket, locations = event.ticket, event.positions
         if self._core.trouble:
             self._core.trouble.works(_STORED_AS[ticket.__class__], now)
         if ticket.__class__ is Submissions:
-            self._intake.stored(ticket.requests, places)
+            self._intake.stored(ticket.requests, locations)
         elif ticket.__class__ is Replicated:
-            self._standby.stored(ticket, places, now)
+            self._standby.stored(ticket, locations, now)
         else:
-            for entry, place in zip(ticket.entries, places, strict=True):
-                entry.stored(entry.what, place, now)
-        self._copying.grew(places)
+            for entry, location in zip(ticket.entries, locations, strict=True):
+                entry.stored(entry.what, location, now)
+        self._copying.grew(locations)
 
     def _store_failed(self, event: StoreFailed, now: float) -> None:
         self._core.storing -= 1
@@ -295,33 +292,33 @@ class TitanicEngine:
                 entry.failed(entry.what, error, now)
 
     def _disk_failed(self, error: LogFailed) -> None:
-        """Take nothing, and send nothing: the replies could not be stored."""
+        """Accept and dispatch nothing: replies could not be stored."""
         self._core.failure = error
         self._core.halt(_DISK)
 
     def reopened(self, recovered: Recovered, now: float) -> None:
-        """Go on with a store that was opened again on the same log, after a `failure`.
+        """Continue with a store that was reopened on the same log after a `failure`.
 
-        What is known here is there, but for what was closed; and there may be what its client was
-        told could not be stored. What this wants done is done with the next input.
+        The log has all requests known here, except those that were closed. It may also have
+        requests whose storing was reported as failed. Effects leave with the next input.
         """
         core = self._core
-        gone = {kept.uuid: kept for kept in core.register}
+        missing = {request.uuid: request for request in core.register}
         for found in recovered.requests:
-            kept = core.register.find(found.uuid)
-            if kept is None:
+            request = core.register.find(found.uuid)
+            if request is None:
                 self._take_over(found)
                 continue
-            del gone[found.uuid]
-            kept.place = found.place
-            if kept.reply_place is not None:
-                kept.reply_place = found.reply_place
-        self._collecting.gone(list(gone.values()), now)
+            del missing[found.uuid]
+            request.location = found.location
+            if request.reply_location is not None:
+                request.reply_location = found.reply_location
+        self._collecting.missing(list(missing.values()), now)
         self._copying.reopened(recovered.next_number)
         core.failure = None
         core.halt(_DISK, False)
 
-    # --- what was read ----------------------------------------------------------------------------
+    # --- loaded records ---------------------------------------------------------------------------
     def _loaded(self, event: Loaded, now: float) -> None:
         ticket, payload = event.ticket, event.payload
         if ticket.__class__ is ForReplica:
@@ -340,19 +337,19 @@ class TitanicEngine:
 
     def _read(self, ticket: Any, frames: list[bytes], now: float) -> None:
         if ticket.__class__ is ForDispatch:
-            self._dispatch(ticket.kept, frames, now)
+            self._dispatch(ticket.request, frames, now)
         elif ticket.__class__ is ForReply:
             self._collecting.loaded(ticket.token, frames)
         else:
             self._administration.loaded(ticket, frames)
 
-    def _dispatch(self, kept: Kept, frames: list[bytes], now: float) -> None:
-        if kept.state is SENT:
+    def _dispatch(self, request: DurableRequest, frames: list[bytes], now: float) -> None:
+        if request.state is SENT:
             core = self._core
-            kept.frames = frames
-            core.dispatcher.submit(kept, core.lane_of(kept), now)
-            kept.frames = None
-            core.cache.maybe_keep(kept, frames)
+            request.frames = frames
+            core.dispatcher.submit(request, core.lane_of(request), now)
+            request.frames = None
+            core.cache.maybe_keep(request, frames)
 
     def _load_failed(self, event: LoadFailed, now: float) -> None:
         ticket, error = event.ticket, event.error
@@ -364,31 +361,31 @@ class TitanicEngine:
         self._unreadable(ticket, str(error), now, is_damaged=is_damaged)
 
     def _has_come_back(self, ticket: Any) -> None:
-        if ticket.__class__ is not ForDispatch:  # those are counted as sent
+        if ticket.__class__ is not ForDispatch:  # which counts as sent
             self._core.storing -= 1
 
     def _unreadable(self, ticket: Any, reason: str, now: float, *, is_damaged: bool = True) -> None:
-        """Tell whoever wants it that a record cannot be read; everything else goes on."""
-        core, kept = self._core, ticket.kept
-        core.warn("record damaged" if is_damaged else "disk", f"{kept.ticket}: {reason}")
+        """Handle a record that cannot be read: poison or requeue its request, or refuse (500)."""
+        core, request = self._core, ticket.request
+        core.warn("record damaged" if is_damaged else "disk", f"{request.ticket}: {reason}")
         if ticket.__class__ is ForDispatch:
-            if kept.state is SENT:
-                lane = core.lane_of(kept)
-                core.dispatcher.free(kept, lane)
+            if request.state is SENT:
+                lane = core.lane_of(request)
+                core.dispatcher.free(request, lane)
                 if is_damaged:
-                    self._attempts.poison(kept, f"the request cannot be read: {reason}", now)
-                else:  # the disk may work again, and it is as it was
-                    core.dispatcher.turned_away(kept, lane, now)
+                    self._attempts.poison(request, f"the request cannot be read: {reason}", now)
+                else:  # the disk may work again
+                    core.dispatcher.put_back(request, lane, now)
             return
-        if ticket.__class__ is ForReply and is_damaged and kept.state is ANSWERED:
-            self._attempts.lost_reply(kept, now)
+        if ticket.__class__ is ForReply and is_damaged and request.state is ANSWERED:
+            self._attempts.lost_reply(request, now)
         core.refuse(ticket.token, ERROR, f"cannot be read: {reason}")
 
     # --- time -------------------------------------------------------------------------------------
     def _woken(self, _event: Wake, now: float) -> None:
         core = self._core
         for name in core.timers.due(now):
-            if name.__class__ is Kept:
+            if name.__class__ is DurableRequest:
                 if name.state is WAITING:
                     core.dispatcher.enqueue(name, core.lane_of(name))
             elif name.__class__ is Lane:
@@ -396,13 +393,15 @@ class TitanicEngine:
             else:
                 self._timed[name](now)
 
-    # --- the beginning ----------------------------------------------------------------------------
+    # --- start ------------------------------------------------------------------------------------
     def _begin(self, recovered: Recovered) -> None:
-        """Take over what an earlier process left."""
+        """Restore the state of an earlier process."""
         core = self._core
         core.is_damaged = recovered.is_damaged
         self._standby.begin(recovered.role)
-        in_doubt = [kept for kept in map(self._take_over, recovered.requests) if kept is not None]
+        in_doubt = [
+            request for request in map(self._take_over, recovered.requests) if request is not None
+        ]
         if in_doubt:
             core.halt(IN_DOUBT)
             self._timed[_BEGIN] = lambda now: self._leave_in_doubt(in_doubt, now)
@@ -414,57 +413,57 @@ class TitanicEngine:
         self._copying.begin()
         core.timers.set(_BEGIN, 0.0)
 
-    def _take_over(self, found: RecoveredRequest) -> Kept | None:
-        """Know a request again; return it if nobody knows whether it is to be run."""
+    def _take_over(self, found: RecoveredRequest) -> DurableRequest | None:
+        """Restore a request; return it if it is in doubt, otherwise None."""
         core = self._core
         lane = core.dispatcher.stored_lane(found.service)
-        kept = Kept(found.uuid, lane, found.key, found.submitted_us)
-        kept.size, kept.place = found.size, found.place
-        kept.attempts, kept.reason = found.attempts, found.reason
-        kept.answered_us = found.answered_us
-        kept.reply_size, kept.reply_place = found.reply_size, found.reply_place
-        core.register.add(kept)
+        request = DurableRequest(found.uuid, lane, found.key, found.submitted_us)
+        request.size, request.location = found.size, found.location
+        request.attempts, request.reason = found.attempts, found.reason
+        request.answered_us = found.answered_us
+        request.reply_size, request.reply_location = found.reply_size, found.reply_location
+        core.register.add(request)
         lane.open += 1
-        if found.reply_place is not None:
-            kept.state = ANSWERED
+        if found.reply_location is not None:
+            request.state = ANSWERED
             core.answered += 1
-        elif found.poisoned or found.place is None:
-            kept.state = POISONED
-            kept.reason = found.reason or "the request is damaged in the log"
+        elif found.poisoned or found.location is None:
+            request.state = POISONED
+            request.reason = found.reason or "the request is damaged in the log"
             core.poisoned += 1
         else:
-            core.dispatcher.enqueue(kept, lane)
-            return kept if found.in_doubt else None
-        core.leave_lane(kept, 0.0)
+            core.dispatcher.enqueue(request, lane)
+            return request if found.in_doubt else None
+        core.leave_lane(request, 0.0)
         ended_us = found.answered_us or found.tried_us or found.submitted_us
-        self._collecting.expire_later(kept, ended_us / 1e6 - core.epoch_s)
+        self._collecting.expire_later(request, ended_us / 1e6 - core.epoch_s)
         return None
 
-    def _leave_in_doubt(self, in_doubt: list[Kept], now: float) -> None:
-        """Run nothing that may have been closed: an operator has to say."""
-        waiting = [kept for kept in in_doubt if kept.state is WAITING]
+    def _leave_in_doubt(self, in_doubt: list[DurableRequest], now: float) -> None:
+        """Poison requests that may have been closed; an operator must decide about them."""
+        waiting = [request for request in in_doubt if request.state is WAITING]
         if waiting:
             self._attempts.put_aside(waiting, IN_DOUBT, now)
         self._core.halt(IN_DOUBT, False)
 
-    # --- the end ----------------------------------------------------------------------------------
+    # --- drain ------------------------------------------------------------------------------------
     def _drain(self, _event: Drain, now: float) -> None:
-        """Accept nothing new, send nothing, and wait for what is out."""
+        """Accept and dispatch nothing more; wait for attempts in flight."""
         if not self._draining:
             self._draining = self._intake.is_closed = True
             self._core.halt(_DRAINING)
             self._core.timers.set(_DRAIN, now + self.policy.drain_timeout_s)
 
-    def _cut_short(self, _now: float) -> None:
-        """Wait no longer: what is out stays in the log, and is sent again by the next process."""
+    def _drain_timed_out(self, _now: float) -> None:
+        """Stop waiting: cancel attempts in flight. The next process dispatches them again."""
         core = self._core
-        for kept in core.register:
-            if kept.state is SENT:
-                if kept.asked is not None:
-                    core.emit(Cancel(kept))
-                lane = core.lane_of(kept)
-                core.dispatcher.free(kept, lane)
-                core.dispatcher.enqueue(kept, lane)
+        for request in core.register:
+            if request.state is SENT:
+                if request.asked is not None:
+                    core.emit(Cancel(request))
+                lane = core.lane_of(request)
+                core.dispatcher.free(request, lane)
+                core.dispatcher.enqueue(request, lane)
         self._stop()
 
     def _maybe_stop(self) -> None:
@@ -481,4 +480,4 @@ class TitanicEngine:
 
 
 def _nothing(_now: float) -> None:
-    """The first `Wake` has nothing to do but to send what waits."""
+    """Do nothing: the first `Wake` only dispatches."""

@@ -1,4 +1,4 @@
-"""What is fed to Titanic, beside the inputs of `requite.engine`."""
+"""Inputs of Titanic in addition to those of `requite.engine`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from requite.request import Reply
 
 
 class Asked(NamedTuple):
-    """A request for one of Titanic's services. `Finished(token, frames)` will answer it.
+    """A request for one of Titanic's services; `Finished(token, frames)` answers it.
 
-    `key`: the idempotency key that came with it, of MDP 0.3; b"": none.
+    `key`: its idempotency key (MDP 0.3); b"": none.
     """
 
     token: Any
@@ -22,7 +22,7 @@ class Asked(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """What came of the `Submit` with that token."""
+    """The outcome of the `Submit` with that token."""
 
     token: Any
     outcome: Reply | CallError

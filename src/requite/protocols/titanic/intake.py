@@ -10,21 +10,21 @@ from requite.errors import RemoteViolation, StorageError
 from requite.protocols.titanic import records
 from requite.protocols.titanic.copying import Copying
 from requite.protocols.titanic.core import RECORD_SIZE_MAX, Core
-from requite.protocols.titanic.requests import CLOSED, Kept
+from requite.protocols.titanic.requests import CLOSED, DurableRequest
 from requite.protocols.titanic.wire import ERROR, OK, UNKNOWN, encode_ticket
 from requite.request import Status
 
 
 class Intake:
-    """Takes requests in. What is accepted in one turn is stored with one `Store`."""
+    """Accepts requests; those of one turn are stored with one `Store`."""
 
     def __init__(self, core: Core, copying: Copying) -> None:
-        self.is_closed = False  # it is draining
+        self.is_closed = False  # draining
         self._core = core
         self._copying = copying
 
     def ask(self, token: Any, frames: Sequence[bytes], key: bytes, now: float) -> None:
-        """Accept a request, unless its key says that it was accepted before."""
+        """Accept a request, unless one with its key was accepted before."""
         core = self._core
         if key and not core.is_superseded and self._is_known(token, key, frames):
             return
@@ -44,78 +44,79 @@ class Intake:
             core.dispatcher.maybe_drop(lane, now)
             core.refuse(token, UNKNOWN, f"a request has at most {RECORD_SIZE_MAX} bytes")
             return
-        kept = Kept(uuid, lane, key, core.now_us)
-        kept.frames = body
-        kept.size = sum(map(len, body))
-        kept.waiting = [token]
+        request = DurableRequest(uuid, lane, key, core.now_us)
+        request.frames = body
+        request.size = sum(map(len, body))
+        request.waiting = [token]
         lane.open += 1
-        core.register.add(kept)
-        core.submissions.append(kept)
+        core.register.add(request)
+        core.submissions.append(request)
         core.submitted.append(record)
 
-    def stored(self, requests: list[Kept], places: Sequence[Any]) -> None:
-        """Tell those who asked, and send their requests on."""
+    def stored(self, requests: list[DurableRequest], locations: Sequence[Any]) -> None:
+        """Answer the submitters with tickets, and queue the requests."""
         core = self._core
-        emit = self._copying.emit_at(places) or core.emit
+        emit = self._copying.emit_at(locations) or core.emit
         enqueue, keep = core.dispatcher.enqueue, core.cache.keep_request
-        for kept, place in zip(requests, places, strict=True):
-            kept.place = place
-            answer = (OK, encode_ticket(kept.uuid))
-            for token in kept.waiting or ():
+        for request, location in zip(requests, locations, strict=True):
+            request.location = location
+            answer = (OK, encode_ticket(request.uuid))
+            for token in request.waiting or ():
                 emit(Finished(token, answer, Status.OK))
-            kept.waiting = None
-            keep(kept)
-            enqueue(kept, kept.lane)  # type: ignore[arg-type]
+            request.waiting = None
+            keep(request)
+            enqueue(request, request.lane)  # type: ignore[arg-type]
         if core.policy.notes:
-            for kept in requests:
-                core.note("submitted", kept)
+            for request in requests:
+                core.note("submitted", request)
 
-    def failed(self, requests: list[Kept], error: StorageError, now: float) -> None:
-        """Refuse them. After `LogFailed` they may be on the disk all the same, and be found there
-        by the next process; a client that asks again should use a key."""
+    def failed(self, requests: list[DurableRequest], error: StorageError, now: float) -> None:
+        """Refuse requests that could not be stored. After `LogFailed` they may still be on the
+        disk, where the next process finds them; clients that retry should use a key."""
         core = self._core
-        for kept in requests:
-            for token in kept.waiting or ():
+        for request in requests:
+            for token in request.waiting or ():
                 core.not_stored(token, error)
-            kept.waiting = None
-            kept.state = CLOSED
-            core.register.remove(kept)
-            core.leave_lane(kept, now)
+            request.waiting = None
+            request.state = CLOSED
+            core.register.remove(request)
+            core.leave_lane(request, now)
 
     def _is_known(self, token: Any, key: bytes, frames: Sequence[bytes]) -> bool:
-        """Answer, or have answered, a submission whose key came before."""
+        """Answer a submission whose key is known, now or once it is stored; return False if the key
+        is new."""
         core = self._core
         uuid = core.register.uuid_of(key)
         if uuid is None:
             return False
-        kept = core.register.find(uuid)
-        if kept is not None and not _may_be(kept, frames):
+        request = core.register.find(uuid)
+        if request is not None and not _may_be(request, frames):
             core.refuse(token, UNKNOWN, "this key was used for another request")
-        elif kept is not None and kept.waiting is not None:
-            kept.waiting.append(token)  # it is being stored
-        elif kept is None or not self._copying.holds(token, kept):
+        elif request is not None and request.waiting is not None:
+            request.waiting.append(token)  # being stored
+        elif request is None or not self._copying.holds(token, request):
             core.answer(token, OK, encode_ticket(uuid))
         return True
 
     def _refusal(self) -> str:
-        """Why no request can be accepted now; "" if one can."""
+        """Why requests cannot be accepted now; "" if they can."""
         core = self._core
         if core.failure is not None:
-            return f"the store takes nothing any more: {core.failure}"
+            return f"the store has failed: {core.failure}"
         if self.is_closed:
             return "shutting down"
         if core.is_superseded:
-            return f"{core.bystander}; submit there"
+            return f"{core.bystander}; submit to the promoted Titanic"
         if core.is_replica:
-            return "this is a replica, which takes requests once it is promoted"
+            return "this is a replica, which accepts requests only after it is promoted"
         if len(core.register) >= core.policy.requests_max:
-            return f"{len(core.register)} requests are kept, which is the limit"
+            return f"the limit of {len(core.register)} stored requests is reached"
         return self._copying.refusal
 
 
-def _may_be(kept: Kept, frames: Sequence[bytes]) -> bool:
-    """Whether a request may be this one, as far as can be told without reading the log."""
+def _may_be(request: DurableRequest, frames: Sequence[bytes]) -> bool:
+    """Whether a request may have these frames, as far as is known without reading the log."""
     service, body = frames[0] if frames else b"", list(frames[1:]) or [b""]
-    if kept.lane is not None and kept.lane.name != service:
+    if request.lane is not None and request.lane.name != service:
         return False
-    return kept.size == sum(map(len, body)) and kept.frames in (None, body)
+    return request.size == sum(map(len, body)) and request.frames in (None, body)

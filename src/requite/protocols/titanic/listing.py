@@ -1,10 +1,9 @@
-"""What Titanic says about its requests: `titanic.list`, `titanic.show`, `titanic.stats`.
+"""Encoding of `titanic.list`, `titanic.show` and `titanic.stats`.
 
-A question for the list has up to three frames: a cursor ("": from the beginning), how many at most
-("": 1000), and a state ("": all). The answer has one line of JSON per request, oldest first, and
-the cursor for the next page, "" at the end. `titanic.show` answers with one such line, which also
-counts `request_frames` and `reply_frames`, and then all of these. Times are microseconds of wall
-time since 1970.
+A request to `titanic.list` has up to three frames: a cursor ("": from the beginning), a limit ("":
+1000), and a state ("": all). The answer has one line of JSON per request, oldest first, and the
+cursor of the next page, "" at the end. `titanic.show` answers with one such line, with the counts
+`request_frames` and `reply_frames`, followed by these frames. Times are microseconds since 1970.
 """
 
 from __future__ import annotations
@@ -14,18 +13,18 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from requite.errors import RemoteViolation
-from requite.protocols.titanic.requests import Kept, Register, State
+from requite.protocols.titanic.requests import DurableRequest, Register, State
 
 if TYPE_CHECKING:
     from requite.protocols.titanic.core import TitanicSnapshot
 
 LIMIT_DEFAULT: Final = 1000
 LIMIT_MAX: Final = 10_000
-_LOOKED_AT_MAX: Final = 50_000  # per page: a state that is rare must not hold everybody up
+_SCANNED_MAX: Final = 50_000  # per page: filtering by a rare state must not block the engine
 
 
 class Question(NamedTuple):
-    """Which page of the list is wanted."""
+    """A request for a page of the list."""
 
     cursor: int
     limit: int
@@ -33,7 +32,7 @@ class Question(NamedTuple):
 
 
 def decode_question(frames: Sequence[bytes]) -> Question:
-    """Read a question for the list, or raise `RemoteViolation`."""
+    """Decode a request for a page, or raise `RemoteViolation`."""
     cursor, limit, state = (*frames[:3], b"", b"", b"")[:3]
     wanted = state.decode("ascii", "replace")
     if wanted and wanted not in {one.value for one in State}:
@@ -46,35 +45,35 @@ def decode_question(frames: Sequence[bytes]) -> Question:
 def page(register: Register, question: Question) -> tuple[bytes, bytes]:
     """Return the lines of a page and the cursor of the next one."""
     lines: list[bytes] = []
-    for looked_at, kept in enumerate(register.after(question.cursor)):
-        if len(lines) == question.limit or looked_at == _LOOKED_AT_MAX:
-            return b"\n".join(lines), b"%d" % (kept.serial - 1)
-        if not question.state or kept.state.value == question.state:
-            lines.append(details(kept))
+    for scanned, request in enumerate(register.after(question.cursor)):
+        if len(lines) == question.limit or scanned == _SCANNED_MAX:
+            return b"\n".join(lines), b"%d" % (request.serial - 1)
+        if not question.state or request.state.value == question.state:
+            lines.append(details(request))
     return b"\n".join(lines), b""
 
 
-def details(kept: Kept, **more: int) -> bytes:
-    """Return what is known of a request, as a line of JSON."""
+def details(request: DurableRequest, **more: int) -> bytes:
+    """Return the details of a request as a line of JSON."""
     return _json(
         {
-            "ticket": kept.ticket,
-            "service": "" if kept.lane is None else kept.lane.text,
-            "state": kept.state.value,
-            "attempts": kept.attempts,
-            "submitted_us": kept.submitted_us,
-            "answered_us": kept.answered_us,
-            "size": kept.size,
-            "reply_size": kept.reply_size,
-            "reason": kept.reason,
-            "key": kept.key.decode("utf-8", "replace"),
+            "ticket": request.ticket,
+            "service": "" if request.lane is None else request.lane.text,
+            "state": request.state.value,
+            "attempts": request.attempts,
+            "submitted_us": request.submitted_us,
+            "answered_us": request.answered_us,
+            "size": request.size,
+            "reply_size": request.reply_size,
+            "reason": request.reason,
+            "key": request.key.decode("utf-8", "replace"),
             **more,
         }
     )
 
 
 def stats(snapshot: TitanicSnapshot, facts: Mapping[str, Any]) -> bytes:
-    """Return the counts, and what else is known, as a JSON object."""
+    """Return the counts and additional facts as a JSON object."""
     return _json(snapshot._asdict() | dict(facts))
 
 

@@ -1,4 +1,4 @@
-"""What an operator may set on Titanic, with the reasons for the defaults."""
+"""Settings of Titanic."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from requite.errors import ConfigurationError
 
 
 class Replicate(StrEnum):
-    """Whether what is stored here is stored at a replica as well, and when that is told."""
+    """Replication: none, after acknowledging (ASYNC), or before acknowledging (SYNC)."""
 
     NO = "no"
     ASYNC = "async"
@@ -20,29 +20,26 @@ class Replicate(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TitanicPolicy:
-    """Limits and times of Titanic; seconds and counts.
+    """Settings of Titanic; times are in seconds.
 
-    - `attempts_max`: how often a request may fail before it is poisoned; None: there is no limit.
-      Counted is what may have run: a negative reply, a timeout, a lost worker. That nobody serves a
-      service is not held against a request.
-    - `attempt_timeout_s`: how long one attempt may take.
-    - `backoff_s`, `backoff_s_max`: pauses between the attempts of one request, doubled each time,
-      of which up to the share `jitter` is taken off at random.
-    - `check_service`: ask the broker (`mmi.service`) whether a service is there before requests are
-      sent to it; at most once per `check_every_s` for each service, and not while it answers.
-    - `window`, `service_window`: how many requests may be with workers at a time: overall, and for
-      one service.
-    - `key_window_s`: how long an idempotency key goes on naming a request after that was closed.
-    - `expire_s`: when a reply (or a poisoned request) that nobody collected is removed; None:
-      never.
-    - `requests_max`: how many requests are kept; more are refused with 500.
-    - `cache_bytes_max`: bodies kept in memory as well; others are read from the log when needed.
-    - `store_retry_s`: when a reply that the disk did not take is stored again.
-    - `drain_timeout_s`: how long a draining Titanic waits for replies to what it has sent.
-    - `replicate`: whether there is a replica, and whether a submission is acknowledged before that
-      has it; `replica_timeout_s`: how long it may take to answer.
+    - `attempts_max`: failed attempts until a request is poisoned; None: no limit. Only attempts
+      that may have run count: a negative reply, a timeout, a lost worker. A service without workers
+      does not count.
+    - `attempt_timeout_s`: timeout of one attempt.
+    - `backoff_s`, `backoff_s_max`: pause between attempts of one request, doubled each time and
+      reduced at random by up to the share `jitter`.
+    - `check_service`: ask the broker (`mmi.service`) for a service before sending requests to it;
+      at most once per `check_every_s` for each service, and not while it answers.
+    - `window`, `service_window`: maximum of requests in flight, overall and per service.
+    - `key_window_s`: how long an idempotency key remains valid after its request was closed.
+    - `expire_s`: when an uncollected reply or a poisoned request is removed; None: never.
+    - `requests_max`: maximum of stored requests; further ones are refused with 500.
+    - `cache_bytes_max`: bytes of bodies cached in memory; others are read from the log.
+    - `store_retry_s`: when to retry storing a reply that the disk refused.
+    - `drain_timeout_s`: how long a draining Titanic waits for attempts in flight.
+    - `replicate`: replication mode; `replica_timeout_s`: timeout for the replica's answers.
     - `standby`: be a replica, unless the store says that it was promoted.
-    - `notes`: make `Note` effects: `submitted`, `dispatched`, `answered`, `tried`, `poisoned`,
+    - `notes`: emit `Note` effects: `submitted`, `dispatched`, `answered`, `tried`, `poisoned`,
       `closed`.
     """
 
@@ -94,5 +91,5 @@ class TitanicPolicy:
             raise ConfigurationError(f"jitter is a share between 0 and 1, not {self.jitter}")
 
     def delay_s(self, failures: int, rng: Rng) -> float:
-        """Return how long a request rests after so many failed attempts."""
+        """Return the pause, in seconds, after this number of failed attempts."""
         return pause_s(failures, self.backoff_s, self.backoff_s_max, self.jitter, rng)

@@ -3,15 +3,15 @@
 Every record begins with the same 28 bytes: kind, version, flags, the request's UUID, wall time.
 What follows depends on the kind:
 
-| kind | what it says | then |
+| kind | meaning | then |
 |---|---|---|
 | SUBMITTED | a request was accepted | key, service, frames |
-| ANSWERED | its reply came | attempts, frames |
+| ANSWERED | its reply arrived | attempts, frames |
 | TRIED | attempts failed; with the flag POISONED, no more follow | attempts, reason |
-| CLOSED | its client is done with it; it may be removed | until when the key holds, key |
-| ROLE | whether this store is a replica, or was superseded (flags) | log id, next number, epoch |
+| CLOSED | the request may be removed | expiry of the key, key |
+| ROLE | whether this store is a replica or was superseded (flags) | log id, next number, epoch |
 
-All integers are little-endian. `decode` raises `RemoteViolation` for what is none of these.
+All integers are little-endian. `decode` raises `RemoteViolation` for an invalid record.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ KINDS: Final = {
     ROLE: "ROLE",
 }
 
-POISONED: Final = 1  # a flag of TRIED: given up
-EXPIRED: Final = 1  # a flag of CLOSED: by time, not by a client
-REPLICA: Final = 1  # a flag of ROLE: stores what another Titanic sends, and dispatches nothing
-SUPERSEDED: Final = 2  # a flag of ROLE: its replica was promoted; it dispatches nothing any more
-PARTIAL: Final = 4  # a flag of ROLE: it is given everything anew, and does not have it all yet
+POISONED: Final = 1  # flag of TRIED: no more attempts
+EXPIRED: Final = 1  # flag of CLOSED: closed by time, not by a client
+REPLICA: Final = 1  # flag of ROLE: stores another Titanic's records, dispatches nothing
+SUPERSEDED: Final = 2  # flag of ROLE: its replica was promoted; dispatches nothing
+PARTIAL: Final = 4  # flag of ROLE: a full copy has begun and is not complete
 
 HEAD: Final = struct.Struct("<BBH16sQ")  # kind, version, flags, UUID, microseconds since 1970
 _SUBMITTED: Final = struct.Struct("<BBH16sQBBI")  # ..., sizes of key and service, number of frames
@@ -54,7 +54,7 @@ _NO_UUID: Final = bytes(16)
 
 
 class Submitted(NamedTuple):
-    """A request was accepted, at `at_us` (microseconds of wall time)."""
+    """A request was accepted, at `at_us` (microseconds since 1970)."""
 
     uuid: bytes
     at_us: int
@@ -64,7 +64,7 @@ class Submitted(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """The reply to a request came, at the `attempts`-th attempt."""
+    """The reply to a request arrived, at the `attempts`-th attempt."""
 
     uuid: bytes
     at_us: int
@@ -73,9 +73,9 @@ class Answered(NamedTuple):
 
 
 class Tried(NamedTuple):
-    """So many attempts have failed, the last one because of `reason`.
+    """`attempts` attempts have failed, the last one because of `reason`.
 
-    Zero attempts and no reason: an operator has it tried again.
+    Zero attempts and no reason: an operator has requested a retry.
     """
 
     uuid: bytes
@@ -86,7 +86,7 @@ class Tried(NamedTuple):
 
 
 class Closed(NamedTuple):
-    """A request may be removed. Its idempotency key goes on naming it until `key_until_us`."""
+    """A request may be removed. Its idempotency key remains valid until `key_until_us`."""
 
     uuid: bytes
     at_us: int
@@ -95,12 +95,12 @@ class Closed(NamedTuple):
     expired: bool = False
 
 
-class Role(NamedTuple):
-    """This store is a replica, and has everything before `next_number` of the log `log_id`; or it
-    is one no longer. `partial`: it is given everything anew, and does not have it all.
+class StoreRole(NamedTuple):
+    """This store is a replica that has everything before `next_number` of the log `log_id`, or
+    (`replica` False) has ceased to be one. `partial`: a full copy is not complete.
 
-    `epoch` counts promotions: of several Titanics that had the same requests, the one with the
-    highest epoch takes new ones. `superseded`: another one has that.
+    `epoch` counts promotions: of several Titanics with the same requests, the one with the highest
+    epoch is active. `superseded`: another Titanic has a higher epoch.
     """
 
     at_us: int
@@ -112,13 +112,13 @@ class Role(NamedTuple):
     partial: bool = False
 
 
-Entry = Submitted | Answered | Tried | Closed | Role
+Entry = Submitted | Answered | Tried | Closed | StoreRole
 
 
 def encode_submitted(
     uuid: bytes, at_us: int, service: bytes, key: bytes, frames: Sequence[bytes]
 ) -> bytes:
-    """Encode a SUBMITTED. The hot path: one frame, which most requests have, is joined at once."""
+    """Encode a SUBMITTED. On the hot path, with a fast case for one frame."""
     count = len(frames)
     head = _SUBMITTED.pack(SUBMITTED, VERSION, 0, uuid, at_us, len(key), len(service), count)
     if count == 1:
@@ -147,7 +147,7 @@ def encode_closed(
     return _CLOSED.pack(CLOSED, VERSION, flags, uuid, at_us, key_until_us) + key
 
 
-def encode_role(role: Role) -> bytes:
+def encode_role(role: StoreRole) -> bytes:
     """Encode a ROLE."""
     flags = REPLICA if role.replica else 0
     flags |= SUPERSEDED if role.superseded else 0
@@ -167,7 +167,7 @@ def peek(payload: bytes | memoryview) -> tuple[int, bytes]:
 
 
 def body_size(payload: bytes | memoryview) -> int:
-    """Return how many bytes all frames of a SUBMITTED or an ANSWERED have together."""
+    """Return the total size of the frames of a SUBMITTED or an ANSWERED, in bytes."""
     if payload[0] == SUBMITTED:
         key_size, service_size, count = _SUBMITTED.unpack_from(payload)[5:]
         around = _SUBMITTED.size + int(key_size) + int(service_size)
@@ -196,7 +196,7 @@ def decode(payload: bytes | memoryview, *, bodies: bool = True) -> Entry:
         is_superseded, is_partial = bool(flags & SUPERSEDED), bool(flags & PARTIAL)
         log_id, number, epoch = _ROLE.unpack(payload)[5:]
         is_replica = bool(flags & REPLICA)
-        return Role(at_us, is_replica, log_id, number, epoch, is_superseded, is_partial)
+        return StoreRole(at_us, is_replica, log_id, number, epoch, is_superseded, is_partial)
     except struct.error as error:
         raise RemoteViolation(f"a record of kind {KINDS[kind]} is too short: {error}") from error
 
@@ -222,7 +222,7 @@ def _decode_answered(
 
 
 def _framed(frames: Sequence[bytes]) -> list[bytes]:
-    """Put its size in front of each frame."""
+    """Prefix each frame with its size."""
     pieces: list[bytes] = []
     for frame in frames:
         pieces += (_SIZE.pack(len(frame)), frame)

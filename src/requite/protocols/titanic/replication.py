@@ -1,28 +1,28 @@
-"""`titanic.replicate`: how one Titanic tells another what it has stored.
+"""`titanic.replicate`: the protocol by which a Titanic sends its records to a replica.
 
     request   header, record, record, ...
-    answer    200, position                     where the replica is now
-              400 text                          it takes nothing from this sender
-              400 text, "superseded", epoch     nor does anybody else: a replica was promoted
-              500 text                          not stored; try again
+    answer    200, position                     the replica's position
+              400 text                          the replica refuses this sender
+              400 text, "superseded", epoch     a replica was promoted; the sender must stop
+              500 text                          not stored; retry
 
 The header has 44 bytes: version, flags, two zero bytes, the 16 bytes of the sender's log id, the
 number of the first record that the batch may hold, the number that follows the batch, and the
-sender's epoch. A position has 24: the log id, and the number of the record that is missed next; an
-epoch has 8. All integers are little-endian. Records are those of the sender's log, as they are
-(docs/protocols/titanic-log.md).
+sender's epoch. A position has 24: the log id, and the number of the first record that the replica
+lacks; an epoch has 8. All integers are little-endian. Records are copied from the sender's log byte
+for byte (docs/protocols/titanic-log.md).
 
-Epochs count promotions. A replica takes over the epoch of the one that it follows, and has the next
-one when it is promoted. Whoever is told to replicate for a lower epoch than its own refuses, and
-says which epoch it knows; the sender has been superseded, and takes nothing any more.
+Epochs count promotions. A replica adopts the epoch of its sender, and increments it when it is
+promoted. A Titanic refuses batches of a lower epoch than its own and answers with its epoch; the
+sender is then superseded and stops serving.
 
-A replica follows one log. It takes nothing of another one of the same epoch as long as it holds
-anything: a Titanic that has lost its folder, and begins with an empty one, must not have its only
-copy emptied. Nor does it let a log go back behind what it has of it.
+A replica follows one log. While it holds requests, it refuses any other log of the same epoch:
+otherwise a Titanic that has lost its folder, and starts with an empty one, would erase its only
+copy. It also refuses a log that has lost records which the replica has.
 
-A batch is taken if it begins where the replica is. Any other changes nothing; the answer tells the
-sender from where to go on. BEGIN says that the batch begins anew, with everything there is: what
-does not come again until a batch with HEAD, the first that reaches the end of the log, is closed.
+A replica stores a batch that begins at its position. It ignores any other batch, and its answer
+tells the sender where to continue. A batch with BEGIN starts a full copy: requests that are not
+sent again up to a batch with HEAD, the first that reaches the end of the log, are closed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ BEGIN: Final = 1
 HEAD: Final = 2
 
 SUPERSEDED: Final = b"superseded"
-"""The second frame of a 400 from one who knows of a higher epoch, which the third frame tells."""
+"""The second frame of a 400 from a Titanic with a higher epoch, which is the third frame."""
 
 _HEADER: Final = struct.Struct("<BBH16sQQQ")
 _POSITION: Final = struct.Struct("<16sQ")
@@ -59,7 +59,7 @@ class Batch(NamedTuple):
 
     @property
     def is_question(self) -> bool:
-        """Whether it only asks where the replica is, and tells how far the sender has come."""
+        """Whether the batch only asks for the replica's position, and reports the sender's."""
         return not (self.is_begin or self.records) and self.following == self.since
 
 
@@ -72,7 +72,7 @@ def encode_batch(batch: Batch) -> list[bytes]:
 
 
 def decode_batch(frames: Sequence[bytes]) -> Batch:
-    """Read the frames of a batch, or raise `RemoteViolation`."""
+    """Decode the frames of a batch, or raise `RemoteViolation`."""
     if not frames or len(frames[0]) != _HEADER.size:
         raise RemoteViolation(f"a batch begins with a header of {_HEADER.size} bytes")
     version, flags, _, log_id, since, following, epoch = _HEADER.unpack(frames[0])
@@ -85,31 +85,31 @@ def decode_batch(frames: Sequence[bytes]) -> Batch:
 
 
 def of_epoch(frames: Sequence[bytes], epoch: int) -> list[bytes]:
-    """Return the frames of a batch that a store has read, with the sender's epoch."""
+    """Insert the sender's epoch into the frames of a batch that a store has read."""
     at = _HEADER.size - _EPOCH.size
     return [frames[0][:at] + _EPOCH.pack(epoch), *frames[1:]]
 
 
 def encode_position(log_id: bytes, number: int) -> bytes:
-    """Write down where a replica is."""
+    """Encode a replica's position."""
     return _POSITION.pack(log_id.ljust(16, b"\0"), number)
 
 
 def decode_position(frames: Sequence[bytes]) -> tuple[bytes, int]:
-    """Read where a replica is, from an answer with status 200; or raise `RemoteViolation`."""
+    """Decode the position from an answer with status 200, or raise `RemoteViolation`."""
     if len(frames) < 2 or len(frames[1]) != _POSITION.size:
-        raise RemoteViolation("a replica tells its position in the second frame")
+        raise RemoteViolation("a replica's answer has no valid position as its second frame")
     log_id, number = _POSITION.unpack(frames[1])
     return log_id, number
 
 
 def encode_superseded(epoch: int) -> tuple[bytes, bytes]:
-    """Return what follows a refusal because of a higher epoch."""
+    """Return the frames that follow the status in a refusal because of a higher epoch."""
     return SUPERSEDED, _EPOCH.pack(epoch)
 
 
 def decode_superseded(frames: Sequence[bytes]) -> int | None:
-    """Return the higher epoch that a refusal tells of; None for any other refusal."""
+    """Return the higher epoch from a refusal; None for any other refusal."""
     if len(frames) < 3 or frames[1] != SUPERSEDED or len(frames[2]) != _EPOCH.size:
         return None
     epoch: int = _EPOCH.unpack(frames[2])[0]
@@ -117,7 +117,7 @@ def decode_superseded(frames: Sequence[bytes]) -> int | None:
 
 
 def pack(batch: Batch) -> bytes:
-    """Join the frames of a batch, for a store that answers with one payload."""
+    """Join the frames of a batch into one payload, with the size before each."""
     pieces: list[bytes] = []
     for frame in encode_batch(batch):
         pieces += (_SIZE.pack(len(frame)), frame)
@@ -125,7 +125,7 @@ def pack(batch: Batch) -> bytes:
 
 
 def unpack(payload: bytes) -> list[bytes]:
-    """Return the frames that `pack` has joined."""
+    """Split a payload of `pack` into its frames."""
     frames, at = [], 0
     while at < len(payload):
         (size,) = _SIZE.unpack_from(payload, at)

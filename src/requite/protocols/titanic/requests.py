@@ -1,11 +1,12 @@
-"""The requests that Titanic keeps, and the tables in which it finds them.
+"""Titanic's requests, and the tables that index them.
 
     STORING ──► WAITING ◄──► SENT ──► KEEPING ──► ANSWERED
                    ▲           └────► POISONED
                    └── titanic.retry ────┘
 
-Any of them ends as CLOSED. What is told to a client by then is on the disk: a request is STORING
-until it is, and nobody knows its ticket; a reply is KEEPING until it is, and nobody gets it.
+From any state a request can become CLOSED. A client learns nothing that is not on the disk: a
+request is STORING until it is stored and its ticket is sent; it is KEEPING until its reply is
+stored and can be collected.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ from math import inf
 from typing import Any, Final, NamedTuple
 
 from requite.engine import Submit
-from requite.protocols.titanic.records import Role
+from requite.protocols.titanic.records import StoreRole
 from requite.protocols.titanic.wire import encode_ticket
 
 _COMPACT_FLOOR: Final = 256
 CLOSED_KEYS_MAX: Final = 100_000
-"""How many keys of closed requests are remembered; the oldest go first. Each takes a kilobyte of
+"""Maximum of remembered keys of closed requests; the oldest are dropped. Each takes a kilobyte of
 memory, here and in the store's index."""
 
 
 class State(StrEnum):
-    """Where a request is between its submission and its end."""
+    """State of a request."""
 
     STORING = "storing"
     WAITING = "waiting"
@@ -40,7 +41,7 @@ class State(StrEnum):
     CLOSED = "closed"
 
 
-# By these names a look-up costs half as much as through the class.
+# Module constants: a lookup through the class costs twice as much.
 STORING: Final = State.STORING
 WAITING: Final = State.WAITING
 SENT: Final = State.SENT
@@ -51,10 +52,10 @@ CLOSED: Final = State.CLOSED
 
 
 class Lane:
-    """The requests for one service: those in `queue` wait, `sent` are with workers.
+    """The requests for one service: those in `queue` wait; `sent` counts those in flight.
 
-    `open` counts all that have no reply yet. Requests that are closed while they wait stay in the
-    queue until their turn comes, or until they are the majority.
+    `open` counts all without a reply. Requests that are closed while they wait remain in the queue
+    until they reach its head, or until they are the majority.
     """
 
     __slots__ = ("asking", "name", "open", "queue", "sent", "text", "usable_until")
@@ -62,7 +63,7 @@ class Lane:
     def __init__(self, name: bytes) -> None:
         self.name = name
         self.text = name.decode("utf-8", "replace")
-        self.queue: deque[Kept] = deque()
+        self.queue: deque[DurableRequest] = deque()
         self.sent = 0
         self.open = 0
         self.usable_until = -inf
@@ -72,13 +73,13 @@ class Lane:
         return f"<Lane {self.text}>"
 
 
-class Kept:
-    """One request. Bodies are here (`frames`, `reply`) while the cache has room for them; their
-    records are at `place` and `reply_place`, where only a store can read.
+class DurableRequest:
+    """One request. `frames` and `reply` are cached bodies, None if not cached; `location` and
+    `reply_location` are the store's locations of their records.
 
-    `serial` counts requests in the order of their arrival. `waiting` are the tokens of those who
-    wait for SUBMITTED to be stored, `closing` of those who wait for CLOSED (None: nobody does).
-    `asked` is the attempt that is under way, `attempts` counts those that have ended.
+    `serial` numbers requests in order of arrival. `waiting` are tokens to answer when SUBMITTED is
+    stored, `closing` when CLOSED is (None: not closing). `asked` is the attempt in flight;
+    `attempts` counts failed and answered ones.
     """
 
     __slots__ = (
@@ -89,10 +90,10 @@ class Kept:
         "frames",
         "key",
         "lane",
-        "place",
+        "location",
         "reason",
         "reply",
-        "reply_place",
+        "reply_location",
         "reply_size",
         "serial",
         "size",
@@ -109,7 +110,7 @@ class Kept:
         self.submitted_us = submitted_us
         self.serial = 0
         self.size = 0
-        self.place: Any = None
+        self.location: Any = None
         self.frames: Sequence[bytes] | None = None
         self.state = STORING
         self.asked: Submit | None = None
@@ -117,13 +118,13 @@ class Kept:
         self.reason = ""
         self.answered_us = 0
         self.reply_size = 0
-        self.reply_place: Any = None
+        self.reply_location: Any = None
         self.reply: Sequence[bytes] | None = None
         self.waiting: list[Any] | None = None
         self.closing: list[Any] | None = None
 
     def __repr__(self) -> str:
-        return f"<Kept {self.ticket} {self.state.value}>"
+        return f"<DurableRequest {self.ticket} {self.state.value}>"
 
     @property
     def ticket(self) -> str:
@@ -133,10 +134,10 @@ class Kept:
 
 @dataclass(slots=True)
 class RecoveredRequest:
-    """A request as a store finds it when it is opened: what its records say, and where they are.
+    """A request that was found when a store was opened: the content and locations of its records.
 
-    `place` is None where the SUBMITTED is damaged or missing, `reply_place` without a reply.
-    `in_doubt`: the log is damaged behind it, so that it may have been answered, or closed.
+    `location` is None if the SUBMITTED is damaged or missing, `reply_location` if there is no
+    reply. `in_doubt`: the log is damaged behind the request, which may be answered or closed.
     """
 
     uuid: bytes
@@ -144,19 +145,19 @@ class RecoveredRequest:
     key: bytes = b""
     submitted_us: int = 0
     size: int = 0
-    place: Any = None
+    location: Any = None
     attempts: int = 0
     reason: str = ""
     poisoned: bool = False
     tried_us: int = 0
     answered_us: int = 0
     reply_size: int = 0
-    reply_place: Any = None
+    reply_location: Any = None
     in_doubt: bool = False
 
 
 class ClosedKey(NamedTuple):
-    """An idempotency key that goes on naming a closed request until `until_us` (wall time)."""
+    """An idempotency key of a closed request, valid until `until_us` (wall time)."""
 
     key: bytes
     uuid: bytes
@@ -165,82 +166,81 @@ class ClosedKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """All that an engine has to know of a store that is opened: requests in the order of their
-    arrival, the keys of those that were closed, and whether it is a replica, if it has ever been.
+    """The content of an opened store: requests in order of arrival, keys of closed requests, and
+    the stored role (None: it was never a replica).
 
-    `log_id` and `next_number` are the store's own. `is_damaged`: there are places in the log where
-    nothing can be read, so that requests may be missing.
+    `log_id` and `next_number` are the store's. `is_damaged`: parts of the log cannot be read, so
+    requests may be missing.
     """
 
     requests: Sequence[RecoveredRequest] = ()
     closed_keys: Sequence[ClosedKey] = ()
-    role: Role | None = None
+    role: StoreRole | None = None
     log_id: bytes = bytes(16)
     next_number: int = 0
     is_damaged: bool = False
 
 
 class Register:
-    """All requests that are kept, by UUID, by idempotency key, and in the order of arrival."""
+    """All stored requests, by UUID, by idempotency key, and in order of arrival."""
 
     def __init__(self) -> None:
-        self._by_uuid: dict[bytes, Kept] = {}
+        self._by_uuid: dict[bytes, DurableRequest] = {}
         self._by_key: dict[bytes, bytes] = {}
-        self._in_order: list[Kept] = []
+        self._in_order: list[DurableRequest] = []
         self._serial = 0
         self._closed_keys: deque[tuple[float, bytes]] = deque()
 
     def __len__(self) -> int:
         return len(self._by_uuid)
 
-    def __iter__(self) -> Iterator[Kept]:
+    def __iter__(self) -> Iterator[DurableRequest]:
         return iter(self._by_uuid.values())
 
-    def add(self, kept: Kept) -> None:
-        """Take a new request."""
-        self._serial = kept.serial = self._serial + 1
-        self._by_uuid[kept.uuid] = kept
-        if kept.key:
-            self._by_key[kept.key] = kept.uuid
-        self._in_order.append(kept)
+    def add(self, request: DurableRequest) -> None:
+        """Add a new request."""
+        self._serial = request.serial = self._serial + 1
+        self._by_uuid[request.uuid] = request
+        if request.key:
+            self._by_key[request.key] = request.uuid
+        self._in_order.append(request)
 
-    def name(self, kept: Kept, key: bytes) -> None:
-        """Give a request the key that it was submitted with."""
-        kept.key = key
+    def name(self, request: DurableRequest, key: bytes) -> None:
+        """Set the key of a request."""
+        request.key = key
         if key:
-            self._by_key[key] = kept.uuid
+            self._by_key[key] = request.uuid
 
-    def find(self, uuid: bytes) -> Kept | None:
-        """Return the request of that ticket, or None."""
+    def find(self, uuid: bytes) -> DurableRequest | None:
+        """Return the request with that UUID, or None."""
         return self._by_uuid.get(uuid)
 
     def uuid_of(self, key: bytes) -> bytes | None:
-        """Return the UUID of the request that was submitted with that key, also a closed one."""
+        """Return the UUID of the request with that key, even if it is closed; None if unknown."""
         return self._by_key.get(key)
 
-    def remove(self, kept: Kept, key_until: float | None = None) -> None:
-        """Forget a request; its key goes on naming it until `key_until`."""
-        del self._by_uuid[kept.uuid]
-        if kept.key:
+    def remove(self, request: DurableRequest, key_until: float | None = None) -> None:
+        """Remove a request; its key remains valid until `key_until`."""
+        del self._by_uuid[request.uuid]
+        if request.key:
             if key_until is None:
-                self._by_key.pop(kept.key, None)
+                self._by_key.pop(request.key, None)
             else:
-                self._closed_keys.append((key_until, kept.key))
+                self._closed_keys.append((key_until, request.key))
         in_order = self._in_order
         if len(in_order) > _COMPACT_FLOOR and len(in_order) > 2 * len(self._by_uuid):
             by_uuid = self._by_uuid
             in_order[:] = [one for one in in_order if by_uuid.get(one.uuid) is one]
 
     def keep_key(self, key: bytes, uuid: bytes, until: float) -> None:
-        """Let a key name a request that is closed."""
+        """Add the key of a closed request, valid until an instant."""
         self._by_key[key] = uuid
         self._closed_keys.append((until, key))
 
     def expire_keys(self, now: float) -> float | None:
-        """Forget the keys whose time is over, or that are too many; return when that is to be done
-        next.
+        """Drop expired and surplus keys of closed requests; return when the next one expires.
 
-        Keys are closed in the order of time, so the first one is due first.
+        Requests are closed in order of time, so keys expire in that order.
         """
         closed = self._closed_keys
         while closed and (closed[0][0] <= now or len(closed) > CLOSED_KEYS_MAX):
@@ -249,23 +249,23 @@ class Register:
                 self._by_key.pop(key, None)
         return closed[0][0] if closed else None
 
-    def after(self, serial: int) -> Iterator[Kept]:
-        """Yield the requests that came after the one with that serial number."""
+    def after(self, serial: int) -> Iterator[DurableRequest]:
+        """Yield the requests that arrived after the one with that serial number."""
         begin = bisect_right(self._in_order, serial, key=_serial_of)
         in_order, by_uuid = self._in_order, self._by_uuid
         later = (in_order[at] for at in range(begin, len(in_order)))
-        return (kept for kept in later if by_uuid.get(kept.uuid) is kept)
+        return (request for request in later if by_uuid.get(request.uuid) is request)
 
     @property
     def has_too_many_keys(self) -> bool:
-        """Whether keys of closed requests are to be forgotten before their time."""
+        """Whether there are more keys of closed requests than allowed."""
         return len(self._closed_keys) > CLOSED_KEYS_MAX
 
     @property
     def keys(self) -> int:
-        """How many keys are known."""
+        """The number of known keys."""
         return len(self._by_key)
 
 
-def _serial_of(kept: Kept) -> int:
-    return kept.serial
+def _serial_of(request: DurableRequest) -> int:
+    return request.serial

@@ -1,4 +1,4 @@
-"""Being a replica: storing what another Titanic sends, and sending nothing on, until promoted."""
+"""The replica: stores another Titanic's records, and dispatches nothing until it is promoted."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from requite.protocols.titanic.replication import (
     encode_position,
     encode_superseded,
 )
-from requite.protocols.titanic.requests import ANSWERED, POISONED, WAITING, Kept
+from requite.protocols.titanic.requests import ANSWERED, POISONED, WAITING, DurableRequest
 from requite.protocols.titanic.wire import ERROR, OK, UNKNOWN, refusal
 
 _REPLICA: Final = "this is a replica"
 _SUPERSEDED: Final = "superseded"
 _NO_LOG: Final = bytes(16)
 _UNCONFIRMED: Final = (
-    "this copy was promoted while it was given everything anew: the request may have been closed"
+    "this replica was promoted before a full copy was complete: the request may have been closed"
 )
 
 
 class Replicated(NamedTuple):
-    """The ticket of a `Store` of what was replicated: one entry for each record but the last, which
-    says how far that is."""
+    """The ticket of a `Store` of replicated records: one entry for each record but the last, which
+    is the ROLE with the new position."""
 
     token: Any
     batch: Batch
@@ -38,21 +38,21 @@ class Replicated(NamedTuple):
 
 
 class Standby:
-    """A replica's side of replication; idle where this is none."""
+    """The replica's side of replication; idle in a Titanic that is not a replica."""
 
     def __init__(self, core: Core, collecting: Collecting, copying: Copying) -> None:
         self._core = core
         self._copying = copying
         self._collecting = collecting
         self._position = (_NO_LOG, 0)
-        self._followed = _NO_LOG  # the log of which everything here is a copy
-        self._may_replace = False  # what is here may go: it was superseded, and is to follow now
+        self._followed = _NO_LOG  # the log that is copied here
+        self._may_replace = False  # a full copy may replace the content: it was superseded
         self._is_storing = False
         self._is_promoting = False
-        self._unconfirmed: set[bytes] | None = None  # what has not come again, in a new beginning
+        self._unconfirmed: set[bytes] | None = None  # in a full copy, not received yet
 
-    def begin(self, role: records.Role | None) -> None:
-        """Be what the store says, or, where it says nothing, what the policy does."""
+    def begin(self, role: records.StoreRole | None) -> None:
+        """Take the role that is stored, or else the one of the policy."""
         core = self._core
         is_standby = core.policy.standby
         if role is not None:
@@ -66,9 +66,9 @@ class Standby:
         core.halt(_REPLICA, core.is_replica)
         core.halt(_SUPERSEDED, core.is_superseded)
 
-    def _follow(self, role: records.Role) -> None:
-        """Go on as a replica, or as one that was promoted. One whose log is damaged has everything
-        sent again."""
+    def _follow(self, role: records.StoreRole) -> None:
+        """Continue as a replica, or as a promoted one. If the log is damaged, leave the position at
+        0, so that the sender starts a full copy."""
         core = self._core
         core.is_replica = role.replica
         self._followed = role.log_id
@@ -77,16 +77,16 @@ class Standby:
 
     # --- titanic.promote --------------------------------------------------------------------------
     def promote(self, token: Any, _frames: Sequence[bytes], _now: float) -> None:
-        """Be a replica no longer: take requests, and send what waits to its services."""
+        """Become active: accept requests, and dispatch those that wait."""
         core = self._core
         if not core.bystander:
             core.answer(token, OK)
             return
         self._is_promoting = True
-        role = records.Role(core.now_us, False, *self._position, core.epoch + 1)
+        role = records.StoreRole(core.now_us, False, *self._position, core.epoch + 1)
         core.enter(records.encode_role(role), token, self._promoted, self._not_promoted)
 
-    def _promoted(self, token: Any, _place: Any, now: float) -> None:
+    def _promoted(self, token: Any, _location: Any, now: float) -> None:
         core = self._core
         self._is_promoting = False
         if core.bystander:
@@ -99,11 +99,11 @@ class Standby:
         core.answer(token, OK)
 
     def _put_aside_unconfirmed(self, now: float) -> None:
-        """What did not come again, in a new beginning, may be closed: an operator has to say."""
+        """Poison requests that an incomplete full copy has not confirmed; they may be closed."""
         core, gone = self._core, self._unconfirmed or set()
         self._unconfirmed = None
         found = [core.register.find(uuid) for uuid in sorted(gone)]
-        waiting = [kept for kept in found if kept is not None and kept.state is WAITING]
+        waiting = [request for request in found if request is not None and request.state is WAITING]
         if waiting:
             self._collecting.attempts.put_aside(waiting, _UNCONFIRMED, now)
 
@@ -113,7 +113,7 @@ class Standby:
 
     # --- titanic.replicate ------------------------------------------------------------------------
     def replicate(self, token: Any, frames: Sequence[bytes], _now: float) -> None:
-        """Take a batch, if it begins where we are; answer where that is."""
+        """Store a batch that begins at our position; answer with the position."""
         core = self._core
         try:
             batch = decode_batch(frames)
@@ -131,7 +131,7 @@ class Standby:
             self._tell(token)
 
     def _objects(self, token: Any, batch: Batch) -> bool:
-        """Answer a sender from whom nothing is taken, and say whether it is one."""
+        """Refuse a sender that is outdated or wrong; return whether it was refused."""
         core = self._core
         if batch.epoch < core.epoch:
             text = f"a replica was promoted (epoch {core.epoch}) since epoch {batch.epoch}"
@@ -143,57 +143,57 @@ class Standby:
         return bool(objection)
 
     def _objection(self, batch: Batch) -> str:
-        """What speaks against taking anything from a sender of this epoch, or a later one."""
+        """Return the reason to refuse a sender of our epoch or a later one; "" if there is none."""
         if not self._core.is_replica:
-            return "this is no replica, or was promoted"
+            return "this Titanic is not a replica, or was promoted"
         if batch.epoch > self._core.epoch or self._may_replace:
-            return ""  # whatever is here, the other one was meant to take over
+            return ""  # the sender was promoted: its content replaces ours
         held, (log_id, number) = len(self._core.register), self._position
         if batch.log_id != self._followed and held:
             return (
-                f"this replica holds {held} requests of another log. Promote it if that one is "
-                "gone, or start it on an empty folder"
+                f"this replica holds {held} requests of another log. Promote it if the other log "
+                "is lost, or start it on an empty folder"
             )
         if batch.is_question and batch.log_id == log_id and batch.following < number:
             return (
-                f"this replica has {number - batch.following} records that its original has lost. "
-                "Promote it, or start it on an empty folder"
+                f"this replica has {number - batch.following} records that the Titanic it copies "
+                "has lost. Promote it, or start it on an empty folder"
             )
         return ""
 
     def _store(self, token: Any, batch: Batch, entries: Sequence[records.Entry]) -> None:
         core = self._core
         if batch.is_begin:
-            self._unconfirmed = {kept.uuid for kept in core.register}
+            self._unconfirmed = {request.uuid for request in core.register}
             self._may_replace = False
         self._followed = batch.log_id
         core.epoch = batch.epoch
-        kept = [
+        to_store = [
             (entry, record)
             for entry, record in zip(entries, batch.records, strict=True)
-            if not isinstance(entry, records.Role)
+            if not isinstance(entry, records.StoreRole)
         ]
-        if not kept and not batch.is_begin and batch.following == batch.since:
-            self._tell(token)  # a mere question
+        if not to_store and not batch.is_begin and batch.following == batch.since:
+            self._tell(token)  # only a question
             return
         self._is_storing = True
         core.storing += 1
-        ticket = Replicated(token, batch, [entry for entry, _ in kept])
-        core.emit(Store(ticket, [*(record for _, record in kept), self._role(batch)]))
+        ticket = Replicated(token, batch, [entry for entry, _ in to_store])
+        core.emit(Store(ticket, [*(record for _, record in to_store), self._role(batch)]))
 
     def _role(self, batch: Batch) -> bytes:
-        """Say how far we are; while we begin anew, that we have nothing."""
+        """Encode the ROLE with our position; during a full copy, position 0 and `partial`."""
         is_complete = self._unconfirmed is None or batch.is_head
         number = batch.following if is_complete else 0
-        role = records.Role(self._core.now_us, True, batch.log_id, number, batch.epoch)
+        role = records.StoreRole(self._core.now_us, True, batch.log_id, number, batch.epoch)
         return records.encode_role(role._replace(partial=not is_complete))
 
-    def stored(self, ticket: Replicated, places: Sequence[Any], now: float) -> None:
-        """Take what was stored into the tables, and say so."""
+    def stored(self, ticket: Replicated, locations: Sequence[Any], now: float) -> None:
+        """Apply stored records to the tables, and answer the sender."""
         self._is_storing = False
         batch = ticket.batch
-        for entry, place, record in zip(ticket.entries, places, _bodies(batch), strict=False):
-            self._take(entry, place, record, now)
+        for entry, location, record in zip(ticket.entries, locations, _bodies(batch), strict=False):
+            self._take(entry, location, record, now)
         self._position = (batch.log_id, batch.following)
         if batch.is_head and self._unconfirmed is not None:
             self._close_unconfirmed()
@@ -201,7 +201,7 @@ class Standby:
         self._tell(ticket.token)
 
     def failed(self, ticket: Replicated, error: StorageError) -> None:
-        """Say that a batch could not be stored."""
+        """Answer that a batch could not be stored."""
         self._is_storing = False
         self._core.not_stored(ticket.token, error)
 
@@ -209,101 +209,107 @@ class Standby:
         self._core.answer(token, OK, encode_position(*self._position))
 
     def _close_unconfirmed(self) -> None:
-        """What the other one does not have any more was closed there."""
+        """Close the requests that a complete full copy did not contain: they were closed there."""
         gone, self._unconfirmed = self._unconfirmed or set(), None
         if gone:
-            self._core.warn("replica", f"closes {len(gone)} requests that its original has not")
+            text = f"closes {len(gone)} requests that the Titanic it copies does not have"
+            self._core.warn("replica", text)
         for uuid in sorted(gone):
-            kept = self._core.register.find(uuid)
-            if kept is not None and kept.closing is None:
-                self._collecting.begin_closing(kept, [], expired=False)
+            request = self._core.register.find(uuid)
+            if request is not None and request.closing is None:
+                self._collecting.begin_closing(request, [], expired=False)
 
     # --- one record -------------------------------------------------------------------------------
-    def _take(self, entry: records.Entry, place: Any, record: bytes, now: float) -> None:
+    def _take(self, entry: records.Entry, location: Any, record: bytes, now: float) -> None:
         core = self._core
-        assert not isinstance(entry, records.Role)
-        kept = core.register.find(entry.uuid)
+        assert not isinstance(entry, records.StoreRole)
+        request = core.register.find(entry.uuid)
         if isinstance(entry, records.Closed):
-            self._closed(entry, kept, now)
+            self._closed(entry, request, now)
             return
-        if kept is None:
-            kept = self._new(entry)
+        if request is None:
+            request = self._new(entry)
         if self._unconfirmed is not None:
             self._unconfirmed.discard(entry.uuid)
         if isinstance(entry, records.Submitted):
-            self._submitted(entry, kept, place, records.body_size(record), now)
+            self._submitted(entry, request, location, records.body_size(record), now)
         elif isinstance(entry, records.Answered):
-            self._answered(entry, kept, place, records.body_size(record), now)
+            self._answered(entry, request, location, records.body_size(record), now)
         else:
-            self._tried(entry, kept, now)
+            self._tried(entry, request, now)
 
-    def _new(self, entry: records.Submitted | records.Answered | records.Tried) -> Kept:
-        """A request that is not known yet. Compaction may bring its records in any order."""
+    def _new(self, entry: records.Submitted | records.Answered | records.Tried) -> DurableRequest:
+        """Add an unknown request. Compaction may reorder its records."""
         core = self._core
         service, key = b"", b""
         if isinstance(entry, records.Submitted):
             service, key = entry.service, entry.key
         lane = core.dispatcher.stored_lane(service)
-        kept = Kept(entry.uuid, lane, key, entry.at_us)
-        core.register.add(kept)
+        request = DurableRequest(entry.uuid, lane, key, entry.at_us)
+        core.register.add(request)
         lane.open += 1
-        core.dispatcher.enqueue(kept, lane)
-        return kept
+        core.dispatcher.enqueue(request, lane)
+        return request
 
     def _submitted(
-        self, entry: records.Submitted, kept: Kept, place: Any, size: int, now: float
+        self,
+        entry: records.Submitted,
+        request: DurableRequest,
+        location: Any,
+        size: int,
+        now: float,
     ) -> None:
         core = self._core
-        kept.place, kept.size, kept.submitted_us = place, size, entry.at_us
-        if core.lane_of(kept).name == entry.service:
+        request.location, request.size, request.submitted_us = location, size, entry.at_us
+        if core.lane_of(request).name == entry.service:
             return
         lane = core.dispatcher.stored_lane(entry.service)
-        core.register.name(kept, entry.key)
-        if kept.state is WAITING:
-            core.leave_lane(kept, now)
+        core.register.name(request, entry.key)
+        if request.state is WAITING:
+            core.leave_lane(request, now)
             lane.open += 1
-            core.dispatcher.enqueue(kept, lane)
-        kept.lane = lane
+            core.dispatcher.enqueue(request, lane)
+        request.lane = lane
 
     def _answered(
-        self, entry: records.Answered, kept: Kept, place: Any, size: int, now: float
+        self, entry: records.Answered, request: DurableRequest, location: Any, size: int, now: float
     ) -> None:
         core = self._core
-        if kept.state is WAITING:
-            core.timers.clear(kept)
-            kept.state = ANSWERED
-            core.leave_lane(kept, now)
-        elif kept.state is POISONED:
+        if request.state is WAITING:
+            core.timers.clear(request)
+            request.state = ANSWERED
+            core.leave_lane(request, now)
+        elif request.state is POISONED:
             core.poisoned -= 1
-        core.answered += kept.reply_place is None
-        kept.state = ANSWERED
-        core.cache.drop_reply(kept)
-        kept.reply_place, kept.reply_size = place, size
-        kept.attempts, kept.answered_us = entry.attempts, entry.at_us
-        self._collecting.expire_later(kept, now)
+        core.answered += request.reply_location is None
+        request.state = ANSWERED
+        core.cache.drop_reply(request)
+        request.reply_location, request.reply_size = location, size
+        request.attempts, request.answered_us = entry.attempts, entry.at_us
+        self._collecting.expire_later(request, now)
 
-    def _tried(self, entry: records.Tried, kept: Kept, now: float) -> None:
+    def _tried(self, entry: records.Tried, request: DurableRequest, now: float) -> None:
         core = self._core
-        kept.attempts, kept.reason = entry.attempts, entry.reason
-        if entry.poisoned and kept.state is WAITING:
-            kept.state = POISONED
+        request.attempts, request.reason = entry.attempts, entry.reason
+        if entry.poisoned and request.state is WAITING:
+            request.state = POISONED
             core.poisoned += 1
-            core.leave_lane(kept, now)
-        elif not entry.poisoned and kept.state is POISONED:
+            core.leave_lane(request, now)
+        elif not entry.poisoned and request.state is POISONED:
             core.poisoned -= 1
-            core.dispatcher.enqueue(kept, core.enter_lane(kept))
+            core.dispatcher.enqueue(request, core.enter_lane(request))
 
-    def _closed(self, entry: records.Closed, kept: Kept | None, now: float) -> None:
+    def _closed(self, entry: records.Closed, request: DurableRequest | None, now: float) -> None:
         core = self._core
         until = entry.key_until_us / 1e6 - core.epoch_s
         if self._unconfirmed is not None:
             self._unconfirmed.discard(entry.uuid)
-        if kept is not None:
-            self._collecting.forget(kept, now, until)
+        if request is not None:
+            self._collecting.forget(request, now, until)
         elif entry.key:
             core.register.keep_key(entry.key, entry.uuid, until)
 
 
 def _bodies(batch: Batch) -> list[bytes]:
-    """The records that were stored, without what says whose they are."""
+    """Return the records of a batch without ROLE records."""
     return [record for record in batch.records if record[0] != records.ROLE]

@@ -1,4 +1,4 @@
-"""The names under which Titanic asks its store for something; they come back with the answer."""
+"""Tickets of `Store` and `Load` effects; the store returns them with its answers."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from requite.errors import StorageError
-from requite.protocols.titanic.requests import Kept
+from requite.protocols.titanic.requests import DurableRequest
 
 
 class Since(NamedTuple):
-    """A place in the log for `Load`: all records from `number` on, as many as fit into `size_max`
+    """A log position for `Load`: all records from `number` on, as many as fit into `size_max`
     bytes, as one batch of `requite.protocols.titanic.replication`.
 
-    Where some of them have been removed, or with `begins`, it is the first batch of everything.
+    If some of them have been removed, or with `begins`, it is the first batch of a full copy.
     """
 
     number: int
@@ -24,14 +24,12 @@ class Since(NamedTuple):
 class Submissions(NamedTuple):
     """SUBMITTED records, one for each of `requests`."""
 
-    requests: list[Kept]
+    requests: list[DurableRequest]
 
 
 class Entry(NamedTuple):
-    """A record of another kind, and what is to be done when it is stored, or cannot be.
-
-    `stored(what, place, now)`, `failed(what, error, now)`.
-    """
+    """A record of another kind, with its callbacks: `stored(what, location, now)` and
+    `failed(what, error, now)`."""
 
     what: Any
     stored: Callable[[Any, Any, float], None]
@@ -45,28 +43,27 @@ class Entries(NamedTuple):
 
 
 class ForDispatch(NamedTuple):
-    """A SUBMITTED is read, to be sent to a worker."""
+    """Read a SUBMITTED to dispatch it."""
 
-    kept: Kept
+    request: DurableRequest
 
 
 class ForReply(NamedTuple):
-    """An ANSWERED is read, for whoever asked under `token`."""
+    """Read an ANSWERED to answer `titanic.reply` under `token`."""
 
     token: Any
-    kept: Kept
+    request: DurableRequest
 
 
 class ForShow(NamedTuple):
-    """A SUBMITTED or an ANSWERED is read, to be shown under `token`; `frames`: of the request, if
-    the reply is what is read."""
+    """Read a SUBMITTED, or with `frames` of the request an ANSWERED, to answer `titanic.show`."""
 
     token: Any
-    kept: Kept
+    request: DurableRequest
     frames: list[bytes] | None = None
 
 
 class ForReplica(NamedTuple):
-    """Records are read, to be sent to the replica."""
+    """Read records for the replica."""
 
     since: int

@@ -1,7 +1,7 @@
-"""What does not work just now: told when it begins and when it is over, and not each time.
+"""Ongoing failures: one warning when a failure begins and one when it ends, not one per event.
 
-A disk that is full refuses thousands of requests a second, and takes some in between; a replica
-that is away is asked every second. A log with a line for each of them tells nothing.
+A full disk refuses thousands of requests a second and accepts some in between; an unreachable
+replica is polled every second. A log line for each of these would drown everything else.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from collections.abc import Callable
 from typing import Final
 
 CALM_S: Final = 10.0
-"""So long nothing may have failed before trouble is over: at its bound, a store now takes one
-request and now refuses one, and each time would be news otherwise."""
+"""Seconds without a failure until trouble is over: a store at its bound alternately accepts and
+refuses requests."""
 _CAUSES_MAX: Final = 8
 
 
 class Trouble:
-    """What is in trouble, by name, and since when all has been well again.
+    """Ongoing failures, by name.
 
-    `warn(kind, text)` gets a line when something begins to fail, one for each other cause, and one
-    when it works again.
+    `warn(kind, text)` is called when something begins to fail, for each further cause, and when it
+    works again.
     """
 
     def __init__(self, warn: Callable[[str, str], None]) -> None:
@@ -33,11 +33,11 @@ class Trouble:
 
     @property
     def text(self) -> str:
-        """All that is in trouble, and why; "" where nothing is."""
+        """All ongoing failures and their errors; "" if there are none."""
         return "; ".join(f"{what}: {text}" for what, text in self._texts.items())
 
     def failed(self, what: str, text: str, now: float, cause: str = "") -> None:
-        """Take note of a failure. Those of one `cause` are told once, whatever their texts."""
+        """Record a failure. Each `cause` is warned of once, whatever the texts."""
         causes = self._causes.setdefault(what, set())
         if cause not in causes and len(causes) < _CAUSES_MAX:
             causes.add(cause)
@@ -46,7 +46,7 @@ class Trouble:
         self._texts[what] = text
 
     def works(self, what: str, now: float, *, calm_s: float = CALM_S) -> None:
-        """Take note that something has worked."""
+        """Record a success."""
         failed_at = self._failed_at.get(what)
         if failed_at is not None and now - failed_at >= calm_s:
             del self._failed_at[what], self._texts[what], self._causes[what]

@@ -1,4 +1,4 @@
-"""What is said to Titanic and by it: services, statuses, tickets (9/TSP, and what requite adds).
+"""Titanic's services, statuses and tickets (9/TSP, with requite's additions).
 
 | service | request frames | reply frames |
 |---|---|---|
@@ -12,10 +12,10 @@
 | `titanic.promote` | anything | status |
 | `titanic.replicate` | see `requite.protocols.titanic.replication` | status, next number |
 
-A status is three digits, and for 400 and 500 a space and what is wrong, which is for people: no
-program may go by it. Where a request was given up, `titanic.reply` answers 400 with two frames
-more: the word `poisoned`, and why. A ticket is a UUID as 32 hex digits. It is written in upper
-case, as the Guide does, and read in any.
+A status is three digits, for 400 and 500 followed by a space and an error text for people; programs
+must not parse it. For a poisoned request, `titanic.reply` answers 400 with two more frames: the
+word `poisoned`, and the reason. A ticket is a UUID as 32 hex digits, written in upper case, as in
+the Guide, and accepted in any case.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ UNKNOWN: Final = 400
 ERROR: Final = 500
 STATUSES: Final = (200, 300, 400, 500)
 POISONED: Final = b"poisoned"
-"""The second frame of a 400 where the request is kept, and will not be tried again."""
+"""The second frame of a 400 if the request is stored but will not be retried."""
 
 SERVICE_SIZE_MAX: Final = 255
 KEY_SIZE_MAX: Final = 255
@@ -63,9 +63,9 @@ _TEXT_SIZE_MAX: Final = 1000
 
 
 class TitanicStatus(NamedTuple):
-    """The first frame of an answer: one of `STATUSES`, and what it says besides.
+    """The status of an answer: one of `STATUSES`, and its text.
 
-    `is_poisoned`: the request is known, and was given up; more than the first frame tells that.
+    `is_poisoned`: the request is known and will not be retried; further frames say so.
     """
 
     code: int
@@ -74,7 +74,7 @@ class TitanicStatus(NamedTuple):
 
 
 def encode_ticket(uuid: bytes) -> bytes:
-    """Write 16 bytes as 32 hex digits in upper case."""
+    """Encode 16 bytes as 32 hex digits in upper case."""
     return uuid.hex().upper().encode()
 
 
@@ -92,12 +92,12 @@ def decode_ticket(frame: bytes) -> bytes:
 
 
 def refusal(code: int, text: str) -> bytes:
-    """Write a status frame with the reason in it."""
+    """Encode a status frame with an error text."""
     return f"{code} {text[:_TEXT_SIZE_MAX]}".encode()
 
 
 def decode_status(frame: bytes) -> TitanicStatus:
-    """Read a status frame, or raise `RemoteViolation` for one that TSP does not know."""
+    """Decode a status frame, or raise `RemoteViolation` for a status that TSP does not have."""
     match = _STATUS.fullmatch(frame)
     if match is None or int(match[1]) not in STATUSES:
         raise RemoteViolation(f"{frame[:40]!r} is no status of Titanic: {STATUSES}")
@@ -105,7 +105,7 @@ def decode_status(frame: bytes) -> TitanicStatus:
 
 
 def decode_answer(frames: Sequence[bytes]) -> TitanicStatus:
-    """Read the status of an answer, with what its other frames say of it; see `decode_status`."""
+    """Decode the status of an answer, including the frames after it; see `decode_status`."""
     status = decode_status(frames[0] if frames else b"")
     if status.code == UNKNOWN and list(frames[1:2]) == [POISONED]:
         return status._replace(is_poisoned=True)
@@ -113,10 +113,10 @@ def decode_answer(frames: Sequence[bytes]) -> TitanicStatus:
 
 
 def check_service(name: bytes) -> str:
-    """Return the service that a request is for as text, or raise `RemoteViolation`.
+    """Return the name of a request's service as text, or raise `RemoteViolation`.
 
-    A name has 1 to 255 bytes of UTF-8 without control characters, as in MDP; Titanic's own services
-    and those of the broker are not for later.
+    A name has 1 to 255 bytes of UTF-8 without control characters, as in MDP. Requests for services
+    of Titanic and the broker are refused: they cannot be stored.
     """
     if not 1 <= len(name) <= SERVICE_SIZE_MAX:
         raise RemoteViolation(f"a service name has 1 to {SERVICE_SIZE_MAX} bytes, not {len(name)}")

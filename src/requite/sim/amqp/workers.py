@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from requite.engine import Engine
+from requite.protocols.amqp.assignment import pool_assignment, service_assignment
 from requite.protocols.amqp.policy import ResponderPolicy
-from requite.protocols.amqp.post import pool_post, service_post
 from requite.request import Request, Status
 from requite.sim.amqp.knobs import AmqpWorkerSpec
 from requite.sim.amqp.party import AmqpParty
@@ -34,16 +34,18 @@ class AmqpWorker(Handling, AmqpParty):
         self.forget_handlers()
         self._parts: dict[int, int] = {}  # how many partial replies there were, by execution
         spec, knobs = self.spec, self.stage.knobs
-        post = pool_post(POOL, spec.service, spec.name)
+        assignment = pool_assignment(POOL, spec.service, spec.name)
         if not knobs.pool:
-            post = service_post(spec.service, spec.name)
+            assignment = service_assignment(spec.service, spec.name)
         policy = ResponderPolicy(
             prefetch=spec.prefetch,
             attempts_max=None if knobs.pool else knobs.attempts_max,
             heartbeat=knobs.heartbeat,
         )
         instance = self.rng.randbytes(_INSTANCE_SIZE)
-        return self.stage.parts.responder(post, policy, service=spec.service, instance=instance)
+        return self.stage.parts.responder(
+            assignment, policy, service=spec.service, instance=instance
+        )
 
     def deliver(self, token: Any, what: Any) -> None:
         """Start a handler."""

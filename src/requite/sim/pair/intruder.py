@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from requite.engine import Connect, Disconnect, Effect, Input, PeerJoined, PeerLost, Send, Wake
 from requite.framing import Framing, SocketType, Zmtp
-from requite.protocols.binarystar.table import Role, State
+from requite.protocols.binarystar.table import PairRole, State
 from requite.protocols.binarystar.wire import Ask, Refused, Switch, View, Word, encode
 from requite.shell.host import Host
 from requite.sim.process import Process
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from requite.sim.stream import SimStream
 
 Messages = list[list[bytes]]
-_WORD: Final = Word(Role.PRIMARY, State.ACTIVE, True, 1000, 1, 1, 1, 1, 1)
+_WORD: Final = Word(PairRole.PRIMARY, State.ACTIVE, True, 1000, 1, 1, 1, 1, 1)
 _LATE_EPOCH: Final = 1 << 40  # no run gets there: a switch in it is void
 
 
@@ -48,7 +48,7 @@ def _void_switches(rng: Random) -> Messages:
 
 
 def _answers(_rng: Random) -> Messages:
-    view = View(Role.PRIMARY, State.ACTIVE, True, False, 0, 0, 0, 1)
+    view = View(PairRole.PRIMARY, State.ACTIVE, True, False, 0, 0, 0, 1)
     return [encode(Refused("no")), encode(view)]
 
 
@@ -126,7 +126,7 @@ class PairIntruder(Process):
         framing = _draw_framing(self.rng)
         self.network.dial(
             self,
-            self.rng.choice([role.name.lower() for role in Role]),
+            self.rng.choice([role.name.lower() for role in PairRole]),
             lambda stream: self.adopt(stream, lambda: self._open(stream, framing)),
             lambda _why: None,
         )

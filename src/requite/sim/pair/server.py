@@ -13,7 +13,7 @@ from requite.framing import SocketType, Zmtp
 from requite.framing.base import Limits
 from requite.protocols.binarystar.peer import DIALLED, BinaryStarPeer
 from requite.protocols.binarystar.policy import BinaryStarPolicy
-from requite.protocols.binarystar.table import Role, State
+from requite.protocols.binarystar.table import PairRole, State
 from requite.protocols.binarystar.view import PairView, SwitchOver, Vote
 from requite.protocols.binarystar.wire import MESSAGE_SIZE_MAX
 from requite.shell.connections import Endpoint, PersistentConnection, no_framing
@@ -76,7 +76,7 @@ class PairServer(Process):
 
     half: BinaryStarPeer
 
-    def __init__(self, role: Role, stage: PairStage) -> None:
+    def __init__(self, role: PairRole, stage: PairStage) -> None:
         name = role.name.lower()
         super().__init__(name, stage.world, stage.network, stage.knobs.pace, stage.supervisor)
         self.role = role

@@ -7,7 +7,7 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import Final, NamedTuple
 
-from requite.protocols.binarystar.table import Role, State
+from requite.protocols.binarystar.table import PairRole, State
 from requite.sim.faults import Fault
 from requite.sim.network import Network
 from requite.sim.pair.askers import Asker
@@ -36,7 +36,7 @@ class PairCast:
     def __init__(self, stage: PairStage) -> None:
         self.world = stage.world
         self.network = stage.network
-        self.servers = [PairServer(role, stage) for role in Role]
+        self.servers = [PairServer(role, stage) for role in PairRole]
         self.honest: list[Process] = [*self.servers]
         self.intruders = [PairIntruder(f"stranger-{i + 1}", stage) for i in range(_INTRUDERS)]
 
@@ -118,7 +118,7 @@ class PairSimulation(Simulation):
     def draw_calls(knobs: PairKnobs, luck: Luck) -> Iterable[PairCall]:
         """See `Simulation.draw_calls`."""
         rng = luck("workload")
-        for _ in Role:  # when each server starts: see `begin`
+        for _ in PairRole:  # when each server starts: see `begin`
             rng.random()
         for number in range(1, knobs.calls + 1):
             at_s = rng.random() * knobs.faulty_s

@@ -14,7 +14,7 @@ from requite.pair.ends import make_framing
 from requite.pair.standby_gate import StandbyGate
 from requite.protocols.binarystar.peer import DIALLED, BinaryStarPeer
 from requite.protocols.binarystar.policy import BinaryStarPolicy
-from requite.protocols.binarystar.table import Role, State
+from requite.protocols.binarystar.table import PairRole, State
 from requite.protocols.binarystar.view import PairView, SwitchOver, Vote
 from requite.protocols.majordomo.parties import Party
 from requite.protocols.majordomo.policy import BrokerPolicy
@@ -75,7 +75,7 @@ class PairedBroker(Broker):
 
     watched: WatchedHalf
 
-    def __init__(self, role: Role, stage: Stage, knobs: PairedKnobs) -> None:
+    def __init__(self, role: PairRole, stage: Stage, knobs: PairedKnobs) -> None:
         super().__init__(stage, role.name.lower())
         self.role = role
         self._policy = BinaryStarPolicy(role, knobs.pair_heartbeat_s)

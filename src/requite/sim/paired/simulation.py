@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
-from requite.protocols.binarystar.table import Role
+from requite.protocols.binarystar.table import PairRole
 from requite.sim.cast import Cast
 from requite.sim.checkers.tables import left_after_calls, one_sided_connections
 from requite.sim.knobs import FaultKind
@@ -34,7 +34,7 @@ class PairedCast(Cast):
     def __init__(self, stage: Stage, knobs: PairedKnobs) -> None:
         self.world = stage.world
         self.network = stage.network
-        self.brokers = [PairedBroker(role, stage, knobs) for role in Role]
+        self.brokers = [PairedBroker(role, stage, knobs) for role in PairRole]
         self.clients = [self.make_client(spec, stage) for spec in stage.knobs.clients]
         self.workers = [self.make_worker(spec, stage) for spec in stage.knobs.workers]
         self.intruders = []

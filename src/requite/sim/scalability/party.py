@@ -10,7 +10,7 @@ from requite.engine import Engine
 from requite.framing.base import Limits, Message
 from requite.framing.sp import SpStream
 from requite.protocols.scalability.device import ScalabilityDevice
-from requite.protocols.scalability.policy import Place
+from requite.protocols.scalability.policy import PipeOptions
 from requite.protocols.scalability.rep import ScalabilityWorker
 from requite.protocols.scalability.req import ScalabilityClient
 from requite.protocols.scalability.wire import REP, REQ
@@ -93,7 +93,7 @@ class Party(KeepingParty[SpStage]):
         stage, engine = self.stage, self.make_engine()
         return Hub(engine, self, self.kind, self.first_id, stage.history, stage.transcript)
 
-    def make_framing(self, stream: SimStream, place: Place, accepted: bool) -> SpFraming:
+    def make_framing(self, stream: SimStream, place: PipeOptions, accepted: bool) -> SpFraming:
         """Speak as the place has it, whoever dials."""
         return SpFraming(place.side, stream, self.stage)
 
@@ -109,6 +109,6 @@ class Party(KeepingParty[SpStage]):
         super().started()
 
 
-def _place(edge: Edge, side: str) -> Place:
+def _place(edge: Edge, side: str) -> PipeOptions:
     """Return what to call an edge at one of its ends: only those who send requests rank it."""
-    return Place(side) if side == FRONT else Place(side, edge.priority, edge.weight)
+    return PipeOptions(side) if side == FRONT else PipeOptions(side, edge.priority, edge.weight)

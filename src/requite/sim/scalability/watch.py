@@ -29,7 +29,7 @@ from requite.engine import (
     StopReading,
 )
 from requite.protocols.scalability.jobs import Why
-from requite.protocols.scalability.policy import Place
+from requite.protocols.scalability.policy import PipeOptions
 from requite.request import Request
 from requite.sim.history import History
 from requite.sim.scalability.stack import IDS, payload_of
@@ -60,7 +60,7 @@ class Hub:
         self.kind = kind
         self.deadline = engine.deadline
         self.snapshot = engine.snapshot
-        self.places: dict[Any, Place] = {}  # of the channels that there are
+        self.places: dict[Any, PipeOptions] = {}  # of the channels that there are
         self.unread: dict[Any, None] = {}  # those that the engine does not read from
         self.names: dict[Any, str] = {}  # who is at the other end
         self.handed_on = 0  # how many requests it has sent

@@ -1,1 +1,1 @@
-"""`requite pool poison`: requests that killed as many workers as allowed."""
+"""`requite pool poison`: requests that reached the delivery limit."""

@@ -22,11 +22,11 @@ def ls(
     ] = False,
     logging: Logging = QUIET,
 ) -> None:
-    """List the requests that were given up, since each worker that had one was lost.
+    """List poisoned requests: each worker that received one was lost.
 
-    One line per request: its id, how often a worker had it, the size of its body
-    in bytes, its correlation id, and its key. The oldest thousand are shown, or fewer
-    where their bodies make more than 64 MiB; then how many more there are.
+    One line per request: its id, its number of deliveries, the size of its body
+    in bytes, its correlation id, and its key. Shows the oldest thousand, or fewer
+    if their bodies exceed 64 MiB, and then how many more there are.
 
       $ requite pool poison ls
     """

@@ -1,4 +1,4 @@
-"""`requite pool poison retry`: try requests again that killed their workers."""
+"""`requite pool poison retry`: retry requests that killed their workers."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from requite.errors import ConfigurationError
 
 
 def retry(
-    *ids: Annotated[str, Parameter(name="ID", help="What `requite pool poison ls` shows.")],
+    *ids: Annotated[str, Parameter(name="ID", help="An id, as `requite pool poison ls` shows it.")],
     everything: Annotated[
-        bool, Parameter(name="--all", show_default=False, help="All that are there.")
+        bool, Parameter(name="--all", show_default=False, help="All poisoned requests.")
     ] = False,
     manager: ManagerUrl = DEFAULT,
     logging: Logging = QUIET,
 ) -> int:
-    """Give requests to workers again, as if they were new.
+    """Publish poisoned requests again, as if they were new.
 
-    Their callers have been told that they failed, and hardly wait any more. Prints
-    how many were published; exit code 1 where none was found.
+    Their callers have already received an error, and usually no longer wait.
+    Prints how many were published; exit code 1 if none was found.
 
       $ requite pool poison retry 3f2504e04f8941d3
       $ requite pool poison retry --all
     """
     logging.start()
     if everything == bool(ids):
-        raise ConfigurationError("retry which requests? Give their ids, or --all")
+        raise ConfigurationError("retry which requests? Give ids or --all")
     said = {"all": True} if everything else {"ids": list(ids)}
     count = ask(manager, "/poison/retry", said)["retried"]
     say(f"retried {count}")

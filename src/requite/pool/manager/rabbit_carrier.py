@@ -1,8 +1,8 @@
-"""Keeps a connection to RabbitMQ, and performs what the engine asks of it.
+"""Keeps a manager connected to RabbitMQ, and performs the effects of its engine.
 
-Only one manager of a pool consumes; another one stands by and tries again and again. When the
-connection ends, everything that was under way is given up: the engine is told, and RabbitMQ will
-deliver again what was not acknowledged.
+Only one manager of a pool consumes; the others stand by, and keep trying to. When the connection
+ends, the carrier cancels all operations and feeds `Disconnected`; RabbitMQ redelivers
+unacknowledged messages.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from requite.pool.manager.carrier import State
 from requite.pool.manager.errors import FAILURES, refusal, sentence
 from requite.pool.manager.management import Management
 from requite.pool.manager.messages import (
-    Letter,
+    Delivery,
     answer_header,
     call_id_of,
     drain_header,
@@ -48,19 +48,19 @@ from requite.pool.manager.messages import (
     remaining_s,
 )
 from requite.pool.manager.poison import PoisonQueue
-from requite.pool.manager.rabbit import Absent, Rabbit
+from requite.pool.manager.rabbit import QueueNotFound, Rabbit
 from requite.pool.manager.requestqueues import RequestQueues
 from requite.protocols.amqp.topology import Pool
 from requite.protocols.amqp.wire import EVENT
 
 _log = logging.getLogger("requite.pool")
 _STANDBY_S: Final = 0.5  # between two attempts to take over
-_HAND_OVER_S: Final = 4 * _STANDBY_S  # after which nobody stands by
-_TELL_S: Final = 2.0  # how long workers are told to drain; the driver ends them all the same
+_HAND_OVER_S: Final = 4 * _STANDBY_S  # by then another manager has taken over, or there is none
+_DRAIN_REQUEST_S: Final = 2.0  # the driver stops workers in any case
 
 
-class Keeping:
-    """RabbitMQ, for the engine of a pool; `feed` takes what comes of it."""
+class RabbitCarrier:
+    """Carrier at RabbitMQ; `feed` takes the results of effects."""
 
     def __init__(
         self,
@@ -76,32 +76,33 @@ class Keeping:
         self._rabbit: Rabbit | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._tasks: Final[set[asyncio.Task[None]]] = set()
-        self._deliveries: dict[int, Letter] = {}
-        self._early: list[Any] | None = []  # what has come before the engine was told
+        self._deliveries: dict[int, Delivery] = {}
+        self._buffered: list[Any] | None = []  # deliveries before `Connected`
         self.state = State.CONNECTING
         self._queues: Final = RequestQueues(self._management, feed)
 
-    # --- its life ---------------------------------------------------------------------------------
+    # --- lifecycle --------------------------------------------------------------------------------
     async def start(self) -> None:
-        """Try once, to tell what can never work; then keep trying. Raises `ConfigurationError`."""
+        """Connect once, to detect permanent refusals; then keep connecting. Raises
+        `ConfigurationError`."""
         rabbit = Rabbit(self._config)
         try:
             await rabbit.open()
         except FAILURES as error:
             self._raise_refusal(error)
-            _log.warning("%s; trying again", sentence(error, self._config.rabbitmq.url))
+            _log.warning("%s; retrying", sentence(error, self._config.rabbitmq.url))
         else:
             await rabbit.close()
         await self._check_management()
         self._keeper = asyncio.create_task(self._keep())
 
     async def close(self) -> None:
-        """Let go of everything."""
-        self._turn(State.CLOSED)
+        """Close all connections."""
+        self._set_state(State.CLOSED)
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.wait((self._keeper,))
-        await self._give_up()
+        await self._abandon()
         await self._management.close()
 
     def guarded(self, driver: Driver) -> Driver:
@@ -113,37 +114,37 @@ class Keeping:
         return PoisonQueue(self.rabbit(), self._config.pool.name)
 
     def rabbit(self) -> Rabbit:
-        """Return the connection. Raises `ConnectionError` where there is none."""
+        """Return the connection. Raises `ConnectionError` while disconnected."""
         if self._rabbit is None:
-            raise ConnectionError("there is no connection to RabbitMQ now")
+            raise ConnectionError("not connected to RabbitMQ; retry later")
         return self._rabbit
 
     @property
     def messages(self) -> Mapping[str, int]:
-        """How many messages the queues had when they were last listed, by key."""
+        """The number of waiting requests at the last listing, by key."""
         return self._queues.messages
 
     @property
     def flaws(self) -> Mapping[str, Sequence[str]]:
-        """What was wrong with the queues when they were last looked at, by key."""
+        """Faults of the request queues at the last listing, by key."""
         return self._queues.flaws
 
     async def drain_workers(self, key: str | None, worker_id: str | None) -> bool:
-        """Tell workers to drain; tell whether any is there. Raises `FAILURES`."""
+        """Ask workers to drain; return whether any received it. Raises `FAILURES`."""
         return await self.rabbit().tell_workers(drain_header(key, worker_id))
 
     async def tell_to_drain(self, key: str) -> None:
-        """Tell the workers of a group to drain, if that can be; their driver ends them anyway."""
+        """Ask the workers of a group to drain, ignoring failures: the driver stops them anyway."""
         with suppress(TimeoutError, *FAILURES):
-            async with asyncio.timeout(_TELL_S):
+            async with asyncio.timeout(_DRAIN_REQUEST_S):
                 await self.drain_workers(key, None)
 
     async def check(self) -> dict[str, str]:
-        """Really look: return what is wrong, by what it is wrong with."""
+        """Test the connections now; return faults by component."""
         flaws = {}
         try:
             await self.rabbit().check()
-        except (Absent, *FAILURES) as error:
+        except (QueueNotFound, *FAILURES) as error:
             flaws["rabbitmq"] = str(error) or repr(error)
         try:
             await self._management.check()
@@ -160,7 +161,7 @@ class Keeping:
         try:
             await self._management.check()
         except DriverError as error:
-            _log.warning("%s; trying again", error)
+            _log.warning("%s; retrying", error)
 
     # --- the connection ---------------------------------------------------------------------------
     async def _keep(self) -> None:
@@ -168,86 +169,86 @@ class Keeping:
         failures = 0
         while True:
             try:
-                if await self._live():
+                if await self._run_connection():
                     failures = 0
-            except Exception as error:  # nothing that comes over a connection may end the manager
+            except Exception as error:  # no failure of a connection may end the manager
                 _log.warning("%s", sentence(error, self._config.rabbitmq.url))
             finally:
-                await self._give_up()
+                await self._abandon()
             failures += 1
             await asyncio.sleep(pause_s(failures, loops.backoff_s, loops.backoff_max_s))
 
-    async def _live(self) -> bool:
-        """Live with one connection, from its beginning to its end; return whether it was used."""
+    async def _run_connection(self) -> bool:
+        """Run one connection to its end; return whether this manager became active."""
         rabbit = Rabbit(self._config)
         await rabbit.open()
         self._rabbit = rabbit
-        self._early = []
+        self._buffered = []
         while not await rabbit.take_over(self._orphan, self._dead_letter, self._report):
-            self._turn(State.STANDBY)
+            self._set_state(State.STANDBY)
             await asyncio.sleep(_STANDBY_S)
-        self._turn(State.ACTIVE)
+        self._set_state(State.ACTIVE)
         self._feed(Connected())
-        early, self._early = self._early, None
-        for event in early:
+        buffered, self._buffered = self._buffered, None
+        for event in buffered:
             self._feed(event)
         reason = await rabbit.until_closed()
-        _log.warning("the connection to RabbitMQ has ended: %s", reason)
+        _log.warning("lost the connection to RabbitMQ: %s", reason)
         return True
 
-    async def _give_up(self) -> None:
-        """Forget the connection, and everything that was asked of it."""
+    async def _abandon(self) -> None:
+        """Close the connection, and cancel its operations."""
         rabbit, self._rabbit = self._rabbit, None
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._deliveries.clear()
         was_active = self.state is State.ACTIVE
-        self._turn(State.CONNECTING)
+        self._set_state(State.CONNECTING)
         if was_active:
-            self._feed(Disconnected("the connection has ended"))
+            self._feed(Disconnected("lost the connection"))
         if rabbit is not None:
             await rabbit.close()
 
-    def _turn(self, state: State) -> None:
+    def _set_state(self, state: State) -> None:
         if state is not self.state and self.state is not State.CLOSED:
             self.state = state
             self._on_state(state)
 
     # --- deliveries -------------------------------------------------------------------------------
-    def _orphan(self, letter: Letter) -> None:
-        tag = self._take(letter)
-        self._arrived(OrphanArrived(tag, letter.key, remaining_s(letter), call_id_of(letter)))
+    def _orphan(self, delivery: Delivery) -> None:
+        tag = self._take(delivery)
+        self._arrived(OrphanArrived(tag, delivery.key, remaining_s(delivery), call_id_of(delivery)))
 
-    def _dead_letter(self, letter: Letter) -> None:
-        properties = letter.properties
+    def _dead_letter(self, delivery: Delivery) -> None:
+        properties = delivery.properties
         event = DeadLetterArrived(
-            self._take(letter),
-            letter.key,
+            self._take(delivery),
+            delivery.key,
             properties.headers,
             properties.reply_to or None,
             properties.correlation_id or None,
-            call_id_of(letter),
+            call_id_of(delivery),
         )
         self._arrived(event)
 
-    def _report(self, letter: Letter) -> None:
-        self._arrived(ActivityArrived(letter.key, str(letter.properties.headers.get(EVENT))))
+    def _report(self, delivery: Delivery) -> None:
+        self._arrived(ActivityArrived(delivery.key, str(delivery.properties.headers.get(EVENT))))
 
     def _arrived(self, event: Any) -> None:
-        if self._early is None:
+        if self._buffered is None:
             self._feed(event)
         else:
-            self._early.append(event)
+            self._buffered.append(event)
 
-    def _take(self, letter: Letter) -> tuple[int, int]:
-        """Return the name of a delivery, which no other connection's has."""
-        self._deliveries[letter.tag] = letter
-        return id(self._rabbit), letter.tag
+    def _take(self, delivery: Delivery) -> tuple[int, int]:
+        """Store a delivery, and return its tag, which is unique across connections."""
+        self._deliveries[delivery.tag] = delivery
+        return id(self._rabbit), delivery.tag
 
-    # --- what the engine asks for -----------------------------------------------------------------
+    # --- effects ----------------------------------------------------------------------------------
     def perform(self, effect: Any) -> None:
-        """Begin to do it; what was asked of a connection that has ended is answered by its end."""
+        """Start to perform an effect; `Disconnected` replaces its result if the connection ends."""
         if self._rabbit is None:
             return
         task = asyncio.create_task(self._do(effect, self._rabbit))
@@ -263,36 +264,36 @@ class Keeping:
             case Ack(tag):
                 return self._ack(tag, rabbit)
             case StopConsuming():
-                return self._quietly(rabbit.stop_consuming)
+                return self._ignoring_failures(rabbit.stop_consuming)
             case HandOver():
                 return self._hand_over(rabbit)
         return self._queues.work(effect, rabbit)
 
     async def _hand_over(self, rabbit: Rabbit) -> None:
-        """See whether another manager begins to consume, now that this one does not."""
+        """Stop consuming, and find out whether another manager starts to."""
         taken = False
-        with suppress(Absent, TimeoutError, *FAILURES):
+        with suppress(QueueNotFound, TimeoutError, *FAILURES):
             await rabbit.stop_consuming()
             async with asyncio.timeout(_HAND_OVER_S):
-                while not (taken := await rabbit.is_taken()):  # noqa: ASYNC110 - nobody tells
+                while not (taken := await rabbit.is_taken()):  # noqa: ASYNC110 - RabbitMQ sends no event
                     await asyncio.sleep(_STANDBY_S / 4)
         self._feed(HandedOver(taken))
 
     async def _publishing(self, ticket: int, work: Callable[[], Awaitable[bool]]) -> None:
         try:
             routed = await work()
-        except Exception as error:  # as above
+        except Exception as error:  # the engine needs a result in any case
             self._feed(PublishFailed(ticket, str(error) or repr(error)))
         else:
             self._feed(Published(ticket, routed))
 
     async def _forward(self, effect: Forward, rabbit: Rabbit) -> bool:
-        letter = self._deliveries[effect.tag[1]]  # type: ignore[index]
-        exchange, routing_key = self._place(effect.to, letter.key)
-        header = forwarded(letter, effect.expires_s, effect.reason, effect.attempts)
-        return await rabbit.publish(exchange, routing_key, header, letter.body)
+        delivery = self._deliveries[effect.tag[1]]  # type: ignore[index]
+        exchange, routing_key = self._address_of(effect.to, delivery.key)
+        header = forwarded(delivery, effect.expires_s, effect.reason, effect.attempts)
+        return await rabbit.publish(exchange, routing_key, header, delivery.body)
 
-    def _place(self, to: Destination, key: str) -> tuple[str, str]:
+    def _address_of(self, to: Destination, key: str) -> tuple[str, str]:
         match to:
             case Destination.REQUESTS:
                 return self._pool.requests_exchange, key
@@ -308,9 +309,9 @@ class Keeping:
 
     async def _ack(self, tag: Any, rabbit: Rabbit) -> None:
         self._deliveries.pop(tag[1], None)
-        await self._quietly(partial(rabbit.ack, tag[1]))
+        await self._ignoring_failures(partial(rabbit.ack, tag[1]))
 
-    async def _quietly(self, work: Callable[[], Awaitable[Any]]) -> None:
-        """Do what has no answer: where it fails, the connection has ended, which is told."""
+    async def _ignoring_failures(self, work: Callable[[], Awaitable[Any]]) -> None:
+        """Perform an effect without a result: a failure ends the connection anyway."""
         with suppress(*FAILURES):
             await work()

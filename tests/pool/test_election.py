@@ -11,14 +11,13 @@ from requite.errors import ConfigurationError, RemoteViolation
 from requite.pool.config import BrokerSection, DriverSection, PoolConfig, PoolSection
 from requite.pool.drivers.base import DriverError
 from requite.pool.drivers.noop import NoopDriver
-from requite.pool.inputs import ServiceSeen
-from requite.pool.manager import standing
-from requite.pool.manager.brokered import check_driver, check_url
+from requite.pool.inputs import ServiceCounts
+from requite.pool.manager.broker_carrier import check_driver, check_url
 from requite.pool.manager.choice import check_key
+from requite.pool.manager.election import LEASE_S, Election, LeaderDriver
 from requite.pool.manager.environment import environment_of
 from requite.pool.manager.refusals import refusal
-from requite.pool.manager.services import Services, read_look
-from requite.pool.manager.standing import LEASE_S, HeldDriver, Seat
+from requite.pool.manager.services import Services, read_listing
 from requite.worker.environment import place_of
 
 CONFIG = PoolConfig(PoolSection("core"), broker=BrokerSection("mdp://a:5555"))
@@ -28,30 +27,30 @@ CONFIG = PoolConfig(PoolSection("core"), broker=BrokerSection("mdp://a:5555"))
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """A clock that the test turns."""
     at = [100.0]
-    monkeypatch.setattr(standing, "now", lambda: at[0])
+    monkeypatch.setattr("requite.pool.manager.election.now", lambda: at[0])
     return at
 
 
 async def test_a_driver_obeys_the_first_manager_for_as_long_as_that_is_sure(
     clock: list[float],
 ) -> None:
-    seat = Seat("mdp://a:5555", "core", dict)
-    driver = HeldDriver(NoopDriver(), seat)
-    with pytest.raises(DriverError, match="another manager may decide"):
+    election = Election("mdp://a:5555", "core", dict)
+    driver = LeaderDriver(NoopDriver(), election)
+    with pytest.raises(DriverError, match="another manager may be active"):
         await driver.start("42")
-    assert not seat.seen(("another", seat.name), 100.0)
-    assert not seat.seen((), 100.0)
-    with pytest.raises(DriverError, match="another manager may decide"):
+    assert not election.confirm(("another", election.name), 100.0)
+    assert not election.confirm((), 100.0)
+    with pytest.raises(DriverError, match="another manager may be active"):
         await driver.stop("42")
-    assert seat.seen((seat.name, "another"), 100.0)
+    assert election.confirm((election.name, "another"), 100.0)
     await driver.start("42")
     clock[0] += LEASE_S + 0.1
     with pytest.raises(DriverError, match=r"broker\.url"):
         await driver.stop("42")
     assert (await driver.list()).keys() == {"42"}
-    assert not seat.seen(("another", seat.name), clock[0])
-    await seat.leave()
-    assert not seat.seen((seat.name,), clock[0])
+    assert not election.confirm(("another", election.name), clock[0])
+    await election.leave()
+    assert not election.confirm((election.name,), clock[0])
     await driver.stop("42")  # what it has started is its own to end
     assert await driver.list() == {}
 
@@ -67,10 +66,10 @@ def test_what_a_broker_tells() -> None:
         }
 
     rows = [row("core/!managers", "b", "a"), row("core/a%2Fb", "w"), row("core/"), row("core/a/b")]
-    look = read_look([*rows, row("core/%00")], "core")
-    assert look.managers == ("b", "a")
-    assert look.groups == {"a/b": ServiceSeen(1, 2, 3, 1), "": ServiceSeen(1, 2, 3, 0)}
-    assert look.others.keys() == {"core/a/b", "core/%00"}
+    listing = read_listing([*rows, row("core/%00")], "core")
+    assert listing.managers == ("b", "a")
+    assert listing.groups == {"a/b": ServiceCounts(1, 2, 3, 1), "": ServiceCounts(1, 2, 3, 0)}
+    assert listing.others.keys() == {"core/a/b", "core/%00"}
 
 
 @pytest.mark.parametrize(
@@ -78,7 +77,7 @@ def test_what_a_broker_tells() -> None:
 )
 def test_what_no_broker_tells(rows: Any) -> None:
     with pytest.raises((TypeError, KeyError, ValueError)):
-        read_look(rows, "core")
+        read_listing(rows, "core")
 
 
 @pytest.mark.parametrize("body", [b"501", b"", b"{", b"[1]", b'"text"'])
@@ -97,13 +96,13 @@ async def test_a_broker_that_is_not_requites_is_told_of(body: bytes) -> None:
     services = Services(CONFIG)
     services._client = Answers()  # type: ignore[assignment, misc]
     with pytest.raises(RemoteViolation, match=r"mmi\.under"):
-        await services.look()
+        await services.fetch()
 
 
 def test_why_a_name_is_refused() -> None:
     assert "'core/a%2Fb'" in refusal("core", "core/a/b")
-    assert "no key is named so" in refusal("core", "core/%FF")
-    assert "no key is named so" in refusal("core", "core/" + "é" * 120)
+    assert "no key has this service name" in refusal("core", "core/%FF")
+    assert "no key has this service name" in refusal("core", "core/" + "é" * 120)
     assert "NUL" in refusal("core", "core/%00")
 
 
@@ -131,10 +130,10 @@ def test_what_workers_are_told() -> None:
 @pytest.mark.parametrize(
     ("url", "why"),
     [
-        ("amqp://localhost", "a pool is one of a broker of MDP, or of RabbitMQ"),
-        ("mdp://localhost/core", "the services are those of pool.name, not core"),
-        ("mdp://localhost?pool=core&key=1", "the services are those of pool.name, not core/1"),
-        ("mdp://localhost?dialect=0.2", "managers speak MDP 0.3"),
+        ("amqp://localhost", "give the mdp:// URL of a broker, or use rabbitmq.url"),
+        ("mdp://localhost/core", "remove the service core; pool.name names the services"),
+        ("mdp://localhost?pool=core&key=1", "remove the service core/1; pool.name names"),
+        ("mdp://localhost?dialect=0.2", "managers need MDP 0.3"),
         ("mdp+inproc://here", "workers are other processes"),
         ("mdp://localhost:no", "'no' is not a port"),
         ("localhost:5555", "did you mean mdp://localhost:5555"),

@@ -1,4 +1,4 @@
-"""The driver, asked by the engine: every question is answered, within `driver.timeout`."""
+"""Runs driver operations for the engine: each has a result within `driver.timeout`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from requite.pool.effects import ListGroups, StartGroup, StopGroup
 from requite.pool.inputs import GroupDone, GroupFailed, GroupListFailed, GroupsListed
 
 
-class Crew:
-    """Performs what the engine asks for about groups, and feeds it what comes of it.
+class DriverRunner:
+    """Performs the engine's effects on groups, and feeds the results to the engine.
 
-    `before_stop(key)` is awaited before the driver stops a group: it tells the workers to drain. It
-    raises nothing.
+    `before_stop(key)` is awaited before the driver stops a group, and asks its workers to drain. It
+    must not raise.
     """
 
     def __init__(
@@ -32,13 +32,13 @@ class Crew:
         self._tasks: Final[set[asyncio.Task[None]]] = set()
 
     def perform(self, effect: ListGroups | StartGroup | StopGroup) -> None:
-        """Begin to do it."""
+        """Start an operation; its result is fed to the engine."""
         task = asyncio.create_task(self._do(effect))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def check(self) -> None:
-        """See that the driver answers. Raises `DriverError`."""
+        """Test that the driver answers. Raises `DriverError`."""
         try:
             async with asyncio.timeout(self._timeout_s):
                 await self._driver.list()
@@ -46,7 +46,7 @@ class Crew:
             raise DriverError(self._late()) from None
 
     async def close(self) -> None:
-        """Give up what is under way, and let go of the driver."""
+        """Cancel pending operations, and close the driver."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -60,7 +60,7 @@ class Crew:
             answer = _failure(effect, str(error))
         except TimeoutError:
             answer = _failure(effect, self._late())
-        except Exception as error:  # a driver that is broken must not end the manager
+        except Exception as error:  # a broken driver must not end the manager
             answer = _failure(effect, repr(error))
         self._feed(answer)
 
@@ -77,7 +77,7 @@ class Crew:
                 return GroupDone(key)
 
     def _late(self) -> str:
-        return f"no answer of the driver within {self._timeout_s:g} s (driver.timeout)"
+        return f"the driver did not answer within {self._timeout_s:g} s (driver.timeout)"
 
 
 def _failure(effect: ListGroups | StartGroup | StopGroup, reason: str) -> Any:

@@ -1,4 +1,4 @@
-"""Where a Titanic is: at which broker, and how the two speak with each other."""
+"""The broker of a Titanic: its address and dialect."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ DIALECT_DEFAULT: Final = "0.3"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A broker: `name` is for people, `connections` lead there, and `dialect` is spoken."""
+class BrokerEndpoint:
+    """A broker: `name` for messages, `connections` to it, and the `dialect` of MDP to speak."""
 
     name: str
     connections: Connections
@@ -30,21 +30,27 @@ class Place:
     heartbeat: HeartbeatPolicy = field(default_factory=HeartbeatPolicy)
 
 
-def place_at(url: str, dialect: str | None, size_max: int, heartbeat: HeartbeatPolicy) -> Place:
-    """Make the place behind a URL. Raises `ConfigurationError`."""
+def endpoint_at(
+    url: str, dialect: str | None, size_max: int, heartbeat: HeartbeatPolicy
+) -> BrokerEndpoint:
+    """Return the endpoint of a URL. Raises `ConfigurationError` if it is not an MDP broker's."""
     endpoints = read_endpoints(url)
     if endpoints.protocol != "mdp":
-        raise ConfigurationError(f"Titanic serves behind a broker of MDP, not at {endpoints}")
+        raise ConfigurationError(
+            f"Titanic needs the URL of an MDP broker (mdp://), not {endpoints}"
+        )
     broker = endpoints.only_dialled()
     if broker.service:
-        raise ConfigurationError(f"Titanic's services have their own names, not {broker.service!r}")
+        raise ConfigurationError(
+            f"remove the service {broker.service!r} from the URL: Titanic's have fixed names"
+        )
     spoken = by_version(dialect or broker.options.get("dialect", DIALECT_DEFAULT))
-    return Place(str(endpoints), _connections(broker, size_max), spoken, heartbeat)
+    return BrokerEndpoint(str(endpoints), _connections(broker, size_max), spoken, heartbeat)
 
 
-def place_inside(address: InprocAddress) -> Place:
-    """Make the place at a broker on the same event loop, which listens there with `Handover`."""
-    return Place(str(address), Connections(Handover, dial_to=(address,)), DIRECT)
+def endpoint_inside(address: InprocAddress) -> BrokerEndpoint:
+    """Return the endpoint of a broker on the same event loop, which listens with `Handover`."""
+    return BrokerEndpoint(str(address), Connections(Handover, dial_to=(address,)), DIRECT)
 
 
 def _connections(url: ServiceUrl, size_max: int) -> Connections:

@@ -1,7 +1,8 @@
-"""Titanic at its broker: a worker's engine for each of its services, and a client's for dispatch.
+"""Titanic's connections to its broker: a worker engine per service, and a client engine to
+dispatch.
 
-Neither has handlers or futures behind it: what the broker hands out goes to the desk as it is, and
-the desk's answers go back to the engine.
+They have no handlers or futures: requests go to the desk as inputs, and the desk's answers go back
+to the engine.
 """
 
 from __future__ import annotations
@@ -23,25 +24,25 @@ from requite.request import Reply, Request, RetryPolicy
 from requite.shell.aio import AioShell
 from requite.shell.connections import Connections
 from requite.shell.journaling import new_name
-from requite.titanic.place import Place
+from requite.titanic.endpoint import BrokerEndpoint
 
-# Everything that clients of one broker may have outstanding is taken at once: what waits for the
-# disk here shares one sync, and what waits at the broker does not.
+# High enough for all outstanding requests of a broker's clients: requests that wait here share one
+# sync, those that wait at the broker do not.
 _CAPACITY: Final = 16_384
 _CAPACITY_OTHERS: Final = 64
-# A worker of an older dialect takes one request at a time. So many of them share a sync.
+# A worker of an older dialect takes one request at a time; this many of them share a sync.
 _COPIES: Final = 32
-_CONNECTIONS_MAX: Final = 64  # of a client of an older dialect, one for each request that is out
+_CONNECTIONS_MAX: Final = 64  # of a client of an older dialect: one per request in flight
 _LOGGER: Final = "requite.titanic"
 _SEQUENCES: Final = 1 << 32
 
-_new: Final = tuple.__new__  # half the price of calling a NamedTuple's class, on the hot path
+_new: Final = tuple.__new__  # half the cost of calling a NamedTuple's class; hot path
 
 Take = Callable[[Input], None]
 
 
-class Post:
-    """One service at the broker: an engine with a connection of its own."""
+class TitanicService:
+    """One of Titanic's services at the broker: a worker engine with a separate connection."""
 
     def __init__(self, engine: MajordomoWorker, connections: Connections, take: Take) -> None:
         self._take = take
@@ -50,7 +51,7 @@ class Post:
         )
 
     def answer_all(self, answers: Sequence[Input]) -> None:
-        """Take the `Finished` of a turn, each for the job of a request."""
+        """Submit the `Finished` inputs of a turn."""
         self.shell.host.submit(*answers)
 
     def _deliver(self, job: Any, request: Request) -> None:
@@ -58,42 +59,44 @@ class Post:
         self._take(_new(Asked, (token, request.service, request.frames, request.idempotency_key)))
 
 
-def posts_at(place: Place, take: Take) -> list[Post]:
-    """Make the posts of a Titanic at a broker. `take` gets what is asked there."""
+def services_at(endpoint: BrokerEndpoint, take: Take) -> list[TitanicService]:
+    """Return Titanic's services at a broker; `take` gets their requests as `Asked`."""
     return [
-        Post(_engine(place, service), place.connections, take)
-        for service in _services(place.dialect)
+        TitanicService(_engine(endpoint, service), endpoint.connections, take)
+        for service in _service_names(endpoint.dialect)
     ]
 
 
-def _services(dialect: Dialect) -> Iterator[str]:
-    """The services to sign up for, each as often as it takes."""
+def _service_names(dialect: Dialect) -> Iterator[str]:
+    """Yield the services to register, repeated for dialects with one request at a time."""
     for service in SERVICES:
         is_one_by_one = service in STANDARD_SERVICES and not dialect.has_ids
         yield from [service] * (_COPIES if is_one_by_one else 1)
 
 
-def _engine(place: Place, service: str) -> MajordomoWorker:
+def _engine(endpoint: BrokerEndpoint, service: str) -> MajordomoWorker:
     several = _CAPACITY if service in STANDARD_SERVICES else _CAPACITY_OTHERS
     policy = WorkerPolicy(
-        capacity=several if place.dialect.has_ids else 1, heartbeat=place.heartbeat
+        capacity=several if endpoint.dialect.has_ids else 1, heartbeat=endpoint.heartbeat
     )
-    return MajordomoWorker(place.dialect, service, policy, rng=random.random, instance=new_name())
+    return MajordomoWorker(
+        endpoint.dialect, service, policy, rng=random.random, instance=new_name()
+    )
 
 
-def dispatching(place: Place, slots: int, take: Take) -> AioShell:
-    """Make the shell of a client whose calls are `Submit` effects; `take` gets what came of them.
+def dispatching(endpoint: BrokerEndpoint, slots: int, take: Take) -> AioShell:
+    """Return the shell of a client for `Submit` effects; `take` gets their outcomes as `Answered`.
 
-    It never tries again by itself: when, and how often, is for whoever submits to say.
+    It does not retry: Titanic's engine does.
     """
     policy = ClientPolicy(
         slots=slots,
         retry=RetryPolicy(attempts=1),
-        heartbeat=place.heartbeat,
+        heartbeat=endpoint.heartbeat,
         connections_max=min(slots, _CONNECTIONS_MAX),
     )
     engine = client_engine(
-        place.dialect,
+        endpoint.dialect,
         policy,
         rng=random.random,
         first_sequence=random.SystemRandom().randrange(_SEQUENCES),
@@ -106,8 +109,8 @@ def dispatching(place: Place, slots: int, take: Take) -> AioShell:
     def fail(token: Any, error: CallError) -> None:
         take(Answered(token, error))
 
-    return AioShell(engine, place.connections, deliver=deliver, fail=fail, logger=_LOGGER)
+    return AioShell(engine, endpoint.connections, deliver=deliver, fail=fail, logger=_LOGGER)
 
 
 def _go_on(_token: Any, _reason: str) -> None:
-    """Answer all the same: what is on its way to the disk cannot be called back."""
+    """Ignore the cancel: a write in flight cannot be undone, so the request is answered."""
