@@ -16,10 +16,8 @@ import asyncio
 import os
 import shlex
 import signal
-import socket
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import quantiles
@@ -28,11 +26,11 @@ from typing import Final
 
 import requite
 from bench import machine
-from bench.children import Children, WatchedChild
 from bench.loop import run
 from bench.spark import page
 from requite.pair.operator import Operator
 from requite.protocols.binarystar.table import State
+from requite.testing.processes import Child, Children, free_ports
 
 START_S: Final = 15.0
 SETTLE_S: Final = 30.0
@@ -90,8 +88,8 @@ class Show:
     def __init__(self, given: argparse.Namespace, children: Children) -> None:
         self._given = given
         self._children = children
-        self._fronts, self._links = _free_ports(2), _free_ports(2)
-        self._servers: list[WatchedChild] = []
+        self._fronts, self._links = free_ports(2), free_ports(2)
+        self._servers: list[Child] = []
         self._calls = Calls()
 
     async def play(self) -> list[float]:
@@ -149,7 +147,7 @@ class Show:
         except requite.CallTimeout:
             return ""
 
-    def _start(self, number: int) -> WatchedChild:
+    def _start(self, number: int) -> Child:
         links = [f"tcp://127.0.0.1:{port}" for port in self._links]
         command = _command(
             "broker",
@@ -178,14 +176,6 @@ def asyncio_run(show: Show) -> list[float]:
 
 def _command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "requite.cli", *arguments]
-
-
-def _free_ports(number: int) -> list[int]:
-    with ExitStack() as stack:
-        listeners = [
-            stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(number)
-        ]
-        return [listener.getsockname()[1] for listener in listeners]
 
 
 def report(gaps_s: Sequence[float], given: argparse.Namespace, how: str) -> str:

@@ -8,10 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from bench.cells import Cell
-from bench.children import Children, WatchedChild
 from bench.contenders import Contender
 from bench.job import Job
-from requite.cli.show.processes import ShowFailed
+from requite.testing.processes import Child, Children, ProcessFailed
 
 START_S = 15.0
 SLACK_S = 30.0
@@ -60,8 +59,8 @@ def run_once(cell: Cell, contender: Contender, number: int, settings: Settings) 
     with Children() as children:
         try:
             figures = measure(cell, contender, settings, children)
-        except ShowFailed as failure:
-            why = f"{failure}\n{children.last_words()}"
+        except ProcessFailed as failure:
+            why = f"{failure}\n{children.report()}"
             return Run(cell, contender, number, failure=why)
         return Run(cell, contender, number, figures)
 
@@ -100,7 +99,7 @@ def make_job(
     )
 
 
-def start_workers(contender: Contender, job: Job, children: Children) -> list[WatchedChild]:
+def start_workers(contender: Contender, job: Job, children: Children) -> list[Child]:
     """Raw workers share a process, a contender's own have one each."""
     processes = 1 if contender.dialect else job.workers
     command = _command(contender, "worker", job)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 import bench.amqp
-from bench.durable import rabbit
+from requite.testing import rabbitmq
 
 MEASUREMENTS: Final = ("calls", "law", "start", "groups")
 
@@ -20,7 +20,7 @@ MEASUREMENTS: Final = ("calls", "law", "start", "groups")
 def main(arguments: Sequence[str]) -> int:
     """Measure, report; 1 if something failed. No figure fails it."""
     given = parse(arguments)
-    if (lack := rabbit.lack()) is not None:
+    if (lack := rabbitmq.unavailable()) is not None:
         print(lack, file=sys.stderr)
         return 1
     from bench.amqp.turns import shared_rabbit

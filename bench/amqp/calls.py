@@ -25,9 +25,9 @@ from bench.amqp.turns import (
     settings_of,
     take_turn,
 )
-from bench.durable.rabbit import Rabbit
 from bench.spark.page import table
-from requite.cli.show.processes import ShowFailed
+from requite.testing.processes import ProcessFailed
+from requite.testing.rabbitmq import RabbitServer
 
 GOAL: Final = 2.0  # times aio-pika's calls per second, 64 in flight
 _WHO: Final = ("client", "workers", "broker")
@@ -54,7 +54,7 @@ _GOALS: Final = ((REQUITE, AIO_PIKA), (REQUITE_BARE, AIO_PIKA_BARE))
 class Calls:
     """All turns, by cell and contender."""
 
-    def __init__(self, rabbit: Rabbit, settings: Settings, only: Sequence[str]) -> None:
+    def __init__(self, rabbit: RabbitServer, settings: Settings, only: Sequence[str]) -> None:
         self._rabbit = rabbit
         self._settings = settings
         wanted = [each for each in CONTENDERS if any(text in each.name for text in only or [""])]
@@ -77,7 +77,7 @@ class Calls:
         job = make_job(self._rabbit, self._settings, *cell, contender.queue)
         try:
             figures = take_turn(self._rabbit, contender, job)
-        except ShowFailed as failure:
+        except ProcessFailed as failure:
             self.failures.append(f"{contender.name}, {cell}: {failure}")
             return False
         self._turns.setdefault((cell, contender.name), {})[number] = figures
@@ -148,7 +148,7 @@ class Calls:
                 )
 
 
-def run(rabbit: Rabbit, given: Namespace, how: str) -> list[str]:
+def run(rabbit: RabbitServer, given: Namespace, how: str) -> list[str]:
     """Measure and report; return what failed."""
     settings = settings_of(given)
     calls = Calls(rabbit, settings, given.only)

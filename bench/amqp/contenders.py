@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Final, NamedTuple
 
-from bench.durable import rabbit
 from bench.job import Job
+from requite.testing import rabbitmq
 
 
 class Part(NamedTuple):
@@ -37,7 +37,7 @@ class Contender:
         """Return what is missing, if anything."""
         if find_spec(self.needs) is None:
             return f"no module {self.needs}: run `scripts/setup bench`"
-        return rabbit.lack()
+        return rabbitmq.unavailable()
 
 
 QUEUES: Final[Mapping[str, dict[str, Any]]] = {

@@ -22,11 +22,11 @@ import pika
 from bench.amqp.loops import engine_times
 from bench.amqp.pools import Manager, managing
 from bench.amqp.turns import ask, facts, publish
-from bench.durable.rabbit import Rabbit
 from bench.gauge import cpu_s
 from bench.spark.page import table
-from requite.cli.show.processes import ShowFailed
 from requite.protocols.amqp.topology import Pool
+from requite.testing.processes import ProcessFailed
+from requite.testing.rabbitmq import RabbitServer
 
 POOL: Final = "bench-groups"
 GROUPS: Final = 1000
@@ -49,7 +49,7 @@ class Phase(NamedTuple):
     memory_mb: float
 
 
-def run(rabbit: Rabbit, given: Namespace, how: str) -> list[str]:
+def run(rabbit: RabbitServer, given: Namespace, how: str) -> list[str]:
     """Measure and report; return what failed."""
     count = _QUICK_GROUPS if given.quick else GROUPS
     rest_s = _QUICK_REST_S if given.quick else REST_S
@@ -60,7 +60,7 @@ def run(rabbit: Rabbit, given: Namespace, how: str) -> list[str]:
         ):
             phases = list(_phases(rabbit, manager, count, rest_s))
             questions = _questions(rabbit, manager)
-    except (ShowFailed, TimeoutError) as failure:
+    except (ProcessFailed, TimeoutError) as failure:
         return [f"groups: {failure}"]
     lead = (
         f"{how}: {count:,} groups, the control loops' `interval` at its default of 5 s; at work,"
@@ -78,7 +78,7 @@ def run(rabbit: Rabbit, given: Namespace, how: str) -> list[str]:
 
 
 # --- what happens ---------------------------------------------------------------------------------
-def _phases(rabbit: Rabbit, manager: Manager, count: int, rest_s: float) -> Iterator[Phase]:
+def _phases(rabbit: RabbitServer, manager: Manager, count: int, rest_s: float) -> Iterator[Phase]:
     keys = [f"key {number}" for number in range(count)]
 
     def measure(name: str, happen: Callable[[], None]) -> Phase:
@@ -96,7 +96,7 @@ def _phases(rabbit: Rabbit, manager: Manager, count: int, rest_s: float) -> Iter
     yield measure("all groups, at work", lambda: _work(rabbit, keys, rest_s))
 
 
-def _make(rabbit: Rabbit, manager: Manager, keys: list[str]) -> None:
+def _make(rabbit: RabbitServer, manager: Manager, keys: list[str]) -> None:
     """Send each group its first request; return when all of their queues have theirs."""
     exchange = Pool(POOL).requests_exchange
     with _connection(rabbit) as connection:
@@ -115,7 +115,7 @@ def _is_made(status: Any, count: int) -> bool:
     return bool(bound == count <= status["orphans"]["forwarded"])
 
 
-def _work(rabbit: Rabbit, keys: list[str], seconds: float) -> None:
+def _work(rabbit: RabbitServer, keys: list[str], seconds: float) -> None:
     """Report, for one group after the other, that it got a request."""
     exchange = Pool(POOL).activity_exchange
     properties = pika.BasicProperties(headers={"x-event": "request-received", "x-worker-id": "w"})
@@ -130,7 +130,7 @@ def _work(rabbit: Rabbit, keys: list[str], seconds: float) -> None:
             channel.basic_publish(exchange, key, b"", properties)
 
 
-def _connection(rabbit: Rabbit) -> pika.BlockingConnection:
+def _connection(rabbit: RabbitServer) -> pika.BlockingConnection:
     return pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", rabbit.port))
 
 
@@ -160,7 +160,7 @@ def _texts(phase: Phase) -> Iterator[str]:
     yield f"{phase.memory_mb:.0f}"
 
 
-def _questions(rabbit: Rabbit, manager: Manager) -> str:
+def _questions(rabbit: RabbitServer, manager: Manager) -> str:
     """Ask what a round of the control loop asks of the management API, and what operators ask."""
     exchange = Pool(POOL).requests_exchange
     columns = "columns=name,messages,consumers,type,arguments"

@@ -30,11 +30,10 @@ from bench.amqp.turns import (
     publish,
     settings_of,
 )
-from bench.children import Children
-from bench.durable.rabbit import Rabbit
 from bench.job import Job
 from bench.spark.page import table
-from requite.cli.show.processes import ShowFailed
+from requite.testing.processes import Children, ProcessFailed
+from requite.testing.rabbitmq import RabbitServer
 
 PAGE: Final = "topics/throughput-law.md"
 PICTURE: Final = "topics/throughput-law.svg"
@@ -44,7 +43,7 @@ _QUEUE: Final = "classic"
 _SIZE_BYTES: Final = 11
 
 
-def run(rabbit: Rabbit, given: Namespace, how: str) -> list[str]:
+def run(rabbit: RabbitServer, given: Namespace, how: str) -> list[str]:
     """Measure and report; return what failed."""
     # Half a turn for each number of slots: there are many, and what counts is their course.
     settings = replace(settings_of(given), seconds=given.seconds / 2, warm_up_s=0.2)
@@ -55,7 +54,7 @@ def run(rabbit: Rabbit, given: Namespace, how: str) -> list[str]:
             print(f"{number + 1}/{settings.rounds} {handler}, {_servants(each)}", flush=True)
             try:
                 found += _measure(rabbit, settings, handler, each, slots[-1])
-            except ShowFailed as failure:
+            except ProcessFailed as failure:
                 return [f"{handler}, {_servants(each)}: {failure}"]
     points = medians(found)
     lead = (
@@ -69,7 +68,7 @@ def run(rabbit: Rabbit, given: Namespace, how: str) -> list[str]:
 
 
 def _measure(
-    rabbit: Rabbit, settings: Settings, handler: str, servants: int, slots_max: int
+    rabbit: RabbitServer, settings: Settings, handler: str, servants: int, slots_max: int
 ) -> Iterator[Point]:
     declare(rabbit, _QUEUE)
     job = make_job(rabbit, settings, slots_max, _SIZE_BYTES, _QUEUE)
@@ -78,8 +77,8 @@ def _measure(
             for line in _lines(replace(job, workers=servants), handler, children):
                 figures = json.loads(line)
                 yield Point(handler, servants, *figures.values())
-        except ShowFailed as failure:
-            raise ShowFailed(f"{failure}\n{children.last_words()}") from None
+        except ProcessFailed as failure:
+            raise ProcessFailed(f"{failure}\n{children.report()}") from None
 
 
 def _lines(job: Job, handler: str, children: Children) -> Iterator[str]:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from bench.amqp.turns import START_S
-from bench.children import Children, WatchedChild
-from bench.durable.rabbit import Rabbit
+from requite.testing.processes import Child, Children
+from requite.testing.rabbitmq import RabbitServer
 
 DRAIN_S: Final = 60.0
 _RUN: Final = ("-m", "requite.cli", "pool", "run", "--config")
@@ -22,18 +22,18 @@ _RUN: Final = ("-m", "requite.cli", "pool", "run", "--config")
 class Manager(NamedTuple):
     """The process, and where its endpoints are."""
 
-    child: WatchedChild
+    child: Child
     url: str
 
 
-def pool_url(rabbit: Rabbit, pool: str) -> str:
+def pool_url(rabbit: RabbitServer, pool: str) -> str:
     """Return where callers reach a pool; they name the key as `service`."""
     return f"amqp://guest:guest@127.0.0.1:{rabbit.port}/?pool={pool}"
 
 
 @contextmanager
 def managing(
-    rabbit: Rabbit, pool: str, folder: Path, driver: str, run: Sequence[str] = _RUN
+    rabbit: RabbitServer, pool: str, folder: Path, driver: str, run: Sequence[str] = _RUN
 ) -> Iterator[Manager]:
     """Run a pool's manager with a driver (the lines of its section); its groups end with it.
 
@@ -54,7 +54,7 @@ def managing(
             _kill_workers(folder, pool)
 
 
-def _settings(rabbit: Rabbit, pool: str, driver: str) -> str:
+def _settings(rabbit: RabbitServer, pool: str, driver: str) -> str:
     where = f"guest:guest@127.0.0.1:{rabbit.port}"
     api = f"http://guest:guest@127.0.0.1:{rabbit.management_port}"
     return "\n".join(

@@ -22,10 +22,9 @@ from typing import Final
 import requite
 from bench.amqp.pools import managing, pool_url, processes
 from bench.amqp.turns import START_S, facts, publish
-from bench.children import Children
-from bench.durable.rabbit import Rabbit
 from bench.spark.page import table
-from requite.cli.show.processes import ShowFailed
+from requite.testing.processes import Children, ProcessFailed
+from requite.testing.rabbitmq import RabbitServer
 
 KEYS: Final = 20
 _QUICK: Final = 3
@@ -43,7 +42,7 @@ _TIMEOUT_S: Final = 60.0
 Times = list[float]
 
 
-def run(rabbit: Rabbit, given: Namespace, how: str) -> list[str]:
+def run(rabbit: RabbitServer, given: Namespace, how: str) -> list[str]:
     """Measure and report; return what failed."""
     count = _QUICK if given.quick else KEYS
     rows: dict[str, Times] = {}
@@ -52,7 +51,7 @@ def run(rabbit: Rabbit, given: Namespace, how: str) -> list[str]:
             with TemporaryDirectory(prefix="requite-bench-") as name:
                 rows[what] = measure(rabbit, Path(name), count)
             print(f"{what}: {median(rows[what]):.3f} s", flush=True)
-    except (ShowFailed, requite.CallError) as failure:
+    except (ProcessFailed, requite.CallError) as failure:
         return [f"{what}: {failure}"]
     header = ["", "median, ms", "95 %, ms", "shortest, ms"]
     lead = f"{how}: {count} keys, one after the other."
@@ -69,14 +68,14 @@ def _texts(times: Times) -> Iterator[str]:
 
 
 # --- by a manager ---------------------------------------------------------------------------------
-def _by_processes(rabbit: Rabbit, folder: Path, count: int) -> Times:
+def _by_processes(rabbit: RabbitServer, folder: Path, count: int) -> Times:
     pool = "bench-processes"
     keys = [f"process {number}" for number in range(count + 1)]
     with managing(rabbit, pool, folder, processes(folder, _WORKER)):
         return asyncio.run(_first_calls(rabbit, pool, keys))
 
 
-def _by_waiting(rabbit: Rabbit, folder: Path, count: int) -> Times:
+def _by_waiting(rabbit: RabbitServer, folder: Path, count: int) -> Times:
     pool = "bench-waiting"
     keys = [f"waiting {number}" for number in range(count + 1)]
     with managing(rabbit, pool, folder, 'kind = "noop"'), Children() as children:
@@ -85,14 +84,14 @@ def _by_waiting(rabbit: Rabbit, folder: Path, count: int) -> Times:
         return asyncio.run(_first_calls(rabbit, pool, keys))
 
 
-def _by_tasks(rabbit: Rabbit, folder: Path, count: int) -> Times:
+def _by_tasks(rabbit: RabbitServer, folder: Path, count: int) -> Times:
     pool = "bench-tasks"
     keys = [f"task {number}" for number in range(count + 1)]
     with managing(rabbit, pool, folder, 'kind = "noop"', (*_PEER, "manager")):
         return asyncio.run(_first_calls(rabbit, pool, keys))
 
 
-async def _first_calls(rabbit: Rabbit, pool: str, keys: Sequence[str]) -> Times:
+async def _first_calls(rabbit: RabbitServer, pool: str, keys: Sequence[str]) -> Times:
     """Call each key once, over a connection that stands."""
     times = []
     async with requite.AsyncClient(pool_url(rabbit, pool), timeout=_TIMEOUT_S) as client:
@@ -104,8 +103,8 @@ async def _first_calls(rabbit: Rabbit, pool: str, keys: Sequence[str]) -> Times:
 
 
 # --- by nobody ------------------------------------------------------------------------------------
-def _python(program: str) -> Callable[[Rabbit, Path, int], Times]:
-    def measure(_rabbit: Rabbit, _folder: Path, count: int) -> Times:
+def _python(program: str) -> Callable[[RabbitServer, Path, int], Times]:
+    def measure(_rabbit: RabbitServer, _folder: Path, count: int) -> Times:
         times = []
         for _ in range(count):
             began = perf_counter()
@@ -116,7 +115,7 @@ def _python(program: str) -> Callable[[Rabbit, Path, int], Times]:
     return measure
 
 
-_WAYS: Final[dict[str, Callable[[Rabbit, Path, int], Times]]] = {
+_WAYS: Final[dict[str, Callable[[RabbitServer, Path, int], Times]]] = {
     "first reply, workers are processes": _by_processes,
     "first reply, workers need not start": _by_tasks,
     "first reply, workers were there before": _by_waiting,

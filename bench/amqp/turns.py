@@ -17,14 +17,14 @@ from urllib.request import Request, urlopen
 
 from bench import machine
 from bench.amqp.contenders import QUEUES, Contender, Part
-from bench.children import Children
-from bench.durable.rabbit import Rabbit
 from bench.job import Job
 from bench.spark import page
-from requite.cli.show.processes import ShowFailed
+from requite.testing.processes import Children, ProcessFailed
+from requite.testing.rabbitmq import RabbitServer
 
 START_S: Final = 60.0
 SLACK_S: Final = 60.0
+_FIGURES_MS: Final = 5000  # the default of RabbitMQ
 _OF_INTEREST: Final = ("cores", "system", "Python", "requite", "uvloop")
 
 Figures = dict[str, float]
@@ -45,16 +45,16 @@ def settings_of(given: Namespace) -> Settings:
 
 
 @contextmanager
-def shared_rabbit() -> Iterator[Rabbit]:
+def shared_rabbit() -> Iterator[RabbitServer]:
     """Run a RabbitMQ with its management API."""
     with (
         TemporaryDirectory(prefix="requite-bench-") as name,
-        Rabbit(Path(name), management=True) as rabbit,
+        RabbitServer(Path(name), figures_ms=_FIGURES_MS) as rabbit,
     ):
         yield rabbit
 
 
-def make_job(rabbit: Rabbit, settings: Settings, window: int, size: int, queue: str) -> Job:
+def make_job(rabbit: RabbitServer, settings: Settings, window: int, size: int, queue: str) -> Job:
     """Put together what the processes have to know."""
     return Job(
         port=rabbit.port,
@@ -71,8 +71,8 @@ def make_job(rabbit: Rabbit, settings: Settings, window: int, size: int, queue: 
     )
 
 
-def take_turn(rabbit: Rabbit, contender: Contender, job: Job) -> Figures:
-    """Let a contender make calls. Raises `ShowFailed`."""
+def take_turn(rabbit: RabbitServer, contender: Contender, job: Job) -> Figures:
+    """Let a contender make calls. Raises `ProcessFailed`."""
     declare(rabbit, job.dialect)
     return measure(contender.client, contender.servant, job)
 
@@ -91,19 +91,19 @@ def measure(client: Part, servant: Part, job: Job) -> Figures:
             caller = children.start(client.command(told), name="the client")
             patience_s = job.warm_up_s + 3 * job.seconds + SLACK_S
             figures: Figures = json.loads(caller.wait_for(r"^\{.*\}$", patience_s)[0])
-        except ShowFailed as failure:
-            raise ShowFailed(f"{failure}\n{children.last_words()}") from None
+        except ProcessFailed as failure:
+            raise ProcessFailed(f"{failure}\n{children.report()}") from None
     return figures
 
 
-def declare(rabbit: Rabbit, queue: str) -> None:
+def declare(rabbit: RabbitServer, queue: str) -> None:
     """Make the queue afresh, so that nobody finds what another one has left."""
     with suppress(HTTPError):  # there is none
         ask(rabbit, f"/queues/%2F/{queue}", "DELETE")
     ask(rabbit, f"/queues/%2F/{queue}", "PUT", QUEUES[queue])
 
 
-def ask(rabbit: Rabbit, path: str, method: str = "GET", body: object = None) -> Any:
+def ask(rabbit: RabbitServer, path: str, method: str = "GET", body: object = None) -> Any:
     """Ask the management API; `path` without /api."""
     request = Request(
         f"http://127.0.0.1:{rabbit.management_port}/api{path}",
@@ -119,7 +119,7 @@ def ask(rabbit: Rabbit, path: str, method: str = "GET", body: object = None) -> 
     return json.loads(text) if text else None
 
 
-def facts(rabbit: Rabbit) -> str:
+def facts(rabbit: RabbitServer) -> str:
     """Return what a reader must know of the machine and the contenders."""
     found = {name: fact for name, fact in machine.facts().items() if name in _OF_INTEREST}
     for package in ("aio-pika", "aiormq", "pika"):

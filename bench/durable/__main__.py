@@ -14,11 +14,10 @@ from typing import Final
 
 import bench.durable
 from bench import machine
-from bench.children import Children
 from bench.durable.contenders import AIO_PIKA, PIKA, TITANIC, Contender, contenders
 from bench.job import Job
 from bench.spark import page
-from requite.cli.show.processes import ShowFailed
+from requite.testing.processes import Children, ProcessFailed
 
 CLIENTS: Final = (1, 16, 64)
 GOAL: Final = 10.0  # times RabbitMQ's confirmed publishing, at 64 clients
@@ -72,7 +71,7 @@ def measure(present: Sequence[Contender], given: argparse.Namespace) -> tuple[Ru
             continue
         try:
             figures = _turn(contender, clients, given)
-        except ShowFailed as failure:
+        except ProcessFailed as failure:
             failures.append(f"{failed}{failure}")
             continue
         runs.setdefault((contender.name, clients), {})[number] = figures
@@ -104,8 +103,8 @@ def _turn(contender: Contender, clients: int, given: argparse.Namespace) -> Figu
             client = children.start([*command, contender.part, job.to_argument()], name="clients")
             patience_s = job.warm_up_s + 3 * job.seconds + SLACK_S
             figures: Figures = json.loads(client.wait_for(r"^\{.*\}$", patience_s)[0])
-        except ShowFailed as failure:
-            raise ShowFailed(f"{failure}\n{children.last_words()}") from None
+        except ProcessFailed as failure:
+            raise ProcessFailed(f"{failure}\n{children.report()}") from None
     return figures
 
 

@@ -10,8 +10,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from bench.children import Children
-from bench.durable import rabbit
+from requite.testing import rabbitmq
+from requite.testing.processes import Children
 
 _START_S: Final = 15.0
 _LISTENING: Final = r"^listening on \S+:(\d+)$"
@@ -59,7 +59,7 @@ def _needs(module: str) -> Callable[[], str | None]:
     def lack() -> str | None:
         if find_spec(module) is None:
             return f"no module {module}: run `scripts/setup bench`"
-        return rabbit.lack()
+        return rabbitmq.unavailable()
 
     return lack
 
@@ -82,10 +82,10 @@ def contenders(folder: Path) -> Iterator[list[Contender]]:
     )
     alone = Contender("SQLite, a commit each", "sqlite", _nobody, _nothing, "likewise")
     fixed = [TITANIC, shared, grouped, alone]
-    if rabbit.lack() is not None:
+    if rabbitmq.unavailable() is not None:
         yield [*fixed, *_on_rabbit(Place())]
         return
-    with rabbit.Rabbit(folder) as server:
+    with rabbitmq.RabbitServer(folder, management=False) as server:
         yield [*fixed, *_on_rabbit(Place(server.port, server.pid))]
 
 

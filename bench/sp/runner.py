@@ -6,10 +6,9 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from bench.children import Children
 from bench.job import Job
 from bench.sp.cells import Cell, Line
-from requite.cli.show.processes import ShowFailed
+from requite.testing.processes import Children, ProcessFailed
 
 START_S = 15.0
 SLACK_S = 30.0
@@ -58,8 +57,8 @@ def run_once(cell: Cell, line: Line, number: int, settings: Settings) -> Run:
     with Children() as children:
         try:
             figures = measure(line, first_job(cell, settings), children)
-        except ShowFailed as failure:
-            return Run(cell, line, number, failure=f"{failure}\n{children.last_words()}")
+        except ProcessFailed as failure:
+            return Run(cell, line, number, failure=f"{failure}\n{children.report()}")
         return Run(cell, line, number, figures)
 
 

@@ -20,10 +20,10 @@ from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
-from bench.children import Children
 from bench.gauge import cpu_s
 from bench.loop import run
 from bench.spark import page
+from requite.testing.processes import Children
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import re
+from collections import Counter
 from types import SimpleNamespace
 
 import airportsdata
@@ -12,11 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from requite.cli.show.demos import DEMOS, find_demo
+from requite.cli.show.description import Fault
 from requite.cli.show.direct import direct_answers
-from requite.cli.show.faults import milestones, plan, strike
-from requite.cli.show.names import PATTERNS, find_pattern
-from requite.cli.show.tally import Tally
-from requite.cli.show.traffic import RequestSource
+from requite.cli.show.options import Scale
+from requite.cli.show.replies import Replies
+from requite.cli.show.requests import RequestSource
+from requite.cli.show.schedule import inject, milestones, order
 from requite.errors import CallTimeout
 from requite.examples import airports, tree
 from requite.request import Reply
@@ -78,10 +82,10 @@ def reply(reference: int, *rows: tuple[int, str], attempts: int = 1) -> Reply:
 
 
 def judge(*outcomes, asked=("A", "B")):
-    tally = Tally(asked)
+    replies = Replies(asked)
     for outcome in outcomes:
-        tally.take(outcome)
-    return tally.judge(TRUTH, took_s=1.0, retries=0, kills=(0, 0))
+        replies.add(outcome)
+    return replies.judge(TRUTH, took_s=1.0, retries=0, kills=(0, 0))
 
 
 def numbers(verdict):
@@ -113,10 +117,10 @@ def test_anything_else_is_not(outcomes, expected):
 
 
 def test_attempts_beyond_the_first_count_as_sent_again():
-    tally = Tally(["A", "B"])
-    tally.take(reply(0, attempts=3))
-    tally.take(CallTimeout("late", attempts=2))
-    assert (tally.sent_again, tally.done) == (3, 2)
+    replies = Replies(["A", "B"])
+    replies.add(reply(0, attempts=3))
+    replies.add(CallTimeout("late", attempts=2))
+    assert (replies.sent_again, replies.done) == (3, 2)
 
 
 # --- requests and faults --------------------------------------------------------------------------
@@ -153,7 +157,7 @@ async def test_every_fault_strikes_while_requests_are_left():
         assert await source.take() is None
 
     async with asyncio.TaskGroup() as group:
-        group.create_task(strike([fault] * 6, source, 1000))
+        group.create_task(inject([fault] * 6, source))
         group.create_task(take_all())
     assert struck == sorted(struck)
     assert all(at <= when < 1000 for at, when in zip(milestones(6, 1000), struck, strict=True))
@@ -161,26 +165,56 @@ async def test_every_fault_strikes_while_requests_are_left():
 
 async def test_without_faults_all_requests_are_released():
     source = RequestSource(3)
-    await strike([], source, 3)
+    await inject([], source)
     assert [await source.take() for _ in range(4)] == [0, 1, 2, None]
 
 
 def test_kinds_of_faults_are_mixed():
-    faults = SimpleNamespace(kill_worker="worker", kill_broker="broker", stop_worker="stop")
+    faults = [
+        Fault("worker_kills", ("worker",)),
+        Fault("broker_kills", ("settle", "broker")),
+        Fault("stops", ("stop",)),
+        Fault(None, ("sleep", "wake")),
+    ]
     amounts = SimpleNamespace(worker_kills=4, broker_kills=2, stops=1)
-    order = plan(faults, amounts)
-    assert sorted(order) == ["broker", "broker", "stop", *["worker"] * 4]
-    assert order[0] == "worker"
-    assert "broker" in order[:3]
-    assert "broker" in order[4:]
-    assert milestones(7, 700)[0] > 0
-    assert milestones(7, 700)[-1] < 700
+    actions = order(faults, amounts)
+    assert Counter(actions) == {
+        "worker": 4, "broker": 2, "settle": 2, "stop": 1, "sleep": 1, "wake": 1,
+    }  # fmt: skip
+    assert actions[0] == "worker"
+    assert "broker" in actions[:4]
+    assert "broker" in actions[6:]
+    assert all(actions[n + 1] == "broker" for n, each in enumerate(actions) if each == "settle")
+    assert actions[actions.index("sleep") + 1] == "wake"
+    nothing = SimpleNamespace(worker_kills=0, broker_kills=0, stops=0)
+    assert order(faults, nothing) == ["sleep", "wake"]
 
 
-@pytest.mark.parametrize("name", [*PATTERNS, *(name.upper() for name in PATTERNS)])
+def test_milestones_leave_requests_before_and_after():
+    assert 0 < milestones(7, 700)[0] < milestones(7, 700)[-1] < 700
+
+
+@pytest.mark.parametrize("name", [name for name in DEMOS if name != "pool"])
+def test_the_processes_of_a_demo_find_each_other(name):
+    """Each address to which a process or a client connects is one at which another one listens."""
+    demo = DEMOS[name]
+    with demo.run(demo, Scale(workers=3), None) as run:
+        commands = [(start.args[0], start.args[1][2:]) for start in run._starters]
+    bound, connected = set(), set(re.findall(r"127\.0\.0\.1:\d+", run.url))
+    for _, words in commands:
+        for word in words:
+            places = re.findall(r"127\.0\.0\.1:\d+", word)
+            is_bound = word.startswith(("--bind", "--pair-bind", "--front", "--back"))
+            (bound if is_bound else connected).update(places)
+    assert connected == bound
+    assert len({name for name, _ in commands}) == len(commands)
+    assert not [word for _, words in commands for word in words if "{" in word]
+
+
+@pytest.mark.parametrize("name", [*DEMOS, *(name.upper() for name in DEMOS)])
 def test_a_pattern_is_found_by_its_name(name):
-    assert find_pattern(name) == name.lower()
-    assert find_pattern(name.replace("-", " ")) == find_pattern(name.replace("-", "_"))
+    assert find_demo(name) == name.lower()
+    assert find_demo(name.replace("-", " ")) == find_demo(name.replace("-", "_"))
 
 
 @pytest.mark.parametrize(
@@ -192,9 +226,9 @@ def test_a_pattern_is_found_by_its_name(name):
     ],
 )
 def test_a_part_of_the_name_of_a_pattern_will_do(name, pattern):
-    assert find_pattern(name) == pattern
+    assert find_demo(name) == pattern
 
 
 def test_an_unknown_pattern_is_answered_with_those_there_are():
     with pytest.raises(ValueError, match=r"no pattern 'saga'; there are lazy-pirate, .*agent"):
-        find_pattern("saga")
+        find_demo("saga")

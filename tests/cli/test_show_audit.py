@@ -10,9 +10,9 @@ from tests.cli.command import requite
 
 from requite.cli.show import audit
 from requite.cli.show.audit import Archive, Outcome, require_spark
-from requite.cli.show.processes import Child, ShowFailed
-from requite.cli.show.tally import Verdict
+from requite.cli.show.replies import Verdict
 from requite.errors import ConfigurationError
+from requite.testing.processes import Child, ProcessFailed
 
 COUNTS = {
     "accepted": 10,
@@ -146,20 +146,20 @@ def test_keeping_nothing_is_a_contradiction(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_a_process_that_listens_is_told_things_and_its_end_is_noticed():
-    child = Child("the table", "json.tool", "--json-lines", listens=True)
-    child.tell(json.dumps({"a": 1}))
+def test_a_child_reads_lines_and_its_end_is_noticed():
+    child = Child("the table", ["-m", "json.tool", "--json-lines"], has_stdin=True)
+    child.write_line(json.dumps({"a": 1}))
     child._process.stdin.close()
-    assert (await child.read_line(), await child.read_line()) == ("{", '    "a": 1')
-    await child.read_line()
-    with pytest.raises(ShowFailed, match="the table ended"):
-        await child.read_line()
+    assert (child.read_line(), child.read_line()) == ("{", '    "a": 1')
+    child.read_line()
+    with pytest.raises(ProcessFailed, match="the table ended"):
+        child.read_line()
     child.kill()
 
 
-async def test_telling_a_process_that_has_gone_is_no_failure_by_itself():
-    child = Child("the table", "json.tool", "--no-such-option", listens=True)
-    with pytest.raises(ShowFailed, match=r"(?s)the table did not start: .*usage"):
-        await child.read_line()
-    child.tell("go")
+def test_writing_to_a_child_that_has_ended_does_not_raise():
+    child = Child("the table", ["-m", "json.tool", "--no-such-option"], has_stdin=True)
+    with pytest.raises(ProcessFailed, match=r"(?s)the table did not start: .*usage"):
+        child.read_line()
+    child.write_line("go")
     child.kill()

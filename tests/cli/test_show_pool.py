@@ -17,60 +17,53 @@ import pytest
 from tests.cli.command import COMMAND, ENVIRONMENT, Ended, requite
 from tests.support.live import eventually
 
-from requite.cli.show import tether
+from requite.cli.show import pool_faults, run
+from requite.cli.show.countries import Countries
+from requite.cli.show.demos import DEMOS
 from requite.cli.show.direct import direct_answers
 from requite.cli.show.groups import Groups
-from requite.cli.show.itinerary import Itinerary
 from requite.cli.show.options import Scale
-from requite.cli.show.pool import Pool, schedule
-from requite.cli.show.pool_stage import Server
-from requite.cli.show.processes import State
-from requite.cli.show.rabbitmq import SERVER_VARIABLE, lack
-from requite.cli.show.tally import Tally
-from requite.errors import ConfigurationError
+from requite.cli.show.pool import MANAGER, Server
+from requite.cli.show.replies import Replies
 from requite.examples import table
 from requite.pool.drivers.records import Record, Records
+from requite.testing import lifetime
+from requite.testing.processes import State
+from requite.testing.rabbitmq import SERVER_VARIABLE, unavailable
 
 AIRPORTS = airportsdata.load()
 
 
 # --- what is asked --------------------------------------------------------------------------------
 def test_countries_are_the_largest_but_one_and_one_that_sleeps():
-    itinerary = Itinerary(AIRPORTS, 4)
-    assert itinerary.countries == ["BR", "AU", "CA", "IS"]
+    countries = Countries(AIRPORTS, 4)
+    assert countries.keys == ["BR", "AU", "CA", "IS"]
     sizes = Counter(row["country"] for row in AIRPORTS.values())
-    assert itinerary.airports == sum(sizes[country] for country in itinerary.countries)
+    assert countries.airports == sum(sizes[country] for country in countries.keys)
 
 
 @pytest.mark.parametrize("requests", [1, 2, 10, 60, 1000, 5686, 20_000])
 def test_one_country_is_left_alone_for_a_while(requests):
-    itinerary = Itinerary(AIRPORTS, 3)
+    countries = Countries(AIRPORTS, 3)
     quiet = range(requests // 10, requests // 2)
-    countries = [itinerary.country(code) for code in itinerary.codes(requests, quiet)]
-    assert len(countries) == requests
-    assert set(countries) <= set(itinerary.countries)
-    assert countries[0] == "IS"
-    asked_at = [at for at, country in enumerate(countries) if country == "IS" and at]
+    asked = [countries.country(code) for code in countries.codes(requests, quiet)]
+    assert len(asked) == requests
+    assert set(asked) <= set(countries.keys)
+    assert asked[0] == "IS"
+    asked_at = [at for at, country in enumerate(asked) if country == "IS" and at]
     assert not [at for at in asked_at if at in quiet]
     assert requests < 4 or quiet.stop in asked_at
 
 
 def test_every_steady_airport_is_asked_for():
-    itinerary = Itinerary(AIRPORTS, 3)
-    asked = set(itinerary.codes(2 * itinerary.airports, range(1, 2)))
-    assert {c for c, row in AIRPORTS.items() if row["country"] in itinerary.steady} <= asked
+    countries = Countries(AIRPORTS, 3)
+    asked = set(countries.codes(2 * countries.airports, range(1, 2)))
+    assert {c for c, row in AIRPORTS.items() if row["country"] in countries.busy} <= asked
 
 
-def test_a_rabbitmq_is_killed_right_after_it_has_settled_and_a_group_sleeps_in_between():
-    plot = SimpleNamespace(worker_kills=4, broker_kills=2, stops=1)
-    names = schedule(plot)
-    assert Counter(names) == {
-        "kill_worker": 4, "kill_manager": 2, "settle": 2, "kill_rabbit": 2, "stop_worker": 1,
-        "doze": 1, "wake": 1,
-    }  # fmt: skip
-    assert all(names[at + 1] == "kill_rabbit" for at, name in enumerate(names) if name == "settle")
-    assert names[names.index("doze") + 1] == "wake"
-    assert schedule(SimpleNamespace(worker_kills=0, broker_kills=0, stops=0)) == ["doze", "wake"]
+def test_rabbitmq_is_killed_right_after_all_queues_are_written():
+    kinds = [fault.actions for fault in DEMOS["pool"].faults]
+    assert (pool_faults.await_queues, pool_faults.kill_rabbitmq) in kinds
 
 
 def test_service_and_direct_computation_agree_within_a_country():
@@ -94,8 +87,8 @@ def test_a_worker_without_a_country_says_so():
 
 def test_manager_kills_are_told_where_there_is_a_manager():
     told = {"took_s": 1.0, "retries": 0, "kills": (0, 0)}
-    assert "manager_kills" not in Tally([]).judge({}, **told).record()
-    record = Tally([]).judge({}, **told, manager_kills=2).record()
+    assert "manager_kills" not in Replies([]).judge({}, **told).record()
+    record = Replies([]).judge({}, **told, manager_kills=2).record()
     assert (record["manager_kills"], list(record)[6:9]) == (
         2, ["worker_kills", "broker_kills", "manager_kills"]
     )  # fmt: skip
@@ -105,11 +98,11 @@ def test_manager_kills_are_told_where_there_is_a_manager():
 def test_a_group_is_shown_as_its_workers_come_and_go(tmp_path):
     groups = Groups(["BR", "IS"], tmp_path, "pool.default")
     group, other = groups.all
-    groups.look()
+    groups.refresh()
     assert (group.state, group.pid) == (State.ABSENT, 0)
     records = Records(tmp_path / "pool.default")
     with records.entered(Record("one", "BR", "")) as file:
-        groups.look()
+        groups.refresh()
         assert (group.state, group.pid) == (State.STARTING, 0)
         child = subprocess.Popen(
             ["/bin/sh", "-c", 'echo $$ >>"$0"; exec sleep 60', str(records.path("one"))],
@@ -118,15 +111,15 @@ def test_a_group_is_shown_as_its_workers_come_and_go(tmp_path):
         )
     try:
         while not group.pid:
-            groups.look()
+            groups.refresh()
         assert (group.state, group.pid, other.pid) == (State.RUNNING, child.pid, 0)
         group.stop()
-        groups.look()
+        groups.refresh()
         assert group.state is State.STOPPED
         group.resume()
         group.kill()
         assert child.wait() == -signal.SIGKILL
-        groups.look()
+        groups.refresh()
         assert (group.state, group.pid) == (State.KILLED, 0)
     finally:
         child.kill()
@@ -136,9 +129,19 @@ def test_a_group_is_shown_as_its_workers_come_and_go(tmp_path):
 def test_a_process_ends_with_who_holds_its_tether(tmp_path):
     file = tmp_path / "lock"
     held = ExitStack()
-    held.enter_context(tether.held(file))
+    held.enter_context(lifetime.lock(file))
     # Unbuffered, so that `http.server` says at once that it runs.
-    command = [sys.executable, "-u", "-m", tether.__name__, str(file), "http.server", "0"]
+    command = [
+        sys.executable,
+        "-u",
+        "-m",
+        lifetime.__name__,
+        "--lock",
+        str(file),
+        "-m",
+        "http.server",
+        "0",
+    ]
     with (
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child,
         held,  # whatever fails, the child ends before it is waited for
@@ -149,23 +152,24 @@ def test_a_process_ends_with_who_holds_its_tether(tmp_path):
     assert child.returncode == 1
 
 
-async def test_the_screen_shows_the_manager_that_there_is(monkeypatch):
-    children = iter([SimpleNamespace(name="manager", state=State.KILLED) for _ in range(2)])
+async def test_the_screen_shows_the_manager_that_runs(monkeypatch):
+    def new_manager(name, _command):
+        return SimpleNamespace(
+            name=name, state=State.KILLED, wait_for=lambda *_: None, kill=lambda: None
+        )
 
-    async def new_manager(_pool):
-        return next(children)
-
-    monkeypatch.setattr(Pool, "_new_manager", new_manager)
+    monkeypatch.setattr(run, "Child", new_manager)
     monkeypatch.setattr(Server, "start", lambda _server: None)
-    with Pool(Scale(workers=3).plot("pool")) as pool:
-        shown = pool.members
+    demo = DEMOS["pool"]
+    with demo.run(demo, Scale(workers=3), None) as pool:
         async with AsyncExitStack() as stack:
-            await pool.enter(stack)
+            await pool.start(stack)
         names = ["RabbitMQ", "manager", "workers of BR", "workers of AU", "workers of IS"]
-        assert [member.name for member in shown] == names
-        await pool.restart_manager()
-        assert [member.name for member in shown] == names
-        assert shown[1] is pool.children[0]
+        assert [member.name for member in pool.members] == names
+        former = pool.members[1]
+        await pool.restart(MANAGER)
+        assert [member.name for member in pool.members] == names
+        assert pool.members[1] is pool.children[MANAGER] is not former
 
 
 # --- RabbitMQ -------------------------------------------------------------------------------------
@@ -181,7 +185,7 @@ def test_without_rabbitmq_it_says_how_to_get_it(tmp_path):
 
 
 def test_a_rabbitmq_somewhere_else_is_found(tmp_path, monkeypatch):
-    from requite.cli.show import rabbitmq
+    from requite.testing import rabbitmq
 
     folder = tmp_path / "bin"
     folder.mkdir()
@@ -192,17 +196,16 @@ def test_a_rabbitmq_somewhere_else_is_found(tmp_path, monkeypatch):
     monkeypatch.setattr(rabbitmq, "_AFTER", "")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv(rabbitmq.SERVER_VARIABLE, raising=False)
-    with pytest.raises(ConfigurationError, match="there is no rabbitmq-server here"):
-        rabbitmq.require_rabbitmq()
+    assert "there is no rabbitmq-server here" in rabbitmq.unavailable()
     monkeypatch.setenv(rabbitmq.SERVER_VARIABLE, str(folder / "rabbitmq-server"))
-    rabbitmq.require_rabbitmq()
+    assert rabbitmq.unavailable() is None
 
 
 # --- all of it ------------------------------------------------------------------------------------
 @pytest.mark.e2e
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.skipif(lack() is not None, reason="no RabbitMQ here: sudo scripts/setup test")
+@pytest.mark.skipif(unavailable() is not None, reason="no RabbitMQ here: sudo scripts/setup test")
 def test_nothing_is_lost_and_nobody_is_left(tmp_path):
     arguments = (
         "demo", "--pattern=pool", "--no-audit", "--json", "--requests=120", "--workers=2",

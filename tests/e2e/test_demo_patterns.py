@@ -8,12 +8,12 @@ import sys
 
 import pytest
 
-from requite.cli.show.names import PATTERNS
+from requite.cli.show.demos import DEMOS
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 DEMO = (sys.executable, "-m", "requite.cli", "demo", "--json", "--no-audit", "--workers=2")
-CHAPTER = [pattern for pattern in PATTERNS if pattern != "pool"]  # tests/cli/test_show_pool.py
+CHAPTER = [pattern for pattern in DEMOS if pattern != "pool"]  # tests/cli/test_show_pool.py
 IN_BETWEEN = {"simple-pirate", "paranoid-pirate", "majordomo", "titanic", "binary-star"}
 
 

@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import socket
-import subprocess
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from tempfile import TemporaryFile
 from time import monotonic, sleep
 from typing import Any, Final, Protocol, TypeVar
 
@@ -27,6 +24,7 @@ from tests.support.zmq_peers import RFC18, WAIT_S, HandClient, Sockets
 
 from requite.broker import Broker
 from requite.shell.aio import run
+from requite.testing.processes import Child
 
 ROOT: Final = Path(__file__).parents[2]
 ANY_PORT: Final = "tcp://127.0.0.1:0"
@@ -195,55 +193,33 @@ class LiveBroker(Live, Observed):
         super()._end(how)
 
 
-class Process:
-    """A child process of this Python. Its standard output is read line by line."""
+class Process(Child):
+    """A child process of this Python, with the root of the tree as its working directory."""
 
     def __init__(self, *arguments: str, **environment: str) -> None:
-        # A pipe that nobody reads would stop it in the end. Closed by `dispose`.
-        self._errors = TemporaryFile()  # noqa: SIM115
-        self.child = subprocess.Popen(
-            [sys.executable, *arguments],
-            cwd=ROOT,
-            env=os.environ | {"PYTHONUNBUFFERED": "1"} | environment,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            text=True,
+        command = arguments if arguments[0] == "-m" else [sys.executable, *arguments]
+        super().__init__(
+            "the process",
+            command,
+            environment={"PYTHONUNBUFFERED": "1"} | environment,
+            folder=ROOT,
         )
-
-    @property
-    def pid(self) -> int:
-        """The process id."""
-        return self.child.pid
 
     def line(self) -> str:
         """Return the next line of its output; fail if it ends instead."""
-        assert self.child.stdout is not None
-        line = self.child.stdout.readline()
-        if not line:
-            raise AssertionError(f"the process ended: {self.ended()}")
-        return line.rstrip("\n")
+        return self.read_line(None)
 
     def signal(self, number: signal.Signals) -> None:
         """Send it a signal."""
-        self.child.send_signal(number)
-
-    def kill(self) -> None:
-        """End it without a warning, and wait until it is gone."""
-        self.child.kill()
-        self.child.communicate(timeout=WAIT_S)
+        self.send_signal(number)
 
     def ended(self, within_s: float = WAIT_S) -> tuple[int, str]:
-        """Wait for its end; return its exit code and what it wrote to standard error."""
-        self.child.communicate(timeout=within_s)
-        self._errors.seek(0)
-        return self.child.returncode, self._errors.read().decode()
+        """Wait for its end; return its exit code and its stderr."""
+        return self.wait(within_s), self.errors()
 
     def dispose(self) -> None:
-        """End it, if it has not ended yet, and forget it."""
-        if self.child.poll() is None:
-            self.child.kill()
-        self.child.communicate(timeout=WAIT_S)
-        self._errors.close()
+        """End it, if it has not ended yet."""
+        self.kill()
 
 
 class BrokerProcess(Process, Observed):

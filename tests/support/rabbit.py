@@ -8,8 +8,7 @@ A test that takes the fixture `rabbit` gets the server with a virtual host and a
         rabbit.kill()           # SIGKILL; `start` brings it back with its data
         rabbit.restart()        # SIGTERM and again
 
-The server itself is that of the demo (`requite.cli.show.rabbitmq`). Its log is part of the report
-of a test that fails.
+The report of a failed test has the server's log.
 """
 
 from __future__ import annotations
@@ -26,7 +25,8 @@ from urllib.parse import quote
 import pytest
 from tests.support.certificates import Certificates
 
-from requite.cli.show.rabbitmq import RabbitServer, free_ports, lack
+from requite.testing.processes import free_ports
+from requite.testing.rabbitmq import RabbitServer, unavailable
 
 PASSWORD: Final = "secret"
 _LOG_TAIL_BYTES: Final = 12_000
@@ -196,7 +196,7 @@ class Rabbit(RabbitServer):
 @pytest.fixture(scope="session")
 def rabbit_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rabbit]:
     """The server of the session; it is started by the first test that needs it."""
-    if lack():
+    if unavailable():
         pytest.skip("no RabbitMQ here; get it with: sudo scripts/setup test")
     server = Rabbit(tmp_path_factory.mktemp("rabbit"))
     try:

@@ -7,14 +7,14 @@ from typing import Annotated, Final
 from cyclopts import Parameter
 
 from requite.cli.options import QUIET, JsonFlag, Logging
-from requite.cli.show.names import PATTERNS, find_pattern
+from requite.cli.show.demos import DEMOS, find_demo
 from requite.cli.show.options import USUAL, Scale
 
 _USUAL_PATTERN: Final = "majordomo"
 
 
 def _known_pattern(_kind: object, name: str) -> None:
-    find_pattern(name)
+    find_demo(name)
 
 
 def demo(
@@ -24,7 +24,7 @@ def demo(
         Parameter(
             metavar="NAME",
             validator=_known_pattern,
-            help=f"What to show: {', '.join(PATTERNS)}; a part such as `paranoid` or `freelance` "
+            help=f"What to show: {', '.join(DEMOS)}; a part such as `paranoid` or `freelance` "
             "(its agent) will do.",
         ),
     ] = _USUAL_PATTERN,
@@ -53,8 +53,7 @@ def demo(
     airportsdata (extra `demo`), for the audit also Spark (extras `spark` and
     `report`).
     """
-    from requite.cli.show.result import show
+    from requite.cli.show.report import show
 
     logging.start()
-    plot = scale.plot(find_pattern(pattern))
-    return show(plot, no_audit=scale.no_audit, keep=scale.keep, as_json=as_json)
+    return show(find_demo(pattern), scale, as_json=as_json)

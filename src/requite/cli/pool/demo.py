@@ -25,7 +25,7 @@ def demo(*, scale: Scale = USUAL, as_json: JsonFlag = False, logging: Logging = 
       $ requite pool demo
       $ requite pool demo --requests 1000 --broker-kills 1 --no-audit
     """
-    from requite.cli.show.result import show
+    from requite.cli.show.report import show
 
     logging.start()
-    return show(scale.plot("pool"), no_audit=scale.no_audit, keep=scale.keep, as_json=as_json)
+    return show("pool", scale, as_json=as_json)

@@ -1,7 +1,7 @@
-"""The demo's audit: the pipeline over the journals that its broker, workers and clients kept.
+"""The demo's audit: the pipeline over the journals of its broker, workers and clients.
 
-It knows nothing of the demo's own count. The two agree when every request that was made is in the
-journal as accepted, and ended there exactly once.
+It does not use the demo's own figures. The two agree when the journal has every request as accepted
+and as ended exactly once.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from types import TracebackType
 from typing import Any, Final
 
 from requite.cli.output import stderr_console
-from requite.cli.show.processes import Child, State
-from requite.cli.show.tally import Verdict
+from requite.cli.show.replies import Verdict
 from requite.errors import ConfigurationError
 from requite.shell.aio import run
+from requite.testing.processes import Child, State
 
 _AUDITOR: Final = "requite.cli.show.auditor"
 _NEEDED: Final = ("pyspark", "pyarrow", "pandas", "altair", "jinja2", "vl_convert")
 _STEP_TAKES_S: Final = 300.0
-_TOLD: Final = ("accepted", "exactly_one", "missing", "duplicate", "in_flight")
+_SHOWN: Final = ("accepted", "exactly_one", "missing", "duplicate", "in_flight")
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the audit came to. `counts` has the fields of `requite.spark.audit.Summary`."""
+    """Result of the audit. `counts` has the fields of `requite.spark.audit.Summary`."""
 
     counts: dict[str, int]
     events: int
@@ -41,21 +41,21 @@ class Outcome:
     report: Path
 
     def agrees_with(self, verdict: Verdict) -> bool:
-        """Whether the journals tell the same as the demo's own count, and all of it."""
+        """Return whether the journals agree with the demo's own figures in all respects."""
         count = dict(self.counts)
         settled = count.pop("accepted"), count.pop("exactly_one")
         return settled == (verdict.requests, verdict.answered) and not any(count.values())
 
     def record(self) -> dict[str, int]:
         """Return the counts that the demo's JSON shows."""
-        return {name: self.counts[name] for name in _TOLD}
+        return {name: self.counts[name] for name in _SHOWN}
 
 
 class Archive:
-    """The folder in which the demo keeps its journal, and what is made of it.
+    """The folder for the journals, the lake and the report of a demo.
 
-    Without a folder to `keep` it is a temporary one, of which only the report is left in the end.
-    Raises `ConfigurationError` where `keep` holds something already, or can not be made.
+    If `keep` is None, it is a temporary folder, and `clear` leaves only the report.
+    Raises `ConfigurationError` if `keep` is not empty or cannot be created.
     """
 
     def __init__(self, keep: Path | None) -> None:
@@ -67,7 +67,7 @@ class Archive:
         self.scratch = self.folder / "spark"
 
     def clear(self) -> None:
-        """Remove what is not to be kept; the folder too where nothing is left in it."""
+        """Remove all files that are not kept, and the folder if it is empty."""
         kept = {self.journal, self.lake} if self.is_kept else set()
         for folder in {self.journal, self.lake, self.scratch} - kept:
             shutil.rmtree(folder, ignore_errors=True)
@@ -90,7 +90,7 @@ def _new_folder(keep: Path | None) -> Path:
 
 
 class Auditor:
-    """The process of the audit. It is started before the show, so that Spark is ready after it.
+    """The process of the audit. It starts before the demo, so that Spark is ready after it.
 
     Leaving the `with` block ends it.
     """
@@ -101,7 +101,7 @@ class Auditor:
     def __enter__(self) -> Auditor:
         archive = self._archive
         places = (archive.journal, archive.lake, archive.report, archive.scratch)
-        self._child = Child("the audit", _AUDITOR, *map(str, places), listens=True)
+        self._child = Child("the audit", ["-m", _AUDITOR, *map(str, places)], has_stdin=True)
         return self
 
     def __exit__(
@@ -114,9 +114,9 @@ class Auditor:
             self._kill()
 
     def audit(self) -> Outcome:
-        """Run the pipeline over what has been written, and show how far it is.
+        """Run the pipeline over the journals, and show its progress.
 
-        Raises `ShowFailed` when it fails, and `CancelledError` after SIGTERM.
+        Raises `ProcessFailed` when it fails, and `CancelledError` after SIGTERM.
         """
         return run(self._audit())
 
@@ -125,34 +125,35 @@ class Auditor:
         assert task is not None
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
         try:
-            told = await self._follow()
+            record = await self._follow()
         finally:
-            self._kill()  # whoever waits for a line from it is set free
-        return Outcome(told["audit"], told["events"], told["seconds"], Path(told["report"]))
+            self._kill()  # ends a thread that waits for a line
+        return Outcome(record["audit"], record["events"], record["seconds"], Path(record["report"]))
 
     def _kill(self) -> None:
-        """Kill the process, and its Java: that stays if its folder goes while it starts."""
+        """Kill the process and its Java, which might outlive its folder if it is starting."""
         pid = self._child.pid
-        with suppress(OSError):  # where there is no /proc, Java ends when its input does
+        with suppress(OSError):  # without /proc: Java ends at the end of its stdin
             for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
                 os.kill(int(child), signal.SIGKILL)
         self._child.kill()
 
     async def _follow(self) -> dict[str, Any]:
-        """Show each step; return what the last line tells."""
-        self._child.tell("go")
+        """Show each step; return the record of the last line."""
+        self._child.write_line("go")
         with stderr_console().status("starting Spark") as status:
-            while "audit" not in (told := await self._next()):
-                _show(status, **told)
-        return told
+            while "audit" not in (record := await self._next()):
+                _show(status, **record)
+        return record
 
     async def _next(self) -> dict[str, Any]:
-        told: dict[str, Any] = json.loads(await self._child.read_line(_STEP_TAKES_S))
-        return told
+        line = await asyncio.to_thread(self._child.read_line, _STEP_TAKES_S)
+        record: dict[str, Any] = json.loads(line)
+        return record
 
 
 def _show(status: Any, step: str, rows: int | None) -> None:
-    """Show a step that begins, and note one that is done."""
+    """Show a step that begins, or print one that is done."""
     name = step.replace("_", " ")
     if rows is None:
         status.update(name)
@@ -161,7 +162,7 @@ def _show(status: Any, step: str, rows: int | None) -> None:
 
 
 def require_spark() -> None:
-    """Raise `ConfigurationError` where something that the audit needs is not installed."""
+    """Raise `ConfigurationError` if a package that the audit needs is missing."""
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         raise ConfigurationError(

@@ -2,9 +2,9 @@
 
     python -m requite.cli.show.auditor JOURNAL LAKE REPORT SCRATCH
 
-It loads Spark at once, at a low priority, while the show still runs; a line on stdin makes it run
-the pipeline. Then it prints a line of JSON for each step, `{"step": ..., "rows": ...}`, and at last
-`{"audit": {...}, "events": ..., "seconds": ..., "report": ...}`. Nothing on stdin ends it.
+It starts Spark at a low priority while the demo runs. A line on stdin starts the pipeline; the end
+of stdin ends the process. It prints a line of JSON for each step, `{"step": ..., "rows": ...}`, and
+at last `{"audit": {...}, "events": ..., "seconds": ..., "report": ...}`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import Any, Final, TextIO
 from requite.errors import RequiteError
 
 _NICENESS: Final = 10
-# The collector that is meant for long runs costs twice what it saves.
+# In a short run, the default collector costs twice what it saves.
 _COLLECTOR: Final = "-XX:+UseSerialGC"
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 
 
 def main() -> None:
-    """Do it, and say in a sentence what went wrong."""
+    """Run the audit; exit with a sentence if it fails."""
     os.nice(_NICENESS)
     try:
         _audit(_take_stdout())
@@ -32,9 +32,9 @@ def main() -> None:
 
 
 def _audit(answers: TextIO) -> None:
-    """Start Spark, wait for the word, run the pipeline, tell what came of it."""
+    """Start Spark, wait for a line on stdin, run the pipeline, print its result."""
     journal, lake, report, scratch = sys.argv[1:]
-    # Whoever is killed while Spark starts leaves files behind: where they are cleared away.
+    # Spark leaves files behind if it is killed while it starts: in a folder that `clear` removes.
     os.makedirs(scratch, exist_ok=True)
     os.environ["TMPDIR"] = scratch
     from requite.spark.runner import run
@@ -52,12 +52,12 @@ def _audit(answers: TextIO) -> None:
         report=report,
         on_progress=lambda progress: _say(answers, progress._asdict()),
     )
-    told = {"events": summary.new_events, "seconds": summary.seconds, "report": report}
-    _say(answers, {"audit": summary.audit.record(), **told})
+    totals = {"events": summary.new_events, "seconds": summary.seconds, "report": report}
+    _say(answers, {"audit": summary.audit.record(), **totals})
 
 
 def _take_stdout() -> TextIO:
-    """Keep stdout for our own lines: whatever Spark and Java print goes to stderr."""
+    """Return stdout; the output of Spark and Java goes to stderr from now on."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     return answers

@@ -1,9 +1,9 @@
-"""What the demo's answers must be, computed directly and without any of the service's code.
+"""Compute the correct answers of the demo, without any code of the service.
 
-The service searches a k-d tree. Here an airport is compared with *every* other in a slab of the
-Earth: all whose height over the equator's plane differs by less than a radius. Whoever is outside
-of the slab is farther away than that radius, so the answer is exact as soon as enough neighbours
-lie within it; else the radius is doubled. What the service measures as a chord is a haversine here.
+The service searches a k-d tree and measures chords. This module compares an airport with all others
+whose height over the equator's plane differs by less than a radius, and computes haversines.
+Airports outside of this slab are farther away than the radius. So the answer is exact once the
+radius has enough neighbours; until then it is doubled.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Place(NamedTuple):
 
 
 class World(NamedTuple):
-    """All airports from south to north, their points in space, and these points' heights (m)."""
+    """Airports from south to north, their points in space, and the points' heights (m)."""
 
     places: list[Place]
     points: list[tuple[float, float, float]]
@@ -63,8 +63,7 @@ def load_world(country: str | None = None) -> World:
 def direct_answers(
     neighbours: int, codes: Iterable[str] | None = None, country: str | None = None
 ) -> dict[str, Answer]:
-    """Return the true answer for each of `codes` (None: for every airport), in the world or in a
-    country."""
+    """Return the correct answer for each of `codes` (None: all), in the world or a country."""
     world = load_world(country)
     wanted = {place.code for place in world.places} if codes is None else set(codes)
     return {
@@ -115,7 +114,7 @@ def main() -> None:
 
     python -m requite.cli.show.direct NEIGHBOURS AIRPORTS [COUNTRY...]
 
-    With countries: for all airports of these, each among those of its country.
+    With countries: for all their airports; neighbours are in the same country.
     """
     os.nice(_NICENESS)
     import airportsdata

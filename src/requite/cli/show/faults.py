@@ -1,131 +1,62 @@
-"""What goes wrong in the demo, when, and what comes of it.
-
-Each fault strikes when a given share of the requests has been handed out, waits until the broker
-shows its consequence, mends it, and waits until all workers are there again.
-"""
+"""Faults of a demo whose brokers report no figures: the answers show how it recovers."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import time
-from collections.abc import Callable
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import Final
 
-from requite.cli.show.pattern import Fault
-from requite.cli.show.processes import ShowFailed
-from requite.cli.show.traffic import RequestSource
+from requite.cli.show.run import Run
 
-if TYPE_CHECKING:
-    from requite.client import AsyncClient
-
-_SERVICE: Final = b"nearest"
-_ASK_EVERY_S: Final = 0.02
-_SETTLED_WITHIN_S: Final = 30.0
-_FIRST_AT: Final = 0.05  # shares of the requests between which the faults are spread
-_LAST_AT: Final = 0.9
-T = TypeVar("T")
-_FLOWING: Final = 300  # requests handed out after a pause until all workers are busy again
+_ENOUGH: Final = 50  # answers that show that the other processes serve
+_STOPPED_S: Final = 1.0  # longer than the liveness of each demo
 
 
-class Observer:
-    """Asks the broker how it is, as `requite services` does."""
-
-    def __init__(self, client: AsyncClient) -> None:
-        self._client = client
-        self._earlier_brokers = 0
-        self.known_redelivered = 0  # as of the last look
-
-    async def stats(self) -> dict[str, Any]:
-        """Return the broker's account of the service."""
-        reply = await self._client.call(_SERVICE, timeout=_SETTLED_WITHIN_S)
-        services = json.loads(reply.body)["services"]
-        return services[0] if services else {"workers": 0, "redelivered": 0}
-
-    async def redelivered(self) -> int:
-        """Return how many requests brokers have given to another worker, as far as is known."""
-        self.known_redelivered = self._earlier_brokers + int((await self.stats())["redelivered"])
-        return self.known_redelivered
-
-    async def note_end_of_broker(self) -> None:
-        """Keep the account of a broker that is about to be killed."""
-        self._earlier_brokers = await self.redelivered()
-
-    async def settled_redelivered(self) -> int:
-        """Return the same, once it no longer changes."""
-        before, now = -1, await self.redelivered()
-        while before != now:
-            await asyncio.sleep(_ASK_EVERY_S)
-            before, now = now, await self.redelivered()
-        return now
-
-    async def wait_for_workers(self, is_right: Callable[[int], bool]) -> None:
-        """Wait until the number of registered workers is right."""
-        give_up_at = time.monotonic() + _SETTLED_WITHIN_S
-        while not is_right(workers := (await self.stats())["workers"]):
-            if time.monotonic() > give_up_at:
-                raise ShowFailed(f"the broker still counts {workers} workers, which is not right")
-            await asyncio.sleep(_ASK_EVERY_S)
+async def kill_worker(run: Run) -> None:
+    """Kill a worker; start its successor after answers from the others, if there are others."""
+    run.worker_kills += 1
+    await _kill(run, next(run.next_worker), is_redundant=len(run.workers) > 1)
 
 
-class Mishaps(Protocol):
-    """What can go wrong, one at a time."""
-
-    async def kill_worker(self) -> None: ...
-    async def kill_broker(self) -> None: ...
-    async def stop_worker(self) -> None: ...
-
-
-class Amounts(Protocol):
-    """How many faults of each kind there are."""
-
-    @property
-    def worker_kills(self) -> int: ...
-    @property
-    def broker_kills(self) -> int: ...
-    @property
-    def stops(self) -> int: ...
+async def kill_broker(run: Run) -> None:
+    """Kill a broker; start its successor after answers from the other one, or at once."""
+    if run.brokers:
+        run.broker_kills += 1
+        await _kill(run, next(run.next_broker), is_redundant=len(run.brokers) > 1)
 
 
-def plan(faults: Mishaps, amounts: Amounts) -> list[Fault]:
-    """Return the faults in the order in which they strike: each kind spread over the whole."""
-    return spread(
-        (faults.kill_worker, amounts.worker_kills),
-        (faults.kill_broker, amounts.broker_kills),
-        (faults.stop_worker, amounts.stops),
-    )
+async def stop_worker(run: Run) -> None:
+    """Freeze a worker (SIGSTOP) for a second; its connections stay open."""
+    child = run.children[next(run.next_worker)]
+    child.stop()
+    began = time.monotonic()
+    await asyncio.sleep(_STOPPED_S)
+    await run.answers(_ENOUGH if len(run.workers) > 1 else 0)
+    child.resume()
+    run.screen.note(f"{child.name} stopped (SIGSTOP) for {since(began)}, resumed (SIGCONT)")
+    await run.answers(1)
 
 
-def spread(*kinds: tuple[T, int]) -> list[T]:
-    """Return faults in the order in which they strike, so many of each kind."""
-    placed = [((turn + 0.5) / n, fault) for fault, n in kinds for turn in range(n)]
-    return [fault for _, fault in sorted(placed, key=lambda place: place[0])]
-
-
-async def strike(faults: list[Fault], source: RequestSource, requests: int) -> None:
-    """Let each fault strike in its turn, while requests up to the next one's turn go on."""
-    at = milestones(len(faults), requests)
-    for fault, (this, following) in zip(faults, pairwise([*at, requests]), strict=True):
-        source.release(this)
-        await source.reached(this)
-        source.release(following)
-        await source.reached(this + min(_FLOWING, (following - this) // 2))
-        await fault()
-    source.release(requests)
-
-
-def milestones(faults: int, requests: int) -> list[int]:
-    """Return how many requests have been handed out when each fault strikes."""
-    step = (_LAST_AT - _FIRST_AT) / max(faults - 1, 1)
-    return [round(requests * (_FIRST_AT + step * turn)) for turn in range(faults)]
+async def _kill(run: Run, number: int, *, is_redundant: bool) -> None:
+    child = run.children[number]
+    child.kill()
+    run.screen.note(f"{child.name} killed (SIGKILL), {count(run.outstanding)} out")
+    began = time.monotonic()
+    if is_redundant:
+        await run.answers(_ENOUGH)
+        run.screen.note(f"{_ENOUGH} answers from the others within {since(began)}")
+    await run.restart(number)
+    run.screen.note(f"{child.name} started anew {since(began)} later")
+    await run.answers(1)
+    if not is_redundant:
+        run.screen.note(f"the first answer {since(began)} after the kill")
 
 
 def since(began: float) -> str:
-    """Say how long ago that was."""
+    """Return the time since a moment, as text."""
     return f"{time.monotonic() - began:.1f} s"
 
 
 def count(requests: int) -> str:
-    """Say how many."""
+    """Return a number of requests, as text."""
     return "1 request" if requests == 1 else f"{requests} requests"

@@ -1,4 +1,4 @@
-"""The groups of a pool on stage: their workers are started and stopped by the pool's manager."""
+"""The groups of a pool, whose workers the pool manager starts and stops."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from requite.cli.show.processes import State
 from requite.pool.drivers.records import Record, Records
+from requite.testing.processes import State
 
 
 class Group:
-    """One group, as the screen shows it."""
+    """A group of one worker, which the pool manager starts and stops."""
 
     def __init__(self, key: str) -> None:
         self.key: Final = key
@@ -24,12 +24,11 @@ class Group:
 
     @property
     def pid(self) -> int:
-        """The process of its worker; 0 without one."""
+        """The process id of its worker, or 0."""
         return self.worker.pid if self.worker else 0
 
-    def see(self, worker: Record | None) -> None:
-        """Take note of which worker there is. One that was killed stays so until its successor is
-        there."""
+    def update(self, worker: Record | None) -> None:
+        """Set the worker that runs now. The state stays KILLED until a successor runs."""
         if worker is None:
             self.worker = None
             if self.state is not State.KILLED:
@@ -39,28 +38,25 @@ class Group:
             self.state = State.RUNNING if worker.pid else State.STARTING
 
     def kill(self) -> None:
-        """SIGKILL its worker."""
+        """Kill its worker with SIGKILL."""
         self._signal(signal.SIGKILL, State.KILLED)
 
     def stop(self) -> None:
-        """SIGSTOP its worker."""
+        """Freeze its worker with SIGSTOP."""
         self._signal(signal.SIGSTOP, State.STOPPED)
 
     def resume(self) -> None:
-        """SIGCONT it."""
+        """Continue its worker with SIGCONT."""
         self._signal(signal.SIGCONT, State.RUNNING)
 
     def _signal(self, number: signal.Signals, state: State) -> None:
-        with suppress(ProcessLookupError):  # it may have ended a moment ago
+        with suppress(ProcessLookupError):
             os.killpg(self.pid, number)
         self.state = state
 
 
 class Groups:
-    """All groups: `look` sees what the driver of the manager has written down about its workers.
-
-    `folder` is its `state_dir`.
-    """
+    """All groups, according to the records of the manager's driver in `folder`, its `state_dir`."""
 
     def __init__(self, keys: Sequence[str], folder: Path, label: str) -> None:
         self.all: Final = [Group(key) for key in keys]
@@ -70,14 +66,14 @@ class Groups:
     def __getitem__(self, key: str) -> Group:
         return self._by_key[key]
 
-    def look(self) -> None:
-        """See which workers there are."""
+    def refresh(self) -> None:
+        """Read which workers run."""
         living = {record.key: record for record in self._records.living()}
         for group in self.all:
-            group.see(living.get(group.key))
+            group.update(living.get(group.key))
 
-    def end(self) -> None:
-        """Kill all workers; nobody starts others any more."""
+    def kill(self) -> None:
+        """Kill all workers; the manager has ended already."""
         for record in self._records.living():
             if record.pid:
                 with suppress(ProcessLookupError):

@@ -1,15 +1,12 @@
-"""How much happens in a show: the options that `requite demo` and `requite pool demo` share."""
+"""The options that `requite demo` and `requite pool demo` share."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 from cyclopts import Group, Parameter, validators
-
-if TYPE_CHECKING:
-    from requite.cli.show.pattern import Plot
 
 _FAULTS: Final = Group("Faults", sort_key=10)
 _AUDIT: Final = Group("Audit", sort_key=20)
@@ -20,14 +17,14 @@ _NOT_NEGATIVE: Final = validators.Number(gte=0)
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How much happens, and what is kept of it."""
+    """Amounts of processes, requests and faults; the audit."""
 
     requests: Annotated[
         int | None,
         Parameter(
             metavar="N",
             validator=_AT_LEAST_ONE,
-            help="How many requests; by default one per airport.",
+            help="Number of requests; by default one per airport.",
         ),
     ] = None
     workers: Annotated[
@@ -35,20 +32,25 @@ class Scale:
         Parameter(
             metavar="N",
             validator=validators.Number(gte=2),
-            help="Processes that do the work, in a pool one per country; a Lazy Pirate has one.",
+            help="Worker processes. A pool has one per country, `lazy-pirate` a single one.",
         ),
     ] = 4
     clients: Annotated[
         int,
-        Parameter(metavar="N", validator=_AT_LEAST_ONE, help="Clients, a connection each."),
+        Parameter(metavar="N", validator=_AT_LEAST_ONE, help="Clients, each with its connection."),
     ] = 2
     concurrency: Annotated[
         int,
-        Parameter(metavar="N", validator=_AT_LEAST_ONE, help="Calls outstanding per client."),
+        Parameter(metavar="N", validator=_AT_LEAST_ONE, help="Calls in flight per client."),
     ] = 64
     worker_kills: Annotated[
         int,
-        Parameter(metavar="N", validator=_NOT_NEGATIVE, group=_FAULTS, help="SIGKILLs of those."),
+        Parameter(
+            metavar="N",
+            validator=_NOT_NEGATIVE,
+            group=_FAULTS,
+            help="How often a worker is killed (SIGKILL).",
+        ),
     ] = 6
     broker_kills: Annotated[
         int,
@@ -56,8 +58,8 @@ class Scale:
             metavar="N",
             validator=_NOT_NEGATIVE,
             group=_FAULTS,
-            help="SIGKILLs of what stands in between, where something does; a pool's manager is "
-            "killed as often.",
+            help="How often the broker or queue is killed (SIGKILL), if there is one. A pool's "
+            "manager is killed as often as its RabbitMQ.",
         ),
     ] = 2
     stops: Annotated[
@@ -66,38 +68,21 @@ class Scale:
             metavar="N",
             validator=_NOT_NEGATIVE,
             group=_FAULTS,
-            help="SIGSTOPs of a worker that last until it is given up, or for a second.",
+            help="How often a worker is frozen (SIGSTOP): for a second, or until it is dropped.",
         ),
     ] = 1
     no_audit: Annotated[
         bool,
-        Parameter(
-            show_default=False, group=_AUDIT, help="Keep no journal, and leave the audit out."
-        ),
+        Parameter(show_default=False, group=_AUDIT, help="Write no journals, and run no audit."),
     ] = False
     keep: Annotated[
         Path | None,
         Parameter(
             metavar="DIR",
             group=_AUDIT,
-            help="Keep journal, lake and report in DIR; without, only the report is left.",
+            help="Keep journals, lake and report in DIR; by default only the report is kept.",
         ),
     ] = None
-
-    def plot(self, pattern: str) -> Plot:
-        """Return what that comes to, for a pattern."""
-        from requite.cli.show.pattern import Plot
-
-        return Plot(
-            pattern,
-            self.requests,
-            self.workers,
-            self.clients,
-            self.concurrency,
-            self.worker_kills,
-            self.broker_kills,
-            self.stops,
-        )
 
 
 USUAL: Final = Scale()

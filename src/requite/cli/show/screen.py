@@ -1,21 +1,18 @@
-"""What the demo shows while it runs: a live display in a terminal, plain lines elsewhere.
-
-Both go to stderr, so that stdout holds the result alone.
-"""
+"""The display of a running demo on stderr: live in a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Final, Protocol
 
 from requite.cli.latency import in_ms, percentile
 from requite.cli.output import stderr_console
-from requite.cli.show.processes import Member, State
-from requite.cli.show.tally import Tally
+from requite.cli.show.replies import Replies
+from requite.testing.processes import State
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,23 +40,37 @@ _WORDS: Final = {
 }
 
 
+class Member(Protocol):
+    """A process as the screen shows it; `pid` 0: it does not run."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def state(self) -> State: ...
+    @property
+    def pid(self) -> int: ...
+
+
+Members = Callable[[], Sequence[Member]]
+
+
 class Screen(Protocol):
-    """Where the demo reports to."""
+    """Where a demo reports events and progress."""
 
     def note(self, text: str) -> None:
-        """Tell what has just happened."""
+        """Show an event."""
 
     def refresh(self) -> None:
-        """Show how far the requests are; called some times a second."""
+        """Show the progress; called several times per second."""
 
 
-class Gauge:
-    """How far the requests are and how fast they go."""
+class Progress:
+    """Progress and rate of the requests."""
 
-    def __init__(self, tally: Tally) -> None:
-        self.tally = tally
+    def __init__(self, replies: Replies) -> None:
+        self.replies = replies
         self._started_at = time.monotonic()
-        self._seen: deque[tuple[float, int]] = deque([(self._started_at, 0)])
+        self._samples: deque[tuple[float, int]] = deque([(self._started_at, 0)])
 
     @property
     def elapsed_s(self) -> float:
@@ -67,64 +78,65 @@ class Gauge:
         return time.monotonic() - self._started_at
 
     def rate(self) -> float:
-        """Return the calls that ended per second, over the last second."""
-        now, done = time.monotonic(), self.tally.done
-        self._seen.append((now, done))
-        while len(self._seen) > 2 and now - self._seen[1][0] >= _RATE_OVER_S:
-            self._seen.popleft()
-        since, before = self._seen[0]
+        """Return how many calls ended per second, over the last second."""
+        now, done = time.monotonic(), self.replies.done
+        self._samples.append((now, done))
+        while len(self._samples) > 2 and now - self._samples[1][0] >= _RATE_OVER_S:
+            self._samples.popleft()
+        since, before = self._samples[0]
         return (done - before) / (now - since) if now > since else 0.0
 
     def line(self) -> str:
-        """Describe the state in one line."""
-        recent = self.tally.recent_s()
+        """Return progress, rate and latencies in one line."""
+        recent = self.replies.recent_s()
         return (
-            f"{self.tally.done:,} of {len(self.tally.asked):,} requests, {self.rate():,.0f}/s, "
+            f"{self.replies.done:,} of {len(self.replies.airports):,} requests, "
+            f"{self.rate():,.0f}/s, "
             f"p50 {in_ms(percentile(recent, 0.5))} ms, p99 {in_ms(percentile(recent, 0.99))} ms"
         )
 
 
-def open_screen(tally: Tally, members: Sequence[Member]) -> AbstractContextManager[Screen]:
-    """Return the screen that suits stderr. `members` is looked at anew for every refresh."""
-    gauge = Gauge(tally)
-    return _live(gauge, members) if sys.stderr.isatty() else _plain(gauge)
+def open_screen(replies: Replies, members: Members) -> AbstractContextManager[Screen]:
+    """Return the screen for stderr. Each refresh calls `members` for the current processes."""
+    progress = Progress(replies)
+    return _live(progress, members) if sys.stderr.isatty() else _plain(progress)
 
 
 class PlainScreen:
-    """Lines: what happened, and how far it is every second."""
+    """Prints events, and the progress every second."""
 
-    def __init__(self, gauge: Gauge) -> None:
-        self._gauge = gauge
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
         self._next_line_at_s = _LINE_EVERY_S
 
     def note(self, text: str) -> None:
         """See `Screen`."""
-        print(f"{self._gauge.elapsed_s:6.1f} s  {text}", file=sys.stderr, flush=True)
+        print(f"{self._progress.elapsed_s:6.1f} s  {text}", file=sys.stderr, flush=True)
 
     def refresh(self) -> None:
         """See `Screen`."""
-        if self._gauge.elapsed_s >= self._next_line_at_s:
-            self._next_line_at_s = self._gauge.elapsed_s + _LINE_EVERY_S
-            self.note(self._gauge.line())
+        if self._progress.elapsed_s >= self._next_line_at_s:
+            self._next_line_at_s = self._progress.elapsed_s + _LINE_EVERY_S
+            self.note(self._progress.line())
 
 
 @contextmanager
-def _plain(gauge: Gauge) -> Iterator[Screen]:
-    yield PlainScreen(gauge)
+def _plain(progress: Progress) -> Iterator[Screen]:
+    yield PlainScreen(progress)
 
 
 class LiveScreen:
-    """A bar, the processes and the latest events, drawn in place."""
+    """Draws a bar, the processes and the latest events in place."""
 
-    def __init__(self, gauge: Gauge, members: Sequence[Member], live: Live) -> None:
-        self._gauge = gauge
+    def __init__(self, progress: Progress, members: Members, live: Live) -> None:
+        self._progress = progress
         self._members = members
         self._live = live
         self._events: deque[tuple[float, str]] = deque(maxlen=_EVENTS_SHOWN)
 
     def note(self, text: str) -> None:
         """See `Screen`."""
-        self._events.append((self._gauge.elapsed_s, text))
+        self._events.append((self._progress.elapsed_s, text))
         self.refresh()
 
     def refresh(self) -> None:
@@ -137,10 +149,10 @@ class LiveScreen:
         from rich.table import Table
         from rich.text import Text
 
-        tally = self._gauge.tally
-        bar = ProgressBar(total=len(tally.asked), completed=tally.done, width=_BAR_WIDTH)
+        replies = self._progress.replies
+        bar = ProgressBar(total=len(replies.airports), completed=replies.done, width=_BAR_WIDTH)
         top = Table.grid(padding=(0, 2))
-        top.add_row(bar, Text(self._gauge.line()))
+        top.add_row(bar, Text(self._progress.line()))
         return Group(top, "", self._processes(), "", *self._lines())
 
     def _processes(self) -> RenderableType:
@@ -148,7 +160,7 @@ class LiveScreen:
         from rich.text import Text
 
         table = Table.grid(padding=(0, 2))
-        for member in self._members:
+        for member in self._members():
             state = Text(member.state.value, style=_STYLE[member.state])
             pid = f"pid {member.pid}" if member.pid else ""
             table.add_row(member.name, state, Text(pid, style="dim"))
@@ -168,10 +180,10 @@ class LiveScreen:
 
 
 @contextmanager
-def _live(gauge: Gauge, members: Sequence[Member]) -> Iterator[Screen]:
+def _live(progress: Progress, members: Members) -> Iterator[Screen]:
     from rich.live import Live
 
     with Live(console=stderr_console(), auto_refresh=False) as live:
-        screen = LiveScreen(gauge, members, live)
+        screen = LiveScreen(progress, members, live)
         yield screen
         screen.refresh()

@@ -1,37 +1,36 @@
-"""What a show comes to: the verdict, that of the audit, and the exit code."""
+"""Run a demo and its audit, print both results, and return the exit code."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from requite.cli.exit_codes import ExitCode
 from requite.cli.output import complain, say_json, stdout_console
 from requite.cli.show.audit import Archive, Auditor, Outcome, require_spark
-from requite.cli.show.names import PATTERNS
-from requite.cli.show.pattern import Plot, load_pattern
-from requite.cli.show.play import play
-from requite.cli.show.processes import ShowFailed
-from requite.cli.show.tally import Verdict
+from requite.cli.show.demos import DEMOS
+from requite.cli.show.options import Scale
+from requite.cli.show.replies import Verdict
+from requite.cli.show.run import run_demo
 from requite.errors import ConfigurationError
+from requite.testing.processes import ProcessFailed
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
-def show(plot: Plot, *, no_audit: bool, keep: Path | None, as_json: bool) -> int:
-    """Let the show run, then the audit; print what comes of each, and return the exit code.
+def show(name: str, scale: Scale, *, as_json: bool) -> int:
+    """Run a demo, then the audit; print the results, and return the exit code.
 
-    Raises `ConfigurationError` where something is missing, or `keep` cannot be.
+    Raises `ConfigurationError` if something is not installed, or `--keep` cannot be used.
     """
-    archive = _archive(plot.pattern, no_audit=no_audit, keep=keep)
+    archive = _archive(name, no_audit=scale.no_audit, keep=scale.keep)
     try:
-        verdict, outcome = _run(plot, archive)
+        verdict, outcome = _run(name, scale, archive)
     except asyncio.CancelledError:
         return ExitCode.STOPPED
-    except ShowFailed as error:
+    except ProcessFailed as error:
         complain(str(error))
         return ExitCode.FAILED
     finally:
@@ -44,28 +43,29 @@ def show(plot: Plot, *, no_audit: bool, keep: Path | None, as_json: bool) -> int
 
 
 def _archive(name: str, *, no_audit: bool, keep: Path | None) -> Archive | None:
-    """Return where journals are kept, if any are; everything that is needed is there."""
+    """Return the folder for journals, or None without an audit. Checks what the demo needs."""
     if keep and no_audit:
         raise ConfigurationError("--keep: with --no-audit there is nothing to keep")
-    pattern = load_pattern(name)
-    if keep and not pattern.is_audited:
-        audited = " and ".join(each for each in PATTERNS if load_pattern(each).is_audited)
+    demo = DEMOS[name]
+    if keep and not demo.is_audited:
+        audited = " and ".join(name for name, demo in DEMOS.items() if demo.is_audited)
         raise ConfigurationError(f"--keep: only the patterns {audited} keep journals")
-    if no_audit or not pattern.is_audited:
-        return None
-    require_spark()
-    pattern.require()
-    return Archive(keep)
+    is_audited = demo.is_audited and not no_audit
+    if is_audited:
+        require_spark()
+    demo.run.require()
+    return Archive(keep) if is_audited else None
 
 
-def _run(plot: Plot, archive: Archive | None) -> tuple[Verdict, Outcome | None]:
-    """Let the show run, then the audit."""
+def _run(name: str, scale: Scale, archive: Archive | None) -> tuple[Verdict, Outcome | None]:
+    """Run the demo, then the audit; print both results."""
+    demo = DEMOS[name]
     if archive is None:
-        verdict = play(plot)
+        verdict = run_demo(demo.run(demo, scale, None))
         stdout_console().print(_report(verdict))
         return verdict, None
     with Auditor(archive) as auditor:
-        verdict = play(replace(plot, journal=archive.journal))
+        verdict = run_demo(demo.run(demo, scale, archive.journal))
         stdout_console().print(_report(verdict))
         outcome = auditor.audit()
         stdout_console().print(_findings(outcome, verdict))
@@ -130,14 +130,14 @@ def _findings(outcome: Outcome, verdict: Verdict) -> RenderableType:
     from rich.text import Text
 
     counts = outcome.counts
-    told = f"{counts['accepted']:,} accepted, {counts['exactly_one']:,} ended exactly once"
+    settled = f"{counts['accepted']:,} accepted, {counts['exactly_one']:,} ended exactly once"
     wrong = [f"{n:,} {_WRONG[name]}" for name, n in counts.items() if n and name in _WRONG]
     agrees = outcome.agrees_with(verdict)
     style, conclusion = ("green", "agrees") if agrees else ("red", "DISAGREES")
     return Group(
         "",
         f"The audit read {outcome.events:,} events in {outcome.seconds:.1f} s: "
-        f"{', '.join([told, *wrong])}.",
+        f"{', '.join([settled, *wrong])}.",
         Text(f"It {conclusion} with what was counted.", style=style),
         Text(f"Report: {outcome.report}"),
     )

@@ -1,4 +1,4 @@
-"""The child processes of benchmarks: heard on both outputs, and always ended."""
+"""The child processes of tests, demos and benchmarks: output, failures, and their end."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import subprocess
 import sys
 
 import pytest
-from bench.children import Children
 
-from requite.cli.show.processes import ShowFailed
+from requite.testing.processes import Children, ProcessFailed
 
 WAIT_S = 20.0
 STUBBORN = """
@@ -23,7 +22,7 @@ signal.pause()
 """
 PARENT = f"""
 import signal, sys
-from bench.children import Children
+from requite.testing.processes import Children
 child = Children().start([sys.executable, "-c", {STUBBORN!r}], name="the server")
 child.wait_for("^ready$", {WAIT_S})
 print(child.pid, flush=True)
@@ -40,9 +39,9 @@ def test_a_child_is_heard_on_both_outputs_and_killed_if_it_does_not_end():
         child = children.start(python(STUBBORN), name="the server")
         child.wait_for("^ready$", WAIT_S)
         assert child.wait_for(r"^url (\S+)$", WAIT_S)[1] == "127.0.0.1:1234"
-        assert children.last_words().startswith("the server is running, its output:\n    url")
+        assert children.report().startswith("the server is running, its output:\n    url")
         child.end(0.01)
-        assert child.last_words().startswith(f"the server ended with status {-signal.SIGKILL}")
+        assert child.report().startswith(f"the server ended with status {-signal.SIGKILL}")
 
 
 def test_a_child_that_ends_as_it_is_told_is_not_killed():
@@ -52,22 +51,22 @@ def test_a_child_that_ends_as_it_is_told_is_not_killed():
         )
         child.wait_for("^ready$", WAIT_S)
         child.end(WAIT_S)
-        assert child.last_words().startswith(f"the server ended with status {-signal.SIGTERM}")
+        assert child.report().startswith(f"the server ended with status {-signal.SIGTERM}")
 
 
 @pytest.mark.parametrize("command", [python("print('hello')"), ["requite-no-such-program"]])
 def test_a_child_that_ends_before_it_said_what_is_awaited_has_failed(command):
     with Children() as children:
         child = children.start(command, name="the server")
-        with pytest.raises(ShowFailed, match="the server ended"):
+        with pytest.raises(ProcessFailed, match=r"the server (did not start|ended)"):
             child.wait_for("^ready$", WAIT_S)
-        assert "hello" in child.last_words() or "FileNotFoundError" in child.last_words()
+        assert "hello" in child.report() or "FileNotFoundError" in child.report()
 
 
 def test_a_silent_child_has_failed_when_the_time_is_over():
     with Children() as children:
         child = children.start(python(STUBBORN), name="the server")
-        with pytest.raises(ShowFailed, match="said nothing like 'never' for 0 s"):
+        with pytest.raises(ProcessFailed, match="did not print a line with 'never' within 0 s"):
             child.wait_for("never", 0.01)
 
 

@@ -1,4 +1,4 @@
-"""What came back: how many answers each request got, how fast, and whether they are true."""
+"""The replies of a demo: how many per request, their latencies, and whether they are correct."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ _RECENT: Final = 2000
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the demo found. `answered` counts requests with at least one answer, whatever it says,
-    `correct` those with exactly one that is right, `duplicated` the answers beyond the first.
-    `manager_kills` is None where there is no manager."""
+    """Result of a demo.
+
+    `answered` counts requests with at least one answer, `correct` those with exactly one answer
+    that is correct, `duplicated` the further answers. `manager_kills` is None without a manager.
+    """
 
     requests: int
     answered: int
@@ -35,7 +37,7 @@ class Verdict:
     p99_ms: float
 
     def record(self) -> dict[str, float]:
-        """Return what applies, by name."""
+        """Return the fields that are not None, by name."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     @property
@@ -45,11 +47,13 @@ class Verdict:
 
 
 @dataclass(slots=True)
-class Tally:
-    """The replies so far, as they came: they are read when all is over, so that the clients keep
-    the workers busy. Request number n asked for `asked[n]`."""
+class Replies:
+    """The replies so far. They are parsed after the run, so that clients keep the workers busy.
 
-    asked: Sequence[str]
+    Request n asks for `airports[n]`.
+    """
+
+    airports: Sequence[str]
     bodies: list[bytes] = field(default_factory=list)
     latencies_s: list[float] = field(default_factory=list)
     sent_again: int = 0
@@ -57,11 +61,11 @@ class Tally:
 
     @property
     def done(self) -> int:
-        """How many calls have ended."""
+        """Number of calls that have ended."""
         return len(self.bodies) + len(self.failures)
 
-    def take(self, outcome: Reply | CallError) -> None:
-        """Book how a call ended."""
+    def add(self, outcome: Reply | CallError) -> None:
+        """Record the outcome of a call."""
         self.sent_again += max(outcome.attempts - 1, 0)
         if isinstance(outcome, CallError):
             self.failures.append(outcome)
@@ -70,27 +74,27 @@ class Tally:
             self.latencies_s.append(outcome.elapsed)
 
     def recent_s(self) -> list[float]:
-        """Return the latencies of the latest calls, in order of size."""
+        """Return the latencies of the latest calls, in ascending order."""
         return sorted(self.latencies_s[-_RECENT:])
 
     def judge(
         self,
-        truth: Mapping[str, Answer],
+        correct_answers: Mapping[str, Answer],
         *,
         took_s: float,
         retries: int,
         kills: tuple[int, int],
         manager_kills: int | None = None,
     ) -> Verdict:
-        """Compare every answer with the truth. `kills`: of workers, of the broker."""
+        """Compare every answer with the correct one. `kills`: of workers, of brokers."""
         answers = self._answers()
         ordered = sorted(self.latencies_s)
-        right = (truth[code] for code in self.asked)
+        expected = (correct_answers[code] for code in self.airports)
         return Verdict(
-            requests=len(self.asked),
+            requests=len(self.airports),
             answered=len(answers),
-            correct=sum(answers.get(number) == [answer] for number, answer in enumerate(right)),
-            lost=len(self.asked) - len(answers),
+            correct=sum(answers.get(number) == [answer] for number, answer in enumerate(expected)),
+            lost=len(self.airports) - len(answers),
             duplicated=len(self.bodies) - len(answers),
             retries=retries,
             worker_kills=kills[0],
@@ -102,13 +106,13 @@ class Tally:
         )
 
     def _answers(self) -> dict[int, list[Answer]]:
-        """Return the answers by the number that they carry themselves.
+        """Return the answers by the request number in their body.
 
-        Not by the call that got them: one that went astray shows as one lost and one duplicated.
+        So an answer that reached the wrong call counts as one lost and one duplicated.
         """
         answers: dict[int, list[Answer]] = {}
         for body in self.bodies:
-            said = json.loads(body)
-            answer = tuple((row["metres"], row["icao"]) for row in said["nearest"])
-            answers.setdefault(int(said["reference"]), []).append(answer)
+            record = json.loads(body)
+            answer = tuple((row["metres"], row["icao"]) for row in record["nearest"])
+            answers.setdefault(int(record["reference"]), []).append(answer)
         return answers

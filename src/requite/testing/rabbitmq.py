@@ -1,13 +1,12 @@
-"""A RabbitMQ of one's own: on free ports of the loopback, with its data in a folder.
+"""A private RabbitMQ on free ports of the loopback, with its data in a folder.
 
-Ports, data, cookie and Erlang's port mapper (epmd) are the server's own. All of it ends with the
-process that started it, even if that is killed: on Linux the kernel ends the children then.
+It shares neither ports, data, cookie nor Erlang's port mapper (epmd) with another RabbitMQ. It ends
+with the process that started it; on Linux also if SIGKILL ends that one.
 """
 
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import signal
 import socket
@@ -15,24 +14,23 @@ import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
-from typing import ClassVar, Final
+from types import TracebackType
+from typing import Final, Self
 
-from requite.cli.show import leash
-from requite.cli.show.processes import ShowFailed
-from requite.errors import ConfigurationError
+from requite.testing import lifetime
+from requite.testing.processes import ProcessFailed, free_ports
 
-WAIT_S: Final = 120.0  # a busy machine takes half a minute for its start
+WAIT_S: Final = 120.0  # on a busy machine it starts within 30 s
 SERVER_VARIABLE: Final = "REQUITE_RABBITMQ_SERVER"
 _SERVER: Final = "rabbitmq-server"
 _TOOL: Final = "rabbitmqctl"
 _MAPPER: Final = "epmd"
-_PAUSE_S: Final = 0.02  # between two looks at what is awaited
+_POLL_S: Final = 0.02
 _LOG_TAIL_BYTES: Final = 12_000
 _STARTED: Final = b"completed with"
-# Debian's commands in /usr/sbin change to a user of RabbitMQ's own; those behind them do not.
+# Debian's wrappers in /usr/sbin change to the user rabbitmq; the scripts that they call do not.
 _BEFORE: Final = "/usr/lib/rabbitmq/bin"
 _AFTER: Final = "/usr/local/sbin:/usr/sbin:/opt/homebrew/sbin"
 _SETTINGS: Final = """\
@@ -46,98 +44,113 @@ collect_statistics_interval = {figures_ms}
 """
 
 
-def lack() -> str | None:
-    """Return which program is missing to run the server, if any."""
+def unavailable() -> str | None:
+    """Return why RabbitMQ cannot run on this machine and how to install it, or None if it can."""
     path = _path()
-    needed = (_SERVER, _TOOL, _MAPPER)
-    return next((name for name in needed if shutil.which(name, path=path) is None), None)
-
-
-def require_rabbitmq() -> None:
-    """Raise `ConfigurationError` where the server is not installed."""
-    missing = lack()
-    if missing is not None:
-        raise ConfigurationError(
-            f"there is no {missing} here, which comes with RabbitMQ (on Debian: apt-get install"
-            f" rabbitmq-server); if it is somewhere else, {SERVER_VARIABLE} names its {_SERVER}"
-        )
+    for name in (_SERVER, _TOOL, _MAPPER):
+        if shutil.which(name, path=path) is None:
+            return (
+                f"there is no {name} here, which comes with RabbitMQ (on Debian: apt-get install"
+                f" rabbitmq-server); if it is somewhere else, {SERVER_VARIABLE} names its {_SERVER}"
+            )
+    return None
 
 
 class RabbitServer:
-    """The server, its user guest, and, with `management`, its management API, whose figures are
-    new every `FIGURES_MS`. `more` are further lines of its rabbitmq.conf.
+    """The server, with user guest; leaving a `with` block ends it.
 
-    It keeps its ports: whoever was connected finds it again after `kill` and `start`. What does
-    not start, or end, within `WAIT_S` raises `ShowFailed`.
+    With `management`, its management API runs at `management_port` and updates its figures every
+    `figures_ms`. `settings` are more lines of its rabbitmq.conf. It keeps its ports and data
+    between `kill` and `start`. Raises `ProcessFailed` if it does not start or end within `WAIT_S`.
     """
 
-    FIGURES_MS: ClassVar[int] = 500
-
-    def __init__(self, folder: Path, more: str = "", *, management: bool = True) -> None:
+    def __init__(
+        self, folder: Path, settings: str = "", *, management: bool = True, figures_ms: int = 500
+    ) -> None:
         self._folder = folder
         self._log = folder / "rabbit.log"
-        self._more = more
+        self._settings = settings
         self._has_management = management
-        # Children are bound to the thread that starts them (PR_SET_PDEATHSIG): one that stays.
+        self._figures_ms = figures_ms
+        # On Linux a child ends with the thread that started it (PR_SET_PDEATHSIG): keep one thread.
         self._starter = ThreadPoolExecutor(1, "rabbit")
         self._mapper: subprocess.Popen[bytes] | None = None
         self._server: subprocess.Popen[bytes] | None = None
         self.port, self.management_port, *ports = free_ports(4)
         self._mapper_port, self._dist_port = ports
 
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except ProcessFailed:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def url(self) -> str:
+        """Its AMQP URL, for user guest and virtual host `/`."""
+        return f"amqp://guest:guest@127.0.0.1:{self.port}/"
+
     # --- the process ------------------------------------------------------------------------------
     @property
     def pid(self) -> int:
-        """The process of the server, Erlang's virtual machine."""
-        assert self._server is not None, "it was never started"
+        """The process id of Erlang's virtual machine."""
+        assert self._server is not None, "RabbitMQ was not started"
         return self._server.pid
 
     @property
     def is_running(self) -> bool:
-        """Whether the process is there; `start` has waited until it serves."""
+        """Whether the process runs."""
         return self._server is not None and self._server.poll() is None
 
     def start(self) -> None:
-        """Start it, with the data that it had; return when it serves."""
+        """Start it with its former data; return when it accepts connections."""
         if self.is_running:
             return
         if self._mapper is None:
             self._configure()
             self._mapper = self._spawn(_MAPPER, "-port", str(self._mapper_port))
             self._until(lambda: _is_listened_at(self._mapper_port), "epmd does not listen")
-        said = self._log.stat().st_size if self._log.exists() else 0
+        log_size = self._log.stat().st_size if self._log.exists() else 0
         self._server = self._spawn(_SERVER)
-        self._until(lambda: self._has_started(said), "RabbitMQ has not started")
+        self._until(lambda: self._has_started(log_size), "RabbitMQ has not started")
 
     def stop(self) -> None:
-        """End it in order (SIGTERM): connections are closed with a reason."""
+        """Shut it down with SIGTERM: it closes connections with a reason."""
         self._end(signal.SIGTERM)
 
     def kill(self, *, settled: bool = True) -> None:
-        """End it at once (SIGKILL): connections break, what was not on the disk is gone.
+        """End it with SIGKILL: connections break, unwritten data is lost.
 
-        `settled` has what is declared written first (see `settle`), as if they had been
-        there for a while.
+        If `settled`, declarations are written to disk first (see `settle`).
         """
         if settled and self.is_running:
             self.settle()
         self._end(signal.SIGKILL)
 
     def settle(self) -> None:
-        """Write what is declared to the disk: Mnesia's log, and the names of quorum queues (Ra's
-        directory, a table of `dets`).
+        """Write declarations to disk: Mnesia's log, and Ra's directory of quorum queues (`dets`).
 
-        RabbitMQ 3.10 does so some time later. Of what was declared just before the server is
-        killed, durable queues may be lost, and quorum queues may be listed and not work.
+        RabbitMQ 3.10 delays this. A kill right after a declaration may lose a durable queue, and
+        leave a quorum queue that is listed but does not work.
         """
         self.evaluate("begin mnesia:sync_log(), [dets:sync(T) || T <- dets:all()] end")
 
     def evaluate(self, expression: str) -> None:
-        """Have the server evaluate an expression of Erlang."""
+        """Evaluate an Erlang expression in the server."""
         self._control("eval", f"{expression}.")
 
     def close(self) -> None:
-        """End everything that was started."""
+        """End the server and the port mapper."""
         self._end(signal.SIGKILL)
         if self._mapper is not None:
             self._mapper.kill()
@@ -155,27 +168,27 @@ class RabbitServer:
         settings, plugins = _SETTINGS.format(port=self.port), ""
         if self._has_management:
             settings += _MANAGEMENT.format(
-                management_port=self.management_port, figures_ms=self.FIGURES_MS
+                management_port=self.management_port, figures_ms=self._figures_ms
             )
             plugins = "rabbitmq_management"
-        (self._folder / "rabbitmq.conf").write_text(settings + self._more)
+        (self._folder / "rabbitmq.conf").write_text(settings + self._settings)
         (self._folder / "plugins").write_text(f"[{plugins}].\n")
 
     def _spawn(self, *command: str) -> subprocess.Popen[bytes]:
         return self._starter.submit(self._spawn_here, command).result()
 
     def _spawn_here(self, command: tuple[str, ...]) -> subprocess.Popen[bytes]:
-        # By its file: with another home, the package may not be found by its name.
-        leashed = [sys.executable, "-P", leash.__file__, str(os.getpid()), leash.PROGRAM, *command]
+        # By file name: with another HOME, Python may not find the package.
+        bound = [sys.executable, "-P", lifetime.__file__, "--parent", str(os.getpid()), *command]
         with self._log.open("ab") as log:
             return subprocess.Popen(
-                leashed,
+                bound,
                 env=os.environ | self._environment(),
                 cwd=self._folder,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                process_group=0,  # Ctrl-C is for who started it
+                process_group=0,  # Ctrl-C reaches the parent only
             )
 
     def _environment(self) -> dict[str, str]:
@@ -193,7 +206,7 @@ class RabbitServer:
             "RABBITMQ_CONFIG_FILE": str(self._folder / "rabbitmq.conf"),
             "RABBITMQ_ADVANCED_CONFIG_FILE": nowhere,
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
-            # The script becomes the server then, in place of waiting for it.
+            # The script then execs the server instead of starting a child.
             "RUNNING_UNDER_SYSTEMD": "1",
             "ERL_CRASH_DUMP_SECONDS": "0",
             "ERL_EPMD_ADDRESS": "127.0.0.1",
@@ -212,13 +225,13 @@ class RabbitServer:
                 timeout=WAIT_S,
             )
         except subprocess.SubprocessError as error:
-            raise ShowFailed(f"{error}\n{self.log_tail()}") from error
+            raise ProcessFailed(f"{error}\n{self.log_tail()}") from error
 
-    def _has_started(self, said: int) -> bool:
+    def _has_started(self, log_size: int) -> bool:
         if not self.is_running:
-            raise ShowFailed(f"RabbitMQ ended:\n{self.log_tail()}")
+            raise ProcessFailed(f"RabbitMQ ended:\n{self.log_tail()}")
         with self._log.open("rb") as log:
-            log.seek(said)
+            log.seek(log_size)
             return _STARTED in log.read()
 
     def _end(self, number: signal.Signals) -> None:
@@ -226,32 +239,17 @@ class RabbitServer:
             self._server.send_signal(number)
             self._server.wait(WAIT_S)
 
-    def _until(self, look: Callable[[], bool], flaw: str) -> None:
+    def _until(self, is_done: Callable[[], bool], failure: str) -> None:
         end = monotonic() + WAIT_S
-        while not look():
+        while not is_done():
             if monotonic() > end:
-                raise ShowFailed(f"{flaw} within {WAIT_S:g} s\n{self.log_tail()}")
-            sleep(_PAUSE_S)
+                raise ProcessFailed(f"{failure} within {WAIT_S:g} s\n{self.log_tail()}")
+            sleep(_POLL_S)
 
 
 # --- the operating system -------------------------------------------------------------------------
-def free_ports(count: int) -> list[int]:
-    """Return free ports that the system gives to nobody by itself: after a kill, the server has to
-    find them free again."""
-    draw = random.SystemRandom()  # others that start one at the same time may have our seed
-    found: list[int] = []
-    while len(found) < count:
-        port = draw.randrange(15_000, 32_000)
-        if port in found:
-            continue
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            found.append(port)
-    return found
-
-
 def _path() -> str:
-    """Return the folders to look in, that of the variable's first."""
+    """Return the PATH to search; the folder that `SERVER_VARIABLE` names comes first."""
     named = os.environ.get(SERVER_VARIABLE)
     places = (named and str(Path(named).parent), _BEFORE, os.environ.get("PATH"), _AFTER)
     return os.pathsep.join(place for place in places if place)
