@@ -107,10 +107,14 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def is_leashed(pid: int) -> bool:
-    """Whether a child has got past its first lines: it has more than the interpreter loaded."""
-    maps = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8")
-    return "_ctypes" in maps and "_asyncio" in maps
+def is_bound(pid: int) -> bool:
+    """Whether a child has bound its lifetime to the demo's and loaded its module.
+
+    Between fork and exec it has the command line of the demo, and has loaded all that the demo has.
+    """
+    is_child = "requite.testing.lifetime" in Path(f"/proc/{pid}/cmdline").read_text("utf-8")
+    maps = Path(f"/proc/{pid}/maps").read_text("utf-8")
+    return is_child and "_ctypes" in maps and "_asyncio" in maps
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
@@ -127,7 +131,7 @@ def test_a_process_that_ends_unasked_ends_the_demo_with_its_name():
             lambda: len(found := children_of(demo.pid)) >= 4 and found, "everybody is there"
         )
         worker = max(children)  # the last to be started
-        eventually(lambda: is_leashed(worker), "it has found its feet")
+        eventually(lambda: is_bound(worker), "it has found its feet")
         os.kill(worker, signal.SIGKILL)
         _, told = demo.communicate(timeout=60)
     finally:
@@ -152,7 +156,7 @@ def test_however_it_ends_no_process_is_left_behind(end, tmp_path):
         children = eventually(
             lambda: len(found := children_of(demo.pid)) >= 5 and found, "everybody is there"
         )
-        eventually(lambda: is_leashed(max(children)), "the last one has found its feet")
+        eventually(lambda: is_bound(max(children)), "the last one has found its feet")
         os.kill(max(children), signal.SIGSTOP)
         java = eventually(lambda: children_of(min(children)), "Spark is being started")
         demo.send_signal(end)
