@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from requite.chronicle import EventRow, Kind, Role, SpanRow
+from requite.chronicle import EventRow, Kind, SpanRow, WriterRole
 from requite.journal import JournalSettings
 from requite.journal.blocks import PURPOSE
 from requite.journal.folder import log_name
@@ -51,7 +51,7 @@ class Call(NamedTuple):
 class Writer:
     """The log of one process."""
 
-    def __init__(self, folder: Path, role: Role, name: bytes) -> None:
+    def __init__(self, folder: Path, role: WriterRole, name: bytes) -> None:
         size = JournalSettings().segment_size_bytes
         settings = LogSettings(segment_size_bytes=size, sync=False)
         self._log = Log.open(folder / log_name(role, name), purpose=PURPOSE, settings=settings)
@@ -76,9 +76,9 @@ class Writer:
 def write_journal(folder: Path, events: int, *, news: float, seed: int = 1) -> Iterator[None]:
     """Write logs of about so many events, the same ones for the same seed, and yield twice: before
     the last of them, as large a part as `news` says, and when all are written."""
-    broker = Writer(folder, Role.BROKER, BROKER)
-    clients = [Writer(folder, Role.CLIENT, name) for name in CLIENTS]
-    workers = [Writer(folder, Role.WORKER, name) for name in WORKERS]
+    broker = Writer(folder, WriterRole.BROKER, BROKER)
+    clients = [Writer(folder, WriterRole.CLIENT, name) for name in CLIENTS]
+    workers = [Writer(folder, WriterRole.WORKER, name) for name in WORKERS]
     everyone = [broker, *clients, *workers]
     beat_at = 0.0
     count = round(events / EVENTS_PER_CALL)

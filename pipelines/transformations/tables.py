@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from requite.spark import audit, bronze, gold, silver
 from requite.spark.contradictions import contradictions
 from requite.spark.lake import columns_of
-from requite.spark.lives import lives
+from requite.spark.lifecycle import lives
 
 
 def spark() -> SparkSession:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from requite.chronicle import Role
+from requite.chronicle import WriterRole
 from requite.engine import Note, Wake
 from requite.errors import ConfigurationError, LocalViolation
 from requite.framing import IdentityTable, Limits, SocketType, Zmtp, mechanism_to_check
@@ -87,7 +87,7 @@ class Broker(Daemon):
         if on_note is not None:
             policy = replace(policy, notes=True)
         name = new_name()
-        self._journal = journal_in(journal, Role.BROKER, name)
+        self._journal = journal_in(journal, WriterRole.BROKER, name)
         self._engine = MajordomoBroker(policy, origin=name, chronicle=chronicle_of(self._journal))
         if pair is not None and titanic is not None:
             raise ConfigurationError(

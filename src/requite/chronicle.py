@@ -41,7 +41,7 @@ NOT_IDEMPOTENT: Final = "not idempotent"
 which has no room to say so."""
 
 
-class Role(IntEnum):
+class WriterRole(IntEnum):
     """Who tells what happened; it decides what the instants of a span mean."""
 
     BROKER = 1

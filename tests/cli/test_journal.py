@@ -13,7 +13,7 @@ from tests.cli.command import requite, running
 from tests.journal.rows import EVENTS, SPAN
 from tests.support.live import eventually
 
-from requite.chronicle import EventRow, Kind, Role
+from requite.chronicle import EventRow, Kind, WriterRole
 from requite.cli.exit_codes import ExitCode
 from requite.cli.verbs import JOURNAL
 from requite.journal import Journal
@@ -46,7 +46,7 @@ DESCRIBED = {
 }
 
 
-def write(path: Path, role: Role, number: int) -> Journal:
+def write(path: Path, role: WriterRole, number: int) -> Journal:
     """Write a small journal; it is left open."""
     journal = Journal(path, role, bytes([number] * 8))
     journal.start()
@@ -59,7 +59,7 @@ def write(path: Path, role: Role, number: int) -> Journal:
 def journal(tmp_path_factory) -> Path:
     """A journal of a broker and a client, in good order."""
     path = tmp_path_factory.mktemp("journals") / "journal"
-    for number, role in enumerate((Role.BROKER, Role.CLIENT), 1):
+    for number, role in enumerate((WriterRole.BROKER, WriterRole.CLIENT), 1):
         write(path, role, number).close()
     return path
 
@@ -67,7 +67,7 @@ def journal(tmp_path_factory) -> Path:
 @pytest.fixture
 def damaged(tmp_path) -> Path:
     """A journal in which a bit of a block has flipped."""
-    write(tmp_path, Role.BROKER, 1).close()
+    write(tmp_path, WriterRole.BROKER, 1).close()
     (file,) = tmp_path.glob("*/*.seg")
     data = bytearray(file.read_bytes())
     data[data.index(SPAN[4])] ^= 1
@@ -133,7 +133,7 @@ def test_tail_selects_by_service_and_kind(journal):
 
 
 def test_tail_leaves_out_heartbeats_unless_they_are_asked_for(tmp_path):
-    with Journal(tmp_path, Role.BROKER, bytes(8)) as journal:
+    with Journal(tmp_path, WriterRole.BROKER, bytes(8)) as journal:
         journal.chronicle.event_rows += [EventRow(1.0, Kind.HEARTBEAT)] * 30
     assert "heartbeat" not in requite("journal", "tail", str(tmp_path)).out
     for words in (("--heartbeats", "-n", "99"), ("--kind", "heartbeat", "-n", "99")):
@@ -163,13 +163,13 @@ def test_tail_refuses_what_cannot_be(journal, words, told):
 
 
 def test_tail_follows_what_comes_in_old_and_new_logs(tmp_path):
-    first = write(tmp_path, Role.BROKER, 1)
+    first = write(tmp_path, WriterRole.BROKER, 1)
     with running("journal", "tail", str(tmp_path), "-f", "-n", "50", "--json") as tail:
         first.chronicle.event_rows.append(EventRow(1.0, Kind.REFUSED, service=b"one"))
         kinds = []
         while "refused" not in kinds:
             kinds.append(json.loads(tail.line())["kind"])
-        write(tmp_path, Role.CLIENT, 2).close()
+        write(tmp_path, WriterRole.CLIENT, 2).close()
         while "closed" not in kinds:
             kinds.append(json.loads(tail.line())["kind"])
         first.close()
@@ -213,7 +213,7 @@ def test_stats_for_machines(journal):
 
 
 def test_stats_of_a_journal_in_use_with_losses(tmp_path):
-    with Journal(tmp_path, Role.BROKER, bytes(8)) as journal:
+    with Journal(tmp_path, WriterRole.BROKER, bytes(8)) as journal:
         journal.chronicle.dropped = 1_234
         journal.chronicle.event_rows.append(EventRow(1.0, Kind.ANSWERED, outcome=Status.OK))
         while journal.status().events < 3:
@@ -245,7 +245,7 @@ def test_stats_tell_of_damage(damaged):
     ids=["cut", "END", "zeros", "torn"],
 )
 def test_what_ends_in_the_middle_is_told(tmp_path, left, state, told):
-    write(tmp_path, Role.CLIENT, 1).close()
+    write(tmp_path, WriterRole.CLIENT, 1).close()
     (file,) = tmp_path.glob("*/*.seg")
     file.write_bytes(left(file.read_bytes()))
     ended = requite("journal", "stats", str(tmp_path), "--json")
@@ -259,7 +259,7 @@ def test_what_ends_in_the_middle_is_told(tmp_path, left, state, told):
 
 
 def test_a_log_that_does_not_say_that_it_ends_is_incomplete(tmp_path):
-    write(tmp_path, Role.CLIENT, 1).close()
+    write(tmp_path, WriterRole.CLIENT, 1).close()
     (folder,) = tmp_path.glob("client-*")
     with Log.open(folder, purpose=PURPOSE) as log:  # and then, no segment more
         log.append([encode_spans([SPAN], Strings(), 0, 99)])
@@ -273,7 +273,7 @@ def test_a_log_that_does_not_say_that_it_ends_is_incomplete(tmp_path):
 
 def test_a_log_that_began_and_is_gone_is_missing(tmp_path):
     for name in (bytes(8), bytes(7) + b"1"):
-        with Journal(tmp_path, Role.BROKER, name):
+        with Journal(tmp_path, WriterRole.BROKER, name):
             """It begins, and ends."""
     gone = tmp_path / f"broker-{bytes(8).hex()}"
     shutil.rmtree(gone)
@@ -286,12 +286,12 @@ def test_a_log_that_began_and_is_gone_is_missing(tmp_path):
 
 def test_a_journal_is_shipped_and_followed(tmp_path):
     source, target = tmp_path / "journal", tmp_path / "copy"
-    write(source, Role.BROKER, 2).close()
+    write(source, WriterRole.BROKER, 2).close()
     ended = requite("journal", "ship", str(source), str(target), "--json")
     assert (ended.code, json.loads(ended.out)["segments"]) == (0, 1)
     words = (str(source), str(target), "--follow", "--every", "0.01")
     with running("journal", "ship", *words) as ship:
-        write(source, Role.CLIENT, 3).close()
+        write(source, WriterRole.CLIENT, 3).close()
         eventually(lambda: len(list(events(target))) == len(list(events(source))), "it is shipped")
         ship.send(signal.SIGTERM)
         assert ship.end()[0] == 0
@@ -299,7 +299,7 @@ def test_a_journal_is_shipped_and_followed(tmp_path):
 
 
 def test_what_cannot_be_shipped_is_told(tmp_path):
-    write(tmp_path / "journal", Role.BROKER, 1).close()
+    write(tmp_path / "journal", WriterRole.BROKER, 1).close()
     (tmp_path / "file").touch()
     ended = requite("journal", "ship", str(tmp_path / "journal"), str(tmp_path / "file"))
     assert ended.code == 1

@@ -10,7 +10,7 @@ import pytest
 from tests.cli.command import requite, running_broker
 
 from requite.broker import Broker
-from requite.chronicle import Role
+from requite.chronicle import WriterRole
 from requite.cli.exit_codes import ExitCode
 from requite.cli.retention import journal_option, limits
 from requite.errors import ConfigurationError
@@ -45,7 +45,7 @@ def test_a_journal_with_settings_is_kept_by_them(tmp_path: Path) -> None:
     settings = JournalSettings(retain_bytes=1 << 30, retain_s=3600.0)
     assert journal_option(tmp_path, "1g,1h", None) == (tmp_path, settings)
     assert journal_option(tmp_path, None, None) == tmp_path
-    journal = journal_in((tmp_path, settings), Role.BROKER, bytes(8))
+    journal = journal_in((tmp_path, settings), WriterRole.BROKER, bytes(8))
     assert journal is not None
     assert (journal.path.parent, journal.settings) == (tmp_path, settings)
 
@@ -53,7 +53,7 @@ def test_a_journal_with_settings_is_kept_by_them(tmp_path: Path) -> None:
 def test_a_broker_takes_settings_with_its_folder(tmp_path: Path) -> None:
     async def serve() -> None:
         async with Broker("tcp://127.0.0.1:0", journal=(tmp_path, JournalSettings(retain_s=60))):
-            assert [log.role for log in find_logs(tmp_path)] == [Role.BROKER]
+            assert [log.role for log in find_logs(tmp_path)] == [WriterRole.BROKER]
 
     asyncio.run(serve())
 
@@ -88,4 +88,4 @@ def test_the_command_ships_its_log(tmp_path: Path) -> None:
 def test_the_command_keeps_a_journal_with_limits(tmp_path: Path) -> None:
     options = ("--journal", str(tmp_path), "--journal-retain", "1g,7d")
     with running_broker(*options):
-        assert [log.role for log in find_logs(tmp_path)] == [Role.BROKER]
+        assert [log.role for log in find_logs(tmp_path)] == [WriterRole.BROKER]

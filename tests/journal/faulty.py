@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from requite.chronicle import Chronicle, Role
+from requite.chronicle import Chronicle, WriterRole
 from requite.errors import LogFull, StorageError
 from requite.journal.blocks import PURPOSE
 from requite.journal.clock import WallClock
@@ -77,7 +77,7 @@ class FaultyDisk:
     def items(self) -> list[Record | Damage]:
         return list(LogReader.on(self.folder).tail())
 
-    def events(self, role: Role = Role.BROKER) -> list[Event]:
+    def events(self, role: WriterRole = WriterRole.BROKER) -> list[Event]:
         return decode(self.items(), role)
 
 
@@ -149,7 +149,7 @@ class Desk:
         self.scribe.flush()
 
 
-def decode(items: Iterable[Record | Damage], role: Role = Role.BROKER) -> list[Event]:
+def decode(items: Iterable[Record | Damage], role: WriterRole = WriterRole.BROKER) -> list[Event]:
     """Return the events of a log."""
     log = LogFolder(log_name(role, bytes.fromhex(NAME)), role, NAME)
     decoders: dict[int, SegmentDecoder] = {}

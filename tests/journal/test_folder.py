@@ -8,7 +8,7 @@ from threading import Barrier
 
 import pytest
 
-from requite.chronicle import Role
+from requite.chronicle import WriterRole
 from requite.errors import ConfigurationError
 from requite.journal import Journal, JournalSettings
 from requite.journal.folder import (
@@ -25,9 +25,9 @@ LOG = "broker-0001020304050607"
 
 
 def test_a_log_s_name_tells_who_writes_it():
-    assert log_name(Role.BROKER, NAME) == LOG
+    assert log_name(WriterRole.BROKER, NAME) == LOG
     found = identify(Path("journal") / LOG)
-    assert (found.log, found.role, found.name) == (LOG, Role.BROKER, NAME.hex())
+    assert (found.log, found.role, found.name) == (LOG, WriterRole.BROKER, NAME.hex())
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_logs_are_found_beside_other_things(tmp_path):
     (tmp_path / "client-0001020304050607").mkdir()
     (tmp_path / "notes.txt").touch()
     (tmp_path / "worker-0001020304050607").touch()  # a file
-    assert [log.role for log in find_logs(tmp_path)] == [Role.BROKER, Role.CLIENT]
+    assert [log.role for log in find_logs(tmp_path)] == [WriterRole.BROKER, WriterRole.CLIENT]
 
 
 def test_one_log_s_folder_will_do(tmp_path, monkeypatch):
@@ -82,7 +82,7 @@ def test_nothing_is_written_into_what_is_no_journal(tmp_path, is_file):
         (path / "photos").mkdir(parents=True)
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(ConfigurationError, match=r"is a file|no log"):
-        Journal(path, Role.BROKER, NAME).start()
+        Journal(path, WriterRole.BROKER, NAME).start()
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -93,10 +93,10 @@ def test_a_folder_below_a_file_is_told(tmp_path):
 
 
 def test_a_name_is_used_once(tmp_path):
-    with Journal(tmp_path, Role.BROKER, NAME):
+    with Journal(tmp_path, WriterRole.BROKER, NAME):
         pass
     with pytest.raises(ConfigurationError, match="only once"):
-        Journal(tmp_path, Role.BROKER, NAME).start()
+        Journal(tmp_path, WriterRole.BROKER, NAME).start()
 
 
 @pytest.mark.parametrize(
@@ -115,18 +115,18 @@ def test_settings_that_cannot_work_are_refused(settings):
 
 def test_a_name_has_eight_bytes(tmp_path):
     with pytest.raises(ConfigurationError, match="8 bytes, not 3"):
-        Journal(tmp_path, Role.BROKER, b"abc")
+        Journal(tmp_path, WriterRole.BROKER, b"abc")
 
 
 def test_logs_that_began_and_are_gone_are_missed(tmp_path):
     assert missing_logs(tmp_path) == []
-    for role in (Role.BROKER, Role.CLIENT):
+    for role in (WriterRole.BROKER, WriterRole.CLIENT):
         with Journal(tmp_path, role, NAME):
             assert missing_logs(tmp_path) == []
     (tmp_path / ".logs" / "notes.txt").touch()
     shutil.rmtree(tmp_path / LOG)
     assert [log.log for log in missing_logs(tmp_path)] == [LOG]
-    assert [log.role for log in find_logs(tmp_path)] == [Role.CLIENT]
+    assert [log.role for log in find_logs(tmp_path)] == [WriterRole.CLIENT]
 
 
 def test_logs_in_a_store_are_looked_at_several_at_once_and_told_in_order():

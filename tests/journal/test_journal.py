@@ -21,7 +21,7 @@ from tests.journal.writing import NAME, QUICK
 from tests.support.live import ROOT, eventually
 
 from requite import chronicle as chronicles
-from requite.chronicle import PRESS_ROWS, Chronicle, Role
+from requite.chronicle import PRESS_ROWS, Chronicle, WriterRole
 from requite.journal import Journal, JournalSettings
 from requite.journal.encode import press_spans
 from requite.journal.reader import events
@@ -34,7 +34,7 @@ def kinds(directory: Path) -> Counter[str | None]:
 
 
 def test_a_journal_begins_tells_and_ends(tmp_path):
-    with Journal(tmp_path / "new" / "journal", Role.BROKER, NAME) as journal:
+    with Journal(tmp_path / "new" / "journal", WriterRole.BROKER, NAME) as journal:
         journal.chronicle.spans.append(SPAN)
     assert [event.kind for event in events(tmp_path / "new" / "journal")] == [
         *("opened", "accepted", "queued", "dispatched", "answered", "closed")
@@ -43,7 +43,7 @@ def test_a_journal_begins_tells_and_ends(tmp_path):
 
 
 def test_closing_is_idempotent_and_harmless_without_a_start(tmp_path):
-    journal = Journal(tmp_path, Role.BROKER, NAME)
+    journal = Journal(tmp_path, WriterRole.BROKER, NAME)
     journal.close()
     assert journal.status().failure == "not started"
     journal.start()
@@ -53,7 +53,7 @@ def test_closing_is_idempotent_and_harmless_without_a_start(tmp_path):
 
 
 def test_rows_are_written_without_being_asked_for(tmp_path):
-    with Journal(tmp_path, Role.BROKER, NAME, settings=QUICK) as journal:
+    with Journal(tmp_path, WriterRole.BROKER, NAME, settings=QUICK) as journal:
         journal.chronicle.spans.append(SPAN)
         eventually(lambda: kinds(tmp_path)["answered"], "the row is written")
 
@@ -61,7 +61,7 @@ def test_rows_are_written_without_being_asked_for(tmp_path):
 def test_nothing_is_lost_between_an_engine_that_presses_and_the_thread(tmp_path):
     count = 100_000
     settings = JournalSettings(flush_every_s=0.001)
-    with Journal(tmp_path, Role.BROKER, NAME, settings=settings) as journal:
+    with Journal(tmp_path, WriterRole.BROKER, NAME, settings=settings) as journal:
         spans = journal.chronicle.spans
         for _ in range(count):
             spans.append(SPAN)
@@ -74,7 +74,7 @@ def test_nothing_is_lost_between_an_engine_that_presses_and_the_thread(tmp_path)
 
 
 def test_the_process_is_told_of(tmp_path):
-    with Journal(tmp_path, Role.WORKER, NAME):
+    with Journal(tmp_path, WriterRole.WORKER, NAME):
         pass
     (found,) = stats(tmp_path)
     assert (found.facts["pid"], found.facts["role"]) == (os.getpid(), "worker")
@@ -130,7 +130,7 @@ def test_a_disk_without_space_stops_nobody_and_loses_only_what_is_counted(tmp_pa
 
 
 def test_a_journal_that_was_deleted_begins_anew(tmp_path, caplog):
-    with Journal(tmp_path / "journal", Role.BROKER, NAME, settings=QUICK) as journal:
+    with Journal(tmp_path / "journal", WriterRole.BROKER, NAME, settings=QUICK) as journal:
         journal.chronicle.spans.append(SPAN)
         eventually(lambda: kinds(tmp_path / "journal")["answered"], "the row is written")
         shutil.rmtree(tmp_path / "journal")
@@ -147,7 +147,7 @@ def test_a_journal_that_was_deleted_begins_anew(tmp_path, caplog):
 def test_a_folder_that_is_not_writable_is_an_error_at_the_start(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(ValueError, match="is a file"):
-        Journal(tmp_path / "file" / "journal", Role.BROKER, NAME).start()
+        Journal(tmp_path / "file" / "journal", WriterRole.BROKER, NAME).start()
 
 
 # --- a disk that hangs ----------------------------------------------------------------------------
@@ -195,7 +195,7 @@ def hanging(tmp_path, monkeypatch) -> Callable[[float], tuple[Journal, HangingDi
         disks.append(disk)
         monkeypatch.setattr("requite.journal.journal._Place", lambda *_: disk)
         settings = JournalSettings(flush_every_s=0.005, close_timeout_s=close_timeout_s)
-        journal = Journal(tmp_path, Role.BROKER, NAME, settings=settings)
+        journal = Journal(tmp_path, WriterRole.BROKER, NAME, settings=settings)
         journal.start()
         return journal, disk
 

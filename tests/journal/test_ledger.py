@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.journal.rows import SPAN
 
-from requite.chronicle import Role
+from requite.chronicle import WriterRole
 from requite.journal import Journal, JournalSettings
 from requite.journal.ledger import faults
 
@@ -18,7 +18,7 @@ SMALL = JournalSettings(segment_size_bytes=1 << 20)
 
 def write(directory: Path, rows: int = 1) -> list[Path]:
     """Write a log that is closed in good order; return its segments."""
-    with Journal(directory, Role.BROKER, NAME, settings=SMALL) as journal:
+    with Journal(directory, WriterRole.BROKER, NAME, settings=SMALL) as journal:
         journal.chronicle.spans += [SPAN] * rows
     return sorted((directory / LOG).glob("*.seg"))
 
@@ -29,7 +29,7 @@ def test_a_log_that_was_closed_is_whole_to_those_who_have_read_it(tmp_path: Path
 
 
 def test_a_log_that_is_written_is_whole(tmp_path: Path) -> None:
-    with Journal(tmp_path, Role.BROKER, NAME):
+    with Journal(tmp_path, WriterRole.BROKER, NAME):
         assert list(faults(tmp_path)) == []
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.journal.faulty import NAME, decode
 from tests.journal.rows import CALL, SPAN, event_rows, span_rows
 
-from requite.chronicle import EventRow, Kind, Role, SpanRow
+from requite.chronicle import EventRow, Kind, SpanRow, WriterRole
 from requite.errors import ConfigurationError
 from requite.journal import Journal
 from requite.journal.blocks import EVENT_COLUMNS, ROW_SIZE, SPAN_COLUMNS
@@ -44,7 +44,7 @@ def record(payload: bytes) -> Record:
     return Record(7, AT, 3, memoryview(payload))
 
 
-def spans(*rows: SpanRow, role: Role = Role.BROKER) -> list[Event]:
+def spans(*rows: SpanRow, role: WriterRole = WriterRole.BROKER) -> list[Event]:
     strings = Strings()
     block = encode_spans(rows, strings, OFFSET_US, 40)
     return decode([*map(record, encode_strings(strings.fresh, 0, 0)), record(block)], role)
@@ -98,8 +98,8 @@ def test_a_request_that_waited_for_nobody_was_not_queued():
 @pytest.mark.parametrize(
     ("role", "kinds"),
     [
-        (Role.CLIENT, ["accepted", "sent", "answered"]),
-        (Role.WORKER, ["delivered", "started", "finished"]),
+        (WriterRole.CLIENT, ["accepted", "sent", "answered"]),
+        (WriterRole.WORKER, ["delivered", "started", "finished"]),
     ],
 )
 def test_a_span_of_others(role, kinds):
@@ -109,7 +109,7 @@ def test_a_span_of_others(role, kinds):
     assert [event.bytes for event in found] == [5, None, 6]
     assert found[-1].outcome == "OK"
     assert {event.broker for event in found} == {None}
-    has_worker = role is Role.WORKER
+    has_worker = role is WriterRole.WORKER
     assert [event.worker is not None for event in found] == [has_worker] * 3
 
 
@@ -242,7 +242,7 @@ def test_for_json_times_are_text_and_bytes_are_hexadecimal():
     assert "deadline" not in found
 
 
-def journal_of(path: Path, role: Role, number: int, *rows: EventRow) -> Journal:
+def journal_of(path: Path, role: WriterRole, number: int, *rows: EventRow) -> Journal:
     journal = Journal(path, role, bytes([number] * 8))
     journal.start()
     journal.chronicle.event_rows += rows
@@ -256,7 +256,7 @@ def call(number: int) -> bytes:
 def test_the_newest_events_of_all_logs_come_in_order_of_time(tmp_path):
     for log in range(3):
         rows = [EventRow(10.0 * i + log, Kind.QUEUED, call(3 * i + log)) for i in range(5)]
-        journal_of(tmp_path, Role.BROKER, log, *rows).close()
+        journal_of(tmp_path, WriterRole.BROKER, log, *rows).close()
     found = newest(tmp_path, 4, Selection(kind="queued"))
     assert [event.request_id for event in found] == [call(n).hex() for n in (11, 12, 13, 14)]
     assert len(newest(tmp_path, 1000)) == 3 * 7
@@ -286,7 +286,7 @@ def test_a_selection_leaves_out_the_others_and_keeps_what_does_not_decode(tmp_pa
         EventRow(3.0, Kind.PARTIAL, call(2), b"sum"),
         EventRow(nan, Kind.QUEUED, call(2), b"sum"),
     ]
-    journal_of(tmp_path, Role.BROKER, 1, *rows).close()
+    journal_of(tmp_path, WriterRole.BROKER, 1, *rows).close()
 
     def seqs(**wanted: str) -> list[int | None]:
         return [event.seq for event in events(tmp_path, Selection(**wanted))]
@@ -298,11 +298,11 @@ def test_a_selection_leaves_out_the_others_and_keeps_what_does_not_decode(tmp_pa
 
 
 def test_a_tail_yields_what_has_come_and_finds_new_logs(tmp_path):
-    first = journal_of(tmp_path, Role.BROKER, 1, EventRow(1.0, Kind.QUEUED, call(1), b"old"))
+    first = journal_of(tmp_path, WriterRole.BROKER, 1, EventRow(1.0, Kind.QUEUED, call(1), b"old"))
     first.close()
     tail = JournalTail(tmp_path)
     assert tail.news() == []
-    second = journal_of(tmp_path, Role.CLIENT, 2, EventRow(2.0, Kind.SENT, call(2), b"new"))
+    second = journal_of(tmp_path, WriterRole.CLIENT, 2, EventRow(2.0, Kind.SENT, call(2), b"new"))
     second.close()
     assert [event.kind for event in tail.news()] == ["sent", "opened", "closed"]
     assert tail.news() == []
@@ -322,7 +322,7 @@ def test_a_tail_knows_the_strings_of_what_it_skipped(tmp_path):
 
 
 def test_a_log_that_is_removed_while_it_is_followed_has_no_news(tmp_path):
-    journal_of(tmp_path, Role.BROKER, 1).close()
+    journal_of(tmp_path, WriterRole.BROKER, 1).close()
     (log,) = find_logs(tmp_path)
     tail = LogTail(log)
     for file in Path(log.place).iterdir():

@@ -11,7 +11,7 @@ import pytest
 from tests.journal.rows import SPAN
 from tests.storage.helpers import damages, payloads
 
-from requite.chronicle import Role
+from requite.chronicle import WriterRole
 from requite.errors import LogGone, StorageError
 from requite.journal import Journal
 from requite.journal.folder import missing_logs
@@ -122,11 +122,11 @@ def ship_and_die(rng: random.Random) -> None:
 
 def test_a_journal_is_shipped_while_it_is_written(tmp_path: Path) -> None:
     source, target = tmp_path / "journal", tmp_path / "copy"
-    with Journal(source, Role.BROKER, NAME) as journal:
+    with Journal(source, WriterRole.BROKER, NAME) as journal:
         shipper = Shipper(source, open_store(str(target)))
         first = shipper.ship()
         assert first.segments == 1
-        with Journal(source, Role.CLIENT, NAME) as other:
+        with Journal(source, WriterRole.CLIENT, NAME) as other:
             other.chronicle.spans.append(SPAN)
         journal.chronicle.spans.append(SPAN)
         shipper.ship()
@@ -141,7 +141,7 @@ def test_a_journal_is_shipped_while_it_is_written(tmp_path: Path) -> None:
 
 def test_a_writer_that_was_killed_is_told_at_the_copy_as_well(tmp_path: Path) -> None:
     source, target = tmp_path / "journal", tmp_path / "copy"
-    with Journal(source, Role.BROKER, NAME) as journal:
+    with Journal(source, WriterRole.BROKER, NAME) as journal:
         journal.chronicle.spans.append(SPAN)
     [segment] = (source / LOG).glob("*.seg")
     os.truncate(segment, segment.stat().st_size - 50)  # its END, and a part of what is before
@@ -153,7 +153,7 @@ def test_a_writer_that_was_killed_is_told_at_the_copy_as_well(tmp_path: Path) ->
 
 def test_what_a_copy_should_have_and_has_not_is_told(tmp_path: Path) -> None:
     source, target = tmp_path / "journal", tmp_path / "copy"
-    with Journal(source, Role.BROKER, NAME) as journal:
+    with Journal(source, WriterRole.BROKER, NAME) as journal:
         for _ in range(5):
             journal.chronicle.spans.append(SPAN)
         Shipper(source, open_store(str(target))).ship()

@@ -10,7 +10,7 @@ import pytest
 from tests.journal.faulty import NAME
 from tests.journal.rows import CALL, EVENTS, SPANS
 
-from requite.chronicle import EventRow, Kind, Role
+from requite.chronicle import EventRow, Kind, WriterRole
 from requite.journal import Journal
 from requite.journal.blocks import PURPOSE
 from requite.journal.encode import encode_event_rows, encode_spans
@@ -32,7 +32,7 @@ def only(path: Path) -> LogStats:
     return found
 
 
-@pytest.mark.parametrize("role", [Role.BROKER, Role.CLIENT, Role.WORKER])
+@pytest.mark.parametrize("role", [WriterRole.BROKER, WriterRole.CLIENT, WriterRole.WORKER])
 def test_they_agree_with_the_events(tmp_path, role):
     with Journal(tmp_path, role, bytes(8)) as journal:
         journal.chronicle.spans += [*SPANS, (1.0, *SPANS[0][:1], *SPANS[0][2:])]

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from tests.journal.rows import EVENTS, SPAN
 from tests.support.s3 import SECRET, bucket, s3
 
-from requite.chronicle import Role
+from requite.chronicle import WriterRole
 from requite.cli.app import run as run_command
 from requite.errors import LogGone, StorageError
 from requite.journal import Journal, JournalSettings
@@ -46,7 +46,7 @@ def fetch(store: Store, target: Path) -> Path:
 
 def test_a_journal_goes_to_a_bucket_and_comes_back(bucket: str, tmp_path: Path) -> None:
     store = open_store(f"{bucket.replace('s3:', 's3a:')}/of/one/machine/")
-    with Journal(tmp_path / "journal", Role.BROKER, NAME) as journal:
+    with Journal(tmp_path / "journal", WriterRole.BROKER, NAME) as journal:
         shipper = Shipper(tmp_path / "journal", store)
         shipper.ship()
         journal.chronicle.spans.append(SPAN)
@@ -62,7 +62,7 @@ def test_a_store_that_fails_disturbs_nobody_and_gets_everything_later(
     bucket: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = JournalSettings(ship_to=f"{bucket}-that-are-not-there", ship_every_s=0.01)
-    with Journal(tmp_path / "journal", Role.BROKER, NAME, settings=settings) as journal:
+    with Journal(tmp_path / "journal", WriterRole.BROKER, NAME, settings=settings) as journal:
         journal.chronicle.spans.append(SPAN)
     assert caplog.text.count("the journal cannot be shipped: cannot write s3://bucket-") == 1
     assert SECRET not in caplog.text
@@ -84,7 +84,7 @@ def test_what_a_bucket_has_not_is_told(bucket: str) -> None:
 # --- reading there --------------------------------------------------------------------------------
 def shipped(folder: Path, bucket: str) -> str:
     """Write a journal of two logs and ship it; return where it is then."""
-    for role in (Role.BROKER, Role.CLIENT):
+    for role in (WriterRole.BROKER, WriterRole.CLIENT):
         with Journal(folder, role, NAME) as journal:
             journal.chronicle.spans += [SPAN] * 3
             journal.chronicle.event_rows += EVENTS
@@ -114,7 +114,7 @@ def test_a_journal_is_read_where_it_was_shipped_to(
 
 def test_a_journal_is_followed_while_it_is_shipped(bucket: str, tmp_path: Path) -> None:
     folder, store = tmp_path / "journal", open_store(f"{bucket}/live")
-    with Journal(folder, Role.BROKER, NAME) as journal:
+    with Journal(folder, WriterRole.BROKER, NAME) as journal:
         shipper = Shipper(folder, store)
         shipper.ship()
         tail = JournalTail(store.url)
@@ -184,7 +184,7 @@ def test_a_segment_is_fetched_in_parts_and_looked_at_cheaply(tmp_path: Path) -> 
 def test_a_copy_without_a_note_is_settled_by_the_age_of_its_last_object(
     bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Journal(tmp_path, Role.BROKER, NAME) as journal:
+    with Journal(tmp_path, WriterRole.BROKER, NAME) as journal:
         journal.chronicle.spans.append(SPAN)
     data = (tmp_path / LOG / segment_name(0)).read_bytes()
     open_store(bucket).put(f"{LOG}/{segment_name(0)}", data[:-24])

@@ -18,7 +18,7 @@ from pathlib import Path
 from tests.journal.rows import SPAN
 from tests.support.live import eventually
 
-from requite.chronicle import Role
+from requite.chronicle import WriterRole
 from requite.journal import Journal, JournalSettings
 
 NAME = bytes.fromhex("0123456789abcdef")
@@ -33,7 +33,7 @@ FILE_SIZE_MAX = 300_000
 
 
 def main(directory: str, what: str) -> None:
-    journal = Journal(Path(directory), Role.BROKER, NAME, settings=QUICK)
+    journal = Journal(Path(directory), WriterRole.BROKER, NAME, settings=QUICK)
     journal.start()
     {"kill": wait_to_be_killed, "full": fill_the_disk}[what](journal)
 

@@ -13,7 +13,7 @@ from requite.framing import Limits
 from requite.protocols.scalability.wire import DRAFT_REQ, REQ
 from requite.shell.connections import Endpoint
 from requite.speaks.registry import SCHEMES, parse_url, spoken
-from requite.speaks.sp import Role, resend_of, to_dial
+from requite.speaks.sp import SpRole, resend_of, to_dial
 from requite.speaks.url import ServiceUrl
 from requite.transport.address import (
     Address,
@@ -57,7 +57,7 @@ def test_places_with_tls(text: str, addresses: list[Address]) -> None:
 
 
 def endpoint_of(url: ServiceUrl) -> Endpoint:
-    [endpoint] = to_dial([url], Role.REQ, Limits())
+    [endpoint] = to_dial([url], SpRole.REQ, Limits())
     return endpoint
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from requite.spark import schemas
-from requite.spark.described import Table
+from requite.spark.described_tables import Table
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "tables.md"
 

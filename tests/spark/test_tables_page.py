@@ -9,7 +9,7 @@ import pytest
 from tests.spark.tables_page import PAGE, main, render
 
 from requite.spark import schemas
-from requite.spark.described import Table
+from requite.spark.described_tables import Table
 
 
 def test_every_table_is_described() -> None:

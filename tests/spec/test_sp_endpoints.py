@@ -19,7 +19,7 @@ from requite.protocols.scalability.req import ScalabilityClient
 from requite.sp import Device
 from requite.speaks.plans import ClientSettings, WorkerSettings
 from requite.speaks.registry import client_plan, parse_url, read_endpoints
-from requite.speaks.sp import Role, service_plans, to_dial
+from requite.speaks.sp import SpRole, service_plans, to_dial
 from requite.worker import Worker
 
 SETTINGS = ClientSettings(None, 16, None, None, 1, 1 << 20)
@@ -77,10 +77,10 @@ async def test_a_client_hangs_up_on_everybody_but_rep(announced: int) -> None:
 
 @requirement("sp:types:draft")
 def test_the_numbers_of_the_draft_are_used_on_request() -> None:
-    assert [role.types(draft=True) for role in (Role.REQ, Role.REP)] == [(16, 17), (17, 16)]
+    assert [role.types(draft=True) for role in (SpRole.REQ, SpRole.REP)] == [(16, 17), (17, 16)]
     for query, own in (("", 48), ("?ids=draft", 16)):
         url = parse_url(f"sp+tcp://127.0.0.1:1{query}")
-        (endpoint,) = to_dial([url], Role.REQ, Limits())
+        (endpoint,) = to_dial([url], SpRole.REQ, Limits())
         assert endpoint.make_framing().opening() == header(own)
 
 

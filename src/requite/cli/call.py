@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol
 
 from cyclopts import Group, Parameter, validators
 
-from requite.chronicle import CALL_ID_SIZE, EventRow, Kind, Role
+from requite.chronicle import CALL_ID_SIZE, EventRow, Kind, WriterRole
 from requite.cli.exit_codes import ExitCode, exit_code_of
 from requite.cli.failures import advised, is_brokerless, kind_of, sentence
 from requite.cli.options import (
@@ -302,7 +302,7 @@ def _write_down(planned: PlannedCall, error: NoService, began: float) -> None:
         "error": NoService.__name__,
         "reason": str(error),
     }
-    with Journal(planned.journal or "", Role.CLIENT, name) as journal:
+    with Journal(planned.journal or "", WriterRole.CLIENT, name) as journal:
         journal.chronicle.event_rows += [
             EventRow(
                 began, Kind.ACCEPTED, call_id, service, size=len(planned.body), value=deadline

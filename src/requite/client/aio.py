@@ -13,7 +13,7 @@ from threading import get_ident
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from requite.chronicle import Role
+from requite.chronicle import WriterRole
 from requite.client.asking import TIMEOUT_S, Asking, CallBody, Taker, Timeout, explain
 from requite.client.durable import Durable, Pause, Script
 from requite.client.feed import Feed
@@ -103,7 +103,7 @@ class AsyncClient:
         self._durable = Durable(name, self._asking, plan.traits)
         self._gate = Gate()
         origin = new_name()
-        self._journal = journal_in(journal, Role.CLIENT, origin)
+        self._journal = journal_in(journal, WriterRole.CLIENT, origin)
         self._shell = AioShell(
             plan.make_engine(origin, chronicle_of(self._journal)),
             plan.connections,

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 from weakref import WeakSet
 
-from requite.chronicle import Role
+from requite.chronicle import WriterRole
 from requite.client.asking import (
     TIMEOUT_S,
     Asking,
@@ -157,7 +157,7 @@ class Client:
 
     def _open_journal(self) -> None:
         """Begin a journal, whose thread no forked child inherits."""
-        self._journal = journal_in(self._journal_folder, Role.CLIENT, new_name())
+        self._journal = journal_in(self._journal_folder, WriterRole.CLIENT, new_name())
         if self._journal is not None:
             self._journal.start()
 

@@ -59,7 +59,7 @@ from requite.framing.zmtp_mechanism import (
 )
 from requite.framing.zmtp_socket import (
     NotReady,
-    Role,
+    SocketRole,
     SocketType,
     admit_peer,
     own_metadata,
@@ -141,7 +141,7 @@ class Zmtp:
         self._handshake: Handshake | None = None
         self._broken: RemoteViolation | None = None
         self._reader = FrameReader(limits)
-        self._role: Role | None = _NOT_READY
+        self._role: SocketRole | None = _NOT_READY
 
     # --- the contract -----------------------------------------------------------------------
 

@@ -77,7 +77,7 @@ def admit_peer(own: SocketType, metadata: bytes) -> Peer:
 # --- envelopes ----------------------------------------------------------------------------------
 
 
-class Role(Protocol):
+class SocketRole(Protocol):
     """What a socket type adds to outgoing messages and takes off incoming ones."""
 
     def wrap(self, message: Sequence[bytes]) -> Sequence[bytes]:
@@ -141,7 +141,7 @@ class ReplyRole:
         return message[border:]
 
 
-def role_of(socket_type: SocketType) -> Role | None:
+def role_of(socket_type: SocketType) -> SocketRole | None:
     """Return a fresh role for one connection; None where messages pass as they are."""
     if socket_type is SocketType.REQ:
         return RequestRole()

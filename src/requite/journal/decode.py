@@ -10,7 +10,7 @@ from datetime import datetime
 from math import isfinite
 from typing import Any, NamedTuple
 
-from requite.chronicle import NO_CALL, Kind, Role
+from requite.chronicle import NO_CALL, Kind, WriterRole
 from requite.journal import meaning
 from requite.journal.blocks import (
     COLUMNS,
@@ -92,7 +92,7 @@ class SegmentDecoder:
         self._same: dict[str, Any] = {
             "log": log.log,
             "segment": segment,
-            "broker": log.name if log.role is Role.BROKER else None,
+            "broker": log.name if log.role is WriterRole.BROKER else None,
             "role": meaning.ROLE_NAMES[log.role],
         }
 

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
-from requite.chronicle import ORIGIN_SIZE, Role
+from requite.chronicle import ORIGIN_SIZE, WriterRole
 from requite.errors import ConfigurationError, LogFailed, StorageError
 from requite.journal.meaning import ROLE_NAMES
 from requite.storage.place import is_store, local_folder, store_url
@@ -35,7 +35,7 @@ class LogFolder(NamedTuple):
     """Where a log is (a path, or a URL), and who wrote it; `name` is hexadecimal."""
 
     place: str
-    role: Role
+    role: WriterRole
     name: str
 
     @property
@@ -44,7 +44,7 @@ class LogFolder(NamedTuple):
         return self.place.rpartition("/")[2]
 
 
-def log_name(role: Role, name: bytes) -> str:
+def log_name(role: WriterRole, name: bytes) -> str:
     """Return the name of the log of a process part."""
     return f"{ROLE_NAMES[role]}-{name.hex()}"
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any, Final
 
-from requite.chronicle import ORIGIN_SIZE, Chronicle, Role
+from requite.chronicle import ORIGIN_SIZE, Chronicle, WriterRole
 from requite.errors import ConfigurationError
 from requite.journal.blocks import PURPOSE
 from requite.journal.clock import WallClock
@@ -40,7 +40,7 @@ class Journal:
     `directory` may be shared by any number of them; `name` (8 bytes, new for every start) makes the
     log's folder, `directory/ROLE-NAME`. Use:
 
-        journal = Journal("journal", Role.BROKER, os.urandom(8))
+        journal = Journal("journal", WriterRole.BROKER, os.urandom(8))
         journal.start()                  # raises where it cannot be written
         engine = BrokerEngine(..., journal.chronicle)
         ...
@@ -52,7 +52,7 @@ class Journal:
     def __init__(
         self,
         directory: Path | str,
-        role: Role,
+        role: WriterRole,
         name: bytes,
         *,
         settings: JournalSettings | None = None,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from requite.chronicle import NO_OUTCOME, Kind, Role
+from requite.chronicle import NO_OUTCOME, Kind, WriterRole
 from requite.request import Status
 
 
@@ -34,25 +34,25 @@ class Step(NamedTuple):
 
 
 # QUEUED only where `second_at > first_at`: else the request was given to a worker at once.
-STEPS: Final[Mapping[Role, tuple[Step, ...]]] = {
-    Role.BROKER: (
+STEPS: Final[Mapping[WriterRole, tuple[Step, ...]]] = {
+    WriterRole.BROKER: (
         Step(0, Kind.ACCEPTED, "first_at", "first_at", "request_size", has_deadline=True),
         Step(1, Kind.QUEUED, "deadline", "first_at"),
         Step(2, Kind.DISPATCHED, "second_at", "second_at", attempt=1, has_worker=True),
         Step(3, Kind.ANSWERED, "third_at", "third_at", "reply_size", 1, Status.OK, True),
     ),
-    Role.CLIENT: (
+    WriterRole.CLIENT: (
         Step(0, Kind.ACCEPTED, "first_at", "first_at", "request_size", has_deadline=True),
         Step(2, Kind.SENT, "second_at", "second_at", attempt=1),
         Step(3, Kind.ANSWERED, "third_at", "third_at", "reply_size", 1, Status.OK),
     ),
-    Role.WORKER: (
+    WriterRole.WORKER: (
         Step(0, Kind.DELIVERED, "first_at", "first_at", "request_size", 1, None, True, True),
         Step(2, Kind.STARTED, "second_at", "second_at", attempt=1, has_worker=True),
         Step(3, Kind.FINISHED, "third_at", "third_at", "reply_size", 1, Status.OK, True),
     ),
-    Role.DEVICE: (),
-    Role.MANAGER: (),
+    WriterRole.DEVICE: (),
+    WriterRole.MANAGER: (),
 }
 
 # Kinds of event rows whose cells mean something; for all others the column is null.
@@ -67,7 +67,7 @@ SIZE_KINDS: Final = frozenset(  # `size` is the event's `bytes`
 
 KIND_NAMES: Final[Mapping[int, str]] = {kind.value: kind.name.lower() for kind in Kind}
 OUTCOME_NAMES: Final[Mapping[int, str]] = {status.value: status.name for status in Status}
-ROLE_NAMES: Final[Mapping[Role, str]] = {role: role.name.lower() for role in Role}
+ROLE_NAMES: Final[Mapping[WriterRole, str]] = {role: role.name.lower() for role in WriterRole}
 
 INSTANT_OUT_OF_RANGE: Final = "its instant is out of range"
 MICROSECONDS_MAX: Final = 253_402_300_800_000_000  # the end of the year 9999

@@ -7,7 +7,7 @@ import random
 from collections.abc import Sequence
 from typing import Final
 
-from requite.chronicle import Role
+from requite.chronicle import WriterRole
 from requite.core.liveness import HeartbeatPolicy
 from requite.errors import ConfigurationError, LocalViolation
 from requite.framing import Limits, SocketType, Zmtp
@@ -73,7 +73,7 @@ class Queue(Daemon):
             raise ConfigurationError(f"message_size_max must be at least 1, not {message_size_max}")
         self._pattern = Pattern(protocol)
         name = new_name()
-        self._journal = journal_in(journal, Role.BROKER, name)
+        self._journal = journal_in(journal, WriterRole.BROKER, name)
         self._engine = PirateQueue(
             self._pattern,
             policy,

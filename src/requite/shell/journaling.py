@@ -7,7 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from requite.chronicle import MADE_UP, ORIGIN_SIZE, Chronicle, Role
+from requite.chronicle import MADE_UP, ORIGIN_SIZE, Chronicle, WriterRole
 
 if TYPE_CHECKING:
     from requite.journal import Journal, JournalSettings
@@ -23,7 +23,7 @@ def new_name() -> bytes:
     return bytes((drawn[0] & ~MADE_UP,)) + drawn[1:]
 
 
-def journal_in(wanted: JournalOption | None, role: Role, name: bytes) -> Journal | None:
+def journal_in(wanted: JournalOption | None, role: WriterRole, name: bytes) -> Journal | None:
     """Make the journal that is `wanted`, not yet begun; None where none is to be kept."""
     if wanted is None:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 
-from requite.chronicle import Role as Teller
+from requite.chronicle import WriterRole
 from requite.errors import ConfigurationError, LocalViolation
 from requite.framing import Limits
 from requite.protocols.scalability.device import ScalabilityDevice
@@ -20,7 +20,14 @@ from requite.shell.journaling import JournalOption, chronicle_of, journal_in, ne
 from requite.sp.socket import MESSAGE_SIZE_MAX
 from requite.speaks.endpoints import Endpoints, Urls, bound_at
 from requite.speaks.registry import read_endpoints
-from requite.speaks.sp import LINK_LIMITS, Role, check_whole, refuse_unused, to_dial, to_listen
+from requite.speaks.sp import (
+    LINK_LIMITS,
+    SpRole,
+    check_whole,
+    refuse_unused,
+    to_dial,
+    to_listen,
+)
 
 
 class Device(Daemon):
@@ -54,25 +61,25 @@ class Device(Daemon):
         message_size_max: int = MESSAGE_SIZE_MAX,
         journal: JournalOption | None = None,
     ) -> None:
-        clients = _side("front", connect_front, front, Role.REP)
-        workers = _side("back", connect_back, back, Role.REQ)
+        clients = _side("front", connect_front, front, SpRole.REP)
+        workers = _side("back", connect_back, back, SpRole.REQ)
         limits = Limits.for_bodies(message_size_max)
-        fronts = to_listen(clients.binds, Role.REP, limits, FRONT)
+        fronts = to_listen(clients.binds, SpRole.REP, limits, FRONT)
         self._fronts = len(fronts)
         self._front_queries, self._back_queries = clients.peer_queries, workers.peer_queries
         self._started = False
         name = new_name()
-        self._journal = journal_in(journal, Teller.DEVICE, name)
+        self._journal = journal_in(journal, WriterRole.DEVICE, name)
         check_whole(hops=hops, message_size_max=message_size_max)
         self._engine = ScalabilityDevice(
             DevicePolicy(hops=hops),
             first_id=random.SystemRandom().randrange(IDS),
             chronicle=chronicle_of(self._journal),
         )
-        dialled = to_dial(clients.dials, Role.REP, limits, FRONT)
+        dialled = to_dial(clients.dials, SpRole.REP, limits, FRONT)
         connections = Connections(
-            keep=dialled + to_dial(workers.dials, Role.REQ, limits, BACK),
-            listen=fronts + to_listen(workers.binds, Role.REQ, limits, BACK),
+            keep=dialled + to_dial(workers.dials, SpRole.REQ, limits, BACK),
+            listen=fronts + to_listen(workers.binds, SpRole.REQ, limits, BACK),
             limits=LINK_LIMITS,
         )
         self._shell = AioShell(self._engine, connections, logger="requite.device")
@@ -125,7 +132,7 @@ class Device(Daemon):
             await asyncio.to_thread(self._journal.close)
 
 
-def _side(name: str, dials: Urls, binds: Urls, role: Role) -> Endpoints:
+def _side(name: str, dials: Urls, binds: Urls, role: SpRole) -> Endpoints:
     if not (dials or binds):
         raise ConfigurationError(
             f"a device needs a URL for its {name}, to listen at or to connect to"

@@ -16,7 +16,7 @@ from requite.protocols.scalability.rep import ScalabilityWorker
 from requite.protocols.scalability.wire import HOPS_DEFAULT, IDS
 from requite.request import Status
 from requite.sp.socket import CLOSED, MESSAGE_SIZE_MAX, Socket
-from requite.speaks.sp import Role, check_whole
+from requite.speaks.sp import SpRole, check_whole
 
 
 class Request:
@@ -69,7 +69,7 @@ class Rep(Socket):
       1 KiB more, for headers; larger ones cost the connection.
     """
 
-    _role = Role.REP
+    _role = SpRole.REP
 
     def __init__(
         self,

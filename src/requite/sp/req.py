@@ -18,7 +18,7 @@ from requite.protocols.scalability.wire import IDS
 from requite.request import Reply
 from requite.shell import clock
 from requite.sp.socket import CLOSED, MESSAGE_SIZE_MAX, Socket
-from requite.speaks.sp import Role, check_whole
+from requite.speaks.sp import SpRole, check_whole
 
 Resend = float | EllipsisType | None
 """Seconds after which a request is sent again (`inf`: never by time, but at once when the
@@ -38,7 +38,7 @@ class Req(Socket):
       1 KiB more, for headers; larger ones cost the connection.
     """
 
-    _role = Role.REQ
+    _role = SpRole.REQ
 
     def __init__(
         self,

@@ -17,7 +17,7 @@ from requite.speaks.endpoints import Endpoints, Urls, bound_at
 from requite.speaks.registry import read_endpoints
 from requite.speaks.sp import (
     LINK_LIMITS,
-    Role,
+    SpRole,
     check_whole,
     refuse_unused,
     to_dial,
@@ -32,7 +32,7 @@ CLOSED: Final = "the socket was closed"
 class Socket:
     """One end of SP, on the event loop on which it was first used."""
 
-    _role: Role
+    _role: SpRole
 
     def __init__(self, engine: Engine, message_size_max: int, **uses: Unpack[Uses]) -> None:
         check_whole(message_size_max=message_size_max)

@@ -19,7 +19,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from requite.spark.clock import later
-from requite.spark.lives import first_of, is_acceptance, last_of
+from requite.spark.lifecycle import first_of, is_acceptance, last_of
 from requite.spark.vocabulary import BROKER, CLIENT, OK, OUTCOMES, SENT
 
 MADE_UP: Final = "8"

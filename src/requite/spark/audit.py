@@ -2,7 +2,7 @@
 
 A request is in order when whoever accepted it has ended it exactly once, and not later than its
 deadline and a heartbeat period (invariant I1). Who that is, and what is read from its log, tells
-`requite.spark.lives`. Requests of which only workers tell
+`requite.spark.lifecycle`. Requests of which only workers tell
 get no verdict: nobody who keeps a journal has accepted them.
 """
 
@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from requite.core.liveness import INTERVAL_S_DEFAULT
 from requite.spark.bronze import CLIENT_DIGITS
 from requite.spark.clock import Instant, dated, later
-from requite.spark.lives import FAULT_ACCEPTED, FAULT_ENDED, FAULT_TWICE
+from requite.spark.lifecycle import FAULT_ACCEPTED, FAULT_ENDED, FAULT_TWICE
 from requite.spark.vocabulary import BROKER, CLIENT, DISPATCHED, OUTCOMES, Verdict
 
 LONGEST_DEADLINE_S: Final = 60.0
@@ -166,7 +166,7 @@ def verdicts(
     unsettled: Collection[str] = frozenset(),
     heard_us: Mapping[str, int] | None = None,
 ) -> DataFrame:
-    """Judge each life (`requite.spark.lives.lives`) as of `now`: the table `audit_verdicts`.
+    """Judge each life (`requite.spark.lifecycle.lives`) as of `now`: the table `audit_verdicts`.
 
     Of the `unsettled` logs nothing is held against anybody that rests on their clocks. Some logs
     have been heard only up to an instant (`heard_us`, since 1970), and may tell more: what is open

@@ -37,7 +37,7 @@ from pyspark.sql import functions as F
 
 from requite.spark.audit import SHOWN_MAX, USUAL, Terms, shown
 from requite.spark.clock import dated, later
-from requite.spark.lives import Predicate, is_acceptance, is_outcome
+from requite.spark.lifecycle import Predicate, is_acceptance, is_outcome
 from requite.spark.vocabulary import (
     BROKER,
     CLIENT,

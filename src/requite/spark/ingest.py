@@ -3,7 +3,7 @@
 The driver looks at the journal's files and shares out what is new. Each of Spark's tasks decodes
 its shares and writes files of bronze; no row passes through the JVM, and none is shuffled, for no
 two shares have a byte in common. What was skipped and has changed is read again
-(`requite.spark.source.again`), without the events that bronze has. The driver commits the files.
+(`requite.spark.source.reread`), without the events that bronze has. The driver commits the files.
 
 Up to where the journal has been read is part of the run's state, which counts when the run has come
 to its end: what a run that died had committed is taken back, and read again.
@@ -33,10 +33,10 @@ from requite.spark.bronze import CLIENT_DIGITS, EVENTS, IDS, QUARANTINE
 from requite.spark.decoding.columns import arrow_types
 from requite.spark.delta.files import ADDED, Added, as_one, by_day, filesystem, words_of, write
 from requite.spark.lake import Lake, added_by
-from requite.spark.news import News, Span
-from requite.spark.source.again import Again, Outdated, Skipped
+from requite.spark.new_rows import News, Span
 from requite.spark.source.marks import Offset
 from requite.spark.source.options import read_options
+from requite.spark.source.reread import Again, Outdated, Skipped
 from requite.spark.source.stream import JournalStreamReader
 from requite.spark.vocabulary import ACCEPTED, CLOSED
 

@@ -28,9 +28,9 @@ from requite.spark.clock import (
 from requite.spark.contradictions import contradictions, is_suspect
 from requite.spark.delta.table import File
 from requite.spark.lake import Change, Lake
-from requite.spark.lives import lives
-from requite.spark.news import Span, widen, widened
-from requite.spark.related import Known, of_days
+from requite.spark.lifecycle import lives
+from requite.spark.new_rows import Span, widen, widened
+from requite.spark.request_events import Known, of_days
 from requite.spark.skew import IN_STEP, Clocks, corrected
 from requite.spark.witnesses import needs_witness
 

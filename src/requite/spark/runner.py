@@ -1,14 +1,14 @@
 """The runner: from a journal to a lake, from bronze to gold, and the audit's verdict.
 
-A run reads what the journal has had since the last one, and finds the requests that this is about:
-those that it tells of for the first time, and those that earlier runs know, however long ago. What
-becomes of them is computed from all of their events (`requite.spark.related`), and takes the place
-of what was known; so it makes no difference in how many runs a journal is read. Where earlier runs
-know very many of them, all requests of their days are computed anew.
+A run reads the rows that the journal has got since the last run, and finds the requests that these
+rows concern, both new ones and those of earlier runs. It computes each of these requests again from
+all of its events (`requite.spark.request_events`), and replaces the earlier result. The result does
+not depend on the number of runs in which a journal is read. If earlier runs know very many of these
+requests, the run computes all requests of their days again.
 
-Where brokers have made up ids (MDP 0.1 and 0.2), requests depend on each other. There each day is
-computed anew that the news may touch, as far as the *look-back* goes: an hour, or the longest
-deadline in sight if that is longer.
+With ids that brokers have assigned (MDP 0.1 and 0.2), requests depend on each other. The run then
+computes again each day that the new rows may affect, within the *look-back*: an hour, or the
+longest deadline of a request if that is longer.
 
 A run that dies is repeated by the next one. A run that finds nothing new changes nothing, except
 that time goes on: what was in flight may be missing by now.
@@ -31,7 +31,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from requite.errors import ConfigurationError
-from requite.spark import audit, news, schemas, skew
+from requite.spark import audit, new_rows, schemas, skew
 from requite.spark.bronze import EVENTS, IDS, QUARANTINE
 from requite.spark.clock import common, days_of, instant_us, joined, period_of, periods_of_days
 from requite.spark.delta.catalog import Catalog
@@ -41,9 +41,10 @@ from requite.spark.ingest import Reached, Source, ingest, journal_source
 from requite.spark.lake import Lake
 from requite.spark.marker import FORMAT, claim
 from requite.spark.migration import migrate
-from requite.spark.news import News, Span
+from requite.spark.new_rows import News, Span
 from requite.spark.refresh import OnProgress, Progress, Refresh
-from requite.spark.related import (
+from requite.spark.report import require_charts, require_place
+from requite.spark.request_events import (
     KNOWN_MAX,
     NOBODY,
     Known,
@@ -53,7 +54,6 @@ from requite.spark.related import (
     of_days,
     of_requests,
 )
-from requite.spark.report import require_charts, require_place
 from requite.spark.skew import IN_STEP, Clocks
 from requite.spark.vocabulary import Verdict
 from requite.storage.place import is_store, place_of
@@ -149,7 +149,7 @@ def run(
 def _checked(as_of: datetime) -> datetime:
     """Return the instant, aware. No journal tells of earlier or later ones than these."""
     instant = as_of if as_of.tzinfo else as_of.replace(tzinfo=UTC)
-    if not news.EARLIEST <= instant <= news.LATEST:
+    if not new_rows.EARLIEST <= instant <= new_rows.LATEST:
         raise ConfigurationError(f"nothing can be judged as of {as_of}: give a time since 1970")
     return instant.astimezone(UTC)
 
@@ -218,7 +218,7 @@ class _Run:
         self._fresh = [file for file in catalog.files(EVENTS) if file not in before[EVENTS]]
         if state.pop("anew", False):
             read = self._news
-            self._news = news.find(self._lake)._replace(heard_us=read.heard_us)
+            self._news = new_rows.find(self._lake)._replace(heard_us=read.heard_us)
             if state.pop("dropped", None) is not None:  # a run of ours, to which this adds
                 self._news = self._news._replace(events=read.events)
         else:
@@ -249,7 +249,7 @@ class _Run:
     def _told(self) -> Span | None:
         """Return the time of which the journal has told, in all runs together."""
         before = self._state.get("told")
-        return news.hull([*self._news.spans, *([Span.of(before)] if before else ())])
+        return new_rows.hull([*self._news.spans, *([Span.of(before)] if before else ())])
 
     def _update(self, told: Span) -> None:
         known = self._known_requests()
@@ -260,7 +260,9 @@ class _Run:
             if clocks.ahead_us:
                 told = self._told_by(clocks)
             if clocks.record() != self._state.get("clocks", IN_STEP.record()):
-                days = set(news.known_days(self._lake, clocks.worst_us)) | self._days_of_silver()
+                days = (
+                    set(new_rows.known_days(self._lake, clocks.worst_us)) | self._days_of_silver()
+                )
             now = self._as_of or told.end
             time_went_on = self._has_listened or now.isoformat() != self._state.get("as_of")
             refresh = Refresh(
@@ -275,13 +277,13 @@ class _Run:
             )
             if days is not None:
                 self._days = days | (self._open_days() if time_went_on else set())
-                for run in news.runs_of(self._days):
+                for run in new_rows.runs_of(self._days):
                     refresh.days(run)
             elif self._fresh or time_went_on:
                 self._days = refresh.news(events, self._fresh, known)
         if self._days:
             periods = self._periods(refresh, told, now, are_whole=days is not None)
-            for run in news.runs_of(days_of(periods)):
+            for run in new_rows.runs_of(days_of(periods)):
                 refresh.gold(run, common(periods, periods_of_days(run)))
         if self._days or time_went_on:  # a worker falls silent without telling anything
             refresh.small_tables()
@@ -310,16 +312,16 @@ class _Run:
 
     def _to_redo(self, known: Known, has_aliases: bool) -> set[date] | None:
         """Return the days that are computed anew; None: what is new is merged into them."""
-        days = news.known_days(self._lake)
+        days = new_rows.known_days(self._lake)
         if not self._known_ranges:
             return {*days} | self._days_of_silver() if self._news.spans else set()
         if has_aliases:
             ahead_us = self._state.get("clocks", IN_STEP.record())["ahead_us"]
             worst = timedelta(microseconds=Clocks(ahead_us).worst_us)
-            return news.touched(self._news.spans, self._look_back() + worst, days)
+            return new_rows.touched(self._news.spans, self._look_back() + worst, days)
         if len(known.ids) > KNOWN_MAX:
             about = {file.day for file in self._fresh if file.day} | known.days
-            return news.widened(about, timedelta(days=1)) & set(days)
+            return new_rows.widened(about, timedelta(days=1)) & set(days)
         return None
 
     def _days_of_silver(self) -> set[date]:
@@ -357,7 +359,7 @@ class _Run:
         if days is None:
             near = [merged]
         else:
-            near = [of_days(self._lake, run) for run in news.runs_of(days)]
+            near = [of_days(self._lake, run) for run in new_rows.runs_of(days)]
         found = (skew.collected(skew.bounds(each)) for each in near)
         told = skew.merge(chain(before, *found))
         if told != before:

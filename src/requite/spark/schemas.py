@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from requite import __version__
-from requite.spark.described import Table
+from requite.spark.described_tables import Table
 
 SCHEMA_VERSION: Final = 1
 
@@ -65,7 +65,7 @@ SOURCE: Final = BRONZE_EVENTS.and_also(
     """,
 )
 
-# `state` is one of `requite.spark.kept.survey`.
+# `state` is one of `requite.spark.durable.survey`.
 TITANIC: Final = Table(
     "One row per request that a Titanic keeps, and one per place in its log that cannot be read.",
     """

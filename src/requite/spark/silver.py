@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from requite.spark.clock import date_of, dated, elapsed_ms, not_negative
-from requite.spark.lives import (
+from requite.spark.lifecycle import (
     Predicate,
     first_of,
     is_acceptance,

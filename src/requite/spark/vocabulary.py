@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-from requite.chronicle import ENDS, Kind, Role
+from requite.chronicle import ENDS, Kind, WriterRole
 from requite.request import Status
 
 
@@ -39,9 +39,9 @@ PRESENCE: Final = (HEARTBEAT, WORKER_JOINED, WORKER_LOST, WORKER_DRAINED)
 
 UNKNOWN_PREFIX: Final = "unknown:"
 
-BROKER: Final = Role.BROKER.name.lower()
-CLIENT: Final = Role.CLIENT.name.lower()
-WORKER: Final = Role.WORKER.name.lower()
+BROKER: Final = WriterRole.BROKER.name.lower()
+CLIENT: Final = WriterRole.CLIENT.name.lower()
+WORKER: Final = WriterRole.WORKER.name.lower()
 
 OK: Final = Status.OK.name
 

@@ -241,9 +241,9 @@ def _engine_of(model: Model) -> Callable[..., CallEngine]:
 
 
 # --- servers --------------------------------------------------------------------------------------
-class _Door:
-    """One place to listen at, and the identity that is announced there: the server's public
-    endpoint, in the very words in which clients dial it (10/FLP, "Request and Reply Routing")."""
+class _Binding:
+    """An address to listen at, and the identity that is announced there: the server's public
+    endpoint, spelt as clients connect to it (10/FLP, "Request and Reply Routing")."""
 
     def __init__(self, address: Address, public: str | None, limits: Limits) -> None:
         self.address = address
@@ -253,7 +253,7 @@ class _Door:
         self.framing()  # refuses an identity that is too long
 
     def bound(self, address: Address) -> None:
-        """Learn the real port, where a free one was asked for."""
+        """Record the bound address: its port, if a free one was requested."""
         public = self._public
         if isinstance(public, HostAddress) and not public.port and isinstance(address, HostAddress):
             public = replace(public, port=address.port)
@@ -282,14 +282,15 @@ def service_plans(
         policy, service=service.name, instance=settings.name, chronicle=settings.chronicle
     )
     limits = Limits.for_bodies(settings.message_size_max)
-    doors = [door for url in endpoints.binds for door in _doors(url, limits)]
+    bindings = [binding for url in endpoints.binds for binding in _bindings(url, limits)]
     connections = Connections(
-        listen=[Endpoint(door.address, door.framing) for door in doors], limits=LINK_LIMITS
+        listen=[Endpoint(binding.address, binding.framing) for binding in bindings],
+        limits=LINK_LIMITS,
     )
 
     def bound(addresses: Sequence[Address]) -> None:
-        for door, address in zip(doors, addresses, strict=True):
-            door.bound(address)
+        for binding, address in zip(bindings, addresses, strict=True):
+            binding.bound(address)
 
     threads = settings.threads or capacity
     return [
@@ -306,9 +307,9 @@ def service_plans(
     ]
 
 
-def _doors(url: ServiceUrl, limits: Limits) -> list[_Door]:
+def _bindings(url: ServiceUrl, limits: Limits) -> list[_Binding]:
     try:
-        return [_Door(address, url.options.get("public"), limits) for address in url.addresses]
+        return [_Binding(address, url.options.get("public"), limits) for address in url.addresses]
     except LocalViolation as violation:
         raise ConfigurationError(
             f"a Freelance server announces its address as identity: {violation}"

@@ -191,7 +191,7 @@ def _tls_of(url: ServiceUrl, listening: bool, shown: str) -> TlsSettings | None:
 
 
 # --- places ---------------------------------------------------------------------------------------
-class Role(Enum):
+class SpRole(Enum):
     """What an endpoint is."""
 
     REQ = "REQ"
@@ -201,10 +201,10 @@ class Role(Enum):
         """Return the endpoint types that it announces and that it takes: those in practice, or
         those of the draft."""
         req, rep = (DRAFT_REQ, DRAFT_REP) if draft else (REQ, REP)
-        return (req, rep) if self is Role.REQ else (rep, req)
+        return (req, rep) if self is SpRole.REQ else (rep, req)
 
 
-def refuse_unused(urls: Iterable[ServiceUrl], role: Role) -> None:
+def refuse_unused(urls: Iterable[ServiceUrl], role: SpRole) -> None:
     """Raise `ConfigurationError` for options that would have no effect at an end of this role."""
     for url in urls:
         for name in _UNUSED[role.value]:
@@ -222,7 +222,7 @@ def check_whole(**settings: object) -> None:
 
 
 def to_dial(
-    urls: Iterable[ServiceUrl], role: Role, limits: Limits, side: str = ""
+    urls: Iterable[ServiceUrl], role: SpRole, limits: Limits, side: str = ""
 ) -> list[Endpoint]:
     """Make the endpoints to stay connected to. `side` is that of a device.
 
@@ -239,7 +239,7 @@ def to_dial(
 
 
 def to_listen(
-    urls: Iterable[ServiceUrl], role: Role, limits: Limits, side: str = ""
+    urls: Iterable[ServiceUrl], role: SpRole, limits: Limits, side: str = ""
 ) -> list[Endpoint]:
     """Make the endpoints to listen at; raises as `to_dial` does."""
     for url in urls:
@@ -253,7 +253,7 @@ def to_listen(
 
 
 def _endpoint(
-    url: ServiceUrl, address: Address, role: Role, limits: Limits, side: str, *, dials: bool
+    url: ServiceUrl, address: Address, role: SpRole, limits: Limits, side: str, *, dials: bool
 ) -> Endpoint:
     own, peer = role.types(_has_draft_ids(url))
     make_framing: Callable[[], Framing]
@@ -301,8 +301,8 @@ def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
             chronicle=chronicle,
         ),
         Connections(
-            keep=to_dial(endpoints.dials, Role.REQ, limits),
-            listen=to_listen(endpoints.binds, Role.REQ, limits),
+            keep=to_dial(endpoints.dials, SpRole.REQ, limits),
+            listen=to_listen(endpoints.binds, SpRole.REQ, limits),
             limits=LINK_LIMITS,
         ),
         _TRAITS,
@@ -337,7 +337,7 @@ def service_plans(
     from requite.protocols.scalability.rep import ScalabilityWorker
 
     _check_worker(services, settings)
-    refuse_unused(endpoints.dials + endpoints.binds, Role.REP)
+    refuse_unused(endpoints.dials + endpoints.binds, SpRole.REP)
     [service] = services
     capacity = CAPACITY_DEFAULT if settings.capacity is None else settings.capacity
     hops = HOPS_DEFAULT if settings.hops is None else settings.hops
@@ -356,8 +356,8 @@ def service_plans(
     )
     limits = Limits.for_bodies(settings.message_size_max)
     connections = Connections(
-        keep=to_dial(endpoints.dials, Role.REP, limits),
-        listen=to_listen(endpoints.binds, Role.REP, limits),
+        keep=to_dial(endpoints.dials, SpRole.REP, limits),
+        listen=to_listen(endpoints.binds, SpRole.REP, limits),
         limits=LINK_LIMITS,
     )
     return [

@@ -14,7 +14,7 @@ from urllib.parse import quote
 from requite.errors import ConfigurationError
 
 
-class Place(NamedTuple):
+class WorkerAddress(NamedTuple):
     """Where a worker of a pool serves, as a URL, and how many requests it takes at a time."""
 
     url: str
@@ -34,7 +34,7 @@ _OPTIONS = {
 }
 
 
-def place_of(environ: Mapping[str, str]) -> Place:
+def place_of(environ: Mapping[str, str]) -> WorkerAddress:
     """Return the place of a worker. Raises `ConfigurationError` for what is missing or odd."""
     is_brokered = _BROKER in environ
     if is_brokered and _AMQP in environ:
@@ -48,7 +48,7 @@ def place_of(environ: Mapping[str, str]) -> Place:
         )
     known = _KEYED if is_brokered else _OPTIONS
     options = {name: environ[variable] for name, variable in known.items() if variable in environ}
-    return Place(_with_options(environ[where], options), _prefetch(environ))
+    return WorkerAddress(_with_options(environ[where], options), _prefetch(environ))
 
 
 def _with_options(base: str, options: Mapping[str, str]) -> str:

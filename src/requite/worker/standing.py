@@ -53,8 +53,8 @@ class Report:
         self._told_at = -inf
         self._told: set[str] = set()  # reasons, of this trouble
 
-    def look(self, trouble: Trouble, now: float) -> str:
-        """Take note of the present trouble; return what to log, "" for nothing."""
+    def update(self, trouble: Trouble, now: float) -> str:
+        """Record the present trouble; return the text to log, or ""."""
         if not trouble.text:
             return self._served(now)
         if self._since == inf:
@@ -132,7 +132,7 @@ class Standing:
         for report, trouble, served in zip(
             self._reports, self._troubles(), self._served, strict=True
         ):
-            if told := report.look(trouble, now):
+            if told := report.update(trouble, now):
                 _log.warning(told)
             if report.is_served:
                 served.set()

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from itertools import islice
 
-from requite.chronicle import Role
+from requite.chronicle import WriterRole
 from requite.core.liveness import HeartbeatPolicy
 from requite.errors import ConfigurationError, LocalViolation
 from requite.framing import Limits
@@ -87,7 +87,7 @@ class Worker(Daemon):
         self._reply_size_max = message_size_max
         self._started = False
         self.name = name = new_name()
-        self._journal = journal_in(journal, Role.WORKER, name)
+        self._journal = journal_in(journal, WriterRole.WORKER, name)
         settings = WorkerSettings(
             capacity,
             heartbeat,

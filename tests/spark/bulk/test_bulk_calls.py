@@ -115,7 +115,7 @@ def test_call_to_writes_once_and_reads_as_often_as_wanted(
     with requite.spark.Progress(out=StringIO()) as progress:
         options["progress"] = progress
         written = requite.spark.call_to(df, str(tmp_path / "replies"), recorded.url(), **options)
-        assert progress.look() == ({"OK": 50}, 0, 2)
+        assert progress.count() == ({"OK": 50}, 0, 2)
     assert (written.count(), written.filter("status = 'OK'").count()) == (50, 50)
     assert set(recorded.keys.values()) == {1}
 

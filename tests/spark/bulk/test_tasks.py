@@ -214,10 +214,10 @@ def test_tasks_tell_the_driver_how_far_they_are(recorded: Recorded, tmp_path: Pa
         running = call_batches([batch] * 2, asked, Task(stage=1, partition=0))
         assert len(answered(running)) == 3
         list(call_batches([batch], asked, Task(stage=1, partition=1)))
-        assert progress.look() == ({"OK": 4, "BadRow": 2}, 1, 1)
+        assert progress.count() == ({"OK": 4, "BadRow": 2}, 1, 1)
         list(running)
         list(call_batches([batch], asked, Task(stage=1, partition=1, attempt=1)))
-        assert progress.look() == ({"OK": 6, "BadRow": 3}, 0, 2), "each task counts once"
+        assert progress.count() == ({"OK": 6, "BadRow": 3}, 0, 2), "each task counts once"
         assert re.fullmatch(
             r"0 tasks at work, 2 ended: 9 rows, [\d,]+ rows/s \(OK 6, BadRow 3\)", progress.line()
         )

@@ -7,7 +7,7 @@ from math import inf
 from pathlib import Path
 from typing import Final
 
-from requite.chronicle import EventRow, Kind, Role
+from requite.chronicle import EventRow, Kind, WriterRole
 from requite.journal import Journal
 
 ENDED: Final = 11
@@ -24,7 +24,7 @@ def call_id(number: int) -> bytes:
 def write_journal(folder: Path, name: bytes = b"broker-1", first: int = 0) -> None:
     """Write what a broker would have written in the last ten seconds, of calls from `first` on."""
     now = time.monotonic() - 10.0
-    with Journal(folder, Role.BROKER, name) as journal:
+    with Journal(folder, WriterRole.BROKER, name) as journal:
         for number in range(ENDED - 1):
             _span(journal, first + number, now + number / 100, now + 5.0)
         lost = EventRow(now, Kind.ACCEPTED, call_id(first + LOST), b"echo", size=5, value=now + 1.0)

@@ -16,8 +16,8 @@ from requite.spark import runner
 from requite.spark.lake import Lake
 from requite.spark.refresh import Progress
 from requite.spark.runner import RunSummary
-from requite.spark.source.again import Again, Skipped
 from requite.spark.source.marks import Offset
+from requite.spark.source.reread import Again, Skipped
 
 
 class Pipeline:

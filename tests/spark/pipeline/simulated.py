@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from tests.spark.events import NOON, Event, instant
 
-from requite.chronicle import NO_CALL, Chronicle, EventRow, Kind, Role, Span
+from requite.chronicle import NO_CALL, Chronicle, EventRow, Kind, Span, WriterRole
 from requite.engine import Deliver, Started, Submit
 from requite.journal import meaning
 from requite.pool.recorder import PoolRecorder
@@ -65,7 +65,7 @@ Made = Callable[..., Any]
 class Life:
     """An engine, from its start to its end."""
 
-    role: Role
+    role: WriterRole
     name: bytes
     engine: Any
     chronicle: Chronicle
@@ -103,7 +103,7 @@ class Run:
         """Return options whose parts have journals: those given, broken or not."""
         given, numbers = self.options.parts, self._numbers
 
-        def wrap(make: Made, role: Role, name: str) -> Made:
+        def wrap(make: Made, role: WriterRole, name: str) -> Made:
             def made(*args: Any, **more: Any) -> Any:
                 chronicle = Chronicle()
                 own = self._name(role, next(numbers))
@@ -116,16 +116,16 @@ class Run:
             return made
 
         def client(make: Made) -> Made:
-            return wrap(make, Role.CLIENT, "origin")
+            return wrap(make, WriterRole.CLIENT, "origin")
 
         def worker(make: Made) -> Made:
-            return wrap(make, Role.WORKER, "instance")
+            return wrap(make, WriterRole.WORKER, "instance")
 
         flp = FlpParts()
         return replace(
             self.options,
             parts=Parts(
-                wrap(given.broker, Role.BROKER, "origin"),
+                wrap(given.broker, WriterRole.BROKER, "origin"),
                 client(given.client),
                 worker(given.worker),
                 given.dedup,
@@ -140,16 +140,18 @@ class Run:
             pirate_parts=PirateParts(
                 client(LazyPirate),
                 worker(PirateServer),
-                wrap(PirateQueue, Role.BROKER, "instance"),
+                wrap(PirateQueue, WriterRole.BROKER, "instance"),
                 worker(PirateWorker),
             ),
             amqp_parts=AmqpParts(client(AmqpCaller), worker(AmqpResponder)),
         )
 
-    def _name(self, role: Role, number: int) -> bytes:
-        if role is Role.BROKER:  # the first half of its name is in the ids that it makes up
+    def _name(self, role: WriterRole, number: int) -> bytes:
+        if role is WriterRole.BROKER:  # the first half of its name is in the ids that it makes up
             return (self.number << 8 | number).to_bytes(4, "big") + bytes(4)
-        if role is Role.WORKER:  # its start is where it begins to number its runs: far from others
+        if (
+            role is WriterRole.WORKER
+        ):  # its start is where it begins to number its runs: far from others
             return (number * _SPREAD % 2**32).to_bytes(4, "big") + self.number.to_bytes(4, "big")
         return self.number.to_bytes(4, "big") + number.to_bytes(4, "big")
 
@@ -165,7 +167,7 @@ class Run:
             effects = [each for effect in handle([event], now) for each in one_by_one(effect)]
             if isinstance(event, Submit):
                 self._note(life, event.token)
-            if life.role is Role.WORKER and not self.scenario.startswith("dedup"):
+            if life.role is WriterRole.WORKER and not self.scenario.startswith("dedup"):
                 for effect in list(effects):
                     if isinstance(effect, Deliver) and isinstance(effect.what, Request):
                         effects += handle([Started(effect.token)], now)
@@ -182,7 +184,10 @@ class Run:
             engine, chronicle = manager.engine, Chronicle()
             recorder, handle = PoolRecorder(chronicle), manager.engine.handle
             life = Life(
-                Role.MANAGER, self._name(Role.MANAGER, next(self._numbers)), engine, chronicle
+                WriterRole.MANAGER,
+                self._name(WriterRole.MANAGER, next(self._numbers)),
+                engine,
+                chronicle,
             )
             self.lives.append(life)
 
@@ -203,7 +208,9 @@ class Run:
             self.calls[self.name_of(call.call_id.hex())] = token
 
     # --- events -----------------------------------------------------------------------------------
-    def events(self, rng: Random, skews_s: Mapping[Role, float] | None = None) -> Iterator[Event]:
+    def events(
+        self, rng: Random, skews_s: Mapping[WriterRole, float] | None = None
+    ) -> Iterator[Event]:
         """Yield what the journals tell; `skews_s` puts the clocks of all of a role forward."""
         for life in self.lives:
             skew_s = (skews_s or {}).get(life.role, 0.0)
@@ -244,7 +251,7 @@ def _events_of(life: Life, has_lived: bool, rng: Random, skew_s: float) -> Itera
         yield _event(life.role, log, seq, life.heard_at + skew_s, Kind.CLOSED, NO_CALL, b"")
 
 
-def _span(span: Span, role: Role, log: str, seq: int, shift_s: float) -> Iterator[Event]:
+def _span(span: Span, role: WriterRole, log: str, seq: int, shift_s: float) -> Iterator[Event]:
     for step in meaning.STEPS[role]:
         if step.kind is Kind.QUEUED and not span.second_at > span.first_at:
             continue
@@ -266,7 +273,7 @@ def _span(span: Span, role: Role, log: str, seq: int, shift_s: float) -> Iterato
         yield event
 
 
-def _event_row(told: EventRow, role: Role, log: str, seq: int, shift_s: float) -> Event:
+def _event_row(told: EventRow, role: WriterRole, log: str, seq: int, shift_s: float) -> Event:
     event = _event(role, log, seq, told.at + shift_s, Kind(told.kind), told.call_id, told.service)
     event["attempt"] = told.attempt or None
     event["outcome"] = meaning.outcome_name(told.outcome)
@@ -282,7 +289,7 @@ def _event_row(told: EventRow, role: Role, log: str, seq: int, shift_s: float) -
 
 
 def _event(
-    role: Role, log: str, seq: int, at_s: float, kind: Kind, call_id: bytes, service: bytes
+    role: WriterRole, log: str, seq: int, at_s: float, kind: Kind, call_id: bytes, service: bytes
 ) -> Event:
     ts = instant(at_s)
     request_id = None if call_id == NO_CALL else call_id.hex()

@@ -11,7 +11,7 @@ from tests.spark.events import Log, Story, call_id, collect, instant
 
 from requite.spark import audit
 from requite.spark.aliases import aliases, is_made_up, one_sided, renamed
-from requite.spark.lives import lives
+from requite.spark.lifecycle import lives
 from requite.spark.vocabulary import Verdict
 
 

@@ -15,7 +15,7 @@ from requite.spark import schemas
 from requite.spark.clock import instant_us, period_of
 from requite.spark.gold.capacity import erlang_c_wait_s, gold_capacity, servers
 from requite.spark.gold.rightsizing import gold_rightsizing
-from requite.spark.lives import lives
+from requite.spark.lifecycle import lives
 from requite.spark.silver import silver_attempts, silver_heartbeats, silver_requests
 
 

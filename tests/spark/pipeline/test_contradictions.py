@@ -13,7 +13,7 @@ from tests.spark.events import Log, Story, call_id, collect, instant
 from requite.chronicle import NOT_IDEMPOTENT
 from requite.spark import skew
 from requite.spark.contradictions import contradictions
-from requite.spark.lives import lives
+from requite.spark.lifecycle import lives
 from requite.spark.vocabulary import Contradiction as C
 
 OK = {"outcome": "OK"}

@@ -16,7 +16,7 @@ from tests.spark.deploy.journals import ACCEPTED, ENDED, write_journal
 from tests.spark.events import collect
 from tests.spark.source.journals import NOON_US, WORKER, Writing, call_id, span
 
-from requite.chronicle import EventRow, Kind, Role
+from requite.chronicle import EventRow, Kind, WriterRole
 from requite.cli.app import run as run_command
 from requite.journal.folder import log_name
 from requite.request import Status
@@ -42,7 +42,7 @@ class Judged(NamedTuple):
 
     def unread(self, broker: bytes) -> list[dict[str, Any]]:
         """Return what did not decode of a broker's log."""
-        log = log_name(Role.BROKER, broker)
+        log = log_name(WriterRole.BROKER, broker)
         return [row for row in self.rows("bronze_quarantine") if row["log"] == log]
 
     def ended_once(self, first: int) -> set[int]:
@@ -79,9 +79,9 @@ def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Jud
 def write_one_life(journal: Path) -> None:
     with Writing(journal) as writing:
         writing.spans([span(1, queued=True)])
-    with Writing(journal, Role.CLIENT, b"client-1") as writing:
+    with Writing(journal, WriterRole.CLIENT, b"client-1") as writing:
         writing.spans([(0.0, 0.0, 0.8, 5.0, call_id(1), b"echo", b"", 10, 1)])
-    with Writing(journal, Role.WORKER, WORKER) as writing:
+    with Writing(journal, WriterRole.WORKER, WORKER) as writing:
         writing.spans([(0.25, 0.3, 0.7, 5.0, call_id(1), b"echo", WORKER, 10, 1)])
 
 

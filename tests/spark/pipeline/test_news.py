@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, timedelta, timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
-from requite.spark.news import DAYS_AT_ONCE, LATEST, Span, runs_of, touched, widened
+from requite.spark.new_rows import DAYS_AT_ONCE, LATEST, Span, runs_of, touched, widened
 
 MIDNIGHT = datetime(2026, 3, 2, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -13,7 +13,7 @@ from tests.spark.pipeline.following import Pipeline
 from requite.errors import ConfigurationError, LakeDamaged
 from requite.spark import schemas
 from requite.spark.delta.catalog import Catalog
-from requite.spark.described import Table
+from requite.spark.described_tables import Table
 from requite.spark.refresh import Progress
 from requite.spark.schemas import columns_of
 

@@ -12,7 +12,7 @@ from tests.spark.pipeline import model
 
 from requite.spark import schemas
 from requite.spark.gold.queueing import gold_queue_depth
-from requite.spark.lives import lives
+from requite.spark.lifecycle import lives
 from requite.spark.silver import silver_waits
 
 NOW = instant(400)

@@ -14,7 +14,7 @@ from tests.spark.pipeline.test_skew import tell
 
 from requite.errors import ConfigurationError
 from requite.spark.clock import instant_us
-from requite.spark.news import EARLIEST, LATEST
+from requite.spark.new_rows import EARLIEST, LATEST
 from requite.spark.refresh import Progress, Refresh
 from requite.spark.runner import RunSummary
 

@@ -10,7 +10,7 @@ from tests.spark.events import Story, call_id, collect, instance, instant, schem
 from tests.spark.pipeline import model
 
 from requite.spark import schemas
-from requite.spark.lives import lives
+from requite.spark.lifecycle import lives
 from requite.spark.silver import (
     CLOCK_WENT_BACK,
     silver_attempts,

@@ -21,7 +21,7 @@ from requite.sim.roles import Parts
 from requite.sim.run import knobs_of
 from requite.spark import audit, schemas
 from requite.spark.contradictions import contradictions
-from requite.spark.lives import lives
+from requite.spark.lifecycle import lives
 from requite.spark.vocabulary import Contradiction as C
 
 NOW = instant(100_000.0)

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from tests.spark.events import NOON, Event, Log, Story, collect, instant
 
 from requite.spark import audit, skew
-from requite.spark.lives import lives
+from requite.spark.lifecycle import lives
 from requite.spark.skew import TOLERANCE_US, Bound, Clocks, merge, settle
 from requite.spark.vocabulary import Verdict
 

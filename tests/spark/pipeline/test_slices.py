@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from tests.spark.events import Event, Story, call_id, collect, instance, rows_frame
 from tests.spark.pipeline.following import Written
 
-from requite.spark import related, runner, schemas
+from requite.spark import request_events, runner, schemas
 from requite.spark.lake import Lake
 from requite.spark.runner import RunSummary
 
@@ -172,7 +172,7 @@ def test_days_that_are_made_anew_are_the_same_as_what_is_merged(
 def test_of_very_many_known_requests_all_days_are_named(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(related, "_PAIRS_MAX", 2)
+    monkeypatch.setattr(request_events, "_PAIRS_MAX", 2)
     days = [date(2026, 3, day) for day in (2, 3, 4)]
     ids = [{"request_id": call_id(number)} for number in (5, 7, 30)]
     ranges = [
@@ -180,7 +180,7 @@ def test_of_very_many_known_requests_all_days_are_named(
         for day in days
     ]
     asked = rows_frame(spark, ids, "request_id string")
-    known = related.known(asked, rows_frame(spark, ranges, schemas.BRONZE_IDS))
+    known = request_events.known(asked, rows_frame(spark, ranges, schemas.BRONZE_IDS))
     assert known.days == set(days)
     assert set(known.ids) <= {call_id(5), call_id(7)}
 

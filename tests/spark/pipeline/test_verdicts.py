@@ -12,7 +12,7 @@ from tests.spark.events import Story, call_id, collect, instant
 from tests.spark.pipeline import model
 
 from requite.spark import audit
-from requite.spark.lives import lives
+from requite.spark.lifecycle import lives
 from requite.spark.vocabulary import Verdict
 
 NOW = instant(100)

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from tests.spark.report.made_up import NOON, span
 
 from requite.errors import ConfigurationError
-from requite.spark.news import LATEST
+from requite.spark.new_rows import LATEST
 from requite.spark.report import words
 from requite.spark.report.facts import STEPS_DRAWN, Bar
 from requite.spark.report.html_table import table

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from requite.chronicle import EventRow, Kind, Role, SpanRow
+from requite.chronicle import EventRow, Kind, SpanRow, WriterRole
 from requite.journal.blocks import PURPOSE
 from requite.journal.folder import log_name
 from requite.journal.meaning import ROLE_NAMES
@@ -46,7 +46,7 @@ class Writing:
     def __init__(
         self,
         journal: Path,
-        role: Role = Role.BROKER,
+        role: WriterRole = WriterRole.BROKER,
         name: bytes = b"broker-1",
         *,
         segment_size: int = 1 << 20,
@@ -82,7 +82,7 @@ class Writing:
         return sorted(self.path.glob("*.seg"))
 
 
-def write_some(journal: Path, calls: int = 10, *, role: Role = Role.BROKER) -> Path:
+def write_some(journal: Path, calls: int = 10, *, role: WriterRole = WriterRole.BROKER) -> Path:
     """Write a log that was closed in good order: spans, half of them queued, and a failure."""
     with Writing(journal, role) as writing:
         writing.spans([span(number, number / 8, queued=number % 2 == 0) for number in range(calls)])

@@ -25,10 +25,10 @@ from tests.spark.source.journals import Writing, span
 from tests.spark.source.test_anything_anywhere import COLUMNS, DAMAGES, Truth, Undamaged, undamaged
 from tests.spark.source.test_stream import steps, stream_reader
 
-from requite.chronicle import Role
+from requite.chronicle import WriterRole
 from requite.spark.ingest import Known, find_known
-from requite.spark.source.again import Again, Outdated, Skipped
 from requite.spark.source.marks import Offset
+from requite.spark.source.reread import Again, Outdated, Skipped
 from requite.spark.source.stream import JournalStreamReader
 from requite.storage.shipped import SHIPPED_NAME, Shipped, encode_shipped
 
@@ -209,7 +209,7 @@ def test_retention_takes_what_was_read_and_nothing_is_missed(tmp_path: Path) -> 
 def test_a_copy_that_is_young_and_does_not_say_that_it_has_ended_may_be_behind(
     tmp_path: Path,
 ) -> None:
-    with Writing(tmp_path / "original", Role.CLIENT) as writing:
+    with Writing(tmp_path / "original", WriterRole.CLIENT) as writing:
         writing.spans([span(1)])
         shutil.copytree(tmp_path / "original", tmp_path / "copy")
         assert stream_reader(tmp_path / "original").behind() == []
@@ -228,7 +228,7 @@ def test_a_copy_that_is_young_and_does_not_say_that_it_has_ended_may_be_behind(
 def test_the_torn_end_of_a_copy_is_forgotten_when_the_rest_has_come(
     tmp_path: Path, cut: int
 ) -> None:
-    with Writing(tmp_path / "original", Role.CLIENT) as writing:
+    with Writing(tmp_path / "original", WriterRole.CLIENT) as writing:
         writing.spans([span(1)])
         writing.spans([span(2, 1.0)])
     [segment] = writing.segments()

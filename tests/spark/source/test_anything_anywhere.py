@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tests.spark.source.journals import Writing, span
 from tests.spark.source.test_stream import steps, stream_reader
 
-from requite.chronicle import EventRow, Kind, Role
+from requite.chronicle import EventRow, Kind, WriterRole
 from requite.journal.folder import enrol
 
 COLUMNS = ("log", "segment", "byte_offset", "kind", "request_id", "ts")
@@ -39,7 +39,12 @@ def undamaged(tmp_path_factory: pytest.TempPathFactory) -> Undamaged:
     """A journal of four logs, one of which has several segments."""
     folder = tmp_path_factory.mktemp("journals")
     journal = folder / "journal"
-    rows = {Role.BROKER: 300, Role.CLIENT: 10, Role.WORKER: 10, Role.MANAGER: 0}
+    rows = {
+        WriterRole.BROKER: 300,
+        WriterRole.CLIENT: 10,
+        WriterRole.WORKER: 10,
+        WriterRole.MANAGER: 0,
+    }
     for number, (role, count) in enumerate(rows.items()):
         name = bytes([number] * 8)
         with Writing(journal, role, name, segment_size=10_000, nameless=False) as writing:

@@ -18,7 +18,7 @@ from tests.spark.source.journals import (
     write_some,
 )
 
-from requite.chronicle import EventRow, Kind, Role
+from requite.chronicle import EventRow, Kind, WriterRole
 from requite.journal import Journal
 from requite.journal.blocks import HEADER, SCHEMA_VERSION, BlockType
 from requite.spark import register
@@ -60,7 +60,7 @@ def test_it_can_be_registered(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_logs_of_all_roles_are_one_table(spark: SparkSession, tmp_path: Path) -> None:
-    for role in (Role.BROKER, Role.CLIENT, Role.WORKER):
+    for role in (WriterRole.BROKER, WriterRole.CLIENT, WriterRole.WORKER):
         write_some(tmp_path, role=role)
     frame = read(spark, tmp_path)
     assert rows_of(frame) == expected(tmp_path)
@@ -68,13 +68,13 @@ def test_logs_of_all_roles_are_one_table(spark: SparkSession, tmp_path: Path) ->
 
 
 def test_one_log_can_be_read(spark: SparkSession, tmp_path: Path) -> None:
-    write_some(tmp_path, role=Role.CLIENT)
+    write_some(tmp_path, role=WriterRole.CLIENT)
     log = write_some(tmp_path)
     assert rows_of(read(spark, log)) == expected(log)
 
 
 def test_what_a_journal_writes_is_read(spark: SparkSession, tmp_path: Path) -> None:
-    with Journal(tmp_path, Role.BROKER, b"broker-1") as journal:
+    with Journal(tmp_path, WriterRole.BROKER, b"broker-1") as journal:
         for number in range(2000):
             journal.chronicle.spans.append(span(number, number / 100))
         journal.chronicle.event_rows.append(EventRow(21.0, Kind.WORKER_LOST, value=2.5))
@@ -357,7 +357,7 @@ FILTERS = [
 def filtered(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     journal = tmp_path_factory.mktemp("filtered")
     write_some(journal)
-    log = write_some(journal, role=Role.CLIENT)
+    log = write_some(journal, role=WriterRole.CLIENT)
     flip(next(log.glob("*.seg")), 400)
     spark.createDataFrame(read(spark, journal).toArrow()).createOrReplaceTempView("unpushed")
     yield journal

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.journal import rows
 from tests.spark.source.journals import NOON_US, Row, in_order, span
 
-from requite.chronicle import EventRow, Kind, Role, SpanRow
+from requite.chronicle import EventRow, Kind, SpanRow, WriterRole
 from requite.journal.blocks import BlockType
 from requite.journal.decode import SegmentDecoder
 from requite.journal.encode import encode_event_rows, encode_spans, encode_strings
@@ -22,7 +22,7 @@ from requite.spark.decoding.decoder import NAMES, Decoder, Place, arrow_schema
 from requite.storage import Damage, Record
 from requite.storage.layout import RECORD_HEADER_SIZE
 
-ROLES = [Role.BROKER, Role.CLIENT, Role.WORKER]
+ROLES = [WriterRole.BROKER, WriterRole.CLIENT, WriterRole.WORKER]
 NAME = b"\x01nstance"
 
 
@@ -35,7 +35,7 @@ def records(payloads: Sequence[bytes]) -> list[Record]:
 
 
 def by_columns(
-    role: Role, items: Sequence[Record | Damage], names: Sequence[str] = NAMES
+    role: WriterRole, items: Sequence[Record | Damage], names: Sequence[str] = NAMES
 ) -> list[Row]:
     """Return the rows that the decoder makes."""
     decoder = Decoder(Place(log_name(role, NAME), role, NAME.hex(), 7), names)
@@ -47,7 +47,7 @@ def by_columns(
     return [row for batch in batches for row in batch.to_pylist()]
 
 
-def by_rows(role: Role, items: Sequence[Record]) -> Iterator[Row]:
+def by_rows(role: WriterRole, items: Sequence[Record]) -> Iterator[Row]:
     """Return those that the reader in pure Python makes."""
     log = LogFolder(log_name(role, NAME), role, NAME.hex())
     decoder = SegmentDecoder(log, 7)
@@ -79,7 +79,7 @@ def payloads(
     clock_offset_us=st.integers(-(10**15), 4 * 10**15) | st.just(1 << 61),
 )
 def test_agrees_with_the_reader_in_pure_python(
-    role: Role, spans: list[SpanRow], event_rows: list[EventRow], clock_offset_us: int
+    role: WriterRole, spans: list[SpanRow], event_rows: list[EventRow], clock_offset_us: int
 ) -> None:
     items = records(payloads(spans, event_rows, clock_offset_us))
     assert in_order(by_columns(role, items)) == in_order(by_rows(role, items))
@@ -88,7 +88,9 @@ def test_agrees_with_the_reader_in_pure_python(
 @given(st.lists(st.binary(max_size=200), max_size=4))
 def test_agrees_about_garbage(garbage: list[bytes]) -> None:
     items = records(garbage)
-    assert in_order(by_columns(Role.BROKER, items)) == in_order(by_rows(Role.BROKER, items))
+    assert in_order(by_columns(WriterRole.BROKER, items)) == in_order(
+        by_rows(WriterRole.BROKER, items)
+    )
 
 
 @given(st.data())
@@ -99,14 +101,16 @@ def test_agrees_about_changed_bytes(data: st.DataObject) -> None:
         block = changed[data.draw(st.integers(0, len(changed) - 1))]
         block[data.draw(st.integers(0, len(block) - 1))] = data.draw(st.integers(0, 255))
     items = records([bytes(block) for block in changed])
-    assert in_order(by_columns(Role.BROKER, items)) == in_order(by_rows(Role.BROKER, items))
+    assert in_order(by_columns(WriterRole.BROKER, items)) == in_order(
+        by_rows(WriterRole.BROKER, items)
+    )
 
 
 def test_rows_of_many_blocks_are_put_together() -> None:
     blocks = [payloads([span(n, n / 4, queued=n % 2 == 0)], []) for n in range(20)]
     # The strings of each are numbered alike.
     items = records([blocks[0][0], *(each[-1] for each in blocks)])
-    decoder = Decoder(Place("broker-x", Role.BROKER, "x", 7), NAMES)
+    decoder = Decoder(Place("broker-x", WriterRole.BROKER, "x", 7), NAMES)
     for item in items:
         assert not list(decoder.feed(item.payload, item.offset + RECORD_HEADER_SIZE))
     batches = list(decoder.finish())
@@ -118,7 +122,7 @@ def test_rows_of_many_blocks_are_put_together() -> None:
 def test_an_instant_that_is_none_is_told(at: float) -> None:
     good = span(1)
     items = records(payloads([(at, *good[1:]), good], [EventRow(at, Kind.OPENED)]))
-    found = by_columns(Role.CLIENT, items)
+    found = by_columns(WriterRole.CLIENT, items)
     flawed = [row for row in found if row["raw"] is not None]
     assert len(flawed) == 2
     assert {row["reason"] for row in flawed} == {"its instant is out of range"}
@@ -128,7 +132,7 @@ def test_an_instant_that_is_none_is_told(at: float) -> None:
 
 def test_an_unknown_kind_comes_with_its_cells() -> None:
     odd = EventRow(3.0, 77, rows.CALL, b"echo", reason="a later version knows")
-    (found,) = by_columns(Role.BROKER, records(payloads([], [odd])))
+    (found,) = by_columns(WriterRole.BROKER, records(payloads([], [odd])))
     assert found["kind"] == "unknown:77"
     assert found["reason"] == "unknown kind 77"
     assert found["raw"].startswith(struct.pack("<d", 3.0))
@@ -138,8 +142,8 @@ def test_an_unknown_kind_comes_with_its_cells() -> None:
 @pytest.mark.parametrize("names", [("ts",), ("kind", "ts", "raw"), ("date", "request_id")])
 def test_only_the_columns_that_are_wanted(names: tuple[str, ...]) -> None:
     items = records(payloads(rows.SPANS, rows.EVENTS))
-    every = by_columns(Role.BROKER, items)
-    assert by_columns(Role.BROKER, items, names) == [
+    every = by_columns(WriterRole.BROKER, items)
+    assert by_columns(WriterRole.BROKER, items, names) == [
         {name: row[name] for name in names} for row in every
     ]
 
@@ -148,6 +152,6 @@ def test_strings_whose_definition_was_lost_are_told_by_number() -> None:
     items = records(payloads(rows.SPANS, []))
     lost = items[1:]  # without the first block, which defines them
     assert items[0].payload[0] == BlockType.STRINGS
-    found = by_columns(Role.BROKER, lost)
+    found = by_columns(WriterRole.BROKER, lost)
     assert {row["service"] for row in found} == {"unknown:1", "unknown:2"}
     assert [row["worker"] for row in found if row["worker"]] == ["unknown:3", "unknown:4"] * 2

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.spark.source.journals import Row, Writing, expected, in_order, span, write_some
 
-from requite.chronicle import Role
+from requite.chronicle import WriterRole
 from requite.journal.stats import stats
 from requite.spark.source.batch import JournalReader
 from requite.spark.source.options import read_options
@@ -66,7 +66,7 @@ def test_each_run_reads_what_is_new(following: Following) -> None:
         following.run()
         assert following.rows() == expected(following.journal)
         writing.spans([span(2, 1.0), span(3, 1.5, queued=True)])
-        write_some(following.journal, role=Role.CLIENT)
+        write_some(following.journal, role=WriterRole.CLIENT)
         following.run()
         assert following.rows() == expected(following.journal)
         following.run()
@@ -75,7 +75,7 @@ def test_each_run_reads_what_is_new(following: Following) -> None:
 
 def test_the_end_of_a_log_that_was_cut_is_told_once(following: Following) -> None:
     logs = []
-    for role, cut in ((Role.BROKER, 24), (Role.CLIENT, 31), (Role.WORKER, 500)):
+    for role, cut in ((WriterRole.BROKER, 24), (WriterRole.CLIENT, 31), (WriterRole.WORKER, 500)):
         logs.append(write_some(following.journal, role=role))
         [file] = logs[-1].glob("*.seg")
         os.truncate(file, file.stat().st_size - cut)
@@ -108,7 +108,7 @@ def test_a_limit_cuts_batches_between_records(following: Following) -> None:
     with Writing(following.journal) as writing:
         for number in range(40):
             writing.spans([span(number, number / 8)])
-    write_some(following.journal, role=Role.CLIENT)
+    write_some(following.journal, role=WriterRole.CLIENT)
     following.options = {"maxBytesPerTrigger": "2k"}
     following.run()
     assert following.rows() == expected(following.journal)
@@ -203,7 +203,7 @@ def write_segments(journal: Path, calls: Sequence[int] = range(3000)) -> Writing
 @pytest.mark.parametrize("limit", ["1", "10k", "70k", "1g"])
 def test_limits_neither_lose_nor_repeat(tmp_path: Path, limit: str) -> None:
     write_segments(tmp_path)
-    write_some(tmp_path, role=Role.CLIENT)
+    write_some(tmp_path, role=WriterRole.CLIENT)
     offsets = steps(stream_reader(tmp_path, maxBytesPerTrigger=limit), {"version": 1, "logs": {}})
     found = [row for start, end in pairwise(offsets) for row in read_between(tmp_path, start, end)]
     assert in_order(iter(found)) == expected(tmp_path)
@@ -212,7 +212,7 @@ def test_limits_neither_lose_nor_repeat(tmp_path: Path, limit: str) -> None:
 
 def test_a_log_that_grows_faster_does_not_starve_the_others(tmp_path: Path) -> None:
     write_segments(tmp_path)
-    client = write_some(tmp_path, role=Role.CLIENT)
+    client = write_some(tmp_path, role=WriterRole.CLIENT)
     reader = stream_reader(tmp_path, maxBytesPerTrigger="10k")
     first = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
     assert first["logs"][client.name]["offset"] == (client / f"{0:020}.seg").stat().st_size
@@ -224,7 +224,7 @@ def test_available_now_ends_with_what_was_there(tmp_path: Path) -> None:
         reader = stream_reader(tmp_path)
         reader.prepareForTriggerAvailableNow()
         writing.spans([span(2)])
-        write_some(tmp_path, role=Role.CLIENT)
+        write_some(tmp_path, role=WriterRole.CLIENT)
         offsets = steps(reader, reader.initialOffset())
         assert len(offsets) == 2
         assert len(read_between(tmp_path, *offsets)) == 3
@@ -268,7 +268,7 @@ def test_segments_that_were_read_may_be_removed(tmp_path: Path) -> None:
 
 
 def test_a_log_that_vanished_is_told_and_forgotten(tmp_path: Path) -> None:
-    write_some(tmp_path, role=Role.CLIENT)
+    write_some(tmp_path, role=WriterRole.CLIENT)
     with Writing(tmp_path) as writing:
         writing.spans([span(1)])
     reader = stream_reader(tmp_path)
@@ -283,7 +283,7 @@ def test_a_log_that_vanished_is_told_and_forgotten(tmp_path: Path) -> None:
     assert missed["log"] == writing.path.name
     assert "removed before it was read (record" in missed["reason"]
     assert steps(reader, end) == [end]
-    write_some(tmp_path, role=Role.WORKER)
+    write_some(tmp_path, role=WriterRole.WORKER)
     later = reader.latestOffset(end, reader.getDefaultReadLimit())
     assert writing.path.name not in later["logs"]
     assert not [row for row in read_between(tmp_path, end, later) if row["raw"] is not None]

@@ -12,9 +12,9 @@ from tests.spark.source.journals import NOON_US
 
 from requite.engine import Store as StoreEffect
 from requite.protocols.titanic import records
-from requite.spark.kept.reader import KeptReader
-from requite.spark.kept.survey import PURPOSE as OURS
-from requite.spark.kept.survey import survey
+from requite.spark.durable.reader import KeptReader
+from requite.spark.durable.survey import PURPOSE as OURS
+from requite.spark.durable.survey import survey
 from requite.spark.schemas import TITANIC
 from requite.spark.source.options import read_options
 from requite.storage import Log

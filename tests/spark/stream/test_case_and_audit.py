@@ -10,7 +10,7 @@ from tests.spark.events import Event, Log, Story, call_id, instant
 from tests.spark.stream.test_watch_processor import told
 
 from requite.spark.audit import verdicts
-from requite.spark.lives import lives
+from requite.spark.lifecycle import lives
 from requite.spark.watch.case import Alert, Case, State, Told
 
 _MEANS = {

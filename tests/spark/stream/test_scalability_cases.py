@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.support.sp_engines import INSTANCE, ORIGIN, DeviceBench, RepBench, ReqBench, tag, way
 
-from requite.chronicle import Role
+from requite.chronicle import WriterRole
 from requite.engine import Started
 from requite.journal import Journal
 from requite.journal.event import Event
@@ -26,9 +26,9 @@ class Chain:
 
     def __init__(self, folder: Path) -> None:
         self.journals = [
-            Journal(folder, Role.CLIENT, ORIGIN),
-            Journal(folder, Role.DEVICE, b"a-device"),
-            Journal(folder, Role.WORKER, INSTANCE),
+            Journal(folder, WriterRole.CLIENT, ORIGIN),
+            Journal(folder, WriterRole.DEVICE, b"a-device"),
+            Journal(folder, WriterRole.WORKER, INSTANCE),
         ]
         for journal in self.journals:
             journal.start()

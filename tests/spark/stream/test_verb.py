@@ -13,7 +13,7 @@ from tests.spark import once
 from tests.spark.deploy.journals import call_id
 from tests.support.live import Process
 
-from requite.chronicle import EventRow, Kind, Role
+from requite.chronicle import EventRow, Kind, WriterRole
 from requite.cli.app import run as run_command
 from requite.cli.exit_codes import ExitCode
 from requite.journal import Journal
@@ -25,7 +25,7 @@ WITHIN_S = 60
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_alerts_are_printed_while_the_journal_is_written(tmp_path: Path) -> None:
-    with Journal(tmp_path / "journal", Role.BROKER, b"broker-1") as journal:
+    with Journal(tmp_path / "journal", WriterRole.BROKER, b"broker-1") as journal:
         folders = ["--journal", str(tmp_path / "journal"), "--to", str(tmp_path / "out")]
         words = ["-m", "requite.cli", "spark", "watch", *folders, "--json"]
         watch = Process(*words, **once.environment(tmp_path))

@@ -14,7 +14,7 @@ import pyarrow as pa
 from requite.errors import LogGone
 from requite.journal.folder import LogFolder, find_logs
 from requite.spark.decoding.decoder import NAMES, Batch, Decoder, Unread, arrow_schema
-from requite.spark.decoding.rows import Place
+from requite.spark.decoding.rows import SegmentSource
 from requite.storage import Damage, LogReader
 from requite.storage.layout import RECORD_HEADER_SIZE
 
@@ -49,7 +49,7 @@ def flaws_of(table: Any) -> Counter[str]:
 def _batches(log: LogFolder) -> Iterator[Batch]:
     reader = LogReader(log.place)
     for info in reader.segments():
-        decoder = Decoder(Place(log.log, log.role, log.name, info.number), NAMES)
+        decoder = Decoder(SegmentSource(log.log, log.role, log.name, info.number), NAMES)
         try:
             for item in reader.read(info.number):
                 if isinstance(item, Damage):

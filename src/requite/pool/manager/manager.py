@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from requite.chronicle import Role
+from requite.chronicle import WriterRole
 from requite.engine import Stopped, Wake, Warn
 from requite.pool.config import PoolConfig
 from requite.pool.drivers.base import Driver, Label, fingerprint
@@ -65,7 +65,7 @@ class PoolManager(Daemon):
         tell = self._carrier.tell_to_drain
         self._runner: Final = DriverRunner(driver, config.driver.timeout_s, self.feed, tell)
         self._endpoints: Final = Endpoints(self)
-        self._journal: Final = journal_in(journal, Role.MANAGER, new_name())
+        self._journal: Final = journal_in(journal, WriterRole.MANAGER, new_name())
         chronicle = chronicle_of(self._journal)
         self._recorder: Final = None if chronicle is None else PoolRecorder(chronicle)
         self._stopped: Final = asyncio.Event()

@@ -7,9 +7,9 @@ from typing import Any
 
 from requite.shell.connections import no_framing
 from requite.shell.host import Host
-from requite.sim.amqp.door import Door
 from requite.sim.amqp.party import RABBIT
 from requite.sim.amqp.server import Do, Server, heartbeat_s
+from requite.sim.amqp.server_framing import ServerFraming
 from requite.sim.amqp.stage import AmqpStage
 from requite.sim.amqp.store import Store
 from requite.sim.party import BaseParty
@@ -54,10 +54,10 @@ class RabbitParty(BaseParty[AmqpStage]):
             logger="requite.sim",
         )
 
-    def make_framing(self, stream: SimStream, place: Any, accepted: bool) -> Door:
+    def make_framing(self, stream: SimStream, place: Any, accepted: bool) -> ServerFraming:
         """Make RabbitMQ's side of a connection."""
         knobs = self.stage.knobs
-        return Door(knobs.frame_size, heartbeat_s(knobs))
+        return ServerFraming(knobs.frame_size, heartbeat_s(knobs))
 
     def started(self) -> None:
         """Listen."""

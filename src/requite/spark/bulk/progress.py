@@ -124,7 +124,7 @@ class Progress:
                 " that all of them share (Progress('/shared/folder'))"
             )
 
-    def look(self) -> Count:
+    def count(self) -> Count:
         """Return how far the job is. Of several tries of a task, the one that got farthest."""
         statuses: Counter[str] = Counter()
         reports = list(self._reports())
@@ -135,7 +135,7 @@ class Progress:
 
     def line(self) -> str:
         """Return how far the job is, and how fast it was since the last line, in words."""
-        now, count = monotonic(), self.look()
+        now, count = monotonic(), self.count()
         since, rows = self._last
         self._last = (now, count.rows)
         return _words(count, (count.rows - rows) / max(now - since, 1e-9))
@@ -147,7 +147,7 @@ class Progress:
     def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._thread.join()
-        count = self.look()
+        count = self.count()
         mean = count.rows / max(monotonic() - self._began_at, 1e-9)
         self._write(_words(count, mean))
         rmtree(self.folder, ignore_errors=True)

@@ -22,7 +22,7 @@ from requite.journal.blocks import BlockType
 from requite.journal.meaning import STEPS, kind_name
 from requite.spark.decoding import expand
 from requite.spark.decoding.columns import Constant, Numbers, arrow_types, booleans
-from requite.spark.decoding.rows import INT64, STRING, Block, Place, Rows, Strings
+from requite.spark.decoding.rows import INT64, STRING, Block, Rows, SegmentSource, Strings
 from requite.spark.schemas import SOURCE
 
 TYPES: Final[Mapping[str, Any]] = arrow_types(SOURCE)
@@ -57,7 +57,10 @@ class Decoder:
     """
 
     def __init__(
-        self, place: Place, names: Sequence[str], wants: Callable[[str], bool] = lambda kind: True
+        self,
+        place: SegmentSource,
+        names: Sequence[str],
+        wants: Callable[[str], bool] = lambda kind: True,
     ) -> None:
         self._place = place
         self._wants = wants

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from requite.chronicle import CALL_ID_SIZE, Role
+from requite.chronicle import CALL_ID_SIZE, WriterRole
 from requite.journal import blocks, meaning
 from requite.journal.blocks import SEQS_PER_ROW, BlockType, Header
 from requite.spark.decoding.columns import (
@@ -32,11 +32,11 @@ STRING: Final = pa.string()
 _SUM_MAX: Final = float(blocks.CLOCK_OFFSET_MAX)
 
 
-class Place(NamedTuple):
+class SegmentSource(NamedTuple):
     """Where blocks come from: a segment (its first record's number) of a log (`ROLE-NAME`)."""
 
     log: str
-    role: Role
+    role: WriterRole
     name: str
     segment: int
 
@@ -46,7 +46,7 @@ class Place(NamedTuple):
 
     @property
     def broker(self) -> str | None:
-        return self.name if self.role is Role.BROKER else None
+        return self.name if self.role is WriterRole.BROKER else None
 
 
 class Block(NamedTuple):
@@ -143,7 +143,7 @@ class Instants(NamedTuple):
 class Rows:
     """The rows of several blocks, at least one, of one type and one segment, column by column."""
 
-    def __init__(self, gathered: Sequence[Block], strings: Strings, place: Place) -> None:
+    def __init__(self, gathered: Sequence[Block], strings: Strings, place: SegmentSource) -> None:
         self.blocks = gathered
         self.strings = strings
         self.place = place

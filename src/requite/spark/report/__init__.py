@@ -1,7 +1,7 @@
 """The report: one HTML file that tells what became of the requests in a lake.
 
 facts.py      what it tells, as plain values
-lake.py, course.py, steps.py, bounded.py    from a lake to facts
+lake.py, timeline.py, steps.py, bounded.py    from a lake to facts
 words.py, markup.py, html_table.py          text, and templates that escape it
 charts.py, drawing.py, scales.py, svg.py    rows to inline SVG
 verdict.py, behaviour.py, capacity.py       the parts of the page

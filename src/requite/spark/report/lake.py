@@ -14,7 +14,7 @@ from requite.spark.delta.catalog import Days
 from requite.spark.gold.failures import over_days
 from requite.spark.gold.latency import PERCENTILES, percentiles
 from requite.spark.lake import Lake, columns_of
-from requite.spark.report import course, facts
+from requite.spark.report import facts, timeline
 from requite.spark.report.bounded import Row, first_of, rows_of
 from requite.spark.report.facts import (
     Advice,
@@ -141,10 +141,10 @@ def _with_story(told: Facts, lake: Lake, span: Span) -> Facts:
         services=services,
         services_known=known,
         rest=rest_of(total, services) if total and known > len(services) else None,
-        pace=course.pace(lake, span),
+        pace=timeline.pace(lake, span),
         histogram=histogram,
-        flow=course.flow(lake, span, drawn),
-        queue=course.queue(lake, span),
+        flow=timeline.flow(lake, span, drawn),
+        queue=timeline.queue(lake, span),
         workers=workers,
         workers_known=workers_known,
         workers_lost=workers_lost,

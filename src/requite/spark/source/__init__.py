@@ -21,7 +21,7 @@ with `raw` set and `reason` saying why: nothing is dropped, and nothing fails th
     batch.py        the table
     marks.py        up to where a stream has read
     stream.py       the stream
-    again.py        what was skipped, and is read again by the pipeline when it changes
+    reread.py       segments that were skipped, and are read again when they change
 """  # noqa: E501 - a table
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class JournalSource(DataSource):
         options = read_options(self.options)
         columns = check_schema(schema, options)
         if options.log == KEPT:
-            from requite.spark.kept.reader import KeptReader
+            from requite.spark.durable.reader import KeptReader
 
             return KeptReader(options, columns)
         from requite.spark.source.batch import JournalReader, PushingJournalReader

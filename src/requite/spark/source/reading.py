@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from requite.errors import ConfigurationError, LogGone
 from requite.spark.decoding.decoder import Batch, Decoder, Unread
-from requite.spark.decoding.rows import Place
+from requite.spark.decoding.rows import SegmentSource
 from requite.spark.source.ranges import Range
 from requite.spark.source.selection import Selection
 from requite.storage import Damage, LogReader
@@ -31,7 +31,7 @@ def read_ranges(ranges: Sequence[Range], wish: Wish) -> Iterator[Batch]:
 
 def _read(part: Range, wish: Wish) -> Iterator[Batch]:
     log = part.log
-    place = Place(log.log, log.role, log.name, part.segment)
+    place = SegmentSource(log.log, log.role, log.name, part.segment)
     decoder = Decoder(place, wish.columns, wish.selection.wants_kind)
     if part.missed:
         yield from decoder.skip(Unread(0, b"", part.missed))

@@ -25,7 +25,6 @@ from pyspark.sql.streaming.datasource import (
 from requite.errors import ConfigurationError, LogGone
 from requite.journal.folder import LogFolder, find_logs, identify, of_each
 from requite.journal.ledger import faults
-from requite.spark.source.again import Again, Outdated, Skipped, is_past, note, plan
 from requite.spark.source.marks import (
     Backlog,
     Mark,
@@ -40,6 +39,7 @@ from requite.spark.source.marks import (
 )
 from requite.spark.source.options import ReadOptions
 from requite.spark.source.ranges import Range, Share, share_out
+from requite.spark.source.reread import Again, Outdated, Skipped, is_past, note, plan
 from requite.spark.source.selection import ALL
 from requite.storage import LogReader, SegmentInfo
 
@@ -110,7 +110,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ranges = partition.ranges if isinstance(partition, Share) else ()
         return read_ranges(ranges, Wish(self._columns, ALL))
 
-    # --- what was skipped, and is read again (`requite.spark.source.again`) ----------------------
+    # --- what was skipped, and is read again (`requite.spark.source.reread`) ----------------------
     def note(
         self, segments: Mapping[str, Mapping[int, int]], end: Offset, since_ns: int
     ) -> list[Skipped]:
@@ -169,13 +169,13 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _backlogs(self, before: Marks, until: Marks | None) -> list[Backlog]:
         """Return what is behind the marks `before`, up to `until`, in each log that is there."""
 
-        def look(log: LogFolder) -> Backlog | None:
+        def backlog_of(log: LogFolder) -> Backlog | None:
             reader = self._readers.setdefault(log.log, LogReader(log.place))
             mark = None if until is None else until[log.log]
             return Backlog.of(log, reader, before.get(log.log), mark)
 
         logs = [log for log in find_logs(self._options.path) if until is None or log.log in until]
-        return [each for each in of_each(logs, look) if each is not None]
+        return [each for each in of_each(logs, backlog_of) if each is not None]
 
     def _infos(self, names: Collection[str]) -> Iterator[tuple[LogFolder, list[SegmentInfo]]]:
         """Yield the segments of those of the logs that are there."""

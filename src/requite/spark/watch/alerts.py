@@ -98,7 +98,7 @@ class RequestWatch(StatefulProcessor):
         if expiredTimerInfo.getExpiryTimeInMs() != case.wake_at:
             return
         now = _now(timerValues)
-        alert = case.look(now, self._patience)
+        alert = case.check(now, self._patience)
         if case.wake_at:
             self._keep(case)
         else:

@@ -1,8 +1,8 @@
 """What the streaming audit knows of one request: a case, which is judged as the audit would.
 
 A case holds what those who answer for a request have told of it so far, and judges it by the rules
-of `requite.spark.lives`. Plain Python, with no Spark and no clock: instants are microseconds since
-1970, and arguments.
+of `requite.spark.lifecycle`. Plain Python, with no Spark and no clock: instants are arguments, in
+microseconds since 1970.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from math import inf
 from typing import Any, Final, NamedTuple
 
 from requite.spark.audit import GRACE_S, LONGEST_DEADLINE_S
-from requite.spark.lives import FAULT_ACCEPTED, FAULT_ENDED, FAULT_OPEN, FAULT_TWICE
+from requite.spark.lifecycle import FAULT_ACCEPTED, FAULT_ENDED, FAULT_OPEN, FAULT_TWICE
 from requite.spark.vocabulary import ACCEPTED, BROKER, CLIENT, DISPATCHED, OUTCOMES
 
 KINDS: Final = (ACCEPTED, DISPATCHED, *OUTCOMES)
@@ -152,7 +152,7 @@ class Case:
         else:
             self._wake(now + _us(patience.settle_s))
 
-    def look(self, now: int, patience: Patience) -> Alert | None:
+    def check(self, now: int, patience: Patience) -> Alert | None:
         """Return what to raise the alarm for, once per kind, and set when to look again.
 
         Without a next look (`wake_at` is 0) the case is closed, and is to be forgotten.

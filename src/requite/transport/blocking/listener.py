@@ -52,7 +52,7 @@ class BlockingListener:
         if isinstance(address, HostAddress) and address.is_secure:
             on_stream = _accept_over_tls(on_stream, poll, tls or TlsSettings())
         try:
-            self._doors = [_Door(sock, poll, on_stream) for sock in _bind(address)]
+            self._acceptors = [_Acceptor(sock, poll, on_stream) for sock in _bind(address)]
         except TransportError:  # an OSError as well, and says it all
             raise
         except OSError as error:
@@ -61,22 +61,22 @@ class BlockingListener:
             raise cannot("listen at", address, f"the name is no host name: {error}") from error
         self.address = address
         if isinstance(address, HostAddress):
-            self.address = replace(address, port=self._doors[0].port)
+            self.address = replace(address, port=self._acceptors[0].port)
         self._file_id = socket_file_id(address.path) if isinstance(address, IpcAddress) else None
-        for door in self._doors:
-            door.open(self.address)
+        for acceptor in self._acceptors:
+            acceptor.open(self.address)
 
     def close(self) -> None:
         """Take no more connections; those that stand are left alone."""
-        for door in self._doors:
-            door.close()
+        for acceptor in self._acceptors:
+            acceptor.close()
         if isinstance(self.address, IpcAddress) and self._file_id is not None:
             remove_socket_file(self.address.path, self._file_id)
             self._file_id = None
 
 
-class _Door:
-    """One listening socket in the poll, with a spare descriptor for the day when there are none."""
+class _Acceptor:
+    """One listening socket in the poll, with a spare descriptor for when there are no others."""
 
     _place: Address
 

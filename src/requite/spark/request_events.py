@@ -25,7 +25,7 @@ from requite.spark.decoding.columns import arrow_types
 from requite.spark.delta.files import filesystem, with_day
 from requite.spark.delta.table import File
 from requite.spark.lake import Lake, schema_of
-from requite.spark.news import widened
+from requite.spark.new_rows import widened
 from requite.spark.schemas import BRONZE_EVENTS
 
 KNOWN_MAX: Final = 200_000

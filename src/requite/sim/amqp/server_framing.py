@@ -17,7 +17,7 @@ _HEAD_SIZE: Final = 7
 _END: Final = b"\xce"
 
 
-class Door:
+class ServerFraming:
     """One connection; `frame_size` and `heartbeat_s` are what RabbitMQ suggests."""
 
     def __init__(self, frame_size: int, heartbeat_s: int) -> None:

@@ -26,7 +26,7 @@ POISONED: Final = "poisoned"
 UNREADABLE: Final = "unreadable"
 
 
-class Place(NamedTuple):
+class RecordLocation(NamedTuple):
     """Where a record is, and how many bytes of bodies it has."""
 
     position: Position
@@ -34,7 +34,7 @@ class Place(NamedTuple):
 
 
 @dataclass(slots=True)
-class Kept:
+class StoredRequest:
     """A request, as far as the log tells; times are microseconds since 1970. An UNREADABLE one
     stands for a place in the log where nothing can be read; `reason` says why."""
 
@@ -45,8 +45,8 @@ class Kept:
     answered_us: int | None = None
     poisoned: bool = False
     reason: str | None = None
-    request: Place | None = None
-    reply: Place | None = None
+    request: RecordLocation | None = None
+    reply: RecordLocation | None = None
 
     @property
     def state(self) -> str:
@@ -64,11 +64,11 @@ class Kept:
         return sum(place.size for place in places if place is not None)
 
 
-def survey(folder: Path) -> list[Kept]:
+def survey(folder: Path) -> list[StoredRequest]:
     """Read a store: all requests that it keeps, in the order of their submission, then what cannot
     be read. Raises `ConfigurationError` where there is no store of Titanic."""
     reader = LogReader(folder)
-    found, closed, unreadable = dict[bytes, Kept](), set[bytes](), list[Kept]()
+    found, closed, unreadable = dict[bytes, StoredRequest](), set[bytes](), list[StoredRequest]()
     for item in _items(reader, _segments(reader, folder)):
         try:
             reason = item.reason if isinstance(item, Damage) else _take(item, found, closed)
@@ -76,7 +76,7 @@ def survey(folder: Path) -> list[Kept]:
             reason = str(violation)
         if reason:
             place = f"segment {item.segment}, offset {item.offset}"
-            unreadable.append(Kept(reason=f"{reason} ({place})"))
+            unreadable.append(StoredRequest(reason=f"{reason} ({place})"))
     for uuid in closed:
         found.pop(uuid, None)
     requests = (kept for kept in found.values() if kept.request is not None)
@@ -102,22 +102,22 @@ def _items(reader: LogReader, infos: list[SegmentInfo]) -> Iterator[Record | Dam
             continue
 
 
-def _take(record: Record, found: dict[bytes, Kept], closed: set[bytes]) -> str:
+def _take(record: Record, found: dict[bytes, StoredRequest], closed: set[bytes]) -> str:
     """Take over what a record says. Compaction copies records forward: the same may come twice."""
     payload = record.payload
     entry = decode(payload, bodies=False)
     if isinstance(entry, Closed):
         closed.add(entry.uuid)
     elif isinstance(entry, Submitted | Answered | Tried):
-        kept = found.setdefault(entry.uuid, Kept(entry.uuid))
+        kept = found.setdefault(entry.uuid, StoredRequest(entry.uuid))
         if isinstance(entry, Submitted):
             kept.service = entry.service.decode("utf-8", "replace")
             kept.submitted_us = entry.at_us
-            kept.request = Place(record.position, body_size(payload))
+            kept.request = RecordLocation(record.position, body_size(payload))
         elif isinstance(entry, Answered):
             kept.answered_us, kept.attempts = entry.at_us, entry.attempts
             kept.poisoned, kept.reason = False, None
-            kept.reply = Place(record.position, body_size(payload))
+            kept.reply = RecordLocation(record.position, body_size(payload))
         elif kept.reply is None:
             kept.attempts, kept.poisoned = entry.attempts, entry.poisoned
             kept.reason = entry.reason or None

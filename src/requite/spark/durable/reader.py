@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from requite.errors import LogGone, RemoteViolation, StorageError
 from requite.protocols.titanic.records import Answered, Submitted, decode
-from requite.spark.kept.survey import Kept, Place, survey
+from requite.spark.durable.survey import RecordLocation, StoredRequest, survey
 from requite.spark.source.options import ReadOptions
 from requite.storage import LogReader
 
@@ -28,7 +28,7 @@ _BODIES: Final = frozenset({"body", "reply"})
 class KeptShare(InputPartition):
     """The requests that one task reads."""
 
-    requests: tuple[Kept, ...]
+    requests: tuple[StoredRequest, ...]
 
 
 class KeptReader(DataSourceReader):
@@ -53,7 +53,7 @@ class KeptReader(DataSourceReader):
             yield _batch(part, self._columns, self._options.types, bodies)
 
     @staticmethod
-    def _weight(kept: Kept) -> int:
+    def _weight(kept: StoredRequest) -> int:
         return _ROW_BYTES + kept.size
 
 
@@ -64,9 +64,9 @@ class _Bodies:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._reader = LogReader(folder)
-        self._moved: dict[bytes, Kept] | None = None
+        self._moved: dict[bytes, StoredRequest] | None = None
 
-    def of(self, kept: Kept, *, is_reply: bool) -> tuple[bytes | None, str]:
+    def of(self, kept: StoredRequest, *, is_reply: bool) -> tuple[bytes | None, str]:
         """Return a body; or None, and why it cannot be had ("": there is none)."""
         place = kept.reply if is_reply else kept.request
         if place is None:
@@ -78,7 +78,7 @@ class _Bodies:
         except (StorageError, RemoteViolation) as error:
             return None, str(error)
 
-    def _read(self, place: Place) -> bytes:
+    def _read(self, place: RecordLocation) -> bytes:
         entry = decode(self._reader.read_at(place.position))
         return b"".join(entry.frames) if isinstance(entry, Submitted | Answered) else b""
 
@@ -96,10 +96,10 @@ class _Bodies:
 
 
 def _parts(
-    requests: Sequence[Kept], weight: Any, limit: int, rows_max: int = 1 << 62
-) -> Iterator[list[Kept]]:
+    requests: Sequence[StoredRequest], weight: Any, limit: int, rows_max: int = 1 << 62
+) -> Iterator[list[StoredRequest]]:
     """Cut requests into parts of about `limit` bytes, and of so many rows at most."""
-    part: list[Kept] = []
+    part: list[StoredRequest] = []
     size = 0
     for kept in requests:
         part.append(kept)
@@ -112,7 +112,10 @@ def _parts(
 
 
 def _batch(
-    requests: Sequence[Kept], columns: Sequence[str], types: dict[str, Any], bodies: _Bodies
+    requests: Sequence[StoredRequest],
+    columns: Sequence[str],
+    types: dict[str, Any],
+    bodies: _Bodies,
 ) -> RecordBatch:
     import pyarrow as pa
 
@@ -121,7 +124,7 @@ def _batch(
     return pa.RecordBatch.from_arrays(arrays, list(columns))
 
 
-def _row(kept: Kept, columns: Sequence[str], bodies: _Bodies) -> dict[str, Any]:
+def _row(kept: StoredRequest, columns: Sequence[str], bodies: _Bodies) -> dict[str, Any]:
     row: dict[str, Any] = {
         "uuid": kept.uuid.hex() or None,
         "service": kept.service,
