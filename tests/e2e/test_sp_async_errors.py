@@ -110,6 +110,8 @@ def test_an_address_in_use_is_refused_and_nothing_is_left(
         ([f"{NOWHERE}?resend=1", f"{NOWHERE}?resend=off"], {}, "'resend'"),
         (NOWHERE, {"retry": 3}, "retry must be a RetryPolicy"),
         ("mdp://localhost/echo", {"retry": 3}, "retry must be a RetryPolicy"),
+        ("mdp://localhost/echo", {"hold_back": "x"}, "hold_back must be a number"),
+        (NOWHERE, {"hold_back": "x"}, "hold_back must be a number"),
         (f"{NOWHERE}?resend=off", {"retry": RetryPolicy()}, "use one of them"),
         (f"{NOWHERE}?resend=0.3", {"retry": RetryPolicy()}, "use one of them"),
     ],

@@ -80,7 +80,7 @@ def test_a_share_of_the_deadline_can_be_kept_back_from_the_broker():
 
 @pytest.mark.parametrize("share", [-0.1, 1.0])
 def test_a_share_to_keep_back_leaves_some_time(share):
-    with pytest.raises(ConfigurationError, match="a share below 1"):
+    with pytest.raises(ConfigurationError, match="a number from 0 to below 1"):
         ClientPolicy(hold_back=share)
 
 

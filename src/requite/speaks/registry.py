@@ -128,6 +128,10 @@ def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
         raise ConfigurationError(
             f"retry must be a RetryPolicy, not {settings.retry!r}; use RetryPolicy(attempts=...)"
         )
+    if not isinstance(settings.hold_back, float | int | None):
+        raise ConfigurationError(
+            f"hold_back must be a number from 0 to below 1, not {settings.hold_back!r}"
+        )
     return spoken(endpoints.protocol).client_plan(endpoints, settings)
 
 
