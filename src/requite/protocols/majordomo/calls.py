@@ -41,7 +41,9 @@ class ClientPolicy:
                 f"connections_max must be at least 1, not {self.connections_max}"
             )
         if not 0 <= self.hold_back < 1:
-            raise ConfigurationError(f"hold_back must be a number from 0 to below 1, not {self.hold_back}")
+            raise ConfigurationError(
+                f"hold_back must be a number from 0 to below 1, not {self.hold_back}"
+            )
 
 
 class CallState(Enum):
