@@ -18,7 +18,7 @@ from requite.journal.decode import SegmentDecoder
 from requite.journal.encode import encode_event_rows, encode_spans, encode_strings
 from requite.journal.folder import LogFolder, log_name
 from requite.journal.strings import Strings
-from requite.spark.decoding.decoder import NAMES, Decoder, Place, arrow_schema
+from requite.spark.decoding.decoder import NAMES, Decoder, SegmentSource, arrow_schema
 from requite.storage import Damage, Record
 from requite.storage.layout import RECORD_HEADER_SIZE
 
@@ -38,7 +38,7 @@ def by_columns(
     role: WriterRole, items: Sequence[Record | Damage], names: Sequence[str] = NAMES
 ) -> list[Row]:
     """Return the rows that the decoder makes."""
-    decoder = Decoder(Place(log_name(role, NAME), role, NAME.hex(), 7), names)
+    decoder = Decoder(SegmentSource(log_name(role, NAME), role, NAME.hex(), 7), names)
     batches = [batch for item in items for batch in decoder.feed(item.payload, item.offset + 24)]
     batches += decoder.finish()
     assert all(batch.schema == arrow_schema(names) for batch in batches)
@@ -110,7 +110,7 @@ def test_rows_of_many_blocks_are_put_together() -> None:
     blocks = [payloads([span(n, n / 4, queued=n % 2 == 0)], []) for n in range(20)]
     # The strings of each are numbered alike.
     items = records([blocks[0][0], *(each[-1] for each in blocks)])
-    decoder = Decoder(Place("broker-x", WriterRole.BROKER, "x", 7), NAMES)
+    decoder = Decoder(SegmentSource("broker-x", WriterRole.BROKER, "x", 7), NAMES)
     for item in items:
         assert not list(decoder.feed(item.payload, item.offset + RECORD_HEADER_SIZE))
     batches = list(decoder.finish())
