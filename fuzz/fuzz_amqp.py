@@ -22,7 +22,7 @@ from requite.framing.amqp import Amqp, AmqpSettings
 from requite.protocols.amqp import methods, wire
 from requite.protocols.amqp.properties import Properties, decode_properties, encode_properties
 from requite.sim.amqp import speech
-from requite.sim.amqp.door import Door
+from requite.sim.amqp.server_framing import ServerFraming
 
 SETTINGS: Final = AmqpSettings(body_size_max=1 << 14)
 # Chunk sizes in bytes; 0 stands for the whole stream at once.
@@ -66,7 +66,7 @@ def run(kind: str, stream: bytes, step: int) -> tuple[list[list[bytes]], str]:
 def handshake() -> bytes:
     """Return what RabbitMQ says until a connection is open."""
     said: list[bytes] = []
-    door = Door(4096, 20)
+    door = ServerFraming(4096, 20)
     for method in (speech.start(), speech.tune(4096, 20), methods.CONNECTION_OPEN_OK + b"\0"):
         door.encode([methods.CONNECTION, method], said)
     return b"".join(said)
@@ -116,7 +116,7 @@ def _session() -> bytes:
     names = Properties("00000000000000ff", "replies", "00" * 16, "1000", headers, True)
     channel = methods.channel(1)
     said: list[bytes] = []
-    door = Door(4096, 20)
+    door = ServerFraming(4096, 20)
     for method in (
         speech.channel_opened(),
         speech.declared("queue", 1, 2),

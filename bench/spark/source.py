@@ -72,7 +72,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 # --- what is read ---------------------------------------------------------------------------------
 def write_journal(folder: Path, calls: int) -> None:
     """Write the log of a broker that had so many calls."""
-    from requite.chronicle import Role
+    from requite.chronicle import WriterRole
     from requite.journal import JournalSettings
     from requite.journal.blocks import PURPOSE
     from requite.journal.folder import log_name
@@ -81,7 +81,9 @@ def write_journal(folder: Path, calls: int) -> None:
 
     size = JournalSettings().segment_size_bytes
     settings = LogSettings(segment_size_bytes=size, sync=False)
-    log = Log.open(folder / log_name(Role.BROKER, bytes(8)), purpose=PURPOSE, settings=settings)
+    log = Log.open(
+        folder / log_name(WriterRole.BROKER, bytes(8)), purpose=PURPOSE, settings=settings
+    )
     writer = BlockWriter(log, {})
     for start in range(0, calls, 512):
         writer.write_spans(list(spans(start, min(start + 512, calls))), NOON_US)
