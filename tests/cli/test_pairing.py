@@ -20,9 +20,9 @@ A, B = "tcp://127.0.0.1:5560", "tcp://127.0.0.1:5561"
     [
         ({"primary": True}, "both --pair-bind and --peer"),
         ({"backup": True, "peer": A}, "both --pair-bind and --peer"),
-        ({"pair_bind": A, "peer": B}, "take --primary or --backup"),
-        ({"peer": B}, "take --primary or --backup"),
-        ({"pair_heartbeat": 2.0}, "take --primary or --backup"),
+        ({"pair_bind": A, "peer": B}, "require --primary or --backup"),
+        ({"peer": B}, "require --primary or --backup"),
+        ({"pair_heartbeat": 2.0}, "require --primary or --backup"),
         ({"primary": True, "backup": True, "pair_bind": A, "peer": B}, "not both"),
         ({"primary": True, "pair_bind": A, "peer": A}, "its own peer"),
         ({"primary": True, "pair_bind": A, "peer": "mdp://x:1"}, "scheme 'mdp'"),
