@@ -25,9 +25,10 @@ def _check_keys(plan: ServicePlan[Service], protocol: str) -> None:
     """Refuse a service all of whose requests would be refused."""
     dedup = plan.service.idempotent
     if dedup is not None and dedup.refuses_unkeyed and plan.call_id is no_call_id:
+        spoken = "MDP before 0.3" if protocol == "mdp" else protocol.upper()
         raise ConfigurationError(
             f"{plan.service.name!r} has Dedup, which needs a key or an id per request, and"
-            f' {protocol.upper()} has neither; use MDP 0.3, or Dedup(unkeyed="run") to run'
+            f' {spoken} has neither; use MDP 0.3, or Dedup(unkeyed="run") to run'
             " requests without a key each time"
         )
 
