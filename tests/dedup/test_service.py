@@ -190,7 +190,9 @@ async def test_an_old_client_is_refused_or_runs(town: Town) -> None:
 def test_protocols_without_keys_are_refused(where: dict[str, str], settings: Any) -> None:
     counting = Counting(Dedup())
     url = where.get("url", ())
-    with pytest.raises(requite.ConfigurationError, match=r"(SP|PIRATE|MDP before 0\.3) has neither"):
+    with pytest.raises(
+        requite.ConfigurationError, match=r"(SP|PIRATE|MDP before 0\.3) has neither"
+    ):
         requite.Worker(url, counting.services[0], bind=where.get("bind", ()), **settings)
     lax = requite.service("lax", idempotent=Dedup(unkeyed="run"))(counting.coroutine)
     requite.Worker(url, lax, bind=where.get("bind", ()), **settings)
