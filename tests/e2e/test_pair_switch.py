@@ -206,5 +206,5 @@ async def test_the_copy_of_what_is_kept_takes_over_after_the_pair(
 
 def test_a_pair_keeps_no_requests_inside_one_broker(tmp_path: Path) -> None:
     pair = Pair("primary", bind=f"ipc://{tmp_path}/a", peer=f"ipc://{tmp_path}/b")
-    with pytest.raises(ConfigurationError, match="beside the two"):
+    with pytest.raises(ConfigurationError, match="as a separate process"):
         Broker(pair=pair, titanic=tmp_path)

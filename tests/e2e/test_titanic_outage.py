@@ -72,7 +72,7 @@ def break_down(client: requite.Client, device: Disk) -> None:
 
 def is_kept(client: requite.Client, ticket: str) -> None:
     """See that a request has no reply yet, and is known."""
-    failure(requite.CallTimeout, "kept", lambda timeout: client.result(ticket, timeout=timeout))
+    failure(requite.CallTimeout, "stored", lambda timeout: client.result(ticket, timeout=timeout))
 
 
 def lines(caplog: pytest.LogCaptureFixture, text: str) -> int:

@@ -21,7 +21,7 @@ class Bench:
         """Let time pass in one state; return what was said meanwhile."""
         before = len(self.said)
         for _ in range(round(seconds * 10)):
-            if text := self.report.look(trouble, self.tenths / 10):
+            if text := self.report.update(trouble, self.tenths / 10):
                 self.said.append((round(self.tenths / 10 - 100, 1), text))
             self.tenths += 1
         return [text for _, text in self.said[before:]]

@@ -288,11 +288,11 @@ class KeepsNoPoison(DeadLetters):
     def _arrived(self, event: DeadLetterArrived) -> None:
         super()._arrived(event)
         for letter in self._publishing.values():
-            letter.left[:-1] = []
+            letter.remaining[:-1] = []
 
-    def _go_on(self, letter: Any) -> None:
-        letter.left[:-1] = []
-        super()._go_on(letter)
+    def _continue(self, letter: Any) -> None:
+        letter.remaining[:-1] = []
+        super()._continue(letter)
 
 
 class DiesOfHeaders(DeadLetters):

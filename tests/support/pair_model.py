@@ -355,7 +355,7 @@ class Model:
         is_current = word and other and other._instance == word.instance
         times = (
             engine.serves_until,
-            engine._spoke_at,
+            engine._sent_at,
             engine._turn_at,
             engine._other.liveness.gone_at(),
             engine._doubt._asked_at,
@@ -365,7 +365,7 @@ class Model:
             engine.state,
             engine.epoch,
             engine._draining,
-            min(engine._joined_in_vain, 4),
+            min(engine._silent_joins, 4),
             engine._doubt.is_there,
             engine._number - engine._doubt._asked,
             word and (word.state, word.epoch),

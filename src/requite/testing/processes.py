@@ -64,6 +64,7 @@ class Child:
         self.state = State.STARTING
         self._merges_stderr = merge_stderr
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the child)
+        self._last_errors = ""
         self._process = subprocess.Popen(
             [sys.executable, "-m", _LIFETIME, "--parent", str(os.getpid()), *command],
             stdin=subprocess.PIPE if has_stdin else subprocess.DEVNULL,
@@ -116,6 +117,8 @@ class Child:
 
     def errors(self) -> str:
         """Return all that it has written to stderr, unless `merge_stderr`."""
+        if self._stderr.closed:
+            return self._last_errors
         size = os.fstat(self._stderr.fileno()).st_size
         return os.pread(self._stderr.fileno(), size, 0).decode(errors="replace")
 
@@ -218,6 +221,7 @@ class Child:
 
     def _close(self) -> None:
         self._reader.join(1)
+        self._last_errors = self.errors()
         pipes = [self._stderr, self._process.stdin]
         if not self._reader.is_alive():  # else a descendant holds stdout open
             pipes.append(self._process.stdout)
