@@ -47,12 +47,13 @@ class Lane(NamedTuple):
     """A name, the command that runs it, and the seconds after which it is killed.
 
     A test has a limit of its own (`tests.support.limits`). That of the lane ends what is stuck
-    outside of any test: while tests are collected, or when the process should exit.
+    outside of any test: while tests are collected, or when the process should exit. It is four
+    times what the slowest lane takes, since a virtual machine may get half of a processor's time.
     """
 
     name: str
     command: tuple[str, ...]
-    limit_s: float = 1200.0
+    limit_s: float = 2700.0
 
 
 def _pytest(*arguments: str) -> tuple[str, ...]:
