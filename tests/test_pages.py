@@ -138,8 +138,10 @@ def test_a_module_is_in_the_folder_that_was_named_before(page: str) -> None:
 
 # --- prose ----------------------------------------------------------------------------------------
 WIDTH: Final = 120
-# `make bench` and `python -m tests.spec.conformance` write these.
-_GENERATED: Final = re.compile(r"docs/performance\.md|docs/protocols/([a-z]+-)?conformance\.md")
+# Written by `make bench`, `tests.spec.conformance` and `tests.spark.tables_page`.
+_GENERATED: Final = re.compile(
+    r"docs/performance\.md|docs/reference/tables\.md|docs/protocols/([a-z]+-)?conformance\.md"
+)
 
 
 def long_lines(page: str) -> Iterator[int]:
