@@ -98,11 +98,11 @@ class _Search:
 
     def _fewest_processes(self) -> None:
         """Remove processes, but none that others need: their calls would never settle."""
-        for name in _lists(self.plan.knobs):
-            for process in getattr(self.plan.knobs, name):
-                before, removed = self.plan.knobs, getattr(process, "name", "")
-                after = _without(before, removed)
-                if {need for need in _needs(before) if need[2] != removed} <= _needs(after):
+        for records in _lists(self.plan.knobs).values():
+            for name in (record.name for record in records if hasattr(record, "name")):
+                before = self.plan.knobs
+                after = _without(before, name)
+                if {need for need in _needs(before) if need[2] != name} <= _needs(after):
                     self.take(self.plan._replace(knobs=after))
 
     def _simplify_faults(self) -> None:
@@ -122,27 +122,26 @@ class _Search:
         for name in defaults_of(self.plan.knobs.__class__):
             value = getattr(self.plan.knobs, name)
             if name.endswith("_p") and isinstance(value, float) and value:
-                self.take(_knob_setter(name)(self.plan, 0.0))
+                self.take(_with_knob(self.plan, name, 0.0))
         last_s = max((each.at_s for each in (*self.plan.calls, *self.plan.faults)), default=0.0)
         if last_s + _AFTER_LAST_S < self.plan.knobs.faulty_s:
-            self.take(_knob_setter("faulty_s")(self.plan, last_s + _AFTER_LAST_S))
+            self.take(_with_knob(self.plan, "faulty_s", last_s + _AFTER_LAST_S))
 
 
 def _with_calls(plan: Plan, calls: tuple[Any, ...]) -> Plan:
     """Return a plan with these calls alone; a call that followed a removed one starts by itself."""
     numbers = {call.number for call in calls}
-    return plan._replace(
-        calls=tuple(
-            call._replace(follows=None)
-            if getattr(call, "follows", None) not in numbers and hasattr(call, "follows")
-            else call
-            for call in calls
-        )
-    )
+
+    def starts_alone(call: Any) -> bool:
+        follows = getattr(call, "follows", None)
+        return follows is not None and follows not in numbers
+
+    alone = (call._replace(follows=None) if starts_alone(call) else call for call in calls)
+    return plan._replace(calls=tuple(alone))
 
 
-def _knob_setter(name: str) -> Callable[[Plan, Any], Plan]:
-    return lambda plan, value: plan._replace(knobs=replace(plan.knobs, **{name: value}))
+def _with_knob(plan: Plan, name: str, value: Any) -> Plan:
+    return plan._replace(knobs=replace(plan.knobs, **{name: value}))
 
 
 def _lists(knobs: Any) -> dict[str, tuple[Any, ...]]:
