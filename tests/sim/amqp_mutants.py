@@ -17,6 +17,7 @@ from requite.errors import CallTimeout
 from requite.protocols.amqp import methods
 from requite.protocols.amqp.caller import AmqpCaller
 from requite.protocols.amqp.connected import WORK
+from requite.protocols.amqp.control import Cancels
 from requite.protocols.amqp.jobs import Why
 from requite.protocols.amqp.responder import AmqpResponder
 from requite.request import Reply
@@ -203,9 +204,17 @@ class KeepsWhatIsLost(AmqpResponder):
         """Go on."""
 
 
+class _NoCancels(Cancels):
+    def add(self, name: Any) -> None:
+        """Store nothing."""
+
+
 class ForgetsCancels(AmqpResponder):
-    def _remember(self, name: Any) -> None:
-        """Let it start when it comes."""
+    """Start a request whose cancel came first."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._cancels = _NoCancels(1)
 
 
 class LeavesAtOnce(AmqpResponder):
@@ -244,7 +253,7 @@ class ForgetsCopies(AmqpResponder):
                 self.jobs.abandon(job, "its caller has given it up", self._out, now)
                 self._send(WORK, methods.ack(job.tag))
                 return
-        self._remember(name)
+        self._cancels.add(name)
 
     _cancelled = _give_up
 

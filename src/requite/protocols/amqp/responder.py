@@ -17,7 +17,7 @@ response protocol" and "Worker activity reports".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from math import inf
 from types import SimpleNamespace
 from typing import Any, ClassVar, Final
@@ -48,13 +48,14 @@ from requite.protocols.amqp import methods, wire
 from requite.protocols.amqp.assignment import Assignment
 from requite.protocols.amqp.confirms import Confirms
 from requite.protocols.amqp.connected import SIDE, WORK, ConnectedEngine
+from requite.protocols.amqp.control import Cancels, RequestName, read_control
 from requite.protocols.amqp.jobs import Job, Why
 from requite.protocols.amqp.methods import Heard
 from requite.protocols.amqp.policy import ResponderPolicy
 from requite.protocols.amqp.properties import Properties, decode_properties, encode_properties
 from requite.protocols.amqp.reports import Reports
 from requite.protocols.amqp.sizes import SizeLimit
-from requite.protocols.amqp.wire import Control, Event, ReplyStatus
+from requite.protocols.amqp.wire import Event, ReplyStatus
 from requite.request import Request, Status
 
 _CONSUMER: Final = "requests"
@@ -96,7 +97,7 @@ class AmqpResponder(ConnectedEngine):
         self._limit = SizeLimit()
         # Number of the last run with partial replies. Starts with one worker id differ in it.
         self._runs = int.from_bytes(instance[:_RUN_SIZE], "big")
-        self._cancels: dict[tuple[str, str], None] = {}  # of requests that may arrive later
+        self._cancels = Cancels(policy.cancels_max)
         self._closed: set[bytes] = set()  # side channels
         self._is_declaring = False
         self._is_consuming = False
@@ -446,40 +447,19 @@ class AmqpResponder(ConnectedEngine):
                 self._reports.lost(channel)
 
     def _controlled(self, header: bytes, now: float) -> None:
-        try:
-            properties = decode_properties(header)
-        except RemoteViolation:
-            return
-        headers = properties.headers
-        match headers.get(wire.CONTROL):
-            case Control.CANCEL:
-                self._cancelled((properties.message_id, properties.correlation_id), now)
-            case Control.DRAIN if self._drain_applies(headers):
-                self._drained(Drain(), now)
+        match read_control(header, self._assignment):
+            case Drain() as drain:
+                self._drained(drain, now)
+            case (_, _) as name:
+                self._cancelled(name, now)
 
-    def _drain_applies(self, headers: Mapping[str, Any]) -> bool:
-        """Return whether a drain applies to this worker; workers without a pool ignore drains."""
-        assignment = self._assignment
-        return not assignment.declares and wire.concerns(
-            headers, assignment.key, assignment.worker_id
-        )
-
-    def _cancelled(self, name: tuple[str, str], now: float) -> None:
+    def _cancelled(self, name: RequestName, now: float) -> None:
         """Abandon a running request, and all copies if its caller has published it again."""
         for job in self.jobs:
             if job.name == name and not job.abandoned:
                 self.jobs.abandon(job, "its caller has given it up", self._out, now)
                 self._send(WORK, methods.ack(job.tag))
-        self._remember(name)
-
-    def _remember(self, name: tuple[str, str]) -> None:
-        """Store a cancel whose request, or a copy of it, may arrive later (I15); drop the oldest if
-        there are too many."""
-        if name in self._cancels:
-            return
-        if len(self._cancels) >= self._policy.cancels_max:
-            del self._cancels[next(iter(self._cancels))]
-        self._cancels[name] = None
+        self._cancels.add(name)
 
     # --- time, and the end ------------------------------------------------------------------------
     def _woken(self, event: Wake, now: float) -> None:
