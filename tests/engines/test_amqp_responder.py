@@ -8,55 +8,16 @@ from typing import Any
 import pytest
 from pamqp import commands
 from tests.spec.requirement import requirement
-from tests.support.amqp_engines import SIDE, Rabbit, method
+from tests.support.amqp_responder import INSTANCE, ResponderBench, servant, worker
 
-from requite.engine import CancelHandler, Drain, Finished, PeerLost, Produced, Send, Stopped, Warn
+from requite.engine import CancelHandler, Drain, Finished, PeerLost, Produced, Stopped, Warn
 from requite.errors import ConfigurationError, LocalViolation
 from requite.protocols.amqp import methods
 from requite.protocols.amqp.assignment import pool_assignment, service_assignment
-from requite.protocols.amqp.jobs import Job
 from requite.protocols.amqp.policy import ResponderPolicy
-from requite.protocols.amqp.properties import Properties, encode_properties
 from requite.protocols.amqp.reports import ACTIVITY
-from requite.protocols.amqp.responder import AmqpResponder
 from requite.protocols.amqp.topology import Pool
-from requite.request import Request, Status
-
-INSTANCE = b"\2" * 8
-
-
-class Side(Rabbit):
-    """Acts as RabbitMQ for a responder."""
-
-    def consume(self) -> None:
-        """Connect, with an existing queue."""
-        self.connect()
-        self.say(commands.Queue.DeclareOk("echo", 0, 0))
-        self.say(commands.Basic.ConsumeOk("requests"))
-
-    def request(self, body: bytes | None = b"body", **how: Any) -> tuple[Job, Request]:
-        """Deliver a request that is run."""
-        how = {"reply_to": "replies", "correlation_id": "c", "message_id": "m"} | how
-        self.deliver(body, **how)
-        [(job, request)] = self.delivered()
-        return job, request
-
-    def answer(self, **how: Any) -> tuple[dict[str, Any], bytes]:
-        """Return headers and body of the one reply."""
-        [(exchange, key, properties, body)] = self.published()
-        assert (exchange, key, properties.correlation_id) == ("", "replies", "c")
-        return dict(properties.headers), body
-
-
-def servant(policy: ResponderPolicy | None = None) -> Side:
-    assignment = service_assignment("echo", "w1")
-    return Side(AmqpResponder(assignment, policy, service="echo", instance=INSTANCE))
-
-
-def worker() -> Side:
-    assignment = pool_assignment(Pool("core"), "a/b", "w1")
-    policy = ResponderPolicy(attempts_max=None)
-    return Side(AmqpResponder(assignment, policy, service="echo", instance=INSTANCE))
+from requite.request import Status
 
 
 # --- its queue ------------------------------------------------------------------------------------
@@ -160,7 +121,7 @@ def test_a_queue_of_ones_own_making_is_ready_when_it_is_declared() -> None:
     [(servant, []), (worker, ["BASIC_PUBLISH"])],  # a pool's worker reports its activity
 )
 def test_a_request_is_acknowledged_when_its_reply_is_confirmed(
-    responder: Callable[[], Side], sent: list[str]
+    responder: Callable[[], ResponderBench], sent: list[str]
 ) -> None:
     rabbit = responder()
     rabbit.consume()
@@ -312,90 +273,8 @@ def test_a_delivery_that_rabbitmq_has_not_counted_is_made_to_count(side: Any) ->
     assert request.attempt == 2
 
 
-# --- cancels --------------------------------------------------------------------------------------
-def cancel(rabbit: Side, **name: Any) -> None:
-    rabbit.deliver(b"", channel=SIDE, headers={"x-control": "cancel"}, **name)
-
-
-def test_a_cancel_interrupts_its_handler() -> None:
-    rabbit = servant()
-    rabbit.consume()
-    job, _ = rabbit.request()
-    cancel(rabbit, correlation_id="c", message_id="other")
-    assert not rabbit.effects
-    cancel(rabbit, correlation_id="c", message_id="m")
-    assert [each.token for each in rabbit.effects if isinstance(each, CancelHandler)] == [job]
-    assert rabbit.raw("BASIC_ACK") == [methods.ack(1)]
-
-    rabbit.feed(Finished(job, [b"too late"]))
-    assert not rabbit.sent()
-
-
-def test_names_that_are_no_text_are_copied_as_they_are() -> None:
-    """With replacement characters, each byte would take three, and exceed the limit."""
-    rabbit = servant()
-    rabbit.consume()
-    odd = b"\xff" * 200
-    header = encode_properties(Properties("c" * 200, "r" * 200), 0)
-    header = header.replace(b"c" * 200, odd).replace(b"r" * 200, odd)
-    deliver = method(commands.Basic.Deliver("requests", 1, False, "", "echo"))
-    rabbit.hear([methods.channel(1), deliver, header, b""])
-    [(job, _)] = rabbit.delivered()
-    rabbit.feed(Finished(job, [b"reply"]))
-    [sent] = [each.message for each in rabbit.effects if isinstance(each, Send)]
-    assert odd in sent[1]
-    assert odd in sent[2]
-
-
-def test_a_cancel_is_of_all_copies_of_a_request() -> None:
-    """A request that its caller has published again arrives more than once."""
-    rabbit = servant()
-    rabbit.consume()
-    copy: dict[str, Any] = {"reply_to": "replies", "correlation_id": "c", "message_id": "m"}
-    jobs = []
-    for tag in (1, 2):
-        rabbit.deliver(b"", tag, **copy)
-        jobs += [job for job, _ in rabbit.delivered()]
-    cancel(rabbit, correlation_id="c", message_id="m")
-    assert [each.token for each in rabbit.effects if isinstance(each, CancelHandler)] == jobs
-    assert rabbit.raw("BASIC_ACK") == [methods.ack(1), methods.ack(2)]
-    for tag in (3, 4):
-        rabbit.deliver(b"", tag, **copy)
-        assert not rabbit.delivered()
-        assert rabbit.raw("BASIC_ACK") == [methods.ack(tag)]
-
-
-def test_what_was_cancelled_before_it_came_never_starts() -> None:
-    rabbit = servant(ResponderPolicy(cancels_max=2))
-    rabbit.consume()
-    for number in range(3):
-        cancel(rabbit, correlation_id="c", message_id=f"m{number}")
-    assert rabbit.engine.snapshot().cancels == 2
-    rabbit.deliver(b"", reply_to="replies", correlation_id="c", message_id="m2")
-    assert not rabbit.delivered()
-    assert rabbit.sent() == ["BASIC_ACK"]
-    rabbit.request(correlation_id="c", message_id="m0")  # forgotten
-
-
-def test_without_a_control_exchange_requests_are_served() -> None:
-    rabbit = servant()
-    rabbit.consume()
-    rabbit.close_channel(403, methods.EXCHANGE_DECLARE, SIDE)
-    assert any(isinstance(each, Warn) for each in rabbit.effects)
-    rabbit.request()
-
-
-@pytest.mark.parametrize("headers", [{}, {"x-control": "dance"}, {"x-control": 1}])
-def test_other_control_messages_are_ignored(headers: dict[str, Any]) -> None:
-    rabbit = servant()
-    rabbit.consume()
-    rabbit.request()
-    rabbit.deliver(b"", channel=SIDE, headers=headers, correlation_id="c", message_id="m")
-    assert not rabbit.effects
-
-
 # --- reports --------------------------------------------------------------------------------------
-def events(rabbit: Side) -> list[tuple[str, str, str, str]]:
+def events(rabbit: ResponderBench) -> list[tuple[str, str, str, str]]:
     return [
         (exchange, key, properties.headers["x-event"], properties.headers["x-worker-id"])
         for exchange, key, properties, _ in rabbit.published(ACTIVITY)

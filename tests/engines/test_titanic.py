@@ -18,11 +18,10 @@ from requite.errors import (
     RemoteFailure,
     TransportError,
 )
-from requite.protocols.titanic import requests
 from requite.protocols.titanic.inputs import Answered, Asked
 from requite.protocols.titanic.policy import Replicate, TitanicPolicy
 from requite.protocols.titanic.records import encode_submitted
-from requite.protocols.titanic.requests import ClosedKey, Recovered, RecoveredRequest
+from requite.protocols.titanic.requests import Recovered, RecoveredRequest
 from requite.protocols.titanic.wire import CLOSE, LIST, REPLY, REQUEST, RETRY, SHOW, STATS
 from requite.request import Reply
 
@@ -205,92 +204,6 @@ def test_a_broker_that_does_not_answer_is_asked_again() -> None:
     bench.silent = False
     bench.wait(1.0)
     assert len(bench.calls) == 1
-
-
-# --- keys -----------------------------------------------------------------------------------------
-def test_the_same_key_is_the_same_ticket() -> None:
-    bench = TitanicBench(key_window_s=10.0)
-    ticket = bench.submitted(b"echo", b"hi", key=b"k")
-    assert bench.submitted(b"echo", b"hi", key=b"k") == ticket
-    assert bench.submitted(b"echo", b"hi", key=b"other") != ticket
-    bench.reply(bench.calls[0], b"ho")
-    assert bench.submitted(b"echo", b"hi", key=b"k") == ticket
-    bench.ask(CLOSE, ticket)
-    bench.wait(9.0)
-    assert bench.submitted(b"echo", b"hi", key=b"k") == ticket
-    assert len(bench.calls) == 2
-    bench.wait(2.0)
-    assert bench.submitted(b"echo", b"hi", key=b"k") != ticket
-
-
-@pytest.mark.parametrize("other", [(b"echo", b"ho"), (b"echo", b"longer"), (b"else", b"hi")])
-def test_a_key_is_refused_for_another_request(other: tuple[bytes, bytes]) -> None:
-    """Otherwise its client would get the reply to the first one."""
-    bench = TitanicBench()
-    ticket = bench.submitted(b"echo", b"hi", key=b"k")
-    assert bench.ask(REQUEST, *other, key=b"k")[0].startswith(b"400 this key was used")
-    assert bench.submitted(b"echo", b"hi", key=b"k") == ticket
-    assert len(bench.calls) == 1
-
-
-def test_only_so_many_keys_of_closed_requests_are_remembered(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(requests, "CLOSED_KEYS_MAX", 3)
-    bench = TitanicBench()
-    tickets = [bench.submitted(b"echo", b"hi", key=b"%d" % n) for n in range(5)]
-    for call in list(bench.calls):
-        bench.reply(call, b"ho")
-    for ticket in tickets:
-        bench.ask(CLOSE, ticket)
-    again = [bench.submitted(b"echo", b"hi", key=b"%d" % n) for n in reversed(range(5))]
-    assert [mine == before for mine, before in zip(reversed(again), tickets, strict=True)] == [
-        False,
-        False,
-        True,
-        True,
-        True,
-    ]
-
-
-def test_who_comes_while_the_first_is_stored_waits_with_it() -> None:
-    bench = TitanicBench()
-    bench.holds = True
-    tokens = [bench.begin(REQUEST, b"echo", b"hi", key=b"k") for _ in range(3)]
-    assert len(bench.held) == 1
-    bench.holds = False
-    bench.release()
-    assert len({tuple(bench.answers[token]) for token in tokens}) == 1
-    assert len(bench.calls) == 1
-
-
-def test_a_key_whose_request_could_not_be_stored_is_free() -> None:
-    bench = TitanicBench()
-    bench.refuses = LogFull("full")
-    assert bench.ask(REQUEST, b"echo", b"hi", key=b"k")[0].startswith(b"500")
-    bench.refuses = None
-    assert bench.submitted(b"echo", b"hi", key=b"k")
-    assert len(bench.calls) == 1
-
-
-def test_keys_are_known_after_a_restart() -> None:
-    kept = RecoveredRequest(
-        bytes(15) + b"\x07", b"echo", b"k", location="somewhere", submitted_us=1
-    )
-    kept.size = 2
-    until_us = int((1_700_000_000 + 100 + 50) * 1e6)
-    closed = ClosedKey(b"c", bytes(15) + b"\x08", until_us)
-    bench = TitanicBench(recovered=Recovered([kept], [closed]), records={"somewhere": WAITING})
-    assert bench.submitted(b"echo", b"hi", key=b"k").endswith(b"07")
-    assert bench.submitted(b"echo", b"", key=b"c").endswith(b"08")
-    bench.wait(60.0)
-    assert not bench.submitted(b"echo", b"", key=b"c").endswith(b"08")
-
-
-def test_a_damaged_log_is_named_where_a_request_is_not_known() -> None:
-    bench = TitanicBench(recovered=Recovered(is_damaged=True))
-    assert bench.ask(REPLY, b"0" * 32)[0].endswith(b"or lost: the log is damaged")
-    assert TitanicBench().ask(REPLY, b"0" * 32)[0].endswith(b"closed, or never accepted")
 
 
 # --- many at once ---------------------------------------------------------------------------------

@@ -158,6 +158,15 @@ class BrokerBench:
                 self.say(worker, WorkerHeartbeat, 1000)
 
     # --- what the broker did ------------------------------------------------------------------
+    def assert_idle(self) -> None:
+        """Check that no table holds a request (I9)."""
+        snapshot = self.broker.snapshot()
+        assert snapshot.pending == 0
+        assert all(s.queued == s.in_progress == 0 for s in snapshot.services)
+        assert all(worker.holding == 0 for worker in snapshot.workers)
+        empty = sum(not service.workers for service in snapshot.services)
+        assert snapshot.timers == len(snapshot.workers) + empty
+
     def sent(self, peer: str, kind: type | None = None) -> list[Any]:
         """Return the commands a peer was sent, all or of one kind."""
         return [c for c in self.commands[peer] if kind is None or isinstance(c, kind)]
