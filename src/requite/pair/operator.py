@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
 from typing import Any, Final, Self
 
 from requite.errors import CallTimeout, RemoteFailure
@@ -42,6 +43,11 @@ class Operator:
     async def view(self) -> PairView:
         """Return the server's view of the pair. Raises `CallTimeout`."""
         return await self._ask(Ask())
+
+    async def look(self) -> PairView:
+        """Return `view()`. Deprecated."""
+        warnings.warn("Operator.look is Operator.view now", DeprecationWarning, stacklevel=2)
+        return await self.view()
 
     async def switch(self) -> PairView:
         """Switch the active server, and return this server's view afterwards.

@@ -16,6 +16,7 @@ import json
 import logging
 import sys
 import threading
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -132,6 +133,11 @@ class Progress:
             statuses.update(report.statuses)
         ended = sum(report.ended for report in reports)
         return Count(dict(statuses), len(reports) - ended, ended)
+
+    def look(self) -> Count:
+        """Return `count()`. Deprecated."""
+        warnings.warn("Progress.look is Progress.count now", DeprecationWarning, stacklevel=2)
+        return self.count()
 
     def line(self) -> str:
         """Return how far the job is, and how fast it was since the last line, in words."""
