@@ -85,10 +85,10 @@ def _pace(facts: Facts, span: Span) -> Markup | None:
     gaps = f" In {words.counted(silent, 'step')} of {len(span.steps)} there were none."
     caption = (
         f"By when requests were accepted, in steps of {words.duration(span.step_s)}. It was worst "
-        f"at {words.clock(worst.at, span)}: half took up to {words.milliseconds(worst.p50_ms)}, "
-        f"99 of 100 up to {words.milliseconds(worst.p99_ms)}.{gaps if silent else ''}"
+        f"at {words.clock(worst.at, span)}: p50 {words.milliseconds(worst.p50_ms)}, "
+        f"p99 {words.milliseconds(worst.p99_ms)}.{gaps if silent else ''}"
     )
-    columns = (text("from"), "median", "95 of 100", "99 of 100")
+    columns = (text("from"), "p50", "p95", "p99")
     rows = [
         (words.clock(row.at, span), *map(words.milliseconds, row[1:]))
         for row in _every(facts.pace, worst)
@@ -109,17 +109,16 @@ def _histogram(facts: Facts) -> Markup | None:
     total = facts.total
     if not facts.histogram or total is None:
         return None
-    marks = [("median", total.p50_ms), ("99 of 100", total.p99_ms)]
+    marks = [("p50", total.p50_ms), ("p99", total.p99_ms)]
     known = [(name, ms) for name, ms in marks if ms is not None]
     slowest = max(bar.upper_ms for bar in facts.histogram)
     caption = (
-        f"{words.counted(sum(bar.n for bar in facts.histogram), 'reply', 'replies')}. Half took up "
-        f"to {words.milliseconds(total.p50_ms)}, 95 of 100 up to "
-        f"{words.milliseconds(total.p95_ms)}, 99 of 100 up to {words.milliseconds(total.p99_ms)}, "
-        f"the slowest {words.milliseconds(slowest)}."
+        f"{words.counted(sum(bar.n for bar in facts.histogram), 'reply', 'replies')}: p50 "
+        f"{words.milliseconds(total.p50_ms)}, p95 {words.milliseconds(total.p95_ms)}, "
+        f"p99 {words.milliseconds(total.p99_ms)}, the slowest {words.milliseconds(slowest)}."
     )
     draw = partial(charts.latency_histogram, facts.histogram, known)
-    return figure("How many took how long", caption, draw, _histogram_table(facts))
+    return figure("Distribution of latency", caption, draw, _histogram_table(facts))
 
 
 def _histogram_table(facts: Facts) -> Markup:
@@ -127,7 +126,7 @@ def _histogram_table(facts: Facts) -> Markup:
         (words.milliseconds(lower), words.milliseconds(upper), words.count(n))
         for lower, upper, n in merge_bars(facts.histogram, _ROWS)
     ]
-    return table(("longer than", "up to", "replies"), rows, label="How many took how long")
+    return table(("longer than", "up to", "replies"), rows, label="Distribution of latency")
 
 
 def _services(facts: Facts) -> Markup | None:
@@ -138,7 +137,17 @@ def _services(facts: Facts) -> Markup | None:
     rows = [(legible(row.name) or "no name", *_figures(row)) for row in facts.services]
     if facts.rest is not None:
         rows.append((_others(left_out), *_figures(facts.rest)))
-    columns = ("accepted", "replied", "failed", "again", "twice", "median", "95 %", "99 %", "mean")
+    columns = (
+        "accepted",
+        "replied",
+        "failed",
+        "retried",
+        "duplicates",
+        "p50",
+        "p95",
+        "p99",
+        "mean",
+    )
     whole = table(
         (text("service"), *columns),
         rows,

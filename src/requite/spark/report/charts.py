@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import altair as alt
 
 _SERVICES: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9")
-_PERCENTILES: Final = {"median": "#56b4e9", "95 of 100": "#0072b2", "99 of 100": "#1b2f4b"}
+_PERCENTILES: Final = {"p50": "#56b4e9", "p95": "#0072b2", "p99": "#1b2f4b"}
 _FAILED: Final = "failed"
 _DOTTED_MAX: Final = 30
 

@@ -59,11 +59,11 @@ def tiles(facts: Facts) -> Markup:
     seconds = (span.ended - span.began).total_seconds()
     lost = f"{facts.workers_lost:,} of {facts.workers_known:,}"
     shown = [
-        _Tile(words.milliseconds(total.p50_ms), "median latency"),
-        _Tile(words.milliseconds(total.p99_ms), "99 of 100 within"),
+        _Tile(words.milliseconds(total.p50_ms), "p50 latency"),
+        _Tile(words.milliseconds(total.p99_ms), "p99 latency"),
         _Tile(words.rate(total.replied + total.failed, seconds), "ended"),
         _Tile(words.count(total.failed), "failed", is_alarming=total.failed > 0),
-        _Tile(words.count(total.retries), "given to workers again"),
+        _Tile(words.count(total.retries), "retried"),
     ]
     if facts.workers:
         shown.append(_Tile(lost, "workers lost"))

@@ -148,7 +148,7 @@ def explanation(audit: Summary) -> str:
         return f"The journal is incomplete: {'; '.join(audit.faults[:_FAULTS_SHOWN])}."
     if audit.undecided and not (audit.dropped_events or audit.damaged):
         n = counted(audit.undecided, "request")
-        return f"{n} cannot be judged: what that rests on, a clock or a name, cannot be told."
+        return f"{n} cannot be judged: a clock or a name that the verdict rests on is unknown."
     if not audit.complete:
         return (
             f"The journal is incomplete: {counted(audit.dropped_events, 'event')} could not be "
