@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pamqp import commands
 from tests.engines.test_amqp_caller import caller
-from tests.engines.test_amqp_responder import servant
 from tests.support.amqp_engines import CallerSide, Rabbit
+from tests.support.amqp_responder import servant
 
 from requite.engine import Finished, PeerLost, Produced
 from requite.errors import TransportError

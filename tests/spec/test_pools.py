@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.engines.test_amqp_responder import Side, worker
 from tests.spec.requirement import requirement
+from tests.support.amqp_responder import ResponderBench, worker
 
 from requite.engine import Finished
 from requite.pool.config import read_config
@@ -94,7 +94,7 @@ def test_workers_are_told_what_they_need() -> None:
     assert told["WORKER_ACTIVITY_EXCHANGE"] == "core-activity-xchg"
 
 
-def reports(side: Side) -> list[tuple[str, str, str]]:
+def reports(side: ResponderBench) -> list[tuple[str, str, str]]:
     """Return exchange, routing key and event of what was just reported."""
     published = side.published(ACTIVITY)
     return [(exchange, key, of.headers["x-event"]) for exchange, key, of, _ in published]
