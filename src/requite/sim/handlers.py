@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from requite.engine import Finished, Input, Produced
 from requite.request import Status
+from requite.sim.engine_process import EngineProcess
 from requite.sim.history import Execution
 from requite.sim.knobs import Behaviour
-from requite.sim.process import Process
 from requite.sim.workload import Task
 
 # A poisonous request lets its worker live for this part of its service time.
@@ -17,7 +17,7 @@ _DIES_AFTER: Final = 0.5
 _RESTART_S: Final = 1.0
 
 
-class Handling(Process):
+class Handling(EngineProcess):
     """A process that runs handlers. Those that are told to hang do so for `hang_s` at most, where
     nothing else ever ends them."""
 

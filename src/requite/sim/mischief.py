@@ -24,8 +24,8 @@ from requite.engine import (
 )
 from requite.framing.base import Framing
 from requite.shell.host import Host
+from requite.sim.engine_process import EngineProcess
 from requite.sim.party import Stage
-from requite.sim.process import Process
 from requite.sim.raw_bytes import RawBytes
 from requite.sim.stream import SimStream
 
@@ -88,7 +88,7 @@ class Mischief:
         return len(self.peers)
 
 
-class Stranger(Process):
+class Stranger(EngineProcess):
     """A process that means no good, and dials somebody else each time."""
 
     is_honest = False

@@ -20,8 +20,9 @@ from requite.shell.connections import Endpoint, PersistentConnection, no_framing
 from requite.shell.host import Host
 from requite.shell.link import Link, LinkLimits
 from requite.sim.dialler import SimDialler
+from requite.sim.engine_process import EngineProcess
 from requite.sim.history import History
-from requite.sim.process import Pace, Process, Supervisor
+from requite.sim.process import Pace, Supervisor
 from requite.transport.address import InprocAddress
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def telling_who_is_expelled(history: History, stream: SimStream) -> Iterator[Non
         raise
 
 
-class BaseParty(Process, Generic[StageT]):
+class BaseParty(EngineProcess, Generic[StageT]):
     """Anybody who takes part; it may listen."""
 
     kind: str

@@ -1,7 +1,7 @@
-"""A simulated process: an engine in its `Host`, on a node of its own, that can die and freeze.
+"""A simulated process on a node of its own: it lives, dies, loses power, freezes and thaws.
 
-It is the fourth shell, beside asyncio's, the blocking one and the tests': a few wires around a
-`Host`. One event is one turn: whatever it causes is written at its end, each connection once.
+What it does in a turn is up to subclasses: `engine_process.py` has one engine in a `Host`,
+`shells/program.py` runs a coroutine on an event loop.
 """
 
 from __future__ import annotations
@@ -9,23 +9,14 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import inf
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from requite.engine import Drain
-from requite.shell.host import Host
-
 if TYPE_CHECKING:
-    from requite.engine import Engine
     from requite.sim.network import Network
     from requite.sim.stream import SimStream
     from requite.sim.world import Act, World
 
-# A timer that fires before its instant, by a rounding of the clock's offset, would be armed again
-# for the same instant without end.
-_ROUNDING_S: Final = 1e-6
 _CLOCK_START_MAX_S: Final = 100_000.0
-_LOOK_EVERY_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,30 +60,36 @@ class Process:
         self.life = 0
         self.alive = False
         self.retired = False  # nobody starts it any more
-        self.drained = False  # its engine is through
+        self.drained = False  # it has nothing left to do, and is about to leave
         self.frozen = False
         self.frozen_s = 0.0  # how long, over all
         self.streams: dict[SimStream, None] = {}
-        self.host: Host
-        self.engine: Engine
         self.rng = world.rng(name)
         self._supervisor = supervisor
         self._clock_start = 0.0
-        self._armed = 0  # counts timers; only the last one is heeded
-        self._flush_wanted = False
         self._froze_at = 0.0
         # What happens to a frozen process, in the order in which it will find out.
         self._unread: dict[Any, Act] = {}
         self._overdue: list[Act] = []
-        self._timer_overdue = False
 
     # --- for subclasses ---------------------------------------------------------------------------
-    def make_host(self) -> Host:
-        """Make the engine and the host of a new life."""
+    def make(self) -> None:
+        """Make what a new life needs."""
+
+    def boot(self) -> None:
+        """Do what the process does first, in a turn of its own."""
         raise NotImplementedError
 
-    def started(self) -> None:
-        """Do what the process does first."""
+    def drain(self) -> None:
+        """Be told to finish what is there, taking nothing new, and to exit."""
+        raise NotImplementedError
+
+    def accept(self, stream: SimStream) -> None:
+        """Take a connection that another process has dialled."""
+        raise NotImplementedError
+
+    def end_turn(self) -> None:
+        """Do what comes at the end of a turn."""
 
     # --- life and death ---------------------------------------------------------------------------
     def start(self) -> None:
@@ -103,16 +100,10 @@ class Process:
         self.alive = True
         self.drained = False
         self._clock_start = self.rng.random() * _CLOCK_START_MAX_S
-        self._armed += 1
         self.network.power_on(self.name)
-        self.host = self.make_host()
-        self.engine = self.host.engine
+        self.make()
         self._supervisor.process_changed(self, "starts")
-        self.turn(self._begin)
-
-    def _begin(self) -> None:
-        self.started()
-        self.wake_at(self.host.next_at())
+        self.turn(self.boot)
 
     def crash(self, *, politely: bool = True) -> None:
         """Die at once. The kernel closes the connections: with FIN where `politely`, else RST."""
@@ -139,26 +130,6 @@ class Process:
                 stream.die(politely=True)
             self.streams.clear()
 
-    def drain(self) -> None:
-        """Be told to finish and leave."""
-        if self.alive:
-            self.turn(self.host.submit, Drain())
-
-    def has_stopped(self) -> None:
-        """Leave, the engine having drained: close what stands, and exit when it has closed."""
-        self.drained = True
-        self.later(0.0, self._leave)
-
-    def _leave(self) -> None:
-        self.host.shut()
-        self._exit_when_closed()
-
-    def _exit_when_closed(self) -> None:
-        if self.streams:
-            self.later(_LOOK_EVERY_S, self._exit_when_closed)
-        else:
-            self.exit()
-
     def _end(self, what: str) -> None:
         self.thaw_silently()
         self.life += 1
@@ -178,15 +149,13 @@ class Process:
         if not self.frozen:
             return
         unread, overdue = list(self._unread.values()), self._overdue
-        if self._timer_overdue:
-            overdue = [self._wake, *overdue]
         self.thaw_silently()
         self._supervisor.process_changed(self, "thaws")
         life = self.life
         for act in (*unread, *overdue):
             if self.life == life:
                 self._do(act)
-        self._flush()
+        self.end_turn()
 
     def thaw_silently(self) -> None:
         """Stop being frozen, and forget what has piled up."""
@@ -195,14 +164,12 @@ class Process:
         self.frozen = False
         self._unread = {}
         self._overdue = []
-        self._timer_overdue = False
 
     # --- events: each is a turn -------------------------------------------------------------------
     def turn(self, act: Act, *args: Any) -> None:
         """Let one thing happen to the process, and let it write what comes of it."""
         self._do(act, *args)
-        if self._flush_wanted:
-            self._flush()
+        self.end_turn()
 
     def has_io(self, stream: SimStream) -> None:
         """Let the process find out what there is about a stream."""
@@ -212,10 +179,6 @@ class Process:
             self._unread[stream] = stream.hand_over
         else:
             self.turn(stream.hand_over)
-
-    def accept(self, stream: SimStream) -> None:
-        """Be dialled."""
-        self.adopt(stream, lambda: self.host.opened(stream, accepted=True))
 
     def adopt(self, stream: SimStream, opened: Callable[[], object]) -> None:
         """Own a stream from now on; `opened` is called when the process gets to it."""
@@ -248,38 +211,6 @@ class Process:
         self._supervisor.process_failed(self, trace)
         self.crash()
 
-    # --- what the host wants ----------------------------------------------------------------------
     def clock(self) -> float:
         """Return the instant on the clock of this process."""
         return self.world.now + self._clock_start
-
-    def want_flush(self) -> None:
-        """Note that output waits for the end of the turn, or for one of the next."""
-        if self.pace.flush_late_s:
-            self.later(self.pace.flush_late_s * self.rng.random(), self.host.flush)
-        else:
-            self._flush_wanted = True
-
-    def _flush(self) -> None:
-        self._flush_wanted = False
-        if self.alive:
-            self._do(self.host.flush)
-
-    def wake_at(self, at: float) -> None:
-        """Set the one timer."""
-        self._armed += 1
-        if at != inf:
-            late_s = _ROUNDING_S + self.pace.timer_late_s * self.rng.random()
-            self.world.at(at - self._clock_start + late_s, self._timer, self._armed)
-
-    def _timer(self, armed: int) -> None:
-        if armed != self._armed or not self.alive:
-            return
-        if self.frozen:
-            self._timer_overdue = True
-        else:
-            self.turn(self.host.wake)
-
-    def _wake(self) -> None:
-        if self.alive:
-            self.host.wake()

@@ -20,9 +20,10 @@ from requite.shell.connections import AddressList
 from requite.shell.host import Host
 from requite.shell.link import Link
 from requite.sim.dialler import SimDialler
+from requite.sim.engine_process import EngineProcess
 from requite.sim.history import Call, History
 from requite.sim.knobs import Knobs
-from requite.sim.process import Process, Supervisor
+from requite.sim.process import Supervisor
 from requite.sim.watch import Watched
 from requite.sim.watch_broker import WatchedBroker
 from requite.sim.workload import parse_task
@@ -65,7 +66,7 @@ class Stage:
     """Where brokers are; the host of each is the name of its node."""
 
 
-class Broker(Process):
+class Broker(EngineProcess):
     """The broker; its address is the name of its node."""
 
     watched: WatchedBroker
@@ -114,7 +115,7 @@ class Broker(Process):
         return None if task is None else self._stage.history.calls.get(task.number)
 
 
-class Dialler(Process):
+class Dialler(EngineProcess):
     """A process that keeps connected to the broker, as its engine asks for."""
 
     watched: Watched

@@ -12,8 +12,8 @@ from requite.request import Partial, Reply
 from requite.sim.history import Call
 
 if TYPE_CHECKING:
+    from requite.sim.engine_process import EngineProcess
     from requite.sim.history import History
-    from requite.sim.process import Process
     from requite.sim.transcript import Transcript
     from requite.sim.workload import CallPlan
 
@@ -28,7 +28,7 @@ class User:
 
     def __init__(
         self,
-        process: Process,
+        process: EngineProcess,
         history: History,
         transcript: Transcript | None,
         frames_of: Callable[[CallPlan], list[bytes]],

@@ -16,7 +16,7 @@ from requite.framing import Framing, SocketType, Zmtp
 from requite.protocols.binarystar.table import PairRole, State
 from requite.protocols.binarystar.wire import Ask, Refused, Switch, View, Word, encode
 from requite.shell.host import Host
-from requite.sim.process import Process
+from requite.sim.engine_process import EngineProcess
 from requite.sim.raw_bytes import RawBytes, spoil
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class _Mischief:
         return len(self._peers)
 
 
-class PairIntruder(Process):
+class PairIntruder(EngineProcess):
     """A process that means no good."""
 
     is_honest = False

@@ -19,7 +19,8 @@ from requite.protocols.binarystar.wire import MESSAGE_SIZE_MAX
 from requite.shell.connections import Endpoint, PersistentConnection, no_framing
 from requite.shell.host import Host
 from requite.shell.link import Link, LinkLimits
-from requite.sim.process import Process, Supervisor
+from requite.sim.engine_process import EngineProcess
+from requite.sim.process import Supervisor
 from requite.transport.address import TcpAddress
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class _Watched:
         return effects
 
 
-class PairServer(Process):
+class PairServer(EngineProcess):
     """A server; `half` is its half of the pair, anew in each life."""
 
     half: BinaryStarPeer

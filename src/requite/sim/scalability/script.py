@@ -22,6 +22,7 @@ from requite.engine import Effect, Input, PeerJoined, PeerLost, Send
 from requite.framing.sp import SpStream
 from requite.protocols.scalability.wire import REP, REQ
 from requite.shell.host import Host
+from requite.sim.engine_process import EngineProcess
 from requite.sim.knobs import Behaviour
 from requite.sim.process import Pace, Process
 from requite.sim.scalability.cast import SpCast
@@ -130,7 +131,7 @@ class _Obedient:
         return self._peer is not None
 
 
-class Stranger(Process):
+class Stranger(EngineProcess):
     """A process that connects once, and says what the script has it say."""
 
     is_honest = False
