@@ -11,7 +11,6 @@ or inside a program that has an event loop of its own:
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -26,7 +25,7 @@ from requite.pair.standby_gate import StandbyGate, as_facts
 from requite.protocols.majordomo.broker import MajordomoBroker
 from requite.protocols.majordomo.management import Snapshot
 from requite.protocols.majordomo.policy import BrokerPolicy
-from requite.shell import clock
+from requite.shell import clock, entropy
 from requite.shell.aio import AioShell
 from requite.shell.connections import Connections, Endpoint
 from requite.shell.daemon import Daemon
@@ -100,7 +99,7 @@ class Broker(Daemon):
         limits = _limits(message_size_max)
         mechanism = mechanism_to_check(users)
         identities: IdentityTable[Link] = IdentityTable(
-            start=random.randrange(_IDENTITIES), handover=handover
+            start=entropy.source.randrange(_IDENTITIES), handover=handover
         )
 
         def make_framing() -> Zmtp:

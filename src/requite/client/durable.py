@@ -13,8 +13,6 @@ Source: 9/TSP ("TSP/Request", "TSP/Reply", "TSP/Close"), docs/protocols/tsp-conf
 
 from __future__ import annotations
 
-import os
-import random
 from collections.abc import Callable, Generator, Sequence
 from math import inf
 from typing import Final, NamedTuple, TypeVar
@@ -45,7 +43,7 @@ from requite.protocols.titanic.wire import (
     decode_ticket,
 )
 from requite.request import Reply, Status
-from requite.shell import clock
+from requite.shell import clock, entropy
 from requite.speaks.plans import Traits
 
 T = TypeVar("T")
@@ -102,7 +100,7 @@ class Durable:
         """Have a request kept; return its ticket."""
         name = self._name_of(self._service if service is None else service)
         if not key and self._has_keys:
-            key = os.urandom(_KEY_SIZE).hex().encode()
+            key = entropy.source.randbytes(_KEY_SIZE).hex().encode()
         until = self._asking.until(clock.now(), timeout)
         frames = (name, body) if body.__class__ is bytes else (name, *frames_of(body))
         return _submit(_new(Ask, (REQUEST, frames, until, key)))
@@ -205,9 +203,9 @@ class Pauses:
     less than what was known before: that there was no reply yet, or nobody to ask.
     """
 
-    def __init__(self, until: float, rng: Callable[[], float] = random.random) -> None:
+    def __init__(self, until: float, rng: Callable[[], float] | None = None) -> None:
         self._until = until
-        self._rng = rng
+        self._rng = rng or entropy.jitter
         self._pause_s = _PAUSE_S
         self._known: CallError | None = None
 

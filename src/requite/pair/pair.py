@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Callable
 from typing import Any, Final, Literal
 
@@ -15,7 +14,7 @@ from requite.protocols.binarystar.policy import HEARTBEAT_S_DEFAULT, BinaryStarP
 from requite.protocols.binarystar.reasons import lonely, word_for
 from requite.protocols.binarystar.table import PairRole, State
 from requite.protocols.binarystar.view import PairView, SwitchOver, Vote
-from requite.shell import clock
+from requite.shell import clock, entropy
 from requite.shell.aio import AioShell
 from requite.shell.connections import Connections
 from requite.shell.daemon import Daemon
@@ -69,7 +68,7 @@ class Pair(Daemon):
             raise ConfigurationError(f"a server cannot be its own peer: both are {bind}")
         self._engine = BinaryStarPeer(
             policy,
-            instance=random.SystemRandom().randrange(1, _INSTANCES),
+            instance=entropy.source.randrange(1, _INSTANCES),
             why_unheard=lambda: self._shell.dial_trouble,
         )
         self._listeners = [] if on_change is None else [on_change]

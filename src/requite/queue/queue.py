@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Sequence
 from typing import Final
 
@@ -15,7 +14,7 @@ from requite.protocols.pirate.jobs import QueueSnapshot
 from requite.protocols.pirate.policy import BACK, FRONT, LINK_HANDSHAKE_S, QueuePolicy
 from requite.protocols.pirate.queue import PirateQueue
 from requite.protocols.pirate.wire import Pattern
-from requite.shell import clock
+from requite.shell import clock, entropy
 from requite.shell.aio import AioShell
 from requite.shell.connections import Connections, Endpoint
 from requite.shell.daemon import Daemon
@@ -77,7 +76,7 @@ class Queue(Daemon):
         self._engine = PirateQueue(
             self._pattern,
             policy,
-            first_address=random.SystemRandom().randrange(_ADDRESSES),
+            first_address=entropy.source.randrange(_ADDRESSES),
             instance=name,
             chronicle=chronicle_of(self._journal),
         )

@@ -8,7 +8,6 @@ shell stays connected to by itself. The asyncio shell and the blocking one dial 
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import inf
 from typing import Any, ClassVar, Final, Generic, NamedTuple, NoReturn, Protocol, TypeVar
@@ -16,7 +15,7 @@ from typing import Any, ClassVar, Final, Generic, NamedTuple, NoReturn, Protocol
 from requite.backoff import MAX_S, Backoff
 from requite.errors import LocalViolation, TransportError
 from requite.framing.base import Framing
-from requite.shell import clock
+from requite.shell import clock, entropy
 from requite.shell.host import Host
 from requite.shell.link import Link, LinkLimits
 from requite.transport.address import Address, InprocAddress
@@ -74,7 +73,9 @@ class Connections(NamedTuple):
 # --- what is dialled when -------------------------------------------------------------------------
 def backoff_for(addresses: Sequence[Address]) -> Backoff:
     """Return the pauses between two rounds through these addresses."""
-    return Backoff(random.random, max_s=_PAUSE_AMONG_SEVERAL_S_MAX if len(addresses) > 1 else MAX_S)
+    return Backoff(
+        entropy.jitter, max_s=_PAUSE_AMONG_SEVERAL_S_MAX if len(addresses) > 1 else MAX_S
+    )
 
 
 class AddressList:
@@ -303,7 +304,7 @@ class ConnectionKeeper(Generic[D]):
 
     def keep(self, endpoint: Endpoint) -> D:
         """Keep a connection to one more endpoint, and return what dials it."""
-        kept = PersistentConnection(endpoint, Backoff(random.random), clock.now)
+        kept = PersistentConnection(endpoint, Backoff(entropy.jitter), clock.now)
         opened = opener(self._opened, endpoint, kept=True)
         self._kept[kept] = dialler = self._make_dialler(kept, opened, endpoint.tls)
         return dialler

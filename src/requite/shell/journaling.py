@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from requite.chronicle import MADE_UP, ORIGIN_SIZE, Chronicle, WriterRole
+from requite.shell import entropy
 
 if TYPE_CHECKING:
     from requite.journal import Journal, JournalSettings
@@ -19,7 +19,7 @@ JournalOption: TypeAlias = "Folder | tuple[Folder, JournalSettings]"
 
 def new_name() -> bytes:
     """Return a name that nobody else has, for a process's part in journals and call ids."""
-    drawn = os.urandom(ORIGIN_SIZE)
+    drawn = entropy.source.randbytes(ORIGIN_SIZE)
     return bytes((drawn[0] & ~MADE_UP,)) + drawn[1:]
 
 

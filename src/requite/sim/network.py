@@ -121,6 +121,14 @@ class Network:
         address = f"{process.name}:{port}" if port else process.name
         self._listeners[address] = process, accept or process.accept
 
+    def is_taken(self, address: str) -> bool:
+        """Return whether somebody listens at `node:port`."""
+        return address in self._listeners
+
+    def stop_listening(self, address: str) -> None:
+        """Refuse who dials `node:port`."""
+        self._listeners.pop(address, None)
+
     def listen_no_more(self, process: Holder) -> None:
         """Refuse who dials it."""
         listeners = self._listeners

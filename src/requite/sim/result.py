@@ -15,6 +15,7 @@ from requite.sim.pirate.parties import PirateParts
 from requite.sim.pool.stage import PoolSimParts
 from requite.sim.roles import Parts
 from requite.sim.scalability.party import SpParts
+from requite.sim.shells.members import ShellParts
 from requite.sim.titanic.node import TitanicParts
 
 
@@ -31,6 +32,7 @@ class Options:
     pair_parts: PairParts = field(default_factory=PairParts)
     pool_parts: PoolSimParts = field(default_factory=PoolSimParts)
     amqp_parts: AmqpParts = field(default_factory=AmqpParts)
+    shell_parts: ShellParts = field(default_factory=ShellParts)
     knobs: dict[str, Any] = field(default_factory=dict)
     transcript: bool = False
     heartbeats: bool = True  # whether the transcript has them

@@ -32,6 +32,8 @@ from requite.sim.result import Options, Result, replay_command
 from requite.sim.scalability.scenarios import SpScenario
 from requite.sim.scalability.simulation import ScalabilitySimulation
 from requite.sim.scenarios import AnyKnobs
+from requite.sim.shells.scenarios import ShellScenario
+from requite.sim.shells.simulation import ShellSimulation
 from requite.sim.simulation import Simulation
 from requite.sim.titanic.scenarios import TitanicScenario
 from requite.sim.titanic.simulation import TitanicSimulation
@@ -65,6 +67,7 @@ _SIMULATIONS: Final[dict[type, type[Simulation]]] = {
     PairScenario: PairSimulation,
     PoolScenario: PoolSimulation,
     AmqpScenario: AmqpSimulation,
+    ShellScenario: ShellSimulation,
 }
 
 

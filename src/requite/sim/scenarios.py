@@ -31,6 +31,9 @@ from requite.sim.pool.scenarios import POOL_SCENARIOS, PoolScenario
 from requite.sim.scalability import drawing
 from requite.sim.scalability.knobs import ScalabilityKnobs
 from requite.sim.scalability.scenarios import SP_SCENARIOS, SpScenario
+from requite.sim.shells import scenarios as shell_scenarios
+from requite.sim.shells.knobs import ShellKnobs
+from requite.sim.shells.scenarios import SHELL_SCENARIOS, ShellScenario
 from requite.sim.titanic import scenarios as titanic_scenarios
 from requite.sim.titanic.knobs import TitanicKnobs
 from requite.sim.titanic.scenarios import TITANIC_SCENARIOS, TitanicScenario
@@ -44,6 +47,7 @@ AnyScenario = (
     | PairScenario
     | PoolScenario
     | AmqpScenario
+    | ShellScenario
 )
 AnyKnobs = (
     Knobs
@@ -55,6 +59,7 @@ AnyKnobs = (
     | PairKnobs
     | PoolKnobs
     | AmqpKnobs
+    | ShellKnobs
 )
 
 SCENARIOS: Final[dict[str, AnyScenario]] = {
@@ -68,6 +73,7 @@ SCENARIOS: Final[dict[str, AnyScenario]] = {
     **PAIRED_SCENARIOS,
     **POOL_SCENARIOS,
     **AMQP_SCENARIOS,
+    **SHELL_SCENARIOS,
 }
 GROUPS: Final = {
     "all": [*SCENARIOS],
@@ -81,6 +87,7 @@ GROUPS: Final = {
     "pair-broker": [*PAIRED_SCENARIOS],
     "pool": [*POOL_SCENARIOS],
     "amqp": [*AMQP_SCENARIOS],
+    "shells": [*SHELL_SCENARIOS],
 }
 """Scenarios that take turns, under one name."""
 
@@ -112,6 +119,8 @@ def draw(seed: int, scenario: AnyScenario) -> AnyKnobs:
         return pool_scenarios.draw(seed, scenario)
     if isinstance(scenario, AmqpScenario):
         return amqp_scenarios.draw(seed, scenario)
+    if isinstance(scenario, ShellScenario):
+        return shell_scenarios.draw(seed, scenario)
     if isinstance(scenario, DedupScenario):
         return dedup_scenarios.draw(seed, scenario)
     return majordomo_scenarios.draw(seed, scenario)

@@ -13,7 +13,7 @@ from requite.sim.plan import Plan
 from requite.sim.process import Process
 from requite.sim.result import Options, Result
 from requite.sim.transcript import Describe, Show, Transcript, show_body
-from requite.sim.user import User
+from requite.sim.user import BaseUser
 from requite.sim.workload import CallPlan
 from requite.sim.world import Stuck, World
 
@@ -121,7 +121,7 @@ class Simulation:
                 break
         self.history.finish()
 
-    def plan_call(self, plan: CallPlan, user: User) -> None:
+    def plan_call(self, plan: CallPlan, user: BaseUser) -> None:
         """Put a call into the queue, or behind the one that it follows."""
         if plan.follows is None:
             self.world.at(plan.at_s, user.call, plan)

@@ -14,40 +14,46 @@ from requite.sim.history import Call
 if TYPE_CHECKING:
     from requite.sim.engine_process import EngineProcess
     from requite.sim.history import History
+    from requite.sim.process import Process
     from requite.sim.transcript import Transcript
     from requite.sim.workload import CallPlan
 
 
-class User:
-    """The user of one client's process.
+class BaseUser:
+    """Makes the calls of one client, and reports to the history what comes of them.
 
-    `frames_of` makes the body of a call. `tries_max` is how often the client may send it at most;
-    `is_told`: its protocol can say that a call is not idempotent; `has_keys`: some calls are given
-    an idempotency key. `soon`: calls of one turn are made at the end of it, together.
+    `tries_max` is how often the client may send a call at most; `is_told`: its protocol can say
+    that a call is not idempotent; `has_keys`: some calls are given an idempotency key.
     """
 
     def __init__(
         self,
-        process: EngineProcess,
+        process: Process,
         history: History,
         transcript: Transcript | None,
-        frames_of: Callable[[CallPlan], list[bytes]],
         *,
         tries_max: int,
         is_told: bool,
         has_keys: bool,
-        soon: bool = False,
     ) -> None:
         self.followers: dict[int, CallPlan] = {}  # calls to make when others end, by their numbers
         self._process = process
         self._history = history
         self._transcript = transcript
-        self._frames_of = frames_of
         self._tries_max = tries_max
         self._is_told = is_told
         self._has_keys = has_keys
-        self._soon = soon
 
+    # --- for subclasses ---------------------------------------------------------------------------
+    def submit(self, call: Call, plan: CallPlan, timeout_s: float) -> None:
+        """Hand a call to the client; `timeout_s` may be `inf`."""
+        raise NotImplementedError
+
+    def cancel(self, call: Call) -> None:
+        """Give a call up, unless it has ended."""
+        raise NotImplementedError
+
+    # --- calls ------------------------------------------------------------------------------------
     def call(self, plan: CallPlan) -> None:
         """Make a call, if there is anybody to make it."""
         process = self._process
@@ -55,24 +61,12 @@ class User:
             process.later(0.0, self._submit, plan)
 
     def _submit(self, plan: CallPlan) -> None:
-        process = self._process
         timeout_s = inf if plan.timeout_s is None else plan.timeout_s
         call = self._call(plan, timeout_s)
         self._history.submitted(call)
         if plan.cancel_after_s is not None:
-            process.later(plan.cancel_after_s, self.cancel, call)
-        submit = process.host.submit_soon if self._soon else process.host.submit
-        submit(
-            Submit(
-                call,
-                plan.service,
-                self._frames_of(plan),
-                process.clock() + timeout_s,
-                plan.idempotent,
-                call.key,
-                plan.wants_partials,
-            )
-        )
+            self._process.later(plan.cancel_after_s, self.cancel, call)
+        self.submit(call, plan, timeout_s)
 
     def _call(self, plan: CallPlan, timeout_s: float) -> Call:
         now = self._process.world.now
@@ -95,6 +89,61 @@ class User:
             return plan.key.encode()
         return b"key-%d" % plan.number if self._has_keys and plan.number % 3 == 0 else b""
 
+    def end(self, call: Call, outcome: Reply | CallError) -> None:
+        """Note the end, and make the call that waited for it at once."""
+        if self._transcript is not None:
+            self._transcript.outcome(self._process.name, call, outcome)
+        self._history.ended(call, outcome, self._process.frozen_s)
+        follower = self.followers.pop(call.number, None)
+        if follower is not None:
+            self._submit(follower)
+
+
+class User(BaseUser):
+    """The user of an engine. `frames_of` makes the body of a call. `soon`: calls of one turn are
+    made at the end of it, together."""
+
+    _process: EngineProcess
+
+    def __init__(
+        self,
+        process: EngineProcess,
+        history: History,
+        transcript: Transcript | None,
+        frames_of: Callable[[CallPlan], list[bytes]],
+        *,
+        tries_max: int,
+        is_told: bool,
+        has_keys: bool,
+        soon: bool = False,
+    ) -> None:
+        super().__init__(
+            process,
+            history,
+            transcript,
+            tries_max=tries_max,
+            is_told=is_told,
+            has_keys=has_keys,
+        )
+        self._frames_of = frames_of
+        self._soon = soon
+
+    def submit(self, call: Call, plan: CallPlan, timeout_s: float) -> None:
+        """Feed the engine."""
+        process = self._process
+        submit = process.host.submit_soon if self._soon else process.host.submit
+        submit(
+            Submit(
+                call,
+                plan.service,
+                self._frames_of(plan),
+                process.clock() + timeout_s,
+                plan.idempotent,
+                call.key,
+                plan.wants_partials,
+            )
+        )
+
     def cancel(self, call: Call) -> None:
         """Give a call up, unless it has ended."""
         if call.ended_at is None:
@@ -107,17 +156,8 @@ class User:
             self._history.delivered(token, what)
         else:
             assert isinstance(what, Reply)
-            self._end_call(token, what)
+            self.end(token, what)
 
     def fail(self, token: Any, error: CallError) -> None:
         """Take an error."""
-        self._end_call(token, error)
-
-    def _end_call(self, call: Call, outcome: Reply | CallError) -> None:
-        """Note the end, and make the call that waited for it, from inside the engine's callback."""
-        if self._transcript is not None:
-            self._transcript.outcome(self._process.name, call, outcome)
-        self._history.ended(call, outcome, self._process.frozen_s)
-        follower = self.followers.pop(call.number, None)
-        if follower is not None:
-            self._submit(follower)
+        self.end(token, error)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 
 from requite.chronicle import WriterRole
 from requite.errors import ConfigurationError, LocalViolation
@@ -12,7 +11,7 @@ from requite.protocols.scalability.device import ScalabilityDevice
 from requite.protocols.scalability.jobs import DeviceSnapshot
 from requite.protocols.scalability.policy import BACK, FRONT, DevicePolicy
 from requite.protocols.scalability.wire import HOPS_DEFAULT, IDS
-from requite.shell import clock
+from requite.shell import clock, entropy
 from requite.shell.aio import AioShell
 from requite.shell.connections import Connections
 from requite.shell.daemon import Daemon
@@ -73,7 +72,7 @@ class Device(Daemon):
         check_whole(hops=hops, message_size_max=message_size_max)
         self._engine = ScalabilityDevice(
             DevicePolicy(hops=hops),
-            first_id=random.SystemRandom().randrange(IDS),
+            first_id=entropy.source.randrange(IDS),
             chronicle=chronicle_of(self._journal),
         )
         dialled = to_dial(clients.dials, SpRole.REP, limits, FRONT)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from typing import Any
 
 from requite import request as nouns
@@ -15,6 +14,7 @@ from requite.protocols.scalability.policy import RepPolicy
 from requite.protocols.scalability.rep import ScalabilityWorker
 from requite.protocols.scalability.wire import HOPS_DEFAULT, IDS
 from requite.request import Status
+from requite.shell import entropy
 from requite.sp.socket import CLOSED, MESSAGE_SIZE_MAX, Socket
 from requite.speaks.sp import SpRole, check_whole
 
@@ -81,7 +81,7 @@ class Rep(Socket):
         check_whole(capacity=capacity, hops=hops)
         self._arrived: asyncio.Queue[Request | None] = asyncio.Queue()
         self._open: dict[Any, Request] = {}
-        first_id = random.SystemRandom().randrange(IDS)
+        first_id = entropy.source.randrange(IDS)
         self._engine = ScalabilityWorker(RepPolicy(capacity, hops), first_id=first_id)
         super().__init__(
             self._engine,

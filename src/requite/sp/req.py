@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from math import inf
 from types import EllipsisType
 from typing import Any
@@ -16,7 +15,7 @@ from requite.protocols.scalability.policy import RESEND_S_DEFAULT, ReqPolicy
 from requite.protocols.scalability.req import ScalabilityClient
 from requite.protocols.scalability.wire import IDS
 from requite.request import Reply
-from requite.shell import clock
+from requite.shell import clock, entropy
 from requite.sp.socket import CLOSED, MESSAGE_SIZE_MAX, Socket
 from requite.speaks.sp import SpRole, check_whole
 
@@ -49,7 +48,7 @@ class Req(Socket):
     ) -> None:
         check_whole(slots=slots)
         self._resend = _check_resend(resend)
-        first_id = random.SystemRandom().randrange(IDS)
+        first_id = entropy.source.randrange(IDS)
         self._engine = ScalabilityClient(ReqPolicy(slots=slots), first_id=first_id)
         super().__init__(
             self._engine, message_size_max, deliver=_deliver, fail=self._fail, logger="requite.sp"

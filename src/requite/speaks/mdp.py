@@ -13,7 +13,6 @@ The path (or the option `service`) names the service. A client has one engine on
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -25,6 +24,7 @@ from requite.protocols.majordomo.dialects import by_version, check_service_name
 from requite.protocols.majordomo.keyed import service_of
 from requite.protocols.majordomo.wire import WHO_HANGS_UP, Dialect
 from requite.request import RetryPolicy
+from requite.shell import entropy
 from requite.shell.connections import Connections
 from requite.speaks.endpoints import Endpoints
 from requite.speaks.plans import (
@@ -144,8 +144,8 @@ def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
         lambda origin, chronicle: client_engine(
             dialect,
             policy,
-            rng=random.random,
-            first_sequence=random.SystemRandom().randrange(_SEQUENCES),
+            rng=entropy.jitter,
+            first_sequence=entropy.source.randrange(_SEQUENCES),
             origin=origin,
             chronicle=chronicle,
         ),
@@ -239,7 +239,7 @@ def _plan(
         dialect,
         name,
         policy,
-        rng=random.random,
+        rng=entropy.jitter,
         instance=settings.name,
         chronicle=settings.chronicle,
     )

@@ -14,7 +14,6 @@ Who listens and who dials is independent of who asks and who answers: each role 
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from enum import Enum
@@ -28,6 +27,7 @@ from requite.framing.websocket import SpWebSocket
 from requite.protocols.scalability.policy import RETRY_DEFAULT, PipeOptions, RepPolicy, ReqPolicy
 from requite.protocols.scalability.wire import DRAFT_REP, DRAFT_REQ, HOPS_DEFAULT, IDS, REP, REQ
 from requite.request import RetryPolicy
+from requite.shell import entropy
 from requite.shell.connections import Connections, Endpoint
 from requite.shell.link import LinkLimits
 from requite.speaks.endpoints import Endpoints
@@ -296,7 +296,7 @@ def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
     return ClientPlan(
         lambda origin, chronicle: ScalabilityClient(
             policy,
-            first_id=random.SystemRandom().randrange(IDS),
+            first_id=entropy.source.randrange(IDS),
             origin=origin,
             chronicle=chronicle,
         ),
@@ -350,7 +350,7 @@ def service_plans(
     engine = ScalabilityWorker(
         policy,
         service=service.name,
-        first_id=random.SystemRandom().randrange(IDS),
+        first_id=entropy.source.randrange(IDS),
         instance=settings.name,
         chronicle=settings.chronicle,
     )

@@ -7,7 +7,6 @@ to the engine.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
@@ -21,6 +20,7 @@ from requite.protocols.majordomo.worker import MajordomoWorker
 from requite.protocols.titanic.inputs import Answered, Asked
 from requite.protocols.titanic.wire import SERVICES, STANDARD_SERVICES
 from requite.request import Reply, Request, RetryPolicy
+from requite.shell import entropy
 from requite.shell.aio import AioShell
 from requite.shell.connections import Connections
 from requite.shell.journaling import new_name
@@ -80,7 +80,7 @@ def _engine(endpoint: BrokerEndpoint, service: str) -> MajordomoWorker:
         capacity=several if endpoint.dialect.has_ids else 1, heartbeat=endpoint.heartbeat
     )
     return MajordomoWorker(
-        endpoint.dialect, service, policy, rng=random.random, instance=new_name()
+        endpoint.dialect, service, policy, rng=entropy.jitter, instance=new_name()
     )
 
 
@@ -98,8 +98,8 @@ def dispatching(endpoint: BrokerEndpoint, slots: int, take: Take) -> AioShell:
     engine = client_engine(
         endpoint.dialect,
         policy,
-        rng=random.random,
-        first_sequence=random.SystemRandom().randrange(_SEQUENCES),
+        rng=entropy.jitter,
+        first_sequence=entropy.source.randrange(_SEQUENCES),
         origin=new_name(),
     )
 

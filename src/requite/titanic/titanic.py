@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import time
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -19,7 +18,7 @@ from requite.engine import Drain, Note
 from requite.errors import LocalViolation, StorageError
 from requite.framing import Limits
 from requite.protocols.titanic.engine import TitanicEngine, TitanicSnapshot
-from requite.shell import clock
+from requite.shell import clock, entropy
 from requite.shell.aio import AioShell
 from requite.shell.daemon import Daemon
 from requite.titanic.desk import Desk
@@ -96,7 +95,7 @@ class Titanic(Daemon):
         _report(store.report)
         engine = TitanicEngine(
             self._policy,
-            rng=random.random,
+            rng=entropy.jitter,
             new_uuid=uuids().__next__,
             recovered=store.recovered,
             epoch_s=time.time() - clock.now(),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Final
+
+from requite.shell import entropy
 
 _SIZE: Final = 16
 _AT_A_TIME: Final = 256
@@ -18,7 +19,7 @@ _VARIANT: Final = bytes(byte & 0x3F | 0x80 for byte in range(256))
 def uuids() -> Iterator[bytes]:
     """Yield UUIDs of 16 bytes, endlessly."""
     while True:
-        many = bytearray(os.urandom(_SIZE * _AT_A_TIME))
+        many = bytearray(entropy.source.randbytes(_SIZE * _AT_A_TIME))
         many[_VERSION_AT::_SIZE] = many[_VERSION_AT::_SIZE].translate(_VERSION)
         many[_VARIANT_AT::_SIZE] = many[_VARIANT_AT::_SIZE].translate(_VARIANT)
         whole = bytes(many)

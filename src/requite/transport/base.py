@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
-from requite.transport.address import Address
+from requite.transport.address import Address, HostAddress
 
 DIAL_TIMEOUT_S: Final = 10.0
 HUNG_UP_UNREAD: Final = "the peer closed the connection while reading from it was paused"
@@ -91,3 +91,13 @@ class Listener(Protocol):
 
     def close(self) -> None:
         """Take no more connections; those that stand are left alone."""
+
+
+class Network(Protocol):
+    """Takes the place of TCP on an event loop."""
+
+    async def listen(self, address: HostAddress, on_stream: OnStream) -> Listener:
+        """Listen; each connection is handed to `on_stream`. Raises `TransportError`."""
+
+    async def dial(self, address: HostAddress, on_stream: OnStream) -> None:
+        """Connect, and hand the connection to `on_stream`. Raises `TransportError`."""

@@ -6,10 +6,11 @@ import asyncio
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from weakref import WeakKeyDictionary
 
 from requite.transport.accept import SocketListener, serve
 from requite.transport.address import HostAddress
-from requite.transport.base import Listener, OnStream
+from requite.transport.base import Listener, Network, OnStream
 from requite.transport.sockets import (
     AddressInfo,
     bind_tcp,
@@ -20,9 +21,14 @@ from requite.transport.sockets import (
 )
 from requite.transport.stream import Dialled, SocketStream
 
+networks: WeakKeyDictionary[asyncio.AbstractEventLoop, Network] = WeakKeyDictionary()
+"""Event loops with a network of their own in the place of sockets: those of the simulator."""
+
 
 async def listen(address: HostAddress, on_stream: OnStream) -> Listener:
     """Listen; each connection is handed to `on_stream`. Raises `TransportError`."""
+    if network := networks.get(asyncio.get_running_loop()):
+        return await network.listen(address, on_stream)
     try:
         socks = await _bind(address)
     except OSError as error:
@@ -48,6 +54,9 @@ async def _bind(address: HostAddress) -> list[socket.socket]:
 async def dial(address: HostAddress, on_stream: OnStream) -> None:
     """Connect, and hand the connection to `on_stream`. Raises `TransportError`."""
     loop = asyncio.get_running_loop()
+    if network := networks.get(loop):
+        await network.dial(address, on_stream)
+        return
     try:
         infos: Sequence[AddressInfo] = await loop.getaddrinfo(
             address.host, address.port, type=socket.SOCK_STREAM

@@ -1,0 +1,157 @@
+"""Everything that a run of the real shells is made of, drawn from its seed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from requite.sim.knobs import Behaviour, Printed
+from requite.sim.medium import Shape
+from requite.sim.process import Pace
+
+
+class Transport(StrEnum):
+    """What is between clients and workers."""
+
+    BROKER = "broker"  # MDP 0.3
+    PAIR = "pair"  # MDP 0.3, two brokers of which one serves
+    QUEUE = "queue"  # Paranoid Pirate
+    DEVICE = "device"  # SP, with a device between
+    SP = "sp"  # SP, clients dial workers
+    FREELANCE = "freelance"
+
+
+MIDDLE: Final = {
+    Transport.BROKER: ("broker",),
+    Transport.PAIR: ("broker-1", "broker-2"),
+    Transport.QUEUE: ("queue",),
+    Transport.DEVICE: ("device",),
+    Transport.SP: (),
+    Transport.FREELANCE: (),
+}
+"""The processes between clients and workers, by their names."""
+
+
+class ShellFault(StrEnum):
+    """What can go wrong."""
+
+    CRASH_CLIENT = "crash-client"
+    CRASH_MIDDLE = "crash-middle"
+    CRASH_WORKER = "crash-worker"
+    POWER_LOSS = "power-loss"
+    FREEZE_CLIENT = "freeze-client"
+    FREEZE_MIDDLE = "freeze-middle"
+    FREEZE_WORKER = "freeze-worker"
+    PARTITION = "partition"
+    PARTITION_ONE_WAY = "partition-one-way"
+    CLOG = "clog"
+    RESET = "reset"
+    BLACK_HOLE = "black-hole"
+    DRAIN_CLIENT = "drain-client"
+    DRAIN_MIDDLE = "drain-middle"
+    DRAIN_WORKER = "drain-worker"
+
+
+class Handler(StrEnum):
+    """What kind of function a handler is."""
+
+    COROUTINE = "coroutine"
+    FUNCTION = "function"  # in a thread
+    GENERATOR = "generator"  # asynchronous; of partial replies
+
+
+SERVICES: Final = {
+    "alpha": Handler.COROUTINE,
+    "beta": Handler.FUNCTION,
+    "gamma": Handler.GENERATOR,
+}
+"""The services of each worker behind a broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShellClientSpec:
+    """One client: `slots` calls at a time; `tries` bounds the attempts of a call."""
+
+    name: str
+    slots: int = 1024
+    tries: int = 3
+    attempt_timeout_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShellWorkerSpec:
+    """One worker; `handler` is that of its only service, where there is no broker."""
+
+    name: str
+    capacity: int = 16
+    handler: Handler = Handler.COROUTINE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShellKnobs(Printed):
+    """A run. `faulty_s` is the length of the first phase, in which `calls` calls are made.
+
+    `faults_per_s` is the rate of each kind of fault; they last from a tenth of a heartbeat interval
+    to `outage_max` of them. `behaviours` and `weights` say what is asked of handlers how often.
+    `lossless`: nothing goes wrong, so every call is answered.
+    """
+
+    one_by_one = frozenset({"clients", "workers"})
+
+    calls: int
+    faulty_s: float
+    # the cast
+    transport: Transport
+    clients: tuple[ShellClientSpec, ...]
+    workers: tuple[ShellWorkerSpec, ...]
+    # the work
+    behaviours: tuple[Behaviour, ...]
+    weights: tuple[int, ...]
+    service_s: float
+    timeout_s: float
+    endless_p: float
+    idempotent_p: float
+    cancel_p: float
+    big_p: float
+    bursts_p: float
+    follow_p: float
+    # presence and policy
+    interval_s: float
+    liveness: int
+    attempts_max: int
+    service_grace_s: float
+    drain_timeout_s: float
+    # the network, and how late processes are
+    network: Shape
+    pace: Pace
+    # what goes wrong
+    lossless: bool
+    faults: tuple[ShellFault, ...]
+    faults_per_s: float
+    outage_max: float
+
+    @property
+    def outage_unit_s(self) -> float:
+        """Outages are measured in heartbeat intervals."""
+        return self.interval_s
+
+    @property
+    def silence_s(self) -> float:
+        """How long a peer must have been silent to be counted as gone."""
+        return self.interval_s * self.liveness
+
+    @property
+    def has_services(self) -> bool:
+        """Whether services have names, and calls idempotency keys and partial replies (MDP)."""
+        return self.transport in (Transport.BROKER, Transport.PAIR)
+
+    @property
+    def tells(self) -> bool:
+        """Whether the protocol can say that a request is not idempotent."""
+        return self.has_services or self.transport is Transport.FREELANCE
+
+    @property
+    def retries(self) -> bool:
+        """Whether requests are sent again by time alone (SP and the Pirates have no errors)."""
+        return not self.has_services

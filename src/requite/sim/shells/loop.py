@@ -1,0 +1,346 @@
+"""An asyncio event loop on virtual time, for one life of a simulated process.
+
+It has callbacks, timers, tasks, threads and signals. Its time is the clock of its process. It has
+no sockets: connections are made by `requite.transport`, which finds the simulated network.
+
+What asyncio promises holds: callbacks run in the order in which they were scheduled, those that are
+scheduled during an iteration run in a later one, timers never fire early. What it leaves open is
+drawn from the seed: how long an iteration and a thread take, what comes in between, how late timers
+are, and in which order those of the same instant fire.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator
+from concurrent.futures import Executor
+from heapq import heappop, heappush
+from itertools import count
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+
+from requite.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from requite.sim.shells.program import Program
+
+# A thread takes up to so long, beside the time in which its event loop does other things.
+_THREAD_S_MAX: Final = 0.002
+_AWAITS_MAX: Final = 100
+# How many tasks there are before those that have ended are looked for.
+_TASKS_MIN: Final = 64
+
+T = TypeVar("T")
+Work = Generator[Any, None, T] | Coroutine[Any, Any, T]
+
+
+class SimTask(asyncio.Task[T]):
+    """A task whose hash is its number: sets of tasks have the same order in each run."""
+
+    def __init__(self, number: int, work: Any, **options: Any) -> None:
+        self._number = number
+        super().__init__(work, **options)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+class SimFuture(asyncio.Future[T]):
+    """A future whose hash is its number."""
+
+    def __init__(self, number: int, *, loop: asyncio.AbstractEventLoop) -> None:
+        self._number = number
+        super().__init__(loop=loop)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+class VirtualLoop(asyncio.AbstractEventLoop):
+    """The event loop of one life of a program, which is asked for an iteration when one is due."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._random = program.rng.random
+        self._ready: deque[asyncio.Handle] = deque()
+        self._timers: list[tuple[float, float, int, asyncio.TimerHandle]] = []
+        self._numbers = count(1)
+        self._tasks: list[asyncio.Task[Any]] = []  # asyncio itself has weak references only
+        self._tasks_max = _TASKS_MIN
+        self._signals: dict[int, asyncio.Handle] = {}
+        self._runs = False
+        self._works = False  # the function of a thread is run
+        self._exception_handler: Any = None
+        self.is_over = False  # its process has ended
+
+    # --- for the program --------------------------------------------------------------------------
+    @property
+    def next_at(self) -> float:
+        """When the next timer is due; `inf` where there is none."""
+        timers = self._timers
+        while timers and timers[0][3].cancelled():
+            heappop(timers)
+        return timers[0][0] if timers else inf
+
+    def iterate(self) -> None:
+        """Run the callbacks that are ready, and the timers that are due."""
+        now = self.time()
+        timers, ready = self._timers, self._ready
+        while timers and timers[0][0] <= now:
+            timer = heappop(timers)[3]
+            if not timer.cancelled():
+                ready.append(timer)
+        was_running = asyncio._get_running_loop()
+        asyncio._set_running_loop(self)
+        self._runs = True
+        try:
+            for _ in range(len(ready)):
+                if self.is_over:  # by what one of the callbacks did
+                    break
+                handle = ready.popleft()
+                if not handle.cancelled():
+                    handle._run()
+        finally:
+            self._runs = False
+            asyncio._set_running_loop(was_running)
+
+    def signal(self, number: int) -> bool:
+        """Deliver a signal; return whether a handler is installed."""
+        handle = self._signals.get(number)
+        if handle is not None:
+            self.call_soon(handle._run)
+        return handle is not None
+
+    def left(self) -> list[str]:
+        """Say what a program has left undone that has ended; `asyncio.run` waits for tasks that
+        were cancelled."""
+        pending = [task for task in self._tasks if not task.done() and not task.cancelling()]
+        tasks = [f"the task {task.get_name()} in {task.get_coro()!r}" for task in pending]
+        timers = [f"the timer {each[3]!r}" for each in self._timers if not each[3].cancelled()]
+        return [*tasks, *timers]
+
+    def bury(self) -> None:
+        """Close the coroutines of a process that has died, once nobody looks at the run any more.
+
+        Their `finally` blocks run now, which in a killed process they never do.
+        """
+        self._ready.clear()
+        self._timers.clear()
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            if not task.done():
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+                _close(task.get_coro())
+
+    # --- callbacks and timers ---------------------------------------------------------------------
+    def time(self) -> float:
+        """Return the instant on the clock of the process."""
+        return self._program.clock()
+
+    def call_soon(  # type: ignore[override]
+        self,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.Handle:
+        """Run a callback in the next iteration."""
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        self._program.want_iteration()
+        return handle
+
+    def call_soon_threadsafe(  # type: ignore[override]
+        self,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.Handle:
+        """Run a callback in the next iteration. Raises `ConfigurationError` if the thread would
+        then wait for a coroutine: threads of a simulation run from their beginning to their end."""
+        if self._works and "run_coroutine_threadsafe" in getattr(callback, "__qualname__", ""):
+            raise ConfigurationError(
+                "a thread cannot wait for a coroutine in a simulation; make the handler an"
+                " `async def` function (of partial replies: an async generator)"
+            )
+        return self.call_soon(callback, *args, context=context)
+
+    def call_later(  # type: ignore[override]
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Run a callback after a time."""
+        return self.call_at(self.time() + delay, callback, *args, context=context)
+
+    def call_at(  # type: ignore[override]
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Run a callback at an instant of `time`."""
+        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        heappush(self._timers, (when, self._random(), next(self._numbers), handle))
+        self._program.wake_at(self.next_at)
+        return handle
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """Ignore that a timer was cancelled: see `next_at`."""
+
+    # --- futures, tasks, threads ------------------------------------------------------------------
+    def create_future(self) -> asyncio.Future[Any]:
+        """Make a future."""
+        return SimFuture(next(self._numbers), loop=self)
+
+    def create_task(self, coro: Any, **options: Any) -> asyncio.Task[Any]:
+        """Make a task."""
+        number = next(self._numbers)
+        options.setdefault("name", f"{self._program.name}-{number}")
+        task: asyncio.Task[Any] = SimTask(number, coro, loop=self, **options)
+        if len(self._tasks) >= self._tasks_max:
+            self._tasks = [each for each in self._tasks if not each.done()]
+            self._tasks_max = max(_TASKS_MIN, 2 * len(self._tasks))
+        self._tasks.append(task)
+        return task
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Executor | None, func: Callable[..., T], *args: Any
+    ) -> asyncio.Future[T]:
+        """Call a function after a while, as if a thread did: at once, from its beginning to its
+        end. No time passes meanwhile, and nothing else happens."""
+        future: asyncio.Future[T] = self.create_future()
+        delay_s = _THREAD_S_MAX * self._random()
+        self._program.in_thread(delay_s, self._work, future, func, args)
+        return future
+
+    def _work(self, future: asyncio.Future[Any], func: Callable[..., Any], args: Any) -> None:
+        self._works = True
+        was_running = asyncio._get_running_loop()
+        asyncio._set_running_loop(None)
+        try:
+            result = func(*args)
+        except BaseException as error:
+            self.call_soon(_unless_done, future, future.set_exception, error)
+        else:
+            self.call_soon(_unless_done, future, future.set_result, result)
+        finally:
+            asyncio._set_running_loop(was_running)
+            self._works = False
+
+    # --- signals ----------------------------------------------------------------------------------
+    def add_signal_handler(  # type: ignore[override]
+        self, sig: int, callback: Callable[..., object], *args: Any
+    ) -> None:
+        """Call a function when the process gets a signal."""
+        self._signals[sig] = asyncio.Handle(callback, args, self)
+
+    def remove_signal_handler(self, sig: int) -> bool:
+        """Leave a signal to its default action."""
+        return self._signals.pop(sig, None) is not None
+
+    # --- errors, and what the loop is -------------------------------------------------------------
+    def set_exception_handler(self, handler: Any) -> None:
+        """Call `handler(loop, context)` for exceptions of callbacks."""
+        self._exception_handler = handler
+
+    def get_exception_handler(self) -> Any:
+        """Return the handler that was set."""
+        return self._exception_handler
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Report an exception that came out of a callback."""
+        if self._exception_handler is not None:
+            self._exception_handler(self, context)
+        else:
+            self.default_exception_handler(context)
+
+    def default_exception_handler(self, context: dict[str, Any]) -> None:
+        """Report to the program."""
+        self._program.callback_failed(context)
+
+    def get_debug(self) -> bool:
+        """Return False."""
+        return False
+
+    def set_debug(self, enabled: bool) -> None:
+        """Ignore it."""
+
+    def is_running(self) -> bool:
+        """Return whether a callback of this loop runs now."""
+        return self._runs
+
+    def is_closed(self) -> bool:
+        """Return whether the life of the process is over."""
+        return self.is_over
+
+    async def shutdown_asyncgens(self) -> None:
+        """Do nothing: generators are closed with their tasks."""
+
+    # --- what a simulation does not have ----------------------------------------------------------
+    async def getaddrinfo(self, *_args: Any, **_options: Any) -> Any:
+        """Raise `ConfigurationError`: nothing leaves a simulation."""
+        _refuse("names of hosts are not looked up")
+
+    async def create_connection(self, *_args: Any, **_options: Any) -> Any:
+        """Raise `ConfigurationError`."""
+        _refuse("there are no sockets")
+
+    async def create_server(self, *_args: Any, **_options: Any) -> Any:
+        """Raise `ConfigurationError`."""
+        _refuse("there are no sockets")
+
+    async def create_unix_connection(self, *_args: Any, **_options: Any) -> Any:
+        """Raise `ConfigurationError`."""
+        _refuse("there are no sockets")
+
+    async def create_unix_server(self, *_args: Any, **_options: Any) -> Any:
+        """Raise `ConfigurationError`."""
+        _refuse("there are no sockets")
+
+    async def subprocess_exec(self, *_args: Any, **_options: Any) -> Any:
+        """Raise `ConfigurationError`."""
+        _refuse("there are no child processes")
+
+    async def subprocess_shell(self, *_args: Any, **_options: Any) -> Any:
+        """Raise `ConfigurationError`."""
+        _refuse("there are no child processes")
+
+
+def _refuse(what: str) -> NoReturn:
+    raise ConfigurationError(
+        f"{what} in a simulation: replace what does real I/O by a double, and use tcp:// addresses"
+    )
+
+
+def _unless_done(future: asyncio.Future[Any], set_it: Callable[[Any], object], what: Any) -> None:
+    """Set a result, unless nobody waits for it any more."""
+    if not future.done():
+        set_it(what)
+
+
+def _close(work: Any) -> None:
+    """Close a coroutine, and before it what it awaits."""
+    chain = []
+    while hasattr(work, "cr_await"):
+        chain.append(work)
+        work = work.cr_await
+    for each in reversed(chain):
+        _close_one(each)
+
+
+def _close_one(work: Any) -> None:
+    for _ in range(_AWAITS_MAX):  # each `await` in a `finally` block stops it once more
+        try:
+            work.close()
+        except RuntimeError as error:
+            if "ignored GeneratorExit" not in str(error):
+                return
+        except BaseException:  # whatever its `finally` does in a process that is no more
+            return
+        else:
+            return

@@ -1,0 +1,264 @@
+"""A simulated process that runs a coroutine on an event loop, as `asyncio.run` does.
+
+The coroutine is what a user's program has: a broker that serves, a worker, calls. The process dies,
+freezes and loses power as every simulated process does; what is drained gets SIGTERM.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import traceback
+from collections.abc import Callable, Coroutine
+from math import inf
+from typing import TYPE_CHECKING, Any, Final
+
+from requite.errors import TransportError
+from requite.sim.process import Pace, Process, Supervisor
+from requite.sim.shells import virtual
+from requite.sim.shells.loop import VirtualLoop
+from requite.transport import tcp
+from requite.transport.address import HostAddress
+from requite.transport.base import Listener, OnStream
+from requite.transport.sockets import cannot
+
+if TYPE_CHECKING:
+    from requite.sim.network import Network
+    from requite.sim.stream import SimStream
+    from requite.sim.world import Act, World
+
+Main = Callable[[], Coroutine[Any, Any, object]]
+
+# A timer that fires before its instant, by a rounding of the clock's offset, would be armed again
+# for the same instant without end.
+_ROUNDING_S: Final = 1e-6
+_OWN_NAMES: Final = ("localhost", "127.0.0.1", "::1")
+_FIRST_FREE_PORT: Final = 49152
+
+
+class Program(Process):
+    """Runs `main` from the beginning in each life, and exits when that has ended."""
+
+    loop: VirtualLoop
+
+    def __init__(
+        self,
+        name: str,
+        world: World,
+        network: Network,
+        pace: Pace,
+        supervisor: Supervisor,
+        main: Main,
+    ) -> None:
+        super().__init__(name, world, network, pace, supervisor)
+        self.has_exited = False  # `main` has ended, in this life
+        self._main = main
+        self._wanted = False  # an iteration of the loop is under way
+        self._stalled = False  # it is, for a frozen process
+        self._armed_at = inf  # when the next timer fires, on the world's clock
+        self._armed = 0
+        self._loops: list[VirtualLoop] = []  # of former lives: what they hold is never finished
+        self._free_port = _FIRST_FREE_PORT
+
+    # --- life -------------------------------------------------------------------------------------
+    def make(self) -> None:
+        """Make the event loop of a new life."""
+        self.has_exited = self._wanted = self._stalled = False
+        self._armed_at = inf
+        self._armed += 1
+        self.loop = VirtualLoop(self)  # type: ignore[abstract]
+        self._loops.append(self.loop)
+        tcp.networks[self.loop] = ProgramNetwork(self)
+
+    def boot(self) -> None:
+        """Begin with the coroutine."""
+        self.loop.create_task(self._run(self._main()), name=f"{self.name}-main")
+
+    def exit(self) -> None:
+        """End in good order."""
+        self.has_exited = True
+        super().exit()
+
+    async def _run(self, main: Coroutine[Any, Any, object]) -> None:
+        life = self.life
+        try:
+            await main
+        except Exception:
+            if life == self.life:  # else it is being buried
+                self._fail(traceback.format_exc())
+        else:
+            self.exit()
+
+    def drain(self) -> None:
+        """Send SIGTERM, which kills a process that does not handle it."""
+        if self.alive and not self.loop.signal(signal.SIGTERM):
+            self.crash()
+
+    def _end(self, what: str) -> None:
+        super()._end(what)
+        self.loop.is_over = True
+        self.network.listen_no_more(self)
+
+    def bury(self) -> None:
+        """Forget all lives."""
+        loops, self._loops = self._loops, []
+        for loop in loops:
+            loop.bury()
+
+    # --- turns: iterations of the loop ------------------------------------------------------------
+    def turn(self, act: Act, *args: Any) -> None:
+        """Do one thing, in the next iteration."""
+        self.loop.call_soon(act, *args)
+
+    def _do(self, act: Act, *args: Any) -> None:
+        self.loop.call_soon(act, *args)
+
+    def end_turn(self) -> None:
+        """Go on after having been frozen."""
+        if self._stalled:
+            self._stalled = self._wanted = False
+            self.want_iteration()
+
+    def want_iteration(self) -> None:
+        """Let the loop run what is ready, soon: an iteration takes a while."""
+        if not self._wanted and self.alive:
+            self._wanted = True
+            late_s = self.pace.flush_late_s
+            self.world.after(
+                late_s * self.rng.random() if late_s else 0.0, self._iterate, self.life
+            )
+
+    def _iterate(self, life: int) -> None:
+        if life != self.life:
+            return
+        if self.frozen:
+            self._stalled = True
+            return
+        self._wanted = False
+        with virtual.process(self):
+            self.loop.iterate()
+        if life == self.life:
+            self.wake_at(self.loop.next_at)
+
+    def wake_at(self, at: float) -> None:
+        """Let the loop run its timers at an instant of its clock, if that is the next one."""
+        instant = at - self._clock_start
+        if at != inf and instant < self._armed_at:
+            self._armed += 1
+            self._armed_at = instant
+            late_s = _ROUNDING_S + self.pace.timer_late_s * self.rng.random()
+            self.world.at(instant + late_s, self._timer, self._armed)
+
+    def _timer(self, armed: int) -> None:
+        if armed == self._armed and self.alive:
+            self._armed_at = inf
+            self.want_iteration()
+
+    def in_thread(self, delay_s: float, act: Act, *args: Any) -> None:
+        """Do something after a while, outside of the event loop."""
+        self.world.after(delay_s, self._in_thread, self.life, act, args)
+
+    def _in_thread(self, life: int, act: Act, args: tuple[Any, ...]) -> None:
+        if life != self.life:
+            return
+        if self.frozen:
+            self._overdue.append(lambda: act(*args))
+            return
+        with virtual.process(self):
+            act(*args)
+
+    # --- errors -----------------------------------------------------------------------------------
+    def callback_failed(self, context: dict[str, Any]) -> None:
+        """Report an exception that came out of a callback: a bug by definition (I13).
+
+        Exceptions that nobody fetches are not among them: when they are found depends on garbage
+        collection.
+        """
+        error = context.get("exception")
+        if error is not None and "handle" in context:
+            trace = "".join(traceback.format_exception(error))
+            self._supervisor.process_failed(self, f"{context['message']}\n{trace}")
+
+    # --- connections ------------------------------------------------------------------------------
+    def has_io(self, stream: SimStream) -> None:
+        """Let the loop find out what there is about a stream."""
+        if stream not in self.streams:
+            return
+        if self.frozen:
+            self._unread[stream] = lambda: self._hand_over(stream)
+        else:
+            self.turn(self._hand_over, stream)
+
+    def _hand_over(self, stream: SimStream) -> None:
+        if stream in self.streams:  # else an earlier callback of the iteration has given it up
+            stream.hand_over()
+
+    def free_port(self) -> int:
+        """Return a port that nobody listens at."""
+        self._free_port += 1
+        return self._free_port
+
+    def forget(self, stream: SimStream) -> None:
+        """Give up a connection that came too late."""
+        if self.streams.pop(stream, stream) is None:
+            stream.die(politely=False)
+
+
+class ProgramNetwork:
+    """Connects one program to others: a host is the name of a program."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+
+    async def listen(self, address: HostAddress, on_stream: OnStream) -> Listener:
+        """Listen at a port of this node, whatever the host. Raises `TransportError`."""
+        program = self._program
+        bound = type(address)(address.host, address.port or program.free_port())
+        where = f"{program.name}:{bound.port}"
+        if program.network.is_taken(where):
+            raise cannot("listen at", address, "the address is in use")
+
+        def accept(stream: SimStream) -> None:
+            program.adopt(stream, lambda: on_stream(stream))
+
+        program.network.listen(program, str(bound.port), accept)
+        return ProgramListener(bound, lambda: program.network.stop_listening(where))
+
+    async def dial(self, address: HostAddress, on_stream: OnStream) -> None:
+        """Connect to a port of a node. Raises `TransportError`."""
+        program = self._program
+        answer: asyncio.Future[None] = program.loop.create_future()
+
+        def adopted(stream: SimStream) -> None:
+            if answer.done():
+                program.forget(stream)
+            else:
+                on_stream(stream)
+                answer.set_result(None)
+
+        def connected(stream: SimStream) -> None:
+            program.adopt(stream, lambda: adopted(stream))
+
+        def failed(why: str) -> None:
+            program.later(0.0, _refuse, answer, cannot("connect to", address, why))
+
+        host = program.name if address.host in _OWN_NAMES else address.host
+        program.network.dial(program, f"{host}:{address.port}", connected, failed)
+        await answer
+
+
+class ProgramListener:
+    """A port at which a program listens."""
+
+    def __init__(self, address: HostAddress, close: Callable[[], object]) -> None:
+        self.address = address
+        self._close = close
+
+    def close(self) -> None:
+        """Take no more connections."""
+        self._close()
+
+
+def _refuse(answer: asyncio.Future[None], error: TransportError) -> None:
+    if not answer.done():
+        answer.set_exception(error)

@@ -1,0 +1,284 @@
+"""A run of the real shells: its phases, and what its checkers are told."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Final
+
+from requite.broker import Broker
+from requite.request import Reply
+from requite.sim.checkers.calls import (
+    EndsOnce,
+    HonestErrors,
+    NeverRepeated,
+    OwnReply,
+    PartialsInOrder,
+)
+from requite.sim.history import Checker
+from requite.sim.knobs import Behaviour
+from requite.sim.network import Network
+from requite.sim.parties import handler_s_max, reconnect_s
+from requite.sim.plain_calls import plain_call, plan_plain_calls
+from requite.sim.plan import Plan
+from requite.sim.process import Process
+from requite.sim.result import Options
+from requite.sim.shells import virtual
+from requite.sim.shells.knobs import SERVICES, Handler, ShellFault, ShellKnobs, Transport
+from requite.sim.shells.members import Member, ShellCast, ShellStage
+from requite.sim.simulation import Luck, Phase, Simulation
+from requite.sim.stream import SimStream
+from requite.sim.trouble import Deed, Trouble, Way, choose, spare
+from requite.sim.workload import CallPlan
+
+_PROBE_S: Final = 15.0
+_LEAVE_S: Final = 30.0
+# Longest pauses of what dials again: see `requite.backoff`.
+_PAUSES_S: Final = 12.0
+_PLAIN: Final = [name for name, kind in SERVICES.items() if kind is not Handler.GENERATOR]
+_PARTS: Final = [name for name, kind in SERVICES.items() if kind is Handler.GENERATOR]
+
+
+class ProcessesDoNotFail(Checker):
+    """No exception comes out of a callback or a program."""
+
+    invariant = "I13"
+    sentence = "no input, order or delay makes a process fail"
+
+    def process_failed(self, process: Process, trace: str) -> None:
+        """Report it."""
+        self.violate(f"{process.name} fails: {trace}")
+
+
+SHELL_CHECKERS: Final[tuple[type[Checker], ...]] = (
+    EndsOnce,
+    OwnReply,
+    PartialsInOrder,
+    NeverRepeated,
+    HonestErrors,
+    ProcessesDoNotFail,
+)
+
+
+class ShellSimulation(Simulation):
+    """Clients, workers, and what is between them."""
+
+    knobs_type = ShellKnobs
+
+    def __init__(self, plan: Plan, options: Options) -> None:
+        super().__init__(plan, options, SHELL_CHECKERS, lambda _sender, _message: "")
+        self.knobs: ShellKnobs = plan.knobs
+        self.cast = ShellCast(self._stage())
+        self.trouble = ShellTrouble(self.cast, self.knobs)
+        for checker in self.history.checkers:
+            if isinstance(checker, EndsOnce):
+                pace = self.knobs.pace
+                checker.grace_s = self.knobs.interval_s + pace.timer_late_s + 5 * pace.flush_late_s
+
+    def _stage(self) -> ShellStage:
+        return ShellStage(
+            self.world,
+            Network(self.world, self.knobs.network),
+            self.history,
+            self,
+            self.knobs,
+            self.options.shell_parts,
+            self.transcript,
+        )
+
+    @staticmethod
+    def draw_calls(knobs: ShellKnobs, luck: Luck) -> Iterable[CallPlan]:
+        """Draw the calls, and which service each goes to."""
+        rng = luck("services")
+        for plan in plan_plain_calls(knobs, luck("calls"), _may_be_endless(knobs)):
+            yield (
+                _at_service(plan, rng.choice(_PLAIN), rng.random()) if knobs.has_services else plan
+            )
+
+    # --- the run ----------------------------------------------------------------------------------
+    def run(self) -> None:
+        """Go through all phases with the clock of this world."""
+        loggers = [logging.getLogger(name) for name in ("requite", "asyncio")]
+        levels = [logger.level for logger in loggers]
+        for logger in loggers:  # plenty goes wrong, and nobody reads of it
+            logger.setLevel(logging.CRITICAL)
+        try:
+            with virtual.world(self.world):
+                super().run()
+                for member in self.cast.members:
+                    member.bury()
+        finally:
+            for logger, level in zip(loggers, levels, strict=True):
+                logger.setLevel(level)
+
+    def begin(self) -> None:
+        """Let everybody start, and put the calls and the faults into the queue."""
+        world, cast = self.world, self.cast
+        rng = world.rng("start")
+        for member in cast.members:
+            world.at(rng.random() * 0.1, member.start)
+        for plan in self.planned.calls:
+            self.plan_call(plan, cast.client(plan.client).user)
+        for fault in self.planned.faults:
+            world.at(fault.at_s, self.trouble.strike, fault)
+
+    def heal(self) -> None:
+        """End all faults."""
+        self.trouble.end()
+
+    def phases(self) -> Iterable[Phase]:
+        """Settle, ask everybody, and go."""
+        cast = self.cast
+        return (
+            self._settle,
+            self._ask,
+            lambda: self._send_home("clients", cast.clients),
+            self._find_nothing,
+            lambda: self._send_home("workers", cast.workers),
+            lambda: self._send_home("middle", cast.middle),
+        )
+
+    def _settle(self) -> bool:
+        """I10: every call ends."""
+        limit_s = settle_s(self.knobs)
+        self.world.run(self.world.now + 1.0)  # until what was frozen has made its calls
+        if self.wait(lambda: not self.history.open, limit_s):
+            if self.knobs.retries:  # who may send once only is not told that a connection is dead
+                self.world.run(self.world.now + reconnect_s(self.knobs.network))
+            return True
+        for call in self.history.open.values():
+            text = f"{limit_s:.1f} s after all faults have healed, {call} has not ended"
+            self.history.violate("I10", text)
+        return False
+
+    def _ask(self) -> bool:
+        """I10: who asks now gets replies, from every service."""
+        self.remark("every client calls")
+        limit_s = reconnect_s(self.knobs.network) + _PAUSES_S + self._busy_s()
+        self.wait(lambda: all(client.is_open for client in self.cast.clients), limit_s)
+        for client in self.cast.clients:
+            probes = [*self._probes(client.name, limit_s)]
+            for plan in probes:
+                client.user.call(plan)
+            self.wait(lambda probes=probes: self.have_ended(probes), limit_s + _PROBE_S)  # type: ignore[misc]
+            for plan in probes:
+                outcome = self.outcome_of(plan)
+                if not isinstance(outcome, Reply):
+                    text = f"{plan.client} calls {plan.service} and gets {outcome!r}"
+                    self.history.violate("I10", f"with all faults healed, {text}")
+        return not self.history.open
+
+    def _busy_s(self) -> float:
+        """How long workers may still work on what nobody waits for any more."""
+        handler_s = handler_s_max(self.knobs.service_s, self.knobs.behaviours)
+        return (self.knobs.calls + 10) * handler_s if self.knobs.retries else handler_s
+
+    def _probes(self, client: str, limit_s: float) -> Iterator[CallPlan]:
+        for name in SERVICES if self.knobs.has_services else [""]:
+            plan = plain_call(client, next(self.numbers), limit_s, at_s=self.world.now)
+            yield plan._replace(service=name)
+
+    def _find_nothing(self) -> bool:
+        """I9: with the clients gone, a broker holds no request."""
+        left = [*self._left_at_brokers()]
+        self.wait(lambda: not [*self._left_at_brokers()], _LEAVE_S)
+        left = [*self._left_at_brokers()]
+        for what in left:
+            self.history.violate("I9", what)
+        return not left
+
+    def _left_at_brokers(self) -> Iterator[str]:
+        for middle in self.cast.middle:
+            if isinstance(middle.daemon, Broker):
+                state = middle.daemon.snapshot()
+                if state.pending:
+                    yield f"{middle.name} still holds {state.pending} requests"
+
+    def _send_home(self, who: str, members: Sequence[Member]) -> bool:
+        """I9: who gets SIGTERM ends, and leaves neither tasks nor timers."""
+        self.remark(f"the {who} get SIGTERM")
+        for member in members:
+            member.retired = True
+            member.drain()
+        gone = self.wait(lambda: not any(member.alive for member in members), _LEAVE_S)
+        if not gone:
+            self.history.violate("I9", f"one of the {who} does not end when it gets SIGTERM")
+        for member in (each for each in members if each.has_exited):
+            for what in member.loop.left():
+                self.history.violate("I9", f"{member.name} has ended, and leaves {what}")
+        return gone
+
+
+class ShellTrouble(Trouble):
+    """Performs faults upon programs."""
+
+    _cast: ShellCast
+
+    def __init__(self, cast: ShellCast, knobs: ShellKnobs) -> None:
+        self._transport = knobs.transport
+        super().__init__(cast)
+
+    def deeds(self) -> Mapping[StrEnum, Deed]:
+        """Return what each `ShellFault` does."""
+        cast = self._cast
+        return {
+            ShellFault.CRASH_CLIENT: self.crash(cast.clients),
+            ShellFault.CRASH_MIDDLE: self.crash(cast.middle),
+            ShellFault.CRASH_WORKER: self.crash(cast.workers),
+            ShellFault.POWER_LOSS: self.lose_power,
+            ShellFault.FREEZE_CLIENT: self.freeze(cast.clients),
+            ShellFault.FREEZE_MIDDLE: self.freeze(cast.middle),
+            ShellFault.FREEZE_WORKER: self.freeze(cast.workers),
+            ShellFault.PARTITION: self.partition,
+            ShellFault.PARTITION_ONE_WAY: self.partition_one_way,
+            ShellFault.CLOG: self.clog,
+            ShellFault.RESET: self.reset,
+            ShellFault.BLACK_HOLE: self.black_hole,
+            ShellFault.DRAIN_CLIENT: self.drain(cast.clients),
+            ShellFault.DRAIN_MIDDLE: self.drain(cast.middle),
+            ShellFault.DRAIN_WORKER: self.drain(cast.workers),
+        }
+
+    def choose_way(self, lot: float) -> Way:
+        """Choose two programs that are connected."""
+        cast = self._cast
+        if not cast.middle:
+            return choose(cast.clients, lot).name, choose(cast.workers, spare(lot)).name
+        peers: list[Member] = [*cast.clients, *cast.workers]
+        if self._transport is Transport.PAIR:
+            peers = [*peers, cast.middle[0]]
+        peer = choose(peers, lot)
+        others = [middle for middle in cast.middle if middle is not peer]
+        return peer.name, choose(others, spare(lot)).name
+
+    def streams(self) -> Sequence[SimStream]:
+        """Return the ends of all connections."""
+        return [stream for m in self._cast.members for stream in m.streams if stream.is_open]
+
+
+def _may_be_endless(knobs: ShellKnobs) -> Any:
+    """Only where every failure is told may a call go without a deadline."""
+    return lambda _client, behaviour, _idempotent: (
+        knobs.has_services and behaviour in (Behaviour.ECHO, Behaviour.STREAM)
+    )
+
+
+def _at_service(plan: CallPlan, name: str, lot: float) -> CallPlan:
+    if plan.behaviour is not Behaviour.STREAM:
+        return plan._replace(service=name)
+    return plan._replace(service=_PARTS[0], wants_partials=lot < 0.5)
+
+
+def settle_s(knobs: ShellKnobs) -> float:
+    """Return the time in which everything must settle once faults are healed (I10).
+
+    It is the sum of all that may have to happen one after the other: a dead connection is found out
+    and replaced, silent peers are noticed, deadlines pass, and what has no deadline is waited for,
+    tried again and worked off.
+    """
+    tries = max(client.tries for client in knobs.clients)
+    attempts_s = tries * (knobs.service_grace_s + 2.5)
+    work_s = knobs.calls * (0.1 + handler_s_max(knobs.service_s, knobs.behaviours))
+    presence_s = 4 * knobs.silence_s + 1.5 * knobs.timeout_s
+    return reconnect_s(knobs.network) + _PAUSES_S + presence_s + attempts_s + work_s

@@ -1,0 +1,48 @@
+"""The clock and the randomness that shells see while they are simulated.
+
+All shells read `requite.shell.clock` and `requite.shell.entropy`. A run replaces their contents,
+and seeds the module `random`, which handlers may use.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from requite.shell import clock, entropy
+from requite.sim.world import World
+
+if TYPE_CHECKING:
+    from requite.sim.process import Process
+
+_running: list[Process] = []  # the process whose turn it is, at the end
+
+
+@contextmanager
+def process(which: Process) -> Iterator[None]:
+    """Let shells read the clock of a process."""
+    _running.append(which)
+    try:
+        yield
+    finally:
+        _running.pop()
+
+
+@contextmanager
+def world(which: World) -> Iterator[None]:
+    """Let shells read the clock of the running process, and draw from the seed of a world."""
+
+    def now() -> float:
+        return _running[-1].clock() if _running else which.now
+
+    before = clock.now, entropy.source, entropy.jitter, random.getstate()
+    rng = which.rng("entropy")
+    clock.now, entropy.source, entropy.jitter = now, rng, rng.random
+    random.seed(f"{which.seed}/random")
+    try:
+        yield
+    finally:
+        clock.now, entropy.source, entropy.jitter, state = before
+        random.setstate(state)
