@@ -83,7 +83,9 @@ def test_clients_get_through_although_strangers_have_taken_all_places(
     told = ended(server)
     assert f" of {LIMIT} file descriptors are in use (RLIMIT_NOFILE); raise" in told
     assert "`ulimit -n`" in told
-    assert ", which has sent no message: " in told
+    # Who gives way is told once in a while: the first may be a newcomer, where all others are
+    # being accepted.
+    assert "too many connections: " in told
     assert len(told.splitlines()) < 10 * (monotonic() - began + 1)
     assert "Traceback" not in told
 

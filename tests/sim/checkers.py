@@ -9,6 +9,7 @@ from requite.sim.freelance.simulation import FLP_CHECKERS
 from requite.sim.paired.checkers import PAIRED_CHECKERS
 from requite.sim.pirate.checkers import PIRATE_CHECKERS
 from requite.sim.scalability.checkers import SP_CHECKERS
+from requite.sim.shells.simulation import SHELL_CHECKERS
 
 _BY_GROUP = {
     "mdp": CHECKERS,
@@ -18,6 +19,7 @@ _BY_GROUP = {
     "pirate": PIRATE_CHECKERS,
     "pair-broker": PAIRED_CHECKERS,
     "amqp": AMQP_CHECKERS,
+    "shells": SHELL_CHECKERS,
 }
 
 

@@ -19,6 +19,7 @@ from tests.sim import pair_mutants as pair
 from tests.sim import paired_mutants as paired
 from tests.sim import pirate_mutants as pirate
 from tests.sim import pool_mutants as pool
+from tests.sim import shell_mutants as shells
 from tests.sim import sp_mutants as sp
 from tests.sim import titanic_mutants as titanic
 from tests.sim.finding import Broken
@@ -38,6 +39,8 @@ from requite.sim.pool.knobs import PoolFault, Task
 from requite.sim.pool.stage import PoolSimParts
 from requite.sim.roles import Parts
 from requite.sim.scalability.party import SpParts
+from requite.sim.shells.knobs import Transport
+from requite.sim.shells.members import ShellParts
 from requite.sim.titanic.node import TitanicParts
 
 # --- knobs --------------------------------------------------------------------------------------
@@ -95,6 +98,9 @@ LEAVING: Final[dict[str, Any]] = {
     "notice_s": 0.0,
 }
 
+# Only a broker tells of failures, and lets a call go without a deadline.
+_BEHIND_A_BROKER: Final[dict[str, Any]] = {"transport": Transport.BROKER}
+
 # --- rows ---------------------------------------------------------------------------------------
 _MODELS: Final[dict[Model, type]] = {
     Model.FAILOVER: FailoverClient,
@@ -130,6 +136,11 @@ def _flp(invariant: str, scenario: str, engine: Any) -> Broken:
 
 def _pirate(invariant: str, scenario: str, **parts: Any) -> Broken:
     return Broken(invariant, scenario, _name(parts), Options(pirate_parts=PirateParts(**parts)))
+
+
+def _shells(invariant: str, scenario: str, knobs: Mapping[str, Any] = {}, **parts: Any) -> Broken:
+    options = Options(shell_parts=ShellParts(**parts), knobs=dict(knobs))
+    return Broken(invariant, scenario, _name(parts), options)
 
 
 def _titanic(invariant: str, scenario: str, name: str, parts: TitanicParts) -> Broken:
@@ -456,4 +467,20 @@ BROKEN: Final[tuple[Broken, ...]] = (
     # Bugs that the simulator has found: put back, they are found again.
     _amqp("I15", "amqp-cancels", amqp.ForgetsCopies),
     _amqp("returned", "amqp-swarm", amqp.WaitsForTheNextReturn),
+    # --- real shells
+    _shells("I1", "shells-swarm", client=shells.IgnoresItsTimer),
+    _shells("I1", "shells-swarm", client=shells.EndsLate),
+    _shells("I2", "shells-calm", client=shells.HandsOutTheLast),
+    _shells("I5", "shells-calm", _BEHIND_A_BROKER, client=shells.SkipsPartials),
+    _shells("I11", "shells-swarm", _BEHIND_A_BROKER, client=shells.RepeatsAnything),
+    _shells("I9", "shells-calm", client=shells.KeepsItsTimer),
+    _shells("I9", "shells-calm", worker=shells.LeavesATask),
+    _shells("I9", "shells-calm", worker=shells.IgnoresSigterm),
+    _shells("I10", "shells-swarm", client=shells.GivesUp),
+    _shells("I10", "shells-swarm", client=shells.NeverCancels),
+    _shells("I13", "shells-swarm", client=shells.FailsWhenCancelled),
+    _shells("I10", "shells-swarm", _BEHIND_A_BROKER, worker=shells.DropsFailures),
+    _shells("lossless", "shells-calm", client=shells.GivesUp),
+    _shells("may_have_executed", "shells-swarm", client=shells.SaysItHasNotRun),
+    _shells("I10", "shells-deaths", {"transport": Transport.QUEUE}, queue=shells.ListensOnce),
 )

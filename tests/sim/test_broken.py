@@ -28,6 +28,7 @@ from requite.sim.freelance.simulation import FLP_CHECKERS
 from requite.sim.pirate.checkers import PIRATE_CHECKERS
 from requite.sim.scalability.checkers import SP_CHECKERS
 from requite.sim.scenarios import GROUPS
+from requite.sim.shells.simulation import SHELL_CHECKERS
 
 _GROUPS: Final = [group for group in GROUPS if group != "all"]
 
@@ -74,6 +75,7 @@ def test_engines_that_are_not_broken_violate_nothing(
         ("pair-broker", {"I10", "I11", "I12", "may_have_executed"}),
         ("pool", {"I2", "I7", "I9", "I10", "I13", "I14", "I15"}),
         ("amqp", {checker.invariant for checker in AMQP_CHECKERS} | {"I10"}),
+        ("shells", {checker.invariant for checker in SHELL_CHECKERS} | {"I9", "I10"}),
     ],
 )
 def test_every_checker_has_a_broken_engine(group: str, invariants: set[str]) -> None:

@@ -13,9 +13,10 @@ import pytest
 from requite.sim import Options, run
 from requite.sim.scenarios import SCENARIOS
 
-_DIGESTS = """
+_SWARMS = ("swarm", "sp-swarm", "shells-swarm")
+_DIGESTS = f"""
 from requite.sim import run
-print(*(run(seed, name).digest for name in ("swarm", "sp-swarm") for seed in (3, 4, 5)))
+print(*(run(seed, name).digest for name in {_SWARMS} for seed in (3, 4, 5)))
 """
 
 
@@ -29,7 +30,15 @@ def test_the_same_seed_says_the_same_twice(scenario: str) -> None:
 
 @pytest.mark.parametrize(
     "scenario",
-    ["swarm", "sp-swarm", "pair-swarm", "pair-all-at-once", "pool-swarm", "pool-manager"],
+    [
+        "swarm",
+        "sp-swarm",
+        "pair-swarm",
+        "pair-all-at-once",
+        "pool-swarm",
+        "pool-manager",
+        "shells-swarm",
+    ],
 )
 def test_a_transcript_changes_nothing(scenario: str) -> None:
     with_it, without = run(7, scenario, Options(transcript=True)), run(7, scenario)
@@ -45,6 +54,7 @@ def test_a_transcript_changes_nothing(scenario: str) -> None:
         ("pair-all-at-once", (7, 8)),
         ("pool-swarm", (7, 8)),
         ("pool-manager", (7, 8)),
+        ("shells-swarm", (7, 8)),
     ],
 )
 def test_other_seeds_give_other_runs(scenario: str, seeds: Sequence[int]) -> None:
@@ -53,7 +63,11 @@ def test_other_seeds_give_other_runs(scenario: str, seeds: Sequence[int]) -> Non
 
 def test_hash_seeds_do_not_matter() -> None:
     said = {_run_in_process(hash_seed) for hash_seed in ("0", "1", "4242")}
-    here = [run(seed, name).digest for name in ("swarm", "sp-swarm") for seed in (3, 4, 5)]
+    here = [
+        run(seed, name).digest
+        for name in ("swarm", "sp-swarm", "shells-swarm")
+        for seed in (3, 4, 5)
+    ]
     assert said == {" ".join(here)}
 
 

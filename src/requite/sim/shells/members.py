@@ -347,10 +347,9 @@ class ShellUser(BaseUser):
             self.end(call, outcome)
 
     async def _outcome(self, call: Call, plan: CallPlan, timeout_s: float) -> Reply:
-        options: dict[str, Any] = {
-            "timeout": None if timeout_s == inf else timeout_s,
-            "idempotent": plan.idempotent,
-        }
+        options: dict[str, Any] = {"timeout": None if timeout_s == inf else timeout_s}
+        if self._is_told:
+            options["idempotent"] = plan.idempotent
         if self._is_named:
             options |= {"service": plan.service, "idempotency_key": call.key}
         body = b"\n".join(plan.frames)

@@ -72,17 +72,17 @@ class Program(Process):
 
     def boot(self) -> None:
         """Begin with the coroutine."""
-        self.loop.create_task(self._run(self._main()), name=f"{self.name}-main")
+        self.loop.create_task(self._run(), name=f"{self.name}-main")
 
     def exit(self) -> None:
         """End in good order."""
         self.has_exited = True
         super().exit()
 
-    async def _run(self, main: Coroutine[Any, Any, object]) -> None:
+    async def _run(self) -> None:
         life = self.life
         try:
-            await main
+            await self._main()
         except Exception:
             if life == self.life:  # else it is being buried
                 self._fail(traceback.format_exc())

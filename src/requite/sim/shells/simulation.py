@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from requite.broker import Broker
+from requite.errors import CallError
 from requite.request import Reply
 from requite.sim.checkers.calls import (
     EndsOnce,
@@ -16,7 +17,8 @@ from requite.sim.checkers.calls import (
     OwnReply,
     PartialsInOrder,
 )
-from requite.sim.history import Checker
+from requite.sim.faults import Fault
+from requite.sim.history import Call, Checker
 from requite.sim.knobs import Behaviour
 from requite.sim.network import Network
 from requite.sim.parties import handler_s_max, reconnect_s
@@ -51,6 +53,19 @@ class ProcessesDoNotFail(Checker):
         self.violate(f"{process.name} fails: {trace}")
 
 
+class LosesNothing(Checker):
+    """Where nothing goes wrong, every call is answered."""
+
+    invariant = "lossless"
+    sentence = "in a run without faults every call ends with a reply"
+    is_lossless = False  # set by the run
+
+    def ended(self, call: Call, outcome: Reply | CallError) -> None:
+        """Check the end of a call."""
+        if self.is_lossless and not isinstance(outcome, Reply):
+            self.violate(f"{call} ends with {outcome!r}")
+
+
 SHELL_CHECKERS: Final[tuple[type[Checker], ...]] = (
     EndsOnce,
     OwnReply,
@@ -58,6 +73,7 @@ SHELL_CHECKERS: Final[tuple[type[Checker], ...]] = (
     NeverRepeated,
     HonestErrors,
     ProcessesDoNotFail,
+    LosesNothing,
 )
 
 
@@ -72,7 +88,9 @@ class ShellSimulation(Simulation):
         self.cast = ShellCast(self._stage())
         self.trouble = ShellTrouble(self.cast, self.knobs)
         for checker in self.history.checkers:
-            if isinstance(checker, EndsOnce):
+            if isinstance(checker, LosesNothing):
+                checker.is_lossless = self.knobs.lossless
+            elif isinstance(checker, EndsOnce):
                 pace = self.knobs.pace
                 checker.grace_s = self.knobs.interval_s + pace.timer_late_s + 5 * pace.flush_late_s
 
@@ -240,6 +258,11 @@ class ShellTrouble(Trouble):
             ShellFault.DRAIN_WORKER: self.drain(cast.workers),
         }
 
+    def strike(self, fault: Fault) -> None:
+        """Let a fault happen, if there is anybody whom it could strike."""
+        if self._cast.middle or not fault.kind.endswith("-middle"):
+            super().strike(fault)
+
     def choose_way(self, lot: float) -> Way:
         """Choose two programs that are connected."""
         cast = self._cast
@@ -260,7 +283,7 @@ class ShellTrouble(Trouble):
 def _may_be_endless(knobs: ShellKnobs) -> Any:
     """Only where every failure is told may a call go without a deadline."""
     return lambda _client, behaviour, _idempotent: (
-        knobs.has_services and behaviour in (Behaviour.ECHO, Behaviour.STREAM)
+        knobs.has_services and behaviour in (Behaviour.ECHO, Behaviour.STREAM, Behaviour.FAIL)
     )
 
 

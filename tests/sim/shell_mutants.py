@@ -1,0 +1,207 @@
+"""Real shells that are broken on purpose; their engines are whole.
+
+What is broken is what only a shell has: timers, tasks, time-outs, cancellation, signals, threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from tests.sim.parts import with_part
+
+from requite.client.aio import AsyncClient
+from requite.engine import Cancel
+from requite.errors import CallError, CallTimeout, NoService, TransportError
+from requite.queue.queue import Queue
+from requite.request import Partial, Reply
+from requite.shell.aio import AioShell
+from requite.shell.aio_dialler import Dialler
+from requite.transport.aio import dial
+from requite.worker.runner import Runner
+from requite.worker.worker import Worker
+
+
+# --- clients --------------------------------------------------------------------------------------
+class _Deaf(AioShell):
+    def _wake(self) -> None:
+        self._timer = None
+
+
+IgnoresItsTimer = with_part(AsyncClient, "_shell", _Deaf)
+IgnoresItsTimer.__name__ = "IgnoresItsTimer"
+
+
+class _GivesUp(Dialler):
+    """Dials once."""
+
+    async def _dial(self) -> None:
+        address = self._addresses.current
+        try:
+            timeout_s = self._addresses.timeout_s()
+            await dial(address, lambda stream: self._dialled(address, stream), timeout_s)
+        except TransportError as error:
+            self._addresses.failed(address, error)
+
+
+def _with_dialler(kind: type[Dialler]) -> Callable[..., AsyncClient]:
+    class Broken(AsyncClient):
+        def __init__(self, *args: Any, **given: Any) -> None:
+            super().__init__(*args, **given)
+            for dialler in self._shell._keeper:
+                dialler.__class__ = kind
+
+    Broken.__name__ = kind.__name__.strip("_")
+    return Broken
+
+
+GivesUp = _with_dialler(_GivesUp)
+
+
+class KeepsItsTimer(AsyncClient):
+    """Leaves the engine's timer behind."""
+
+    async def close(self) -> None:
+        """Close, and set the timer again."""
+        shell = self._shell
+        await super().close()
+        if self._loop is not None:
+            self._loop.call_later(60.0, shell.host.wake)
+
+
+class HandsOutTheLast(AsyncClient):
+    """Gives each caller the reply that came last."""
+
+    last: Reply | None = None
+
+    async def call(self, *args: Any, **given: Any) -> Reply:
+        """Call, and mix replies up."""
+        reply = await super().call(*args, **given)
+        given_out, self.last = self.last or reply, reply
+        return given_out
+
+
+class EndsLate(AsyncClient):
+    """Waits on when the time of a call is over."""
+
+    async def call(self, *args: Any, **given: Any) -> Reply:
+        """Call, and be late with bad news."""
+        try:
+            return await super().call(*args, **given)
+        except CallTimeout:
+            await asyncio.sleep(5.0)
+            raise
+
+
+class RepeatsAnything(AsyncClient):
+    """Makes a call again that has failed, whether it may have run or not."""
+
+    async def call(self, *args: Any, **given: Any) -> Reply:
+        """Call twice where once is not enough."""
+        try:
+            return await super().call(*args, **given)
+        except CallError:
+            return await super().call(*args, **given)
+
+
+class SkipsPartials(AsyncClient):
+    """Loses the first partial reply."""
+
+    async def stream(self, *args: Any, **given: Any) -> AsyncIterator[Partial | Reply]:  # type: ignore[override]
+        """Iterate over the others."""
+        async for reply in super().stream(*args, **given):
+            if isinstance(reply, Reply) or reply.index:
+                yield reply
+
+
+class SaysItHasNotRun(AsyncClient):
+    """Says of each failure that nothing has run."""
+
+    async def call(self, *args: Any, **given: Any) -> Reply:
+        """Call, and be wrong."""
+        try:
+            return await super().call(*args, **given)
+        except CallTimeout as error:
+            raise NoService(str(error), may_have_executed=False) from error
+
+
+class NeverCancels(AsyncClient):
+    """Swallows that its user has given a call up."""
+
+    async def call(self, *args: Any, **given: Any) -> Reply:
+        """Call, whatever the user wants."""
+        task = asyncio.ensure_future(super().call(*args, **given))
+        while not task.done():
+            try:
+                await asyncio.shield(task)
+            except asyncio.CancelledError:
+                await asyncio.get_running_loop().create_future()
+        return task.result()
+
+
+class FailsWhenCancelled(AsyncClient):
+    """Raises in a callback when a call is cancelled."""
+
+    def __init__(self, *args: Any, **given: Any) -> None:
+        super().__init__(*args, **given)
+        submit = self._submit
+
+        def failing(event: Any) -> None:
+            if isinstance(event, Cancel):
+                asyncio.get_running_loop().call_soon(_fail)
+            submit(event)
+
+        self._submit = failing
+
+
+def _fail() -> None:
+    raise RuntimeError("a callback fails")
+
+
+# --- workers --------------------------------------------------------------------------------------
+def _with_runner(kind: type[Runner]) -> Callable[..., Worker]:
+    class Broken(Worker):
+        def _make_posts(self) -> Any:
+            posts = super()._make_posts()
+            for post in posts:
+                post.runner.__class__ = kind
+            return posts
+
+    Broken.__name__ = kind.__name__.strip("_")
+    return Broken
+
+
+class _DropsFailures(Runner):
+    def _failed(self, token: Any, error: BaseException) -> None:
+        """Say nothing."""
+
+
+DropsFailures = _with_runner(_DropsFailures)
+
+
+class IgnoresSigterm(Worker):
+    """Does not drain."""
+
+    async def drain(self) -> None:
+        """Wait for ever."""
+        await asyncio.get_running_loop().create_future()
+
+
+class LeavesATask(Worker):
+    """Forgets a task of its own."""
+
+    async def start(self) -> None:
+        """Start, and begin something that nobody ends."""
+        await super().start()
+        self.forgotten = asyncio.ensure_future(asyncio.sleep(10_000))
+
+
+# --- between --------------------------------------------------------------------------------------
+class ListensOnce(Queue):
+    """Takes the first connections only."""
+
+    async def start(self) -> None:
+        """Listen for a moment."""
+        await super().start()
+        asyncio.get_running_loop().call_later(2.0, self._shell.stop_listening)
