@@ -11,32 +11,9 @@ from typing import Any, Final
 
 from requite.errors import ConfigurationError
 from requite.sim import scenarios
-from requite.sim.amqp.scenarios import AmqpScenario
-from requite.sim.amqp.simulation import AmqpSimulation
-from requite.sim.dedup.scenarios import DedupScenario
-from requite.sim.dedup.simulation import DedupSimulation
-from requite.sim.freelance.scenarios import FlpScenario
-from requite.sim.freelance.simulation import FreelanceSimulation
-from requite.sim.majordomo import MajordomoSimulation
-from requite.sim.majordomo_scenarios import Scenario
-from requite.sim.pair.scenarios import PairScenario
-from requite.sim.pair.simulation import PairSimulation
-from requite.sim.paired.scenarios import PairedScenario
-from requite.sim.paired.simulation import PairedSimulation
-from requite.sim.pirate.scenarios import PirateScenario
-from requite.sim.pirate.simulation import PirateSimulation
 from requite.sim.plan import Kinds, Plan, from_tables, read_knob, read_tables
-from requite.sim.pool.scenarios import PoolScenario
-from requite.sim.pool.simulation import PoolSimulation
 from requite.sim.result import Options, Result, replay_command
-from requite.sim.scalability.scenarios import SpScenario
-from requite.sim.scalability.simulation import ScalabilitySimulation
-from requite.sim.scenarios import AnyKnobs
-from requite.sim.shells.scenarios import ShellScenario
-from requite.sim.shells.simulation import ShellSimulation
 from requite.sim.simulation import Simulation
-from requite.sim.titanic.scenarios import TitanicScenario
-from requite.sim.titanic.simulation import TitanicSimulation
 from requite.sim.world import luck
 
 __all__ = [
@@ -55,25 +32,10 @@ __all__ = [
 
 _PLANNED_MAX: Final = 100_000
 
-# By what kind of scenario it is; each knows its knobs, and what its calls are.
-_SIMULATIONS: Final[dict[type, type[Simulation]]] = {
-    Scenario: MajordomoSimulation,
-    DedupScenario: DedupSimulation,
-    PairedScenario: PairedSimulation,
-    SpScenario: ScalabilitySimulation,
-    FlpScenario: FreelanceSimulation,
-    PirateScenario: PirateSimulation,
-    TitanicScenario: TitanicSimulation,
-    PairScenario: PairSimulation,
-    PoolScenario: PoolSimulation,
-    AmqpScenario: AmqpSimulation,
-    ShellScenario: ShellSimulation,
-}
 
-
-def knobs_of(seed: int, scenario: str, options: Options | None = None) -> AnyKnobs:
+def knobs_of(seed: int, scenario: str, options: Options | None = None) -> Any:
     """Draw the knobs of a run. Raises `ConfigurationError` for a scenario that there is not."""
-    knobs = scenarios.draw(seed, scenarios.find(scenario))
+    knobs = scenarios.draw(seed, scenario)
     return replace(knobs, **options.knobs) if options and options.knobs else knobs
 
 
@@ -131,4 +93,4 @@ def run(seed: int, scenario: str = "swarm", options: Options | None = None) -> R
 
 
 def _kind_of(scenario: str) -> type[Simulation]:
-    return _SIMULATIONS[type(scenarios.find(scenario))]
+    return scenarios.plugin_of(scenario).simulation

@@ -1,98 +1,98 @@
-"""All scenarios, by their names; those of the scalability protocols begin with `sp-`."""
+"""What is simulated: a plug-in for each protocol, and the scenarios of all of them.
+
+A protocol needs one entry in `PLUGINS`, and nothing else outside of its package.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, Protocol
 
 from requite.errors import ConfigurationError
 from requite.sim import majordomo_scenarios
 from requite.sim.amqp import scenarios as amqp_scenarios
-from requite.sim.amqp.knobs import AmqpKnobs
-from requite.sim.amqp.scenarios import AMQP_SCENARIOS, AmqpScenario
+from requite.sim.amqp.simulation import AmqpSimulation
 from requite.sim.dedup import scenarios as dedup_scenarios
-from requite.sim.dedup.knobs import DedupKnobs
-from requite.sim.dedup.scenarios import DEDUP_SCENARIOS, DedupScenario
+from requite.sim.dedup.simulation import DedupSimulation
 from requite.sim.freelance import scenarios as freelance_scenarios
-from requite.sim.freelance.knobs import FreelanceKnobs
-from requite.sim.freelance.scenarios import FLP_SCENARIOS, FlpScenario
-from requite.sim.knobs import Knobs
-from requite.sim.majordomo_scenarios import MDP_SCENARIOS, Scenario
+from requite.sim.freelance.simulation import FreelanceSimulation
+from requite.sim.majordomo import MajordomoSimulation
 from requite.sim.pair import scenarios as pair_scenarios
-from requite.sim.pair.knobs import PairKnobs
-from requite.sim.pair.scenarios import PAIR_SCENARIOS, PairScenario
+from requite.sim.pair.simulation import PairSimulation
 from requite.sim.paired import scenarios as paired_scenarios
-from requite.sim.paired.scenarios import PAIRED_SCENARIOS, PairedScenario
+from requite.sim.paired.simulation import PairedSimulation
 from requite.sim.pirate import scenarios as pirate_scenarios
-from requite.sim.pirate.knobs import PirateKnobs
-from requite.sim.pirate.scenarios import PIRATE_SCENARIOS, PirateScenario
+from requite.sim.pirate.simulation import PirateSimulation
 from requite.sim.pool import scenarios as pool_scenarios
-from requite.sim.pool.knobs import PoolKnobs
-from requite.sim.pool.scenarios import POOL_SCENARIOS, PoolScenario
-from requite.sim.scalability import drawing
-from requite.sim.scalability.knobs import ScalabilityKnobs
-from requite.sim.scalability.scenarios import SP_SCENARIOS, SpScenario
+from requite.sim.pool.simulation import PoolSimulation
+from requite.sim.scalability import drawing as scalability_drawing
+from requite.sim.scalability.scenarios import SP_SCENARIOS
+from requite.sim.scalability.simulation import ScalabilitySimulation
 from requite.sim.shells import scenarios as shell_scenarios
-from requite.sim.shells.knobs import ShellKnobs
-from requite.sim.shells.scenarios import SHELL_SCENARIOS, ShellScenario
+from requite.sim.shells.simulation import ShellSimulation
+from requite.sim.simulation import Simulation
 from requite.sim.titanic import scenarios as titanic_scenarios
-from requite.sim.titanic.knobs import TitanicKnobs
-from requite.sim.titanic.scenarios import TITANIC_SCENARIOS, TitanicScenario
+from requite.sim.titanic.simulation import TitanicSimulation
 
-AnyScenario = (
-    Scenario
-    | SpScenario
-    | FlpScenario
-    | PirateScenario
-    | TitanicScenario
-    | PairScenario
-    | PoolScenario
-    | AmqpScenario
-    | ShellScenario
-)
-AnyKnobs = (
-    Knobs
-    | DedupKnobs
-    | ScalabilityKnobs
-    | FreelanceKnobs
-    | PirateKnobs
-    | TitanicKnobs
-    | PairKnobs
-    | PoolKnobs
-    | AmqpKnobs
-    | ShellKnobs
-)
 
-SCENARIOS: Final[dict[str, AnyScenario]] = {
-    **MDP_SCENARIOS,
-    **DEDUP_SCENARIOS,
-    **SP_SCENARIOS,
-    **FLP_SCENARIOS,
-    **PIRATE_SCENARIOS,
-    **TITANIC_SCENARIOS,
-    **PAIR_SCENARIOS,
-    **PAIRED_SCENARIOS,
-    **POOL_SCENARIOS,
-    **AMQP_SCENARIOS,
-    **SHELL_SCENARIOS,
+class Scenario(Protocol):
+    """A kind of run; what else it says is between its plug-in and `draw`."""
+
+    @property
+    def name(self) -> str:
+        """Its name, which is unique among all scenarios."""
+
+    @property
+    def about(self) -> str:
+        """What goes wrong in it, in a few words."""
+
+
+class Plugin(NamedTuple):
+    """What the simulator needs to know of a protocol.
+
+    `draw(seed, scenario)` draws the knobs of a run. `simulation` has the types of knobs and calls,
+    draws calls and faults, and is the run itself.
+    """
+
+    scenarios: Mapping[str, Scenario]
+    draw: Callable[[int, Any], Any]
+    simulation: type[Simulation]
+
+
+PLUGINS: Final = {
+    "mdp": Plugin(majordomo_scenarios.MDP_SCENARIOS, majordomo_scenarios.draw, MajordomoSimulation),
+    "dedup": Plugin(dedup_scenarios.DEDUP_SCENARIOS, dedup_scenarios.draw, DedupSimulation),
+    "sp": Plugin(SP_SCENARIOS, scalability_drawing.draw, ScalabilitySimulation),
+    "flp": Plugin(freelance_scenarios.FLP_SCENARIOS, freelance_scenarios.draw, FreelanceSimulation),
+    "pirate": Plugin(pirate_scenarios.PIRATE_SCENARIOS, pirate_scenarios.draw, PirateSimulation),
+    "titanic": Plugin(
+        titanic_scenarios.TITANIC_SCENARIOS, titanic_scenarios.draw, TitanicSimulation
+    ),
+    "pair": Plugin(pair_scenarios.PAIR_SCENARIOS, pair_scenarios.draw, PairSimulation),
+    "pair-broker": Plugin(
+        paired_scenarios.PAIRED_SCENARIOS, paired_scenarios.draw, PairedSimulation
+    ),
+    "pool": Plugin(pool_scenarios.POOL_SCENARIOS, pool_scenarios.draw, PoolSimulation),
+    "amqp": Plugin(amqp_scenarios.AMQP_SCENARIOS, amqp_scenarios.draw, AmqpSimulation),
+    "shells": Plugin(shell_scenarios.SHELL_SCENARIOS, shell_scenarios.draw, ShellSimulation),
+}
+"""The plug-ins, by the names of the groups of their scenarios."""
+
+SCENARIOS: Final[Mapping[str, Scenario]] = {
+    name: scenario for plugin in PLUGINS.values() for name, scenario in plugin.scenarios.items()
 }
 GROUPS: Final = {
     "all": [*SCENARIOS],
-    "mdp": [*MDP_SCENARIOS],
-    "dedup": [*DEDUP_SCENARIOS],
-    "sp": [*SP_SCENARIOS],
-    "flp": [*FLP_SCENARIOS],
-    "pirate": [*PIRATE_SCENARIOS],
-    "titanic": [*TITANIC_SCENARIOS],
-    "pair": [*PAIR_SCENARIOS],
-    "pair-broker": [*PAIRED_SCENARIOS],
-    "pool": [*POOL_SCENARIOS],
-    "amqp": [*AMQP_SCENARIOS],
-    "shells": [*SHELL_SCENARIOS],
+    **{name: [*plugin.scenarios] for name, plugin in PLUGINS.items()},
 }
 """Scenarios that take turns, under one name."""
 
+_PLUGIN_OF: Final = {
+    scenario: plugin for plugin in PLUGINS.values() for scenario in plugin.scenarios
+}
 
-def find(name: str) -> AnyScenario:
+
+def find(name: str) -> Scenario:
     """Return the scenario of that name. Raises `ConfigurationError`, which names all."""
     scenario = SCENARIOS.get(name)
     if scenario is None:
@@ -101,26 +101,14 @@ def find(name: str) -> AnyScenario:
     return scenario
 
 
-def draw(seed: int, scenario: AnyScenario) -> AnyKnobs:
-    """Draw the knobs of a run. The same seed and scenario always give the same."""
-    if isinstance(scenario, SpScenario):
-        return drawing.draw(seed, scenario)
-    if isinstance(scenario, FlpScenario):
-        return freelance_scenarios.draw(seed, scenario)
-    if isinstance(scenario, PirateScenario):
-        return pirate_scenarios.draw(seed, scenario)
-    if isinstance(scenario, TitanicScenario):
-        return titanic_scenarios.draw(seed, scenario)
-    if isinstance(scenario, PairScenario):
-        return pair_scenarios.draw(seed, scenario)
-    if isinstance(scenario, PairedScenario):
-        return paired_scenarios.draw(seed, scenario)
-    if isinstance(scenario, PoolScenario):
-        return pool_scenarios.draw(seed, scenario)
-    if isinstance(scenario, AmqpScenario):
-        return amqp_scenarios.draw(seed, scenario)
-    if isinstance(scenario, ShellScenario):
-        return shell_scenarios.draw(seed, scenario)
-    if isinstance(scenario, DedupScenario):
-        return dedup_scenarios.draw(seed, scenario)
-    return majordomo_scenarios.draw(seed, scenario)
+def plugin_of(name: str) -> Plugin:
+    """Return the plug-in of a scenario. Raises `ConfigurationError`, which names all scenarios."""
+    return _PLUGIN_OF[find(name).name]
+
+
+def draw(seed: int, name: str) -> Any:
+    """Draw the knobs of a run. The same seed and scenario always give the same.
+
+    Raises `ConfigurationError` for a scenario that there is not.
+    """
+    return plugin_of(name).draw(seed, find(name))

@@ -162,8 +162,8 @@ class ShellSimulation(Simulation):
         limit_s = settle_s(self.knobs)
         self.world.run(self.world.now + 1.0)  # until what was frozen has made its calls
         if self.wait(lambda: not self.history.open, limit_s):
-            if self.knobs.retries:  # who may send once only is not told that a connection is dead
-                self.world.run(self.world.now + reconnect_s(self.knobs.network))
+            # Dead connections are found out in time; until then they may cost an only attempt.
+            self.world.run(self.world.now + reconnect_s(self.knobs.network))
             return True
         for call in self.history.open.values():
             text = f"{limit_s:.1f} s after all faults have healed, {call} has not ended"
