@@ -92,7 +92,7 @@ def sim(
         Parameter(
             show_default=False,
             help="For each violation, write the smallest plan that still has it to a file in this "
-            "folder, and print its transcript.",
+            "folder, and print its messages as a diagram.",
         ),
     ] = False,
     transcript: Annotated[
@@ -321,7 +321,7 @@ def _results(
 
 
 def _shrink(plan: Plan, invariant: str) -> None:
-    """Write the smallest plan that violates an invariant to a file, and print its transcript."""
+    """Write the smallest plan that violates an invariant to a file, and print its messages."""
     from requite.sim import Options, play, violates
     from requite.sim.plan import write
     from requite.sim.shrink import shrink
@@ -338,8 +338,8 @@ def _shrink(plan: Plan, invariant: str) -> None:
         file.write_text(write(shrunk.plan), "utf-8")
     result = play(shrunk.plan, Options(transcript=True, heartbeats=False, stop_at=invariant))
     say(f"shrunk in {shrunk.tries:,} runs: {_counts(plan)} before, {_counts(shrunk.plan)} now")
-    for line in result.transcript:
-        say(f"  {line}")
+    for line in result.diagram:
+        say(line)
     for violation in result.violations[:1]:
         say(_line(violation))
     say(f"replay: requite sim --plan {file}")

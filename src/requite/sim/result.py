@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from requite.sim.amqp.stage import AmqpParts
+from requite.sim.diagram import diagram
 from requite.sim.freelance.stage import FlpParts
 from requite.sim.history import Violation
 from requite.sim.pair.server import PairParts
@@ -17,6 +18,7 @@ from requite.sim.roles import Parts
 from requite.sim.scalability.party import SpParts
 from requite.sim.shells.members import ShellParts
 from requite.sim.titanic.node import TitanicParts
+from requite.sim.transcript import Entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,8 @@ class Options:
 class Result:
     """What came of a run. `digest` is equal for runs that went alike, and only for them.
 
-    `replay` is the command that repeats it; `transcript` is empty unless asked for.
+    `replay` is the command that repeats it; `entries`, those of the transcript, are empty unless
+    asked for.
     """
 
     seed: int
@@ -55,7 +58,17 @@ class Result:
     virtual_s: float
     events: int
     digest: str
-    transcript: tuple[str, ...] = ()
+    entries: tuple[Entry, ...] = ()
+
+    @property
+    def transcript(self) -> tuple[str, ...]:
+        """The transcript as text, a line for each entry."""
+        return tuple(map(str, self.entries))
+
+    @property
+    def diagram(self) -> tuple[str, ...]:
+        """The transcript as a message diagram."""
+        return tuple(diagram(self.entries))
 
     @property
     def replay(self) -> str:

@@ -38,13 +38,13 @@ from requite.sim.world import World
 SEED: Final = 0
 NETWORK: Final = Shape(connect_timeout_s=1.0)
 _START_EVERY_S: Final = 0.001
-_DEEDS: Final[dict[str, Callable[[Process], None]]] = {
-    "crashes": Process.crash,
-    "loses-power": Process.lose_power,
-    "freezes": Process.freeze,
-    "thaws": Process.thaw,
-    "starts": Process.start,
-    "drains": Process.drain,
+_DEEDS: Final[dict[str, str]] = {
+    "crashes": "crash",
+    "loses-power": "lose_power",
+    "freezes": "freeze",
+    "thaws": "thaw",
+    "starts": "start",
+    "drains": "drain",
 }
 
 Words = list[str]
@@ -123,7 +123,8 @@ class Script:
                 return lambda: process.say(rest[0])
         if second not in _DEEDS:
             raise ConfigurationError(f"cannot read {step!r}")
-        return lambda: _DEEDS[second](process)
+        act: Callable[[], None] = getattr(process, _DEEDS[second])
+        return act
 
     def _tamper(self, verb: str, source: str, sink: str) -> None:
         self.transcript.event("the network:", f"{verb} {source} to {sink}")

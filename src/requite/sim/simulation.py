@@ -12,7 +12,7 @@ from requite.sim.history import Checker, History
 from requite.sim.plan import Plan
 from requite.sim.process import Process
 from requite.sim.result import Options, Result
-from requite.sim.transcript import Describe, Show, Transcript, show_body
+from requite.sim.transcript import RUN, Describe, Show, Transcript, show_body
 from requite.sim.user import BaseUser
 from requite.sim.workload import CallPlan
 from requite.sim.world import Stuck, World
@@ -152,7 +152,7 @@ class Simulation:
     def remark(self, text: str) -> None:
         """Write down what the run itself does."""
         if self.transcript is not None:
-            self.transcript.event("--", text)
+            self.transcript.event(RUN, text)
 
     # --- the result -------------------------------------------------------------------------------
     def result(self, scenario: str) -> Result:
@@ -168,7 +168,7 @@ class Simulation:
             self.world.now,
             self.world.events,
             self._digest(),
-            () if self.transcript is None else tuple(self.transcript.lines),
+            () if self.transcript is None else tuple(self.transcript.entries),
         )
 
     def _digest(self) -> str:

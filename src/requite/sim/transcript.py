@@ -11,7 +11,7 @@ Majordomo, and by `scalability/words.py` for the scalability protocols.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from requite.engine import Disconnect, Effect, ResumeReading, Send, Stopped, StopReading
 from requite.errors import CallError
@@ -47,13 +47,35 @@ def show_frame(frame: bytes) -> str:
     return shown if len(frame) <= _FRAME_SIZE_MAX else f"{shown}… ({len(frame)} bytes)"
 
 
+RUN: Final = "--"
+"""Who does what the run itself does."""
+
+
+class Entry(NamedTuple):
+    """A message from `source` to `sink`, or what happens to `source` (`sink` is "" then).
+
+    `short` leaves out the name of the process, where `text` begins with it.
+    """
+
+    at_s: float
+    source: str
+    sink: str
+    text: str
+    short: str
+
+    def __str__(self) -> str:
+        if self.sink:
+            return f"{self.at_s:9.4f}  {self.source:>10} → {self.sink:<10} {self.text}"
+        return f"{self.at_s:9.4f}  * {self.text}"
+
+
 class Transcript:
-    """Collects lines. Heartbeats are left out unless asked for: they would drown the rest."""
+    """Collects entries. Heartbeats are left out unless asked for: they would drown the rest."""
 
     def __init__(
         self, world: World, describe: Describe, show: Show = show_body, *, heartbeats: bool = True
     ) -> None:
-        self.lines: list[str] = []
+        self.entries: list[Entry] = []
         self._world = world
         self._describe = describe
         self._show = show
@@ -65,13 +87,13 @@ class Transcript:
             if isinstance(effect, Send):
                 self._sent(process.name, effect)
             elif isinstance(effect, Disconnect):
-                self._add(f"{process.name} closes its connection to {_name_of(effect.peer)}")
+                self.event(process.name, f"closes its connection to {_name_of(effect.peer)}")
             elif isinstance(effect, StopReading):
-                self._add(f"{process.name} stops reading from {_name_of(effect.peer)}")
+                self.event(process.name, f"stops reading from {_name_of(effect.peer)}")
             elif isinstance(effect, ResumeReading):
-                self._add(f"{process.name} reads from {_name_of(effect.peer)} again")
+                self.event(process.name, f"reads from {_name_of(effect.peer)} again")
             elif isinstance(effect, Stopped):
-                self._add(f"{process.name} has drained")
+                self.event(process.name, "has drained")
 
     def outcome(self, client: str, call: Call, outcome: Reply | CallError) -> None:
         """Write down how a call ends."""
@@ -80,20 +102,24 @@ class Transcript:
         else:
             ran = "may have run" if outcome.may_have_executed else "has not run"
             text = f"fails with {type(outcome).__name__} ({ran}): {outcome}"
-        self._add(f"call {call.number} of {client} {text}")
+        self._add(client, f"call {call.number} of {client} {text}", f"call {call.number} {text}")
 
     def event(self, process: str, what: str) -> None:
         """Write down what happens to a process."""
-        self._add(f"{process} {what}")
+        self._add(process, f"{process} {what}", what)
 
     def _sent(self, sender: str, send: Send) -> None:
         line = self._describe(sender, send.message)
         if self._heartbeats or "HEARTBEAT" not in line:
-            receiver = _name_of(send.peer)
-            self.lines.append(f"{self._world.now:9.4f}  {sender:>10} → {receiver:<10} {line}")
+            self.entries.append(Entry(self._world.now, sender, _name_of(send.peer), line, line))
 
-    def _add(self, text: str) -> None:
-        self.lines.append(f"{self._world.now:9.4f}  * {text}")
+    def _add(self, source: str, text: str, short: str) -> None:
+        self.entries.append(Entry(self._world.now, source, "", text, short))
+
+    @property
+    def lines(self) -> list[str]:
+        """All entries as text."""
+        return [str(entry) for entry in self.entries]
 
 
 def _name_of(peer: Any) -> str:

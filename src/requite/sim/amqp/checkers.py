@@ -75,7 +75,7 @@ class RunsBounded(AmqpChecker):
         runs, limit = len(call.executions), self.knobs.runs_max
         if limit is not None and runs > limit * max(1, call.sent):
             allowed = f"was sent {call.sent} times, for {limit} runs each"
-            self.violate(f"{call} runs for the {runs}th time; it {allowed}")
+            self.violate(f"{call} runs {runs} times; it {allowed}")
 
 
 class NeverInVain(AmqpChecker):

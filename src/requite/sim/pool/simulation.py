@@ -374,7 +374,7 @@ class PoolSimulation(Simulation):
             self.world.now,
             self.world.events,
             self._digest(),
-            () if self.transcript is None else tuple(self.transcript.lines),
+            () if self.transcript is None else tuple(self.transcript.entries),
         )
 
     def _digest(self) -> str:

@@ -192,7 +192,7 @@ class TitanicSimulation(Simulation):
             self.world.now,
             self.world.events,
             self._digest(),
-            () if self.transcript is None else tuple(self.transcript.lines),
+            () if self.transcript is None else tuple(self.transcript.entries),
         )
 
     def _digest(self) -> str:
