@@ -15,7 +15,7 @@ class Fault(NamedTuple):
     """One thing that goes wrong at `at_s`, for `duration_s`. `lot` in [0, 1) chooses the victim."""
 
     at_s: float
-    kind: StrEnum
+    kind: str
     duration_s: float
     lot: float
 

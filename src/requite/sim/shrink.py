@@ -46,6 +46,24 @@ def shrink(plan: Plan, fails: Fails, tries_max: int = TRIES_MAX) -> Shrunk:
     return Shrunk(search.plan, search.tries)
 
 
+def fewest(
+    items: tuple[Item, ...], still_fails: Callable[[tuple[Item, ...]], bool]
+) -> tuple[Item, ...]:
+    """Return as few of some items as still fail: tries without all of them, without halves,
+    quarters and so on, down to single ones."""
+    size = len(items)
+    while size:
+        start = 0
+        while start < len(items):
+            kept = items[:start] + items[start + size :]
+            if still_fails(kept):
+                items = kept
+            else:
+                start += size
+        size = min(size, len(items)) // 2
+    return items
+
+
 class _Exhausted(Exception):
     """As many plans were played as may be."""
 
@@ -84,17 +102,7 @@ class _Search:
     def _fewest(
         self, items: tuple[Item, ...], put: Callable[[Plan, tuple[Item, ...]], Plan]
     ) -> None:
-        """Remove items: all of them, halves, quarters and so on, down to single ones."""
-        size = len(items)
-        while size:
-            start = 0
-            while start < len(items):
-                kept = items[:start] + items[start + size :]
-                if self.take(put(self.plan, kept)):
-                    items = kept
-                else:
-                    start += size
-            size = min(size, len(items)) // 2
+        fewest(items, lambda kept: self.take(put(self.plan, kept)))
 
     def _fewest_processes(self) -> None:
         """Remove processes, but none that others need: their calls would never settle."""

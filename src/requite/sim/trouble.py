@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from requite.sim.faults import Fault
 
@@ -50,7 +49,7 @@ class Trouble:
         self._do = self.deeds()
 
     # --- for subclasses ---------------------------------------------------------------------------
-    def deeds(self) -> Mapping[StrEnum, Deed]:
+    def deeds(self) -> Mapping[Any, Deed]:
         """Return what each kind of fault does."""
         raise NotImplementedError
 

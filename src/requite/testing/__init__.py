@@ -1,6 +1,25 @@
-"""Real processes for tests, demos and benchmarks.
+"""Tests of services, and real processes for tests, demos and benchmarks.
 
+simulation.py `simulate`: a test on virtual time, under faults that a seed draws
 processes.py  `Child`: one child process; `Children`: those of one run
 rabbitmq.py   `RabbitServer`: a private RabbitMQ
 lifetime.py   ends a process together with its parent, or with the holder of a lock
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from requite.testing.simulation import SimulatedWorld, SimulationFailed, simulate
+
+__all__ = ["SimulatedWorld", "SimulationFailed", "simulate"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the simulator when it is first used: other tests do without."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from requite.testing import simulation
+
+    return getattr(simulation, name)

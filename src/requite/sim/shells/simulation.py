@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final
@@ -117,18 +116,10 @@ class ShellSimulation(Simulation):
     # --- the run ----------------------------------------------------------------------------------
     def run(self) -> None:
         """Go through all phases with the clock of this world."""
-        loggers = [logging.getLogger(name) for name in ("requite", "asyncio")]
-        levels = [logger.level for logger in loggers]
-        for logger in loggers:  # plenty goes wrong, and nobody reads of it
-            logger.setLevel(logging.CRITICAL)
-        try:
-            with virtual.world(self.world):
-                super().run()
-                for member in self.cast.members:
-                    member.bury()
-        finally:
-            for logger, level in zip(loggers, levels, strict=True):
-                logger.setLevel(level)
+        with virtual.quiet(), virtual.world(self.world):
+            super().run()
+            for member in self.cast.members:
+                member.bury()
 
     def begin(self) -> None:
         """Let everybody start, and put the calls and the faults into the queue."""

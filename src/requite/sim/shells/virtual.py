@@ -6,6 +6,7 @@ and seeds the module `random`, which handlers may use.
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,6 +29,25 @@ def process(which: Process) -> Iterator[None]:
         yield
     finally:
         _running.pop()
+
+
+def running(default: str) -> str:
+    """Return the name of the process whose turn it is."""
+    return _running[-1].name if _running else default
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep shells from logging: in a simulation plenty goes wrong, on purpose."""
+    loggers = [logging.getLogger(name) for name in ("requite", "asyncio")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 @contextmanager

@@ -1,0 +1,517 @@
+"""Test services under faults, on virtual time, with a seed: `simulate`.
+
+    from requite.testing import simulate
+
+    @simulate(seeds=50, faults=["kill worker", "reset connection"])
+    async def test_every_payment_is_booked_once(world):
+        ledger = Ledger()
+        world.broker()
+        world.worker(lambda: pay(ledger), count=2)
+        async with world.client("pay") as client:
+            for number in range(20):
+                await client.call(b"10", idempotency_key=b"%d" % number)
+        assert ledger.total == 200
+
+The test, the broker and each worker are processes of their own in one simulated world. They run the
+code that also runs in production, on an event loop with virtual time (`requite.sim.shells`): an
+hour takes a second, and a seed always gives the same run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import os
+import shlex
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from itertools import count
+from random import Random
+from typing import Any, Final
+
+from requite.broker import Broker
+from requite.client.aio import AsyncClient
+from requite.errors import ConfigurationError
+from requite.pair import Pair
+from requite.shell.daemon import Daemon
+from requite.sim.diagram import diagram
+from requite.sim.faults import Fault
+from requite.sim.medium import Chunking, Shape
+from requite.sim.network import Network
+from requite.sim.process import Pace, Process
+from requite.sim.shells import virtual
+from requite.sim.shells.program import Program
+from requite.sim.shrink import fewest
+from requite.sim.stream import SimStream
+from requite.sim.transcript import RUN, Transcript
+from requite.sim.trouble import Deed, Trouble, Way, choose, spare
+from requite.sim.world import Stuck, World, luck
+from requite.worker.handler import Service
+from requite.worker.worker import Worker
+
+SEED: Final = "REQUITE_SEED"
+"""The environment variable that names the one seed to run."""
+
+_PORT: Final = 5555
+_PAIR_PORT: Final = 5560
+_TEST: Final = "test"
+_ROLES: Final = ("broker", "worker")
+_OF_ROLES: Final = ("kill", "freeze", "drain", "cut power to")
+_OF_NETWORK: Final = ("partition", "partition one way", "reset connection", "forget connection")
+FAULTS: Final = (*_OF_NETWORK, *(f"{what} {role}" for what in _OF_ROLES for role in _ROLES))
+"""What can go wrong; see `simulate`."""
+
+_FAULTS_S: Final = 60.0  # faults are drawn for so long, unless they are healed before
+_OUTAGE_S: Final = (0.01, 10.0)
+_HEAL_S: Final = 1.0
+_RUNS_MAX: Final = 60  # to find out which faults a failure needs
+
+Make = Callable[[], Service | Sequence[Service]]
+
+
+class SimulationFailed(AssertionError):
+    """A test did not end in time, or an exception came out of a process of the simulation."""
+
+
+def simulate(
+    *,
+    seeds: int | Iterable[int] = 20,
+    faults: Sequence[str] = (),
+    faults_per_s: float = 0.2,
+    limit_s: float = 3600.0,
+) -> Callable[[Callable[..., Coroutine[Any, Any, object]]], Callable[..., None]]:
+    """Run an `async def` test once per seed, each time with a new `SimulatedWorld` as its argument.
+
+    - `seeds`: how many (0, 1, 2, …), or which. The environment variable REQUITE_SEED names one.
+    - `faults`: what goes wrong until the test calls `heal`, from `FAULTS`. "kill" sends SIGKILL,
+      "drain" SIGTERM; both start the process again after a while. "freeze" is SIGSTOP and SIGCONT.
+      "cut power to" drops connections without a FIN. "reset connection" loses what is in flight,
+      "forget connection" all that is sent from then on.
+    - `faults_per_s`: how often each of them strikes, on average per second of virtual time.
+    - `limit_s`: seconds of virtual time after which a test has failed.
+
+    A failure raises what the test raised. Its notes have the seed, the faults that are needed for
+    it, what happened, and the command that repeats it.
+
+    The result is a plain function; its other arguments are those of the test, so pytest passes
+    fixtures. Do no real I/O in a simulated test: sockets, files and threads take no virtual time.
+    The clock of the event loop is virtual, and `random` is seeded; the module `time` is real.
+
+    Raises `ConfigurationError` for faults that there are not.
+    """
+    unknown = [fault for fault in faults if fault not in FAULTS]
+    if unknown:
+        raise ConfigurationError(f"there is no fault {unknown[0]!r}; there are {', '.join(FAULTS)}")
+
+    def decorate(test: Callable[..., Coroutine[Any, Any, object]]) -> Callable[..., None]:
+        if not inspect.iscoroutinefunction(test):
+            raise ConfigurationError(f"{test!r} is not an `async def` function")
+
+        @functools.wraps(test)
+        def simulated(*args: Any, **given: Any) -> None:
+            __tracebackhide__ = True  # pytest shows the test alone
+            for seed in _seeds(seeds):
+                plan = [*_draw(seed, faults, faults_per_s)]
+                case = _Case(lambda world: test(world, *args, **given), seed, plan, limit_s)
+                case.run()
+
+        _, *others = inspect.signature(test).parameters.values()
+        simulated.__signature__ = inspect.Signature(others)  # type: ignore[attr-defined]
+        del simulated.__wrapped__  # pytest would look at its arguments
+        return simulated
+
+    return decorate
+
+
+def _seeds(seeds: int | Iterable[int]) -> Iterable[int]:
+    chosen = os.environ.get(SEED)
+    if chosen is None:
+        return range(seeds) if isinstance(seeds, int) else seeds
+    if not chosen.isdecimal():
+        raise ConfigurationError(f"{SEED} is a whole number, not {chosen!r}")
+    return (int(chosen),)
+
+
+def _draw(seed: int, kinds: Sequence[str], per_s: float) -> Iterator[Fault]:
+    for kind in kinds:
+        rng = luck(seed, f"fault {kind}")
+        at_s = rng.expovariate(per_s)
+        shortest_s, longest_s = _OUTAGE_S
+        while at_s < _FAULTS_S:
+            # As many short ones as long ones, by orders of magnitude: time-outs lie between.
+            duration_s = shortest_s * (longest_s / shortest_s) ** rng.random()
+            yield Fault(at_s, kind, duration_s, rng.random())
+            at_s += rng.expovariate(per_s)
+
+
+# --- the world ------------------------------------------------------------------------------------
+class SimulatedWorld:
+    """What a simulated test has: processes, faults, a clock.
+
+    Processes are programs on nodes of a network; the name of a node is its host in URLs. Each may
+    be killed and starts again with an empty memory. What the test itself has stands for what
+    survives: a database, a disk.
+    """
+
+    def __init__(self, seed: int, plan: Sequence[Fault], limit_s: float) -> None:
+        self.seed = seed
+        """The seed of the run."""
+        self.random: Random = luck(seed, _TEST)
+        """Randomness for the test, from the seed."""
+        self._world = World(seed)
+        self.network = Network(self._world, _draw_network(luck(seed, "network")))
+        self._pace = Pace(0.001, 0.0005)
+        self._plan = plan
+        self._limit_s = limit_s
+        self._brokers: list[Program] = []
+        self._workers: list[Program] = []
+        self._programs: list[Program] = []
+        self._failure: BaseException | None = None
+        self._transcript = Transcript(self._world, lambda _sender, _message: "")
+        self._trouble = _Faults(self)
+        self._is_over = False
+
+    # --- processes --------------------------------------------------------------------------------
+    def broker(self, **settings: Any) -> None:
+        """Start a broker; `settings` are those of `requite.Broker`."""
+        self._start("broker", self._brokers, lambda: Broker(f"tcp://*:{_PORT}", **settings))
+
+    def pair(self, *, heartbeat: float = 1.0, **settings: Any) -> None:
+        """Start two brokers of which one serves (`requite.pair.Pair`)."""
+        names = ("broker-1", "broker-2")
+        for role, name, other in zip(("primary", "backup"), names, names[::-1], strict=True):
+
+            def make(role: Any = role, other: str = other) -> Broker:
+                peer = f"tcp://{other}:{_PAIR_PORT}"
+                bind = f"tcp://*:{_PAIR_PORT}"
+                pair = Pair(role, bind=bind, peer=peer, heartbeat=heartbeat)
+                return Broker(f"tcp://*:{_PORT}", pair=pair, **settings)
+
+            self._start(name, self._brokers, make)
+
+    def worker(
+        self, *services: Service | Make, count: int = 1, url: str | None = None, **settings: Any
+    ) -> None:
+        """Start `count` workers, each a process of its own.
+
+        A service is one, or a function that makes one or several in each life of the process: what
+        handlers keep in memory then is lost with it. `url`: what to dial, the brokers of this world
+        if it is left out; "" for none (with `bind`). `settings` are those of `requite.Worker`.
+        """
+        dialled = self.url() if url is None else url
+
+        def make() -> Worker:
+            made = [each for what in services for each in _made(what)]
+            return Worker(dialled, *made, **settings) if dialled else Worker(*made, **settings)
+
+        for _ in range(count):
+            self._start(f"worker-{len(self._workers) + 1}", self._workers, make)
+
+    def program(self, name: str, main: Callable[[], Coroutine[Any, Any, object]]) -> Program:
+        """Start a process that runs `main`, from the beginning in each life."""
+        program = Program(name, self._world, self.network, self._pace, self, main)
+        self._programs.append(program)
+        program.start()
+        return program
+
+    def client(self, service: str = "", **settings: Any) -> AsyncClient:
+        """Make a client of the brokers of this world, in the process of the test, for `async with`.
+
+        For other transports make an `AsyncClient` with a URL: `sp+tcp://worker-1:7000`.
+        """
+        return AsyncClient(self.url(service), **settings)
+
+    def url(self, service: str = "") -> str:
+        """Return the URL of a service at the brokers of this world."""
+        names = [program.name for program in self._brokers] or ["broker"]
+        places = ",".join(f"{name}:{_PORT}" for name in names)
+        return f"mdp://{places}/{service}" if service else f"mdp://{places}"
+
+    def _start(self, name: str, role: list[Program], make: Callable[[], Daemon]) -> None:
+        async def main() -> None:
+            await make().serve()
+
+        role.append(self.program(name, main))
+
+    # --- faults -----------------------------------------------------------------------------------
+    def kill(self, name: str) -> None:
+        """Send SIGKILL to a process; `start` starts it again."""
+        self.find(name).crash()
+
+    def drain(self, name: str) -> None:
+        """Send SIGTERM to a process."""
+        self.find(name).drain()
+
+    def freeze(self, name: str) -> None:
+        """Send SIGSTOP to a process, until `thaw`."""
+        self.find(name).freeze()
+
+    def thaw(self, name: str) -> None:
+        """Send SIGCONT to a process."""
+        self.find(name).thaw()
+
+    def start(self, name: str) -> None:
+        """Start a process again."""
+        self.find(name).start()
+
+    def partition(self, one: str, other: str) -> None:
+        """Cut two nodes off from each other, until `heal`."""
+        for source, sink in ((one, other), (other, one)):
+            self.network.cut(self.find(source).name, self.find(sink).name)
+
+    async def heal(self) -> None:
+        """End all faults, for good, and wait a second: dead processes start again."""
+        self._trouble.end()
+        self.tell("all faults heal")
+        await asyncio.sleep(_HEAL_S)
+
+    def find(self, name: str) -> Program:
+        """Return the process of that name. Raises `ConfigurationError` if there is none."""
+        for program in self._programs:
+            if program.name == name:
+                return program
+        names = ", ".join(program.name for program in self._programs)
+        raise ConfigurationError(f"there is no process {name!r}; there are {names}")
+
+    # --- time, and what happened ------------------------------------------------------------------
+    @property
+    def now(self) -> float:
+        """Seconds of virtual time since the beginning."""
+        return self._world.now
+
+    def note(self, what: str) -> None:
+        """Write a line into the account of what happened, which a failure shows."""
+        self._transcript.event(virtual.running(_TEST), what)
+
+    def tell(self, what: str) -> None:
+        """Write down what happens to the whole."""
+        self._transcript.event(RUN, what)
+
+    def run(self, test: Callable[[SimulatedWorld], Awaitable[object]]) -> BaseException | None:
+        """Run a test in this world; return what it raised."""
+
+        async def main() -> None:
+            __tracebackhide__ = True
+            try:
+                await test(self)
+            except BaseException as error:
+                self._failure = self._failure or error
+            self._is_over = True
+
+        with virtual.quiet(), virtual.world(self._world):
+            self.program(_TEST, main)
+            for fault in self._plan:
+                self._world.at(fault.at_s, self._trouble.strike, fault)
+            try:
+                self._world.run(self._limit_s, unless=lambda: self._is_over)
+            except Stuck as stuck:
+                self._failure = SimulationFailed(f"the test comes to no end: {stuck}")
+            if not self._is_over and self._failure is None:
+                text = f"the test has not ended after {self._limit_s:g} s of virtual time"
+                self._failure = SimulationFailed(text)
+            for program in self._programs:
+                program.bury()
+        return self._failure
+
+    def account(self) -> list[str]:
+        """Return what happened, as a diagram."""
+        return [*diagram(self._transcript.entries)]
+
+    # --- what processes report --------------------------------------------------------------------
+    def process_failed(self, process: Process, trace: str) -> None:
+        """Make the test fail: an exception came out of a process."""
+        self._transcript.event(process.name, "fails")
+        if self._failure is None:
+            self._failure = SimulationFailed(f"the process {process.name} fails:\n{trace}")
+        self._is_over = True
+
+    def process_changed(self, process: Process, what: str) -> None:
+        """Write down that a process starts, ends, freezes or thaws."""
+        self._transcript.event(process.name, what)
+
+    # --- what faults strike -----------------------------------------------------------------------
+    @property
+    def world(self) -> World:
+        """The virtual clock and its queue of events."""
+        return self._world
+
+    @property
+    def honest(self) -> Sequence[Process]:
+        """All processes but the test."""
+        return [program for program in self._programs if program.name != _TEST]
+
+    @property
+    def intruders(self) -> Sequence[Process]:
+        """None."""
+        return ()
+
+    def of_role(self, role: str) -> list[Program]:
+        """Return the processes of a role."""
+        return {"broker": self._brokers, "worker": self._workers}[role]
+
+    @property
+    def programs(self) -> Sequence[Program]:
+        """All processes."""
+        return self._programs
+
+
+def _made(what: Service | Make) -> Sequence[Service]:
+    if isinstance(what, Service):
+        return (what,)
+    made = what()
+    return (made,) if isinstance(made, Service) else made
+
+
+def _draw_network(rng: Random) -> Shape:
+    latency_s = rng.choice((0.0001, 0.001, 0.01))
+    return Shape(
+        latency_s=latency_s,
+        jitter_s=rng.choice((0.0, 1.0, 5.0)) * latency_s,
+        chunking=rng.choice(tuple(Chunking)),
+        retransmit_s=6.0,
+        keepalive_s=6.0,
+        connect_timeout_s=2.0,
+    )
+
+
+class _Faults(Trouble):
+    """Performs the faults of a plan."""
+
+    _cast: SimulatedWorld
+
+    def __init__(self, world: SimulatedWorld) -> None:
+        super().__init__(world)
+
+    def deeds(self) -> dict[str, Deed]:
+        """Return what each fault of `FAULTS` does."""
+        deeds: dict[str, Deed] = {
+            "partition": self.partition,
+            "partition one way": self.partition_one_way,
+            "reset connection": self.reset,
+            "forget connection": self.black_hole,
+        }
+        for role in _ROLES:
+            processes = self._cast.of_role(role)
+            deeds[f"kill {role}"] = self.crash(processes)
+            deeds[f"freeze {role}"] = self.freeze(processes)
+            deeds[f"drain {role}"] = self.drain(processes)
+            deeds[f"cut power to {role}"] = self.cut_power(processes)
+        return deeds
+
+    def strike(self, fault: Fault) -> None:
+        """Let a fault happen, if there is what it could strike."""
+        role = fault.kind.rpartition(" ")[2]
+        if role in _ROLES and not self._cast.of_role(role):
+            return
+        if fault.kind.startswith("partition") and len(self._cast.programs) < 2:
+            return
+        super().strike(fault)
+
+    def partition(self, fault: Fault) -> None:
+        """Cut two nodes off from each other."""
+        there, back = self.choose_way(fault.lot)
+        self._cast.tell(f"no way between {there} and {back}, for {fault.duration_s:.3f} s")
+        super().partition(fault)
+
+    def partition_one_way(self, fault: Fault) -> None:
+        """Cut one node off from another."""
+        there, back = self._choose_direction(fault.lot)
+        self._cast.tell(f"no way from {there} to {back}, for {fault.duration_s:.3f} s")
+        super().partition_one_way(fault)
+
+    def reset(self, fault: Fault) -> None:
+        """Break a connection, and let both ends know."""
+        self._tell_of_stream(fault, "is reset")
+        super().reset(fault)
+
+    def black_hole(self, fault: Fault) -> None:
+        """Break a connection, and let nobody know."""
+        self._tell_of_stream(fault, "is forgotten")
+        super().black_hole(fault)
+
+    def _tell_of_stream(self, fault: Fault, what: str) -> None:
+        stream = self._choose_stream(fault.lot)
+        if stream is not None:
+            between = f"{stream.node} and {stream.other.node}"
+            self._cast.tell(f"the connection between {between} {what}")
+
+    def cut_power(self, processes: Sequence[Process]) -> Deed:
+        """Return what drops all connections of one of `processes` without a FIN."""
+
+        def deed(fault: Fault) -> None:
+            process = choose(processes, fault.lot)
+            process.lose_power()
+            self._world.after(fault.duration_s, process.start)
+
+        return deed
+
+    def choose_way(self, lot: float) -> Way:
+        """Choose two processes."""
+        programs = [*self._cast.programs]
+        one = programs.pop(int(lot * len(programs)))
+        return one.name, choose(programs, spare(lot)).name
+
+    def streams(self) -> Sequence[SimStream]:
+        """Return the ends of all connections."""
+        return [stream for each in self._cast.programs for stream in each.streams if stream.is_open]
+
+
+# --- a case ---------------------------------------------------------------------------------------
+class _Case:
+    """One seed of a test."""
+
+    def __init__(
+        self,
+        test: Callable[[SimulatedWorld], Awaitable[object]],
+        seed: int,
+        plan: list[Fault],
+        limit_s: float,
+    ) -> None:
+        self._test = test
+        self._seed = seed
+        self._plan = plan
+        self._limit_s = limit_s
+
+    def run(self) -> None:
+        """Run it; raise what the test raises, with notes on how it came about."""
+        __tracebackhide__ = True
+        world, failure = self._play(self._plan)
+        if failure is None:
+            return
+        needed = self._needed(type(failure))
+        if len(needed) < len(self._plan):
+            world, shorter = self._play(needed)
+            failure = shorter or failure
+        for note in self._notes(world, needed):
+            failure.add_note(note)
+        raise failure
+
+    def _needed(self, kind: type[BaseException]) -> Sequence[Fault]:
+        """Return the faults without which the test does not raise an exception of this type."""
+        runs = count(1)
+
+        def still_fails(plan: Sequence[Fault]) -> bool:
+            return next(runs) <= _RUNS_MAX and type(self._play(plan)[1]) is kind
+
+        return fewest(tuple(self._plan), still_fails)
+
+    def _play(self, plan: Sequence[Fault]) -> tuple[SimulatedWorld, BaseException | None]:
+        world = SimulatedWorld(self._seed, plan, self._limit_s)
+        return world, world.run(self._test)
+
+    def _notes(self, world: SimulatedWorld, needed: Sequence[Fault]) -> Iterator[str]:
+        yield f"seed {self._seed}, after {world.now:.3f} s of virtual time"
+        yield f"faults that it needs: {len(needed)} of {len(self._plan)}"
+        for at_s, kind, duration_s, _ in needed:
+            lasts = "" if kind.endswith("connection") else f", for {duration_s:.3f} s"
+            yield f"  at {at_s:.3f} s {kind}{lasts}"
+        yield from world.account()
+        yield f"repeat it: {SEED}={self._seed} {_command()}"
+
+
+def _command() -> str:
+    """Return the command that runs the present test, or else this program."""
+    test, _, _phase = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")
+    words = ["python", "-m", "pytest", test] if test else ["python", *sys.argv]
+    return " ".join(map(shlex.quote, words))
