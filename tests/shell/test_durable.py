@@ -17,6 +17,7 @@ from requite.errors import (
     Cancelled,
     ConfigurationError,
     NoService,
+    Overloaded,
     Poisoned,
     RemoteFailure,
     RemoteViolation,
@@ -236,6 +237,31 @@ def test_that_nobody_keeps_requests_is_not_hidden_by_the_end_of_the_time(clock):
 def test_what_stood_in_the_way_last_is_what_is_told(clock):
     with pytest.raises(NoService):
         Play(clock, durable_at().result(TICKET, 3.0), PENDING, NoService("nobody"), takes_s=0.5)
+
+
+@pytest.mark.parametrize("error", [NoService, Overloaded, CallTimeout, TransportError])
+def test_a_question_that_never_left_does_not_say_that_the_request_has_not_run(clock, error):
+    problem = error("the question never left", may_have_executed=False, attempts=2)
+    for ask in (durable_at().result, durable_at().forget):
+        with pytest.raises(error, match=f"left; request {TICKET} is stored and may have") as caught:
+            Play(clock, ask(TICKET, 2.0), problem, takes_s=0.5)
+        assert caught.value.may_have_executed
+        assert caught.value.attempts == 2
+
+
+@pytest.mark.parametrize("first", [CallTimeout("late"), LOST])
+def test_a_submission_may_have_been_stored_by_an_earlier_attempt(clock, first):
+    problem = Overloaded("all slots are taken", may_have_executed=False)
+    with pytest.raises(Overloaded, match="taken; an earlier attempt may have") as caught:
+        Play(clock, durable_at().submit(b"x", None, b"", 3.0), first, problem, takes_s=0.5)
+    assert caught.value.may_have_executed
+
+
+def test_a_submission_that_never_left_was_not_stored(clock):
+    problem = Overloaded("all slots are taken", may_have_executed=False)
+    with pytest.raises(Overloaded, match=r"^all slots are taken$") as caught:
+        Play(clock, durable_at().submit(b"x", None, b"", 3.0), problem, takes_s=0.5)
+    assert not caught.value.may_have_executed
 
 
 # --- forget, and tickets --------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from typing import Any
 
 from tests.sim.parts import with_part
@@ -18,6 +19,8 @@ from requite.queue.queue import Queue
 from requite.request import Partial, Reply
 from requite.shell.aio import AioShell
 from requite.shell.aio_dialler import Dialler
+from requite.titanic.settings import TitanicSettings
+from requite.titanic.titanic import Titanic
 from requite.transport.aio import dial
 from requite.worker.runner import Runner
 from requite.worker.worker import Worker
@@ -198,6 +201,14 @@ class LeavesATask(Worker):
 
 
 # --- between --------------------------------------------------------------------------------------
+class SyncsNothing(Titanic):
+    """Acknowledges what is not on the disk yet."""
+
+    def __init__(self, url: str, keep_in: TitanicSettings, **given: Any) -> None:
+        store = replace(keep_in.store, sync=False)
+        super().__init__(url, replace(keep_in, store=store), **given)
+
+
 class ListensOnce(Queue):
     """Takes the first connections only."""
 

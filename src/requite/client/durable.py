@@ -123,7 +123,7 @@ class Durable:
     def forget(self, ticket: str, timeout: Timeout) -> Script[None]:
         """Have a request and its reply dropped."""
         ask = Ask(CLOSE, _frames_of(ticket), self._asking.until(clock.now(), timeout))
-        return _forget(ask, self._attempt_s)
+        return _forget(ask, ticket, self._attempt_s)
 
 
 def check_ticket(ticket: str) -> str:
@@ -155,7 +155,10 @@ def _result(ask: Ask, ticket: str, attempt_s: float) -> Script[Reply]:
     began = clock.now()
     pauses = Pauses(ask.until)
     while True:
-        reply = yield from _answer(ask, pauses, attempt_s)
+        try:
+            reply = yield from _answer(ask, pauses, attempt_s)
+        except CallError as error:
+            raise _still_stored(error, ticket) from error
         status = decode_answer(reply.frames)
         if status.code == _OK:
             frames = reply.frames[1:] or (b"",)
@@ -165,10 +168,13 @@ def _result(ask: Ask, ticket: str, attempt_s: float) -> Script[Reply]:
         yield from pauses.after(_no_reply_yet(ticket, status))
 
 
-def _forget(ask: Ask, attempt_s: float) -> Script[None]:
+def _forget(ask: Ask, ticket: str, attempt_s: float) -> Script[None]:
     pauses = Pauses(ask.until)
     while True:
-        reply = yield from _answer(ask, pauses, attempt_s)
+        try:
+            reply = yield from _answer(ask, pauses, attempt_s)
+        except CallError as error:
+            raise _still_stored(error, ticket) from error
         status = decode_status(reply.frames[0])
         if status.code in (_OK, _UNKNOWN):  # another keeper's 400: it has nothing to forget
             return
@@ -208,16 +214,21 @@ class Pauses:
         self._rng = rng or entropy.jitter
         self._pause_s = _PAUSE_S
         self._known: CallError | None = None
+        self._may_have_arrived = False  # one of the questions so far
 
     def after(self, error: CallError, *, is_known: bool = True) -> Script[None]:
         """Wait, or raise what stood in the way once the time is over."""
         if is_known:
             self._known = error
+        self._may_have_arrived |= error.may_have_executed
         pause_s = self._pause_s * (1 - self._rng() / 2)
         self._pause_s = min(_PAUSE_MAX_S, self._pause_s * _PAUSE_GROWTH)
         yield Pause(min(self._until, clock.now() + pause_s))
         if clock.now() >= self._until:
-            raise self._known or error
+            error = self._known or error
+            if self._may_have_arrived and not error.may_have_executed:
+                raise _that_may_have_run(error, "an earlier attempt may have been stored, and run")
+            raise error
 
 
 # --- what answers say -----------------------------------------------------------------------------
@@ -226,6 +237,17 @@ def _ticket_of(reply: Reply) -> str:
         raise RemoteViolation("a submission was answered with 200 and no ticket")
     decode_ticket(reply.frames[1])
     return reply.frames[1].decode()
+
+
+def _still_stored(error: CallError, ticket: str) -> CallError:
+    """Return what stood in the way of a question as an error about the request itself."""
+    if ticket in str(error):
+        return error
+    return _that_may_have_run(error, f"request {ticket} is stored and may have run")
+
+
+def _that_may_have_run(error: CallError, why: str) -> CallError:
+    return type(error)(f"{error}; {why}", may_have_executed=True, attempts=error.attempts)
 
 
 def _no_reply_ever(ticket: str, status: TitanicStatus) -> CallError:

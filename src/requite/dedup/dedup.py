@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Iterable
 from os import PathLike, fspath
 from typing import Any, Final
@@ -115,7 +114,7 @@ class Dedup:
         store = await asyncio.to_thread(LogStore, self._directory, self._policy)
         now = clock.now()
         self._engine = DedupEngine(
-            self._policy, epoch_s=time.time() - now, found=store.found, now=now
+            self._policy, epoch_s=clock.wall() - now, found=store.found, now=now
         )
         self._feeder = Feeder(self._engine, clock.now, self._perform)
         store.found = []

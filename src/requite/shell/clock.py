@@ -1,5 +1,10 @@
-"""The clock that shells hand to engines: seconds that never jump back, from an arbitrary start."""
+"""The clocks of shells, in seconds: `now` for engines, which never jumps back, and `wall`.
+
+`now` has an arbitrary start; `wall` counts from 1970. The simulator replaces both while it runs; so
+call them by the name of this module.
+"""
 
 from time import monotonic as now
+from time import time as wall
 
-__all__ = ["now"]
+__all__ = ["now", "wall"]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -98,7 +97,7 @@ class Titanic(Daemon):
             rng=entropy.jitter,
             new_uuid=uuids().__next__,
             recovered=store.recovered,
-            epoch_s=time.time() - clock.now(),
+            epoch_s=clock.wall() - clock.now(),
             facts=lambda: {"store": self._outage.store.view()._asdict()},
         )
         copy = None if self._copying is None else self._copying.submit_soon

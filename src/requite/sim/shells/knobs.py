@@ -20,6 +20,7 @@ class Transport(StrEnum):
     DEVICE = "device"  # SP, with a device between
     SP = "sp"  # SP, clients dial workers
     FREELANCE = "freelance"
+    TITANIC = "titanic"  # durable requests: MDP 0.3, and a Titanic beside the broker
 
 
 MIDDLE: Final = {
@@ -29,6 +30,7 @@ MIDDLE: Final = {
     Transport.DEVICE: ("device",),
     Transport.SP: (),
     Transport.FREELANCE: (),
+    Transport.TITANIC: ("broker", "titanic"),
 }
 """The processes between clients and workers, by their names."""
 
@@ -143,13 +145,23 @@ class ShellKnobs(Printed):
 
     @property
     def has_services(self) -> bool:
-        """Whether services have names, and calls idempotency keys and partial replies (MDP)."""
-        return self.transport in (Transport.BROKER, Transport.PAIR)
+        """Whether services have names (MDP)."""
+        return self.transport in (Transport.BROKER, Transport.PAIR, Transport.TITANIC)
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether requests are submitted, and their replies fetched (9/TSP)."""
+        return self.transport is Transport.TITANIC
+
+    @property
+    def is_live(self) -> bool:
+        """Whether calls go through a broker, at once: with keys, partial replies and errors."""
+        return self.has_services and not self.is_durable
 
     @property
     def tells(self) -> bool:
         """Whether the protocol can say that a request is not idempotent."""
-        return self.has_services or self.transport is Transport.FREELANCE
+        return self.is_live or self.transport is Transport.FREELANCE
 
     @property
     def retries(self) -> bool:

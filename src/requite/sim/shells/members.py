@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from requite.broker import Broker
 from requite.client.aio import AsyncClient
+from requite.client.asking import deadline
 from requite.core.liveness import HeartbeatPolicy
 from requite.errors import CallError, Cancelled
 from requite.pair import Pair
 from requite.protocols.majordomo.policy import BrokerPolicy
 from requite.protocols.pirate.policy import QueuePolicy
+from requite.protocols.titanic.policy import TitanicPolicy
 from requite.queue.queue import Queue
 from requite.request import Reply, Request, RetryPolicy
 from requite.shell.daemon import Daemon
@@ -36,9 +38,13 @@ from requite.sim.shells.knobs import (
     Transport,
 )
 from requite.sim.shells.program import Program
+from requite.sim.shells.titanic import OnSimDisk
+from requite.sim.titanic.disk import SimDisk
 from requite.sim.user import BaseUser
 from requite.sim.workload import CallPlan, final_frames, parse_task, partial_frames
 from requite.sp.device import Device
+from requite.titanic.store import StoreSettings
+from requite.titanic.titanic import Titanic
 from requite.worker.handler import Service, service
 from requite.worker.worker import Worker
 
@@ -48,6 +54,7 @@ if TYPE_CHECKING:
     from requite.sim.world import World
 
 HANG_S: Final = 2.0
+FETCH_S: Final = 60.0
 _FRONT: Final = 5555
 _BACK: Final = 5556
 _PAIR: Final = 5560
@@ -63,6 +70,7 @@ class ShellParts:
     broker: Callable[..., Broker] = Broker
     queue: Callable[..., Queue] = Queue
     device: Callable[..., Device] = Device
+    titanic: Callable[..., Titanic] = Titanic
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +84,7 @@ class ShellStage:
     knobs: ShellKnobs
     parts: ShellParts
     transcript: Transcript | None = None
+    tickets: dict[str, Call] = field(default_factory=dict)  # of durable requests, while kept
 
 
 class Member(Program):
@@ -102,6 +111,11 @@ class Middle(Member):
 
     daemon: Daemon | None = None
 
+    def __init__(self, name: str, stage: ShellStage) -> None:
+        super().__init__(name, stage)
+        self.disk = SimDisk()
+        self._loses_power = False
+
     async def main(self) -> None:
         """Serve."""
         self.daemon = self.make_daemon()
@@ -110,6 +124,8 @@ class Middle(Member):
     def make_daemon(self) -> Daemon:
         """Make what the transport of the run has between clients and workers."""
         parts, knobs = self.stage.parts, self.stage.knobs
+        if self.name == "titanic":
+            return self._make_titanic()
         match knobs.transport:
             case Transport.QUEUE:
                 policy = QueuePolicy(
@@ -120,6 +136,31 @@ class Middle(Member):
             case Transport.DEVICE:
                 return parts.device(front=f"sp+{_tcp(_FRONT)}", back=f"sp+{_tcp(_BACK)}")
         return parts.broker(_tcp(_FRONT), policy=self._broker_policy(), pair=self._pair())
+
+    def _make_titanic(self) -> Titanic:
+        parts, knobs = self.stage.parts, self.stage.knobs
+        policy = TitanicPolicy(
+            attempt_timeout_s=5.0,
+            backoff_s=0.1,
+            backoff_s_max=2.0,
+            drain_timeout_s=knobs.drain_timeout_s,
+            cache_bytes_max=0,
+        )
+        store = StoreSettings(disk_bytes_max=8 << 20, segment_size_bytes=256 << 10)
+        settings = OnSimDisk(policy=policy, store=store, machine=self)
+        heartbeat = HeartbeatPolicy(knobs.interval_s, knobs.liveness)
+        return parts.titanic(f"mdp://{brokers(knobs)}", settings, heartbeat=heartbeat)
+
+    def lose_power(self) -> None:
+        """Die with the machine; of what was not synced, anything may be on the disk."""
+        self._loses_power = self.alive
+        super().lose_power()
+
+    def _end(self, what: str) -> None:
+        super()._end(what)
+        disk = self.disk
+        self.disk = disk.after_power_cut(self.rng) if self._loses_power else disk.after_death()
+        self._loses_power = False
 
     def _broker_policy(self) -> BrokerPolicy:
         knobs = self.stage.knobs
@@ -156,9 +197,11 @@ class ShellWorker(Member):
     def __init__(self, spec: ShellWorkerSpec, stage: ShellStage) -> None:
         super().__init__(spec.name, stage)
         self.spec = spec
+        self.running: set[int] = set()  # executions of this life
 
     async def main(self) -> None:
         """Serve."""
+        self.running = set()
         self.worker = self._make_worker()
         await self.worker.serve()
 
@@ -198,7 +241,10 @@ class ShellWorker(Member):
         assert task is not None
         history = self.stage.history
         call = history.calls[task.number]
-        execution = history.started(call, self.name, payload, request.idempotency_key)
+        # That of a durable request is its ticket.
+        key = b"" if self.stage.knobs.is_durable else request.idempotency_key
+        execution = history.started(call, self.name, payload, key)
+        self.running.add(execution.serial)
         self.say(f"begins {execution} of call {task.number}: {task.behaviour}")
         return execution, task
 
@@ -208,7 +254,7 @@ class ShellWorker(Member):
             await asyncio.sleep(HANG_S if task.behaviour is Behaviour.HANG else task.service_s)
             return await self._finish(execution, task)
         finally:
-            execution.ended = execution.ended or "ended"
+            self.running.discard(execution.serial)
 
     async def _finish(self, execution: Execution, task: Any) -> bytes:
         if task.behaviour is Behaviour.POISON:
@@ -218,6 +264,7 @@ class ShellWorker(Member):
 
     def _serve_in_thread(self, request: Request) -> bytes:
         execution, task = self._begin(request)
+        self.running.discard(execution.serial)
         if task.behaviour is Behaviour.POISON:
             self._die()
         return self._answer(execution, task)
@@ -225,17 +272,19 @@ class ShellWorker(Member):
     def _answer(self, execution: Execution, task: Any) -> bytes:
         if task.behaviour is Behaviour.FAIL:
             raise ValueError(f"the handler of call {task.number} fails")
-        execution.ended = "OK"
         return b"\n".join(final_frames(task.number, execution.serial, execution.payload))
 
     async def _serve_in_parts(self, request: Request) -> AsyncIterator[bytes]:
         execution, task = self._begin(request)
-        for index in range(task.parts):
-            await asyncio.sleep(task.service_s)
-            (part,) = partial_frames(task.number, execution.serial, index)
-            yield part
-        await asyncio.sleep(HANG_S if task.behaviour is Behaviour.HANG else 0.0)
-        yield await self._finish(execution, task)
+        try:
+            for index in range(task.parts):
+                await asyncio.sleep(task.service_s)
+                (part,) = partial_frames(task.number, execution.serial, index)
+                yield part
+            await asyncio.sleep(HANG_S if task.behaviour is Behaviour.HANG else 0.0)
+            yield await self._finish(execution, task)
+        finally:
+            self.running.discard(execution.serial)
 
     def _die(self) -> None:
         self.world.after(1.0, self.start)
@@ -244,7 +293,8 @@ class ShellWorker(Member):
 
 def brokers(knobs: ShellKnobs) -> str:
     """Return the brokers of a run, as in a URL."""
-    return ",".join(f"{name}:{_FRONT}" for name in MIDDLE[knobs.transport])
+    names = (name for name in MIDDLE[knobs.transport] if name.startswith("broker"))
+    return ",".join(f"{name}:{_FRONT}" for name in names)
 
 
 # --- clients --------------------------------------------------------------------------------------
@@ -309,7 +359,7 @@ class ShellUser(BaseUser):
             stage.transcript,
             tries_max=client.spec.tries,
             is_told=stage.knobs.tells,
-            has_keys=stage.knobs.has_services,
+            has_keys=stage.knobs.is_live,
         )
         self._tasks: dict[Call, asyncio.Task[None]] = {}
 
@@ -350,9 +400,12 @@ class ShellUser(BaseUser):
         options: dict[str, Any] = {"timeout": None if timeout_s == inf else timeout_s}
         if self._is_told:
             options["idempotent"] = plan.idempotent
-        if self._is_named:
-            options |= {"service": plan.service, "idempotency_key": call.key}
+        knobs = self._process.stage.knobs
         body = b"\n".join(plan.frames)
+        if knobs.is_durable:
+            return await self._durable(call, plan.service, body, timeout_s)
+        if knobs.has_services:
+            options |= {"service": plan.service, "idempotency_key": call.key}
         client = self._process.client
         if not plan.wants_partials:
             return _read(await client.call(body, **options))
@@ -366,9 +419,24 @@ class ShellUser(BaseUser):
                 final = reply.frames[0]
         raise AssertionError(f"{call} had no final reply")
 
-    @property
-    def _is_named(self) -> bool:
-        return self._process.stage.knobs.has_services
+    async def _durable(self, call: Call, service: str, body: bytes, timeout_s: float) -> Reply:
+        client, tickets = self._process.client, self._process.stage.tickets
+        until = deadline(timeout_s)
+        ticket = await client.submit(body, service=service, timeout=until)
+        tickets[ticket] = call
+        self._process.say(f"has ticket {ticket[:4]} for call {call.number}")
+        return _read(await client.result(ticket, timeout=until))
+
+    async def fetch_all(self) -> dict[str, Reply | CallError]:
+        """Fetch what is kept, and have it forgotten; return what came of each ticket."""
+        client, found = self._process.client, dict[str, Reply | CallError]()
+        for ticket in self._process.stage.tickets:
+            try:
+                found[ticket] = _read(await client.result(ticket, timeout=FETCH_S))
+                await client.forget(ticket, timeout=FETCH_S)
+            except CallError as error:
+                found[ticket] = error
+        return found
 
 
 def _read(reply: Reply) -> Reply:

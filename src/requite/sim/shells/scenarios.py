@@ -96,6 +96,12 @@ _LIST: Final = (
         (ShellFault.CRASH_MIDDLE, ShellFault.FREEZE_MIDDLE, ShellFault.DRAIN_MIDDLE),
     ),
     ShellScenario(
+        "shells-titanic",
+        "durable requests, while brokers, Titanics and workers die or stand still",
+        (Transport.TITANIC,),
+        (*_DEATHS, ShellFault.FREEZE_MIDDLE, ShellFault.DRAIN_MIDDLE),
+    ),
+    ShellScenario(
         "shells-swarm",
         "a random part of everything",
         faults=tuple(ShellFault),
@@ -117,12 +123,11 @@ def draw(seed: int, scenario: ShellScenario) -> ShellKnobs:
     transport: Transport = fixed_of(scenario.fixed).get("transport") or one_of(
         "transport", *scenario.transports
     )
-    has_services = transport in (Transport.BROKER, Transport.PAIR)
-    behaviours = tuple(
-        behaviour
-        for behaviour in scenario.behaviours
-        if has_services or behaviour is not Behaviour.STREAM
-    )
+    is_live = transport in (Transport.BROKER, Transport.PAIR)
+    # What fails or kills its worker is tried again by a Titanic for ever.
+    never = {Transport.TITANIC: (Behaviour.STREAM, Behaviour.FAIL, Behaviour.POISON)}
+    left_out = () if is_live else never.get(transport, (Behaviour.STREAM,))
+    behaviours = tuple(each for each in scenario.behaviours if each not in left_out)
     drawn = {
         "calls": luck("calls").randint(40, 120),
         "faulty_s": luck("faulty_s").uniform(4, 15),
@@ -131,7 +136,7 @@ def draw(seed: int, scenario: ShellScenario) -> ShellKnobs:
         "weights": tuple(_weight(luck(f"weight-{each}"), each) for each in behaviours),
         "service_s": one_of("service_s", 0.0, 0.005, 0.05, 0.2),
         "timeout_s": one_of("timeout_s", 0.5, 2.0, 5.0, 10.0),
-        "endless_p": one_of("endless_p", 0.0, 0.2) if has_services else 0.0,
+        "endless_p": one_of("endless_p", 0.0, 0.2) if is_live else 0.0,
         "idempotent_p": one_of("idempotent_p", 0.5, 0.9, 1.0),
         "cancel_p": one_of("cancel_p", 0.0, 0.05, 0.2),
         "big_p": one_of("big_p", 0.0, 0.02, 0.1),
@@ -161,7 +166,7 @@ def draw(seed: int, scenario: ShellScenario) -> ShellKnobs:
         _draw_worker(luck(f"worker-{i}"), f"worker-{i}", fixed_of(scenario.fixed, "workers"))
         for i in range(1, luck("workers").randint(1, 3) + 1)
     )
-    if not (has_services or transport is Transport.FREELANCE):
+    if not (is_live or transport is Transport.FREELANCE):
         drawn["idempotent_p"] = 1.0
     return ShellKnobs(**drawn | fixed_of(scenario.fixed))
 

@@ -27,7 +27,7 @@ from requite.sim.process import Process
 from requite.sim.result import Options
 from requite.sim.shells import virtual
 from requite.sim.shells.knobs import SERVICES, Handler, ShellFault, ShellKnobs, Transport
-from requite.sim.shells.members import Member, ShellCast, ShellStage
+from requite.sim.shells.members import FETCH_S, Member, ShellCast, ShellStage
 from requite.sim.simulation import Luck, Phase, Simulation
 from requite.sim.stream import SimStream
 from requite.sim.trouble import Deed, Trouble, Way, choose, spare
@@ -35,6 +35,7 @@ from requite.sim.workload import CallPlan
 
 _PROBE_S: Final = 15.0
 _LEAVE_S: Final = 30.0
+_IDLE_S: Final = 2.5  # longer than any handler hangs
 # Longest pauses of what dials again: see `requite.backoff`.
 _PAUSES_S: Final = 12.0
 _PLAIN: Final = [name for name, kind in SERVICES.items() if kind is not Handler.GENERATOR]
@@ -142,6 +143,7 @@ class ShellSimulation(Simulation):
         return (
             self._settle,
             self._ask,
+            self._fetch,
             lambda: self._send_home("clients", cast.clients),
             self._find_nothing,
             lambda: self._send_home("workers", cast.workers),
@@ -155,11 +157,39 @@ class ShellSimulation(Simulation):
         if self.wait(lambda: not self.history.open, limit_s):
             # Dead connections are found out in time; until then they may cost an only attempt.
             self.world.run(self.world.now + reconnect_s(self.knobs.network))
+            self._wait_until_idle()
             return True
         for call in self.history.open.values():
             text = f"{limit_s:.1f} s after all faults have healed, {call} has not ended"
             self.history.violate("I10", text)
         return False
+
+    def _wait_until_idle(self) -> None:
+        """Let workers come to the end of what nobody waits for any more."""
+        workers, executions = self.cast.workers, self.history.executions
+        for _ in range(self.knobs.calls):
+            before = len(executions)
+            self.world.run(self.world.now + _IDLE_S)
+            if len(executions) == before and not any(worker.running for worker in workers):
+                break
+
+    def _fetch(self) -> bool:
+        """I3: the reply to each durable request that was acknowledged is there."""
+        if not self.knobs.is_durable:
+            return True
+        tickets = self.cast.clients[0].stage.tickets
+        self.remark(f"{len(tickets)} replies are fetched")
+        client = self.cast.clients[0]
+        task = client.loop.create_task(client.user.fetch_all())
+        self.wait(task.done, FETCH_S * (len(tickets) + 1))
+        found = task.result() if task.done() else {}
+        for ticket, call in tickets.items():
+            outcome = found.get(ticket)
+            label = b"final %d " % call.number
+            if not isinstance(outcome, Reply) or not outcome.frames[0].startswith(label):
+                text = f"{call} was acknowledged, but fetching its reply gives {outcome!r}"
+                self.history.violate("I3", text)
+        return True
 
     def _ask(self) -> bool:
         """I10: who asks now gets replies, from every service."""
@@ -184,7 +214,8 @@ class ShellSimulation(Simulation):
         return (self.knobs.calls + 10) * handler_s if self.knobs.retries else handler_s
 
     def _probes(self, client: str, limit_s: float) -> Iterator[CallPlan]:
-        for name in SERVICES if self.knobs.has_services else [""]:
+        names = [*SERVICES] if self.knobs.is_live else _PLAIN if self.knobs.is_durable else [""]
+        for name in names:
             plan = plain_call(client, next(self.numbers), limit_s, at_s=self.world.now)
             yield plan._replace(service=name)
 

@@ -10,13 +10,15 @@ import logging
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from requite.shell import clock, entropy
 from requite.sim.world import World
 
 if TYPE_CHECKING:
     from requite.sim.process import Process
+
+_EPOCH_S: Final = 1_700_000_000.0  # the wall time at which a world begins
 
 _running: list[Process] = []  # the process whose turn it is, at the end
 
@@ -57,12 +59,15 @@ def world(which: World) -> Iterator[None]:
     def now() -> float:
         return _running[-1].clock() if _running else which.now
 
-    before = clock.now, entropy.source, entropy.jitter, random.getstate()
+    def wall() -> float:
+        return _EPOCH_S + which.now
+
+    before = clock.now, clock.wall, entropy.source, entropy.jitter, random.getstate()
     rng = which.rng("entropy")
-    clock.now, entropy.source, entropy.jitter = now, rng, rng.random
+    clock.now, clock.wall, entropy.source, entropy.jitter = now, wall, rng, rng.random
     random.seed(f"{which.seed}/random")
     try:
         yield
     finally:
-        clock.now, entropy.source, entropy.jitter, state = before
+        clock.now, clock.wall, entropy.source, entropy.jitter, state = before
         random.setstate(state)

@@ -1,0 +1,83 @@
+"""The store of a real Titanic on a simulated disk, without a thread of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from requite.engine import Input, Load
+from requite.engine import Store as StoreEffect
+from requite.shell import clock
+from requite.sim.titanic.disk import SimLog
+from requite.titanic.settings import TitanicSettings
+from requite.titanic.store import PURPOSE, Store
+
+if TYPE_CHECKING:
+    from requite.sim.shells.program import Program
+
+_IDLE_S: Final = 1.0  # as in `requite.titanic.store`
+_DISK_S_MAX: Final = 0.01
+
+
+class SimStore(Store):
+    """Does its work after a while, in the place of its thread."""
+
+    program: Program
+    _done: Callable[[list[Input]], object]
+    _is_closed = False
+    _is_wanted = False
+
+    def start(self, done: Callable[[list[Input]], object]) -> None:
+        """Begin; `done` is called with the results."""
+        self._done = done
+        self._idle()
+
+    def submit(self, effect: StoreEffect | Load) -> None:
+        """Submit an effect."""
+        super().submit(effect)
+        self._want()
+
+    def close(self) -> None:
+        """Finish submitted effects, and close the log."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._work()
+            self._log.close()
+
+    def _want(self) -> None:
+        if not self._is_wanted:
+            self._is_wanted = True
+            self.program.in_thread(_DISK_S_MAX * self.program.rng.random(), self._turn)
+
+    def _turn(self) -> None:
+        self._is_wanted = False
+        if not self._is_closed:
+            self._work()
+            if self._is_compacting:
+                self._want()
+
+    def _idle(self) -> None:
+        """Look for segments to compact now and then."""
+        if not self._is_closed:
+            self._want()
+            self.program.in_thread(_IDLE_S, self._idle)
+
+    def _work(self) -> None:
+        inputs = self.work()
+        if inputs:
+            self._done(inputs)
+
+
+@dataclass(frozen=True, slots=True)
+class OnSimDisk(TitanicSettings):
+    """Settings of a Titanic whose store is on the disk of a simulated machine."""
+
+    machine: Any = None  # the program, and its `disk`
+
+    def open(self) -> Store:
+        """Open the store. Raises `StorageError`."""
+        log = SimLog(self.machine.disk, PURPOSE, self.store.log_settings)
+        store = SimStore(log, self.store, lambda: int(clock.wall() * 1e6))
+        store.program = self.machine
+        return store
