@@ -472,6 +472,7 @@ BROKEN: Final[tuple[Broken, ...]] = (
     _shells("I1", "shells-swarm", client=shells.EndsLate),
     _shells("I2", "shells-calm", client=shells.HandsOutTheLast),
     _shells("I3", "shells-titanic", titanic=shells.SyncsNothing),
+    _shells("I3", "shells-replica", broker=shells.LeavesItsReplicaBehind),
     _shells("I5", "shells-calm", _BEHIND_A_BROKER, client=shells.SkipsPartials),
     _shells("I11", "shells-swarm", _BEHIND_A_BROKER, client=shells.RepeatsAnything),
     _shells("I9", "shells-calm", client=shells.KeepsItsTimer),

@@ -12,6 +12,7 @@ from typing import Any
 
 from tests.sim.parts import with_part
 
+from requite.broker import Broker
 from requite.client.aio import AsyncClient
 from requite.engine import Cancel
 from requite.errors import CallError, CallTimeout, NoService, TransportError
@@ -207,6 +208,15 @@ class SyncsNothing(Titanic):
     def __init__(self, url: str, keep_in: TitanicSettings, **given: Any) -> None:
         store = replace(keep_in.store, sync=False)
         super().__init__(url, replace(keep_in, store=store), **given)
+
+
+class LeavesItsReplicaBehind(Broker):
+    """Acknowledges what its replica does not have yet."""
+
+    def __init__(self, *args: Any, titanic: TitanicSettings | None = None, **given: Any) -> None:
+        if titanic is not None and titanic.sync:
+            titanic = replace(titanic, sync=False)
+        super().__init__(*args, titanic=titanic, **given)
 
 
 class ListensOnce(Queue):

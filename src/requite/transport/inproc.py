@@ -154,6 +154,11 @@ async def listen(address: InprocAddress, on_stream: OnStream) -> InprocListener:
     return listener
 
 
+def forget(loop: _Loop) -> None:
+    """Forget the names of an event loop that is over."""
+    _listeners.pop(loop, None)
+
+
 async def dial(address: InprocAddress, on_stream: OnStream) -> None:
     """Connect, and hand our end to `on_stream`. Raises `TransportError`."""
     loop = asyncio.get_running_loop()

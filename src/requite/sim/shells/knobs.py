@@ -21,6 +21,7 @@ class Transport(StrEnum):
     SP = "sp"  # SP, clients dial workers
     FREELANCE = "freelance"
     TITANIC = "titanic"  # durable requests: MDP 0.3, and a Titanic beside the broker
+    REPLICA = "replica"  # the same inside the broker, in step with a replica in another one
 
 
 MIDDLE: Final = {
@@ -31,6 +32,7 @@ MIDDLE: Final = {
     Transport.SP: (),
     Transport.FREELANCE: (),
     Transport.TITANIC: ("broker", "titanic"),
+    Transport.REPLICA: ("broker-1", "broker-2"),
 }
 """The processes between clients and workers, by their names."""
 
@@ -146,12 +148,12 @@ class ShellKnobs(Printed):
     @property
     def has_services(self) -> bool:
         """Whether services have names (MDP)."""
-        return self.transport in (Transport.BROKER, Transport.PAIR, Transport.TITANIC)
+        return self.transport in (Transport.BROKER, Transport.PAIR) or self.is_durable
 
     @property
     def is_durable(self) -> bool:
         """Whether requests are submitted, and their replies fetched (9/TSP)."""
-        return self.transport is Transport.TITANIC
+        return self.transport in (Transport.TITANIC, Transport.REPLICA)
 
     @property
     def is_live(self) -> bool:

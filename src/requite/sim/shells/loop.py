@@ -19,12 +19,10 @@ from concurrent.futures import Executor
 from heapq import heappop, heappush
 from itertools import count
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+from random import Random
+from typing import Any, Final, NoReturn, Protocol, TypeVar
 
 from requite.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from requite.sim.shells.program import Program
 
 # A thread takes up to so long, beside the time in which its event loop does other things.
 _THREAD_S_MAX: Final = 0.002
@@ -58,10 +56,33 @@ class SimFuture(asyncio.Future[T]):
         return self._number
 
 
+class Owner(Protocol):
+    """The interface of a program to its event loop."""
+
+    name: str
+    rng: Random
+    alive: bool
+
+    def clock(self) -> float:
+        """Return the instant on the clock of the process."""
+
+    def want_iteration(self) -> None:
+        """Schedule a call of `VirtualLoop.iterate`."""
+
+    def wake_at(self, at: float) -> None:
+        """Schedule a call of `VirtualLoop.iterate` at an instant of the clock."""
+
+    def in_thread(self, delay_s: float, act: Callable[..., object], *args: Any) -> None:
+        """Schedule a call outside of the loop."""
+
+    def callback_failed(self, context: dict[str, Any]) -> None:
+        """Take an exception that came out of a callback."""
+
+
 class VirtualLoop(asyncio.AbstractEventLoop):
     """The event loop of one life of a program, which is asked for an iteration when one is due."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Owner) -> None:
         self._program = program
         self._random = program.rng.random
         self._ready: deque[asyncio.Handle] = deque()

@@ -135,21 +135,32 @@ class Middle(Member):
                 return parts.queue(_tcp(_FRONT), _tcp(_BACK), policy=policy)
             case Transport.DEVICE:
                 return parts.device(front=f"sp+{_tcp(_FRONT)}", back=f"sp+{_tcp(_BACK)}")
-        return parts.broker(_tcp(_FRONT), policy=self._broker_policy(), pair=self._pair())
+        titanic = self._replicating() if knobs.transport is Transport.REPLICA else None
+        return parts.broker(
+            _tcp(_FRONT), policy=self._broker_policy(), pair=self._pair(), titanic=titanic
+        )
 
     def _make_titanic(self) -> Titanic:
         parts, knobs = self.stage.parts, self.stage.knobs
+        heartbeat = HeartbeatPolicy(knobs.interval_s, knobs.liveness)
+        return parts.titanic(f"mdp://{brokers(knobs)}", self._on_disk(), heartbeat=heartbeat)
+
+    def _replicating(self) -> OnSimDisk:
+        _, other = MIDDLE[Transport.REPLICA]
+        if self.name == other:
+            return self._on_disk(standby=True)
+        return self._on_disk(replica=f"mdp://{other}:{_FRONT}", sync=True)
+
+    def _on_disk(self, **settings: Any) -> OnSimDisk:
         policy = TitanicPolicy(
             attempt_timeout_s=5.0,
             backoff_s=0.1,
             backoff_s_max=2.0,
-            drain_timeout_s=knobs.drain_timeout_s,
+            drain_timeout_s=self.stage.knobs.drain_timeout_s,
             cache_bytes_max=0,
         )
         store = StoreSettings(disk_bytes_max=8 << 20, segment_size_bytes=256 << 10)
-        settings = OnSimDisk(policy=policy, store=store, machine=self)
-        heartbeat = HeartbeatPolicy(knobs.interval_s, knobs.liveness)
-        return parts.titanic(f"mdp://{brokers(knobs)}", settings, heartbeat=heartbeat)
+        return OnSimDisk(policy=policy, store=store, machine=self, **settings)
 
     def lose_power(self) -> None:
         """Die with the machine; of what was not synced, anything may be on the disk."""
@@ -194,8 +205,9 @@ class ShellWorker(Member):
 
     worker: Worker
 
-    def __init__(self, spec: ShellWorkerSpec, stage: ShellStage) -> None:
+    def __init__(self, spec: ShellWorkerSpec, stage: ShellStage, broker: str = "") -> None:
         super().__init__(spec.name, stage)
+        self._broker = broker or brokers(stage.knobs)
         self.spec = spec
         self.running: set[int] = set()  # executions of this life
 
@@ -223,7 +235,7 @@ class ShellWorker(Member):
                 place = f"flp://*:{_FRONT}?public=tcp://{self.name}:{_FRONT}"
                 return make(only, bind=place, **capacity, **settings)
         services = [self._service(name, handler) for name, handler in SERVICES.items()]
-        url = f"mdp://{brokers(knobs)}"
+        url = f"mdp://{self._broker}"
         return make(url, *services, heartbeat=heartbeat, **capacity, **settings)
 
     # --- handlers ---------------------------------------------------------------------------------
@@ -292,8 +304,10 @@ class ShellWorker(Member):
 
 
 def brokers(knobs: ShellKnobs) -> str:
-    """Return the brokers of a run, as in a URL."""
-    names = (name for name in MIDDLE[knobs.transport] if name.startswith("broker"))
+    """Return the brokers of a run, as in a URL; of replicating ones, the first."""
+    names = [name for name in MIDDLE[knobs.transport] if name.startswith("broker")]
+    if knobs.transport is Transport.REPLICA:
+        del names[1:]
     return ",".join(f"{name}:{_FRONT}" for name in names)
 
 
@@ -427,15 +441,18 @@ class ShellUser(BaseUser):
         self._process.say(f"has ticket {ticket[:4]} for call {call.number}")
         return _read(await client.result(ticket, timeout=until))
 
-    async def fetch_all(self) -> dict[str, Reply | CallError]:
+    async def fetch_all(self, broker: str, promotes: bool) -> dict[str, Reply | CallError]:
         """Fetch what is kept, and have it forgotten; return what came of each ticket."""
-        client, found = self._process.client, dict[str, Reply | CallError]()
-        for ticket in self._process.stage.tickets:
-            try:
-                found[ticket] = _read(await client.result(ticket, timeout=FETCH_S))
-                await client.forget(ticket, timeout=FETCH_S)
-            except CallError as error:
-                found[ticket] = error
+        found = dict[str, Reply | CallError]()
+        async with AsyncClient(f"mdp://{broker}", timeout=FETCH_S) as client:
+            if promotes:
+                await client.call(b"", service="titanic.promote")
+            for ticket in self._process.stage.tickets:
+                try:
+                    found[ticket] = _read(await client.result(ticket))
+                    await client.forget(ticket)
+                except CallError as error:
+                    found[ticket] = error
         return found
 
 
@@ -466,9 +483,22 @@ class ShellCast:
         self.workers = [ShellWorker(spec, stage) for spec in knobs.workers]
         self.clients = [ShellClient(spec, stage) for spec in knobs.clients]
         self.intruders: list[Process] = []
+        self._stage = stage
         self.members: list[Member] = [*self.middle, *self.workers, *self.clients]
         self.honest: list[Process] = [*self.members]
         self._by_name = {client.name: client for client in self.clients}
+
+    def lose_primary(self) -> str:
+        """Retire the first of two brokers; return where the second one is, which gets a worker."""
+        primary, standby = self.middle
+        primary.retired = True
+        primary.crash()
+        place = f"{standby.name}:{_FRONT}"
+        spare = ShellWorker(ShellWorkerSpec("worker-of-standby"), self._stage, place)
+        self.workers.append(spare)
+        self.members.append(spare)
+        spare.start()
+        return place
 
     def client(self, name: str) -> ShellClient:
         """Return the client of that name."""

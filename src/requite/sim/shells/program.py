@@ -17,7 +17,7 @@ from requite.errors import TransportError
 from requite.sim.process import Pace, Process, Supervisor
 from requite.sim.shells import virtual
 from requite.sim.shells.loop import VirtualLoop
-from requite.transport import tcp
+from requite.transport import inproc, tcp
 from requite.transport.address import HostAddress
 from requite.transport.base import Listener, OnStream
 from requite.transport.sockets import cannot
@@ -104,6 +104,9 @@ class Program(Process):
         loops, self._loops = self._loops, []
         for loop in loops:
             loop.bury()
+            # Their values hold on to the loop, so that the weak keys would never go.
+            tcp.networks.pop(loop, None)
+            inproc.forget(loop)
 
     # --- turns: iterations of the loop ------------------------------------------------------------
     def turn(self, act: Act, *args: Any) -> None:

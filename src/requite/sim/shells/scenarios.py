@@ -22,6 +22,9 @@ from requite.sim.shells.knobs import (
     Transport,
 )
 
+# Of a replicating broker the runs of its own scenario end otherwise: it is gone for good.
+_USUAL: Final = tuple(each for each in Transport if each is not Transport.REPLICA)
+
 
 @dataclass(frozen=True, slots=True)
 class ShellScenario:
@@ -32,7 +35,7 @@ class ShellScenario:
 
     name: str
     about: str
-    transports: tuple[Transport, ...] = tuple(Transport)
+    transports: tuple[Transport, ...] = _USUAL
     faults: tuple[ShellFault, ...] = ()
     swarm: bool = False
     behaviours: tuple[Behaviour, ...] = (
@@ -102,6 +105,12 @@ _LIST: Final = (
         (*_DEATHS, ShellFault.FREEZE_MIDDLE, ShellFault.DRAIN_MIDDLE),
     ),
     ShellScenario(
+        "shells-replica",
+        "durable requests, and in the end the broker is gone for good: its replica has them",
+        (Transport.REPLICA,),
+        (*_DEATHS, ShellFault.FREEZE_MIDDLE, ShellFault.PARTITION, ShellFault.RESET),
+    ),
+    ShellScenario(
         "shells-swarm",
         "a random part of everything",
         faults=tuple(ShellFault),
@@ -125,8 +134,9 @@ def draw(seed: int, scenario: ShellScenario) -> ShellKnobs:
     )
     is_live = transport in (Transport.BROKER, Transport.PAIR)
     # What fails or kills its worker is tried again by a Titanic for ever.
-    never = {Transport.TITANIC: (Behaviour.STREAM, Behaviour.FAIL, Behaviour.POISON)}
-    left_out = () if is_live else never.get(transport, (Behaviour.STREAM,))
+    never = (Behaviour.STREAM, Behaviour.FAIL, Behaviour.POISON)
+    is_durable = transport in (Transport.TITANIC, Transport.REPLICA)
+    left_out = never if is_durable else () if is_live else (Behaviour.STREAM,)
     behaviours = tuple(each for each in scenario.behaviours if each not in left_out)
     drawn = {
         "calls": luck("calls").randint(40, 120),

@@ -27,7 +27,7 @@ from requite.sim.process import Process
 from requite.sim.result import Options
 from requite.sim.shells import virtual
 from requite.sim.shells.knobs import SERVICES, Handler, ShellFault, ShellKnobs, Transport
-from requite.sim.shells.members import FETCH_S, Member, ShellCast, ShellStage
+from requite.sim.shells.members import FETCH_S, Member, ShellCast, ShellStage, brokers
 from requite.sim.simulation import Luck, Phase, Simulation
 from requite.sim.stream import SimStream
 from requite.sim.trouble import Deed, Trouble, Way, choose, spare
@@ -87,6 +87,7 @@ class ShellSimulation(Simulation):
         self.knobs: ShellKnobs = plan.knobs
         self.cast = ShellCast(self._stage())
         self.trouble = ShellTrouble(self.cast, self.knobs)
+        self._place = brokers(self.knobs)  # where durable requests are in the end
         for checker in self.history.checkers:
             if isinstance(checker, LosesNothing):
                 checker.is_lossless = self.knobs.lossless
@@ -134,7 +135,9 @@ class ShellSimulation(Simulation):
             world.at(fault.at_s, self.trouble.strike, fault)
 
     def heal(self) -> None:
-        """End all faults."""
+        """End all faults; but of two replicating brokers the first is gone for good."""
+        if self.knobs.transport is Transport.REPLICA:
+            self._place = self.cast.lose_primary()
         self.trouble.end()
 
     def phases(self) -> Iterable[Phase]:
@@ -177,10 +180,11 @@ class ShellSimulation(Simulation):
         """I3: the reply to each durable request that was acknowledged is there."""
         if not self.knobs.is_durable:
             return True
-        tickets = self.cast.clients[0].stage.tickets
-        self.remark(f"{len(tickets)} replies are fetched")
         client = self.cast.clients[0]
-        task = client.loop.create_task(client.user.fetch_all())
+        tickets = client.stage.tickets
+        self.remark(f"{len(tickets)} replies are fetched from {self._place}")
+        promotes = self.knobs.transport is Transport.REPLICA
+        task = client.loop.create_task(client.user.fetch_all(self._place, promotes))
         self.wait(task.done, FETCH_S * (len(tickets) + 1))
         found = task.result() if task.done() else {}
         for ticket, call in tickets.items():
@@ -193,6 +197,8 @@ class ShellSimulation(Simulation):
 
     def _ask(self) -> bool:
         """I10: who asks now gets replies, from every service."""
+        if self.knobs.transport is Transport.REPLICA:
+            return True  # nobody serves before the standby is promoted
         self.remark("every client calls")
         limit_s = reconnect_s(self.knobs.network) + _PAUSES_S + self._busy_s()
         self.wait(lambda: all(client.is_open for client in self.cast.clients), limit_s)
@@ -230,7 +236,7 @@ class ShellSimulation(Simulation):
 
     def _left_at_brokers(self) -> Iterator[str]:
         for middle in self.cast.middle:
-            if isinstance(middle.daemon, Broker):
+            if middle.alive and isinstance(middle.daemon, Broker):
                 state = middle.daemon.snapshot()
                 if state.pending:
                     yield f"{middle.name} still holds {state.pending} requests"
@@ -291,7 +297,7 @@ class ShellTrouble(Trouble):
         if not cast.middle:
             return choose(cast.clients, lot).name, choose(cast.workers, spare(lot)).name
         peers: list[Member] = [*cast.clients, *cast.workers]
-        if self._transport is Transport.PAIR:
+        if self._transport in (Transport.PAIR, Transport.REPLICA):
             peers = [*peers, cast.middle[0]]
         peer = choose(peers, lot)
         others = [middle for middle in cast.middle if middle is not peer]
