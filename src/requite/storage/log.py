@@ -52,7 +52,7 @@ SCARCE_SIZE: Final = 1 << 20  # a disk without room for a whole segment may have
 class Log:
     """The writer of a log.
 
-    `recovered` tells what opening it found broken, `next_number` the number of the next record.
+    `recovered` is the damage found when opening, `next_number` the number of the next record.
     """
 
     recovered: Recovery
@@ -85,10 +85,10 @@ class Log:
         purpose: bytes,
         settings: LogSettings | None = None,
     ) -> Log:
-        """Open the log in a folder, or make it, and become its one writer.
+        """Open or create the log in a folder, as its only writer.
 
-        `purpose` is 4 bytes that say what the log is for. A folder with a log for another purpose,
-        or with anything else in it, is refused with `LogMismatch`, and left as it is.
+        `purpose` is 4 bytes that identify the kind of log. Raises `LogMismatch`, without changing
+        anything, for a folder with a log for another purpose or with other files.
         """
         folder = DiskFolder(Path(directory))
         folder.make()
@@ -118,18 +118,17 @@ class Log:
 
     @property
     def sealed(self) -> tuple[Sealed, ...]:
-        """The segments in which nothing is written any more, oldest first."""
+        """The sealed segments, oldest first."""
         return tuple(self._shelf)
 
     @property
     def disk_bytes(self) -> int:
-        """What all segments take on the disk, space that is set aside included."""
+        """Bytes that all segments take on disk, including preallocated space."""
         active = 0 if self._writer is None else self._writer.size
         return active + sum(sealed.size for sealed in self._shelf)
 
     def room(self, count: int = 1) -> int:
-        """How many bytes `count` payloads may have together, to be sure that they still fit into
-        the active segment."""
+        """Return the total bytes that `count` payloads may have to fit into the active segment."""
         size = self.settings.segment_size_bytes - OVERHEAD
         free = size if self._writer is None else self._writer.free()
         return max(0, free - count * (RECORD_HEADER_SIZE + 7))
@@ -176,7 +175,7 @@ class Log:
                 self._next_segment()
 
     def close(self) -> None:
-        """Seal the active segment and let others write the log. Closing again does nothing."""
+        """Seal the active segment and release the log to other writers; idempotent."""
         if self._closed:
             return
         self._closed = True
@@ -196,7 +195,7 @@ class Log:
         return LogReader.on(self._folder)
 
     def remove(self, segment: int) -> None:
-        """Remove a sealed segment, whose records nobody needs any more."""
+        """Remove a sealed segment whose records are no longer needed."""
         with self._usable():
             if segment not in self._shelf:
                 raise LocalViolation(f"{segment} is not a sealed segment of this log")
@@ -224,7 +223,7 @@ class Log:
         return self._next_segment(least)
 
     def _recover(self) -> None:
-        """Find out what is there, and tidy up what was left unfinished."""
+        """Recover the log's segments, and remove unfinished files."""
         found = recover(self._folder, self._purpose, sync=self.settings.sync)
         for name in self._folder.names():
             if name.endswith(SUFFIX + NEW_SUFFIX):
@@ -287,11 +286,11 @@ class Log:
         self._drop_writer()
 
     def _now_us(self) -> int:
-        """Wall time; a simulation has its own."""
+        """Return the wall time in µs; simulations override it."""
         return wall_clock_us()
 
     def _new_id(self) -> bytes:
-        """Name a new log; a simulation gives always the same names."""
+        """Return the id of a new log; simulations override it to be reproducible."""
         return new_log_id()
 
     def _drop_writer(self) -> None:
@@ -300,7 +299,7 @@ class Log:
             self._writer = None
 
     def _retain(self, now_us: int, coming: int) -> None:
-        """Remove the segments that the settings do not ask to keep."""
+        """Remove the segments beyond the limits of `retain_bytes` and `retain_s`."""
         settings, overdue = self.settings, set[int]()
         if settings.retain_bytes is not None:
             overdue |= self._shelf.beyond_size(settings.retain_bytes - coming)
@@ -316,7 +315,7 @@ class Log:
 
     @contextmanager
     def _usable(self) -> Iterator[None]:
-        """Refuse everything after a failure that leaves us in doubt about what is in the file."""
+        """Refuse all operations after a failure that leaves the file's contents unknown."""
         if self._refusal is not None:
             raise self._refusal
         try:
@@ -333,7 +332,7 @@ def refuse_oversize(payloads: Sequence[bytes]) -> None:
 
 
 def _refuse_strangers(folder: DiskFolder) -> None:
-    """Raise `LogMismatch` where a folder holds things, and no log."""
+    """Raise `LogMismatch` for a folder that has files but no log."""
     names = folder.names()
     ours = [
         name
