@@ -1,12 +1,12 @@
-"""An append-only log: one writer, segments, and one `fdatasync` for as many records as one likes.
+"""An append-only log: one writer, segments, and one `fdatasync` for any number of records.
 
     log = Log.open("requests", purpose=b"TITN")
     positions = log.append([b"first", b"second"])     # written, and visible to readers
     log.sync()                                        # on the disk
     log.read_at(positions[1])                         # b"second"
 
-The format is in docs/protocols/log-format.md. A log is used by one thread at a time; only `read_at`
-may be called from others meanwhile.
+The format is in docs/protocols/log-format.md. Use a log from one thread at a time; only `read_at`
+may be called from other threads meanwhile.
 """
 
 from __future__ import annotations
@@ -134,11 +134,11 @@ class Log:
         return max(0, free - count * (RECORD_HEADER_SIZE + 7))
 
     def append(self, payloads: Sequence[bytes]) -> list[Position]:
-        """Write records, with one system call; readers see them, a power cut may take them away.
+        """Write records with one system call. Readers see them; a power cut may lose them.
 
-        What does not fit into the active segment goes to a new one as a whole; only more than a
-        segment holds is split. After a `StorageError` nothing of `payloads` has been written (of
-        what had to be split: the parts in full segments have). A payload has at most 16 MiB.
+        Payloads that do not fit into the active segment go to a new one together; only more than a
+        segment holds is split. After a `StorageError` none of `payloads` has been written (of split
+        ones: the parts in full segments have). A payload has at most 16 MiB.
         """
         refuse_oversize(payloads)
         positions: list[Position] = []
@@ -149,26 +149,26 @@ class Log:
         return positions
 
     def sync(self) -> None:
-        """Return when everything that was appended is on the disk.
+        """Wait until all appended records are on disk.
 
-        `LogFailed`, from here as from `append`, is final: nobody knows what reached the disk, so
-        the log takes nothing more until it is opened again.
+        After `LogFailed`, here or in `append`, it is unknown what has reached the disk, so the log
+        refuses further writes until it is reopened.
         """
         with self._usable():
             if self._writer is not None:
                 self._writer.sync()
 
     def commit(self, payloads: Sequence[bytes]) -> list[Position]:
-        """Append and sync."""
+        """Append and sync; return the records' positions."""
         positions = self.append(payloads)
         self.sync()
         return positions
 
     def rotate(self) -> None:
-        """Seal the active segment and start the next one; remove what need not be retained.
+        """Seal the active segment and begin the next; remove segments beyond the retention limits.
 
-        Without records in the active segment, nothing happens. After `LogFull` for the new segment
-        the old one stays active, with what room it has.
+        Does nothing if the active segment is empty. If `LogFull` is raised for the new segment, the
+        old one stays active with its remaining space.
         """
         with self._usable():
             if self._writer is None or not self._writer.empty:
@@ -242,10 +242,10 @@ class Log:
             raise
 
     def _next_segment(self, least: int = 0) -> SegmentWriter:
-        """Begin a segment that has room for a record of `least` bytes, at least.
+        """Begin a segment with room for a record of at least `least` bytes.
 
-        The active one is sealed when the next one has its space on the disk: until then there is
-        somewhere to write, however little it holds.
+        The active segment is sealed only once the next one has its space on disk, so that there is
+        always a segment to write to.
         """
         now_us, active = self._now_us(), self._writer
         size = max(self.settings.segment_size_bytes, OVERHEAD + least)
@@ -266,7 +266,7 @@ class Log:
         return following
 
     def _prepare(self, now_us: int, size: int, size_min: int) -> SegmentWriter:
-        """Set a segment's space aside; half of it, and so on, while the disk has not that much."""
+        """Allocate a segment's space, halving its size while the disk has too little."""
         header = SegmentHeader(self.next_number, now_us, self._log_id, self._purpose, size)
         try:
             return SegmentWriter.prepare(self._folder, header, sync=self.settings.sync)
