@@ -1,12 +1,12 @@
-"""Send a request, surely get its reply.
+"""Send a request; get its reply, or an error that says whether it may have run.
 
     import requite
 
     with requite.Client("mdp://localhost:5555/echo") as client:
         print(client.call(b"hello", timeout=2.5).body)
 
-The public names are here, and loaded when first used: a program that only calls services never
-loads the broker. Errors and nouns are described in `requite.errors` and `requite.request`.
+This package has the public names and loads each on first use: a program that only calls services
+never loads the broker. `requite.errors` and `requite.request` describe errors and data types.
 """
 
 from __future__ import annotations

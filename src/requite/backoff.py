@@ -1,7 +1,7 @@
-"""How long to wait before the next attempt, when attempts fail one after the other.
+"""Exponential back-off with jitter.
 
-The arithmetic of every pause in requite: of calls and of kept requests, of engines that connect
-again, of shells that dial, of the manager of pools.
+Every pause in requite uses it: retries of calls and durable requests, reconnecting engines and
+shells, the manager of pools.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ def pause_s(
     jitter: float = 0.0,
     rng: Callable[[], float] = _no_jitter,
 ) -> float:
-    """Return the seconds to wait after so many failures in a row (1 or more).
+    """Return the seconds to wait after `failures` consecutive failures (1 or more).
 
-    The first pause is `first_s`; each next one is twice as long, up to `max_s`; all are times a
+    The first pause is `first_s`; each further pause doubles, up to `max_s`. Each is multiplied by a
     random factor in [1 - jitter, 1]. `rng` is uniform in [0, 1).
     """
     ceiling_s = min(first_s * 2.0 ** min(failures - 1, _DOUBLINGS_MAX), max_s)
@@ -38,9 +38,9 @@ def pause_s(
 
 
 class Backoff:
-    """A series of pauses with jitter: each is random in the upper half of a ceiling that doubles.
+    """A series of pauses, each random in the upper half of a ceiling that doubles.
 
-    `rng` is uniform in [0, 1): clients that lost the same broker come back spread out.
+    `rng` is uniform in [0, 1). The jitter spreads out clients that reconnect to the same broker.
     """
 
     __slots__ = ("_failures", "_first_s", "_max_s", "_rng")
@@ -59,10 +59,10 @@ class Backoff:
         self._failures = 0
 
     def next_s(self) -> float:
-        """Return the seconds to wait now; the next answer will be longer."""
+        """Return the seconds to wait now, and double the ceiling of the next pause."""
         self._failures += 1
         return pause_s(self._failures, self._first_s, self._max_s, _JITTER, self._rng)
 
     def reset(self) -> None:
-        """Start the series anew: an attempt has succeeded."""
+        """Restart the series after a successful attempt."""
         self._failures = 0

@@ -1,8 +1,8 @@
-"""The broker that users run: the Majordomo engine behind listening ROUTER sockets.
+"""`Broker`: the Majordomo engine behind listening ROUTER sockets.
 
     requite.Broker("tcp://127.0.0.1:5555").run()
 
-or inside a program that has an event loop of its own:
+or in a program with its own event loop:
 
     async with requite.Broker("tcp://127.0.0.1:0") as broker:
         print(broker.endpoints)
@@ -37,36 +37,39 @@ if TYPE_CHECKING:
     from requite.titanic.settings import KeepIn
     from requite.titanic.titanic import Titanic
 
-# Loopback: who wants to be reached from elsewhere has to say so.
+# Loopback only; other interfaces need an explicit address.
 DEFAULT_BIND: Final = "tcp://127.0.0.1:5555"
-# ZMTP runs over these. TLS and WebSockets are of other protocols.
+# The transports of ZMTP; TLS and WebSockets belong to other protocols.
 _SCHEMES: Final = ("tcp", "ipc", "inproc")
 _IDENTITIES: Final = 1 << 32
-_SETTLE_S: Final = 5.0  # how long a disk may take for the last replies
+_SETTLE_S: Final = 5.0  # time limit for writing the last replies to disk
 
 
 class Broker(Daemon):
-    """Takes requests from clients and hands them to workers (MDP 0.1, 0.2 and 0.3).
+    """A broker that distributes clients' requests to workers (MDP 0.1, 0.2 and 0.3).
 
     - `binds`: addresses to listen at, `tcp://host:port` (port 0: a free one) or `ipc:///path`.
     - `policy`: times and limits.
-    - `users`: user names and passwords; given, peers have to show one by ZMTP PLAIN (which does
-      not encrypt). None: anybody who can connect may speak.
-    - `handover`: a peer that announces an identity in use takes it over; else it is refused.
-    - `message_size_max`: bytes of one message, all frames together; more costs the connection.
-    - `links`: what one connection may cost in time and memory.
-    - `journal`: a folder in which to keep a journal of requests (`requite.journal`), or that
-      and its `JournalSettings`, as a pair; None: none.
-    - `titanic`: a folder in which requests are kept until they are answered (9/TSP), or
-      `TitanicSettings`, which say more; None: who submits any is told NO_SERVICE.
-    - `pair`: makes it one of two brokers of which one serves (`requite.pair.Pair`). The broker
-      starts and ends it. Clients and workers know both: `mdp://a:5555,b:5555`. A Titanic for them
-      is run beside the two, not inside one of them. Where the two contradict each other `serve`
-      and `run` raise `PairFailed`; with a loop of your own await the pair's `until_failed`.
-    - `on_note`: gets every `Note` of the engine; it is called on the event loop and must be quick.
+    - `users`: passwords by user name. If given, peers must authenticate by ZMTP PLAIN, which does
+      not encrypt; None: no authentication.
+    - `handover`: whether a peer that announces an identity in use takes it over (True) or is
+      refused (False).
+    - `message_size_max`: maximum bytes of one message, all frames together; a larger one ends the
+      connection.
+    - `links`: limits of time and memory for one connection.
+    - `journal`: a folder for a journal of requests (`requite.journal`), or a pair of the folder and
+      its `JournalSettings`; None: no journal.
+    - `titanic`: a folder for durable requests (9/TSP), or `TitanicSettings`; None: submissions end
+      with NO_SERVICE.
+    - `pair`: makes this one of two brokers, one active and one on standby (`requite.pair.Pair`).
+      The broker starts and closes the pair. Give clients and workers both addresses:
+      `mdp://a:5555,b:5555`. Run a Titanic beside the pair, not inside a broker. If the two
+      contradict each other, `serve` and `run` raise `PairFailed`; with your own event loop, await
+      the pair's `until_failed`.
+    - `on_note`: called on the event loop with every `Note` of the engine; it must be fast.
 
     Raises `ConfigurationError` for addresses and settings that cannot work, and `LocalViolation`
-    for a pair that has been started, or that another broker has.
+    for a pair that has been started or belongs to another broker.
     """
 
     def __init__(
@@ -125,18 +128,19 @@ class Broker(Daemon):
 
     @property
     def endpoints(self) -> list[str]:
-        """The addresses it listens at, with the ports it really got; empty before `start`."""
+        """Addresses at which the broker listens, with actual ports; empty before `start`."""
         addresses = self._shell.addresses
         return [str(address) for address in (addresses[:-1] if self._titanic else addresses)]
 
     def snapshot(self) -> Snapshot:
-        """Return its tables: services, workers, how many requests are pending."""
+        """Return the broker's tables: services, workers, counts of pending requests."""
         return self._engine.snapshot()
 
     async def start(self) -> list[str]:
-        """Listen; return `endpoints`. Raises `TransportError` where an address cannot be had,
-        `StorageError` where a folder cannot, and `LocalViolation` the second time: a broker that
-        has been closed stays closed.
+        """Start listening; return `endpoints`.
+
+        Raises `TransportError` if it cannot bind an address, `StorageError` if it cannot open a
+        folder, and `LocalViolation` on a second call: a closed broker stays closed.
         """
         if self._started:
             raise LocalViolation("a broker starts once; make another one to serve again")
@@ -155,8 +159,8 @@ class Broker(Daemon):
         return self.endpoints
 
     async def drain(self) -> None:
-        """Refuse new requests, finish the pending ones (`drain_timeout_s` at most), then close. One
-        of a pair lets the other take over then, at once."""
+        """Refuse new requests, finish the pending ones (`drain_timeout_s` at most), then close. In
+        a pair, the other broker then takes over at once."""
         if self._titanic is None:
             await self._shell.drain()
         else:
@@ -166,8 +170,8 @@ class Broker(Daemon):
         await self._end_journal()
 
     async def _drain_with(self, titanic: Titanic) -> None:
-        """Drain both at once: each has requests of the other's. When the broker has answered all of
-        them, what is left to do is to write the last replies."""
+        """Drain both at once, since each has requests of the other. Once the broker has answered
+        all requests, the Titanic only has to write the last replies."""
         draining = asyncio.ensure_future(titanic.drain())
         try:
             await self._shell.drain()
@@ -178,8 +182,8 @@ class Broker(Daemon):
             await titanic.close()
 
     async def serve(self, on_started: Callable[[], object] | None = None) -> None:
-        """Serve until SIGTERM or SIGINT: the first drains, a second one stops. Main thread only.
-        Raises `PairFailed` where only a person can tell which of the pair serves."""
+        """Serve until SIGTERM or SIGINT: the first drains, the second stops. Main thread only.
+        Raises `PairFailed` if an operator has to decide which broker of the pair serves."""
         serving = asyncio.ensure_future(super().serve(on_started))
         ends = [serving]
         if self._pair is not None:
@@ -194,7 +198,7 @@ class Broker(Daemon):
             end.result()
 
     async def close(self) -> None:
-        """Stop at once: pending requests are forgotten; clients of MDP 0.3 will send them again."""
+        """Stop at once and drop pending requests; MDP 0.3 clients resend them."""
         if self._pair is not None:
             await self._pair.close()
         if self._titanic is not None:
@@ -208,7 +212,7 @@ class Broker(Daemon):
         return StandbyGate(self._engine, pair)
 
     async def _end_journal(self) -> None:
-        """Write the rest, off the event loop: a disk may take its time."""
+        """Flush and close the journal in a thread, since the disk may be slow."""
         if self._journal is not None:
             self._engine.flush_open_spans(clock.now())
             await asyncio.to_thread(self._journal.close)
@@ -225,17 +229,17 @@ async def _raise_what_failed(pair: Pair) -> None:
 
 
 def _everybody() -> bool:
-    """Let everybody in."""
+    """Accept every connection."""
     return True
 
 
 def _keeper(place: InprocAddress, keep_in: KeepIn) -> Titanic:
-    """Make the Titanic that serves at this broker, over a connection within the process."""
+    """Make the Titanic that serves this broker over an in-process connection."""
     from requite.titanic.endpoint import endpoint_inside
-    from requite.titanic.titanic import Titanic  # most brokers keep nothing
+    from requite.titanic.titanic import Titanic  # most brokers have none
 
     return Titanic(endpoint_inside(place), keep_in)
 
 
 def _unheard(_note: Note) -> None:
-    """Keep no journal."""
+    """Drop the note: there is no `on_note`."""

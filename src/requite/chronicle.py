@@ -1,21 +1,21 @@
-"""What happened to requests, as rows: engines append them, a journal takes them away.
+"""The history of requests as rows: engines append them, a journal takes them.
 
-An engine that is given a `Chronicle` writes down what becomes of each request. The uneventful ones,
-nearly all, cost it one tuple each, when they end: a *span*, which holds the three instants of a
-life without incidents. Whatever differs from that is told by *event rows*, one per event.
+An engine with a `Chronicle` records every request. A request without incidents, the usual case,
+costs one tuple when it ends: a *span* with three instants. Everything else is recorded as *event
+rows*, one per event.
 
     broker   accepted    dispatched   answered      (and queued, if not dispatched at once)
     client   accepted    sent         answered
     worker   delivered   started      finished
 
-A span is written at its end, so a process that is killed would take the beginnings of all that
-was under way with it. Therefore engines look at their tables every `SWEEP_EVERY_S`, and write down
-the beginning of what has been under way since the last look.
+A span is written when its request ends, so a killed process would lose all requests in flight.
+Therefore engines sweep their tables every `SWEEP_EVERY_S` and record the beginning of each request
+that has been in flight since the last sweep.
 
-There is no I/O in here: who keeps a journal takes the rows (`requite.journal`), in a thread of its
-own. Under load the engine's thread first *presses* them into columns, `PRESS_ROWS` at a time: rows
-that wait until another core reads them cost more there than they do here (2 us of processor time
-per request against 0.8, in a broker with 64 requests in flight).
+This module does no I/O: `requite.journal` takes the rows in a separate thread. Under load the
+engine's thread first *presses* them into columns, `PRESS_ROWS` at a time: reading the rows on
+another core costs more than pressing them here (2 us of processor time per request against 0.8, in
+a broker with 64 requests in flight).
 """
 
 from __future__ import annotations
@@ -27,22 +27,21 @@ from math import inf
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 SWEEP_EVERY_S: Final = 0.1
-ROWS_MAX: Final = 1 << 20  # what may wait for the journal; 70 MB pressed, 300 MB if not
+ROWS_MAX: Final = 1 << 20  # rows that may wait for the journal; 70 MB pressed, 300 MB if not
 PRESS_ROWS: Final = 512
 CALL_ID_SIZE: Final = 16
 NO_CALL: Final = bytes(CALL_ID_SIZE)
 ORIGIN_SIZE: Final = 8  # the first half of a call id, and the name of a broker, client or worker
 NO_INSTANCE: Final = bytes(ORIGIN_SIZE)
-# This bit of the first byte is set in the call ids that brokers make up, and in no other.
+# This bit of the first byte is set only in call ids that brokers generate.
 MADE_UP: Final = 0x80
 
 NOT_IDEMPOTENT: Final = "not idempotent"
-"""The `reason` of an ACCEPTED: the request must not run twice (I11). It is never part of a span,
-which has no room to say so."""
+"""The `reason` of an ACCEPTED: the request must not run twice (I11). A span cannot express it."""
 
 
 class WriterRole(IntEnum):
-    """Who tells what happened; it decides what the instants of a span mean."""
+    """The role of the process that wrote a row; it determines what the instants of a span mean."""
 
     BROKER = 1
     CLIENT = 2
@@ -52,15 +51,15 @@ class WriterRole(IntEnum):
 
 
 class Kind(IntEnum):
-    """What happened. Numbers are on disk (docs/protocols/log-format.md): never reuse one."""
+    """The kind of an event. Numbers are on disk (docs/protocols/log-format.md): never reuse one."""
 
-    ACCEPTED = 1  # broker, client: from here on it has to end exactly once
+    ACCEPTED = 1  # broker, client: from now on the request must end exactly once
     QUEUED = 2
     DISPATCHED = 3  # broker: given to `worker`, for the `attempt`-th time
     PARTIAL = 4
     ANSWERED = 5  # broker, client: ended, with `outcome`
     EXPIRED = 6  # ended: its deadline passed
-    CANCELLED = 7  # ended: its caller gave it up, or left
+    CANCELLED = 7  # ended: its caller cancelled it or disconnected
     REDELIVERED = 8  # broker: taken back from `worker`, and queued again
     REFUSED = 9  # broker: never accepted
     WORKER_JOINED = 10
@@ -68,15 +67,15 @@ class Kind(IntEnum):
     WORKER_DRAINED = 12
     HEARTBEAT = 13  # broker: how long `worker` has been silent (`value`, seconds), busy, capacity
     DROPPED = 14  # the journal lost `value` rows
-    SENT = 15  # client: a try has left
-    DELIVERED = 16  # worker: it has come
+    SENT = 15  # client: an attempt was sent
+    DELIVERED = 16  # worker: the request arrived
     STARTED = 17  # worker: its handler runs
     FINISHED = 18  # worker: its handler has ended, with `outcome`
-    ABANDONED = 19  # worker: nobody waits for it any more
-    OPENED = 20  # the journal begins
-    CLOSED = 21  # the journal ends in good order
-    REQUIRED = 22  # manager: a key is to have a group
-    RELEASED = 23  # manager: nobody has asked for it for so long that it gets no more requests
+    ABANDONED = 19  # worker: no caller waits for the request any more
+    OPENED = 20  # the journal was opened
+    CLOSED = 21  # the journal was closed properly
+    REQUIRED = 22  # manager: a key must have a group
+    RELEASED = 23  # manager: an idle key's group gets no more requests
 
 
 Row = TypeVar("Row")
@@ -87,10 +86,10 @@ NO_OUTCOME: Final = 255
 
 
 class Span(NamedTuple):
-    """A request whose life had no incidents. Instants are on the clock of the engine.
+    """A request without incidents. Instants are on the engine's clock.
 
-    `call_id` names the request everywhere: 8 bytes for its client, then a number. `worker` is empty
-    in the client's own rows. Sizes are bytes of all body frames.
+    `call_id` identifies the request in all journals: 8 bytes for its client, then a number.
+    `worker` is empty in the client's rows. Sizes are bytes of all body frames.
     """
 
     first_at: float
@@ -105,10 +104,10 @@ class Span(NamedTuple):
 
 
 class EventRow(NamedTuple):
-    """One event. What does not apply is left at its default.
+    """One event. Fields that do not apply have their defaults.
 
     `value`: ACCEPTED: the deadline (an instant, `inf`: none); HEARTBEAT: seconds of silence;
-    WORKER_LOST: likewise; DROPPED: the number of rows. `busy` and `capacity` belong to a worker.
+    WORKER_LOST: seconds of silence; DROPPED: the number of rows. `busy` and `capacity`: a worker's.
     `outcome` is a `Status`; `error` the class of the error that a caller gets.
     """
 
@@ -132,18 +131,18 @@ SpanRow = tuple[float, float, float, float, bytes, bytes, bytes, int, int]
 
 
 class Pressed(Protocol):
-    """Spans that have been made smaller."""
+    """Spans pressed into columns."""
 
     @property
     def rows(self) -> int:
-        """How many."""
+        """The number of spans."""
 
 
 class Chronicle:
-    """Rows that wait to be taken. Bind `spans.append` and `event_rows.append` once.
+    """Rows waiting for the journal. Bind `spans.append` and `event_rows.append` once.
 
-    `press` makes spans smaller; None: they stay as they are. `lock` keeps two threads from taking
-    rows at the same time; appending needs none.
+    `press` turns spans into columns; None: spans stay rows. `lock` serialises threads that take
+    rows; appending needs no lock.
     """
 
     __slots__ = ("_lock", "_press", "dropped", "event_rows", "pressed", "spans")
@@ -161,7 +160,7 @@ class Chronicle:
         self._lock = nullcontext() if lock is None else lock
 
     def press(self) -> None:
-        """Make the spans smaller; for the engine, when there are `PRESS_ROWS` of them."""
+        """Press the spans; engines call it when there are `PRESS_ROWS` of them."""
         if self._press is None:
             return
         with self._lock:
@@ -170,24 +169,24 @@ class Chronicle:
 
     @property
     def waiting(self) -> int:
-        """How many rows wait to be taken."""
+        """How many rows wait for the journal."""
         pressed = sum(each.rows for each in list(self.pressed))
         return pressed + len(self.spans) + len(self.event_rows)
 
     def trim(self) -> None:
-        """Forget everything when nobody has taken rows for too long; count what was lost."""
+        """Drop all rows if more than `ROWS_MAX` wait; count them in `dropped`."""
         if self.waiting > ROWS_MAX:
             pressed, spans, event_rows = self.take()
             self.dropped += len(spans) + len(event_rows) + sum(each.rows for each in pressed)
 
     def take(self) -> tuple[list[Pressed], list[SpanRow], list[EventRow]]:
-        """Take what is there now, oldest first: pressed spans, others, event rows."""
+        """Remove and return all rows, oldest first: pressed spans, other spans, event rows."""
         with self._lock:
             return _take(self.pressed), _take(self.spans), _take(self.event_rows)
 
 
 def _take(rows: list[Row]) -> list[Row]:
-    """Cut off what is there: each step is one operation, so a row appended meanwhile stays."""
+    """Remove and return the rows; each step is atomic, so a row appended meanwhile stays."""
     count = len(rows)
     taken = rows[:count]
     del rows[:count]

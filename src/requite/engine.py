@@ -1,17 +1,17 @@
 """The contract between protocol logic and the world: inputs go in, effects come out.
 
-An engine is one role of one protocol in plain Python. It owns no socket, clock, thread or source of
-randomness. Its shell feeds it the inputs of a turn and performs the effects it answers with, in
-order; then it asks `deadline()` and promises a `Wake` no earlier than that instant. The same
-engine runs under asyncio, under a blocking shell and in the simulator.
+An engine is one role of one protocol in plain Python. It has no socket, clock, thread or source of
+randomness. Its shell feeds it the inputs of a turn and performs the returned effects in order; then
+it calls `deadline()` and sends a `Wake` no earlier than that instant. The same engine runs under
+asyncio, under a blocking shell and in the simulator.
 
-Inputs and effects that every protocol needs are here. A protocol may add inputs of its own in its
-package; effects are closed, because every shell must know them. An engine that is a worker and a
-client in one answers with inputs of theirs: `Finished`, `Submit`, `Cancel`.
+This module has the inputs and effects of all protocols. A protocol may add inputs in its package;
+the set of effects is closed, because every shell must know them. An engine that is both worker and
+client returns inputs of these roles as effects: `Finished`, `Submit`, `Cancel`.
 
 All are slotted objects: two per message are affordable (0.10 us each, where a `NamedTuple` costs
-0.17; CPython 3.11), a compiler knows their fields, and they compare and print well in tests. Nobody
-changes one that was handed on.
+0.17; CPython 3.11), a compiler knows their fields, and they compare and print well in tests. Treat
+them as immutable once passed on.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from requite.errors import CallError, StorageError
 from requite.request import Partial, Reply, Status
 
 Message = list[bytes]
-"""The frames of one message as they are on the wire, without any ROUTER identity."""
+"""The frames of one message as on the wire, without a ROUTER identity."""
 
 Peer = Hashable
-"""Whoever is at the other end of one connection; opaque to engines, compared by identity."""
+"""The peer of one connection; opaque to engines, compared by identity."""
 
 Rng = Callable[[], float]
 """Randomness as an argument: uniform in [0, 1)."""
@@ -37,9 +37,9 @@ Rng = Callable[[], float]
 @final
 @dataclass(slots=True)
 class PeerJoined:
-    """A connection is up and its handshake done. `identity` names the peer uniquely while it lives:
-    what it announced, or what the listener gave it. `place` is whatever the shell was told to call
-    the address by which the peer came, the one listened at or the one dialled."""
+    """A connection has completed its handshake. `identity` is unique among the connected peers:
+    announced by the peer, or assigned by the listener. `place` is the shell's configured name of
+    the address that it listened at or dialled."""
 
     peer: Peer
     identity: bytes = b""
@@ -49,7 +49,7 @@ class PeerJoined:
 @final
 @dataclass(slots=True)
 class PeerLost:
-    """A connection is gone; nothing sent to `peer` from now on arrives."""
+    """A connection has ended; messages sent to `peer` from now on are dropped."""
 
     peer: Peer
     reason: str = ""
@@ -58,10 +58,10 @@ class PeerLost:
 @final
 @dataclass(slots=True)
 class Received:
-    """All messages that one read brought from one peer, in order.
+    """All messages of one read from one peer, in order.
 
-    A batch, not a message: the engine's own look-up of the peer is paid once per read. An empty one
-    says that part of a message came: the peer lives.
+    A batch, so that the engine looks the peer up once per read. An empty batch means that part of a
+    message arrived: the peer is alive.
     """
 
     peer: Peer
@@ -71,11 +71,11 @@ class Received:
 @final
 @dataclass(slots=True)
 class Submit:
-    """The user makes a call. `token` is the user's handle: it comes back with every delivery.
+    """The user makes a call. `token` is the user's handle, which every delivery carries.
 
-    `deadline` is an instant (`inf`: none). With `idempotent` False the request is never sent again
-    once it may have run (I11). `partials` tells whether the user takes partial replies; otherwise
-    they are joined in front of the final one.
+    `deadline` is an instant (`inf`: none). With `idempotent` False the request is never resent once
+    it may have run (I11). With `partials` the user gets partial replies; otherwise they are
+    prepended to the final reply.
     """
 
     token: Any
@@ -90,7 +90,7 @@ class Submit:
 @final
 @dataclass(slots=True)
 class Cancel:
-    """The user gives the call behind `token` up."""
+    """The user cancels the call of `token`."""
 
     token: Any
 
@@ -98,8 +98,8 @@ class Cancel:
 @final
 @dataclass(slots=True)
 class PeerBlocked:
-    """The peer pushes back: its output queue has passed the high-water mark. What is sent all the
-    same is still queued, up to a hard limit at which the shell drops the peer."""
+    """The peer pushes back: its output queue has passed the high-water mark. Further messages are
+    still queued, up to a hard limit at which the shell drops the peer."""
 
     peer: Peer
 
@@ -115,8 +115,8 @@ class PeerWritable:
 @final
 @dataclass(slots=True)
 class Started:
-    """The handler of the request delivered under `token` runs now; told only where a journal is
-    kept, since handlers start at once unless they wait for a thread."""
+    """The handler of the request delivered under `token` has started. Sent only if there is a
+    journal, since handlers start at once unless they wait for a thread."""
 
     token: Any
 
@@ -124,7 +124,7 @@ class Started:
 @final
 @dataclass(slots=True)
 class Produced:
-    """A handler yields a partial reply to the request delivered under `token`."""
+    """A handler has yielded a partial reply to the request delivered under `token`."""
 
     token: Any
     frames: Sequence[bytes]
@@ -133,7 +133,7 @@ class Produced:
 @final
 @dataclass(slots=True)
 class Finished:
-    """A handler has ended: with its reply (OK), or with a reason in the first frame."""
+    """A handler has ended, with its reply (OK) or with a reason in the first frame."""
 
     token: Any
     frames: Sequence[bytes]
@@ -143,7 +143,7 @@ class Finished:
 @final
 @dataclass(slots=True)
 class Progressed:
-    """A handler vouches for itself: its lease is renewed (by `extend_s`, 0: by the usual)."""
+    """A handler renews its lease by `extend_s` seconds (0: by the default)."""
 
     token: Any
     extend_s: float = 0.0
@@ -152,8 +152,8 @@ class Progressed:
 @final
 @dataclass(slots=True)
 class Stored:
-    """What `Store` asked for under `ticket` is on the disk. `positions`: where each record is, for
-    `Load`; opaque."""
+    """The records of the `Store` with this `ticket` are on disk. `positions`: the position of each
+    record, for `Load`; opaque."""
 
     ticket: Any
     positions: Sequence[Any]
@@ -162,7 +162,7 @@ class Stored:
 @final
 @dataclass(slots=True)
 class StoreFailed:
-    """What `Store` asked for under `ticket` may be on the disk or not."""
+    """The `Store` with this `ticket` failed; its records may or may not be on disk."""
 
     ticket: Any
     error: StorageError
@@ -171,7 +171,7 @@ class StoreFailed:
 @final
 @dataclass(slots=True)
 class Loaded:
-    """The record that `Load` asked for under `ticket`."""
+    """The record that the `Load` with this `ticket` has read."""
 
     ticket: Any
     payload: bytes
@@ -180,7 +180,7 @@ class Loaded:
 @final
 @dataclass(slots=True)
 class LoadFailed:
-    """The record that `Load` asked for under `ticket` cannot be had."""
+    """The `Load` with this `ticket` failed."""
 
     ticket: Any
     error: StorageError
@@ -189,24 +189,24 @@ class LoadFailed:
 @final
 @dataclass(slots=True)
 class Drain:
-    """Take nothing new, finish what is there, then say goodbye; `Stopped` follows."""
+    """Take no new work, finish the work in hand, then disconnect; `Stopped` follows."""
 
 
 @final
 @dataclass(slots=True)
 class Wake:
-    """The instant that `deadline()` named has come (an early one does no harm)."""
+    """The instant that `deadline()` returned has passed; an early `Wake` is harmless."""
 
 
 Input = Any
-"""Anything an engine can be fed; a shell never needs to know more about it."""
+"""An input of an engine; opaque to shells."""
 
 
 # --- effects --------------------------------------------------------------------------------------
 @final
 @dataclass(slots=True)
 class Send:
-    """Send one message to a peer. Bodies are handed on as they came, never copied."""
+    """Send one message to a peer. Bodies are never copied."""
 
     peer: Peer
     message: Sequence[bytes]
@@ -215,7 +215,7 @@ class Send:
 @final
 @dataclass(slots=True)
 class SendAll:
-    """Send several messages to a peer, in order: what a `Send` of each does."""
+    """Send several messages to a peer, in order, as a `Send` of each would."""
 
     peer: Peer
     messages: Sequence[Sequence[bytes]]
@@ -224,8 +224,8 @@ class SendAll:
 @final
 @dataclass(slots=True)
 class Deliver:
-    """Hand something to the user: a `Reply` or `Partial` for a caller's token, or, at a worker, the
-    `Request` to run (then `token` is the name under which the handler must answer)."""
+    """Deliver to the user a `Reply` or `Partial` for a call's token; or, at a worker, the `Request`
+    to run (then the handler's inputs carry `token`)."""
 
     token: Any
     what: Any
@@ -234,7 +234,7 @@ class Deliver:
 @final
 @dataclass(slots=True)
 class DeliverAll:
-    """Hand several things to users, in order: what a `Deliver` of each pair does."""
+    """Deliver several pairs of token and object, in order, as a `Deliver` of each would."""
 
     pairs: Sequence[tuple[Any, Any]]
 
@@ -242,7 +242,7 @@ class DeliverAll:
 @final
 @dataclass(slots=True)
 class Fail:
-    """End the call behind `token` with an error."""
+    """End the call of `token` with an error."""
 
     token: Any
     error: CallError
@@ -251,13 +251,13 @@ class Fail:
 @final
 @dataclass(slots=True)
 class Connect:
-    """Open one more connection to the place the shell was configured with."""
+    """Open another connection to the address that the shell is configured with."""
 
 
 @final
 @dataclass(slots=True)
 class Disconnect:
-    """Send what is queued for the peer, then close its connection. `PeerLost` does not follow."""
+    """Send the peer's queued messages, then close its connection. `PeerLost` does not follow."""
 
     peer: Peer
     reason: str
@@ -266,9 +266,9 @@ class Disconnect:
 @final
 @dataclass(slots=True)
 class StopReading:
-    """Push back on one peer: leave unread what it sends. What had been read already still comes,
-    once. When the peer closes the connection meanwhile, `PeerLost` follows, and what is unread is
-    dropped. To say so twice, or of a connection that has ended, does nothing."""
+    """Push back on one peer: stop reading from its connection. Messages already read still arrive,
+    once. If the peer closes the connection meanwhile, `PeerLost` follows and unread data are
+    dropped. A second `StopReading`, or one for an ended connection, does nothing."""
 
     peer: Peer
 
@@ -276,7 +276,7 @@ class StopReading:
 @final
 @dataclass(slots=True)
 class ResumeReading:
-    """Take it back: read from the peer again."""
+    """Resume reading from the peer's connection after `StopReading`."""
 
     peer: Peer
 
@@ -284,8 +284,8 @@ class ResumeReading:
 @final
 @dataclass(slots=True)
 class Store:
-    """Write records and make them durable, in the order of these effects; `Stored` follows. Nobody
-    may be told of what they say before that."""
+    """Write records durably, in the order of these effects; `Stored` or `StoreFailed` follows. Do
+    not act on the records before `Stored`."""
 
     ticket: Any
     records: Sequence[bytes]
@@ -294,7 +294,7 @@ class Store:
 @final
 @dataclass(slots=True)
 class Load:
-    """Read the record at a position that `Stored` told; `Loaded` follows."""
+    """Read the record at a position from `Stored`; `Loaded` or `LoadFailed` follows."""
 
     ticket: Any
     position: Any
@@ -303,7 +303,7 @@ class Load:
 @final
 @dataclass(slots=True)
 class CancelHandler:
-    """Give up the work delivered under `token` (a worker's handler): nobody waits for it."""
+    """Cancel the handler of the request delivered under `token`: no caller waits for it."""
 
     token: Any
     reason: str
@@ -312,8 +312,8 @@ class CancelHandler:
 @final
 @dataclass(slots=True)
 class Note:
-    """Something worth a line in the journal, the log or a checker. `kind` is a fixed word, `facts`
-    its particulars; engines make notes only when configured to."""
+    """An event for the journal, the log or a checker. `kind` is a fixed word, `facts` its details;
+    engines make notes only if configured to."""
 
     kind: str
     facts: Mapping[str, Any]
@@ -322,7 +322,7 @@ class Note:
 @final
 @dataclass(slots=True)
 class Warn:
-    """Something an operator should read, at a limited rate per `kind`."""
+    """A warning to the operator, rate-limited per `kind`."""
 
     kind: str
     text: str
@@ -331,7 +331,7 @@ class Warn:
 @final
 @dataclass(slots=True)
 class Stopped:
-    """The engine has drained: it will do nothing more."""
+    """The engine has drained and returns no further effects."""
 
 
 Effect = (
@@ -361,22 +361,21 @@ class Engine(Protocol):
     """One role of one protocol."""
 
     def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
-        """Feed the inputs of a turn at the instant `now` (monotonic seconds); get what must be
-        done, in order.
+        """Handle the inputs of a turn at the instant `now` (monotonic seconds); return effects in
+        order.
 
-        What comes of several inputs is, for each peer and for each token, what comes of one after
-        the other. But messages to one peer may leave as one `SendAll`, and what is for users as one
-        `DeliverAll`, behind other effects: with 64 calls in flight that takes a third off what a
-        call costs.
+        Per peer and per token, the effects equal those of the inputs handled one by one. Messages
+        to one peer may be combined into one `SendAll`, and deliveries into one `DeliverAll` after
+        other effects: with 64 calls in flight this saves a third of a call's cost.
 
-        Raises `LocalViolation` for an input that makes no sense here (a programmer's error), when
-        all others have been handled. What came of them is then returned by the next call, be it
-        one without inputs. Bytes from a peer never make it raise (I13).
+        Raises `LocalViolation` for an invalid input (a programming error) after handling all
+        others; the next call, even without inputs, returns their effects. Bytes from a peer never
+        make it raise (I13).
         """
         ...
 
     def deadline(self) -> float | None:
-        """Return the next instant the engine wants a `Wake`, or None."""
+        """Return the instant of the next `Wake`, or None."""
         ...
 
     def snapshot(self) -> Any:

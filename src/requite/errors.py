@@ -3,50 +3,49 @@
     RequiteError
     ├── CallError                a call ended without the reply that was asked for
     │   ├── CallTimeout          the deadline passed
-    │   ├── NoService            nobody serves what was asked for
+    │   ├── NoService            no worker serves the service
     │   ├── Overloaded           a queue or the table of slots is full
     │   ├── RemoteFailure        a negative reply: the handler failed or refused
     │   ├── WorkerLost           the worker died with the request, which may not be run again
     │   ├── Poisoned             every worker that was given the request died with it
-    │   ├── UnknownTicket        no request is kept under the ticket
-    │   ├── StoreUnavailable     whoever keeps requests cannot write or read them now
-    │   ├── Cancelled            the caller, or the closing of its client, gave the call up
-    │   └── TransportError       no connection, or it broke and the request may not be sent again
+    │   ├── UnknownTicket        no durable request is stored under the ticket
+    │   ├── StoreUnavailable     the store of durable requests cannot write or read them now
+    │   ├── Cancelled            the call was cancelled, or its client was closed
+    │   └── TransportError       no connection, or it broke and the request may not be resent
     ├── ProtocolViolation
     │   ├── LocalViolation       *we* were asked to break the protocol: a bug, or bad arguments
-    │   └── RemoteViolation      *they* broke it: the peer is dropped, nobody else is disturbed
+    │   └── RemoteViolation      *they* broke it: the peer is dropped; other peers are not affected
     ├── StorageError             a log on disk could not be opened, written or read
-    │   ├── LogLocked            somebody else writes it
-    │   ├── LogFull              no space is left; nothing of what was asked for was written
+    │   ├── LogLocked            another writer has the log open
+    │   ├── LogFull              no space is left; nothing was written
     │   ├── LogFailed            the system failed or refused a write, a sync or a read
-    │   ├── LogCorrupt           what was read is not what was written
+    │   ├── LogCorrupt           the data read differ from the data written
     │   ├── LogMismatch          the folder holds something else, or a newer format
     │   └── LogGone              the segment has been removed
     ├── LakeError                a lake of tables could not be read or written
-    │   ├── LakeDamaged          a file of it is gone, or is not what was written
-    │   └── LakeBusy             another run changes it
-    ├── SparkFailed              Spark could not do its work; the message says what to do
-    │   └── SparkBusy            it could not reach one of its processes in time
-    ├── PairFailed               the two servers of a pair cannot settle who serves; a person has to
+    │   ├── LakeDamaged          a file of the lake is missing or damaged
+    │   └── LakeBusy             another run changes the lake
+    ├── SparkFailed              Spark failed; the message says what to do
+    │   └── SparkBusy            Spark could not reach one of its processes in time
+    ├── PairFailed               the servers of a pair cannot agree who serves; an operator decides
     └── ConfigurationError       a setting, URL or combination that cannot work, refused at once
 
-A `CallError` always answers the one question a caller has to ask before it tries again:
-`may_have_executed`. It is False only where the request provably never reached a handler.
+Before it retries, a caller must know whether the request may have run: every `CallError` has
+`may_have_executed`. It is False only if the request provably never reached a handler.
 """
 
 from __future__ import annotations
 
 
 class RequiteError(Exception):
-    """The root of everything that requite raises on purpose."""
+    """Base class of all errors that requite raises on purpose."""
 
 
 class CallError(RequiteError):
     """A call ended without the reply that was asked for.
 
-    `may_have_executed` tells whether a handler may have started on the request; `attempts` counts
-    how often the request was sent (0: it never left this process). `says_what_to_do`: the message
-    already tells the remedy.
+    `may_have_executed`: whether a handler may have started the request. `attempts`: how often the
+    request was sent (0: never). `says_what_to_do`: the message includes the remedy.
     """
 
     says_what_to_do = False
@@ -69,11 +68,11 @@ class CallTimeout(CallError, TimeoutError):
 
 
 class NoService(CallError):
-    """No worker serves the service, and none came within the broker's grace."""
+    """No worker serves the service, and none registered within the broker's grace period."""
 
 
 class Overloaded(CallError):
-    """A limit was reached: the client's slots, or the broker's queue for the service or client."""
+    """A limit was reached: the client's slots, or the broker's queue for a service or client."""
 
 
 class RemoteFailure(CallError):
@@ -81,45 +80,45 @@ class RemoteFailure(CallError):
 
 
 class WorkerLost(CallError):
-    """The worker that held the request died or fell silent, and it may not be run a second time."""
+    """The request's worker died or fell silent, and the request must not run a second time."""
 
 
 class Poisoned(CallError):
-    """The request was given to as many workers as allowed, and was lost with each of them.
+    """The request was given to as many workers as allowed, and each of them was lost.
 
-    Of a kept request: its attempts are used up, and it is put aside with the reason.
+    A durable request is put aside with the reason after its last attempt.
     """
 
 
 class UnknownTicket(CallError):
-    """No request is kept under this ticket: there never was one, or it has been forgotten."""
+    """No durable request is stored under this ticket: it never was, or it has been deleted."""
 
 
 class StoreUnavailable(CallError):
-    """Whoever keeps requests could not write or read them now (9/TSP, 500): try again later.
+    """The store could not write or read durable requests now (9/TSP, 500); retry later.
 
-    The message is the keeper's. A submission that ended so may have been written all the same.
+    The message is the store's. A submission that ends with this error may have been stored.
     """
 
 
 class Cancelled(CallError):
-    """The call was given up by its caller, or its client was closed."""
+    """The caller cancelled the call, or its client was closed."""
 
 
 class TransportError(CallError, ConnectionError):
-    """There is no connection, or it broke and the request may not be sent a second time."""
+    """There is no connection, or it broke and the request must not be resent."""
 
 
 class ProtocolViolation(RequiteError):
-    """A rule of a protocol was broken; which side broke it is told by the subclass."""
+    """One side broke a rule of a protocol; the subclass says which."""
 
 
 class LocalViolation(ProtocolViolation):
-    """Our side was asked for something the protocol forbids."""
+    """This process was asked to do something that the protocol forbids."""
 
 
 class RemoteViolation(ProtocolViolation):
-    """The peer sent something the protocol forbids."""
+    """The peer sent something that the protocol forbids."""
 
 
 class StorageError(RequiteError):
@@ -127,23 +126,23 @@ class StorageError(RequiteError):
 
 
 class LogLocked(StorageError):
-    """The log has a writer already, in this process or in another one."""
+    """The log has another writer, in this process or another one."""
 
 
 class LogFull(StorageError):
-    """No space is left. The log stays usable: try again when there is space."""
+    """No space is left. The log stays usable: retry when there is space."""
 
 
 class LogFailed(StorageError):
     """The operating system failed or refused to write, sync or read, or the log is closed.
 
-    After a failed sync nobody knows what has reached the disk: the log takes nothing more until it
-    is opened again.
+    After a failed sync it is unknown what has reached the disk, so the log refuses further writes
+    until it is reopened.
     """
 
 
 class LogCorrupt(StorageError):
-    """What was read is not what was written."""
+    """The data read differ from the data written."""
 
 
 class LogMismatch(StorageError):
@@ -151,32 +150,32 @@ class LogMismatch(StorageError):
 
 
 class LogGone(StorageError):
-    """The segment or the folder is not there: removed, by retention perhaps, or never made."""
+    """The segment or folder does not exist: removed, perhaps by retention, or never created."""
 
 
 class LakeError(RequiteError):
-    """A lake of tables could not be read or written: a full disk, a refused permission.
+    """A lake of tables could not be read or written: disk full, permission denied.
 
-    The message names the file, and says what to do.
+    The message names the file and says what to do.
     """
 
 
 class LakeDamaged(LakeError):
-    """A file of a lake is gone, or holds something else than was written; the message names it."""
+    """A file of a lake is missing or damaged; the message names it."""
 
 
 class LakeBusy(LakeError):
-    """Another run changes the lake; nothing of this run counts."""
+    """Another run changes the lake; this run has no effect."""
 
 
 class SparkFailed(RequiteError):
-    """Spark could not do its work: its process has died, or had no memory or sockets left."""
+    """Spark failed: its process died, or ran out of memory or sockets."""
 
 
 class SparkBusy(SparkFailed):
-    """Spark could not reach one of its processes in time, on a machine that is too busy.
+    """Spark could not reach one of its processes in time, since the machine is too busy.
 
-    Nothing of the run counts; the same run may succeed the next time.
+    This run has no effect; retry it.
     """
 
 

@@ -1,8 +1,8 @@
-"""The nouns every part of requite shares: requests, replies, and how long and how often to try.
+"""The data types that all of requite shares: requests, replies, deadlines and retry policies.
 
 Bodies are sequences of frames (`bytes`); a protocol without frames carries exactly one. Times are
-seconds. Instants are on the monotonic clock of whoever holds the object and never cross a wire:
-what travels is the time that remains.
+in seconds. Instants are on the local monotonic clock and are never sent: peers get the time that
+remains.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class Status(IntEnum):
     SHUTTING_DOWN = 8
 
 
-# What the caller is told per status: the error, and whether a handler may have started, if the
-# request was ever handed to a worker. NO_SERVICE may also come after its last worker was lost,
-# SHUTTING_DOWN while one has it still.
+# Per status: the caller's error, and whether a handler may have started, provided that the request
+# was given to a worker. NO_SERVICE may follow the loss of the last worker; SHUTTING_DOWN may come
+# while a worker still has the request.
 _ERROR_BY_STATUS: Final[dict[Status, tuple[type[CallError], bool]]] = {
     Status.FAILED: (RemoteFailure, True),
     Status.NO_SERVICE: (NoService, True),
@@ -59,24 +59,24 @@ _ERROR_BY_STATUS: Final[dict[Status, tuple[type[CallError], bool]]] = {
 
 
 def error_from_status(status: Status, reason: str, attempts: int) -> CallError:
-    """Build the error that a negative final reply stands for.
+    """Return the caller's error for a negative final reply.
 
-    `attempts` is the number of times the request was handed to a worker: with 0 it cannot have run.
+    `attempts` is how often the request was given to a worker: with 0 it cannot have run.
     """
     kind, may_have_executed = _ERROR_BY_STATUS[status]
     return kind(reason, may_have_executed=may_have_executed and attempts > 0, attempts=attempts)
 
 
 def error_class_of(status: Status) -> str:
-    """Return the name of the error that a negative final reply stands for; "" for OK."""
+    """Return the name of the caller's error for a negative final reply; "" for OK."""
     return "" if status is Status.OK else _ERROR_BY_STATUS[status][0].__name__
 
 
 class Reply(NamedTuple):
-    """The final answer to a call: `frames` as received, `elapsed` in seconds since the call.
+    """The final reply to a call: `frames` as received, `elapsed` in seconds since the call.
 
-    `attempts` is 1 where nothing went wrong. Each time the client sent the request again, and each
-    time the broker gave it to another worker (MDP 0.3 tells), adds one.
+    `attempts` is 1, plus one for each time that the client resent the request or the broker gave it
+    to another worker (reported by MDP 0.3).
     """
 
     frames: Sequence[bytes]
@@ -93,7 +93,7 @@ class Reply(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """One of the replies that precede the final one; `index` counts from 0 without a gap."""
+    """A partial reply, before the final one; `index` counts from 0 without gaps."""
 
     frames: Sequence[bytes]
     index: int
@@ -107,15 +107,15 @@ class Partial:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """When and how often a failed attempt is repeated; one type for every transport.
+    """When and how often to retry a failed attempt; the same type for every transport.
 
-    `attempts` bounds the tries of one call, the first included. `attempt_timeout` (seconds, None:
-    only the call's own deadline counts) gives one try up and starts the next. Between tries the
-    client waits `backoff` seconds, doubled each time up to `backoff_max`, times a random factor in
-    [1 - jitter, 1]. `budget` is the share of retries per call that a client may reach over time
-    (0.2: one retry for five calls), with `budget_burst` retries in reserve, so that an outage is
-    not answered with a storm (I11). A request that is not idempotent is never tried twice once it
-    may have run, whatever the policy says.
+    `attempts` is the maximum per call, including the first. `attempt_timeout` is the time limit of
+    one attempt in seconds (None: only the call's deadline). Between attempts the client waits
+    `backoff` seconds, doubled each time up to `backoff_max` and multiplied by a random factor in
+    [1 - jitter, 1]. `budget` limits the long-term ratio of retries to calls (0.2: one retry per
+    five calls), with `budget_burst` retries in reserve, to prevent a retry storm in an outage
+    (I11). A request that is not idempotent is never retried once it may have run, whatever the
+    policy says.
     """
 
     attempts: int = 3
@@ -137,12 +137,12 @@ class RetryPolicy:
             raise ConfigurationError("backoff, backoff_max, budget and budget_burst cannot be < 0")
 
     def delay_s(self, retry: int, rng: Callable[[], float]) -> float:
-        """Return how long to wait before retry number `retry` (1 is the first)."""
+        """Return the seconds to wait before retry number `retry` (1 is the first)."""
         return pause_s(retry, self.backoff, self.backoff_max, self.jitter, rng)
 
 
 class RetryBudget:
-    """A token bucket shared by the calls of one client: calls earn, retries spend (I11)."""
+    """A token bucket shared by a client's calls: calls add tokens, retries take them (I11)."""
 
     __slots__ = ("_burst", "_earn", "_tokens")
 
@@ -152,12 +152,12 @@ class RetryBudget:
         self._tokens = self._burst
 
     def earn(self, calls: float = 1) -> None:
-        """Count new calls, or what is worth as much."""
+        """Add the tokens of `calls` new calls."""
         if self._tokens < self._burst:
             self._tokens = min(self._burst, self._tokens + calls * self._earn)
 
     def maybe_spend(self) -> bool:
-        """Take one retry out of the bucket, or decline."""
+        """Take a token for a retry and return True; return False if there is none."""
         if self._tokens < 1:
             return False
         self._tokens -= 1
@@ -166,26 +166,26 @@ class RetryBudget:
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """An instant on this process's monotonic clock, by which several calls must have ended.
+    """An instant on this process's monotonic clock at which several calls time out.
 
-    `requite.deadline(seconds)` makes one; give it to calls as their `timeout`.
+    Make one with `requite.deadline(seconds)`, and pass it to calls as `timeout`.
     """
 
     at: float = inf
 
 
 def _no_progress(_token: object, _extend_s: float) -> None:
-    """Accept progress where nobody keeps a lease."""
+    """Ignore progress, for protocols without leases."""
 
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """A request as its handler sees it.
+    """A request, as passed to its handler.
 
-    `remaining_s` is what was left of the caller's deadline when the request arrived (None: no
-    deadline). `attempt` is 1 for the first worker that was given it. `idempotency_key` is empty
-    unless the caller gave one. `traceparent` is the W3C trace context of the call, "" where its
-    protocol carries none (AMQP does).
+    `remaining_s` is the time left until the caller's deadline when the request arrived (None: no
+    deadline). `attempt` is 1 for the first worker that gets the request. `idempotency_key` is empty
+    unless the caller gave one. `traceparent` is the W3C trace context of the call, "" unless the
+    protocol carries one (AMQP).
     """
 
     service: str
@@ -194,7 +194,9 @@ class Request:
     remaining_s: float | None = None
     idempotency_key: bytes = b""
     _on_progress: Callable[[Any, float], None] = field(default=_no_progress, repr=False)
-    _token: Any = field(default=None, repr=False)  # what whoever keeps the lease knows it by
+    _token: Any = field(
+        default=None, repr=False
+    )  # identifies the request to the keeper of its lease
     traceparent: str = ""
 
     @property
@@ -204,5 +206,5 @@ class Request:
         return frames[0] if len(frames) == 1 else b"".join(frames)
 
     def progress(self, extend: float = 0.0) -> None:
-        """Vouch for this handler: renew its lease (by `extend` seconds, 0: by the worker's own)."""
+        """Renew the handler's lease by `extend` seconds (0: by the worker's `handler_timeout`)."""
         self._on_progress(self._token, extend)

@@ -1,6 +1,6 @@
-"""The user's call: `Client` in plain threads, `AsyncClient` on an event loop; the same verbs.
+"""Clients: `Client` for threads, `AsyncClient` for an event loop; both have the same methods.
 
-Neither is imported before it is asked for: the blocking client needs no asyncio.
+Each is imported on first use, so the blocking client does not load asyncio.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`AsyncClient`: calls on an event loop.
 
-A call costs one future beside what the engine does; `map` and `stream` none per message. All calls
-of a client share its connection, and there may be as many at a time as it has slots.
+A call costs one future on top of the engine's work; `map` and `stream` create none per message. All
+calls of a client share its connection; up to `slots` of them may be in flight.
 """
 
 from __future__ import annotations
@@ -36,43 +36,43 @@ T = TypeVar("T")
 
 
 class AsyncClient:
-    """Makes calls to the service that `url` names; for use on one event loop.
+    """A client of the service that `url` names; for use on one event loop.
 
         async with AsyncClient("mdp://localhost:5555/echo") as client:
             reply = await client.call(b"hello", timeout=2.5)
 
-    Nothing is connected until the first call or `async with`. A broker or service that is away is
-    waited for, and what it had not answered when it went is sent again where that is safe, until
-    each call's timeout has passed.
+    The client connects at the first call or `async with`. It reconnects to a lost broker or service
+    and resends unanswered requests where that is safe, until each call times out.
 
-    - `url`: where to dial. Of SP several, in one URL or as a sequence: the client is connected to
-      all of them, and each request goes to the next one. Of Freelance as well, and each request
-      goes to one that lives.
-    - `bind`: where to listen for services that dial; SP only. A client that listens is opened by
-      `async with`, which raises `TransportError` for an address that cannot be had.
-    - `service`: the service, where it is not in the URL (SP has no names for services).
-    - `timeout`: seconds for calls that give none themselves; None: no limit.
-    - `retry`: when and how often an attempt is repeated. SP sends a request again at once when the
-      connection that carried it is gone, and every 60 seconds, without a limit, where nothing is
-      given (`RetryPolicy.attempt_timeout`, None: never by time; or `?resend=` in the URL, one of
-      both); with `attempts=1` it does neither. The default `timeout` of 30 seconds is over before
-      that: for requests to be sent again by time, raise the timeout or lower `resend`. Freelance
-      goes to another server at once when one is lost, and by time after `attempt_timeout`. A Lazy
-      Pirate asks three times in all, by time after 2.5 seconds where that is not given.
-    - `slots`: how many calls may be outstanding at a time; more end with `Overloaded`.
-    - `heartbeat`: seconds of silence after which the broker is asked for a sign of life, or a
-      `HeartbeatPolicy`; MDP 0.3 and Freelance (2 seconds, and 3 of them), where it is each server.
+    - `url`: the address to dial. SP and Freelance take several, in one URL or as a sequence: an SP
+      client connects to all and sends requests to them in turn; a Freelance client sends each
+      request to a server that is alive.
+    - `bind`: the address to listen at for services that dial; SP only. A client that listens must
+      be opened by `async with`, which raises `TransportError` if it cannot bind.
+    - `service`: the service, if the URL does not name it (SP has no service names).
+    - `timeout`: default timeout of a call, in seconds; None: no limit.
+    - `retry`: when and how often to retry. By default, SP resends a request at once when its
+      connection is lost, and every 60 seconds without limit. Set that interval with
+      `RetryPolicy.attempt_timeout` (None: never) or with `?resend=` in the URL, not both;
+      `attempts=1` turns both resends off. The default `timeout` of 30 seconds ends a call before
+      its first timed resend: raise it, or lower `resend`. Freelance switches to another server when
+      one is lost, or after `attempt_timeout`. A Lazy Pirate makes three attempts, 2.5 seconds each
+      by default.
+    - `slots`: how many calls may be in flight; further calls end with `Overloaded`.
+    - `heartbeat`: seconds of silence after which the client pings the broker (MDP 0.3) or each
+      server (Freelance), or a `HeartbeatPolicy`; by default 2 seconds, and 3 missed heartbeats mean
+      that the peer is lost.
     - `dialect`: the version of MDP, "0.3" unless the URL says otherwise.
-    - `connections`: with MDP 0.1 and 0.2 and the Pirates, how many requests may be out at a time.
-    - `hold_back`: the share of each call's time that the broker is not told of; MDP 0.3 (0: none).
-      The broker then ends a call that has no reply before the client does, and the error says
+    - `connections`: how many requests may be in flight with MDP 0.1, MDP 0.2 and the Pirates.
+    - `hold_back`: the share of each timeout by which the broker's deadline is shorter than the
+      client's; MDP 0.3 (0: none). The broker then ends an unanswered call first, and the error says
       whether a worker ever had it: with 0.1 and `timeout=5.5`, the broker has 5 seconds.
-    - `message_size_max`: bytes of one body, in either direction. Messages that come in may have
-      1 KiB more, for headers; larger ones cost the connection.
-    - `journal`: a folder in which to keep a journal of calls (`requite.journal`), or that
-      and its `JournalSettings`, as a pair; None: none.
+    - `message_size_max`: maximum bytes of one body, sent or received. Incoming messages may have
+      1 KiB more, for headers; a larger one ends the connection.
+    - `journal`: a folder for a journal of calls (`requite.journal`), or a pair of the folder and
+      its `JournalSettings`; None: no journal.
 
-    Raises `ConfigurationError` for URLs and settings that cannot work, at once.
+    Raises `ConfigurationError` at once for URLs and settings that cannot work.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class AsyncClient:
 
     @property
     def addresses(self) -> list[str]:
-        """Where it listens, as URLs, with the ports it really got; empty before it is opened."""
+        """URLs at which the client listens, with actual ports; empty until it is opened."""
         return bound_at(self._shell.addresses, self._endpoints.peer_queries)
 
     # --- life -------------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
-        """End the outstanding calls with `Cancelled`, tell the broker so, and disconnect."""
+        """End calls in flight with `Cancelled`, cancel them at the broker, and disconnect."""
         was_open = self._loop is not None and not self._closed
         self._closed = True
         if not was_open:
@@ -155,16 +155,16 @@ class AsyncClient:
             await asyncio.to_thread(self._journal.close)
 
     async def until_refused(self) -> str:
-        """Wait until the broker refuses this client for its credentials, and return what is wrong.
+        """Wait until the broker refuses this client's credentials; return the reason.
 
-        Calls go on trying until their timeouts, since a broker may be restarted with other
-        credentials. Who would rather give up awaits this beside them: it never returns once there
-        has been a connection, so no request has left.
+        Calls retry until they time out, since a broker may restart with other credentials. To give
+        up earlier, await this beside them. It never returns once a connection was established, so
+        when it returns no request has been sent.
         """
         return await self._shell.until_refused()
 
     async def _open(self) -> None:
-        """Do what `start` does, and listen first, once, where there is something to listen at."""
+        """Bind the listening addresses once, then start as `_start` does."""
         if self._loop is None and not self._closed:
             async with self._opening:
                 await self._shell.listen_all()
@@ -193,18 +193,18 @@ class AsyncClient:
         idempotent: bool = True,
         idempotency_key: bytes = b"",
     ) -> Reply:
-        """Send a request, and return its reply.
+        """Send a request and return its reply.
 
-        `timeout` is seconds from now. With `idempotent=False` the request is never sent a second
-        time once it may have run. `idempotency_key` lets the far end recognise repetitions.
-        Cancelling the awaiting task cancels the call, at the broker and the worker, too.
+        `timeout` is in seconds from now. With `idempotent=False` the request is never resent once
+        it may have run. `idempotency_key` lets the worker recognise duplicates. Cancelling the
+        awaiting task cancels the call, also at the broker and the worker.
 
         Raises a `CallError` that says what happened and whether the request may have run,
-        `ConfigurationError` for what this client's protocol cannot do, `TypeError` for a body that
-        is not bytes.
+        `ConfigurationError` for an option that the client's protocol does not support, `TypeError`
+        for a body that is not bytes.
         """
         loop = self._loop
-        # To ask which loop runs is a system call; whether ours does, and here, is not.
+        # Asking which loop runs is a system call; checking that ours runs in this thread is not.
         if loop is None or not loop.is_running() or get_ident() != self._thread:
             await self._open()
             loop = asyncio.get_running_loop()
@@ -230,7 +230,7 @@ class AsyncClient:
         idempotent: bool = True,
         idempotency_key: bytes = b"",
     ) -> asyncio.Future[Reply]:
-        """Send a request, and return the future of its reply. Cancelling that cancels the call."""
+        """Send a request and return the future of its reply; cancelling that cancels the call."""
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self.start_for(
             future,
@@ -253,11 +253,11 @@ class AsyncClient:
         idempotent: bool = True,
         idempotency_key: bytes = b"",
     ) -> None:
-        """Send a request whose end `taker` is told: a third of the price of a future.
+        """Send a request and deliver its result to `taker`, at a third of the cost of a future.
 
-        It is told on the event loop, while replies are handed out, by `set_result` with the `Reply`
-        or `set_exception` with the `CallError`, once, as long as it is not `done`; neither may
-        raise. `cancel_for` cancels the call.
+        The client calls `taker.set_result` with the `Reply` or `taker.set_exception` with the
+        `CallError`, once, on the event loop, unless `taker.done()`; neither may raise. `cancel_for`
+        cancels the call.
         """
         if self._thread != get_ident() or self._loop is None or not self._loop.is_running():
             self._start()
@@ -268,7 +268,7 @@ class AsyncClient:
         )
 
     def cancel_for(self, taker: Taker) -> None:
-        """Cancel the call whose end a taker is to be told; no harm where it has ended."""
+        """Cancel the call that was started for `taker`; do nothing if it has ended."""
         self._submit(Cancel(taker))
 
     def _forget_if_cancelled(self, future: asyncio.Future[Reply]) -> None:
@@ -284,10 +284,11 @@ class AsyncClient:
         idempotent: bool = True,
         idempotency_key: bytes = b"",
     ) -> AsyncIterator[Partial | Reply]:
-        """Send a request; iterate over its partial replies and then, once, its final one.
+        """Send a request and iterate over its partial replies, then its final reply.
 
-        Sent when the iteration begins; leaving it early (with `aclose`, or by an exception) cancels
-        the call. Once partial replies have come, a lost call is not tried again. Raises as `call`.
+        The request is sent when the iteration begins; ending it early (with `aclose`, or by an
+        exception) cancels the call. After the first partial reply, the client does not retry.
+        Raises the errors of `call`.
         """
         signal = asyncio.Event()
         incoming = Incoming(signal.set)
@@ -326,14 +327,14 @@ class AsyncClient:
         service: str | None = None,
         idempotent: bool = True,
     ) -> AsyncIterator[Reply | CallError]:
-        """Call once per body, up to `concurrency` at a time, and iterate over the replies.
+        """Make a call per body, up to `concurrency` at a time, and iterate over the replies.
 
-        They come in the order of the bodies, or with `as_completed` as they arrive. `bodies` may be
-        endless: it is read as room permits. The first call that fails ends the iteration with its
-        error and cancels those that are out; with `return_errors` the error is given in the place
-        of the reply instead. `timeout` holds for each call. There are never more out than the
-        client has slots; where others use these, too, a call waits until another one of the
-        iteration ends.
+        Replies come in the order of the bodies, or with `as_completed` as they arrive. `bodies` may
+        be endless: the client reads it only as calls end. The first call that fails ends the
+        iteration with its error and cancels the calls in flight; with `return_errors` the iteration
+        yields the error in place of the reply and continues. `timeout` applies to each call. The
+        client's slots bound the calls in flight; if other calls use slots, too, a call waits until
+        another one of the iteration ends.
         """
         signal = asyncio.Event()
         window = Window(concurrency, as_completed, signal.set, slots=self._slots)
@@ -367,7 +368,7 @@ class AsyncClient:
             for item in window.running():
                 self._submit(Cancel(item))
 
-    # --- requests that are kept (Titanic) ---------------------------------------------------------
+    # --- durable requests (Titanic) ---------------------------------------------------------------
     async def submit(
         self,
         body: CallBody,
@@ -376,15 +377,16 @@ class AsyncClient:
         service: str | None = None,
         idempotency_key: bytes = b"",
     ) -> str:
-        """Have a request kept, beyond this process, until it has been answered; return its ticket.
+        """Submit a durable request and return its ticket, 32 hex digits.
 
-        The ticket, 32 hex digits, is all it takes to get the reply: here with `result`, later, in
-        any process. It is returned once the request is on the disk of the Titanic behind the broker
-        (`requite broker --titanic DIR`). With an `idempotency_key` the same request may be
-        submitted again, also by another process: the ticket is the same, and it is kept once.
+        `result` fetches the reply by this ticket, at any time and from any process. `submit`
+        returns once the request is on the disk of the Titanic behind the broker
+        (`requite broker --titanic DIR`). A request submitted again with the same `idempotency_key`,
+        also by another process, is stored once and has the same ticket.
 
-        Raises `NoService` where the broker has no Titanic, `StoreUnavailable` where that cannot
-        write, `ConfigurationError` for what can never be kept, and otherwise as `call`.
+        Raises `NoService` if the broker has no Titanic, `StoreUnavailable` if the Titanic cannot
+        write, `ConfigurationError` for a request that can never be stored, and the errors of
+        `call`.
         """
         return await self._play(self._durable.submit(body, service, idempotency_key, timeout))
 
@@ -394,12 +396,11 @@ class AsyncClient:
         *,
         timeout: Timeout = ...,  # noqa: ASYNC109
     ) -> Reply:
-        """Wait for the reply to a kept request; it stays there until `forget`.
+        """Wait for the reply to a durable request and return it; it stays stored until `forget`.
 
-        Raises `CallTimeout` where there is none in time (the request is still kept), `Poisoned`
-        for a request that was put aside since its attempts are used up, `UnknownTicket` where
-        nothing is kept under the ticket, `StoreUnavailable` where it cannot be read, and otherwise
-        as `call`.
+        Raises `CallTimeout` if there is no reply in time (the request stays stored), `Poisoned` for
+        a request that was put aside after its last attempt, `UnknownTicket` if no request is stored
+        under the ticket, `StoreUnavailable` if the reply cannot be read, and the errors of `call`.
         """
         return await self._play(self._durable.result(ticket, timeout))
 
@@ -409,7 +410,7 @@ class AsyncClient:
         *,
         timeout: Timeout = ...,  # noqa: ASYNC109
     ) -> None:
-        """Drop a kept request and its reply. To do so again, or of any ticket, does nothing."""
+        """Delete a durable request and its reply; do nothing for an unknown ticket."""
         await self._play(self._durable.forget(ticket, timeout))
 
     async def _play(self, script: Script[T]) -> T:
@@ -433,18 +434,18 @@ class AsyncClient:
             result: T = end.value
             return result
 
-    # --- what the shell tells ---------------------------------------------------------------------
+    # --- callbacks of the shell -------------------------------------------------------------------
     def _fail(self, token: Any, error: CallError) -> None:
-        if not token.done():  # a cancelled future is
+        if not token.done():  # a cancelled future is done
             token.set_exception(explain(error, self._shell))
 
 
 def _go_on(_is_free: bool) -> None:
-    """Let calls come: the engine holds those that nobody takes."""
+    """Ignore back-pressure: the engine buffers calls."""
 
 
 def _deliver(token: Any, what: Any) -> None:
-    if not token.done():  # a cancelled future is
+    if not token.done():  # a cancelled future is done
         token.set_result(what)
 
 

@@ -1,12 +1,11 @@
-"""What `submit`, `result` and `forget` do, step by step: 9/TSP as clients speak it, without I/O.
+"""The client side of 9/TSP: the steps of `submit`, `result` and `forget`, without I/O.
 
-Each of them is a *script*, a generator that says what to do next, `Ask` or `Pause`; whoever plays
-it, a client with threads or one on an event loop, sends it the reply or throws the call's error
-into it, and gets what the script returns.
+Each is a *script*: a generator that yields the next step, `Ask` or `Pause`. The client, blocking or
+asynchronous, performs the step, then sends the reply or throws the call's error into the generator.
 
-A submission carries an idempotency key of its own, so that it can be made again when the answer to
-it was lost, and is still kept once. MDP 0.1 and 0.2 have no room for a key: there a submission is
-left to the client's retries alone, and one whose answer was lost may be kept twice.
+Each submission carries an idempotency key. If its answer is lost, the client submits it again and
+the Titanic still stores it once. MDP 0.1 and 0.2 carry no key: only the client's retries apply, and
+a submission whose answer was lost may be stored twice.
 
 Source: 9/TSP ("TSP/Request", "TSP/Reply", "TSP/Close"), docs/protocols/tsp-conformance.md.
 """
@@ -48,7 +47,7 @@ from requite.speaks.plans import Traits
 
 T = TypeVar("T")
 
-_new: Final = tuple.__new__  # half the price of calling a NamedTuple's class
+_new: Final = tuple.__new__  # half the cost of calling a NamedTuple's class
 
 _OK, _PENDING, _UNKNOWN, _ERROR = STATUSES
 
@@ -58,7 +57,7 @@ _PAUSE_MAX_S: Final = 1.0
 _PAUSE_GROWTH: Final = 1.5
 _NAMES_MAX: Final = 1024
 _KEY_SIZE: Final = 12  # before it is written in hex
-# What says nothing about the next try.
+# Errors after which the next attempt may succeed.
 _PASSING: Final = (CallTimeout, TransportError, Overloaded, WorkerLost, Poisoned)
 
 
@@ -82,22 +81,21 @@ Script = Generator[Step, Reply | None, T]
 
 
 class Durable:
-    """The scripts of one client, with its defaults and what its protocol can do."""
+    """The scripts of one client, with its defaults and its protocol's traits."""
 
     def __init__(self, service: str, asking: Asking, traits: Traits) -> None:
         self._service = service
         self._asking = asking
         self._traits = traits
         self._has_keys = _carries_keys(traits)
-        # A broker of 0.3 tells what became of a question. One of an older dialect says nothing when
-        # it has lost one: it is asked again after a while.
+        # An MDP 0.3 broker reports a lost query. Older dialects do not: repeat it after a while.
         self._attempt_s = inf if self._has_keys else _ATTEMPT_S
         self._names: dict[str, bytes] = {}
 
     def submit(
         self, body: CallBody, service: str | None, key: bytes, timeout: Timeout
     ) -> Script[str]:
-        """Have a request kept; return its ticket."""
+        """Submit a durable request; return its ticket."""
         name = self._name_of(self._service if service is None else service)
         if not key and self._has_keys:
             key = entropy.source.randbytes(_KEY_SIZE).hex().encode()
@@ -106,7 +104,7 @@ class Durable:
         return _submit(_new(Ask, (REQUEST, frames, until, key)))
 
     def _name_of(self, service: str) -> bytes:
-        """Return the name of a service as it is sent, checked once."""
+        """Return the encoded name of a service; validate it on first use."""
         name = self._names.get(service)
         if name is None:
             self._traits.check_service(service)
@@ -116,18 +114,18 @@ class Durable:
         return name
 
     def result(self, ticket: str, timeout: Timeout) -> Script[Reply]:
-        """Wait for the reply to a kept request; return it."""
+        """Wait for the reply to a durable request; return it."""
         ask = Ask(REPLY, _frames_of(ticket), self._asking.until(clock.now(), timeout))
         return _result(ask, ticket, self._attempt_s)
 
     def forget(self, ticket: str, timeout: Timeout) -> Script[None]:
-        """Have a request and its reply dropped."""
+        """Delete a durable request and its reply."""
         ask = Ask(CLOSE, _frames_of(ticket), self._asking.until(clock.now(), timeout))
         return _forget(ask, ticket, self._attempt_s)
 
 
 def check_ticket(ticket: str) -> str:
-    """Return a ticket; raise `ConfigurationError` for what is none: it has 32 hex digits."""
+    """Return the ticket; raise `ConfigurationError` unless it is 32 hex digits."""
     try:
         decode_ticket(ticket.encode())
     except (RemoteViolation, AttributeError, UnicodeEncodeError):
@@ -140,7 +138,7 @@ def _submit(ask: Ask) -> Script[str]:
     pauses = Pauses(ask.until)
     while True:
         reply = yield from _answer(ask, pauses, inf if ask.key else None)
-        if reply.frames[0] == OK:  # nearly always
+        if reply.frames[0] == OK:  # the usual case
             return _ticket_of(reply)
         status = decode_status(reply.frames[0])
         if status.code == _OK:
@@ -176,13 +174,13 @@ def _forget(ask: Ask, ticket: str, attempt_s: float) -> Script[None]:
         except CallError as error:
             raise _still_stored(error, ticket) from error
         status = decode_status(reply.frames[0])
-        if status.code in (_OK, _UNKNOWN):  # another keeper's 400: it has nothing to forget
+        if status.code in (_OK, _UNKNOWN):  # another store's 400: it has nothing to delete
             return
         yield from pauses.after(StoreUnavailable(f"the request is still kept: {status.text}"))
 
 
 def _answer(ask: Ask, pauses: Pauses, attempt_s: float | None) -> Script[Reply]:
-    """Ask until there is an answer, anew after `attempt_s` seconds; None: ask only once."""
+    """Query until there is an answer; repeat after `attempt_s` seconds (None: query only once)."""
     service, frames, until, key = ask
     while True:
         limit = inf if attempt_s is None else clock.now() + attempt_s
@@ -193,7 +191,7 @@ def _answer(ask: Ask, pauses: Pauses, attempt_s: float | None) -> Script[Reply]:
                 raise
             problem: CallError = error
         except NoService as error:
-            if service == REQUEST:  # the broker has waited for a Titanic, and none came
+            if service == REQUEST:  # no Titanic came within the broker's grace period
                 raise
             problem = error
         else:
@@ -203,10 +201,9 @@ def _answer(ask: Ask, pauses: Pauses, attempt_s: float | None) -> Script[Reply]:
 
 
 class Pauses:
-    """Pauses that grow, up to the end of the time for it all.
+    """Growing pauses between queries, until the deadline; then the last known error is raised.
 
-    What is raised in the end is what stood in the way last. That time was up for a question says
-    less than what was known before: that there was no reply yet, or nobody to ask.
+    A query's timeout does not replace an earlier, more specific error (no reply yet, no service).
     """
 
     def __init__(self, until: float, rng: Callable[[], float] | None = None) -> None:
@@ -214,10 +211,10 @@ class Pauses:
         self._rng = rng or entropy.jitter
         self._pause_s = _PAUSE_S
         self._known: CallError | None = None
-        self._may_have_arrived = False  # one of the questions so far
+        self._may_have_arrived = False  # any of the queries so far
 
     def after(self, error: CallError, *, is_known: bool = True) -> Script[None]:
-        """Wait, or raise what stood in the way once the time is over."""
+        """Wait for the next attempt; once the deadline has passed, raise the last known error."""
         if is_known:
             self._known = error
         self._may_have_arrived |= error.may_have_executed
@@ -231,7 +228,7 @@ class Pauses:
             raise error
 
 
-# --- what answers say -----------------------------------------------------------------------------
+# --- answers --------------------------------------------------------------------------------------
 def _ticket_of(reply: Reply) -> str:
     if len(reply.frames) < 2:
         raise RemoteViolation("a submission was answered with 200 and no ticket")
@@ -240,7 +237,7 @@ def _ticket_of(reply: Reply) -> str:
 
 
 def _still_stored(error: CallError, ticket: str) -> CallError:
-    """Return what stood in the way of a question as an error about the request itself."""
+    """Return a query's error as an error about the durable request itself."""
     if ticket in str(error):
         return error
     return _that_may_have_run(error, f"request {ticket} is stored and may have run")

@@ -1,4 +1,4 @@
-"""Where an asynchronous `map` gets its bodies from: any iterable, asynchronous or not."""
+"""Feed the bodies of an asynchronous `map` from an iterable, asynchronous or not."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Bodies: TypeAlias = Iterable[CallBody] | AsyncIterable[CallBody]
 
 
 class Feed:
-    """Makes calls out of `bodies` (by `ask`) as a window has room, and as the broker takes them.
+    """Makes a call of each body (by `ask`) while the window has room and the broker does not push
+    back.
 
-    A plain iterable is read in place. An asynchronous one may keep its next body to itself for
-    long while replies come in, so one task, for the whole of it, waits for that. `repeat` makes
-    the call of an item that was held back.
+    A plain iterable is read in place. An asynchronous one may be slow while replies arrive, so one
+    task reads all of it. `repeat` makes the call of an item that was deferred.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Feed:
         self.is_exhausted = False
 
     async def fill(self, window: Window, signal: asyncio.Event) -> None:
-        """Make as many calls as there is room for, or see that they are made."""
+        """Make as many calls as the window has room for, or have the reading task make them."""
         for item in window.again():
             if not self._gate.is_open:
                 await self._gate.passed()
@@ -57,7 +57,7 @@ class Feed:
             self._room.set()
 
     def stop(self) -> None:
-        """Read no more."""
+        """Stop reading bodies."""
         if self._task is not None:
             self._task.cancel()
 

@@ -1,4 +1,4 @@
-"""Where asynchronous calls wait while the broker takes no more data."""
+"""Hold asynchronous calls while the broker pushes back."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from requite.shell import clock
 
 
 class Gate:
-    """Open, or closed until the link drains; `is_open` is looked at before every call."""
+    """Closed under back-pressure until the connection drains; every call checks `is_open` first."""
 
     __slots__ = ("_opened", "is_open")
 
@@ -19,7 +19,7 @@ class Gate:
         self._opened: asyncio.Event | None = None
 
     def set(self, is_open: bool) -> None:
-        """Open or close it."""
+        """Open or close the gate."""
         self.is_open = is_open
         if is_open and self._opened is not None:
             self._opened.set()
@@ -28,7 +28,7 @@ class Gate:
             self._opened = asyncio.Event()
 
     async def passed(self, deadline: float = inf) -> None:
-        """Wait until it is open; raise `CallTimeout` at the deadline of the call that waits."""
+        """Wait until the gate is open; raise `CallTimeout` at the call's deadline."""
         limit_s = deadline - clock.now()
         try:
             async with asyncio.timeout(None if limit_s == inf else limit_s):

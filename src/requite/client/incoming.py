@@ -1,4 +1,4 @@
-"""The replies to one streaming call, until its user takes them. No I/O, shared by both clients."""
+"""Buffer the replies to one streaming call. No I/O; shared by both clients."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from requite.request import Partial, Reply
 
 
 class Incoming:
-    """The token of a streaming call; `on_ready` is called when `take` has something to give.
+    """The token of a streaming call; calls `on_ready` when `take` has something to return.
 
-    Nothing pushes back on a single call, so partial replies that are not taken are held.
+    A single call has no back-pressure, so the buffer of partial replies is unbounded.
     """
 
     __slots__ = ("_error", "_held", "_is_over", "_on_ready")
@@ -29,24 +29,24 @@ class Incoming:
 
     @property
     def is_through(self) -> bool:
-        """Whether it has ended and everything has been taken."""
+        """Whether the call has ended and the buffer is empty."""
         return self._is_over and not self._held and self._error is None
 
     def set_result(self, what: Partial | Reply) -> None:
-        """Take a partial reply, or the final one."""
+        """Buffer a partial reply, or the final one."""
         self._held.append(what)
         if what.__class__ is Reply:
             self._is_over = True
         self._on_ready()
 
     def set_exception(self, error: CallError) -> None:
-        """End the call with an error; what came before is still given first."""
+        """End the call with an error; `take` returns the buffered replies first."""
         self._error = error
         self._is_over = True
         self._on_ready()
 
     def take(self) -> list[Partial | Reply]:
-        """Return what has come; raise the call's error when that is what comes next."""
+        """Return the buffered replies; raise the call's error if none are left."""
         if not self._held and self._error is not None:
             error, self._error = self._error, None
             raise error

@@ -1,4 +1,4 @@
-"""`Client`: calls in plain threads, without an event loop and without a thread of its own."""
+"""`Client`: blocking calls, without an event loop or a background thread."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from requite.speaks.registry import client_plan, read_endpoints
 
 T = TypeVar("T")
 
-# Requests of a `map` leave together if they can be made within so short a time.
+# A `map` sends requests together if they can be made within this time.
 _BATCH_S: Final = 0.002
 _FOREIGN: Final = (
     "a client that listens belongs to the process that made it, and not to its fork: make another"
@@ -49,7 +49,7 @@ _FOREIGN: Final = (
 
 
 class Call(Signal):
-    """A call under way, made by `Client.start`."""
+    """A call in flight, made by `Client.start`."""
 
     __slots__ = ("_outcome", "_shell")
 
@@ -63,9 +63,9 @@ class Call(Signal):
         return self.is_set or bool(self._shell.lost)
 
     def result(self, timeout: float | None = None) -> Reply:
-        """Wait for the reply, for `timeout` seconds at most (None: for as long as the call lasts).
+        """Wait at most `timeout` seconds for the reply (None: until the call ends) and return it.
 
-        Raises the call's error, or `TimeoutError` if the call still goes on after that time.
+        Raises the call's error, or `TimeoutError` if the call is still in flight after that time.
         """
         until = inf if timeout is None else clock.now() + check_timeout(timeout)
         if not self._shell.wait(self, until):
@@ -77,10 +77,10 @@ class Call(Signal):
         return outcome
 
     def cancel(self) -> bool:
-        """Give the call up, at the broker and the worker, too; False where it had ended already."""
+        """Cancel the call, also at the broker and the worker; return False if it had ended."""
         if self.is_set:
             return False
-        self._shell.submit(Cancel(self))  # with a lost shell the call is lost as well
+        self._shell.submit(Cancel(self))  # a lost shell has ended the call already
         return isinstance(self._outcome, Cancelled)
 
     def set_result(self, reply: Reply) -> None:
@@ -95,23 +95,23 @@ class Call(Signal):
 
 
 class Client:
-    """Makes calls to the service that `url` names; may be shared by any number of threads.
+    """A blocking client of the service that `url` names; any number of threads may share it.
 
         with Client("mdp://localhost:5555/echo") as client:
             reply = client.call(b"hello", timeout=2.5)
 
-    Arguments and behaviour are those of `AsyncClient`. So SP sends nothing again by time unless you
-    raise the `timeout` (30 seconds) or lower `?resend=` (60).
+    Arguments and behaviour are those of `AsyncClient`, except that there is no `hold_back`. With
+    SP, calls time out (30 seconds) before the first timed resend (60): raise `timeout`, or lower
+    `?resend=`.
 
-    While no thread is in a call nothing is read and no heartbeat is sent, and where it listens
-    (`bind`, from the beginning), peers that dial wait to be let in. In a forked child the client
-    opens a connection of its own with its next call; calls that the parent had under way stay the
-    parent's. One that listens is the parent's alone: its calls end with `TransportError` in the
-    child.
+    While no thread is in a call, the client reads nothing and sends no heartbeats; a client that
+    listens (`bind`, from its construction on) accepts no connections then. After a fork, the child
+    opens a new connection with its next call; calls in flight stay with the parent. A client that
+    listens stays with the parent, too: in the child its calls end with `TransportError`.
 
-    An exception that a signal's handler raises (`KeyboardInterrupt`) always reaches whoever called.
-    If it strikes while messages are being handled, and not merely waited for, the connection is
-    given up: calls of other threads end with `TransportError`, and the next call opens another.
+    An exception raised by a signal handler (`KeyboardInterrupt`) always reaches the caller. If it
+    strikes while messages are handled, not merely awaited, the client drops the connection: calls
+    of other threads end with `TransportError`, and the next call reconnects.
     """
 
     def __init__(
@@ -174,12 +174,12 @@ class Client:
         listen = [
             each._replace(address=self._shell.listen(each)) for each in self._connections.listen
         ]
-        # The same ports, should it open again.
+        # Reopen on the same ports.
         self._connections = self._connections._replace(listen=listen)
 
     @property
     def addresses(self) -> list[str]:
-        """Where it listens, as URLs, with the ports it really got."""
+        """URLs at which the client listens, with actual ports."""
         return bound_at(self._shell.addresses, self._endpoints.peer_queries)
 
     # --- life -------------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """End the outstanding calls with `Cancelled`, tell the broker so, and disconnect."""
+        """End calls in flight with `Cancelled`, cancel them at the broker, and disconnect."""
         self._closed = True
         self._shell.close()
         self._close_journal()
@@ -206,7 +206,7 @@ class Client:
 
     def _reopen_after_fork(self) -> None:
         shell = self._shell
-        self._opening = Lock()  # a thread that did not come along may hold the old one
+        self._opening = Lock()  # a thread of the parent may hold the old one
         self._is_foreign = bool(self._connections.listen)
         if self._is_foreign:
             self._journal = None  # the parent's, too
@@ -216,7 +216,7 @@ class Client:
         shell.discard()
 
     def _ready(self) -> SyncShell:
-        """Return a shell to work with: a new one, after an interruption."""
+        """Return a usable shell; open a new one if an interruption lost the last."""
         if self._shell.lost:
             with self._opening:
                 if self._closed:
@@ -238,7 +238,7 @@ class Client:
         idempotent: bool = True,
         idempotency_key: bytes = b"",
     ) -> Reply:
-        """Send a request, and return its reply; arguments and errors are `AsyncClient.call`'s.
+        """Send a request and return its reply; arguments and errors as in `AsyncClient.call`.
 
         An exception that interrupts the wait (`KeyboardInterrupt`) cancels the call.
         """
@@ -264,17 +264,17 @@ class Client:
         idempotent: bool = True,
         idempotency_key: bytes = b"",
     ) -> Call:
-        """Send a request, and return a handle to wait for its reply or to cancel it.
+        """Send a request and return a handle to wait for its reply or to cancel it.
 
-        The request leaves at once if there is a connection. If there is none, one is begun; what
-        needs the broker's answer goes on, and replies are taken, only while some thread is in a
-        call or waits for a result. Nothing here blocks, but for the look-up of a host's name.
+        If there is a connection, the request is sent at once; otherwise the client begins to
+        connect. Handshakes proceed and replies are read only while some thread is in a call or
+        waits for a result. Only the DNS lookup blocks.
         """
         call = Call(self._ready())
         asked = self._asking.submit(
             call, body, clock.now(), timeout, service, idempotent, idempotency_key
         )
-        while not call._shell.submit(asked):  # lost by another thread, just now
+        while not call._shell.submit(asked):  # another thread has just lost it
             call._shell = self._ready()
         return call
 
@@ -287,9 +287,10 @@ class Client:
         idempotent: bool = True,
         idempotency_key: bytes = b"",
     ) -> Iterator[Partial | Reply]:
-        """Send a request; iterate over its partial replies and then, once, its final one.
+        """Send a request and iterate over its partial replies, then its final reply.
 
-        Sent when the iteration begins; leaving it early cancels the call. See `AsyncClient.stream`.
+        The request is sent when the iteration begins; ending it early cancels the call. See
+        `AsyncClient.stream`.
         """
         signal = Signal()
         incoming = Incoming(lambda: self._shell.set(signal))
@@ -303,7 +304,7 @@ class Client:
     ) -> Iterator[Partial | Reply]:
         shell = self._ready()
         asked = replace(asked, deadline=clock.now() + asked.deadline)
-        while not shell.submit(asked):  # lost by another thread, just now
+        while not shell.submit(asked):  # another thread has just lost it
             shell = self._ready()
         try:
             while not incoming.is_through:
@@ -339,7 +340,7 @@ class Client:
 
         return _map(self._ready, iter(bodies), ask, window, signal, return_errors)
 
-    # --- requests that are kept (Titanic) ---------------------------------------------------------
+    # --- durable requests (Titanic) ---------------------------------------------------------------
     def submit(
         self,
         body: CallBody,
@@ -348,15 +349,15 @@ class Client:
         service: str | None = None,
         idempotency_key: bytes = b"",
     ) -> str:
-        """Have a request kept, and return its ticket; see `AsyncClient.submit`."""
+        """Submit a durable request and return its ticket; see `AsyncClient.submit`."""
         return self._play(self._durable.submit(body, service, idempotency_key, timeout))
 
     def result(self, ticket: str, *, timeout: Timeout = ...) -> Reply:
-        """Wait for the reply to a kept request; see `AsyncClient.result`."""
+        """Wait for the reply to a durable request; see `AsyncClient.result`."""
         return self._play(self._durable.result(ticket, timeout))
 
     def forget(self, ticket: str, *, timeout: Timeout = ...) -> None:
-        """Drop a kept request and its reply; see `AsyncClient.forget`."""
+        """Delete a durable request and its reply; see `AsyncClient.forget`."""
         self._play(self._durable.forget(ticket, timeout))
 
     def _play(self, script: Script[T]) -> T:
@@ -402,7 +403,7 @@ def _map(
             signal.is_set = False
             ready = window.take()
             batch, is_cut = _batch(bodies, ask, window)
-            while batch and not shell.submit(*batch):  # lost: what was out before is lost with it
+            while batch and not shell.submit(*batch):  # lost, with the calls that were in flight
                 _end({*window.running()} - {each.token for each in batch}, shell.lost)
                 shell = ready_shell()
             for outcome in ready:
@@ -433,9 +434,9 @@ def _end(items: Iterable[Item], reason: str) -> None:
 def _batch(
     bodies: Iterator[CallBody], ask: Callable[..., Submit], window: Window
 ) -> tuple[list[Submit], bool]:
-    """Make as many requests as there is room for, or those that can be had soon (then True).
+    """Make as many requests as there is room for; return True if slow input cut the batch short.
 
-    What has been taken must not wait for an input that comes slowly: its time runs already.
+    Requests already made must not wait for slow input: their deadlines run.
     """
     until = clock.now() + _BATCH_S
     batch = [ask(item.body, item) for item in window.again()]
@@ -456,5 +457,5 @@ def _after_fork() -> None:
         client._reopen_after_fork()
 
 
-with suppress(AttributeError):  # where there is no fork
+with suppress(AttributeError):  # a platform without fork
     os.register_at_fork(after_in_child=_after_fork)

@@ -1,12 +1,12 @@
-"""The bookkeeping of `map`: which calls are out, whose turn it is. No I/O, shared by both clients.
+"""The bookkeeping of `map`: calls in flight and the order of replies. No I/O; used by both clients.
 
-At most `concurrency` calls are out, and the input is read only when there is room for one more. In
-input order, a reply that comes before its turn waits; together with those that are out, at most
-twice `concurrency` replies are held, however slow one call is.
+At most `concurrency` calls are in flight, and the input is read only when there is room for another
+call. In input order, an early reply is buffered; calls in flight and buffered replies together are
+at most twice `concurrency`, however slow one call is.
 
-A call for which the client has no free slot, since others use it as well, is held back until one of
-the window's own ends. As of then the window has as many calls out as there were slots for, and
-tries one more for each that ends. Only with none out is there nothing to wait for: then it fails.
+If other users of the client leave no free slot for a call, the window defers the call until one of
+its own ends. From then on it limits itself to the slots that it got, plus one for each call that
+ends. With no call of its own in flight, the deferred call fails.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _HELD_PER_CALL: Final = 2
 
 
 class Item:
-    """The token of one call of a `Window`; `outcome` is None while it is out."""
+    """The token of one call of a `Window`; `outcome` is None while the call is in flight."""
 
     __slots__ = ("body", "outcome", "window")
 
@@ -46,9 +46,9 @@ class Item:
 
 
 class Window:
-    """The calls of one `map`, of a client with so many `slots`.
+    """The calls of one `map`, of a client with `slots` slots.
 
-    `on_change` is called whenever one of them ends.
+    `on_change` is called whenever a call ends.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Window:
         self._on_change = on_change
         self._running: dict[Item, None] = {}
         self._held: deque[Item] = deque()  # in input order: all; as completed: those that ended
-        self._refused: deque[Item] = deque()  # there was no slot for them yet
+        self._refused: deque[Item] = deque()  # deferred: no slot was free
 
     @property
     def room(self) -> int:
@@ -81,11 +81,11 @@ class Window:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is out and nothing is held."""
+        """Whether no call is in flight, buffered or deferred."""
         return not (self._running or self._held or self._refused)
 
     def again(self) -> list[Item]:
-        """Return the calls that were held back and are to be made now."""
+        """Return the deferred calls to make now."""
         items = []
         while self._refused and len(self._running) < self._limit:
             item = self._refused.popleft()
@@ -102,7 +102,7 @@ class Window:
         return item
 
     def take(self) -> list[Reply | CallError]:
-        """Return the outcomes whose turn has come."""
+        """Return the outcomes that are next in order."""
         held = self._held
         taken = []
         while held and (outcome := held[0].outcome) is not None:
@@ -111,7 +111,7 @@ class Window:
         return taken
 
     def running(self) -> list[Item]:
-        """Return the tokens of the calls that are out."""
+        """Return the tokens of the calls in flight."""
         return list(self._running)
 
     def _settle(self, item: Item, outcome: Reply | CallError) -> None:

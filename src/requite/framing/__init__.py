@@ -1,4 +1,4 @@
-"""Framings: bytes of a connection to messages and back, sans-I/O (see `base` for the contract)."""
+"""Framings convert a connection's bytes to messages and back, sans-I/O (contract: `base`)."""
 
 from requite.framing.base import BODY_FRAMES_MAX, Framing, Limits, Message
 from requite.framing.credentials import mechanism_to_check, mechanism_to_show

@@ -26,21 +26,21 @@ Message: TypeAlias = list[bytes]
 
 
 BODY_FRAMES_MAX: Final = 1024
-"""Frames of one body, for everybody: there is no setting for it."""
+"""Maximum number of frames of a body, in all protocols; not configurable."""
 
-# What a protocol puts around a body: in MDP at most five frames, and 531 bytes (a REQUEST of 0.3
-# with the longest name and key).
+# Headers around a body: in MDP at most five frames and 531 bytes (a REQUEST of 0.3 with the longest
+# name and key).
 _HEADER_FRAMES: Final = 8
 _HEADER_SIZE: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one peer may make us hold. A peer that announces or sends more is dropped.
+    """Limits of incoming messages. A peer that announces or sends more is dropped.
 
-    `message_size_bytes_max` bounds the sum of the frames of one message, `frames_max` their number.
-    A size that is announced up front is refused before a byte of it is kept. `handshake_size_max`
-    bounds, in bytes, each single command of a handshake, and those that come later among messages.
+    `message_size_bytes_max` bounds the total size of a message's frames, `frames_max` their number.
+    An announced size over the limit is refused before any byte is buffered. `handshake_size_max`
+    bounds, in bytes, each command, during the handshake and later among messages.
     """
 
     message_size_bytes_max: int = 64 << 20
@@ -51,63 +51,60 @@ class Limits:
 
     @classmethod
     def for_bodies(cls, size_max: int) -> Self:
-        """Make limits under which a body of `size_max` bytes passes, whatever is put around it."""
+        """Make limits that admit a body of `size_max` bytes with any protocol's headers."""
         return cls(size_max + _HEADER_SIZE, BODY_FRAMES_MAX + _HEADER_FRAMES)
 
 
 class Framing(Protocol):
-    """One connection's translator between a byte stream and whole messages."""
+    """Converts between one connection's byte stream and whole messages."""
 
     ready: bool
     """True once the handshake is complete: from then on `encode` may be called."""
 
     refusal: str
-    """Why the handshake failed, where another one with the same credentials would fail as well; ""
-    as long as nothing is known against it."""
+    """Why the handshake failed, if a retry with the same credentials would fail, too; else ""."""
 
     peer_identity: bytes
-    """What the peer announced as its identity; b"" before `ready`, and where it announced none."""
+    """The identity that the peer announced; b"" before `ready`, and if it announced none."""
 
     def opening(self) -> bytes:
-        """Return the bytes to send as soon as the connection stands, before anything is read."""
+        """Return the bytes to send once connected, before anything is read."""
 
     def receive(self, chunk: bytes) -> list[Message]:
-        """Take the next bytes of the stream; return the messages that they complete.
+        """Parse the next bytes of the stream; return the messages that they complete.
 
-        Handshake and heartbeats are consumed inside. Raises `RemoteViolation` when the peer broke
-        the protocol or a limit; messages that stood before the offence in the same chunk are lost
-        with the connection, and every later call raises the same error again.
+        The framing consumes handshake and heartbeats. Raises `RemoteViolation` if the peer broke
+        the protocol or a limit; earlier messages of the same chunk are dropped with the connection,
+        and every later call raises the same error.
         """
 
     def output(self) -> bytes:
-        """Return, once, what the framing itself has to say: handshake, answers to heartbeats.
+        """Return and clear the framing's own output: handshake, replies to heartbeats.
 
-        Also to be called (and sent) after `receive` raised: it may hold the reason for the peer.
+        Call it (and send the result) also after `receive` raised: it may tell the peer the reason.
         """
 
     @property
     def farewell(self) -> str:
-        """What the peer said, for people, to end the connection in order; "" while it has not.
+        """The peer's orderly close, as text; "" before it.
 
-        Only a framing with words for it has one: the Close frame of WebSocket. Elsewhere the end of
-        the stream is all that tells.
+        Only WebSocket has one, the Close frame. In other framings the stream just ends.
         """
 
     def closing(self) -> bytes:
-        """Return what to say before we hang up, where the framing has words for that, too."""
+        """Return the bytes to send before closing, if the framing has an orderly close."""
 
     def encode(self, message: Sequence[bytes], out: list[bytes]) -> int:
-        """Append the wire form of `message` to `out` in pieces; return the bytes that were added.
+        """Append the wire form of `message` to `out` in pieces; return the number of bytes added.
 
-        Bodies are appended as they are, neither copied nor joined: the caller joins once per flush.
-        After a farewell or `closing` there is nobody to encode for, and nothing is added. Raises
-        `LocalViolation`, with `out` unchanged, before `ready` or for a message that the protocol
-        cannot carry.
+        Bodies are appended without copying: the caller joins the pieces once per flush. After a
+        farewell or `closing` nothing is added. Raises `LocalViolation`, with `out` unchanged,
+        before `ready` or for a message that the protocol cannot carry.
         """
 
     @property
     def mid_message(self) -> bool:
-        """Whether a message has begun to come in and is not complete: its sender is alive."""
+        """Whether a message has arrived in part, which shows that its sender is alive."""
 
     def at_end(self) -> None:
-        """Note the end of the stream; raise `RemoteViolation` if it cut a message or handshake."""
+        """Handle the end of the stream; raise `RemoteViolation` for a cut message or handshake."""

@@ -1,4 +1,4 @@
-"""Which mechanism of ZMTP goes with which user names and passwords, at either end."""
+"""Choose the ZMTP mechanism for the credentials of a client or a broker."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _UNWANTED: Final = Null(
 
 
 def mechanism_to_show(user: str | None, password: str | None) -> Mechanism:
-    """Return the mechanism of an end that dials a broker, perhaps as a user.
+    """Return the mechanism for dialling a broker, with or without credentials.
 
-    Raises `ConfigurationError` for a user name or a password that PLAIN cannot carry.
+    Raises `ConfigurationError` for a user name or password that PLAIN cannot carry.
     """
     if user is None or password is None:
         return _MISSING
@@ -32,6 +32,6 @@ def mechanism_to_show(user: str | None, password: str | None) -> Mechanism:
 
 
 def mechanism_to_check(users: Mapping[str, str] | None) -> Mechanism:
-    """Return the mechanism of a broker: only `users` (names and passwords) may connect, or, if it
-    is None, everybody."""
+    """Return the mechanism of a broker that admits only `users` (passwords by user name); None: no
+    authentication."""
     return _UNWANTED if users is None else PlainServer(known_users(users))

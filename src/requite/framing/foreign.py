@@ -1,4 +1,4 @@
-"""The first bytes of other protocols, so that a peer at the wrong port is told by name."""
+"""The first bytes of other protocols, to name the protocol of a peer at the wrong port."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _NAMES: Final = {
 
 
 def name_of(data: bytes) -> str:
-    """Return which protocol a stream begins with that begins with `data`; "" if it is none."""
+    """Return the name of the protocol whose first bytes `data` begins with; "" if unknown."""
     return next((name for known, name in _NAMES.items() if data.startswith(known)), "")
 
 
 def may_get_a_name(data: bytes) -> bool:
-    """Whether `data` is a part of the first bytes of a protocol that is known here."""
+    """Whether `data` is an incomplete prefix of a known protocol's first bytes."""
     return any(known.startswith(data) and known != data for known in _NAMES)

@@ -1,8 +1,8 @@
-"""The framing of connections within one event loop: messages are handed over as they are.
+"""The framing of `inproc` connections: messages are passed as objects, without encoding.
 
-There is nothing to frame where both ends are in one process: what one end encodes is what the other
-receives, the same objects, in lists instead of byte strings. Only streams that hand on what they
-are given can carry it (`inproc`). Greeting, limits and farewell are for strangers, and left out.
+Both ends are in one process, so each receives the very objects that the other encodes, in lists
+instead of byte strings. Only `inproc` streams can carry them. There is no greeting, limit or
+farewell.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ class Handover:
     mid_message: bool = False
 
     def opening(self) -> bytes:
-        """There is nothing to say first."""
+        """Return no bytes: there is no greeting."""
         return b""
 
     def receive(self, chunk: Any) -> Any:
-        """Return the messages that the other end has put together since its last flush."""
+        """Return the messages of the peer's last flush."""
         return chunk
 
     def output(self) -> bytes:
-        """There is nothing to answer."""
+        """Return no bytes: the framing has no output of its own."""
         return b""
 
     def closing(self) -> bytes:
-        """There is nothing to say at the end."""
+        """Return no bytes: there is no farewell."""
         return b""
 
     def encode(self, message: Sequence[bytes], out: list[Any]) -> int:
-        """Add a message to the list that stands for what is sent next; it counts as one byte."""
+        """Append a message to the list of the next flush; it counts as one byte."""
         if out:
             out[0].append(message)
         else:
@@ -47,4 +47,4 @@ class Handover:
         return 1
 
     def at_end(self) -> None:
-        """A message is never cut."""
+        """Do nothing: messages are never cut."""

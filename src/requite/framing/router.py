@@ -12,19 +12,19 @@ _COUNTER_MASK: Final = 0xFFFF_FFFF
 
 
 class Admission(NamedTuple, Generic[P]):
-    """A peer's identity, and the peer that lost it to the newcomer and is to be closed, if any."""
+    """A peer's identity, and the peer that it displaced and that must be closed, if any."""
 
     identity: bytes
     displaced: P | None
 
 
 class IdentityTable(Generic[P]):
-    """Finds peers by identity, and names those that announced none.
+    """Maps identities to peers, and assigns identities to peers that announce none.
 
-    A fresh identity is a zero byte and a u32 that counts up: peers may not announce identities
-    that begin with a zero byte, so the two kinds never meet. `start` is the first number, injected
-    (libzmq starts at a random one, so that a restarted router does not answer its past peers).
-    With `handover`, a newcomer takes an identity from its holder; without, it is refused.
+    An assigned identity is a zero byte and an incrementing u32. Peers may not announce identities
+    that begin with a zero byte, so the two kinds never collide. `start` is the first number
+    (libzmq's is random, so that a restarted router does not answer its former peers). With
+    `handover`, a newcomer takes an identity over from its holder; without, it is refused.
     """
 
     __slots__ = ("_handover", "_next", "_peers")
@@ -42,9 +42,9 @@ class IdentityTable(Generic[P]):
         return self._peers.get(identity)
 
     def admit(self, peer: P, announced: bytes) -> Admission[P]:
-        """Enter a peer under the identity it announced, or a fresh one if that is b"".
+        """Add a peer under its announced identity, or under an assigned one if that is b"".
 
-        Raises `RemoteViolation` when the identity is in use and there is no hand-over.
+        Raises `RemoteViolation` if the identity is in use and `handover` is False.
         """
         identity = announced or self._fresh()
         displaced = self._peers.get(identity)
@@ -54,7 +54,7 @@ class IdentityTable(Generic[P]):
         return Admission(identity, displaced)
 
     def forget(self, identity: bytes, peer: P) -> None:
-        """Remove a peer that is gone; without effect where another holds the identity by now."""
+        """Remove a disconnected peer, unless another peer holds the identity now."""
         if self._peers.get(identity) is peer:
             del self._peers[identity]
 

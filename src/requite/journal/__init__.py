@@ -1,14 +1,14 @@
-"""What happened to requests, on disk: logs that a pipeline, or a person, reads afterwards.
+"""The history of requests on disk: logs for the pipeline and the command to read.
 
-    journal.py   Journal: a chronicle for an engine, and the thread that writes it down
-    settings.py  how often, how much; and how it goes
-    scribe.py    takes rows, writes them, lives with a disk that fails
+    journal.py   Journal: a chronicle for an engine, and the thread that writes it to disk
+    settings.py  settings and status of a journal
+    scribe.py    takes rows, writes them, handles disk failures
     writer.py    rows to a log, segment by segment
     encode.py    rows to blocks; strings.py interns their strings
-    clock.py     which wall time an instant was
-    folder.py    which logs there are
-    blocks.py    what one record of a log holds, column by column: data, for every decoder
-    meaning.py   which events a row stands for
+    clock.py     monotonic instants to wall time
+    folder.py    the logs in a journal's folder
+    blocks.py    the columns of a log's record: data, for every decoder
+    meaning.py   the events that a row represents
 
 The bytes are specified in docs/protocols/log-format.md.
 """

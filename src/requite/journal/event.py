@@ -1,4 +1,4 @@
-"""`Event`: one thing that happened, as the pipeline's tables and the command show it."""
+"""`Event`: one event, as in the pipeline's tables and the command's output."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 class Event(NamedTuple):
     """One event. The fields are the columns of `requite.spark.schemas.SOURCE`, in order.
 
-    What does not apply is None. `raw` is None but for what does not decode: then `reason` says why,
-    and `kind` is None, or `unknown:N`. `segment` and `byte_offset` say where the event is in its
-    `log`, and tell it from every other one; `seq` gives the order in which it was written.
+    Fields that do not apply are None. `raw` holds bytes that do not decode: then `reason` says why,
+    and `kind` is None or `unknown:N`. `segment` and `byte_offset` locate the event in its `log` and
+    identify it; `seq` gives the order of writing.
     """
 
     schema_version: int | None
@@ -44,7 +44,7 @@ class Event(NamedTuple):
     raw: builtins.bytes | None = None
 
     def record(self) -> dict[str, Any]:
-        """Return what applies, for JSON: times in ISO 8601, `raw` in hexadecimal."""
+        """Return the fields that are not None, for JSON: times in ISO 8601, `raw` in hex."""
         return {
             name: _plain(value)
             for name, value in zip(self._fields, self, strict=True)
@@ -53,7 +53,7 @@ class Event(NamedTuple):
 
 
 def from_us(wall_us: int | None) -> datetime | None:
-    """Return the time of an instant in µs since 1970, in UTC."""
+    """Convert µs since 1970 to a UTC time."""
     return None if wall_us is None else _EPOCH + timedelta(microseconds=wall_us)
 
 

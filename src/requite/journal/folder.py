@@ -1,8 +1,8 @@
-"""The folder of a journal: one log per process part that wrote in it, named `ROLE-NAME`.
+"""The folder of a journal: one log per writer, named `ROLE-NAME`.
 
-Each log is enrolled when it begins, by an empty file `.logs/ROLE-NAME`. So a log that is gone as a
-whole is missed. Copies of several journals can be laid into one folder. What was shipped to a store
-of objects is a journal as well, which is read there.
+Each log is enrolled at its start by an empty file `.logs/ROLE-NAME`, so that the loss of a whole
+log is detected. Copies of several journals may share one folder. A journal shipped to an object
+store is read there.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from requite.storage.stores import open_store
 
 _ROLES: Final = {name: role for role, name in ROLE_NAMES.items()}
 _LOG_NAME: Final = re.compile(rf"({'|'.join(_ROLES)})-([0-9a-f]{{{2 * ORIGIN_SIZE}}})")
-# What a fresh file system, or a file browser, leaves in a folder.
+# Names that a new file system or a file browser leaves in a folder.
 _HARMLESS: Final = re.compile(r"\..*|lost\+found")
 _ROLL: Final = ".logs"
 _NAMED_MAX: Final = 3
 _READ_FROM: Final = "a journal is read from"
-_AT_ONCE: Final = 16  # requests to a store
+_AT_ONCE: Final = 16  # concurrent requests to a store
 
 T = TypeVar("T")
 
 
 class LogFolder(NamedTuple):
-    """Where a log is (a path, or a URL), and who wrote it; `name` is hexadecimal."""
+    """A log's place (a path or a URL) and its writer; `name` is hexadecimal."""
 
     place: str
     role: WriterRole
@@ -45,21 +45,21 @@ class LogFolder(NamedTuple):
 
 
 def log_name(role: WriterRole, name: bytes) -> str:
-    """Return the name of the log of a process part."""
+    """Return the name of a writer's log."""
     return f"{ROLE_NAMES[role]}-{name.hex()}"
 
 
 def identify(place: Path | str) -> LogFolder | None:
-    """Return what a log's folder says by its name; None for any other folder."""
+    """Parse the name of a log's folder; return None for any other folder."""
     match = _LOG_NAME.fullmatch(str(place).rpartition("/")[2])
     return LogFolder(str(place), _ROLES[match[1]], match[2]) if match else None
 
 
 def find_logs(directory: Path | str) -> list[LogFolder]:
-    """Return the logs of a journal, or the one log whose folder it is, by name.
+    """Return the logs in a journal's folder, by name, or the one log whose folder it is.
 
-    Raises `ConfigurationError` for what is not there, is no folder, or has only other things in it,
-    and for a store that cannot be read.
+    Raises `ConfigurationError` if the folder does not exist, is not a folder or has only other
+    files, or if the store cannot be read.
     """
     url = store_url(directory, _READ_FROM)
     if url is not None:
@@ -72,9 +72,9 @@ def find_logs(directory: Path | str) -> list[LogFolder]:
 
 
 def of_each(logs: Sequence[LogFolder], act: Callable[[LogFolder], T]) -> list[T]:
-    """Return what something finds of each log, in order.
+    """Return the results of `act` for each log, in order.
 
-    Of logs in a store several are looked at at once, since each answer takes its time to come.
+    Logs in a store are read concurrently, since each request takes long.
     """
     if not logs or not is_store(logs[0].place):
         return [act(log) for log in logs]
@@ -109,7 +109,7 @@ def _parts(url: str) -> list[str]:
 
 
 def enrol(log: Path) -> None:
-    """Note that a log begins. Raises `StorageError` where that cannot be written."""
+    """Enrol a new log. Raises `StorageError` if the entry cannot be written."""
     roll = log.parent / _ROLL
     try:
         roll.mkdir(parents=True, exist_ok=True)
@@ -122,12 +122,12 @@ def enrol(log: Path) -> None:
 
 
 def roll_entry(log: str) -> str:
-    """Return the name, in its journal, of the file that says that a log began."""
+    """Return the path, within its journal, of the file that enrols a log."""
     return f"{_ROLL}/{log}"
 
 
 def missing_logs(directory: Path | str) -> list[LogFolder]:
-    """Return the logs that have begun in a journal, and are not there, by name."""
+    """Return the enrolled logs whose folders are missing, by name."""
     url = store_url(directory, _READ_FROM)
     if url is not None:
         there = {part[:-1] for part in _parts(url)}
@@ -144,7 +144,8 @@ def missing_logs(directory: Path | str) -> list[LogFolder]:
 
 
 def prepare(directory: Path | str) -> Path:
-    """Make sure that a folder may become, or is, a journal; nothing is written. Raises likewise."""
+    """Check that a folder is a journal or may become one, without writing. Raises
+    `ConfigurationError` if not."""
     path = Path(directory)
     nearest = next(place for place in (path, *path.absolute().parents) if place.exists())
     if nearest == path:
@@ -166,7 +167,7 @@ def _entries(path: Path) -> list[Path]:
 
 
 def _logs(path: Path, entries: Iterable[Path]) -> list[LogFolder]:
-    """Pick out the logs. What lies beside them is left alone; without any, it is no journal."""
+    """Return the logs among the entries. Raises `ConfigurationError` for only other files."""
     found = [(entry, identify(entry)) for entry in entries]
     logs = [log for entry, log in found if log is not None and entry.is_dir()]
     if not logs:

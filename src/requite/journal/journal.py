@@ -1,8 +1,8 @@
-"""`Journal`: takes what engines tell, and writes it down in a thread of its own.
+"""`Journal`: takes the rows of engines and writes them to disk in a separate thread.
 
-Engines append rows to `Journal.chronicle` and never wait: a disk that is full, slow or gone costs
-rows, which are counted, and disturbs nobody. What was lost is told by a DROPPED event row as soon
-as something can be written again.
+Engines append rows to `Journal.chronicle` and never wait: if the disk is full, slow or gone, rows
+are dropped and counted, and requests go on. The next successful write begins with a DROPPED event
+row that has the count.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ logger: Final = logging.getLogger("requite.journal")
 class Journal:
     """The journal of one broker, worker or client.
 
-    `directory` may be shared by any number of them; `name` (8 bytes, new for every start) makes the
-    log's folder, `directory/ROLE-NAME`. Use:
+    Any number of journals may share `directory`; each has its log in the folder
+    `directory/ROLE-NAME`, where `name` is 8 bytes, new for every start. Use:
 
         journal = Journal("journal", WriterRole.BROKER, os.urandom(8))
         journal.start()                  # raises where it cannot be written
@@ -46,7 +46,7 @@ class Journal:
         ...
         journal.close()                  # writes the rest
 
-    It is also a context manager that does the first and the last of these.
+    As a context manager it calls `start` and `close`.
     """
 
     def __init__(
@@ -73,11 +73,11 @@ class Journal:
         self._thread = Thread(target=self._run, name=f"journal {self.path.name}", daemon=True)
 
     def start(self) -> None:
-        """Make the log, and begin to write.
+        """Create the log and start writing.
 
-        Raises `ConfigurationError` where the folder is something else than a journal, or what it is
-        to be shipped to is no store, and `StorageError` where it cannot be written. A disk that is
-        full is no reason not to start: it is warned about, and tried again.
+        Raises `ConfigurationError` if the folder is not a journal or `ship_to` is not a store, and
+        `StorageError` if the log cannot be written. A full disk does not prevent the start: the
+        journal logs a warning and retries.
         """
         prepare(self.path.parent)
         courier = self._courier_of(self.settings.ship_to)
@@ -95,9 +95,9 @@ class Journal:
         atexit.register(self.close)
 
     def close(self) -> None:
-        """Write what there is, and end. Harmless when repeated, or never started.
+        """Write all rows and stop; do nothing if not started or already closed.
 
-        A disk that hangs is waited for as long as the settings say.
+        Waits at most `close_timeout_s` for a hanging disk.
         """
         if self._scribe is None or not self._closed.acquire(blocking=False):
             return
@@ -118,11 +118,11 @@ class Journal:
 
     @property
     def dropped(self) -> int:
-        """How many rows were lost so far."""
+        """How many rows have been lost."""
         return self.status().dropped
 
     def status(self) -> JournalStatus:
-        """Return how it goes."""
+        """Return the journal's status."""
         waiting = self.chronicle.waiting
         scribe = self._scribe
         if scribe is None:
@@ -143,10 +143,10 @@ class Journal:
         self._scribe.close()
 
     def _courier_of(self, target: str | None) -> Courier | None:
-        """Return what ships this log, if it is to be shipped. Raises `ConfigurationError`."""
+        """Make the courier that ships this log, or return None. Raises `ConfigurationError`."""
         if target is None:
             return None
-        from requite.journal.shipping import Courier  # most journals stay where they are
+        from requite.journal.shipping import Courier  # most journals are not shipped
         from requite.storage.stores import open_store
 
         return Courier(self.path, open_store(target), self.settings.ship_every_s)
@@ -162,7 +162,7 @@ class Journal:
 
 
 def _version() -> str:
-    """Return the version of the package; where it runs from a zip file, nobody knows it."""
+    """Return the version of the package; "unknown" if it runs from a zip file."""
     try:
         return metadata.version("requite")
     except metadata.PackageNotFoundError:
@@ -182,10 +182,10 @@ class _Place:
         self._log: Log | None = None
 
     def open(self) -> Log:
-        """Open it, or make it. What follows goes into a segment of its own."""
+        """Open or create the log, and begin a new segment."""
         self._log = Log.open(self._path, purpose=PURPOSE, settings=self._settings)
         return self._log
 
     def is_there(self) -> bool:
-        """Whether the file that is being written has a name still."""
+        """Whether the current segment's file still exists."""
         return self._log is not None and (self._path / segment_name(self._log.segment)).exists()

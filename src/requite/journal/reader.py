@@ -1,9 +1,10 @@
-"""Reading journals, in any process, while they are written or after that.
+"""Read journals, in any process, during or after writing.
 
     for event in events("journal"):
         print(event.ts, event.kind, event.request_id)
 
-Reading never fails for what a log holds: what does not decode is an event as well, with `raw` set.
+Reading never fails because of a log's contents: bytes that do not decode become an event with
+`raw`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _NEVER: Final = datetime.min.replace(tzinfo=UTC)
 
 
 class Selection(NamedTuple):
-    """Which events are wanted: those that agree with whatever is not None, but not `without`."""
+    """A filter of events: all fields that are not None must match; kind `without` is excluded."""
 
     request_id: str | None = None
     service: str | None = None
@@ -34,7 +35,7 @@ class Selection(NamedTuple):
     without: str | None = None
 
     def wants(self, event: Event) -> bool:
-        """Whether an event is wanted; what does not decode is, unless it is about a request."""
+        """Whether an event matches. Undecodable ones match unless `request_id` is set."""
         if event.kind is None:
             return self.request_id is None
         return (
@@ -45,7 +46,7 @@ class Selection(NamedTuple):
         )
 
     def may_have(self, block: Block) -> bool:
-        """Whether a block can have such an event: a cheap look, before its rows are decoded."""
+        """Whether a block may have a matching event: a cheap test before its rows are decoded."""
         if self.request_id is None:
             return True
         return bytes.fromhex(self.request_id) in bytes(block.payload)
@@ -55,22 +56,22 @@ ALL: Final = Selection()
 
 
 def events(directory: Path | str, selection: Selection = ALL) -> Iterator[Event]:
-    """Yield the events of a journal, or of one log, log by log, in the order they were written.
+    """Yield the events of a journal or of one log, log by log, in the order of writing.
 
-    Raises `ConfigurationError` for what is no journal.
+    Raises `ConfigurationError` if `directory` is not a journal.
     """
     for log in find_logs(directory):
         yield from LogTail(log).news(selection)
 
 
 def newest(directory: Path | str, count: int, selection: Selection = ALL) -> list[Event]:
-    """Return the newest `count` events of a journal, in order of time. Raises likewise."""
+    """Return the newest `count` events of a journal, by time. Raises the errors of `events`."""
     found = [event for log in find_logs(directory) for event in _newest(log, count, selection)]
     return sort_by_time(heapq.nlargest(count, found, key=_when))
 
 
 def sort_by_time(found: list[Event]) -> list[Event]:
-    """Sort events by time; those of one log at one time stay in the order they were written."""
+    """Sort events by time; those of one log at one time stay in the order of writing."""
     return sorted(found, key=_when)
 
 
@@ -79,7 +80,7 @@ def _when(event: Event) -> tuple[datetime, str, int, int]:
 
 
 class LogTail:
-    """One log as it grows: `news` yields what has come since it was last asked."""
+    """A growing log: `news` yields the events written since the last call."""
 
     def __init__(self, log: LogFolder) -> None:
         self.log = log
@@ -88,13 +89,13 @@ class LogTail:
         self._decoder: SegmentDecoder | None = None
 
     def news(self, selection: Selection = ALL) -> Iterator[Event]:
-        """Yield the events that have come since. A log that was removed has none."""
+        """Yield the events written since the last call; none if the log was removed."""
         for item in self._items():
             decoder = self._decoder_of(item.segment)
             yield from _select(decoder, decoder.take_in(item), selection)
 
     def skip(self) -> None:
-        """Take what is there as known; its strings are learnt."""
+        """Skip the events written so far, but learn their strings."""
         for item in self._items():
             self._decoder_of(item.segment).take_in(item)
 
@@ -114,7 +115,7 @@ class LogTail:
 
 
 def _gap(last: Item | None, item: Item) -> Iterator[Damage]:
-    """Tell of a segment that is not there: records of a journal have numbers without gaps."""
+    """Report a missing segment, which shows as a gap in the record numbers."""
     if isinstance(last, Record) and isinstance(item, Record) and item.segment > last.segment:
         missing = lost_records(last.number + 1, item.number)
         if missing:
@@ -122,7 +123,7 @@ def _gap(last: Item | None, item: Item) -> Iterator[Damage]:
 
 
 class JournalTail:
-    """A journal as it grows, logs that are made meanwhile included."""
+    """A growing journal, including logs created meanwhile."""
 
     def __init__(self, directory: Path | str) -> None:
         self._directory = directory
@@ -131,7 +132,7 @@ class JournalTail:
             tail.skip()
 
     def news(self, selection: Selection = ALL) -> list[Event]:
-        """Return the events that have come since the last look, in order of time."""
+        """Return the events written since the last call, by time."""
         return sort_by_time([event for tail in self._all() for event in tail.news(selection)])
 
     def _all(self) -> list[LogTail]:
@@ -142,9 +143,9 @@ class JournalTail:
 
 
 def _newest(log: LogFolder, count: int, selection: Selection) -> list[Event]:
-    """Return at least the newest `count` events of a log, if it has as many; the last block first.
+    """Return at least the newest `count` events of a log, if it has as many.
 
-    Blocks are decoded from the end backwards, and no more of them than needed.
+    Decodes blocks from the end backwards, and only as many as needed.
     """
     reader = LogReader(log.place)
     found: list[Event] = []
@@ -156,7 +157,7 @@ def _newest(log: LogFolder, count: int, selection: Selection) -> list[Event]:
                 found += _select(decoder, each, selection)
                 if len(found) >= count:
                     return found
-    except LogGone:  # removed by retention while we read: so were the older ones
+    except LogGone:  # removed by retention meanwhile, as were all older ones
         pass
     return found
 

@@ -1,4 +1,4 @@
-"""How a journal is written, and how it goes."""
+"""Settings and status of a journal."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Final, NamedTuple
 
 from requite.errors import ConfigurationError
 
-SEGMENT_SIZE_MIN: Final = 1 << 20  # the largest block, with all of its strings, is half of that
+SEGMENT_SIZE_MIN: Final = 1 << 20  # the largest block with all its strings is half of this
 
 
 @dataclass(frozen=True, slots=True)
 class JournalSettings:
-    """How a journal is written. Times are seconds.
+    """Settings of a journal. Times are in seconds.
 
-    Rows are written every `flush_every_s`: that much is lost with a process that is killed. They
-    reach the disk every `sync_every_s`: that much is lost with a machine that is. `retain_bytes`
-    and `retain_s` remove this log's oldest segments (None: none). While the disk refuses them, up
-    to `backlog_rows_max` rows are kept, and it is asked again every `retry_every_s`.
-    `close_timeout_s` is how long `close` waits for a disk that hangs. `ship_to` is the folder, or
-    the URL of a store, to which this log is copied, every `ship_every_s` and when it is closed.
+    Rows are written every `flush_every_s`, the most that a killed process loses, and synced to disk
+    every `sync_every_s`, the most that a power cut loses. `retain_bytes` and `retain_s` limit the
+    log's size and age by removing its oldest segments (None: no limit). If writes fail, up to
+    `backlog_rows_max` rows are buffered, and writing is retried every `retry_every_s`. `close`
+    waits at most `close_timeout_s` for a hanging disk. `ship_to` is a folder, or the URL of a
+    store, to which the log is copied every `ship_every_s` and on `close`.
     """
 
     flush_every_s: float = 0.05
@@ -49,10 +49,10 @@ class JournalSettings:
 
 
 class JournalStatus(NamedTuple):
-    """How a journal goes.
+    """Status of a journal.
 
-    `events` numbers what was written so far (a span reserves four numbers), `waiting` counts rows
-    that are not written yet, `dropped` those that were lost. `failure` is "" while all is well.
+    `events` counts the event numbers used so far (a span reserves four), `waiting` the rows not yet
+    written, `dropped` the rows lost. `failure` describes a failing disk; "" if there is none.
     """
 
     path: Path

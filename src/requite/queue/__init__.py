@@ -1,4 +1,4 @@
-"""The queue between Lazy Pirates and the workers of a Simple or Paranoid Pirate."""
+"""The queue between Lazy Pirate clients and Simple or Paranoid Pirate workers."""
 
 from __future__ import annotations
 

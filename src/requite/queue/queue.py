@@ -1,4 +1,4 @@
-"""`Queue`: hands the requests of Lazy Pirates to workers that come and go."""
+"""`Queue`: distributes the requests of Lazy Pirate clients to the workers that are ready."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from requite.speaks.endpoints import bound_at
 from requite.speaks.registry import parse_url
 from requite.transport.address import Address, parse_address
 
-# Loopback: who wants to be reached from elsewhere has to say so. The ports are the Guide's.
+# Loopback only; other interfaces need an explicit address. The ports are the Guide's.
 DEFAULT_FRONT: Final = "tcp://127.0.0.1:5555"
 DEFAULT_BACK: Final = "tcp://127.0.0.1:5556"
 _SCHEMES: Final = ("tcp", "ipc", "inproc")
@@ -32,25 +32,25 @@ _ADDRESSES: Final = 1 << 32
 
 
 class Queue(Daemon):
-    """A queue between clients in front and workers at its back.
+    """A queue between clients at its front and workers at its back.
 
         Queue("tcp://127.0.0.1:5555", "tcp://127.0.0.1:5556", protocol="paranoid").run()
 
-    Clients are Lazy Pirates (`Client("pirate://127.0.0.1:5555")`), or any REQ socket of ZeroMQ.
-    Workers are of the queue's own protocol: `Worker("pirate://127.0.0.1:5556?protocol=simple",
-    echo)`, or REQ sockets, for "simple"; for "paranoid" the same without the option, or DEALERs
-    that speak 6/PPP.
+    Clients are Lazy Pirates (`Client("pirate://127.0.0.1:5555")`) or any REQ socket of ZeroMQ.
+    Workers speak the queue's protocol. For "simple" that is
+    `Worker("pirate://127.0.0.1:5556?protocol=simple", echo)` or a REQ socket; for "paranoid" it is
+    `Worker("pirate://127.0.0.1:5556", echo)` or a DEALER that speaks 6/PPP.
 
-    It keeps nothing, and gives no request to a second worker: clients ask again.
+    The queue stores no requests and gives none to a second worker: clients resend them.
 
-    - `front`, `back`: where to listen, for clients and for workers: `tcp://host:port` (port 0: a
-      free one) or `ipc:///path`; one or several. The URLs by which peers dial such a place
-      (`pirate://host:port`, `pirate+ipc:///path`) do as well.
+    - `front`, `back`: addresses to listen at, for clients and for workers: `tcp://host:port` (port
+      0: a free one) or `ipc:///path`, one or several. The URLs by which peers dial them
+      (`pirate://host:port`, `pirate+ipc:///path`) are accepted, too.
     - `protocol`: "paranoid" or "simple".
     - `policy`: times and limits.
-    - `message_size_max`: bytes of one body; a larger message costs its connection.
-    - `journal`: a folder in which to keep a journal of requests (`requite.journal`), or that and
-      its `JournalSettings`, as a pair; None: none.
+    - `message_size_max`: maximum bytes of one body; a larger message ends the connection.
+    - `journal`: a folder for a journal of requests (`requite.journal`), or a pair of the folder and
+      its `JournalSettings`; None: no journal.
 
     Raises `ConfigurationError` for addresses and settings that cannot work.
     """
@@ -95,23 +95,24 @@ class Queue(Daemon):
 
     @property
     def front_addresses(self) -> list[str]:
-        """Where it listens for clients, as URLs, with the ports it really got."""
+        """URLs at which the queue listens for clients, with actual ports."""
         return bound_at(self._shell.addresses[: self._fronts], protocol="pirate")
 
     @property
     def back_addresses(self) -> list[str]:
-        """Where it listens for workers, as URLs that they can dial."""
+        """URLs at which the queue listens for workers, with actual ports and its protocol."""
         urls = bound_at(self._shell.addresses[self._fronts :], protocol="pirate")
         return [f"{url}?protocol={self._pattern.value}" for url in urls]
 
     def snapshot(self) -> QueueSnapshot:
-        """Return its tables and counters."""
+        """Return the queue's tables and counters."""
         return self._engine.snapshot()
 
     async def start(self) -> None:
-        """Begin, on the running event loop. Raises `TransportError` where an address cannot be had,
-        `StorageError` where the journal cannot, and `LocalViolation` the second time: a queue that
-        has been closed stays closed.
+        """Start serving on the running event loop.
+
+        Raises `TransportError` if it cannot bind an address, `StorageError` if it cannot open the
+        journal, and `LocalViolation` on a second call: a closed queue stays closed.
         """
         if self._started:
             raise LocalViolation("a queue starts once; make another one to serve again")
@@ -126,18 +127,18 @@ class Queue(Daemon):
             raise
 
     async def drain(self) -> None:
-        """Take no new requests, let replies pass (`drain_timeout_s` at most), then close."""
-        self._shell.stop_listening()  # newcomers would be sent away, and count that as a try
+        """Take no new requests, forward replies (`drain_timeout_s` at most), then close."""
+        self._shell.stop_listening()  # a new client would be refused, and count that as an attempt
         await self._shell.drain()
         await self._end_journal()
 
     async def close(self) -> None:
-        """Stop at once; clients ask again."""
+        """Stop at once; clients resend their requests."""
         await self._shell.close()
         await self._end_journal()
 
     async def _end_journal(self) -> None:
-        """Write down what is known, if a journal is kept."""
+        """Write open spans to the journal, if there is one, and close it."""
         if self._journal is not None:
             self._engine.flush_open_spans(clock.now())
             await asyncio.to_thread(self._journal.close)
@@ -146,7 +147,7 @@ class Queue(Daemon):
 def queue_policy(
     heartbeat_s: float | None = None, liveness: int | None = None, drain_timeout_s: float = 10.0
 ) -> QueuePolicy:
-    """Make a policy of what is given; None: the default."""
+    """Make a policy of these values; None: the default."""
     usual = HeartbeatPolicy()
     heartbeat = HeartbeatPolicy(
         usual.interval_s if heartbeat_s is None else heartbeat_s,

@@ -1,1 +1,1 @@
-"""Performs what engines ask for: on asyncio, in the caller's own thread, or in the simulator."""
+"""Shells: perform the effects of engines on asyncio, in the calling thread or in the simulator."""

@@ -1,7 +1,7 @@
-"""The asyncio shell: a host on an event loop; asyncio's own, or uvloop's where it is installed.
+"""The asyncio shell: a host on an event loop, asyncio's or uvloop's.
 
-One timer, one flush per turn of the loop, one task that dials. Nothing is made per message. A shell
-that keeps its connections itself has one more such task for each that is not there.
+It has one timer, one flush per loop iteration and one dialling task, and allocates nothing per
+message. Each persistent connection that is down has one more dialling task.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from requite.transport.address import Address
 from requite.transport.aio import listen
 from requite.transport.base import Listener, Stream
 
-# uvloop's timers count in whole milliseconds, and one that fires early would only be set again.
+# uvloop's timers count whole milliseconds; one that fires early would have to be set again.
 _TIMER_LATE_S: Final = 0.001
-# When the links' own lingering should have ended everything.
+# Added to `linger_s`, after which all links should have closed.
 _CLOSE_MARGIN_S: Final = 1.0
-# Event loops need up to three to make a stream of a connection that they have accepted. Those that
-# were on their way when the listener closed are closed with the others.
+# Event loops need up to three iterations to make a stream of an accepted connection. Those accepted
+# just before the listener closed are closed with the others.
 _TURNS_TO_ACCEPT: Final = 4
 
 T = TypeVar("T")
 
 
 class AioShell:
-    """Runs one engine: listens, dials, keeps its timer.
+    """Runs one engine on an event loop: listens, dials, sets its timer.
 
-    Bound to the running loop by `start`. One of the addresses of its `AddressList` is used at a
-    time, whenever the engine asks for a connection; `backoff` spaces the attempts. Who dials us is
-    hung up on, before anything is said, while `lets_in` says no. `on_change` is called whenever a
-    connection has done its handshake, or has ended.
+    `start` binds it to the running loop. When the engine wants a connection, the shell dials one
+    address of its `AddressList` at a time, with pauses by `backoff`. While `lets_in` returns False,
+    accepted connections are closed before the handshake. `on_change` is called whenever a
+    connection completes its handshake or ends.
     """
 
     def __init__(
@@ -77,11 +77,11 @@ class AioShell:
         self._closing = False
         self._drained = asyncio.Event()
         self._refused = asyncio.Event()
-        self._empty = asyncio.Event()  # while closing: no link is left
+        self._empty = asyncio.Event()  # set while closing, once no link is left
 
     # --- life -------------------------------------------------------------------------------------
     def start(self) -> None:
-        """Begin, on the running loop. Raises `LocalViolation` on another loop than the first."""
+        """Start on the running loop. Raises `LocalViolation` on another loop than the first."""
         loop = asyncio.get_running_loop()
         if self._loop is None:
             self._loop = loop
@@ -91,9 +91,9 @@ class AioShell:
             raise LocalViolation("a shell stays on the event loop on which it was started")
 
     async def listen(self, endpoint: Endpoint) -> Address:
-        """Take connections at an address; return it as bound (port 0 is a number then).
+        """Listen at an address; return it as bound, with the actual port.
 
-        Raises `TransportError` where the address cannot be had.
+        Raises `TransportError` if it cannot bind the address.
         """
         self.start()
         on_stream = partial(self._accepted, accepter(self.host, endpoint))
@@ -102,7 +102,7 @@ class AioShell:
         return listener.address
 
     async def listen_all(self) -> None:
-        """Listen at all endpoints of the connections, once; where one cannot be had, at none."""
+        """Listen at all configured endpoints, once; if one cannot be bound, at none."""
         if self.is_listening:
             return
         try:
@@ -114,64 +114,64 @@ class AioShell:
 
     @property
     def is_listening(self) -> bool:
-        """Whether it listens wherever its connections say."""
+        """Whether the shell listens at all configured endpoints."""
         return len(self._listeners) >= len(self._connections.listen)
 
     def keep(self, endpoint: Endpoint) -> None:
-        """Stay connected to one more address from now on."""
+        """Add a persistent connection."""
         self.start()
         self._keeper.keep(endpoint).go_on()
 
     @property
     def addresses(self) -> list[Address]:
-        """Where connections are taken."""
+        """The bound addresses at which the shell listens."""
         return [listener.address for listener in self._listeners]
 
     @property
     def trouble(self) -> str:
-        """Why there is nobody to talk to, for the message of an error; "" if there is."""
+        """Why no peer is connected, for error messages; "" if one is."""
         return self._keeper.trouble(self.host.links, self.addresses)
 
     @property
     def troubles(self) -> list[tuple[Address, str]]:
-        """For each of its address lists the address, and why there is no connection; "" where
-        there is."""
+        """For each address list, its current address and why there is no connection ("": there is
+        one)."""
         return self._keeper.troubles()
 
     @property
     def dial_trouble(self) -> str:
-        """Why it has no connection to what it keeps dialling; "" if it has."""
+        """Why persistent connections are down; "" if all are up."""
         return self._keeper.kept_trouble()
 
     def submit(self, event: Input) -> None:
-        """Feed the engine an input of the user's."""
+        """Feed the engine an input of the user."""
         self.host.submit(event)
 
     def submit_soon(self, event: Input) -> None:
-        """Feed the engine an input of the user's by the end of the turn of the loop."""
+        """Feed the engine an input of the user by the end of the loop iteration."""
         self.host.submit_soon(event)
 
     async def drain(self) -> None:
-        """Let the engine finish what it has, taking nothing new; then close."""
+        """Take no new work, let the engine finish its work in hand, then close."""
         self.start()
         self.host.submit(Drain())
         await self._drained.wait()
         await self.close()
 
     async def until_refused(self) -> str:
-        """Wait until each address that it dials has refused our credentials, before there was any
-        connection, and return what was said. It dials on all the same."""
+        """Wait until every dialled address has refused the credentials, before any connection;
+        return the reasons. Dialling continues."""
         while not self._keeper.dial_to.refusal:
             self._refused.clear()
             await self._refused.wait()
         return self._keeper.dial_to.refusal
 
     async def until_drained(self) -> None:
-        """Wait until the engine has drained, whoever told it to."""
+        """Wait until the engine has drained."""
         await self._drained.wait()
 
     async def close(self) -> None:
-        """End everything; what has been sent still leaves, within the links' `linger_s`."""
+        """Close all connections; queued output is still sent, within the links' `linger_s`."""
         self.stop_listening()
         for _ in range(_TURNS_TO_ACCEPT):
             await asyncio.sleep(0)
@@ -186,7 +186,7 @@ class AioShell:
             self._timer.cancel()
 
     def stop_listening(self) -> None:
-        """Take no more connections; those that stand are left alone."""
+        """Accept no more connections; existing ones stay open."""
         while self._listeners:
             self._listeners.pop().close()
 
@@ -197,10 +197,10 @@ class AioShell:
         except TimeoutError:
             self.host.abort()
 
-    # --- what the host wants ----------------------------------------------------------------------
+    # --- callbacks of the host --------------------------------------------------------------------
     def _wake_at(self, at: float) -> None:
         if self._loop is None:
-            return  # `start` wakes the host, which asks again
+            return  # `start` wakes the host, which calls this again
         if self._timer is not None:
             self._timer.cancel()
         delay_s = max(0.0, at - clock.now()) + _TIMER_LATE_S
@@ -211,11 +211,11 @@ class AioShell:
         self.host.wake()
 
     def _want_flush(self) -> None:
-        """Flush at the end of the turn, also where a turn has but one message.
+        """Flush at the end of the loop iteration, even for a single message.
 
-        Flushing at once instead, always or after a pause, was measured with MDP echo: a lone
-        synchronous caller gains up to 10 % on uvloop and nothing on asyncio, 64 calls in flight
-        lose 15 to 35 % on uvloop.
+        Measured with MDP echo, flushing at once (always, or after a pause) gains a single
+        synchronous caller up to 10 % on uvloop and nothing on asyncio; 64 calls in flight lose 15
+        to 35 % on uvloop.
         """
         assert self._loop is not None
         self._loop.call_soon(self.host.flush)
@@ -243,16 +243,16 @@ class AioShell:
 
     def _accepted(self, opened: Opened, stream: Stream) -> None:
         link = opened(stream)
-        if self._closing:  # it stood in the listener's queue
+        if self._closing:  # accepted just before the listener closed
             self.host.shut()
         elif not self._lets_in():
             self.host.turn_away(link)
 
 
 def new_event_loop(use_uvloop: bool | None = None) -> asyncio.AbstractEventLoop:
-    """Make an event loop: uvloop's if installed (None), in any case (True), or asyncio's (False).
+    """Make an event loop: uvloop's if installed (None), always (True), or asyncio's (False).
 
-    Raises `ConfigurationError` where uvloop is asked for and not installed.
+    Raises `ConfigurationError` if uvloop is required and not installed.
     """
     if use_uvloop is not False:
         try:
@@ -271,8 +271,8 @@ def new_event_loop(use_uvloop: bool | None = None) -> asyncio.AbstractEventLoop:
 def run(main: Coroutine[Any, Any, T], use_uvloop: bool | None = None) -> T:
     """Run a coroutine to its end on a new event loop, as `asyncio.run` does.
 
-    What it leaves open is closed, and reported by a `ResourceWarning` each; where the coroutine
-    raises, its exception is the one that leaves, with a note for each of them.
+    Each resource left open is closed and reported by a `ResourceWarning`. If the coroutine raises,
+    its exception is raised instead, with a note for each such resource.
     """
     runner = asyncio.Runner(loop_factory=lambda: new_event_loop(use_uvloop))
     try:
@@ -287,10 +287,10 @@ def run(main: Coroutine[Any, Any, T], use_uvloop: bool | None = None) -> T:
 
 
 def _close(runner: asyncio.Runner) -> list[warnings.WarningMessage]:
-    """Close a runner and its loop; return the warnings of what was still open.
+    """Close a runner and its loop; return the warnings about resources left open.
 
-    Where warnings are errors, uvloop would drop the handle that it warns of instead of closing it,
-    and then wait for that handle for ever.
+    With warnings as errors, uvloop would drop the handle it warns of without closing it, and then
+    wait for that handle forever.
     """
     with warnings.catch_warnings(record=True) as left_open:
         warnings.simplefilter("always", ResourceWarning)

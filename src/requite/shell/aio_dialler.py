@@ -1,4 +1,4 @@
-"""Dialling on asyncio: one task per address list, for as long as connections are wanted there."""
+"""Dialling on asyncio: one task per address list, while connections are wanted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from requite.transport.tls import TlsSettings
 
 
 class Dialler:
-    """Dials as often as connections are wanted, and never gives up; `opened` gets each stream."""
+    """Dials until every wanted connection is up, without limit; `opened` gets each stream."""
 
     def __init__(self, addresses: AddressList, opened: Opened, tls: TlsSettings | None) -> None:
         self._addresses = addresses
@@ -28,11 +28,11 @@ class Dialler:
             self._task = asyncio.get_running_loop().create_task(self._dial())
 
     def stop(self) -> None:
-        """Begin to dial no more."""
+        """Want no further connections; those wanted already are still dialled."""
         self._addresses.stop()
 
     async def close(self) -> None:
-        """Dial no more, and give up what is on its way."""
+        """Stop dialling and cancel the attempt in progress."""
         self._addresses.stop()
         if self._task is not None:
             self._task.cancel()

@@ -1,7 +1,7 @@
-"""The clocks of shells, in seconds: `now` for engines, which never jumps back, and `wall`.
+"""The clocks of shells, in seconds: monotonic `now` for engines, and `wall`.
 
-`now` has an arbitrary start; `wall` counts from 1970. The simulator replaces both while it runs; so
-call them by the name of this module.
+`now` has an arbitrary start; `wall` counts from 1970. The simulator replaces both while it runs, so
+call them as `clock.now` and `clock.wall`.
 """
 
 from time import monotonic as now

@@ -1,9 +1,9 @@
-"""The connections of a shell: which address is dialled when, and what went wrong last.
+"""The connections of a shell: which address to dial when, and the last error of each.
 
-A plan says what there is to connect to (`Connections`). A `ConnectionKeeper` has an `AddressList`
-for what the engine asks for by `Connect`, and a `PersistentConnection` for each endpoint that the
-shell stays connected to by itself. The asyncio shell and the blocking one dial what these say
-(`aio_dialler`, `sync_dialler`), and so does the simulator; nothing here dials.
+A plan lists its addresses as `Connections`. A `ConnectionKeeper` has an `AddressList` for the
+engine's `Connect` effects, and a `PersistentConnection` for each endpoint that the shell reconnects
+to. This module does not dial: the asyncio shell (`aio_dialler`), the blocking shell
+(`sync_dialler`) and the simulator do.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from requite.transport.base import DIAL_TIMEOUT_S
 from requite.transport.descriptors import shortage
 from requite.transport.tls import TlsSettings
 
-# The other one of a pair takes over within seconds, and is to be found soon after that.
+# The standby of a pair takes over within seconds, and must be found soon after.
 _PAUSE_AMONG_SEVERAL_S_MAX: Final = 0.5
-# How long one of several may take to answer. Doubled whenever all have failed, so that a network
-# on which it takes longer keeps nobody away.
+# Time limit for one of several addresses to answer. Doubled whenever all have failed, so that a
+# slow network does not prevent every connection.
 _PATIENCE_S: Final = 1.0
 _PATIENCE_S_MAX: Final = 8.0
-# After a connection that lived for this long, the pauses start anew.
+# A connection that lived for this long resets the back-off.
 LIVED_S: Final = 1.0
 
 
-# --- what a plan says -----------------------------------------------------------------------------
+# --- plans ----------------------------------------------------------------------------------------
 def no_framing() -> NoReturn:
-    """Stand in for `make_framing` where every endpoint has its own."""
+    """Stand in for `make_framing` if every endpoint has its own."""
     raise LocalViolation("this shell has only the framings of its endpoints")
 
 
 class Endpoint(NamedTuple):
-    """An address to dial or to listen at, and what is spoken there.
+    """An address to dial or to listen at, with its framing.
 
-    `place` is told to the engine with every peer that comes by this address. `tls` is for addresses
-    that are secure.
+    `place` is passed to the engine with every peer of this address. `tls`: settings for secure
+    addresses.
     """
 
     address: Address
@@ -53,13 +53,14 @@ class Endpoint(NamedTuple):
 
 
 class Connections(NamedTuple):
-    """What connects an engine to its peers: where its shell dials and listens.
+    """The addresses that an engine's shell dials and listens at.
 
-    An engine that asks for its connections has `dial_to`, and `make_framing` for what comes of it.
-    One that is connected to many has endpoints: those to `keep` up, and those to `listen` at.
+    For an engine that requests connections: `dial_to`, and `make_framing` for their framing. For
+    one with several peers: endpoints with persistent connections (`keep`) and to `listen` at.
 
-    `read_first`: nothing in a reply tells which request it is for, so what has come has to be read
-    before the next request leaves. A client whose threads read only while they wait has to look.
+    `read_first`: replies carry no request id, so the shell must read pending replies before it
+    sends the next request. This matters for the blocking shell, which reads only while a thread
+    waits.
     """
 
     make_framing: Callable[[], Framing] = no_framing
@@ -70,24 +71,23 @@ class Connections(NamedTuple):
     read_first: bool = False
 
 
-# --- what is dialled when -------------------------------------------------------------------------
+# --- dialling order -------------------------------------------------------------------------------
 def backoff_for(addresses: Sequence[Address]) -> Backoff:
-    """Return the pauses between two rounds through these addresses."""
+    """Return the back-off between rounds through these addresses."""
     return Backoff(
         entropy.jitter, max_s=_PAUSE_AMONG_SEVERAL_S_MAX if len(addresses) > 1 else MAX_S
     )
 
 
 class AddressList:
-    """The `addresses` of a service (none: it is never asked), which are dialled in turn.
+    """The `addresses` of a service, dialled in turn; empty if the engine never connects.
 
-    As many connections as are `wanted` are dialled, one after the other, all to the `current`
-    address. When one fails, or ends, the next address has its turn; when each has failed in a row,
-    there is a pause.
+    `wanted` connections are dialled one after another, all to the `current` address. When one fails
+    or ends, the next address becomes current; after all have failed in a row, there is a pause.
 
-    Several addresses are those of a pair of which one serves at a time (Guide, "High-availability
-    Pair"). Then an address that does not answer is left soon: a process that was stopped still has
-    its port, and its system goes on taking connections for it.
+    Several addresses belong to a pair, one of which serves at a time (Guide, "High-availability
+    Pair"). An address that does not answer is then given up soon: the port of a stopped process
+    still accepts connections.
     """
 
     short_s: ClassVar[float] = 0.0
@@ -103,20 +103,20 @@ class AddressList:
         self.is_stopped = False
         self._at = 0
         self._failures = 0  # in a row
-        self._links: dict[Link, tuple[Address, float]] = {}  # dialled where, and when
+        self._links: dict[Link, tuple[Address, float]] = {}  # the address, and when it was dialled
         self._troubles: dict[Address, str] = {}  # since the last connection that worked
         self._has_joined = False  # ever
-        self._unshaken: set[Address] = set()  # where the last connection ended in its handshake
+        self._unshaken: set[Address] = set()  # the last connection ended during its handshake
         self._refusals: dict[Address, str] = {}
 
     # --- for diallers -----------------------------------------------------------------------------
     def want(self) -> None:
-        """Have one more connection dialled, unless that is over."""
+        """Request one more connection, unless the list is stopped."""
         if not self.is_stopped:
             self.wanted += 1
 
     def stop(self) -> None:
-        """Want no more connections from now on; those that are wanted already are still dialled."""
+        """Ignore further requests for connections; those wanted already are still dialled."""
         self.is_stopped = True
 
     @property
@@ -125,18 +125,18 @@ class AddressList:
         return self.addresses[self._at]
 
     def pause_s(self) -> float:
-        """Return how long to wait before dialling; 0 unless all addresses have just failed."""
+        """Return the seconds to wait before dialling; 0 unless all addresses have just failed."""
         if not self._failures or self._failures % len(self.addresses):
             return 0.0
         return self._backoff.next_s()
 
     def timeout_s(self) -> float:
-        """Return how long dialling the current address may take."""
+        """Return the time limit, in seconds, for dialling the current address."""
         return min(DIAL_TIMEOUT_S, self.patience_s())
 
     def patience_s(self) -> float:
-        """Return how long the current address may take to answer, to the dialling and then to the
-        handshake, before another one has its turn; `inf` where there is no other.
+        """Return the time limit, in seconds, for the current address to accept, and then for its
+        handshake, before the next address is tried; `inf` if there is only one.
         """
         if len(self.addresses) < 2:
             return inf
@@ -144,21 +144,21 @@ class AddressList:
         return min(_PATIENCE_S * 2.0 ** min(rounds, 30), _PATIENCE_S_MAX)
 
     def failed(self, address: Address, error: TransportError) -> None:
-        """Note that nobody could be reached at an address."""
+        """Record a failed attempt to dial an address."""
         self._unshaken.discard(address)
         self._refusals.pop(address, None)
         self._go_on_from(address, str(error))
         self._failures += 1
 
     def opened(self, address: Address, link: Link) -> None:
-        """Note that a connection stands, and that one less is wanted."""
+        """Record an open connection; one fewer is wanted."""
         self.wanted -= 1
         self._links[link] = (address, self._clock())
 
     def ended(self, link: Link, reason: str) -> bool:
-        """Note that a link has ended, and return whether it was one of these connections.
+        """Record the end of a link; return whether it was one of these connections.
 
-        One that ended in its handshake counts as a failure.
+        A connection that ended during its handshake counts as a failure.
         """
         if link not in self._links:
             return False
@@ -180,12 +180,12 @@ class AddressList:
         self._go_on_from(address, trouble)
         return True
 
-    # --- for messages of errors -------------------------------------------------------------------
+    # --- for error messages -----------------------------------------------------------------------
     @property
     def trouble(self) -> str:
-        """What keeps us from being connected, for the message of an error; "" if nothing does.
+        """Why there is no connection, for error messages; "" if there is one.
 
-        While a handshake goes on, why the last one failed tells more than that.
+        During a handshake this is the reason why the previous handshake failed, if it did.
         """
         if any(link.joined for link in self._links):
             return ""
@@ -199,8 +199,8 @@ class AddressList:
 
     @property
     def refusal(self) -> str:
-        """Why the credentials were refused, or are missing, at every address; "" while one may
-        still take us, and once there has been a connection."""
+        """Why every address refused the credentials or their absence; "" while one may still accept
+        them, and once there has been a connection."""
         if any(link.joined for link in self._links):
             return ""
         if not all(address in self._refusals for address in self.addresses):
@@ -224,13 +224,13 @@ class AddressList:
 
 
 class PersistentConnection(AddressList):
-    """The one connection to an endpoint, which is wanted from the beginning and whenever it ends.
+    """A connection to one endpoint that is dialled from the beginning and whenever it ends.
 
-    Protocols without a broker know several addresses at a time, and all of them are in use (SP).
-    Their engines ask for no connection; they are told who has come and gone.
+    Protocols without a broker use several addresses at a time (SP). Their engines request no
+    connections; they only get `PeerJoined` and `PeerLost`.
 
-    When it ends it is dialled again at once, unless it was short: a peer that accepts and hangs up
-    must not be dialled in a tight loop, so the pauses grow then as if it had not answered.
+    When the connection ends it is redialled at once, unless it was short: a peer that accepts and
+    hangs up must not be dialled in a tight loop, so then the pauses grow as for a failed attempt.
     """
 
     short_s = LIVED_S
@@ -241,20 +241,20 @@ class PersistentConnection(AddressList):
         self.want()
 
     def ended(self, link: Link, reason: str) -> bool:
-        """Note that a link has ended; if it was this connection, it is wanted again."""
+        """Record the end of a link; if it was this connection, dial again."""
         was_ours = super().ended(link, reason)
         if was_ours:
             self.want()
         return was_ours
 
 
-# --- all of a shell's -----------------------------------------------------------------------------
+# --- all connections of a shell -------------------------------------------------------------------
 Opened = Callable[[Any], Link]
-"""Gives a new stream to the host."""
+"""Passes a new stream to the host."""
 
 
 class Dialling(Protocol):
-    """What dials the addresses of one list."""
+    """A dialler of one address list."""
 
     def go_on(self) -> None:
         """Dial, if a connection is wanted and none is being dialled."""
@@ -264,10 +264,10 @@ D = TypeVar("D", bound=Dialling)
 
 
 class ConnectionKeeper(Generic[D]):
-    """All that one shell dials; iterate over it for the diallers.
+    """All address lists that a shell dials; iterate over it for their diallers.
 
-    `make_dialler(addresses, opened, tls)` makes the one of an address list. `opened` is the host's
-    method. `backoff` spaces the attempts at `dial_to`.
+    `make_dialler(addresses, opened, tls)` makes the dialler of an address list. `opened` is the
+    host's method. `backoff` sets the pauses between attempts at `dial_to`.
     """
 
     def __init__(
@@ -292,32 +292,32 @@ class ConnectionKeeper(Generic[D]):
         yield from self._kept.values()
 
     def connect(self) -> None:
-        """Do what an engine's `Connect` stands for."""
+        """Perform an engine's `Connect`."""
         self.dial_to.want()
         self._on_demand.go_on()
 
     def begin(self) -> None:
-        """Dial all that is kept for the first time, unless that is over already."""
+        """Dial all persistent connections for the first time, unless they are stopped."""
         for kept, dialler in self._kept.items():
             if not kept.is_stopped:
                 dialler.go_on()
 
     def keep(self, endpoint: Endpoint) -> D:
-        """Keep a connection to one more endpoint, and return what dials it."""
+        """Add a persistent connection to an endpoint; return its dialler."""
         kept = PersistentConnection(endpoint, Backoff(entropy.jitter), clock.now)
         opened = opener(self._opened, endpoint, kept=True)
         self._kept[kept] = dialler = self._make_dialler(kept, opened, endpoint.tls)
         return dialler
 
     def ended(self, link: Link, reason: str) -> None:
-        """Note that a link has ended; see to it that it is dialled again, if it is kept."""
+        """Record the end of a link; redial it if it is persistent."""
         self.dial_to.ended(link, reason)
         for kept, dialler in self._kept.items():
             if kept.ended(link, reason):
                 dialler.go_on()
 
     def trouble(self, links: Iterable[Link], listening: Iterable[Address]) -> str:
-        """Return why there is nobody to talk to, for the message of an error; "" if there is."""
+        """Return why no peer is connected, for error messages; "" if one is."""
         if any(link.joined and not link.ended for link in links):
             return ""
         troubles = [trouble for _, trouble in self.troubles()]
@@ -325,15 +325,15 @@ class ConnectionKeeper(Generic[D]):
         return "; ".join(dict.fromkeys(troubles))  # there may be several connections to one address
 
     def troubles(self) -> list[tuple[Address, str]]:
-        """Return for each list the address to dial now, and why there is no connection; "" where
-        there is. Those that are kept up come first, in their order."""
+        """Return for each list its current address and why there is no connection ("": there is
+        one). Persistent connections come first, in order."""
         lists: list[AddressList] = [*self._kept]
         if self.dial_to.addresses:
             lists.append(self.dial_to)
         return [(each.current, each.trouble) for each in lists]
 
     def kept_trouble(self) -> str:
-        """Return why connections that are kept up do not stand; "" if they do."""
+        """Return why persistent connections are down; "" if all are up."""
         return "; ".join(filter(None, (kept.trouble for kept in self._kept)))
 
     def _open_on_demand(self, stream: Any) -> Link:
@@ -341,10 +341,10 @@ class ConnectionKeeper(Generic[D]):
 
 
 def accepter(host: Host, endpoint: Endpoint) -> Opened:
-    """Return what gives the streams that an endpoint accepts to the host, which makes room for them
-    where file descriptors run short."""
+    """Return a function that passes an endpoint's accepted streams to the host, and has it drop a
+    connection when file descriptors run short."""
     give = opener(host.opened, endpoint, accepted=True)
-    if isinstance(endpoint.address, InprocAddress):  # it takes none
+    if isinstance(endpoint.address, InprocAddress):  # inproc uses no descriptors
         return give
 
     def accept(stream: Any) -> Link:
@@ -357,7 +357,7 @@ def accepter(host: Host, endpoint: Endpoint) -> Opened:
 
 
 def opener(opened: Callable[..., Link], endpoint: Endpoint, **how: bool) -> Opened:
-    """Return what gives the streams of an endpoint to the host."""
+    """Return a function that passes an endpoint's streams to the host."""
 
     def give(stream: Any) -> Link:
         return opened(stream, framing=endpoint.make_framing(), place=endpoint.place, **how)

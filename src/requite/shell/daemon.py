@@ -1,4 +1,4 @@
-"""What every program that serves until it is told to stop does in the same way."""
+"""`Daemon`: the base of brokers, workers and other servers that run until a signal stops them."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from requite.shell.signals import StopSignals
 
 
 class Daemon(ABC):
-    """Something that is started, drained and closed; `async with` starts and closes it."""
+    """A server that can be started, drained and closed; `async with` starts and closes it."""
 
     @abstractmethod
     async def start(self) -> Any:
-        """Begin, on the running event loop."""
+        """Start serving on the running event loop."""
 
     @abstractmethod
     async def drain(self) -> None:
-        """Take nothing new, finish what is there, then close."""
+        """Take no new requests, finish those in hand, then close."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Stop at once; to do so again does nothing."""
+        """Stop at once; a second call does nothing."""
 
     async def until_over(self) -> None:
-        """Wait until nothing is left to serve for; here it never is."""
+        """Wait until the server has nothing left to do; by default, forever."""
         await asyncio.get_running_loop().create_future()
 
     async def serve(self, on_started: Callable[[], object] | None = None) -> None:
-        """Serve until SIGTERM or SIGINT, or until nothing is left to serve for; then drain. A
-        second signal stops. Main thread only."""
+        """Serve until SIGTERM or SIGINT, or until `until_over` returns; then drain. A second signal
+        stops at once. Main thread only."""
         try:
             with StopSignals() as signals:
                 await self.start()
@@ -47,7 +47,7 @@ class Daemon(ABC):
     def run(
         self, on_started: Callable[[], object] | None = None, *, use_uvloop: bool | None = None
     ) -> None:
-        """Do what `serve` does, on an event loop of its own (uvloop's where it is installed)."""
+        """Run `serve` on a new event loop (uvloop's if it is installed)."""
         run(self.serve(on_started), use_uvloop)
 
     async def __aenter__(self) -> Self:

@@ -1,7 +1,7 @@
-"""Where shells take randomness from: the operating system.
+"""Randomness for shells, from the operating system.
 
-The simulator replaces `source` and `jitter` while it runs, as it replaces `clock.now`; so call them
-by the name of this module, and import neither.
+The simulator replaces `source` and `jitter` while it runs, so use them as `entropy.source` and
+`entropy.jitter`; do not import the names.
 """
 
 import random
@@ -10,7 +10,7 @@ from typing import Final
 _SYSTEM: Final = random.SystemRandom()
 
 source: random.Random = _SYSTEM
-"""For what must differ between processes: names, first numbers, keys."""
+"""For values that must differ between processes: names, first ids, keys."""
 
 jitter = random.random
-"""Uniform in [0, 1), for pauses: cheap, and predictable by nobody who matters."""
+"""Uniform in [0, 1), for pauses: cheap, not cryptographic."""

@@ -1,13 +1,12 @@
-"""The inputs of one engine: which of them it is fed together, and which of them wait.
+"""Feed one engine: group its inputs into turns, and queue those that arrive during a turn.
 
     feed ─────────────► the engine ──effects──► perform
       │                     ▲                      │
       └──► backlog ─────────┤   ◄──inputs of user callbacks
     put_off ──feed_later────┘
 
-An input that arrives while effects are being performed (a user's callback that makes the next call)
-waits until they are through: engines are never re-entered, and the effects of one turn are never
-interleaved with those of another.
+An input that arrives while effects are performed (a user's callback makes the next call) waits
+until all are done: engines are never re-entered, and effects of different turns never interleave.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from requite.errors import LocalViolation
 
 
 class Feeder:
-    """Feeds one engine. `clock` gives monotonic seconds; `perform` performs the effects of a turn,
+    """Feeds one engine. `clock` returns monotonic seconds; `perform` performs the effects of a turn
     in order.
 
-    `feeding`: the engine or `perform` is at work. `later` are the inputs that were put off.
+    `feeding`: whether the engine or `perform` is running. `later`: the deferred inputs.
     """
 
     __slots__ = ("_backlog", "_clock", "_handle", "_perform", "_refused", "feeding", "later")
@@ -38,7 +37,7 @@ class Feeder:
         self._clock = clock
         self._perform = perform
         self._backlog: deque[Input] = deque()
-        self._refused: LocalViolation | None = None  # of those that were put off
+        self._refused: LocalViolation | None = None  # of the deferred inputs
         self.feeding = False
         self.later: list[Input] = []
 
@@ -47,8 +46,8 @@ class Feeder:
         return len(self._backlog) + len(self.later)
 
     def feed(self, events: Sequence[Input]) -> LocalViolation | None:
-        """Feed inputs together, then one by one those that come up meanwhile. Return why the engine
-        refused one of them, if it did."""
+        """Feed inputs together, then one by one those that arrive meanwhile. Return the error of
+        the first input that the engine refused, or None."""
         if self.feeding:
             self._backlog += events
             return None
@@ -69,19 +68,19 @@ class Feeder:
     def _turn(self, events: Sequence[Input]) -> LocalViolation | None:
         try:
             effects = self._handle(events, self._clock())
-        except LocalViolation as violation:  # the effects of the other inputs are to be performed
+        except LocalViolation as violation:  # still perform the effects of the other inputs
             self._perform(self._handle((), self._clock()))
             return violation
         self._perform(effects)
         return None
 
     def feed_later(self) -> None:
-        """Feed together what was put off; `take_refusal` tells if the engine refused any of it."""
+        """Feed the deferred inputs together; `take_refusal` returns the error of a refused one."""
         events, self.later = self.later, []
         refused = self.feed(events)
         self._refused = self._refused or refused
 
     def take_refusal(self) -> LocalViolation | None:
-        """Return once why an input that was put off was refused, if one was."""
+        """Return and clear the error of a refused deferred input, or None."""
         refused, self._refused = self._refused, None
         return refused

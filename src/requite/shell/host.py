@@ -1,17 +1,17 @@
-"""The I/O-free heart of every shell: engine, framings and links, but no socket, loop or clock.
+"""The I/O-free core of every shell: engine, framings and links, but no socket, loop or clock.
 
-The asyncio shell, the blocking shell and the simulator are each a few wires around one `Host`:
+The asyncio shell, the blocking shell and the simulator each wrap one `Host`:
 
     host = Host(engine, clock, make_framing, connect=..., wake_at=..., want_flush=..., ...)
-    host.opened(stream)        # a connection stands: the stream reports to the host from now on
-    host.submit(Submit(...))   # the user wants something
-    host.wake()                # the instant given to `wake_at` has come
+    host.opened(stream)        # a connection is open: the stream reports to the host from now on
+    host.submit(Submit(...))   # the user makes a call
+    host.wake()                # the instant given to `wake_at` has passed
     host.flush()               # after `want_flush`, once per turn: each link is written once
 
-What the host wants from its shell is a set of plain callables (`Host.__init__`). It calls none of
-them from inside the engine, which a `Feeder` never re-enters.
+The host calls its shell through plain callables (`Host.__init__`), never from inside the engine,
+which a `Feeder` never re-enters.
 
-This is the hot path of every role. Per message it spends one test of the effect's class, one
+This is the hot path of every role. Per message it costs one test of the effect's class, one
 `encode` and one test of the link's flag; everything else is per chunk or per turn.
 """
 
@@ -58,17 +58,17 @@ from requite.transport.base import Stream
 
 __all__ = ["Host", "Link", "LinkLimits", "Uses"]
 
-# An instant that moves forward by less than this does not move the timer: setting one costs more
-# than the engine gains.
+# The timer is not reset for an instant that is earlier by less than this: resetting costs more than
+# the engine gains.
 _TIMER_SLACK_S: Final = 0.0005
 
 
-# So many inputs of a turn are fed at once, and leave. If it were all 64 that are in flight, one
-# process would always wait for the other; in two halves they work at the same time, and get 1.9
-# times as many calls done.
+# The maximum of inputs fed together before their output is sent. With all 64 calls in flight fed
+# together, the two processes would wait for each other in turn; in two halves they work at the same
+# time, with 1.9 times the throughput.
 _PORTION: Final = 32
 
-# The part of what may wait for a peer at which it is not read from any more.
+# A peer's reading is paused once its queued output exceeds `output_size_max` divided by this.
 _MUTED_AT: Final = 8
 
 
@@ -77,20 +77,20 @@ def _unexpected(*what: object) -> None:
 
 
 def _ignore(*_what: object) -> None:
-    """Take note of nothing."""
+    """Ignore the call."""
 
 
 class Uses(TypedDict, total=False):
-    """What whoever uses a shell gives it for its host; all of it is optional.
+    """Callbacks and options that the user of a shell passes to its host; all are optional.
 
-    - `deliver(token, what)`, `fail(token, error)`: for the user behind `token`.
-    - `deliver_all(pairs)`: what `deliver` of each pair does.
-    - `abandon(token, reason)`: give up a handler. `note(Note)`: for the journal.
+    - `deliver(token, what)`, `fail(token, error)`: for the user's `token`.
+    - `deliver_all(pairs)`: as `deliver` of each pair.
+    - `abandon(token, reason)`: cancel a handler. `note(Note)`: for the journal.
     - `flow(is_free)`: some link pushes back (False), or none does any more (True).
-    - `identities`: the table of a listening ROUTER, which names its peers and keeps them apart.
-    - `logger`: the name of the one that gets the warnings.
-    - `reports_dials`: the user reports itself why handshakes with the places that it dials fail, so
-      the host does not log them.
+    - `identities`: the identity table of a listening ROUTER.
+    - `logger`: the name of the logger for warnings.
+    - `reports_dials`: the user reports failed handshakes of dialled links, so the host does not log
+      them.
     """
 
     deliver: Callable[[Any, Any], None]
@@ -105,21 +105,21 @@ class Uses(TypedDict, total=False):
 
 
 class Host:
-    """One engine, its links, and the single timer both need.
+    """One engine, its links, and one timer for both.
 
-    `clock` gives monotonic seconds. `make_framing` makes the framing of a new link. `limits` are of
-    each link. The shell's own callables:
+    `clock` returns monotonic seconds. `make_framing` makes the framing of a new link. `limits`
+    apply to each link. The shell's callables:
 
-    - `wake_at(instant)`: call `wake` at `instant` or soon after; replaces the instant asked for
-      before. It may come as an instant in the past. Early calls do no harm.
-    - `want_flush()`: output waits; call `flush` before the turn ends (once: not asked again until
-      then). Called after an input's effects are performed, so flushing at once is allowed.
-    - `connect()`: open one more connection, keep trying (with pauses), and give its stream to
-      `opened`. Asked by the engine, and again for each dialled link that ends in its handshake
-      (unless it is `kept`).
-    - `joined(link)`: a link has done its handshake.
-    - `ended(link, reason)`: a link has ended (`link.joined` tells whether the engine knew it).
-    - `released(link)`: its stream has closed, too, and all that was written has left.
+    - `wake_at(instant)`: call `wake` at `instant` or soon after; replaces the previous instant. It
+      may be in the past. Early calls are harmless.
+    - `want_flush()`: output is queued; call `flush` before the turn ends. Not called again until
+      then. Called after an input's effects are performed, so flushing at once is allowed.
+    - `connect()`: open one more connection, retrying with pauses, and pass its stream to `opened`.
+      Called for the engine, and again for each dialled link that ends during its handshake (unless
+      it is `kept`).
+    - `joined(link)`: a link has completed its handshake.
+    - `ended(link, reason)`: a link has ended (`link.joined`: whether the engine knew it).
+    - `released(link)`: the link's stream has closed, and all its output was sent.
     - `stopped()`: the engine has drained.
     """
 
@@ -140,7 +140,7 @@ class Host:
         **uses: Unpack[Uses],
     ) -> None:
         self.engine = engine
-        # A set that keeps its order, so that the simulator can replay a run.
+        # An ordered set, so that the simulator can replay a run.
         self.links: dict[Link, None] = {}
         self._feeder = Feeder(engine, clock, self._perform)
         self._clock = clock
@@ -162,9 +162,9 @@ class Host:
         self._flush_wanted = False
         self._armed_at = inf
         self._strangers = Strangers(self.limits.handshake_timeout_s)
-        self._giving_way: set[Link] = set()  # dropped for want of places, and not closed yet
+        self._giving_way: set[Link] = set()  # dropped by `make_room`, and not closed yet
         self._closing = Waiting(self.limits.linger_s)
-        self._pushing_back = 0  # how many links do
+        self._pushing_back = 0  # how many links push back
         deliver_all = uses.get("deliver_all", self._one_by_one)
         fail = uses.get("fail", _unexpected)
         abandon = uses.get("abandon", _unexpected)
@@ -184,10 +184,10 @@ class Host:
 
     # --- from the user and the clock --------------------------------------------------------------
     def submit(self, *events: Input) -> None:
-        """Feed the engine inputs of the user's now: `Submit`, `Cancel`, `Finished`, `Drain`, …
+        """Feed the engine inputs of the user now: `Submit`, `Cancel`, `Finished`, `Drain`, …
 
-        Many are fed in portions, each of which leaves at once. Raises `LocalViolation` for one that
-        the engine refuses, when all of them have been fed.
+        Many inputs are fed in portions, and the output of each is sent at once. Raises
+        `LocalViolation` for an input that the engine refuses, after all have been fed.
         """
         if self._feeder.later:
             self._feed_later()
@@ -202,8 +202,7 @@ class Host:
             raise refused
 
     def submit_soon(self, event: Input) -> None:
-        """Feed the engine an input of the user's by the end of the turn, together with others of
-        the turn."""
+        """Feed the engine an input of the user by the end of the turn, together with others."""
         feeder = self._feeder
         feeder.later.append(event)
         if not self._flush_wanted:
@@ -214,7 +213,7 @@ class Host:
             self._write_out(now=True)
 
     def wake(self) -> None:
-        """Do what is due."""
+        """Feed a `Wake` if the engine's deadline has passed, and drop overdue links."""
         self._armed_at = inf
         now = self._clock()
         at = self.engine.deadline()
@@ -225,7 +224,7 @@ class Host:
         self._settle()
 
     def next_at(self) -> float:
-        """Return when `wake` is needed next (`inf`: at no time known yet)."""
+        """Return the instant of the next `wake` (`inf`: none)."""
         ours = min(self._strangers.next_at(), self._closing.next_at())
         at = self.engine.deadline()
         return ours if at is None else min(at, ours)
@@ -241,12 +240,12 @@ class Host:
         place: Any = None,
         patience_s: float = inf,
     ) -> Link:
-        """Take a new connection over and send what its framing says first.
+        """Take over a new connection and send its framing's greeting.
 
-        `accepted` marks a connection that the peer dialled, `kept` one that the shell dials again
-        by itself when it ends. `framing`: another than `make_framing` makes (a host may listen at
-        addresses that differ in it). `place` is for the engine. `patience_s`: how long the
-        handshake may take, where that is less than the limit of all links.
+        `accepted`: the peer dialled. `kept`: the shell redials the connection when it ends.
+        `framing` replaces that of `make_framing`, for hosts whose listening addresses differ in it.
+        `place` is passed to the engine. `patience_s`: time limit of the handshake, if shorter than
+        that of all links.
         """
         link = Link(stream, framing or self._make_framing(), accepted, kept, place)
         self.links[link] = None
@@ -261,7 +260,7 @@ class Host:
         return link
 
     def received(self, link: Link, chunk: bytes) -> None:
-        """Take the next bytes of a link; part of `Owner`."""
+        """Handle the next bytes of a link; part of `Owner`."""
         if link.ended:
             return
         framing = link.framing
@@ -274,8 +273,8 @@ class Host:
                 self._queue(link, answer)
             if not link.joined and framing.ready:
                 self._join(link)
-            # A part of a message is a sign of life, too: a large body may be on its way for longer
-            # than a peer may be silent.
+            # Part of a message shows that the peer is alive, too: a large body may take longer than
+            # the limit of silence.
             if messages or (link.joined and framing.mid_message):
                 if link.mute and messages:
                     self._strangers.spoke(link)
@@ -286,12 +285,12 @@ class Host:
         self._settle()
 
     def closed(self, link: Link, reason: str) -> None:
-        """Note that a stream has ended; part of `Owner`."""
+        """Handle the end of a stream; part of `Owner`."""
         self.links.pop(link, None)
         self._closing.discard(link)
         self._giving_way.discard(link)
         if not link.ended:
-            if reason and link.accepted and not link.joined:  # TLS, mostly; nobody else hears of it
+            if reason and link.accepted and not link.joined:  # mostly TLS; reported nowhere else
                 self._warnings.warn("handshake failed", f"{link.stream.peer_name}: {reason}")
             self._forget(link)
             self._tell_end(link, reason or reason_of_end(link.framing))
@@ -299,10 +298,7 @@ class Host:
         self._settle()
 
     def blocked(self, link: Link) -> None:
-        """Note that a stream pushes back; part of `Owner`.
-
-        The output stays here until it is writable.
-        """
+        """Buffer a link's output, since its stream pushes back; part of `Owner`."""
         link.blocked = True
         if link.ended:
             return
@@ -312,13 +308,13 @@ class Host:
             self._settle()
 
     def writable(self, link: Link) -> None:
-        """Note that a stream takes more again; part of `Owner`."""
+        """Write a link's buffered output, since its stream is writable again; part of `Owner`."""
         link.blocked = False
         if link.ended:
             return
         if link.out:
             link.stream.write(link.take_output())
-        if link.blocked:  # at once again
+        if link.blocked:  # the write blocked it again
             return
         link.resume(Pause.UNREAD)
         if link.pushed_back:
@@ -328,23 +324,23 @@ class Host:
 
     # --- output -----------------------------------------------------------------------------------
     def flush(self) -> None:
-        """Feed the engine what was put off, and write what waits, each link once.
+        """Feed the engine the deferred inputs, and write the queued output, each link once.
 
-        Raises `LocalViolation` in the end if the engine refuses an input that was put off.
+        Raises `LocalViolation` at the end if the engine refused a deferred input.
         """
         try:
-            # Users may want more when they hear what came of it; nobody would flush for that again.
+            # User callbacks may submit more, for which no other flush is requested.
             while self._feeder.later or self._dirty:
                 if self._feeder.later:
                     self._feed_later()
                 self._write_out()
-        finally:  # a signal's exception in a thread that calls must not stop output for ever
+        finally:  # an exception of a signal handler must not stop output forever
             self._flush_wanted = False
         if (refused := self._feeder.take_refusal()) is not None:
             raise refused
 
     def _write_out(self, *, now: bool = False) -> None:
-        """Write what waits; `now`: even where a loop would send at the end of its turn."""
+        """Write the queued output; `now`: do not wait for the end of the loop iteration."""
         links, self._dirty = self._dirty, []
         for link in links:
             link.dirty = False
@@ -355,7 +351,7 @@ class Host:
                 write(link.take_output())
 
     def turn_away(self, link: Link) -> None:
-        """Close a link that is not wanted; the engine is not told."""
+        """Close an unwanted link without an input to the engine."""
         if not link.ended:
             self._hang_up(link)
         self._settle()
@@ -366,7 +362,7 @@ class Host:
         return len(self._giving_way)
 
     def make_room(self, newcomer: Link, shortage: str) -> None:
-        """Drop a peer that has sent no message, or else the newcomer, for want of places."""
+        """Drop a peer that has sent no message, or else the newcomer, to free a connection."""
         link = self._strangers.who_gives_way(newcomer)
         if link.ended:
             return
@@ -378,28 +374,28 @@ class Host:
         self._settle()
 
     def shut(self) -> None:
-        """Close every link after what waits has left; the engine is not told, and done with."""
+        """Close every link after its queued output is sent; the engine gets no more inputs."""
         for link in list(self.links):
             if not link.ended:
                 self._hang_up(link)
         self._settle()
 
     def abort(self) -> None:
-        """Close every link at once; what waits is lost."""
+        """Close every link at once and drop its queued output."""
         for link in list(self.links):
             self._forget(link)
             link.stream.abort()
 
     # --- inside -----------------------------------------------------------------------------------
     def _feed(self, event: Input) -> None:
-        """Let the engine handle an input. Raises `LocalViolation` for one that comes up meanwhile
-        and is refused."""
+        """Feed the engine an input. Raises `LocalViolation` if the engine refuses it, or one that
+        arrives meanwhile."""
         if refused := self._feeder.feed((event,)):
             self._settle()
             raise refused
 
     def _feed_later(self) -> None:
-        """Let the engine handle what was put off; `flush` tells if it refused any of that."""
+        """Feed the engine the deferred inputs; `flush` raises the error of a refused one."""
         self._feeder.feed_later()
         self._settle()
 
@@ -407,7 +403,7 @@ class Host:
         deliver = self._deliver
         link: Any  # the engine calls it Peer
         for effect in effects:
-            # Sends and deliveries are the two per message; the table would cost each a call more.
+            # Inline, since every message has a `Send` or `Deliver`; the table costs one more call.
             if effect.__class__ is Send:
                 link = effect.peer
                 link.size += link.encode(effect.message, link.out)
@@ -434,7 +430,7 @@ class Host:
             self._deliver(token, what)
 
     def _settle(self) -> None:
-        """After an input: ask for a flush and for the timer, where either is needed."""
+        """After an input, request a flush and set the timer if needed."""
         if self._feeder.feeding:
             return
         if self._dirty and not self._flush_wanted:
@@ -469,7 +465,7 @@ class Host:
             self._dirty.append(link)
 
     def _join(self, link: Link) -> None:
-        """Introduce a peer to the engine, its handshake being done."""
+        """Pass a peer to the engine after its handshake."""
         link.identity = link.framing.peer_identity
         if self._identities is not None and not self._admit(link, self._identities):
             return
@@ -490,12 +486,11 @@ class Host:
         return True
 
     def _check_output_size(self, link: Link) -> None:
-        """Deal with a peer that dialled us and reads too little: it is not read from either, and
-        dropped in the end. (While it merely takes its time over one large message it is heard.)
+        """Pause reading from an accepted peer that reads too little; drop it at the output limit.
+        (A peer that is merely slow over one large message is still read.)
 
-        What waits for one that we dialled is our user's own, and bounded by it: to drop it would
-        lose calls that nothing is wrong with; and if both sides stopped reading, neither ever
-        started again.
+        A dialled link's queue holds our own user's messages, and the user bounds it. Dropping it
+        would lose healthy calls; and if both sides stopped reading, they would deadlock.
         """
         if not link.accepted:
             return
@@ -520,7 +515,7 @@ class Host:
             self._ended(link, effect.reason)
 
     def _hang_up(self, link: Link) -> None:
-        """Close a link, after what waits for it has left; the engine is not told."""
+        """Close a link after its queued output is sent, without an input to the engine."""
         if farewell := link.framing.closing():
             link.out.append(farewell)
         data = link.take_output()
@@ -531,7 +526,7 @@ class Host:
         link.stream.close()
 
     def _expel(self, link: Link, kind: str, reason: str) -> None:
-        """Close the link of a peer that broke a rule; it may read why."""
+        """Close the link of a peer that broke a rule; send it the reason if the framing can."""
         self._warn_of(link, kind, f"{link.stream.peer_name}: {reason}")
         if reason_told := link.framing.output():
             link.out.append(reason_told)
@@ -539,7 +534,7 @@ class Host:
         self._tell_end(link, reason)
 
     def _drop(self, link: Link, kind: str, reason: str, text: str = "") -> None:
-        """Close a link at once, with all that waits for it; `text`: the warning, if other words."""
+        """Close a link at once and drop its queued output; `text` replaces the warning's text."""
         self._warn_of(link, kind, text or f"{link.stream.peer_name} {reason}")
         self._forget(link)
         link.stream.abort()
@@ -550,7 +545,7 @@ class Host:
             self._warnings.warn(kind, text)
 
     def _forget(self, link: Link) -> None:
-        """Cut a link off from engine and output; its stream may still be closing."""
+        """Detach a link from engine and output; its stream may still be closing."""
         if self._identities is not None:
             self._identities.forget(link.identity, link)
         link.ended = True

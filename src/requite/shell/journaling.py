@@ -1,4 +1,4 @@
-"""What a broker, client or worker needs in order to keep a journal, if it is to keep one."""
+"""Open the optional journal of a broker, client or worker."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ if TYPE_CHECKING:
 
 Folder = str | PathLike[str]
 JournalOption: TypeAlias = "Folder | tuple[Folder, JournalSettings]"
-"""Where a journal is kept; and how, if not as usual."""
+"""The folder of a journal, or a pair of the folder and its settings."""
 
 
 def new_name() -> bytes:
-    """Return a name that nobody else has, for a process's part in journals and call ids."""
+    """Return a random, unique name for a process in journals and call ids."""
     drawn = entropy.source.randbytes(ORIGIN_SIZE)
     return bytes((drawn[0] & ~MADE_UP,)) + drawn[1:]
 
 
 def journal_in(wanted: JournalOption | None, role: WriterRole, name: bytes) -> Journal | None:
-    """Make the journal that is `wanted`, not yet begun; None where none is to be kept."""
+    """Make the journal that is `wanted`, not yet started, or return None."""
     if wanted is None:
         return None
-    from requite.journal import Journal  # most processes keep none
+    from requite.journal import Journal  # most processes have none
 
     folder, settings = wanted if isinstance(wanted, tuple) else (wanted, None)
     return Journal(Path(folder), role, name, settings=settings)
 
 
 def chronicle_of(journal: Journal | None) -> Chronicle | None:
-    """Return where an engine writes for a journal."""
+    """Return the journal's chronicle, for its engine, or None."""
     return None if journal is None else journal.chronicle

@@ -1,4 +1,4 @@
-"""One connection as its host sees it; the object is at the same time the engine's `Peer`."""
+"""`Link`: the host's state of one connection; it is also the engine's `Peer`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from requite.transport.base import PromptStream, Stream
 
 @dataclass(frozen=True, slots=True)
 class LinkLimits:
-    """What one connection may cost.
+    """Limits of time and memory for one connection.
 
-    `handshake_timeout_s`: how long a peer may take until its framing is ready. `linger_s`: how long
-    what was written may take to leave after we closed. `output_size_max`: bytes that may wait for
-    a peer which dialled us and pushes back, beyond what its stream holds; with more it is dropped.
+    `handshake_timeout_s`: seconds until the framing must be ready. `linger_s`: seconds in which
+    queued output is sent after closing. `output_size_max`: bytes queued for an accepted peer that
+    pushes back, beyond its stream's buffer; a peer with more is dropped.
     """
 
     handshake_timeout_s: float = 30.0
@@ -27,19 +27,19 @@ class LinkLimits:
 
 
 class Pause(IntFlag):
-    """Why a link is not read from."""
+    """Why reading from a link is paused."""
 
-    UNREAD = 1  # its peer reads too little of what waits for it
+    UNREAD = 1  # the peer reads too little of its output
     ENGINE = 2  # the engine pushes back
 
 
 def discard(_message: Sequence[bytes], _out: list[bytes], /) -> int:
-    """Stand in for `Framing.encode` on a link that has ended: what is sent to it goes nowhere."""
+    """Stand in for `Framing.encode` on a link that has ended: drop the message."""
     return 0
 
 
 def reason_of_end(framing: Framing) -> str:
-    """Return why a connection is over whose peer has just closed it."""
+    """Return why a connection ended that the peer has just closed."""
     try:
         framing.at_end()
     except RemoteViolation as violation:
@@ -50,8 +50,8 @@ def reason_of_end(framing: Framing) -> str:
 class Link:
     """The state of one connection between a stream and the engine.
 
-    Only the host writes to it. `encode` is the framing's own method until the link ends, so that
-    sending needs no look at the link's state. `size` counts the bytes in `out`.
+    Only the host writes to it. `encode` is the framing's method until the link ends, so sending
+    need not check the link's state. `size` counts the bytes in `out`.
     """
 
     __slots__ = (
@@ -86,17 +86,17 @@ class Link:
         self.framing = framing
         self.write_now = stream.write_now if isinstance(stream, PromptStream) else stream.write
         self.encode: Callable[[Sequence[bytes], list[bytes]], int] = framing.encode
-        self.accepted = accepted  # the peer dialled, we listened
-        self.kept = kept  # the shell dials again by itself
-        self.place = place  # by which address the peer came, in the engine's words
+        self.accepted = accepted  # the peer dialled
+        self.kept = kept  # the shell redials it
+        self.place = place  # the engine's name of the link's address
         self.identity = b""
-        self.joined = False  # the engine knows of it
-        self.mute = False  # it has shaken hands with us, and said nothing yet
-        self.ended = False  # the engine and the host are through with it
+        self.joined = False  # the engine has got `PeerJoined`
+        self.mute = False  # handshake done, no message yet
+        self.ended = False  # detached from engine and host
         self.blocked = False  # the stream pushes back
-        self.paused = Pause(0)  # not read from, as long as there is a reason
-        self.pushed_back = False  # the engine has been told so
-        self.dirty = False  # stands in the host's list of links to flush
+        self.paused = Pause(0)  # the reasons why reading is paused
+        self.pushed_back = False  # the engine has got `PeerBlocked`
+        self.dirty = False  # in the host's list of links to flush
         self.out: list[bytes] = []
         self.size = 0
 
@@ -104,20 +104,20 @@ class Link:
         return f"<Link {self.stream.peer_name}>"
 
     def pause(self, why: Pause) -> None:
-        """Read no more; a reason that is known already adds nothing, nor does one after the end."""
+        """Add a reason to pause reading; ignored once the link has ended."""
         if not (self.paused or self.ended):
             self.stream.pause_reading()
         self.paused |= why
 
     def resume(self, why: Pause) -> None:
-        """Drop a reason, and read again if it was the last one."""
+        """Remove a reason, and resume reading if it was the last."""
         if self.paused & why:
             self.paused &= ~why
             if not (self.paused or self.ended):
                 self.stream.resume_reading()
 
     def take_output(self) -> bytes:
-        """Return all that waits as one piece, and forget it."""
+        """Remove and return the queued output as one byte string."""
         out = self.out
         data = out[0] if len(out) == 1 else b"".join(out)
         out.clear()

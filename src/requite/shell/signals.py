@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT for programs that serve: the first drains, a second one stops at once."""
+"""Handle SIGTERM and SIGINT in servers: the first signal drains, the second stops at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 class StopSignals:
-    """Turns signals into events while it is entered. Main thread only, as signals are."""
+    """Context manager that turns the signals into events. Main thread only."""
 
     def __init__(self) -> None:
         self._first = asyncio.Event()
@@ -32,7 +32,7 @@ class StopSignals:
         (self._second if self._first.is_set() else self._first).set()
 
     async def first_or(self, other: Coroutine[Any, Any, None]) -> None:
-        """Wait for the first signal, or for something else."""
+        """Wait for the first signal or for `other` to finish."""
         waits = [asyncio.ensure_future(self._first.wait()), asyncio.ensure_future(other)]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -41,7 +41,7 @@ class StopSignals:
                 each.cancel()
 
     async def unless_second(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do `work`, or give it up when a second signal comes."""
+        """Run `work`; cancel it at the second signal."""
         task = asyncio.ensure_future(work)
         second = asyncio.ensure_future(self._second.wait())
         await asyncio.wait((task, second), return_when=asyncio.FIRST_COMPLETED)

@@ -1,11 +1,11 @@
-"""The blocking shell: a host without a thread of its own, driven by the threads that call.
+"""The blocking shell: a host without a background thread, driven by the calling threads.
 
-Sends go out at once, in the caller's thread. To receive, one of the waiting threads, the *leader*,
-polls and hands on what comes to everybody; the others, its *followers*, sleep. When the leader has
-what it waited for, it wakes a follower to lead. So a call of a lone thread costs one send, one poll
-and one receive, and any number of threads share the connection.
+The caller's thread sends at once. To receive, one of the waiting threads, the *leader*, polls and
+delivers messages for all threads; the others, its *followers*, sleep. When the leader has its
+result, it wakes a follower to lead. A call of a single thread costs one send, one poll and one
+receive, and any number of threads share the connection.
 
-Between calls nobody reads, and nothing is due: an idle client sleeps.
+Between calls, nothing is read and no timer runs: an idle client sleeps.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from requite.shell.sync_dialler import Dialler
 from requite.transport.address import Address
 from requite.transport.blocking import READ, BlockingListener, Pollable
 
-# After this long without a look at the connections, look before sending: they may have ended.
+# After this long without polling, poll before sending: connections may have ended.
 _IDLE_S: Final = 0.1
 _CLOSE_MARGIN_S: Final = 1.0
 _POLL_S_MAX: Final = 3600.0  # poll counts milliseconds in an int
 
 
 class Signal:
-    """What a thread can wait for. Set by `SyncShell.set`; cleared by whoever waits, in place."""
+    """An event that threads wait for. Set by `SyncShell.set`; cleared in place by the waiter."""
 
     __slots__ = ("bells", "is_set")
 
     def __init__(self) -> None:
         self.is_set = False
-        self.bells: list[Lock] = []  # of the followers that wait for it
+        self.bells: list[Lock] = []  # of the followers that wait for the signal
 
 
 class _Turn:
-    """One thread's wait for a signal; with a bell, as a follower."""
+    """One thread's wait for a signal; a follower has a bell."""
 
     __slots__ = ("at", "bell", "is_over", "ready", "signal", "thread", "until")
 
@@ -57,26 +57,26 @@ class _Turn:
         self.thread = get_ident()
         self.bell: Lock | None = None
         self.ready: Iterable[tuple[int, int]] = ()
-        self.at = until  # when to look at things again, whatever happens
+        self.at = until  # when to stop sleeping at the latest
         self.is_over = False
 
     def rest_s(self) -> float:
-        """Return how long to sleep, within what poll can take."""
+        """Return the seconds to sleep, at most `_POLL_S_MAX`."""
         return min(max(0.0, self.at - clock.now()), _POLL_S_MAX)
 
 
 class SyncShell:
-    """Runs one engine in the threads that use it; safe to use from many at once.
+    """Runs one engine in the threads that use it; thread-safe.
 
-    `deliver` and `fail` are called in whatever thread leads, and must be quick: they may call `set`
-    and nothing else of the shell.
+    `deliver` and `fail` are called in the leader's thread and must be fast; of the shell they may
+    call only `set`.
 
-    An exception that a signal's handler raises into a thread at work in here leaves a shell that is
-    `lost`: its connections are closed, and every thread that waits gets a `TransportError`. Whoever
-    owns it makes another. One that is raised while the thread sleeps does no harm to others.
+    If a signal handler raises an exception into a thread that holds the shell's lock, the shell is
+    `lost`: its connections are closed, every waiting thread gets a `TransportError`, and the owner
+    makes a new shell. An exception raised while the thread sleeps does not affect other threads.
     """
 
-    _bell_in = _bell_out = -1  # for `__del__`, should the making of a shell be interrupted
+    _bell_in = _bell_out = -1  # for `__del__`, if `__init__` is interrupted
 
     def __init__(
         self,
@@ -98,24 +98,24 @@ class SyncShell:
             limits=connections.limits,
             **uses,
         )
-        self._lock = Lock()  # held whenever anything below is touched, but not while polling
-        self._changing = False  # True without the lock being held: interrupted, and lost
-        self.lost = ""  # why nothing can be done with this shell any more
+        self._lock = Lock()  # guards everything below; not held while polling
+        self._changing = False  # True while the lock is free: interrupted, so the shell is lost
+        self.lost = ""  # why the shell is lost; "": it is not
         self._leader: _Turn | None = None
         self._followers: dict[Lock, None] = {}
         self._poll = select.poll()
         self._watched: dict[int, Pollable] = {}
-        self._polling_until = -inf  # -inf: nobody polls
+        self._polling_until = -inf  # -inf: no thread polls
         self._looked_at = -inf
         self._look_after_s = 0.0 if connections.read_first else _IDLE_S
-        self._bell_out, self._bell_in = os.pipe()  # rouses the leader from its poll
+        self._bell_out, self._bell_in = os.pipe()  # interrupts the leader's poll
         os.set_blocking(self._bell_in, False)
         self._poll.register(self._bell_out, READ)
         self._todo: deque[Callable[[], object]] = deque()
         self._flush_wanted = False
         self._closed = False
-        self._empty = Signal()  # once closed: no link is left
-        self._dial_at = inf  # when a dialler has something to do
+        self._empty = Signal()  # set once the shell is closed and no link is left
+        self._dial_at = inf  # when a dialler acts next
         self._listeners: list[BlockingListener] = []
         make_dialler = partial(Dialler, self, self._plan_dial)
         self._keeper: ConnectionKeeper[Dialler] = ConnectionKeeper(
@@ -125,45 +125,45 @@ class SyncShell:
 
     # --- for users: from any thread ---------------------------------------------------------------
     def listen(self, endpoint: Endpoint) -> Address:
-        """Take connections at an address from now on; return it as bound.
+        """Listen at an address; return it as bound.
 
-        While no thread waits, they wait in the system's queue. Raises `TransportError` where the
-        address cannot be had; the shell is lost then.
+        While no thread waits, new connections stay in the system's backlog. Raises `TransportError`
+        if it cannot bind the address; then the shell is lost.
         """
         self._change(self._listen, endpoint)
         return self._listeners[-1].address
 
     @property
     def addresses(self) -> list[Address]:
-        """Where connections are taken."""
+        """The bound addresses at which the shell listens."""
         return [listener.address for listener in self._listeners]
 
     @property
     def trouble(self) -> str:
-        """Why there is nobody to talk to, for the message of an error; "" if there is."""
+        """Why no peer is connected, for error messages; "" if one is."""
         return self._keeper.trouble(self.host.links, self.addresses)
 
     def submit(self, *events: Input) -> bool:
-        """Feed the engine inputs of the user's; what they make it send leaves as one piece.
+        """Feed the engine inputs of the user; their output is sent in one piece.
 
-        False if the shell is lost: then none was fed. While no thread waits, what can be done
-        about a connection without blocking is done, too.
+        Returns False if the shell is lost; then no input was fed. If no thread waits, connecting
+        proceeds as far as possible without blocking.
         """
         return self._change(self._submit, events)
 
     def submit_soon(self, *events: Input) -> None:
-        """Feed the engine inputs from a place that must not wait for the lock: a generator's end.
+        """Feed the engine inputs without waiting for the lock; for the end of a generator.
 
-        The garbage collector may run that in a thread that has the lock already.
+        The garbage collector may run that in a thread that already holds the lock.
         """
         if not events or self.lost:
             return
         self._todo.extend(partial(self.host.submit, event) for event in events)
-        if not self._lock.locked():  # by this thread least of all; else its holder does the work
+        if not self._lock.locked():  # else the holder of the lock, perhaps this thread, does it
             self._change(self._settle)
 
     def set(self, signal: Signal) -> None:
-        """Set a signal, and wake those who wait for it. Only from `deliver` and its like."""
+        """Set a signal and wake its waiters. Call it only from `deliver` and other callbacks."""
         signal.is_set = True
         for bell in signal.bells:
             _ring(bell)
@@ -174,7 +174,7 @@ class SyncShell:
     def wait(self, signal: Signal, until: float = inf) -> bool:
         """Wait until a signal is set, or until an instant; return whether it is set.
 
-        Raises `TransportError` when the shell is lost, for then it will not be set.
+        Raises `TransportError` if the shell is lost before the signal is set.
         """
         if signal.is_set:
             return True
@@ -195,36 +195,36 @@ class SyncShell:
         return signal.is_set
 
     def close(self) -> None:
-        """Let the engine end everything; what was sent still leaves, within `linger_s`."""
+        """Drain the engine and close all connections; queued output is sent within `linger_s`."""
         if self._closed or not self._change(self._shut):
             return
         try:
             self.wait(self._empty, clock.now() + self.host.limits.linger_s + _CLOSE_MARGIN_S)
-        except TransportError:  # another thread was interrupted: there is nothing left to close
+        except TransportError:  # another thread was interrupted, which closed everything
             return
         self._change(self._abort)
 
     def discard(self) -> None:
-        """Close our copies of the file descriptors, in a forked child; the parent keeps its own."""
+        """In a forked child, close its copies of the file descriptors; the parent's stay open."""
         self.lost = "the call belongs to the process that made it, not to its fork"
         self._tidy()
 
     def __del__(self) -> None:
         self._close_bell()
 
-    # --- all that happens under the lock ----------------------------------------------------------
+    # --- under the lock ---------------------------------------------------------------------------
     def _change(self, act: Callable[..., object], *arguments: Any) -> bool:
-        """Do something while holding the lock; False if the shell is lost.
+        """Call `act` while holding the lock; return False if the shell is lost.
 
-        A signal's handler may raise between any two instructions of the main thread. Bytes may have
-        been read by then and not understood, or an engine's effects be half performed: if that
-        happens in here nothing can be relied on any more, and the shell is lost. Whoever comes next
-        sees that from `_changing`, even if the thread is interrupted once more on its way out.
+        A signal handler may raise between any two instructions of the main thread, when bytes have
+        been read but not parsed, or effects are half performed. If that happens here, the state is
+        unreliable and the shell is lost. The next thread sees that from `_changing`, even if this
+        one is interrupted again on its way out.
         """
-        if self.lost and self._bell_in < 0:  # in a fork, a thread may hold the lock for ever
+        if self.lost and self._bell_in < 0:  # after a fork, the lock may be held forever
             return False
         with self._lock:
-            if self._is_lost():  # in this call a signal that came meanwhile does no harm yet
+            if self._is_lost():  # a call, so that a pending signal is handled before any change
                 self._lose()
                 return False
             self._changing = True
@@ -240,22 +240,22 @@ class SyncShell:
         return self._changing or bool(self.lost)
 
     def _lose(self) -> None:
-        """Give everything up: wake all who wait, who see that the shell is lost."""
+        """Mark the shell as lost and wake all waiting threads."""
         self.lost = "an exception out of a signal handler interrupted the client at work"
         while self._followers:
             _ring(self._followers.popitem()[0])
         leader = self._leader
         if leader is not None and leader.thread != get_ident():
-            self._rouse()  # it polls; and tidies up, when it is back
+            self._rouse()  # it polls, and tidies up when it returns
         else:
             self._tidy()
 
     def _tidy(self) -> None:
-        """Close all file descriptors, without a word to anybody."""
+        """Close all file descriptors without calling the host or the engine."""
         while self._watched:
             self._watched.popitem()[1].discard()
         for link in self.host.links:
-            link.stream.discard()  # type: ignore[attr-defined]  # all are ours
+            link.stream.discard()  # type: ignore[attr-defined]  # all are blocking streams
         self._close_bell()
 
     def _submit(self, events: Sequence[Input]) -> None:
@@ -268,7 +268,7 @@ class SyncShell:
             self._look()
 
     def _look(self) -> None:
-        """Do what is due, and see what has come, without waiting."""
+        """Perform due work and handle readable connections, without waiting."""
         self._handle(())
         self._handle(self._poll.poll(0))
 
@@ -292,7 +292,7 @@ class SyncShell:
 
     # --- leader and followers: the lock is held ---------------------------------------------------
     def _step(self, turn: _Turn) -> None:
-        """Handle what a poll has brought, and see what this thread has to do next."""
+        """Handle the results of a poll, and decide whether this thread ends, leads or follows."""
         if self._leader is turn:
             self._polling_until = -inf
             self._handle(turn.ready)
@@ -300,7 +300,7 @@ class SyncShell:
             self._unfollow(turn)
         if turn.signal.is_set or clock.now() >= turn.until:
             self._quit(turn)
-        # A leader of our own thread was interrupted so often that it could not step down.
+        # A leader of this same thread was interrupted so often that it could not step down.
         elif self._leader is None or self._leader.thread == turn.thread:
             self._leader = turn
             self._polling_until = turn.at = min(self.host.next_at(), self._dial_at, turn.until)
@@ -309,7 +309,7 @@ class SyncShell:
             self._follow(turn)
 
     def _quit(self, turn: _Turn) -> None:
-        """Wait no more, and let another thread lead if this one did."""
+        """End this thread's wait; if it led, let another thread lead."""
         turn.is_over = True
         if self._leader is turn:
             self._leader = None
@@ -331,7 +331,8 @@ class SyncShell:
                 turn.signal.bells.remove(bell)
 
     def _leave(self) -> None:
-        """Pass the lead on, if nobody has it; the last one to leave a closed shell tidies up."""
+        """Wake a follower to lead if there is no leader; the last thread of a closed shell closes
+        the bell."""
         if self._leader is not None:
             return
         for bell in self._followers:
@@ -348,7 +349,7 @@ class SyncShell:
             self._bell_in = self._bell_out = -1
 
     def _handle(self, ready: Iterable[tuple[int, int]]) -> None:
-        """Handle what is ready, and what is due."""
+        """Handle ready file descriptors and due timers."""
         for fd, events in ready:
             self._ready(fd, events)
         self._looked_at = now = clock.now()
@@ -361,11 +362,11 @@ class SyncShell:
     def _ready(self, fd: int, events: int) -> None:
         if fd == self._bell_out:
             os.read(fd, 4096)
-        elif fd in self._watched:  # else forgotten since the poll, by another thread
+        elif fd in self._watched:  # else another thread removed it since the poll
             self._watched[fd].ready(events)
 
     def _settle(self) -> None:
-        """Do what was put off, and flush, until nothing of either is left."""
+        """Perform deferred work and flush until both are done."""
         while self._todo or self._flush_wanted:
             while self._todo:
                 self._todo.popleft()()
@@ -374,17 +375,17 @@ class SyncShell:
                 self.host.flush()
 
     def _rouse_leader(self, at: float = -inf) -> None:
-        """Interrupt the leader's poll, if it would last beyond an instant."""
+        """Interrupt the leader's poll if it would last beyond `at`."""
         if at < self._polling_until:
             self._polling_until = -inf
             self._rouse()
 
     def _rouse(self) -> None:
         if self._bell_in >= 0:
-            with suppress(BlockingIOError):  # full of calls already
+            with suppress(BlockingIOError):  # the pipe is full, so the leader wakes anyway
                 os.write(self._bell_in, b"!")
 
-    # --- what the host wants ----------------------------------------------------------------------
+    # --- callbacks of the host --------------------------------------------------------------------
     def _is_connecting(self) -> bool:
         if self._dial_at < inf:
             return True
@@ -407,20 +408,20 @@ class SyncShell:
         if self._closed and not self.host.links:
             self.set(self._empty)
 
-    # --- what streams and attempts want: the contract of `Poll` -----------------------------------
+    # --- for streams and attempts: the contract of `Poll` -----------------------------------------
     def watch(self, fd: int, what: Pollable, events: int) -> None:
-        """Wait for these events at `fd` from now on."""
+        """Poll `fd` for these events from now on."""
         self._watched[fd] = what
         self._poll.register(fd, events)
         self._rouse_leader()
 
     def forget(self, fd: int) -> None:
-        """Wait for nothing at `fd` any more."""
+        """Stop polling `fd`."""
         if self._watched.pop(fd, None) is not None:
             self._poll.unregister(fd)
 
     def later(self, act: Callable[[], object]) -> None:
-        """Do something as soon as nothing else is being done."""
+        """Call `act` once the current work is done."""
         self._todo.append(act)
 
     # --- dialling and listening -------------------------------------------------------------------
@@ -440,6 +441,6 @@ class SyncShell:
 
 
 def _ring(bell: Lock) -> None:
-    """Wake the follower that sleeps on a bell; one that was woken already will come anyway."""
+    """Wake the follower that sleeps on a bell, unless it was woken already."""
     if bell.locked():
         bell.release()

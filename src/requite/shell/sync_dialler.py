@@ -1,7 +1,7 @@
-"""Dialling without an event loop: one attempt at a time per address list, whenever polls allow.
+"""Dialling without an event loop: one attempt at a time per address list.
 
-The asyncio one is in `aio_dialler`; this one has no task to sleep in, so it names the instant at
-which it has something to do.
+Unlike the dialler in `aio_dialler`, it has no task that could sleep, so it publishes the instant of
+its next action.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from requite.transport.tls import TlsSettings
 
 
 class Dialler:
-    """Dials as often as connections are wanted, and never gives up; `opened` gets each stream.
+    """Dials until every wanted connection is up, without limit; `opened` gets each stream.
 
-    `at` is when to call `act`: to begin an attempt, or to give the present one up (`inf`: at no
-    time). `planned` is called whenever it has changed.
+    `at` is when to call `act`, to begin an attempt or to time out the current one (`inf`: never).
+    `planned` is called whenever `at` has changed.
     """
 
     def __init__(
@@ -43,20 +43,20 @@ class Dialler:
         self._timeout_s = inf  # of that attempt
 
     def go_on(self) -> None:
-        """Dial when it is time, if a connection is wanted and none is being dialled."""
+        """Schedule an attempt if a connection is wanted and none is being dialled."""
         if self._addresses.wanted and self._attempt is None and self.at == inf:
             self.at = clock.now() + self._addresses.pause_s()
         self._planned()
 
     def close(self, reason: str) -> None:
-        """Dial no more."""
+        """Stop dialling and cancel the current attempt."""
         self._addresses.stop()
         self._addresses.wanted = 0
         if self._attempt is not None:
             self._attempt.give_up(reason)
 
     def act(self) -> None:
-        """Do what is due."""
+        """Begin an attempt, or time out the current one."""
         if self._attempt is not None:
             self._attempt.give_up(f"no answer within {self._timeout_s:g} s")
             return

@@ -1,7 +1,7 @@
-"""Links that must get on within a time that is the same for all of them.
+"""Links with the same time limit.
 
-Ten thousand connections that say nothing cost one entry each, and no timer: the oldest entry is
-the next one due, so its instant stands for all.
+Ten thousand silent connections cost one entry each and no timer: the oldest entry is always the
+next one due.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from requite.shell.link import Link
 
 
 class Waiting:
-    """Links by the instant at which their `limit_s` is over, oldest first."""
+    """Links by deadline, `limit_s` after they were added, oldest first."""
 
     __slots__ = ("_until", "limit_s")
 
@@ -29,20 +29,20 @@ class Waiting:
         return iter(self._until)
 
     def add(self, link: Link, now: float) -> float:
-        """Let the time of a link begin; return when it ends."""
+        """Start a link's time limit; return its deadline."""
         self._until[link] = at = now + self.limit_s
         return at
 
     def discard(self, link: Link) -> None:
-        """Note that a link got on, or is gone."""
+        """Remove a link that has made progress or ended."""
         self._until.pop(link, None)
 
     def next_at(self) -> float:
-        """Return when the next link is due; `inf` if none waits."""
+        """Return the next deadline; `inf` if there is no link."""
         return next(iter(self._until.values())) if self._until else inf
 
     def take_due(self, now: float) -> list[Link]:
-        """Remove and return the links whose time is over."""
+        """Remove and return the overdue links."""
         due = []
         for link, at in self._until.items():
             if at > now:

@@ -1,4 +1,4 @@
-"""What an operator should read, at a rate and in a form in which it can be read."""
+"""Log warnings for operators: rate-limited, printable, of limited length."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Callable
 from typing import Final
 
 _INTERVAL_S: Final = 1.0
-# Kinds are fixed words of ours, never a peer's text; the bound is a guard against a slip in that.
+# Kinds are fixed words, never a peer's text; the bound guards against a bug in that.
 _KINDS_MAX: Final = 256
 # Texts may quote a peer, or the exception of a handler, which has no limit.
 _TEXT_SIZE_MAX: Final = 1000
 
 
 def printable(text: str) -> str:
-    """Escape what would steer a terminal or break the line: text from others may hold anything."""
+    """Escape control characters, which text from peers may contain."""
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
 
 
 class Warnings:
-    """Log lines limited to one per kind and second; the next line tells how many were left out."""
+    """Log at most one line per kind and second; the next line counts those left out."""
 
     __slots__ = ("_clock", "_kinds", "_logger")
 
@@ -31,7 +31,7 @@ class Warnings:
         self._kinds: dict[str, tuple[float, int]] = {}  # kind: (quiet until, left out)
 
     def warn(self, kind: str, text: str) -> None:
-        """Log `text` as a warning of the given kind, or count it as left out."""
+        """Log `text` as a warning of this kind, or count it as left out."""
         now = self._clock()
         quiet_until, left_out = self._kinds.get(kind, (now, 0))
         if now < quiet_until:

@@ -1,7 +1,7 @@
-"""The scalability protocols as sockets: `Req`, `Rep` and `Device`, for use on an event loop.
+"""The scalability protocols (SP) as sockets: `Req`, `Rep` and `Device`, for use on an event loop.
 
-`requite.Client`, `AsyncClient` and `Worker` speak SP, too, by URLs such as `sp+tcp://host:port`;
-this is for those who want to dial, listen, ask and answer themselves.
+`requite.Client`, `AsyncClient` and `Worker` speak SP, too, by URLs such as `sp+tcp://host:port`.
+Use these sockets to control dialling, listening, requests and replies yourself.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`Device`: passes requests from its front on to its back, and the replies the other way."""
+"""`Device`: forwards requests from its front to its back, and replies the other way."""
 
 from __future__ import annotations
 
@@ -30,21 +30,22 @@ from requite.speaks.sp import (
 
 
 class Device(Daemon):
-    """An SP device: clients are at its front, workers (or further devices) at its back.
+    """An SP device: forwards requests from clients at its front to workers or devices at its back.
 
         Device(front="sp+ws://*:80/service", back="sp+ipc:///run/service.sock").run()
 
-    Both sides may have any number of places, over any transport, and each may listen as well as
-    dial. It keeps nothing: what is under way when it ends is asked for again by the clients.
+    Each side may listen and dial at any number of addresses, over any transport. The device stores
+    no requests: clients resend those in flight when it stops.
 
     - `front`, `back`: URLs to listen at, for clients and for workers.
-    - `connect_front`, `connect_back`: URLs to dial. Options say which channels to the back come
-      first, and which get more (`?priority=`, `?weight=`).
-    - `hops`: how many tags a request may leave with; it loses its way in a loop beyond that (8).
-    - `message_size_max`: bytes of one body, in either direction. Messages that come in may have
-      1 KiB more, for headers; larger ones cost the connection.
-    - `journal`: a folder in which to keep a journal of what passes (`requite.journal`), or that
-      and its `JournalSettings`, as a pair; None: none.
+    - `connect_front`, `connect_back`: URLs to dial. With `?priority=` and `?weight=` a URL says
+      which connections to the back come first, and which get more requests.
+    - `hops`: how many tags a request may have when it leaves (8). The device drops requests with
+      more, which may be in a forwarding loop.
+    - `message_size_max`: maximum bytes of one body, sent or received. Incoming messages may have
+      1 KiB more, for headers; a larger one ends the connection.
+    - `journal`: a folder for a journal of forwarded requests (`requite.journal`), or a pair of the
+      folder and its `JournalSettings`; None: no journal.
 
     Raises `ConfigurationError` for URLs and settings that cannot work.
     """
@@ -89,22 +90,23 @@ class Device(Daemon):
 
     @property
     def front_addresses(self) -> list[str]:
-        """Where it listens for clients, as URLs, with the ports it really got."""
+        """URLs at which the device listens for clients, with actual ports."""
         return bound_at(self._shell.addresses[: self._fronts], self._front_queries)
 
     @property
     def back_addresses(self) -> list[str]:
-        """Where it listens for workers."""
+        """URLs at which the device listens for workers, with actual ports."""
         return bound_at(self._shell.addresses[self._fronts :], self._back_queries)
 
     def snapshot(self) -> DeviceSnapshot:
-        """Return its tables and counters."""
+        """Return the device's tables and counters."""
         return self._engine.snapshot()
 
     async def start(self) -> None:
-        """Begin, on the running event loop. Raises `TransportError` where an address cannot be had,
-        `StorageError` where the journal cannot, and `LocalViolation` the second time: a device that
-        has been closed stays closed.
+        """Start forwarding on the running event loop.
+
+        Raises `TransportError` if it cannot bind an address, `StorageError` if it cannot open the
+        journal, and `LocalViolation` on a second call: a closed device stays closed.
         """
         if self._started:
             raise LocalViolation("a device starts once; make another one to serve again")
@@ -119,12 +121,12 @@ class Device(Daemon):
             raise
 
     async def drain(self) -> None:
-        """Take no new requests, let replies pass for a moment, then close."""
+        """Take no new requests, forward replies for a moment, then close."""
         await self._shell.drain()
         await self.close()
 
     async def close(self) -> None:
-        """Stop at once; what was passed on still leaves."""
+        """Stop at once, but send what is queued."""
         await self._shell.close()
         if self._journal is not None:
             self._engine.tell_counts(clock.now())

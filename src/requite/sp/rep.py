@@ -1,4 +1,4 @@
-"""`Rep`: the end that answers. It takes one request from each peer in turn."""
+"""`Rep`: the replying socket. It takes one request from each peer in turn."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from requite.speaks.sp import SpRole, check_whole
 
 
 class Request:
-    """A request that was received; it is to be answered or cancelled, once.
+    """A received request; answer it with `reply` or drop it with `cancel`, once.
 
-    `is_lost`: the connection it came by is gone, so nobody hears the answer.
+    `is_lost`: its connection has ended, so a reply cannot be delivered.
     """
 
     __slots__ = ("_is_open", "_job", "_rep", "body", "is_lost")
@@ -35,15 +35,15 @@ class Request:
         self.is_lost = False
 
     def reply(self, body: CallBody) -> None:
-        """Answer. Where the way back is gone or pushes back, the reply is dropped, as SP demands.
+        """Send the reply; drop it if the connection has ended or pushes back, as SP demands.
 
-        Raises `ConfigurationError` for a body that is too large or has frames, `TypeError` for one
-        that is not bytes, and `LocalViolation` the second time.
+        Raises `ConfigurationError` for a body that is too large or has several frames, `TypeError`
+        for one that is not bytes, and `LocalViolation` on a second call.
         """
         self._end(Status.OK, self._rep._body(body))
 
     def cancel(self) -> None:
-        """Never answer: whoever asked will ask again, or give up."""
+        """Drop the request without a reply; the client resends it or times out."""
         self._end(Status.CANCELLED, b"it was cancelled")
 
     def _end(self, status: Status, frame: bytes) -> None:
@@ -54,7 +54,7 @@ class Request:
 
 
 class Rep(Socket):
-    """Answers whoever is connected.
+    """A socket that receives requests from all connected peers and replies to them.
 
         async with Rep() as rep:
             await rep.listen("sp+tcp://127.0.0.1:7000")
@@ -62,11 +62,10 @@ class Rep(Socket):
                 request = await rep.receive()
                 request.reply(request.body.upper())
 
-    - `capacity`: how many requests it takes in before they are answered; the others wait, and their
-      senders feel it.
+    - `capacity`: how many unanswered requests it holds; beyond that it pushes back on the senders.
     - `hops`: how many tags a request may have, its own and one for each device it has passed.
-    - `message_size_max`: bytes of one body, in either direction. Messages that come in may have
-      1 KiB more, for headers; larger ones cost the connection.
+    - `message_size_max`: maximum bytes of one body, sent or received. Incoming messages may have
+      1 KiB more, for headers; a larger one ends the connection.
     """
 
     _role = SpRole.REP
@@ -92,22 +91,22 @@ class Rep(Socket):
         )
 
     async def receive(self) -> Request:
-        """Return the next request. Raises `Cancelled` when the socket is closed, and
-        `LocalViolation` on another event loop than the first."""
+        """Wait for the next request and return it. Raises `Cancelled` when the socket is closed,
+        and `LocalViolation` on another event loop than the first."""
         self._check_usable()
         while (request := await self._arrived.get()) is not None:
             if not request.is_lost:
                 return request
             request.cancel()
-        self._arrived.put_nowait(None)  # for the others who wait
+        self._arrived.put_nowait(None)  # wake the next waiting `receive`
         raise Cancelled(CLOSED, may_have_executed=False)
 
     def snapshot(self) -> RepSnapshot:
-        """Return its tables, as counts."""
+        """Return the sizes of the socket's tables."""
         return self._engine.snapshot()
 
     async def close(self) -> None:
-        """End everything; replies that were given still leave."""
+        """Close all connections; replies already given are still sent."""
         await super().close()
         self._arrived.put_nowait(None)
 

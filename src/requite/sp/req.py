@@ -1,4 +1,4 @@
-"""`Req`: the end that asks. It has many requests at a time, each with its own timer and cancel."""
+"""`Req`: the requesting socket. Each request has its own timer and can be cancelled."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from requite.sp.socket import CLOSED, MESSAGE_SIZE_MAX, Socket
 from requite.speaks.sp import SpRole, check_whole
 
 Resend = float | EllipsisType | None
-"""Seconds after which a request is sent again (`inf`: never by time, but at once when the
-connection that carried it is gone); None: never at all; `...`: the socket's own."""
+"""Seconds until a request is resent (`inf`: resend only when its connection is lost); None: never
+resend; `...`: the socket's default."""
 
 
 class Req(Socket):
-    """Asks whoever is connected, in turn.
+    """A socket that sends requests to the connected peers in turn.
 
         async with Req() as req:
             await req.dial("sp+tcp://localhost:7000")
             body = await req.request(b"hello", timeout=2.5)
 
-    - `resend`: for requests that give none themselves, see `Resend`.
-    - `slots`: how many requests may be outstanding at a time; more end with `Overloaded`.
-    - `message_size_max`: bytes of one body, in either direction. Messages that come in may have
-      1 KiB more, for headers; larger ones cost the connection.
+    - `resend`: the default for requests, see `Resend`.
+    - `slots`: how many requests may be in flight; further ones end with `Overloaded`.
+    - `message_size_max`: maximum bytes of one body, sent or received. Incoming messages may have
+      1 KiB more, for headers; a larger one ends the connection.
     """
 
     _role = SpRole.REQ
@@ -61,10 +61,11 @@ class Req(Socket):
         timeout: float | None = None,  # noqa: ASYNC109 - the request keeps it
         resend: Resend = ...,
     ) -> bytes:
-        """Send a request, and return the body of its reply. Cancelling the task cancels it.
+        """Send a request and return the body of its reply. Cancelling the task cancels the request.
 
-        While nobody is connected, or all push back, it waits. `timeout` is seconds from now, None:
-        no limit. Raises a `CallError` that says what happened and whether it may have run.
+        The request waits while no peer is connected or all push back. `timeout` is in seconds from
+        now; None: no limit. Raises a `CallError` that says what happened and whether the request
+        may have run.
         """
         return await self.send(body, timeout=timeout, resend=resend)
 
@@ -76,10 +77,9 @@ class Req(Socket):
         timeout: float | None = None,
         resend: Resend = ...,
     ) -> asyncio.Future[bytes]:
-        """Send a request, and return the future of its reply's body; cancelling that cancels it.
+        """Send a request and return the future of its reply's body; cancelling that cancels it.
 
-        With `wait=False` it raises `Overloaded` where it cannot be sent at once, because nobody is
-        connected or all push back.
+        With `wait=False` it raises `Overloaded` if no peer is connected or all push back.
 
         Raises `LocalViolation` on another event loop than the first.
         """
@@ -95,7 +95,7 @@ class Req(Socket):
         return future
 
     def snapshot(self) -> ReqSnapshot:
-        """Return its tables, as counts."""
+        """Return the sizes of the socket's tables."""
         return self._engine.snapshot()
 
     def _forget_if_cancelled(self, future: asyncio.Future[bytes]) -> None:
@@ -103,15 +103,15 @@ class Req(Socket):
             self._shell.submit(Cancel(future))
 
     def _fail(self, token: Any, error: CallError) -> None:
-        if isinstance(error, Cancelled) and self._closed:  # the engine calls it a client
+        if isinstance(error, Cancelled) and self._closed:  # the engine's text says "client"
             went = error.may_have_executed
             error = Cancelled(CLOSED, may_have_executed=went, attempts=error.attempts)
-        if not token.done():  # a cancelled future is
+        if not token.done():  # a cancelled future is done
             token.set_exception(explain(error, self._shell))
 
 
 def _deliver(token: Any, what: Reply) -> None:
-    if not token.done():  # a cancelled future is
+    if not token.done():  # a cancelled future is done
         token.set_result(what.body)
 
 

@@ -1,4 +1,4 @@
-"""What both kinds of sockets do: dial and listen, any number of times, until they are closed."""
+"""`Socket`: the base of `Req` and `Rep`; dials and listens any number of times until closed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CLOSED: Final = "the socket was closed"
 
 
 class Socket:
-    """One end of SP, on the event loop on which it was first used."""
+    """An SP socket, bound to the event loop on which it is first used."""
 
     _role: SpRole
 
@@ -42,26 +42,26 @@ class Socket:
         self._limits = Limits.for_bodies(message_size_max)
         self._shell = AioShell(engine, Connections(limits=LINK_LIMITS), **uses)
         self._closed = False
-        self._queries: dict[Address, str] = {}  # of the URLs by which peers dial where it listens
+        self._queries: dict[Address, str] = {}  # by bound address: the query of the peers' URLs
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} with {len(self._shell.host.links)} connections>"
 
     async def dial(self, url: str) -> None:
-        """Stay connected to every place that `url` names, from now on.
+        """Dial every address in `url`, and reconnect whenever a connection is lost.
 
-        Connecting goes on in the background, until somebody is there. Raises `ConfigurationError`
-        for a URL that cannot work.
+        The socket connects in the background. Raises `ConfigurationError` for a URL that cannot
+        work.
         """
         self._check_usable()
         for endpoint in to_dial(self._read(url).dials, self._role, self._limits):
             self._shell.keep(endpoint)
 
     async def listen(self, url: str) -> list[str]:
-        """Take connections at every place that `url` names; return the URLs to dial them by.
+        """Listen at every address in `url`; return the URLs by which peers dial them.
 
-        Raises `TransportError` where a place cannot be had, `ConfigurationError` for a URL that
+        Raises `TransportError` if it cannot bind an address, `ConfigurationError` for a URL that
         cannot work.
         """
         self._check_usable()
@@ -73,11 +73,11 @@ class Socket:
 
     @property
     def addresses(self) -> list[str]:
-        """Where it listens, as URLs, with the ports it really got."""
+        """URLs at which the socket listens, with actual ports."""
         return self._urls_of(self._shell.addresses)
 
     async def close(self) -> None:
-        """End everything; what was sent still leaves."""
+        """Close all connections; queued messages are still sent."""
         if not self._closed:
             self._closed = True
             self._shell.submit(Drain())
@@ -100,8 +100,8 @@ class Socket:
             raise Cancelled(CLOSED, may_have_executed=False)
 
     def _check_usable(self) -> None:
-        """Refuse a closed socket, and another event loop than the first, where nobody would wake
-        whoever waits."""
+        """Refuse a closed socket, and another event loop than the first: it could not wake waiting
+        tasks."""
         self._check_open()
         if asyncio.get_running_loop() is not self._loop:
             self._shell.start()
@@ -120,8 +120,8 @@ class Socket:
         return bound_at(addresses, [self._queries.get(address, "") for address in addresses])
 
     def _body(self, body: Any) -> bytes:
-        """Return what goes out as one piece. Raises `ConfigurationError` for what is too large or
-        has frames, `TypeError` for what is not bytes."""
+        """Return a body as one byte string. Raises `ConfigurationError` for a body that is too
+        large or has several frames, `TypeError` for one that is not bytes."""
         frames = frames_of(body)
         if len(frames) != 1:
             raise ConfigurationError(

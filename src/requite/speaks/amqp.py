@@ -89,7 +89,7 @@ def _read_secure(body: str, shown: str) -> Places:
 
 
 def _split(body: str, shown: str) -> tuple[str, str]:
-    """Return host and virtual host, which is one segment of a path."""
+    """Return the host and the virtual host, which is one path segment."""
     hosts, vhost = split_authority(body, shown)
     if len(hosts) > 1:
         refuse(shown, "it takes one host; put a name or a load balancer before those of a cluster")
@@ -99,9 +99,9 @@ def _split(body: str, shown: str) -> tuple[str, str]:
 
 
 _OPTIONS: Final = ("queue", "pool", "key", "confirm", "reply", "id", "activity")
-# As those of SP, but for the private key: a key is the pool's here.
+# As in SP, except for the private key: here `key` belongs to the pool.
 _TLS_OPTIONS: Final = ("ca", "certificate", "certificate_key", "server_name")
-# A key of a pool is any text, also an empty one.
+# A pool's key is any text, even empty.
 SCHEMES: Final = {
     "amqp": Scheme(_read_plain, _OPTIONS, ("key",)),
     "amqps": Scheme(_read_secure, (*_OPTIONS, *_TLS_OPTIONS), ("key",)),
@@ -109,8 +109,8 @@ SCHEMES: Final = {
 
 
 def check_url(url: ServiceUrl, *, listening: bool, shown: str) -> ServiceUrl:
-    """Take the path for the virtual host, and the service from the options. Raises
-    `ConfigurationError` for what AMQP cannot do."""
+    """Read the virtual host from the path and the service from the options. Raises
+    `ConfigurationError` for what AMQP does not support."""
     if listening:
         refuse(shown, "nobody listens at it but RabbitMQ: clients and workers dial it")
     check_can_be_dialled(url, shown)
@@ -138,19 +138,19 @@ def _tls_of(url: ServiceUrl, shown: str) -> TlsSettings | None:
 # --- clients --------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class _Traits:
-    """A request has one body; it may be named by a key, and have partial replies.
+    """A request has one body, and may have an idempotency key and partial replies.
 
-    `has_key`: the URL names the group of the pool, perhaps that of the empty key.
+    `has_key`: the URL names a group of the pool, perhaps that of the empty key.
     """
 
     pool: Pool | None
     has_key: bool
 
     def check(self, *, key: bytes, partials: bool, idempotent: bool) -> None:
-        """All of it can be had."""
+        """Accept all call options."""
 
     def check_service(self, service: str) -> None:
-        """A service is a queue, or a group of a pool, by its key."""
+        """Check the name of a queue, or the key of a pool's group."""
         if self.pool is None:
             check_queue(service)
         elif not (service or self.has_key):
@@ -161,7 +161,7 @@ class _Traits:
             self.pool.check_key(service)
 
     def check_frames(self, count: int) -> None:
-        """AMQP has no frames."""
+        """Refuse a body with several frames."""
         if count > 1:
             raise ConfigurationError(
                 f"an AMQP message has one body, not {count} frames; join them, or use MDP"
@@ -202,13 +202,13 @@ def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
 
 
 def _pool_of(url: ServiceUrl) -> Pool | None:
-    """Return the pool that a URL names, if it names one. Raises `ConfigurationError`."""
+    """Return the pool in a URL, or None. Raises `ConfigurationError`."""
     name = url.options.get("pool")
     return None if name is None else Pool(name)
 
 
 def _connections_to(url: ServiceUrl, heartbeat: HeartbeatPolicy, body_size_max: int) -> Connections:
-    """Return the one connection to RabbitMQ, dialled again whenever it ends."""
+    """Return the persistent connection to RabbitMQ."""
     entry = AmqpSettings(
         vhost=url.options["vhost"],
         user=DEFAULT_USER if url.user is None else url.user,
@@ -246,8 +246,7 @@ def _one_of(url: ServiceUrl, name: str, values: tuple[str, ...], default: str) -
 def service_plans(
     endpoints: Endpoints, services: Sequence[S], settings: WorkerSettings
 ) -> list[ServicePlan[S]]:
-    """Plan one connection per service. Raises
-    `ConfigurationError`."""
+    """Plan one connection per service. Raises `ConfigurationError`."""
     url = endpoints.only_dialled()
     _check_worker(url, services, settings)
     return [_plan(url, service, settings) for service in services]
@@ -262,7 +261,9 @@ def _plan(url: ServiceUrl, service: S, settings: WorkerSettings) -> ServicePlan[
     heartbeat = heartbeat_of(settings.heartbeat, HEARTBEAT_DEFAULT)
     assignment = _assignment(url, service, settings)
     policy = ResponderPolicy(prefetch=capacity, heartbeat=heartbeat)
-    if not assignment.declares:  # the queue of a pool counts, and its manager has the dead letters
+    if (
+        not assignment.declares
+    ):  # a pool's queue counts attempts, and its manager reads dead letters
         policy = ResponderPolicy(prefetch=capacity, heartbeat=heartbeat, attempts_max=None)
     engine = AmqpResponder(
         assignment,

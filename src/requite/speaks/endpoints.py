@@ -1,7 +1,7 @@
-"""Where one end of ours dials and where it listens: what `url` and `bind` stand for.
+"""The addresses that a client or worker dials and listens at: its parsed `url` and `bind`.
 
-Protocols with a broker have one URL, which may name several places of which one is used at a time.
-SP endpoints may have any number: they are connected to all of them, and may listen as well.
+A protocol with a broker has one URL, which may name several addresses; one is used at a time. SP
+may have any number of URLs: it connects to all of them, and may listen as well.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ Urls: TypeAlias = str | Sequence[str]
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """The URLs of one end, at least one, all of one protocol."""
+    """The URLs of a client, worker or device side: at least one, all of one protocol."""
 
     dials: tuple[ServiceUrl, ...]
     binds: tuple[ServiceUrl, ...] = ()
 
     @property
     def protocol(self) -> str:
-        """What is spoken."""
+        """The protocol of the URLs."""
         return (self.dials + self.binds)[0].protocol
 
     @property
     def service(self) -> str:
-        """The service that is named; "" where none is."""
+        """The service that the URLs name, or ""."""
         return next((url.service for url in self.dials + self.binds if url.service), "")
 
     @property
     def is_inproc(self) -> bool:
-        """Whether any of it works within one event loop only."""
+        """Whether any address is `inproc`, which works within one event loop only."""
         places = (address for url in self.dials + self.binds for address in url.addresses)
         return any(isinstance(address, InprocAddress) for address in places)
 
     @property
     def peer_queries(self) -> list[str]:
-        """For each address to listen at, the query of the URL by which peers dial it."""
+        """For each address to listen at, the query of the peers' URLs."""
         return [url.peer_query for url in self.binds for _ in url.addresses]
 
     def only_dialled(self) -> ServiceUrl:
-        """Return the one URL of a protocol that has a broker; refuse more, and `bind`."""
+        """Return the single URL to dial. Raises `ConfigurationError` for several, or for `bind`."""
         name = self.protocol.upper()
         if self.binds:
             raise ConfigurationError(
@@ -68,7 +68,7 @@ class Endpoints:
 def bound_at(
     addresses: Iterable[Address], queries: Iterable[str] = repeat(""), protocol: str = "sp"
 ) -> list[str]:
-    """Return the URLs by which peers dial what listens at these addresses, each with its query
+    """Return the URLs by which peers dial these bound addresses, each with its query
     (`Endpoints.peer_queries`)."""
     return [
         _as_in_url(address, protocol) + query
@@ -79,6 +79,6 @@ def bound_at(
 def _as_in_url(address: Address, protocol: str) -> str:
     if isinstance(address, IpcAddress):
         return f"{protocol}+{quote(str(address), safe=':/')}"
-    if isinstance(address, TcpAddress) and protocol != "sp":  # which alone names TCP
+    if isinstance(address, TcpAddress) and protocol != "sp":  # only SP names TCP in its scheme
         return f"{protocol}://{address.authority}"
     return f"{protocol}+{address}"

@@ -1,11 +1,11 @@
 """Freelance (10/FLP, and the Guide's models one and two): several equal servers, without a broker.
 
-    flp://a:5555,b:5555                         several servers, of which one answers
+    flp://a:5555,b:5555                         several servers, one of which answers
     flp+ipc:///run/server.sock                  over a Unix socket; flp+inproc within one event loop
 
 The options are `model` (agent, failover or shotgun) and, to listen, `public`: the endpoint that
-clients dial (tcp://host:port). A client is connected to all servers; a server listens, and is known
-by the endpoint that clients dial.
+clients dial (tcp://host:port). A client connects to all servers; a server listens, and is
+identified by the endpoint that clients dial.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ from requite.speaks.url import (
 from requite.transport.address import Address, HostAddress, parse_address
 
 LANES_MAX: Final = 8
-"""How many requests of model one a server may have at a time: each needs a connection of its own,
-and these are opened in advance."""
+"""How many requests of model one a server may have at a time: each needs a separate connection,
+opened in advance."""
 
-# As long as libzmq gives a peer.
+# The handshake timeout of libzmq.
 LINK_LIMITS: Final = LinkLimits(handshake_timeout_s=30.0)
 
 _SOCKETS: Final = {
@@ -89,7 +89,7 @@ SCHEMES: Final = {
 
 
 def check_url(url: ServiceUrl, *, listening: bool, shown: str) -> ServiceUrl:
-    """Check the options. Raises `ConfigurationError` for what Freelance cannot do."""
+    """Check the options. Raises `ConfigurationError` for what Freelance does not support."""
     if url.user is not None:
         refuse(shown, "Freelance has no user and password")
     if url.service:
@@ -107,7 +107,7 @@ def check_url(url: ServiceUrl, *, listening: bool, shown: str) -> ServiceUrl:
 
 
 def _check_public(url: ServiceUrl, shown: str) -> None:
-    """A server is known by the endpoint that clients dial, and must be able to tell it."""
+    """Check that the server knows the endpoint that clients dial, which identifies it."""
     public = url.options.get("public")
     if public is not None:
         if len(url.addresses) > 1:
@@ -125,7 +125,7 @@ def _check_public(url: ServiceUrl, shown: str) -> None:
 
 
 def _model_of(endpoints: Endpoints) -> Model:
-    """Return the one model that all URLs name. Raises `ConfigurationError`."""
+    """Return the model of the URLs. Raises `ConfigurationError` if they differ."""
     models = {
         Model(url.options.get("model", Model.AGENT)) for url in endpoints.dials + endpoints.binds
     }
@@ -142,10 +142,10 @@ _TRAITS: Final = PlainTraits("Freelance", "the servers that serve it")
 
 @dataclass(frozen=True, slots=True)
 class _ShotgunTraits(PlainTraits):
-    """A request that must not run twice cannot be asked for, either."""
+    """Traits that also refuse `idempotent=False`, since each server runs the request."""
 
     def check(self, *, key: bytes, partials: bool, idempotent: bool) -> None:
-        """Each server runs the request."""
+        """Refuse what the protocol lacks, and requests that must not run twice."""
         PlainTraits.check(self, key=key, partials=partials, idempotent=idempotent)
         if not idempotent:
             raise ConfigurationError(
@@ -224,7 +224,7 @@ def _ping(model: Model, given: HeartbeatPolicy | float | None) -> HeartbeatPolic
 
 
 def _engine_of(model: Model) -> Callable[..., CallEngine]:
-    """Load the one engine that is needed."""
+    """Import and return the engine of a model."""
     match model:
         case Model.FAILOVER:
             from requite.protocols.freelance.failover import FailoverClient
@@ -242,8 +242,8 @@ def _engine_of(model: Model) -> Callable[..., CallEngine]:
 
 # --- servers --------------------------------------------------------------------------------------
 class _Binding:
-    """An address to listen at, and the identity that is announced there: the server's public
-    endpoint, spelt as clients connect to it (10/FLP, "Request and Reply Routing")."""
+    """An address to listen at, and the identity announced there: the server's public endpoint as
+    clients dial it (10/FLP, "Request and Reply Routing")."""
 
     def __init__(self, address: Address, public: str | None, limits: Limits) -> None:
         self.address = address
@@ -258,7 +258,7 @@ class _Binding:
         if isinstance(public, HostAddress) and not public.port and isinstance(address, HostAddress):
             public = replace(public, port=address.port)
         elif not isinstance(public, HostAddress):
-            public = address  # a free name
+            public = address  # a free name was requested
         self._identity = str(public).encode()
 
     def framing(self) -> Zmtp:
@@ -269,7 +269,7 @@ class _Binding:
 def service_plans(
     endpoints: Endpoints, services: Sequence[S], settings: WorkerSettings
 ) -> list[ServicePlan[S]]:
-    """Plan the one server. Raises `ConfigurationError`."""
+    """Plan the server. Raises `ConfigurationError`."""
     from requite.protocols.freelance.server import FreelanceServer
 
     _check_server(endpoints, services, settings)

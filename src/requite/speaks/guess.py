@@ -1,5 +1,5 @@
-"""What was probably meant by a URL whose scheme is missing or unknown, for the message that refuses
-it. Nothing here is ever dialled."""
+"""Suggest a URL in place of one whose scheme is missing or unknown, for the error message. The
+suggestion is never dialled."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NO_HOST: Final = re.compile(r"\d+|\.\.?/.*", re.DOTALL)
 _OF_RABBITMQ: Final = re.compile(r":567([12])(?=[/?]|$)")
 _SEPARATOR: Final = "://"
 
-# Transports, which alone do not tell the protocol; and SP, which does not tell the transport.
+# Transports, which do not determine the protocol; and SP, which does not determine the transport.
 _SEVERAL: Final = {
     "tcp": ("mdp", "sp+tcp"),
     "ipc": ("mdp+ipc", "sp+ipc"),
@@ -30,15 +30,15 @@ _WHAT_IS_THERE: Final = {
     "sp+tcp": "a service without a broker",
     "sp+ipc": "a service without a broker",
 }
-_NOBODY_LISTENS: Final = ("mdp", "amqp")  # but brokers, which are told so in another way
+_NOBODY_LISTENS: Final = ("mdp", "amqp")  # only brokers do, and they take no such URL
 
 
 def explain(
     shown: str, schemes: Sequence[str], can_be_read: Callable[[str], bool], *, listening: bool
 ) -> str:
-    """Say what is wrong with a URL that begins with none of `schemes`; `shown` has no password.
+    """Say what is wrong with a URL that has none of `schemes`; `shown` has no password.
 
-    A URL is suggested only if `can_be_read` says so.
+    Suggests only URLs for which `can_be_read` is true.
     """
     name, separator, rest = shown.partition(_SEPARATOR)
     if separator:
@@ -67,9 +67,9 @@ def _similar(name: str, schemes: Sequence[str]) -> Iterable[str]:
         return (lower,)
     if lower in _SEVERAL:
         return _SEVERAL[lower]
-    if lower.removesuffix("+tcp") in schemes:  # which go over TCP anyhow
+    if lower.removesuffix("+tcp") in schemes:  # schemes that use TCP anyway
         return (lower.removesuffix("+tcp"),)
-    from difflib import get_close_matches  # only here: few URLs are wrong
+    from difflib import get_close_matches  # imported here, since it is rarely needed
 
     return get_close_matches(lower, schemes, n=1)
 

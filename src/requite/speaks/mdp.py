@@ -1,9 +1,9 @@
 """MDP with a broker.
 
-    mdp://host:5555/echo                        Majordomo over TCP; the port may be left out
-    mdp://a:5555,b:5555/echo                    several brokers of which one serves, tried in turn
+    mdp://host:5555/echo                        Majordomo over TCP; the port is optional
+    mdp://a:5555,b:5555/echo                    several brokers, one of them active, tried in turn
     mdp://user:password@host/echo?dialect=0.2   PLAIN credentials; an older dialect of MDP
-    mdp+ipc:///run/broker.sock?service=echo     over a Unix socket, whose path takes the URL's path
+    mdp+ipc:///run/broker.sock?service=echo     over a Unix socket; its path is the URL's path
     mdp+inproc://name/echo                      within one event loop
     mdp://host:5555?pool=core&key=42            a group of a pool of workers
 
@@ -63,7 +63,7 @@ def _read_tcp(body: str, shown: str) -> Places:
 
 
 _OPTIONS: Final = ("dialect", "service", "pool", "key")
-# A key of a pool is any text, also an empty one.
+# A pool's key is any text, even empty.
 SCHEMES: Final = {
     "mdp": Scheme(_read_tcp, _OPTIONS, ("key",)),
     "mdp+ipc": Scheme(read_ipc, _OPTIONS, ("key",)),
@@ -72,7 +72,7 @@ SCHEMES: Final = {
 
 
 def check_url(url: ServiceUrl, *, listening: bool, shown: str) -> ServiceUrl:
-    """Name the service of a group of a pool. Raises `ConfigurationError` for what cannot be."""
+    """Add the service name of a pool's group. Raises `ConfigurationError` for bad options."""
     if listening:
         refuse(shown, "nobody listens at it but a broker: requite broker --bind tcp://host:port")
     check_can_be_dialled(url, shown)
@@ -95,7 +95,7 @@ class _Traits:
     dialect: Dialect
 
     def check(self, *, key: bytes, partials: bool, idempotent: bool) -> None:
-        """Idempotency needs a header to say it in; partial replies exist from 0.2 on."""
+        """Refuse idempotency keys and flags before 0.3, and partial replies before 0.2."""
         if partials and not self.dialect.has_partials:
             self.refuse("has no partial replies; use call")
         if key and not self.dialect.has_ids:
@@ -106,7 +106,7 @@ class _Traits:
             raise ConfigurationError(f"an idempotency key has at most {_KEY_SIZE_MAX} bytes")
 
     def check_service(self, service: str) -> None:
-        """A name has 1 to 255 bytes of UTF-8 without control characters."""
+        """Refuse a name unless it is 1 to 255 bytes of UTF-8 without control characters."""
         if not service:
             raise ConfigurationError(
                 "the call names no service; put it into the URL (mdp://host/echo) or pass service="
@@ -117,7 +117,7 @@ class _Traits:
             raise ConfigurationError(str(error)) from None
 
     def check_frames(self, count: int) -> None:
-        """Brokers and workers have a limit, too."""
+        """Refuse a body with more frames than brokers and workers accept."""
         check_body_frames(count)
 
     def refuse(self, why: str) -> None:
@@ -204,7 +204,7 @@ def service_plans(
 
 
 def _names(url: ServiceUrl, services: Sequence[S]) -> Sequence[str]:
-    """Return the names to register by: the services' own, or that of a pool's group."""
+    """Return the names to register: those of the services, or that of the pool's group."""
     if "pool" not in url.options:
         if url.service:
             raise ConfigurationError(
@@ -256,8 +256,8 @@ def _plan(
 
 
 def _unanswered(dialect: Dialect) -> Unanswered:
-    """MDP 0.3 has brokers answer READY at once. Of older ones the next heartbeat is the first that
-    is heard, which brokers after the Guide send every 2.5 s."""
+    """Return the warning for a broker that does not acknowledge READY. MDP 0.3 brokers answer at
+    once; older ones send only the next heartbeat, after 2.5 s in brokers based on the Guide."""
     text = (
         f"has not answered READY: is it a broker of MDP {dialect.version}? (`--dialect` chooses"
         " another version)"

@@ -4,8 +4,8 @@
     pirate://queue:5556?protocol=simple         a queue's back, for workers; else paranoid
     pirate+ipc:///run/service.sock              over a Unix socket; or pirate+inproc://name
 
-A client is a Lazy Pirate: REQ, against a REP server or the front of a queue. A worker is the REP
-server of Lazy Pirates, or signs up at a queue.
+A client is a Lazy Pirate: a REQ socket connected to a REP server or the front of a queue. A worker
+is a REP server for Lazy Pirates, or registers with a queue.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ SCHEMES: Final = {
 
 
 def check_url(url: ServiceUrl, *, listening: bool, shown: str) -> ServiceUrl:
-    """Check the option, which is for workers alone. Raises `ConfigurationError` for what the
-    Pirates cannot do."""
+    """Check the option, which only workers have. Raises `ConfigurationError` for what the Pirates
+    do not support."""
     if url.user is not None:
         refuse(shown, "the Pirates have no user and password (MDP has)")
     if url.service:
@@ -107,7 +107,7 @@ _TRAITS: Final = PlainTraits("a Lazy Pirate", "the place that serves it")
 
 
 def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
-    """Plan a client that dials one place. Raises `ConfigurationError`."""
+    """Plan a client that dials one address. Raises `ConfigurationError`."""
     from requite.protocols.pirate.client import LazyPirate
 
     url = endpoints.only_dialled()
@@ -136,7 +136,7 @@ def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
 
 
 def _retry(given: RetryPolicy | None) -> RetryPolicy:
-    """Take the Guide's policy, and its time for a try where none is given."""
+    """Return `given`, with the Guide's policy and attempt timeout as defaults."""
     if given is None:
         return ClientPolicy().retry
     if given.attempt_timeout is None and given.attempts > 1:
@@ -148,7 +148,7 @@ def _retry(given: RetryPolicy | None) -> RetryPolicy:
 def service_plans(
     endpoints: Endpoints, services: Sequence[S], settings: WorkerSettings
 ) -> list[ServicePlan[S]]:
-    """Plan one server; or, at a queue, one connection per request at a time. Raises
+    """Plan one server; at a queue, one connection per concurrent request. Raises
     `ConfigurationError`."""
     _check_worker(services, settings)
     [service] = services

@@ -1,5 +1,4 @@
-"""What clients and workers are made of: the settings that users give, and what a protocol makes of
-them."""
+"""Settings of clients and workers, and the plans that a protocol makes of them."""
 
 from __future__ import annotations
 
@@ -19,24 +18,24 @@ from requite.shell.connections import Connections
 from requite.transport.address import Address
 
 CAPACITY_DEFAULT: Final = 16
-"""How many requests a worker takes at a time: enough for the next one to be here when one is
-answered, on any network where that matters."""
+"""How many requests a worker takes at a time: enough that the next request is already here when one
+is answered."""
 
 PATIENCE_S: Final = 1.0
-"""How long a far end may take before a worker says that it waits. A broker that is started together
-with its worker is there by then."""
+"""Seconds before a worker logs that it waits for its peer. A broker that is started together with
+its worker is up by then."""
 
 
 NO_DIALECTS: Final = "no dialects (MDP has)"
 NO_HOLD_BACK: Final = "no broker that reports expired calls (MDP 0.3 has)"
 NO_LEASES: Final = "no handler leases (MDP 0.3 has, or use asyncio.timeout() in the handler)"
-"""What several protocols do not have, as `refuse_given` says it."""
+"""Features that several protocols lack, in the words of `refuse_given`."""
 
 
 # --- clients --------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """What a user may set on a client, as it was given; None: not given."""
+    """The user's settings of a client; None: not given."""
 
     retry: RetryPolicy | None
     slots: int
@@ -48,24 +47,24 @@ class ClientSettings:
 
 
 class Traits(Protocol):
-    """What a protocol can promise for a call; what it cannot is refused, never dropped."""
+    """The call options that a protocol supports; unsupported ones are refused, never ignored."""
 
     def check(self, *, key: bytes, partials: bool, idempotent: bool) -> None:
-        """Raise `ConfigurationError` for what is asked of a call and cannot be had."""
+        """Raise `ConfigurationError` for call options that the protocol does not support."""
 
     def check_service(self, service: str) -> None:
-        """Raise `ConfigurationError` for a name that no service can have ("": none is named)."""
+        """Raise `ConfigurationError` for an invalid service name ("": no name was given)."""
 
     def check_frames(self, count: int) -> None:
-        """Raise `ConfigurationError` for a body of so many frames that peers do not take it."""
+        """Raise `ConfigurationError` for a body with more frames than peers accept."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlainTraits:
-    """What a protocol promises that has neither names nor keys: a request, and one reply to it.
+    """Traits of a protocol without service names and keys: one request, one reply.
 
-    `protocol` begins what is refused ("SP"); `whom` says whom to dial for a service ("the place
-    that serves it"). `frames_max`: how many frames of a body peers take.
+    For error messages, `protocol` is its name ("SP") and `whom` the peer to dial for a service
+    ("the place that serves it"). `frames_max`: how many frames of a body peers accept.
     """
 
     protocol: str
@@ -73,7 +72,7 @@ class PlainTraits:
     frames_max: int = BODY_FRAMES_MAX
 
     def check(self, *, key: bytes, partials: bool, idempotent: bool) -> None:
-        """Anything but a plain call takes a protocol with a header."""
+        """Refuse partial replies and idempotency keys, which need a header."""
         if partials:
             raise ConfigurationError(f"{self.protocol} has no partial replies; use call, or MDP")
         if key:
@@ -82,7 +81,7 @@ class PlainTraits:
             )
 
     def check_service(self, service: str) -> None:
-        """Any peer serves everything."""
+        """Refuse any service name."""
         if service:
             raise ConfigurationError(
                 f"{self.protocol} has no service names, so {service!r} cannot be addressed; connect"
@@ -90,7 +89,7 @@ class PlainTraits:
             )
 
     def check_frames(self, count: int) -> None:
-        """Peers have a limit, too."""
+        """Refuse a body with more frames than peers accept."""
         if self.frames_max == 1 and count > 1:
             raise ConfigurationError(
                 f"the body has {count} frames, and {self.protocol} carries one; join them, or use"
@@ -100,23 +99,23 @@ class PlainTraits:
 
 
 def check_body_frames(count: int) -> None:
-    """Raise `ConfigurationError` for a body of more frames than peers with frames take."""
+    """Raise `ConfigurationError` for a body with more than `BODY_FRAMES_MAX` frames."""
     if count > BODY_FRAMES_MAX:
         raise ConfigurationError(f"the body has {count} frames; the maximum is {BODY_FRAMES_MAX}")
 
 
 class CallEngine(Engine, Protocol):
-    """The engine of a client, and the table of its calls."""
+    """A client's engine, with its table of calls."""
 
     @property
     def calls(self) -> Calls[Any]: ...
 
 
 class ClientPlan(NamedTuple):
-    """A protocol made ready for one client. Each has a fresh engine, and may be made again.
+    """A protocol's plan for one client; `make_engine` may be called again for a fresh engine.
 
-    `make_engine(origin, chronicle)`: `origin` is the first half of its call ids (8 bytes, random).
-    `holds`: while all peers push back the engine keeps calls itself, and need not be spared them.
+    `make_engine(origin, chronicle)`: `origin` is the first half of the call ids (8 random bytes).
+    `holds`: the engine buffers calls while all peers push back, so the client need not pause.
     """
 
     make_engine: Callable[[bytes, Chronicle | None], CallEngine]
@@ -128,9 +127,9 @@ class ClientPlan(NamedTuple):
 # --- workers --------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """What a user may set on a worker, as it was given; None: not given.
+    """The user's settings of a worker; None: not given.
 
-    `name` is what journals call the worker, and `chronicle` where its engines write for them.
+    `name` identifies the worker in journals; its engines record in `chronicle`.
     """
 
     capacity: int | None
@@ -147,52 +146,52 @@ class WorkerSettings:
 def refuse_given(
     settings: ClientSettings | WorkerSettings, whose: str, absent: Mapping[str, str]
 ) -> None:
-    """Raise `ConfigurationError` for a setting that means nothing to a protocol. `absent` says of
-    each what there is none of; `whose` begins the sentence ("SP has")."""
+    """Raise `ConfigurationError` for a given setting that the protocol does not support. `absent`
+    maps settings to the missing feature; `whose` begins the sentence ("SP has")."""
     for name, what in absent.items():
         if getattr(settings, name) is not None:
             raise ConfigurationError(f"{whose} {what}; remove `{name}`")
 
 
 class Served(Protocol):
-    """What a plan has to know of a service."""
+    """A service, as far as plans need it."""
 
     @property
     def name(self) -> str:
-        """The name under which it serves."""
+        """The service name."""
 
     @property
     def in_thread(self) -> bool:
-        """Whether its handler runs in a thread."""
+        """Whether the handler runs in a thread."""
 
 
 S = TypeVar("S", bound=Served)
 
 
 class WorkEngine(Engine, Protocol):
-    """The engine of a worker, and the table of its jobs."""
+    """A worker's engine, with its table of jobs."""
 
     @property
     def jobs(self) -> Jobs[Any]: ...
 
     @property
     def is_answered(self) -> bool:
-        """Whether the far end has answered since the connection stands, or need not."""
+        """Whether the peer has acknowledged the worker on this connection, or need not."""
 
 
 def _take_note(_addresses: Sequence[Address]) -> None:
-    """Do nothing: most do not care by which address they are known."""
+    """Ignore the bound addresses, as most protocols do."""
 
 
 def no_call_id(_token: Any) -> bytes:
-    """Know of no call ids."""
+    """Return no call id, for protocols without them."""
     return b""
 
 
 class Unanswered(NamedTuple):
-    """What to say of a far end that does not answer, and how long it may take to.
+    """What to log of a peer that does not acknowledge the worker, and after how many seconds.
 
-    `text` follows the address that is connected: "has not answered READY".
+    `text` follows the address: "has not answered READY".
     """
 
     text: str = ""
@@ -200,14 +199,14 @@ class Unanswered(NamedTuple):
 
 
 class ServicePlan(NamedTuple, Generic[S]):
-    """One service of a worker, ready to be served: its own engine and connections.
+    """A plan to serve one service: an engine and connections.
 
-    At most `capacity` of its requests are in hand at a time, and `threads` calls of a handler that
-    is a plain function run. A reply has at most `frames_max` frames. `holds`: the engine keeps
-    partial replies itself, and need not be spared them while a peer pushes back. `bound` is told
-    where it listens, with the ports it really got. `call_id` tells by the token of a request which
-    call of its client it is, the same for all its tries (empty: nobody knows). `unanswered` is for
-    engines whose far end has to answer before requests come.
+    At most `capacity` requests are in hand at a time, and at most `threads` calls of a `def`
+    handler run. A reply has at most `frames_max` frames. `holds`: the engine buffers partial
+    replies while a peer pushes back, so handlers need not pause. `bound` gets the bound addresses,
+    with actual ports. `call_id` maps a request's token to its call id, equal for all attempts
+    (empty: unknown). `unanswered` is for protocols whose peer acknowledges the worker before it
+    sends requests.
     """
 
     service: S

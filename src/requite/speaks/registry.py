@@ -1,7 +1,7 @@
-"""By its scheme, the protocol that a URL is of; by its protocol, the plans of clients and workers.
+"""Map URL schemes to protocols, and protocols to the plans of clients and workers.
 
-`parse_url` is the one way from text to a `ServiceUrl`. A new protocol adds a file to this folder,
-and its schemes here.
+Only `parse_url` makes a `ServiceUrl` from text. A new protocol adds a file to this folder and its
+schemes to `SCHEMES`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from requite.speaks.guess import explain
 from requite.speaks.plans import ClientPlan, ClientSettings, S, ServicePlan, WorkerSettings
 from requite.speaks.url import Scheme, ServiceUrl, read_parts, redact, refuse
 
-# In the order in which they are told to who named none of them.
+# In the order in which error messages list them.
 SCHEMES: Final = {
     "mdp": "mdp",
     "mdp+ipc": "mdp",
@@ -38,37 +38,38 @@ SCHEMES: Final = {
     "flp+ipc": "flp",
     "flp+inproc": "flp",
 }
-"""The protocol of each scheme, which is also the name of its file in this folder."""
+"""The protocol of each scheme; it is also the name of the protocol's file in this folder."""
 
 
 class Spoken(Protocol):
-    """What the file of a protocol has."""
+    """The interface of a protocol's file."""
 
     SCHEMES: Mapping[str, Scheme]
 
     def check_url(self, url: ServiceUrl, *, listening: bool, shown: str) -> ServiceUrl:
-        """Add what the options of a URL mean. Raises `ConfigurationError`, with the URL as it may
-        be `shown`, for what the protocol cannot do."""
+        """Validate and interpret the URL's options. Raises `ConfigurationError`, which quotes
+        `shown` (the URL without a password), for what the protocol does not support."""
 
     def client_plan(self, endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
-        """Plan a client. Raises `ConfigurationError` for what cannot work."""
+        """Plan a client. Raises `ConfigurationError` for settings that cannot work."""
 
     def service_plans(
         self, endpoints: Endpoints, services: Sequence[S], settings: WorkerSettings
     ) -> list[ServicePlan[S]]:
-        """Plan a worker, which has at least one service. Raises `ConfigurationError`."""
+        """Plan a worker with at least one service. Raises `ConfigurationError` for settings that
+        cannot work."""
 
 
 def spoken(protocol: str) -> Spoken:
-    """Load the file of a protocol."""
+    """Import a protocol's file and return it."""
     return cast(Spoken, import_module(f"requite.speaks.{protocol}"))
 
 
 def parse_url(text: str, *, listening: bool = False) -> ServiceUrl:
-    """Read the URL of a service to dial or, `listening`, of places to listen at: then `*` stands
-    for all addresses of the machine (or for a free name) and port 0 for a free port.
+    """Parse the URL of a service to dial, or with `listening` of addresses to listen at: then `*`
+    is all addresses of the machine (or a free name) and port 0 is a free port.
 
-    Raises `ConfigurationError`, which quotes it (without a password) and says what is known.
+    Raises `ConfigurationError`, which quotes the URL without its password.
     """
     shown = redact(text)
     name, separator, rest = text.partition("://")
@@ -92,7 +93,7 @@ def _guess(shown: str, *, listening: bool) -> str:
 
 
 def read_endpoints(url: Urls, bind: Urls = ()) -> Endpoints:
-    """Read the URLs to dial and to listen at. Raises `ConfigurationError`."""
+    """Parse the URLs to dial and to listen at. Raises `ConfigurationError`."""
     endpoints = Endpoints(
         tuple(map(parse_url, _several(url))),
         tuple(parse_url(each, listening=True) for each in _several(bind)),
@@ -123,7 +124,7 @@ def _kind_of(what: object) -> str:
 
 
 def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
-    """Make the plan that URLs stand for. Raises `ConfigurationError` for what cannot work."""
+    """Make a client's plan. Raises `ConfigurationError` for settings that cannot work."""
     if not isinstance(settings.retry, RetryPolicy | None):
         raise ConfigurationError(
             f"retry must be a RetryPolicy, not {settings.retry!r}; use RetryPolicy(attempts=...)"
@@ -138,6 +139,6 @@ def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
 def service_plans(
     endpoints: Endpoints, services: Sequence[S], settings: WorkerSettings
 ) -> list[ServicePlan[S]]:
-    """Make the plans of a worker with these services, at least one. Raises `ConfigurationError`
-    for what cannot work."""
+    """Make the plans of a worker with at least one service. Raises `ConfigurationError` for
+    settings that cannot work."""
     return spoken(endpoints.protocol).service_plans(endpoints, services, settings)

@@ -1,15 +1,15 @@
 """SP, the scalability protocols: REQ and REP, without a broker.
 
-    sp+tcp://a:7000,b:7000                      connected to both at once
+    sp+tcp://a:7000,b:7000                      connects to both
     sp+ipc:///run/service.sock                  over a Unix socket
     sp+tls://host:7000?ca=/etc/requite/ca.pem   over TLS; also certificate=, key=, server_name=
     sp+ws://host/path, sp+wss://host/path       over a WebSocket; port 80 and 443 by default
     inproc://name                               within one event loop; or sp+inproc
 
-The options say how channels are used: `priority` (1, the first, to 16) and `weight` (1 to 1000)
-among several, `resend` (seconds, or off), `ids=draft` for the endpoint types of the draft.
+Options: `priority` (1, the first, to 16) and `weight` (1 to 1000) choose among connections;
+`resend` is in seconds, or off; `ids=draft` selects the endpoint types of the draft.
 
-Who listens and who dials is independent of who asks and who answers: each role may do both.
+Clients and workers may both dial and listen.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ PRIORITY_MAX: Final = 16
 WEIGHT_MAX: Final = 1000
 
 HANDSHAKE_TIMEOUT_S: Final = 10.0
-"""How long a peer may take for its header; as long as nng gives it."""
+"""Seconds that a peer may take for its header, as in nng."""
 
 LINK_LIMITS: Final = LinkLimits(handshake_timeout_s=HANDSHAKE_TIMEOUT_S)
 
@@ -132,7 +132,7 @@ SCHEMES: Final = {
 
 
 def check_url(url: ServiceUrl, *, listening: bool, shown: str) -> ServiceUrl:
-    """Check the options. Raises `ConfigurationError` for what SP cannot do."""
+    """Check the options. Raises `ConfigurationError` for what SP does not support."""
     if url.user is not None:
         refuse(shown, "SP has no user and password; sp+tls checks certificates")
     if url.service:
@@ -165,18 +165,18 @@ def _check_resend(url: ServiceUrl, shown: str) -> None:
 
 
 def resend_of(url: ServiceUrl) -> float | Literal["off"] | None:
-    """Return after how many seconds a request is sent again; None: the URL leaves it open."""
+    """Return the option `resend`: seconds, "off", or None if it is not given."""
     value = url.options.get("resend")
     return None if value is None else "off" if value == "off" else float(value)
 
 
 def _has_draft_ids(url: ServiceUrl) -> bool:
-    """Whether the endpoint types are 16 and 17, as in the draft, in place of 48 and 49."""
+    """Whether the endpoint types are 16 and 17, as in the draft, instead of 48 and 49."""
     return "ids" in url.options
 
 
 def _tls_of(url: ServiceUrl, listening: bool, shown: str) -> TlsSettings | None:
-    """Make the settings for TLS; to listen with a `ca` is to check the clients by it."""
+    """Make the TLS settings; a listener with a `ca` verifies its clients."""
     if not any(isinstance(place, HostAddress) and place.is_secure for place in url.addresses):
         return None
     settings = {name: url.options[name] for name in TLS_OPTIONS if name in url.options}
@@ -192,20 +192,20 @@ def _tls_of(url: ServiceUrl, listening: bool, shown: str) -> TlsSettings | None:
 
 # --- places ---------------------------------------------------------------------------------------
 class SpRole(Enum):
-    """What an endpoint is."""
+    """The role of an endpoint."""
 
     REQ = "REQ"
     REP = "REP"
 
     def types(self, draft: bool) -> tuple[int, int]:
-        """Return the endpoint types that it announces and that it takes: those in practice, or
-        those of the draft."""
+        """Return the endpoint type that the role announces and the one that it accepts, as in
+        practice or as in the draft."""
         req, rep = (DRAFT_REQ, DRAFT_REP) if draft else (REQ, REP)
         return (req, rep) if self is SpRole.REQ else (rep, req)
 
 
 def refuse_unused(urls: Iterable[ServiceUrl], role: SpRole) -> None:
-    """Raise `ConfigurationError` for options that would have no effect at an end of this role."""
+    """Raise `ConfigurationError` for options that have no effect in this role."""
     for url in urls:
         for name in _UNUSED[role.value]:
             if name in url.options:
@@ -215,7 +215,7 @@ def refuse_unused(urls: Iterable[ServiceUrl], role: SpRole) -> None:
 
 
 def check_whole(**settings: object) -> None:
-    """Raise `ConfigurationError` for a setting that is no whole number; `policy` checks ranges."""
+    """Raise `ConfigurationError` for a setting that is not an integer; policies check ranges."""
     for name, value in settings.items():
         if not isinstance(value, int):
             raise ConfigurationError(f"{name} must be a whole number, not {value!r}")
@@ -224,9 +224,9 @@ def check_whole(**settings: object) -> None:
 def to_dial(
     urls: Iterable[ServiceUrl], role: SpRole, limits: Limits, side: str = ""
 ) -> list[Endpoint]:
-    """Make the endpoints to stay connected to. `side` is that of a device.
+    """Make the endpoints of persistent connections. `side`: a device's front or back.
 
-    Raises `ConfigurationError` for settings of TLS with which nobody could be dialled.
+    Raises `ConfigurationError` for TLS settings that cannot be used to dial.
     """
     for url in urls:
         if url.tls is not None:
@@ -271,7 +271,7 @@ def _endpoint(
 
 
 def _host_header(address: WsAddress) -> str:
-    """Return the host for HTTP, with a port that is not the scheme's own (RFC 6455, 4.1)."""
+    """Return the Host header, with the port unless it is the scheme's default (RFC 6455, 4.1)."""
     is_default = address.port == (WSS_PORT if address.secure else WS_PORT)
     return address.authority.rpartition(":")[0] if is_default else address.authority
 
@@ -311,7 +311,7 @@ def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
 
 
 def _retry(given: RetryPolicy | None, resend: float | Literal["off"] | None) -> RetryPolicy:
-    """Make it of `retry` or of what the URLs say; at most one of them is given."""
+    """Return the policy from `retry` or from the URLs' `resend`; at most one of them is given."""
     if resend == "off":
         return RetryPolicy(attempts=1)
     if resend is not None:
@@ -320,7 +320,7 @@ def _retry(given: RetryPolicy | None, resend: float | Literal["off"] | None) -> 
 
 
 def _resend_of(urls: Iterable[ServiceUrl]) -> float | Literal["off"] | None:
-    """Return what the URLs say of resending; it is the client's, so they may not differ."""
+    """Return the URLs' option `resend`; it applies to the client, so all must be equal."""
     found = {resend_of(url) for url in urls} - {None}
     if len(found) > 1:
         raise ConfigurationError(
@@ -333,7 +333,7 @@ def _resend_of(urls: Iterable[ServiceUrl]) -> float | Literal["off"] | None:
 def service_plans(
     endpoints: Endpoints, services: Sequence[S], settings: WorkerSettings
 ) -> list[ServicePlan[S]]:
-    """Plan the one end. Raises `ConfigurationError`."""
+    """Plan the worker. Raises `ConfigurationError`."""
     from requite.protocols.scalability.rep import ScalabilityWorker
 
     _check_worker(services, settings)

@@ -1,10 +1,9 @@
-"""A URL of any protocol, taken apart, and what all of them have in common.
+"""Parse URLs: the syntax that all protocols share.
 
     SCHEME://USER:PASSWORD@HOST:PORT,HOST:PORT/PATH?OPTION=VALUE&OPTION=VALUE
 
-`%xx` stands for a byte of UTF-8 in user, password, path and the values of options. What the path
-and the options mean is in the file of each protocol. A password appears in no message, `str` or
-`repr`.
+`%xx` encodes a byte of UTF-8 in user, password, path and the values of options. Each protocol's
+file interprets the path and the options. No message, `str` or `repr` shows a password.
 """
 
 from __future__ import annotations
@@ -28,16 +27,16 @@ from requite.transport.tls import TlsSettings
 
 TLS_OPTIONS: Final = ("ca", "certificate", "key", "server_name")
 _NO_ESCAPE: Final = re.compile("%(?![0-9A-Fa-f]{2})")
-# Greedy on purpose: up to the last @, so that a password with an unescaped / or @ is hidden, too.
+# Deliberately greedy: up to the last @, to hide a password with an unescaped / or @, too.
 _SECRET: Final = re.compile(r"//([^/?#:@]*):.*@", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceUrl:
-    """A URL taken apart. `protocol` is the scheme without its transport (`mdp`, `sp`); `service` is
-    "" where none is named. `options` are those of the query as text, `service` apart. `tls` is
-    there where the addresses use it, None else. `peer_query` is the query of the URLs by which
-    peers dial what listens here ("?ids=draft"; "": they need none).
+    """A parsed URL. `protocol` is the scheme without its transport (`mdp`, `sp`); `service` is ""
+    if the URL names none. `options` are those of the query, as text, without `service`. `tls` is
+    None unless the addresses use TLS. `peer_query` is the query of the URLs by which peers dial
+    these addresses ("?ids=draft"; "": none).
     """
 
     protocol: str
@@ -55,15 +54,15 @@ class ServiceUrl:
 
 
 class Places(NamedTuple):
-    """What of a URL's body is addresses, and what is left for the service."""
+    """The addresses in a URL's body, and its path."""
 
     addresses: tuple[Address, ...]
     path: str
 
 
 class Scheme(NamedTuple):
-    """How the URLs of a scheme are read. `read_places(body, shown)` takes what stands between the
-    credentials and the options. Of the `options`, those in `may_be_empty` need no value."""
+    """How to parse the URLs of a scheme. `read_places(body, shown)` parses the part between
+    credentials and options. `options` in `may_be_empty` need no value."""
 
     read_places: Callable[[str, str], Places]
     options: tuple[str, ...]
@@ -71,7 +70,7 @@ class Scheme(NamedTuple):
 
 
 def read_parts(protocol: str, scheme: Scheme, rest: str, shown: str) -> ServiceUrl:
-    """Take apart what follows `://`; `shown` is all of the URL, without a password.
+    """Parse the part after `://`; `shown` is the whole URL without its password.
 
     Raises `ConfigurationError`.
     """
@@ -80,7 +79,7 @@ def read_parts(protocol: str, scheme: Scheme, rest: str, shown: str) -> ServiceU
     body, _, query = rest.partition("?")
     credentials, at, where = body.rpartition("@")
     if "@" in query or "@" in credentials or "/" in credentials:
-        # To quote the part in question might give a password away.
+        # Quoting this part might reveal a password.
         refuse(shown, "write %40 for an @ and %2F for a / that belongs to a name or a password")
     user, password = _read_credentials(credentials, shown) if at else (None, None)
     places = scheme.read_places(where, shown)
@@ -90,7 +89,7 @@ def read_parts(protocol: str, scheme: Scheme, rest: str, shown: str) -> ServiceU
 
 
 def redact(text: str) -> str:
-    """Return a URL, or what was to be one, without its password, for messages."""
+    """Return a URL, even a malformed one, without its password, for messages."""
     start = "" if "://" in text else "//"
     return _SECRET.sub(r"//\1:***@", start + text, count=1).removeprefix(start)
 
@@ -101,7 +100,7 @@ def refuse(shown: str, why: str) -> NoReturn:
 
 
 def check_can_be_dialled(url: ServiceUrl, shown: str) -> None:
-    """Refuse places that are for listening alone."""
+    """Refuse addresses that only a listener can use: host *, port 0, name *."""
     for address in url.addresses:
         match address:
             case HostAddress() if address.is_wildcard or not address.port:
@@ -112,24 +111,24 @@ def check_can_be_dialled(url: ServiceUrl, shown: str) -> None:
 
 # --- places ---------------------------------------------------------------------------------------
 def read_tcp(body: str, shown: str) -> Places:
-    """Read hosts, each with its port."""
+    """Parse hosts, each with its port."""
     hosts, path = split_authority(body, shown)
     return Places(tuple(parse_tcp(host, shown) for host in hosts), path)
 
 
 def read_ipc(body: str, shown: str) -> Places:
-    """Read the path of a Unix socket, which takes all of the URL's path."""
+    """Parse the path of a Unix socket, which is the whole path of the URL."""
     return Places((parse_ipc(decode(body, shown), shown),), "")
 
 
 def read_inproc(body: str, shown: str) -> Places:
-    """Read a name within one event loop."""
+    """Parse the name of an `inproc` address."""
     name, _, path = body.partition("/")
     return Places((parse_inproc(name, shown),), path)
 
 
 def split_authority(body: str, shown: str) -> tuple[list[str], str]:
-    """Return the hosts, which commas separate, and the path."""
+    """Return the comma-separated hosts and the path."""
     authority, _, path = body.partition("/")
     if not authority:
         refuse(shown, "the host is missing")

@@ -1,7 +1,7 @@
-"""An append-only segmented log: the ground of what has to outlive a process.
+"""An append-only segmented log for data that must outlive a process.
 
-`Log` writes and syncs, `LogReader` reads, in any process and while it is written. `MemoryLog` is
-the twin without a disk. The bytes are specified in docs/protocols/log-format.md.
+`Log` writes and syncs; `LogReader` reads, in any process, also while the log is written.
+`MemoryLog` is the in-memory equivalent. docs/protocols/log-format.md specifies the bytes.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ Waiter = TypeVar("Waiter")
 
 
 class Committed(NamedTuple, Generic[Waiter]):
-    """What became of one commit. With an `error`, it may be on the disk or not."""
+    """The result of one commit. With an `error`, its records may or may not be on disk."""
 
     waiter: Waiter
     positions: list[Position]
@@ -30,7 +30,7 @@ class Committed(NamedTuple, Generic[Waiter]):
 
 
 class GroupCommit(Generic[Waiter]):
-    """Collects commits; `flush` writes and syncs them all, and says whom to tell."""
+    """Collects commits; `flush` writes and syncs them all, and returns their results."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -42,13 +42,13 @@ class GroupCommit(Generic[Waiter]):
         return len(self._waiting)
 
     def add(self, payloads: Sequence[bytes], waiter: Waiter) -> None:
-        """Have payloads committed with the next flush. `waiter` is handed back then."""
+        """Add payloads to the next flush, whose result carries `waiter`."""
         refuse_oversize(payloads)
         with self._lock:
             self._waiting.append((waiter, payloads))
 
     def flush(self) -> list[Committed[Waiter]]:
-        """Write and sync what has been added, in that order; one thread at a time."""
+        """Write and sync the added commits, in order; one thread at a time."""
         with self._lock:
             taken, self._waiting = self._waiting, []
         if not taken:

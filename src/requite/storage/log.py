@@ -1,12 +1,12 @@
-"""An append-only log: one writer, segments, and one `fdatasync` for as many records as one likes.
+"""An append-only log: one writer, segments, and one `fdatasync` for any number of records.
 
     log = Log.open("requests", purpose=b"TITN")
     positions = log.append([b"first", b"second"])     # written, and visible to readers
     log.sync()                                        # on the disk
     log.read_at(positions[1])                         # b"second"
 
-The format is in docs/protocols/log-format.md. A log is used by one thread at a time; only `read_at`
-may be called from others meanwhile.
+The format is in docs/protocols/log-format.md. Use a log from one thread at a time; only `read_at`
+may be called from other threads meanwhile.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ SCARCE_SIZE: Final = 1 << 20  # a disk without room for a whole segment may have
 class Log:
     """The writer of a log.
 
-    `recovered` tells what opening it found broken, `next_number` the number of the next record.
+    `recovered` is the damage found when opening, `next_number` the number of the next record.
     """
 
     recovered: Recovery
@@ -85,10 +85,10 @@ class Log:
         purpose: bytes,
         settings: LogSettings | None = None,
     ) -> Log:
-        """Open the log in a folder, or make it, and become its one writer.
+        """Open or create the log in a folder, as its only writer.
 
-        `purpose` is 4 bytes that say what the log is for. A folder with a log for another purpose,
-        or with anything else in it, is refused with `LogMismatch`, and left as it is.
+        `purpose` is 4 bytes that identify the kind of log. Raises `LogMismatch`, without changing
+        anything, for a folder with a log for another purpose or with other files.
         """
         folder = DiskFolder(Path(directory))
         folder.make()
@@ -118,28 +118,27 @@ class Log:
 
     @property
     def sealed(self) -> tuple[Sealed, ...]:
-        """The segments in which nothing is written any more, oldest first."""
+        """The sealed segments, oldest first."""
         return tuple(self._shelf)
 
     @property
     def disk_bytes(self) -> int:
-        """What all segments take on the disk, space that is set aside included."""
+        """Bytes that all segments take on disk, including preallocated space."""
         active = 0 if self._writer is None else self._writer.size
         return active + sum(sealed.size for sealed in self._shelf)
 
     def room(self, count: int = 1) -> int:
-        """How many bytes `count` payloads may have together, to be sure that they still fit into
-        the active segment."""
+        """Return the total bytes that `count` payloads may have to fit into the active segment."""
         size = self.settings.segment_size_bytes - OVERHEAD
         free = size if self._writer is None else self._writer.free()
         return max(0, free - count * (RECORD_HEADER_SIZE + 7))
 
     def append(self, payloads: Sequence[bytes]) -> list[Position]:
-        """Write records, with one system call; readers see them, a power cut may take them away.
+        """Write records with one system call. Readers see them; a power cut may lose them.
 
-        What does not fit into the active segment goes to a new one as a whole; only more than a
-        segment holds is split. After a `StorageError` nothing of `payloads` has been written (of
-        what had to be split: the parts in full segments have). A payload has at most 16 MiB.
+        Payloads that do not fit into the active segment go to a new one together; only more than a
+        segment holds is split. After a `StorageError` none of `payloads` has been written (of split
+        ones: the parts in full segments have). A payload has at most 16 MiB.
         """
         refuse_oversize(payloads)
         positions: list[Position] = []
@@ -150,33 +149,33 @@ class Log:
         return positions
 
     def sync(self) -> None:
-        """Return when everything that was appended is on the disk.
+        """Wait until all appended records are on disk.
 
-        `LogFailed`, from here as from `append`, is final: nobody knows what reached the disk, so
-        the log takes nothing more until it is opened again.
+        After `LogFailed`, here or in `append`, it is unknown what has reached the disk, so the log
+        refuses further writes until it is reopened.
         """
         with self._usable():
             if self._writer is not None:
                 self._writer.sync()
 
     def commit(self, payloads: Sequence[bytes]) -> list[Position]:
-        """Append and sync."""
+        """Append and sync; return the records' positions."""
         positions = self.append(payloads)
         self.sync()
         return positions
 
     def rotate(self) -> None:
-        """Seal the active segment and start the next one; remove what need not be retained.
+        """Seal the active segment and begin the next; remove segments beyond the retention limits.
 
-        Without records in the active segment, nothing happens. After `LogFull` for the new segment
-        the old one stays active, with what room it has.
+        Does nothing if the active segment is empty. If `LogFull` is raised for the new segment, the
+        old one stays active with its remaining space.
         """
         with self._usable():
             if self._writer is None or not self._writer.empty:
                 self._next_segment()
 
     def close(self) -> None:
-        """Seal the active segment and let others write the log. Closing again does nothing."""
+        """Seal the active segment and release the log to other writers; idempotent."""
         if self._closed:
             return
         self._closed = True
@@ -196,7 +195,7 @@ class Log:
         return LogReader.on(self._folder)
 
     def remove(self, segment: int) -> None:
-        """Remove a sealed segment, whose records nobody needs any more."""
+        """Remove a sealed segment whose records are no longer needed."""
         with self._usable():
             if segment not in self._shelf:
                 raise LocalViolation(f"{segment} is not a sealed segment of this log")
@@ -224,7 +223,7 @@ class Log:
         return self._next_segment(least)
 
     def _recover(self) -> None:
-        """Find out what is there, and tidy up what was left unfinished."""
+        """Recover the log's segments, and remove unfinished files."""
         found = recover(self._folder, self._purpose, sync=self.settings.sync)
         for name in self._folder.names():
             if name.endswith(SUFFIX + NEW_SUFFIX):
@@ -243,10 +242,10 @@ class Log:
             raise
 
     def _next_segment(self, least: int = 0) -> SegmentWriter:
-        """Begin a segment that has room for a record of `least` bytes, at least.
+        """Begin a segment with room for a record of at least `least` bytes.
 
-        The active one is sealed when the next one has its space on the disk: until then there is
-        somewhere to write, however little it holds.
+        The active segment is sealed only once the next one has its space on disk, so that there is
+        always a segment to write to.
         """
         now_us, active = self._now_us(), self._writer
         size = max(self.settings.segment_size_bytes, OVERHEAD + least)
@@ -267,7 +266,7 @@ class Log:
         return following
 
     def _prepare(self, now_us: int, size: int, size_min: int) -> SegmentWriter:
-        """Set a segment's space aside; half of it, and so on, while the disk has not that much."""
+        """Allocate a segment's space, halving its size while the disk has too little."""
         header = SegmentHeader(self.next_number, now_us, self._log_id, self._purpose, size)
         try:
             return SegmentWriter.prepare(self._folder, header, sync=self.settings.sync)
@@ -287,11 +286,11 @@ class Log:
         self._drop_writer()
 
     def _now_us(self) -> int:
-        """Wall time; a simulation has its own."""
+        """Return the wall time in µs; simulations override it."""
         return wall_clock_us()
 
     def _new_id(self) -> bytes:
-        """Name a new log; a simulation gives always the same names."""
+        """Return the id of a new log; simulations override it to be reproducible."""
         return new_log_id()
 
     def _drop_writer(self) -> None:
@@ -300,7 +299,7 @@ class Log:
             self._writer = None
 
     def _retain(self, now_us: int, coming: int) -> None:
-        """Remove the segments that the settings do not ask to keep."""
+        """Remove the segments beyond the limits of `retain_bytes` and `retain_s`."""
         settings, overdue = self.settings, set[int]()
         if settings.retain_bytes is not None:
             overdue |= self._shelf.beyond_size(settings.retain_bytes - coming)
@@ -316,7 +315,7 @@ class Log:
 
     @contextmanager
     def _usable(self) -> Iterator[None]:
-        """Refuse everything after a failure that leaves us in doubt about what is in the file."""
+        """Refuse all operations after a failure that leaves the file's contents unknown."""
         if self._refusal is not None:
             raise self._refusal
         try:
@@ -333,7 +332,7 @@ def refuse_oversize(payloads: Sequence[bytes]) -> None:
 
 
 def _refuse_strangers(folder: DiskFolder) -> None:
-    """Raise `LogMismatch` where a folder holds things, and no log."""
+    """Raise `LogMismatch` for a folder that has files but no log."""
     names = folder.names()
     ours = [
         name

@@ -1,4 +1,4 @@
-"""A log without a disk: the twin of `Log` for tests and simulations, byte for byte the same."""
+"""An in-memory log for tests and simulations, byte for byte the same as `Log`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from requite.storage.settings import LogSettings
 
 
 class MemoryFile:
-    """Bytes, with zeros behind them up to the size that was set aside."""
+    """Bytes, padded with zeros up to the allocated size."""
 
     def __init__(self, size: int) -> None:
         self._data = bytearray()
@@ -47,11 +47,11 @@ class MemoryFile:
         """Nothing to wait for."""
 
     def close(self) -> None:
-        """The bytes stay, for whoever opens the file again."""
+        """Do nothing: the bytes stay until the file is opened again."""
 
 
 class MemoryFolder:
-    """Files by name; one folder may be opened as a log again and again."""
+    """Files by name; a folder may be reopened as a log any number of times."""
 
     def __init__(self) -> None:
         self.place = "memory"
@@ -99,7 +99,7 @@ class MemoryFolder:
 
 
 class MemoryLog(Log):
-    """A log in memory. Give its `folder` to another one to open it again."""
+    """A log in memory. To reopen it, pass its `folder` to another `MemoryLog`."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Reading a log, in any process, while it is written or after that. Readers take no lock."""
+"""Read a log, in any process, during or after writing. Readers take no lock."""
 
 from __future__ import annotations
 
@@ -32,9 +32,8 @@ from requite.storage.shipped import Shipped
 class LogReader:
     """The reader of a log in a folder or a store; a log in memory has `Log.reader`.
 
-    A reader may see records that are not on the disk yet, and which a power cut takes away. It
-    remembers how far it has looked through segments that are being written; use one reader in one
-    thread.
+    A reader may see records that are not on disk yet and that a power cut would lose. It remembers
+    its position in segments that are being written. Not thread-safe.
     """
 
     def __init__(self, directory: str | PathLike[str]) -> None:
@@ -54,11 +53,11 @@ class LogReader:
 
     @property
     def folder(self) -> ReadableFolder:
-        """Where the segments are."""
+        """The folder of the segments."""
         return self._folder
 
     def segments(self) -> list[SegmentInfo]:
-        """The segments that are there now, oldest first. `LogGone` if there is no folder."""
+        """Return the present segments, oldest first. Raises `LogGone` if there is no folder."""
         numbers = segment_numbers(self._folder)
         found = [self._info(number, last=number == numbers[-1]) for number in numbers]
         infos = [info for info in found if info is not None]

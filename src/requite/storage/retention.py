@@ -1,4 +1,4 @@
-"""The sealed segments of a log, and which of them need not be kept."""
+"""The sealed segments of a log, and which of them exceed the retention limits."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Shelf:
             del self._sealed[number]
 
     def beyond_size(self, size_max: int) -> set[int]:
-        """The oldest segments, so that no more than `size_max` bytes are left."""
+        """Return the oldest segments to remove so that at most `size_max` bytes are left."""
         newest_first = list(reversed(self._sealed.values()))
         totals = accumulate(sealed.size for sealed in newest_first)
         return {
@@ -50,5 +50,5 @@ class Shelf:
         }
 
     def ended_before(self, instant_us: float) -> set[int]:
-        """Segments in which nothing was written since an instant of wall time."""
+        """Return the segments that ended before an instant of wall time."""
         return {sealed.number for sealed in self._sealed.values() if sealed.ended_us < instant_us}

@@ -1,4 +1,4 @@
-"""How a log is kept."""
+"""Settings of a log."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ SEGMENT_SIZE_MIN: Final = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
-    """How a log is kept.
+    """Settings of a log.
 
-    `segment_size_bytes` is set aside at once for each new segment. `retain_bytes` and `retain_s`
-    limit how much is kept, and for how long: whenever a segment is full, the oldest ones beyond
-    that are removed; None keeps them. `sync=False` never waits for the disk: what was written
-    survives the process, but not a power cut.
+    Each new segment allocates `segment_size_bytes`. `retain_bytes` and `retain_s` limit the log's
+    size and age: whenever a segment is full, the oldest ones beyond the limits are removed (None:
+    no limit). `sync=False` never waits for the disk: written data survive the process, but not a
+    power cut.
     """
 
     segment_size_bytes: int = 64 * 1024 * 1024

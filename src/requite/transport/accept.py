@@ -1,9 +1,9 @@
-"""Taking connections from a listening socket.
+"""Accept connections at a listening socket.
 
-uvloop's own servers do it well. asyncio's do not: a connection that was accepted in the turn in
-which its server is closed is forgotten, open, until the garbage collector finds it; and as many
-connections are accepted per turn as the backlog is long, each with a traceback in the log once no
-descriptors are left. So on asyncio's loop this module accepts.
+uvloop's servers do this well, asyncio's do not: a connection accepted in the iteration in which the
+server closes leaks until garbage collection; and without free descriptors, every iteration tries as
+many accepts as the backlog is long, each with a traceback in the log. On asyncio's loop, therefore,
+this module accepts.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from requite.transport.sockets import BACKLOG
 from requite.transport.stream import SocketStream
 
 _PER_TURN: Final = 64
-# Without descriptors or memory there is nothing to do but to wait until connections have ended. The
-# owner of those that came before ends some of them soon, so the pause is short. Of the reserve, one
-# descriptor is taken at a time, and by the next one the owner has made room.
+# Without descriptors or memory, the acceptor pauses until connections have ended; the host drops
+# some of them soon, so the pause is short. From the reserve it takes one descriptor at a time, so
+# that the host makes room before the next.
 _EXHAUSTED_PAUSE_S: Final = 0.05
 _SHORT_PAUSE_S: Final = 0.002
 _TOLD_EVERY_S: Final = 10.0
@@ -34,13 +34,13 @@ MakeStream = Callable[[], SocketStream]
 
 
 class Closable(Protocol):
-    """What goes on taking connections until it is closed."""
+    """A server that accepts connections until it is closed."""
 
     def close(self) -> object: ...
 
 
 async def serve(sock: socket.socket, make_stream: MakeStream) -> Closable:
-    """Make a stream of each connection that arrives at a listening socket, and own the socket."""
+    """Make a stream of each connection accepted at a listening socket; own the socket."""
     loop = asyncio.get_running_loop()
     sock.setblocking(False)
     if isinstance(loop, asyncio.SelectorEventLoop):
@@ -65,7 +65,7 @@ class Acceptor:
         self._listen()
 
     def close(self) -> None:
-        """Take no more connections; those that were accepted become streams all the same."""
+        """Accept no more connections; those already accepted still become streams."""
         if self._pause is not None:
             self._pause.cancel()
         self._loop.remove_reader(self._sock)
@@ -114,7 +114,7 @@ class Acceptor:
 
 
 class SocketListener:
-    """The `Listener` over servers: one, or one per address of a host's name."""
+    """A `Listener` over one server, or over one per address of a host name."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class SocketListener:
         self._after_close = after_close
 
     def close(self) -> None:
-        """Take no more connections; those that stand are left alone."""
+        """Accept no more connections; existing ones stay open."""
         for server in self._servers:
             server.close()
         if self._after_close is not None:

@@ -1,10 +1,10 @@
-"""Where to listen and where to dial, as text:
+"""Addresses to listen at and to dial, as text:
 
     tcp://host:port   tls://host:port   ws://host:port/path   wss://host:port/path
     ipc:///path       inproc://name
 
-An address here names a place only; which protocol is spoken there is told by the scheme of a
-service's URL, one layer up.
+An address names only the transport; the scheme of a service's URL, one layer up, names the
+protocol.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WSS_PORT: Final = 443
 # sun_path holds 108 bytes on Linux and 104 on the BSDs and macOS, the final zero included.
 _PATH_SIZE_MAX: Final = 103
 _WILDCARD: Final = "*"
-# RFC 3986, section 3.3, without the query: it goes into the request line of HTTP as it stands.
+# RFC 3986, section 3.3, without the query: it is copied into the HTTP request line unchanged.
 _WS_PATH: Final = re.compile(r"/(?:[A-Za-z0-9\-._~!$&'()*+,;=:@/]|%[0-9A-Fa-f]{2})*")
 
 
@@ -33,7 +33,7 @@ _WS_PATH: Final = re.compile(r"/(?:[A-Za-z0-9\-._~!$&'()*+,;=:@/]|%[0-9A-Fa-f]{2
 class HostAddress(ABC):
     """A port of a host: a name, an IPv4 or an IPv6 address (held without brackets).
 
-    To listen, port 0 takes a free one, and host `*` all addresses of the machine.
+    To listen, port 0 means a free port, and host `*` all addresses of the machine.
     """
 
     host: str
@@ -42,21 +42,21 @@ class HostAddress(ABC):
     @property
     @abstractmethod
     def scheme(self) -> str:
-        """What stands before the `://`."""
+        """The part before `://`."""
 
     @property
     def is_secure(self) -> bool:
-        """Whether TLS is spoken here."""
+        """Whether the address uses TLS."""
         return False
 
     @property
     def is_wildcard(self) -> bool:
-        """Whether this stands for all addresses of the machine."""
+        """Whether the host means all addresses of the machine."""
         return self.host == _WILDCARD
 
     @property
     def authority(self) -> str:
-        """Host and port as in a URL: an IPv6 address stands in brackets."""
+        """Host and port as in a URL, with an IPv6 address in brackets."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def __str__(self) -> str:
@@ -69,7 +69,7 @@ class TcpAddress(HostAddress):
 
     @property
     def scheme(self) -> str:
-        """What stands before the `://`."""
+        """The part before `://`."""
         return "tcp"
 
 
@@ -79,21 +79,21 @@ class TlsAddress(HostAddress):
 
     @property
     def scheme(self) -> str:
-        """What stands before the `://`."""
+        """The part before `://`."""
         return "tls"
 
     @property
     def is_secure(self) -> bool:
-        """Always."""
+        """Whether the address uses TLS: always."""
         return True
 
 
 @dataclass(frozen=True, slots=True)
 class WsAddress(HostAddress):
-    """A WebSocket: as far as transports go, TCP, or TLS where it is `secure`.
+    """A WebSocket: for the transport it is TCP, or TLS if `secure`.
 
-    `path` begins with a slash and is in the form that goes on the wire (`%xx` left alone). The
-    WebSocket's own handshake belongs to the framing.
+    `path` begins with a slash and is in wire form, with `%xx` unchanged. The framing does the
+    WebSocket handshake.
     """
 
     path: str = "/"
@@ -101,12 +101,12 @@ class WsAddress(HostAddress):
 
     @property
     def scheme(self) -> str:
-        """What stands before the `://`."""
+        """The part before `://`."""
         return "wss" if self.secure else "ws"
 
     @property
     def is_secure(self) -> bool:
-        """Whether TLS is spoken here."""
+        """Whether the address uses TLS."""
         return self.secure
 
     def __str__(self) -> str:
@@ -147,9 +147,9 @@ SCHEMES: Final = tuple(_SHAPES)
 
 
 def parse_address(text: str, schemes: Collection[str] = SCHEMES) -> Address:
-    """Read an address of one of these schemes.
+    """Parse an address of one of these schemes.
 
-    Raises `ConfigurationError`, which quotes what it could not read.
+    Raises `ConfigurationError`, which quotes the text.
     """
     scheme, separator, rest = text.partition("://")
     if not separator:
@@ -174,17 +174,17 @@ def parse_address(text: str, schemes: Collection[str] = SCHEMES) -> Address:
 
 
 def parse_tcp(rest: str, text: str, default_port: int | None = None) -> TcpAddress:
-    """Read `host:port`; `text` is the whole of it, for the message."""
+    """Parse `host:port`; `text` is the whole address, for error messages."""
     return TcpAddress(*_read_authority(rest, text, default_port))
 
 
 def parse_tls(rest: str, text: str) -> TlsAddress:
-    """Read `host:port` of a place where TLS is spoken."""
+    """Parse `host:port` of a TLS address."""
     return TlsAddress(*_read_authority(rest, text))
 
 
 def parse_ws(authority: str, path: str, text: str, *, secure: bool) -> WsAddress:
-    """Read `host:port` and the path of a WebSocket; no path is the root."""
+    """Parse `host:port` and the path of a WebSocket; an empty path means `/`."""
     host, port = _read_authority(authority, text, WSS_PORT if secure else WS_PORT)
     path = path or "/"
     if not _WS_PATH.fullmatch(path):
@@ -193,7 +193,7 @@ def parse_ws(authority: str, path: str, text: str, *, secure: bool) -> WsAddress
 
 
 def parse_ipc(path: str, text: str) -> IpcAddress:
-    """Read the path of a Unix socket; `text` is the whole of it, for the message."""
+    """Parse the path of a Unix socket; `text` is the whole address, for error messages."""
     if not path.startswith("/"):
         _refuse(text, "the path of an ipc address is absolute: ipc:///run/name.sock")
     if "\0" in path or path.endswith("/"):
@@ -208,7 +208,7 @@ def parse_ipc(path: str, text: str) -> IpcAddress:
 
 
 def parse_inproc(name: str, text: str) -> InprocAddress:
-    """Read the name of a place within an event loop."""
+    """Parse the name of an `inproc` address."""
     if not name:
         _refuse(text, "the name is missing")
     return InprocAddress(name)
@@ -236,7 +236,7 @@ def _is_port(text: str) -> bool:
 
 
 def _split_host(rest: str, text: str) -> tuple[str, str]:
-    """Split `host:port`; an IPv6 address stands in brackets."""
+    """Split `host:port`; an IPv6 address is in brackets."""
     if rest.startswith("["):
         host, bracket, after = rest[1:].partition("]")
         if not bracket or (after and not after.startswith(":")):

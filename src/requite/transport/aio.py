@@ -1,6 +1,6 @@
-"""Listen and dial on asyncio, whatever the kind of address.
+"""Listen and dial on asyncio, for every kind of address.
 
-A WebSocket is moved here as what it runs over: TCP, or TLS.
+A WebSocket address is treated as its transport, TCP or TLS.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ async def dial(
     timeout_s: float = DIAL_TIMEOUT_S,
     tls: TlsSettings | None = None,
 ) -> None:
-    """Connect to an address and hand the connection to `on_stream`; one over TLS, when the
-    handshake is done and the server's certificate checked. Raises `TransportError`.
+    """Connect to an address and pass the connection to `on_stream`; over TLS, after the handshake
+    and the check of the server's certificate. Raises `TransportError`.
     """
     try:
         async with asyncio.timeout(timeout_s):
@@ -95,9 +95,9 @@ async def _dial_over_tls(address: HostAddress, on_stream: OnStream, settings: Tl
 
 
 class _Handshake:
-    """The shaking of hands on a connection that was dialled.
+    """The TLS handshake of a dialled connection.
 
-    `outcome` is "" when the stream has been handed on, and why there was an end where it was not.
+    `outcome` is "" once the stream has been passed on, or the reason why the connection ended.
     """
 
     def __init__(self, session: TlsSession, on_stream: OnStream) -> None:
@@ -108,7 +108,7 @@ class _Handshake:
         self.outcome: asyncio.Future[str] = self._loop.create_future()
 
     def begin(self, below: Stream) -> None:
-        """Shake hands over a connection that stands."""
+        """Do the handshake over an open connection."""
         self._stream = TlsStream(below, self._session, self._loop.call_soon)
         self._stream.shake_hands(self._done)
 

@@ -1,7 +1,7 @@
-"""What every transport promises: a `Stream` of bytes, and to whom it reports.
+"""The interface of every transport: a `Stream` of bytes and its `Owner`.
 
-The same two protocols stand between a `Host` and asyncio, blocking sockets, pairs inside one
-process, and the simulator's network.
+A `Host` uses these two protocols for asyncio, blocking sockets, in-process pairs and the
+simulator's network.
 """
 
 from __future__ import annotations
@@ -16,65 +16,65 @@ HUNG_UP_UNREAD: Final = "the peer closed the connection while reading from it wa
 
 
 class Owner(Protocol):
-    """Whoever gets what a stream brings; `link` is what it gave to `Stream.start`.
+    """The receiver of a stream's bytes and events; `link` is the object given to `Stream.start`.
 
     A stream calls `received`, `writable` and `closed` from outside of any of its own methods.
     `blocked` alone may also be called from inside `Stream.write`.
     """
 
     def received(self, link: Any, chunk: bytes) -> None:
-        """Take the next bytes, at least one."""
+        """Handle the next bytes, at least one."""
 
     def blocked(self, link: Any) -> None:
-        """Note that the bytes waiting in the stream have passed its high-water mark."""
+        """Handle back-pressure: the stream's buffer has passed its high-water mark."""
 
     def writable(self, link: Any) -> None:
-        """Note that they have drained below the low-water mark again."""
+        """Handle the end of back-pressure: the buffer has drained below the low-water mark."""
 
     def closed(self, link: Any, reason: str) -> None:
-        """Note the end, by either side; nothing follows. An empty reason: the peer just hung up."""
+        """Handle the end, by either side; no event follows. An empty reason: the peer closed."""
 
 
 class Stream(Protocol):
-    """One connection. No method raises for anything the network does: that ends in `closed`."""
+    """One connection. Methods never raise for network errors; these end in `Owner.closed`."""
 
     @property
     def peer_name(self) -> str:
-        """The other end, for people: `tcp://127.0.0.1:40022`."""
+        """The peer's address, for messages: `tcp://127.0.0.1:40022`."""
 
     def start(self, owner: Owner, link: object) -> None:
-        """Begin to report to `owner`; nothing was read before. Called once."""
+        """Start reading and report to `owner`. Called once."""
 
     def write(self, data: bytes) -> None:
-        """Send `data`, or keep what the network does not take yet. Ignored once closed."""
+        """Send `data`; buffer what the network does not accept yet. Ignored once closed."""
 
     def close(self) -> None:
-        """Close when everything written has left; `closed` follows, in time or at `abort`."""
+        """Close once the buffer has been sent; `closed` follows, at the latest after `abort`."""
 
     def abort(self) -> None:
-        """Close at once and forget what waits; `closed` follows."""
+        """Close at once and drop the buffer; `closed` follows."""
 
     def pause_reading(self) -> None:
-        """Read no more, so that the peer is pushed back. `received` may come once more.
+        """Stop reading, to push back on the peer. `received` may be called once more.
 
-        On an event loop the stream ends when the peer closes the connection, or its sending half:
-        `closed` follows, and bytes that are still unread are dropped. Over TCP the end shows within
-        a second if the peer's last bytes fit into the receive buffer; otherwise when something is
-        written to the peer, or by keep-alive.
+        On an event loop the stream ends when the peer closes the connection or its sending half:
+        `closed` follows, and unread bytes are dropped. Over TCP the end is detected within a second
+        if the peer's last bytes fit into the receive buffer; otherwise at the next write to the
+        peer, or by keep-alive.
         """
 
     def resume_reading(self) -> None:
-        """Read again."""
+        """Resume reading."""
 
 
 @runtime_checkable
 class PromptStream(Stream, Protocol):
-    """A stream whose `write` may wait for the end of the loop's turn, where others send at once."""
+    """A stream whose `write` may be deferred to the end of the loop iteration."""
 
     def write_now(self, data: bytes) -> None:
-        """Do what `write` does, but at once: the peer can work on it while the turn goes on.
+        """Write at once, so that the peer can work during the rest of the loop iteration.
 
-        Dearer than `write` for a broker, whose peers are better served by more at a time.
+        More expensive than `write` for a broker, whose peers are better served in batches.
         """
 
 
@@ -83,21 +83,21 @@ OnStream: TypeAlias = Callable[[Any], object]
 
 
 class Listener(Protocol):
-    """A place where connections arrive."""
+    """A listening address."""
 
     @property
     def address(self) -> Address:
-        """Where it really listens: with the port that port 0 turned into."""
+        """The bound address, with the actual port."""
 
     def close(self) -> None:
-        """Take no more connections; those that stand are left alone."""
+        """Accept no more connections; existing ones stay open."""
 
 
 class Network(Protocol):
-    """Takes the place of TCP on an event loop."""
+    """A replacement of TCP on an event loop."""
 
     async def listen(self, address: HostAddress, on_stream: OnStream) -> Listener:
-        """Listen; each connection is handed to `on_stream`. Raises `TransportError`."""
+        """Listen, and pass each connection to `on_stream`. Raises `TransportError`."""
 
     async def dial(self, address: HostAddress, on_stream: OnStream) -> None:
-        """Connect, and hand the connection to `on_stream`. Raises `TransportError`."""
+        """Connect, and pass the connection to `on_stream`. Raises `TransportError`."""

@@ -1,7 +1,7 @@
-"""Whether file descriptors run short: each connection takes one, and so does each open file.
+"""Detect a shortage of file descriptors, of which each connection and each open file takes one.
 
-The system gives out the lowest number that is free. So the number that the next file gets tells how
-many are in use, and nothing has to be counted.
+The system assigns the lowest free number, so the number of a newly opened file is about the count
+of those in use; nothing has to be counted.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Final
 
 from requite.transport.sockets import why
 
-# How accepting a connection fails where only the end of others helps.
+# Errors of accepting a connection that persist until other connections end.
 EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
-# What is left for files (a journal, the segments of a log, names to be resolved) when connections
-# are refused: one in sixteen, within bounds.
+# Descriptors reserved for files (a journal, segments of a log, DNS lookups): one in sixteen, within
+# bounds. Connections beyond that are refused.
 _RESERVE_PART: Final = 16
 _RESERVE_MIN: Final = 4
 _RESERVE_MAX: Final = 64
@@ -25,12 +25,12 @@ _REMEDY: Final = "raise the limit with `ulimit -n` (LimitNOFILE= in a unit of sy
 
 
 def limit() -> int:
-    """Return how many descriptors this process may have (RLIMIT_NOFILE, the soft limit)."""
+    """Return the maximum number of descriptors of this process (soft RLIMIT_NOFILE)."""
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def is_of_reserve(descriptor: int) -> bool:
-    """Whether a connection with this descriptor takes one that should be left for files."""
+    """Whether a connection with this descriptor uses the reserve for files."""
     allowed = limit()
     if allowed == resource.RLIM_INFINITY:
         return False
@@ -38,8 +38,8 @@ def is_of_reserve(descriptor: int) -> bool:
 
 
 def shortage(leaving: int = 0) -> str:
-    """Return what to say when too few descriptors are left for another connection; "" while there
-    are enough. `leaving` connections are being closed, and give theirs back soon."""
+    """Return a message if too few descriptors are left for another connection, else "". `leaving`:
+    connections that are being closed and free theirs soon."""
     allowed = limit()
     in_use = _in_use(allowed)
     if not is_of_reserve(in_use - leaving):
@@ -48,7 +48,7 @@ def shortage(leaving: int = 0) -> str:
 
 
 def exhaustion(error: OSError) -> str:
-    """Return what to say of an error out of `EXHAUSTED`: the limit that was reached."""
+    """Return a message for an error in `EXHAUSTED`: the limit that was reached."""
     if error.errno != errno.EMFILE:
         return why(error)
     return f"all {limit():,} file descriptors are in use (RLIMIT_NOFILE); {_REMEDY}"
@@ -57,7 +57,7 @@ def exhaustion(error: OSError) -> str:
 def _in_use(allowed: int) -> int:
     try:
         lowest = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError as error:  # there may be no such file in a sandbox, and then nothing is known
+    except OSError as error:  # a sandbox may lack the file; then the count is unknown
         return allowed if error.errno in EXHAUSTED else 0
     os.close(lowest)
     return lowest

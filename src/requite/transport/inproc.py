@@ -1,7 +1,7 @@
-"""Connections within one event loop: bytes handed over, no system call.
+"""Connections within one event loop: bytes are passed on without a system call.
 
-What one end writes, the other gets in a later turn of the loop and never from inside the write, as
-over a socket. An end that pauses reading pushes back just so.
+As over a socket, the peer receives data in a later loop iteration, never from inside the write. An
+end that pauses reading pushes back.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _free_names = count(1)
 
 
 class InprocStream:
-    """One end of a pair; what waits for it is held here, on the reader's side."""
+    """One end of a pair; its unread data are buffered here, on the reader's side."""
 
     __slots__ = (
         "_ended",
@@ -54,7 +54,7 @@ class InprocStream:
         self._ended = False  # `closed` has been, or is about to be, reported
 
     def start(self, owner: Owner, link: object) -> None:
-        """Begin to report."""
+        """Start reading and report to `owner`."""
         self._owner = owner
         self._link = link
 
@@ -138,12 +138,12 @@ class InprocListener:
         self._forget = forget
 
     def close(self) -> None:
-        """Give the name back; connections that stand are left alone."""
+        """Release the name; existing connections stay open."""
         self._forget()
 
 
 async def listen(address: InprocAddress, on_stream: OnStream) -> InprocListener:
-    """Listen at a name; `*` takes a free one. Raises `TransportError` where it is taken."""
+    """Listen at a name; `*` means a free one. Raises `TransportError` if it is in use."""
     names = _listeners.setdefault(asyncio.get_running_loop(), {})
     if address.name == "*":
         address = InprocAddress(f"anonymous-{next(_free_names)}")
@@ -160,7 +160,7 @@ def forget(loop: _Loop) -> None:
 
 
 async def dial(address: InprocAddress, on_stream: OnStream) -> None:
-    """Connect, and hand our end to `on_stream`. Raises `TransportError`."""
+    """Connect, and pass this end to `on_stream`. Raises `TransportError`."""
     loop = asyncio.get_running_loop()
     listener = _listeners.get(loop, {}).get(address.name)
     if listener is None:

@@ -20,9 +20,9 @@ from requite.transport.stream import Dialled, SocketStream
 
 
 async def listen(address: IpcAddress, on_stream: OnStream) -> Listener:
-    """Listen; each connection is handed to `on_stream`. Raises `TransportError`.
+    """Listen, and pass each connection to `on_stream`. Raises `TransportError`.
 
-    The socket's file belongs to its owner alone, and goes when the listener is closed.
+    Only the file's owner has access to the socket; closing the listener removes the file.
     """
     try:
         sock = bind_ipc(address)
@@ -36,7 +36,7 @@ async def listen(address: IpcAddress, on_stream: OnStream) -> Listener:
 
 
 async def dial(address: IpcAddress, on_stream: OnStream) -> None:
-    """Connect, and hand the connection to `on_stream`. Raises `TransportError`."""
+    """Connect, and pass the connection to `on_stream`. Raises `TransportError`."""
     loop = asyncio.get_running_loop()
     dialled = Dialled(lambda: SocketStream(on_stream, address))
     try:

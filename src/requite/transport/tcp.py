@@ -22,11 +22,11 @@ from requite.transport.sockets import (
 from requite.transport.stream import Dialled, SocketStream
 
 networks: WeakKeyDictionary[asyncio.AbstractEventLoop, Network] = WeakKeyDictionary()
-"""Event loops with a network of their own in the place of sockets: those of the simulator."""
+"""The networks of event loops that have no sockets: those of the simulator."""
 
 
 async def listen(address: HostAddress, on_stream: OnStream) -> Listener:
-    """Listen; each connection is handed to `on_stream`. Raises `TransportError`."""
+    """Listen, and pass each connection to `on_stream`. Raises `TransportError`."""
     if network := networks.get(asyncio.get_running_loop()):
         return await network.listen(address, on_stream)
     try:
@@ -52,7 +52,7 @@ async def _bind(address: HostAddress) -> list[socket.socket]:
 
 
 async def dial(address: HostAddress, on_stream: OnStream) -> None:
-    """Connect, and hand the connection to `on_stream`. Raises `TransportError`."""
+    """Connect, and pass the connection to `on_stream`. Raises `TransportError`."""
     loop = asyncio.get_running_loop()
     if network := networks.get(loop):
         await network.dial(address, on_stream)
@@ -71,7 +71,7 @@ async def dial(address: HostAddress, on_stream: OnStream) -> None:
 async def _connect_to_any(
     infos: Sequence[AddressInfo], make_stream: Callable[[], SocketStream]
 ) -> None:
-    """Connect to the first address that answers; raise the last one's error where none does.
+    """Connect to the first address that answers; if none does, raise the last one's error.
 
     Each is dialled by itself: of several failures asyncio tells in one line of tuples.
     """

@@ -1,7 +1,7 @@
-"""TLS: whose certificates are trusted, which is shown, and the contexts of `ssl` made of that.
+"""TLS settings: trusted authorities, own certificate, and the `ssl` contexts made of them.
 
-TLS 1.2 is the oldest version spoken. Who dials checks the server's certificate, the authority that
-signed it and the name it was given for; there is no setting that turns this off.
+The oldest supported version is TLS 1.2. A client always verifies the server's certificate: its
+authority and its name. No setting turns this off.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ _Stamps: TypeAlias = tuple[tuple[int, int, int], ...]
 
 _CERTIFICATE: Final = b"CERTIFICATE-----"
 _PRIVATE_KEY: Final = b"PRIVATE KEY-----"
-# Contexts kept ready: to load the authorities of a system takes tens of milliseconds.
+# Cached contexts: loading the system's authorities takes tens of milliseconds.
 _CONTEXTS_MAX: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """What one side of TLS needs to know; files hold PEM, paths are given as they are opened.
+    """TLS settings of one side; files are in PEM format.
 
-    - `ca`: the authorities trusted to sign the other side's certificate. None: those that the
-      system trusts, for servers; no client is checked then.
-    - `certificate`, `key`: what we show, with the chain up to the authority, and its private key
-      (without a passphrase). A listener must have them; who dials, if the listener asks. Without
-      `key`, the private key is looked for in the file `certificate`.
-    - `server_name`: the name that the server's certificate must be for, and that it is asked for,
-      where it is not the host that is dialled.
-    - `verify_client`: a listener takes clients only that show a certificate signed by `ca`.
+    - `ca`: file of the authorities trusted to sign the peer's certificate. None: the system's
+      authorities for servers; clients are not verified.
+    - `certificate`, `key`: files of the own certificate, with the chain up to the authority, and of
+      its private key without a passphrase. Required to listen; to dial, only if the listener
+      verifies clients. Without `key`, the file `certificate` must have the private key.
+    - `server_name`: the name to request (SNI) and to verify in the server's certificate, if it
+      differs from the dialled host.
+    - `verify_client`: a listener accepts only clients with a certificate signed by `ca`.
 
-    Raises `ConfigurationError` for settings that contradict each other. Files are read when a
-    context is made; use `check_dialling` and `check_listening` to find trouble with them early.
+    Raises `ConfigurationError` for contradictory settings. Files are read when a context is made;
+    `check_dialling` and `check_listening` find errors in them early.
     """
 
     ca: StrPath | None = None
@@ -59,16 +59,16 @@ class TlsSettings:
             raise ConfigurationError(f"TLS: {name!r} is no server_name")
 
     def check_dialling(self) -> None:
-        """Raise `ConfigurationError`, naming file and setting, if nobody could be dialled so."""
+        """Raise `ConfigurationError`, naming file and setting, if these cannot be used to dial."""
         self.dialling_context()
 
     def check_listening(self) -> None:
-        """Raise `ConfigurationError`, naming file and setting, if nobody could listen so."""
+        """Raise `ConfigurationError`, naming file and setting, if these cannot serve to listen."""
         self.listening_context()
 
     def dialling_context(self) -> ssl.SSLContext:
-        """Return the context for who dials; a file that was changed since the last time is read
-        again. Raises `ConfigurationError`.
+        """Return the context for dialling; changed files are read again. Raises
+        `ConfigurationError`.
         """
         return _dialling_context(self, _stamps(self))
 
@@ -79,8 +79,8 @@ class TlsSettings:
                 "TLS: a listener needs a certificate and its key: give certificate and key"
             )
         context = _new_context(ssl.PROTOCOL_TLS_SERVER)
-        # No tickets: nobody resumes sessions here, and one that is left unread when a client closes
-        # makes its system reset the connection, with all that had not left yet.
+        # No tickets: sessions are never resumed, and a client that closes with an unread ticket
+        # resets the connection and loses its unsent data.
         context.num_tickets = 0
         _load_certificate(context, self)
         if self.verify_client and self.ca is not None:
@@ -155,8 +155,8 @@ def _no_passphrase() -> str:
 
 
 def _check_file(setting: str, path: StrPath, marker: bytes, hint: str = "") -> None:
-    """Raise `ConfigurationError` unless a file can be read and holds what it should."""
-    if not stat.S_ISREG(_stat(setting, path).st_mode):  # to open a FIFO may take for ever
+    """Raise `ConfigurationError` unless the file is readable and has `marker` in it."""
+    if not stat.S_ISREG(_stat(setting, path).st_mode):  # opening a FIFO may block forever
         raise _unusable(setting, path, "it is not a regular file")
     try:
         with open(path, "rb") as file:
@@ -169,7 +169,7 @@ def _check_file(setting: str, path: StrPath, marker: bytes, hint: str = "") -> N
 
 
 def _stamps(settings: TlsSettings) -> _Stamps:
-    """Return what changes when one of the files is written or replaced."""
+    """Return a value that changes when one of the files is written or replaced."""
     return tuple(
         _stamp(setting, path)
         for setting in ("ca", "certificate", "key")

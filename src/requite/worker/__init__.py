@@ -1,4 +1,4 @@
-"""The far end of a call: `@service` makes a handler known, `Worker` runs it for whoever asks."""
+"""Workers: `@service` names a handler, `Worker` serves it."""
 
 from requite.worker.handler import Handler, Service, service
 from requite.worker.worker import Worker

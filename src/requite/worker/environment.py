@@ -1,8 +1,8 @@
-"""Who a worker of a pool is: what its manager put into its environment.
+"""Read a pool worker's URL and prefetch from the environment that its manager sets.
 
 Source: "Scalable async RPC", section "Worker protocol"; WORKER_AMQP_URL and WORKER_PREFETCH are
-requite's additions to it. WORKER_BROKER_URL stands in place of WORKER_AMQP_URL where the pool is
-one of a broker of MDP.
+requite's additions to it. WORKER_BROKER_URL replaces WORKER_AMQP_URL if the pool is behind an MDP
+broker.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from requite.errors import ConfigurationError
 
 
 class WorkerAddress(NamedTuple):
-    """Where a worker of a pool serves, as a URL, and how many requests it takes at a time."""
+    """The URL at which a pool worker serves, and how many requests it takes at a time."""
 
     url: str
     prefetch: int
@@ -35,7 +35,7 @@ _OPTIONS = {
 
 
 def place_of(environ: Mapping[str, str]) -> WorkerAddress:
-    """Return the place of a worker. Raises `ConfigurationError` for what is missing or odd."""
+    """Return a pool worker's address. Raises `ConfigurationError` for a missing or bad variable."""
     is_brokered = _BROKER in environ
     if is_brokered and _AMQP in environ:
         raise ConfigurationError(f"{_BROKER} and {_AMQP} are both set; a worker serves one of them")

@@ -1,4 +1,4 @@
-"""Handlers: what a user writes to serve requests, in four kinds of function.
+"""Handlers: the functions that serve requests, of four kinds.
 
     @requite.service("echo")
     async def echo(request: requite.Request) -> bytes:
@@ -6,19 +6,19 @@
 
 | kind | runs | partial replies | final reply |
 |---|---|---|---|
-| `async def` | on the event loop | – | what it returns |
-| `def` | in a thread | – | what it returns |
-| `async def` with `yield` | on the event loop | what it yields | empty |
-| `def` with `yield` | in a thread | what it yields | what it returns |
+| `async def` | on the event loop | – | the value returned |
+| `def` | in a thread | – | the value returned |
+| `async def` with `yield` | on the event loop | each value yielded | empty |
+| `def` with `yield` | in a thread | each value yielded | the value returned |
 
-A reply is bytes, or a sequence of bytes (its frames). None stands for an empty one; since it mostly
-is a forgotten `return`, the worker's log says so, once per service.
+A reply is bytes, or a sequence of bytes (its frames). None is an empty reply; since it usually is a
+forgotten `return`, the worker logs a warning once per service.
 
-A handler that raises answers with a negative reply that carries the exception's type and text;
-`RemoteFailure` is for refusing on purpose: its text goes out as it is.
+If a handler raises, the caller gets a negative reply with the exception's type and text. Raise
+`RemoteFailure` to refuse a request: its text is sent unchanged.
 
-An `async` handler costs no thread and no task, so it is the fast kind; one that computes for long
-blocks the heartbeats of its worker and belongs into a plain function.
+An `async def` handler costs no thread and no task, so it is the fastest kind. Use `def` for
+CPU-bound work: on the event loop it would block the worker's heartbeats.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Handler = Callable[[Request], Result | Awaitable[Result] | Iterator[Result] | As
 
 
 class Kind(Enum):
-    """How a handler has to be run."""
+    """The kind of function that a handler is, which decides how it runs."""
 
     COROUTINE = "coroutine"
     FUNCTION = "function"
@@ -51,9 +51,9 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A handler and the name under which it serves; calling it calls the handler.
+    """A handler and its service name; calling a `Service` calls the handler.
 
-    `idempotent`: what remembers replies, so that repetitions of a request do not run.
+    `idempotent`: stores replies, so that a duplicate of a request does not run again.
     """
 
     name: str
@@ -71,15 +71,14 @@ class Service:
 
 
 def service(name: str, *, idempotent: Dedup | None = None) -> Callable[[Handler], Service]:
-    """Make a handler a service of this name, to be given to a `Worker`.
+    """Make a handler a service of this name, for a `Worker` to serve.
 
-    With `idempotent=requite.Dedup(...)` each request runs once: repetitions get the reply of the
-    first, and a handler that has started runs to its end, also when nobody waits any more.
+    With `idempotent=requite.Dedup(...)` each request runs once: duplicates get the first reply, and
+    a handler that has started runs to its end, even if its caller cancels.
 
-    Raises `ConfigurationError` for an empty name, or for something that cannot be called with a
-    request.
+    Raises `ConfigurationError` for an empty name or a handler that is not callable.
     """
-    if callable(name) or not name:  # the decorator without its parentheses
+    if callable(name) or not name:  # `@service` without parentheses
         raise ConfigurationError("a service needs a name: @service('echo')")
 
     def decorate(handler: Handler) -> Service:
@@ -106,7 +105,8 @@ def _kind_of(handler: Handler) -> Kind:
 
 
 def frames_of(result: Any) -> Sequence[bytes]:
-    """Return a handler's result as frames. Raises `TypeError` for what cannot be a reply."""
+    """Return a handler's result as frames. Raises `TypeError` unless it is bytes, None or a
+    sequence of bytes."""
     if isinstance(result, bytes):
         return (result,)
     if result is None:

@@ -1,4 +1,4 @@
-"""From services and the URLs of a worker to plans, one for each connection or listener."""
+"""Make a worker's plans, one for each connection or listener, from its services and URLs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from requite.worker.handler import Service
 def plans_for(
     endpoints: Endpoints, services: Sequence[Service], settings: WorkerSettings
 ) -> list[ServicePlan[Service]]:
-    """Make the plans of a worker. Raises `ConfigurationError` for what cannot work."""
+    """Make the plans of a worker. Raises `ConfigurationError` for services that cannot work."""
     plans = service_plans(endpoints, _check(services), settings)
     for plan in plans:
         _check_keys(plan, endpoints.protocol)
@@ -22,7 +22,7 @@ def plans_for(
 
 
 def _check_keys(plan: ServicePlan[Service], protocol: str) -> None:
-    """Refuse a service all of whose requests would be refused."""
+    """Refuse a `Dedup` service that would refuse every request, since none has a key or an id."""
     dedup = plan.service.idempotent
     if dedup is not None and dedup.refuses_unkeyed and plan.call_id is no_call_id:
         spoken = "MDP before 0.3" if protocol == "mdp" else protocol.upper()

@@ -1,4 +1,4 @@
-"""Runs the handler of one service for one engine, and feeds what comes of it back as inputs."""
+"""Run the handler of one service for one engine, and feed its results back as inputs."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from requite.request import Request, Status
 from requite.worker.handler import Kind, Service, frames_of
 from requite.worker.lanes import Lanes
 
-# A generator that never suspends lets the loop send what it has yielded after so many partials.
+# After so many partials, a generator that never suspends lets the event loop send them.
 _PARTIALS_PER_TURN: Final = 64
 
-# What ends a task or the program, and is no answer to a request.
+# Exceptions that end a task or the program; they do not answer a request.
 _NOT_THE_HANDLERS: Final = (
     asyncio.CancelledError,
     GeneratorExit,
@@ -33,12 +33,11 @@ _log = logging.getLogger("requite.worker")
 
 
 class Runner:
-    """Between an engine and a handler. `submit` feeds the engine, on the event loop, `submit_soon`
-    with others of the turn; its shell sets them, since each of the two needs the other.
+    """Connects an engine with a handler. `submit` feeds the engine at once, on the event loop;
+    `submit_soon` together with other inputs of the iteration. Set both once the shell exists.
 
-    `told` are the services whose log has been told that a handler answered with None: one set for
-    all runners of a worker. `to_the_end`: no handler that has started is interrupted, but by
-    `close`.
+    `told`: services for which a None reply was logged; one set for all runners of a worker.
+    `to_the_end`: only `close` interrupts a handler that has started.
     """
 
     submit: Callable[[Input], None]
@@ -59,15 +58,15 @@ class Runner:
         self._told = told
         self._tell_starts = tell_starts
         self._to_the_end = to_the_end
-        self._on_progress = self._progressed  # made once, not per request
+        self._on_progress = self._progressed  # bound once, not per request
         self._service = service
         self._reply_size_max = reply_size_max
         self._frames_max = frames_max
         self._handler = service.handler
-        # Threads begin when they are first needed: an `async` handler has none.
+        # Threads start on first use: an `async` handler has none.
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=f"requite-{service.name}")
-        self._free: asyncio.Event | None = None  # is there while the broker pushes back
-        self._unheard: set[Any] = set()  # tokens given up whose handlers run in threads
+        self._free: asyncio.Event | None = None  # None unless the broker pushes back
+        self._unheard: set[Any] = set()  # cancelled tokens whose handlers run in threads
         self._closed = False
         run = {
             Kind.COROUTINE: self._run_coroutine,
@@ -79,20 +78,20 @@ class Runner:
         self._lanes: Lanes[Any, Request] = Lanes(
             capacity, run, self._dropped, interruptible=not (self._in_thread or to_the_end)
         )
-        self.deliver = self._lanes.put  # (token, request): have the handler run
+        self.deliver = self._lanes.put  # (token, request): run the handler
         self.deliver_all = self._lanes.put_all
 
-    # --- what the host wants ----------------------------------------------------------------------
+    # --- callbacks of the host --------------------------------------------------------------------
     def abandon(self, token: Any, _reason: str) -> None:
-        """Interrupt a handler nobody waits for. One in a thread runs on, unheard: a generator until
-        its next `yield`, a function to its end."""
+        """Cancel a handler. In a thread, a generator runs to its next `yield` and a function to its
+        end; the result is dropped."""
         if self._in_thread:
             self._unheard.add(token)
             self._let_go()
         self._lanes.cancel(token)
 
     def flow(self, is_free: bool) -> None:
-        """Hold partial replies back while the broker pushes back."""
+        """Pause partial replies while the broker pushes back; resume when `is_free`."""
         if not is_free and self._free is None:
             self._free = asyncio.Event()
         elif is_free:
@@ -100,13 +99,13 @@ class Runner:
             self._free = None
 
     def _let_go(self) -> None:
-        """Let those that wait for the broker see whether they still have to."""
+        """Wake the handlers that wait for the broker, so that they check again."""
         if self._free is not None:
             self._free.set()
             self._free = asyncio.Event()
 
     async def close(self) -> None:
-        """Interrupt what runs."""
+        """Interrupt all handlers and shut the threads down."""
         self._closed = True
         self._let_go()
         await self._lanes.close()
@@ -120,7 +119,7 @@ class Runner:
         request._on_progress = self._on_progress
         try:
             result = await self._handler(request)
-            if result.__class__ is bytes and len(result) <= self._reply_size_max:  # nearly always
+            if result.__class__ is bytes and len(result) <= self._reply_size_max:  # the usual case
                 frames: Sequence[bytes] = (result,)
             else:
                 frames = self._frames_of(result)
@@ -197,7 +196,7 @@ class Runner:
         work: Callable[[Request], Any],
         request: Request,
     ) -> Any:
-        """Do `work` in a thread, unless it was given up while it waited for one (I15)."""
+        """Run `work` in a thread, unless it was cancelled while it waited for one (I15)."""
         self._check_heard(token)
         if self._tell_starts:
             loop.call_soon_threadsafe(self.submit, Started(token))
@@ -228,9 +227,9 @@ class Runner:
 
     # --- ends -------------------------------------------------------------------------------------
     def _frames_of(self, result: Any) -> Sequence[bytes]:
-        """Return a result as frames; raise `ValueError` for what the broker would not take.
+        """Return a result as frames; raise `ValueError` for a reply larger than the broker accepts.
 
-        It would drop the connection, and with it everything else that this worker holds.
+        The broker would drop the connection, and with it all other requests of this worker.
         """
         if result is None:
             self._tell_of_none()
@@ -267,14 +266,14 @@ class Runner:
 
 
 class _Unheard(Exception):
-    """Ends a generator in a thread whose partial replies nobody waits for."""
+    """Ends a cancelled handler that runs in a thread."""
 
 
 def _run(work: Callable[[Request], Any], request: Request) -> Any:
-    """Do `work` in a thread.
+    """Run `work`, and raise `RuntimeError` in place of exceptions that a future must not hold.
 
-    A future cannot hold `StopIteration`: it would never be done. `SystemExit` and its like would
-    end the event loop that awaits the future, where a thread can only end itself.
+    With `StopIteration` the future would never be done; `SystemExit` and its like would end the
+    event loop that awaits the future.
     """
     try:
         return work(request)
@@ -287,7 +286,7 @@ def _run(work: Callable[[Request], Any], request: Request) -> Any:
 
 
 def _reason(error: BaseException) -> bytes:
-    """Return what the caller is told, whatever the exception is made of."""
+    """Return the reason for the caller, even if the exception's `__str__` fails."""
     try:
         text = str(error)
     except Exception:

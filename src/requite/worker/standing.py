@@ -1,10 +1,10 @@
 """Log why a worker has no broker, and wait until it has one.
 
     waiting ──connected and answered──► served ──lost──► waiting
-       └── said after a moment, then rarely   └── said at once, and once more when it is back
+       └── logged after a moment, then rarely   └── logged at once, and again when it is back
 
-The state is looked at whenever a connection has done its handshake or has ended, and, while the far
-end has yet to answer, several times a second. While all is well nothing runs.
+The state is checked whenever a connection completes its handshake or ends, and several times a
+second while the peer has not answered. While the worker is served, nothing runs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from requite.shell import clock
 from requite.speaks.plans import PATIENCE_S
 
 _REMIND_EVERY_S: Final = 60.0
-# How soon another reason is told that has not been told yet.
+# The least time before a new reason is logged.
 _NEWS_EVERY_S: Final = 5.0
 _REASONS_MAX: Final = 16
 _LOOK_FIRST_S: Final = 0.01
@@ -29,7 +29,7 @@ _log = logging.getLogger("requite.worker")
 
 
 class Trouble(NamedTuple):
-    """What keeps a worker from serving ("": nothing), and how long to wait before it is told."""
+    """Why a worker is not served ("": it is), and for how many seconds not to log it."""
 
     text: str = ""
     patience_s: float = PATIENCE_S
@@ -39,9 +39,9 @@ NO_TROUBLE: Final = Trouble()
 
 
 class Report:
-    """What to say of the services `names` at one place, and when.
+    """Decides what to log of the services `names` at one place, and when.
 
-    Sans-I/O: `look` is called whenever something may have changed.
+    Sans-I/O: call `update` whenever something may have changed.
     """
 
     def __init__(self, names: str, place: str) -> None:
@@ -51,7 +51,7 @@ class Report:
         self._was_served = False
         self._since = inf  # when the trouble began
         self._told_at = -inf
-        self._told: set[str] = set()  # reasons, of this trouble
+        self._told: set[str] = set()  # reasons logged during this trouble
 
     def update(self, trouble: Trouble, now: float) -> str:
         """Record the present trouble; return the text to log, or ""."""
@@ -77,7 +77,7 @@ class Report:
         if self._told:
             pause_s = _REMIND_EVERY_S if trouble.text in self._told else _NEWS_EVERY_S
             return self._told_at + pause_s
-        # A loss is told at once, but not each of a broker that comes and goes.
+        # Log a loss at once, but not every loss of a broker that flaps.
         if self._was_served and self._since >= self._told_at + _REMIND_EVERY_S:
             return self._since
         return self._since + trouble.patience_s
@@ -94,27 +94,27 @@ class Report:
 
 
 class Standing:
-    """Watches over the places at which a worker serves `names` and which it dials; `troubles`
-    returns what is wrong at each."""
+    """Watches the places that a worker dials to serve `names`; `troubles` returns the trouble at
+    each."""
 
     def __init__(
         self, names: str, places: Sequence[str], troubles: Callable[[], Sequence[Trouble]]
     ) -> None:
         self._reports = [Report(names, place) for place in places]
         self._troubles = troubles
-        self._changed = asyncio.Event()  # perhaps
+        self._changed = asyncio.Event()  # something may have changed
         self._served = [asyncio.Event() for _ in places]
 
     def note_change(self) -> None:
-        """Look again soon: a connection has done its handshake, or has ended."""
+        """Check again soon: a connection has completed its handshake, or has ended."""
         self._changed.set()
 
     async def until_served(self, number: int) -> None:
-        """Wait until the worker is served at the place with this number."""
+        """Wait until the worker is served at the place with this index."""
         await self._served[number].wait()
 
     async def watch(self) -> None:
-        """Go on until cancelled."""
+        """Log changes until cancelled."""
         pause_s = _LOOK_FIRST_S
         while True:
             self._look()
@@ -124,7 +124,7 @@ class Standing:
                 async with asyncio.timeout(None if is_served else pause_s):
                     await self._changed.wait()
             except TimeoutError:
-                pass  # to look again
+                pass  # check again
             self._changed.clear()
 
     def _look(self) -> None:

@@ -1,4 +1,4 @@
-"""`Worker`: serves one or more services, until it is told to stop."""
+"""`Worker`: serves one or more services until it is drained or closed."""
 
 from __future__ import annotations
 
@@ -29,35 +29,35 @@ class Worker(Daemon):
         requite.Worker("mdp://localhost:5555", echo).run()
         requite.Worker(echo, bind="sp+tcp://127.0.0.1:7000").run()
 
-    It registers by itself, also after the broker was away; a broker that never comes is waited for.
-    Over SP it has one service, takes requests from everybody who is connected, and may dial as well
-    as listen. A handler that fails sends no reply there, since SP has no negative ones: it is
-    logged, and the client asks again when its time for that has come, or gives up.
+    The worker registers with the broker, waits for a broker that is down, and registers again after
+    each reconnect. Over SP it has one service, takes requests from every connected peer, and may
+    both dial and listen. SP has no negative replies: if a handler fails there, the worker logs the
+    error and sends no reply, and the client resends the request or times out.
 
-    - `url`: where to dial; of SP several, in one URL or as a sequence. It may be left out.
-    - `bind`: where to listen; protocols without a broker only (SP, Freelance, Lazy Pirate). Of
-      Freelance, the place is also the server's name (`?public=` gives it another).
-    - `capacity`: how many requests it takes at a time, per service (16; always 1 in MDP 0.1 and
-      0.2; at a queue of the Pirates 1, and each further one is a connection of its own). Requests
-      beyond what its handlers work on wait here rather than at another worker, so give handlers
-      that take long a small one.
-    - `heartbeat`: how often to be heard and when a silent broker is gone; seconds or a policy. MDP,
-      and Paranoid Pirate, whose queue has to have the same.
-    - `handler_timeout`: seconds a handler may take without `request.progress()` before the broker
-      gives its request to another worker; None: no limit. MDP.
-    - `threads`: how many calls of a handler that is a plain function run at a time (default:
-      `capacity`). With a `handler_timeout` no more requests are taken than that: one that waited
-      for a thread would spend the time its handler has.
-    - `drain_timeout`: seconds a draining worker lets its handlers go on.
+    - `url`: the address to dial; SP takes several, in one URL or as a sequence. Optional.
+    - `bind`: the address to listen at; protocols without a broker only (SP, Freelance, Lazy
+      Pirate). With Freelance it is also the server's name (`?public=` sets another).
+    - `capacity`: how many requests the worker takes at a time, per service (16; always 1 in MDP 0.1
+      and 0.2; 1 at a queue of the Pirates, where each further one opens a connection). Requests
+      beyond those that handlers run wait here rather than at another worker, so lower it for slow
+      handlers.
+    - `heartbeat`: how often to send heartbeats and when to give up a silent broker; seconds or a
+      policy. MDP, and Paranoid Pirate, where the queue must have the same.
+    - `handler_timeout`: seconds that a handler may run without `request.progress()` before the
+      broker gives its request to another worker; None: no limit. MDP.
+    - `threads`: how many calls of a `def` handler run at a time (default: `capacity`). With a
+      `handler_timeout` it also bounds the requests taken, since a request that waits for a thread
+      would use up its handler's time.
+    - `drain_timeout`: seconds that handlers may take to finish when the worker drains.
     - `dialect`: the version of MDP, "0.3" unless the URL says otherwise.
     - `hops`: SP only; how many tags a request may have, its own and one for each device that it has
-      passed (8). Those with more are dropped: they may be going round in a loop.
-    - `message_size_max`: bytes of one body, in either direction. Messages that come in may have
-      1 KiB more, for headers; larger ones cost the connection.
-    - `journal`: a folder in which to keep a journal of requests (`requite.journal`), or that
-      and its `JournalSettings`, as a pair; None: none.
+      passed (8). The worker drops requests with more, which may be in a forwarding loop.
+    - `message_size_max`: maximum bytes of one body, sent or received. Incoming messages may have
+      1 KiB more, for headers; a larger one ends the connection.
+    - `journal`: a folder for a journal of requests (`requite.journal`), or a pair of the folder and
+      its `JournalSettings`; None: no journal.
 
-    `name` is what brokers of MDP 0.3 and journals call it: eight bytes, drawn for each worker.
+    `name` identifies the worker at MDP 0.3 brokers and in journals: eight random bytes.
 
     Raises `ConfigurationError` for a URL, a service or a setting that cannot work.
     """
@@ -112,20 +112,19 @@ class Worker(Daemon):
 
     @property
     def addresses(self) -> list[str]:
-        """Where it listens, as URLs, with the ports it really got; empty before `start`."""
+        """URLs at which the worker listens, with actual ports; empty before `start`."""
         endpoints = self._endpoints
-        shells = (post.shell for post in self._posts)  # who listens has one post
+        shells = (post.shell for post in self._posts)  # a worker that listens has one post
         queries, protocol = endpoints.peer_queries, endpoints.protocol
         lists = (bound_at(shell.addresses, queries, protocol) for shell in shells)
         return [url for urls in lists for url in urls]
 
     # --- life -------------------------------------------------------------------------------------
     async def start(self) -> None:
-        """Begin to serve, on the running event loop; connecting goes on in the background.
+        """Start serving on the running event loop; the worker connects in the background.
 
-        Raises `TransportError` where an address cannot be had to listen at, `StorageError` where
-        the journal cannot be kept, and `LocalViolation` the second time: a worker that has been
-        closed stays closed.
+        Raises `TransportError` if it cannot bind an address, `StorageError` if it cannot open the
+        journal, and `LocalViolation` on a second call: a closed worker stays closed.
         """
         if self._started:
             raise LocalViolation("a worker starts once; make another one to serve again")
@@ -147,34 +146,34 @@ class Worker(Daemon):
             raise
 
     async def drain(self) -> None:
-        """Take nothing new, finish what is in hand (`drain_timeout` at most), then close."""
+        """Take no new requests, finish those in hand (`drain_timeout` at most), then close."""
         self._watch_no_more()
         try:
             async with asyncio.timeout(self._drain_timeout_s):
                 await asyncio.gather(*(post.drain() for post in self._posts))
         except TimeoutError:
-            pass  # the broker gives what is left to others; `close` interrupts it here
+            pass  # the broker redelivers the rest; `close` interrupts the handlers
         await self.close()
 
     async def until_over(self) -> None:
-        """Wait until nothing is left to serve for: the manager of the pool has let it go, and what
-        was in hand is done (RPC over AMQP, "The responder")."""
+        """Wait until the pool's manager has released the worker and its requests are finished (RPC
+        over AMQP, "The responder")."""
         await asyncio.gather(*(post.shell.until_drained() for post in self._posts))
 
     async def until_connected(self, number: int) -> None:
-        """Wait until it is served at the URL with this number, of those that it dials: connected,
-        and, where the protocol has an answer to that, answered."""
+        """Wait until the worker is served at the dialled URL with this index: connected, and
+        acknowledged if its protocol does that."""
         await self._standing.until_served(number)
 
     @property
     def trouble(self) -> str:
-        """Why it is not served at a place that it dials, for people; "" if it is at all of them."""
+        """Why the worker is not served at a place that it dials, as text; "" if all serve it."""
         return "; ".join(filter(None, (trouble.text for trouble in self._troubles())))
 
     def _troubles(self) -> list[Trouble]:
-        """Return what is wrong at each of the URLs that it dials.
+        """Return the trouble at each dialled URL.
 
-        Only an SP worker may have several, and it has one post, with a way to each address.
+        Only an SP worker may have several; it has one post, which dials each address.
         """
         ways = iter([trouble for post in self._posts for trouble in post.troubles()])
         dials = self._endpoints.dials
@@ -188,8 +187,8 @@ class Worker(Daemon):
             self._watching = None
 
     async def close(self) -> None:
-        """Stop at once: handlers are interrupted. A broker gives their requests to others; clients
-        of SP ask again."""
+        """Stop at once and interrupt the handlers. A broker gives their requests to other workers;
+        SP clients resend them."""
         self._watch_no_more()
         for post in self._posts:
             await post.close()
@@ -210,8 +209,8 @@ class Worker(Daemon):
 
 
 class _Post:
-    """A plan of a worker at work: engine, connections and handlers; and what remembers replies, if
-    its service is to run each request once."""
+    """A plan in operation: engine, connections, handlers, and the `Dedup` gate if the service has
+    one."""
 
     def __init__(
         self,
@@ -259,13 +258,13 @@ class _Post:
             runner.submit = runner.submit_soon = gate.hear
 
     async def open(self) -> None:
-        """Have the log of replies at hand, before the first request comes."""
+        """Open the log of replies before the first request arrives."""
         if self._dedup is not None:
             await self._dedup.open()
             self._is_open = True
 
     def troubles(self) -> list[Trouble]:
-        """Return what is wrong with each way by which it dials."""
+        """Return the trouble of each address that it dials."""
         told = self.shell.troubles
         if self._engine.is_answered:
             return [Trouble(text) for _, text in told]
@@ -276,14 +275,14 @@ class _Post:
         ]
 
     async def drain(self) -> None:
-        """Finish what is in hand; also what nobody waits for, if it cannot be run again."""
-        self.shell.stop_listening()  # newcomers would be sent away, and count that as a try
+        """Finish the requests in hand; with `Dedup` also the abandoned ones."""
+        self.shell.stop_listening()  # a new client would be refused, and count that as an attempt
         await self.shell.drain()
         if self._gate is not None:
             await self._gate.idle.wait()
 
     async def close(self) -> None:
-        """Stop; handlers are interrupted."""
+        """Stop, and interrupt the handlers."""
         await self.shell.close()
         await self.runner.close()
         if self._dedup is not None and self._gate is not None and self._is_open:
@@ -293,7 +292,7 @@ class _Post:
 
 
 def _join(troubles: Iterable[Trouble]) -> Trouble:
-    """Return several as one: each reason once, told when the first one is due."""
+    """Merge troubles into one: each reason once, due when the first of them is."""
     wrong = [trouble for trouble in troubles if trouble.text]
     if not wrong:
         return NO_TROUBLE
@@ -302,4 +301,4 @@ def _join(troubles: Iterable[Trouble]) -> Trouble:
 
 
 def _go_on(_is_free: bool) -> None:
-    """Let partial replies come: the engine keeps them."""
+    """Ignore back-pressure: the engine buffers partial replies."""
