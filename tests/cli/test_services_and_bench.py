@@ -78,7 +78,7 @@ def test_it_can_be_watched(url):
 def test_no_broker(words):
     ended = requite(*words)
     assert (ended.code, ended.out) == (ExitCode.NO_CONNECTION, "")
-    assert f"see that a broker listens at {NOBODY}" in ended.err
+    assert f"check that a broker listens at {NOBODY}" in ended.err
 
 
 # --- bench ----------------------------------------------------------------------------------------
