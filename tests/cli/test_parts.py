@@ -151,7 +151,7 @@ def test_who_connects_is_one_user(tmp_path):
 
 
 def test_credentials_are_given_once():
-    with pytest.raises(ConfigurationError, match="give one of them"):
+    with pytest.raises(ConfigurationError, match="remove one of them"):
         with_user("mdp://me:secret@host/echo", ("a", "b"))
 
 
