@@ -242,9 +242,9 @@ def test_the_verb_judges_as_of_a_time(tmp_path: Path, capsys: pytest.CaptureFixt
     (told,) = [line for line in capsys.readouterr().err.splitlines() if "requite:" in line]
     assert f"{lake}/audit_verdicts is gone; put it back, or give a new lake" in told
     assert run_command([*words, "--as-of", "noonish"]) == 2
-    assert "is no time" in capsys.readouterr().err
+    assert "is not a time" in capsys.readouterr().err
     assert run_command([*words, "--as-of", "0001-01-01"]) == 2
-    assert "--as-of: no journal tells of 0001-01-01" in capsys.readouterr().err
+    assert "--as-of: 0001-01-01 is before 1970" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("in_this_session")
