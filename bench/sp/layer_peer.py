@@ -3,8 +3,8 @@
     python -m bench.sp.layer_peer PART JOB
 
 `sockets-client` and `sockets-service` do not parse messages: all messages of a run have one size,
-so that counting bytes counts messages. Both write the answers to a read once, at the end of the turn,
-as shells do.
+so that counting bytes counts messages. Both write the answers to a read once, at the end of the
+turn, as shells do.
 """
 
 from __future__ import annotations
