@@ -151,7 +151,7 @@ class World:
             self.go()
         self.feed(Drain())
         state = self.engine.snapshot()
-        assert state.stopped, "it does not end when it is told to"
+        assert state.stopped, "the engine does not stop after a drain"
         assert all(count == 1 for count in self.ended.values()), "a call ended twice"
         if isinstance(self.engine, AmqpCaller):
             assert len(self.ended) == self.calls, "a call has no end"
@@ -265,12 +265,13 @@ def corpus() -> Iterator[bytes]:
     closed = _said(methods.CHANNEL_CLOSE, b"\1\x94" + short("NOT_FOUND") + methods.QUEUE_DECLARE)
     confirm = _said(methods.BASIC_ACK, tag + b"\1")
     lost = step(GO) + step(COME)
-    told = _said(methods.BASIC_DELIVER, deliver, encode_properties(cancel, 0), 2)
+    cancelled = _said(methods.BASIC_DELIVER, deliver, encode_properties(cancel, 0), 2)
     for choice in (1, 3, 13, 31):
         yield bytes((choice,)) + ready + act + part + final + act + returned + confirm + pause
         yield bytes((choice,)) + act + lost + ready + act + closed + ready + step(GIVE_UP) + pause
     for choice in (0, 2):
-        yield bytes((choice,)) + declared + consuming + final + act + confirm + told + final + pause
+        served = declared + consuming + final + act + confirm + cancelled + final
+        yield bytes((choice,)) + served + pause
         yield bytes((choice,)) + closed + pause + declared + consuming + final + lost + step(DRAIN)
 
 

@@ -104,7 +104,7 @@ def _make(rabbit: RabbitServer, manager: Manager, keys: list[str]) -> None:
         for key in keys:
             channel.basic_publish(exchange, key, b"hello")
     ends_at = perf_counter() + _MADE_S
-    while not _is_made(_tell(manager.url), len(keys)):
+    while not _is_made(_read_status(manager.url), len(keys)):
         if perf_counter() > ends_at:
             raise TimeoutError(f"{len(keys)} groups: not within {_MADE_S:g} s")
         sleep(_LOOK_S)
@@ -134,7 +134,7 @@ def _connection(rabbit: RabbitServer) -> pika.BlockingConnection:
     return pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", rabbit.port))
 
 
-def _tell(url: str) -> Any:
+def _read_status(url: str) -> Any:
     with urlopen(f"{url}/status") as answer:
         return json.load(answer)
 
@@ -146,7 +146,7 @@ def _memory_mb(pid: int) -> float:
     return int(kib) / _KIB_PER_MB
 
 
-# --- what is told ---------------------------------------------------------------------------------
+# --- the report -----------------------------------------------------------------------------------
 def _phase_table(phases: list[Phase]) -> str:
     header = ["", "s", "manager's CPU", "RabbitMQ's CPU", "manager's memory, MB"]
     return table(header, [list(_texts(phase)) for phase in phases])
@@ -172,7 +172,9 @@ def _questions(rabbit: RabbitServer, manager: Manager) -> str:
         [f"the management API: {what}", *_timed(lambda path=path: ask(rabbit, path), rabbit.pid)]
         for what, path in asked.items()
     ]
-    rows.append(["the manager: `/status`", *_timed(lambda: _tell(manager.url), manager.child.pid)])
+    rows.append(
+        ["the manager: `/status`", *_timed(lambda: _read_status(manager.url), manager.child.pid)]
+    )
     return table(["question", "takes, ms", "CPU of who answers, ms", "answer, kB"], rows)
 
 

@@ -110,9 +110,9 @@ async def _connect(job: Job) -> tuple[Any, Any]:
 
 async def _answer_of(method: Any, *arguments: Any, name: str = "callback", **more: Any) -> Any:
     """Call a method of pika; return the argument of its callback."""
-    told = asyncio.get_running_loop().create_future()
-    method(*arguments, **{name: told.set_result}, **more)
-    return await told
+    answered = asyncio.get_running_loop().create_future()
+    method(*arguments, **{name: answered.set_result}, **more)
+    return await answered
 
 
 def _parameters(job: Job) -> pika.ConnectionParameters:

@@ -87,8 +87,8 @@ def measure(client: Part, servant: Part, job: Job) -> Figures:
             ]
             for each in servants:
                 each.wait_for("^ready$", START_S)
-            told = replace(job, worker_pids=[each.pid for each in servants])
-            caller = children.start(client.command(told), name="the client")
+            complete = replace(job, worker_pids=[each.pid for each in servants])
+            caller = children.start(client.command(complete), name="the client")
             patience_s = job.warm_up_s + 3 * job.seconds + SLACK_S
             figures: Figures = json.loads(caller.wait_for(r"^\{.*\}$", patience_s)[0])
         except ProcessFailed as failure:

@@ -157,8 +157,8 @@ def spent(pids: dict[str, int]) -> dict[str, float]:
     """Return the processor time of each process so far, in seconds."""
     java = [pid for pid in descendants("self") if name_of(pid) == "java"]
     tasks = [pid for parent in java for pid in descendants(parent)]
-    told = {"Spark's JVM": sum(map(cpu_s, java)), "Python of the tasks": sum(map(cpu_s, tasks))}
-    return told | {who: cpu_s(pid) for who, pid in pids.items()}
+    used = {"Spark's JVM": sum(map(cpu_s, java)), "Python of the tasks": sum(map(cpu_s, tasks))}
+    return used | {who: cpu_s(pid) for who, pid in pids.items()}
 
 
 def descendants(pid: int | str) -> list[int]:

@@ -127,8 +127,8 @@ def heartbeats(at: float) -> Iterator[EventRow]:
     """Yield the heartbeat events of the broker, one per worker and second."""
     for name in WORKERS:
         for service in SERVICES:
-            told = {"value": 0.4, "busy": 1, "capacity": 16}
-            yield EventRow(at, Kind.HEARTBEAT, service=service, worker=name, **told)
+            counts = {"value": 0.4, "busy": 1, "capacity": 16}
+            yield EventRow(at, Kind.HEARTBEAT, service=service, worker=name, **counts)
 
 
 def _tell(call: Call, broker: Writer, client: Writer, workers: Sequence[Writer]) -> None:

@@ -306,7 +306,7 @@ class SimulatedWorld:
             try:
                 self._world.run(self._limit_s, unless=lambda: self._is_over)
             except Stuck as stuck:
-                self._failure = SimulationFailed(f"the test comes to no end: {stuck}")
+                self._failure = SimulationFailed(f"the test does not end: {stuck}")
             if not self._is_over and self._failure is None:
                 text = f"the test has not ended after {self._limit_s:g} s of virtual time"
                 self._failure = SimulationFailed(text)
