@@ -314,7 +314,7 @@ def run_in_a_process_of_its_own(folder: Path, environment: dict[str, str], *more
     audit = done.record["audit"]
     assert (audit["accepted"], audit["exactly_one"], audit["missing"]) == (CALLS + 1, CALLS, 1)
     assert f"{CALLS + 1:,} accepted, {CALLS:,} ended exactly once, 1 missing" in done.out
-    assert "audit_verdicts has the evidence" in done.out
+    assert "audit_verdicts has the events of each such request" in done.out
     for step in ("journal", "silver requests", "gold capacity", "audit"):
         assert step in done.err
 
