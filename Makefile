@@ -1,4 +1,4 @@
-# `make help` lists the targets. Each makes what it needs; PYTHON=/path/to/python3 chooses the Python.
+# `make help` lists the targets. Each installs its dependencies; PYTHON=/path/to/python3 chooses the Python.
 .PHONY: help setup demo test check versions lint types layers docs unit long bench sim fuzz clean
 .NOTPARALLEL:
 
@@ -7,19 +7,19 @@ bin := .venv/bin
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: ## prepare .venv with everything that development needs
+setup: ## prepare .venv for development
 	@scripts/setup test
 
-demo: ## install what running needs, and show a request get its reply through failures
+demo: ## install the runtime, and make calls while workers and broker are killed
 	@scripts/setup runtime
 	@$(bin)/requite demo
 
-test: lint types layers docs unit ## every check but `make long`; the tests run last
+test: lint types layers docs unit ## all checks except `make long`; the tests run last
 
-check: lint types layers ## the first three minutes of `make test`: what needs no process but its own
+check: lint types layers ## the first three minutes of `make test`: checks without further processes
 	@$(bin)/python -m tests.lanes engines $(if $(SEED),--seed $(SEED))
 
-versions: ## the tests on each CPython from 3.11 to 3.14 that this machine has
+versions: ## run the tests on each installed CPython from 3.11 to 3.14
 	@scripts/test-versions
 
 lint: setup ## ruff: rules and formatting
@@ -29,16 +29,16 @@ lint: setup ## ruff: rules and formatting
 types: setup ## mypy, strict
 	$(bin)/mypy
 
-layers: setup ## imports run downhill; engines do no I/O
+layers: setup ## check the layers: imports run downhill, engines do no I/O
 	$(bin)/lint-imports --no-logo --no-cache
 
 docs: setup ## build docs/_build/html, warnings are errors
 	$(bin)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 
-unit: setup ## the tests alone, in lanes; LANES="spark sim" and SEED=7 choose
+unit: setup ## only the tests, in lanes; choose with LANES="spark sim" and SEED=7
 	@$(bin)/python -m tests.lanes $(LANES) $(if $(SEED),--seed $(SEED))
 
-long: setup ## the tests that `make test` has in a short form, in full; fresh examples for hypothesis
+long: setup ## the long form of the tests, with fresh examples for hypothesis
 	$(bin)/python -m pytest -m long
 	HYPOTHESIS_PROFILE=fresh $(bin)/python -m pytest -m "hypothesis and not nng"
 
@@ -50,9 +50,9 @@ sim: ## run 500 seeds of the deterministic simulator
 	@scripts/setup runtime
 	@$(bin)/requite sim --seeds 500
 
-fuzz: ## feed the decoders coverage-guided garbage
+fuzz: ## run the coverage-guided fuzzers
 	@scripts/setup fuzz
 	@$(bin)/python -m fuzz
 
-clean: ## remove everything that was made here
+clean: ## remove all generated files
 	rm -rf .venv .setup.lock build dist docs/_build .hypothesis .*_cache

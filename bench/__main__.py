@@ -24,7 +24,7 @@ JSON = Path("build/bench.json")
 
 
 def main() -> int:
-    """Measure, report; 1 if a contender failed or the run was interrupted. No figure fails it."""
+    """Measure and report; return 1 if a contender failed or the run was interrupted."""
     arguments = parse(sys.argv[1:])
     console = Console()
     settings = Settings(
@@ -57,7 +57,7 @@ def main() -> int:
 def run(
     cells: Sequence[Cell], contenders: Sequence[Contender], settings: Settings, console: Console
 ) -> tuple[Results, bool]:
-    """Run everything, telling how far it is; an interrupt keeps what there is."""
+    """Run all cells, and print progress; after Ctrl-C return the results so far."""
     results = Results()
     total = settings.runs * sum(each.kind == cell.kind for cell in cells for each in contenders)
     try:
@@ -72,7 +72,7 @@ def run(
 
 
 def progress(done: Run) -> str:
-    """Return a line on one run."""
+    """Return a line of text about a run."""
     what = f"{done.cell.kind:10} {done.cell!s:32} {done.contender.name:13}"
     if done.figures is None:
         return f"{what} failed: {done.failure}"
@@ -81,7 +81,7 @@ def progress(done: Run) -> str:
 
 
 def choose(only: Sequence[str], console: Console) -> tuple[list[Contender], dict[str, str]]:
-    """Return who takes part, and who cannot and why; the latter are named in the terminal."""
+    """Return the chosen contenders, and the missing ones with the reason; print the latter."""
     wanted = [each for each in CONTENDERS if not only or is_wanted(each, only)]
     absent = {f"{each.name}, {each.kind}": lack for each in wanted if (lack := each.lack())}
     for name, lack in absent.items():
@@ -90,18 +90,18 @@ def choose(only: Sequence[str], console: Console) -> tuple[list[Contender], dict
 
 
 def is_wanted(contender: Contender, only: Sequence[str]) -> bool:
-    """Tell whether `--only` names the contender, or it is what a named one is compared with."""
+    """Return whether `--only` names the contender, or one that is compared with it."""
     compared = {BASELINE[each.kind] for each in CONTENDERS if each.name in only}
     return contender.name in only or contender.name in compared
 
 
 def short(cell: Cell) -> str:
-    """Return a cell as `--cell` takes it."""
+    """Return a cell in the format of `--cell`."""
     return f"{cell.window}x{cell.workers}x{cell.body_size_bytes}"
 
 
 def describe(settings: Settings) -> str:
-    """Say in words what the settings mean for a figure."""
+    """Describe how the figures were measured."""
     return (
         f"medians of {settings.runs} interleaved runs of at least {settings.seconds:g} s "
         f"and, as far as three times that allows, {settings.requests:,} requests; "
@@ -110,22 +110,24 @@ def describe(settings: Settings) -> str:
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Read the command line; `--quick` sets what was not given to a minute's run."""
+    """Read the command line; `--quick` sets the other options to a run of one minute."""
     names = list(dict.fromkeys(each.name for each in CONTENDERS))
     parser = argparse.ArgumentParser(prog="python -m bench", description=bench.__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--runs", type=int, help="rounds per cell (5)")
-    parser.add_argument("--seconds", type=float, help="measured time of a run, at least (2)")
-    parser.add_argument("--requests", type=int, help="measured requests of a run (20000)")
-    parser.add_argument("--warm-up", type=float, default=0.5, help="seconds before that (0.5)")
-    parser.add_argument("--capacity", type=int, default=16, help="of a 0.3 worker (16)")
+    parser.add_argument("--seconds", type=float, help="minimum measured time of a run (2)")
+    parser.add_argument("--requests", type=int, help="requests per run (20000)")
+    parser.add_argument("--warm-up", type=float, default=0.5, help="seconds of warm-up (0.5)")
+    parser.add_argument(
+        "--capacity", type=int, default=16, help="capacity of an MDP 0.3 worker (16)"
+    )
     parser.add_argument(
         "--only",
         nargs="+",
         default=[],
         choices=names,
         metavar="NAME",
-        help=f"some of: {', '.join(names)}; what they are compared with is added",
+        help=f"some of: {', '.join(names)}; their baselines are added",
     )
     parser.add_argument(
         "--cell",
@@ -133,17 +135,19 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         default=[],
         choices=list(dict.fromkeys(map(short, FULL))),
         metavar="CELL",
-        help="some cells: WINDOWxWORKERSxBYTES, as 64x4x11",
+        help="some cells: WINDOWxWORKERSxBYTES, such as 64x4x11",
     )
-    parser.add_argument("--quick", action="store_true", help="few cells, one short run of each")
-    parser.add_argument("--json", type=Path, default=JSON, help=f"the file of runs ({JSON})")
-    parser.add_argument("--docs", type=Path, help=f"the page to write ({DOCS}; --quick: none)")
+    parser.add_argument("--quick", action="store_true", help="few cells, one short run each")
+    parser.add_argument("--json", type=Path, default=JSON, help=f"file for the runs ({JSON})")
+    parser.add_argument(
+        "--docs", type=Path, help=f"page to write the tables to ({DOCS}; with --quick: none)"
+    )
     parser.add_argument("--no-docs", action="store_true", help="write no page")
     return with_defaults(parser.parse_args(arguments))
 
 
 def with_defaults(given: argparse.Namespace) -> argparse.Namespace:
-    """Fill in what depends on `--quick`, `--cell` and `--only`."""
+    """Set the defaults that depend on `--quick`, `--cell` and `--only`."""
     for name, quick, full in (("runs", 1, 5), ("seconds", 0.5, 2.0), ("requests", 2000, 20_000)):
         if getattr(given, name) is None:
             setattr(given, name, quick if given.quick else full)

@@ -1,4 +1,4 @@
-"""What is measured: the matrix, its short form, and the goals."""
+"""The matrix of cells, its short form, and the goals."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ QUICK = [
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A ratio to be reached in one cell. Reported, never asserted."""
+    """A ratio that should be reached in a cell. Reported, never asserted."""
 
     contender: str
     cell: Cell

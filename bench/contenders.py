@@ -1,4 +1,4 @@
-"""Who takes part, how each is started, and what is missing if it is not installed."""
+"""The contenders: how each is started, and what is missing if it is not installed."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _LISTENING = r"istening (?:on tcp|for client connections on ).*:(\d+)"
 _BIND = ("--bind", "tcp://127.0.0.1:0")
 
 Lack = Callable[[], str | None]
-"""Return None, or what is not there and how to get it."""
+"""Returns None, or what is missing and how to install it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contender:
     """One column of a table.
 
-    `broker` is its command line and `listening` the pattern of the line that gives its port.
-    `dialect` is what the raw generator speaks with it (kind "broker"), `peer` the module that has
-    its client and worker (kind "end-to-end").
+    `broker` is its command line, and `listening` the pattern of the output line with its port.
+    `dialect` is the dialect of the raw generator (kind "broker"), `peer` the module with its client
+    and worker (kind "end-to-end").
     """
 
     name: str
@@ -48,7 +48,7 @@ class Contender:
 
 
 def nats_server() -> str | None:
-    """Return where the server is; Debian's package puts it beside the system's daemons."""
+    """Return the path of the server; Debian's package installs it in the folder of daemons."""
     return shutil.which("nats-server") or shutil.which("nats-server", path="/usr/sbin")
 
 

@@ -1,12 +1,11 @@
-"""How long a fail-over lasts: `python -m bench.failover`.
+"""Measure the duration of a fail-over: `python -m bench.failover`.
 
-Two brokers in a pair, a worker, and a client that has one call after the other under way. Again and
-again the active broker is killed with SIGKILL; what is measured is the longest time between two
-replies around that, which is what a caller sees. Then the killed one is started again, as the
-passive one, before it is the other one's turn.
+Two brokers in a pair, a worker, and a client that makes one call after the other. Repeatedly the
+active broker is killed with SIGKILL; the figure is the longest time between two replies around the
+kill, as a caller sees it. The killed broker then restarts as the passive one, and the other one is
+killed next.
 
-Nothing here asserts a time. A fail-over takes two heartbeats of silence, by design; what comes on
-top of that is what is to be looked at.
+No time is asserted. By design a fail-over takes two heartbeats of silence; the rest is overhead.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _OF_INTEREST: Final = ("cores", "system", "Python", "requite", "uvloop")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure, report."""
+    """Measure and report."""
     given = parse(arguments)
     with Children() as children:
         gaps_s = asyncio_run(Show(given, children))
@@ -58,24 +57,27 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.failover", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--fail-overs", type=int, default=100, help="how many (100)")
+    parser.add_argument("--fail-overs", type=int, default=100, help="number of fail-overs (100)")
     parser.add_argument(
-        "--heartbeat", type=float, default=1.0, help="seconds, of the pair and of all (1)"
+        "--heartbeat",
+        type=float,
+        default=1.0,
+        help="heartbeat interval of the pair and of all peers, in seconds (1)",
     )
-    parser.add_argument("--docs", type=Path, help="the page to write the table to")
+    parser.add_argument("--docs", type=Path, help="page to write the table to")
     return parser.parse_args(arguments)
 
 
 @dataclass(slots=True)
 class Calls:
-    """When replies came."""
+    """Times of replies."""
 
     last_s: float = field(default_factory=perf_counter)
     longest_s: float = 0.0
     came: asyncio.Event = field(default_factory=asyncio.Event)
 
     def note(self) -> None:
-        """Take one in."""
+        """Record a reply."""
         now = perf_counter()
         self.longest_s = max(self.longest_s, now - self.last_s)
         self.last_s = now
@@ -93,7 +95,7 @@ class Show:
         self._calls = Calls()
 
     async def play(self) -> list[float]:
-        """Return how long each fail-over lasted, in seconds."""
+        """Return the duration of each fail-over, in seconds."""
         self._servers = [self._start(n) for n in range(2)]
         for server in self._servers:
             server.wait_for("^listening on ", START_S)
@@ -117,12 +119,12 @@ class Show:
             self._calls.note()
 
     async def _fail_over(self, number: int) -> float:
-        """Kill the active one, wait until calls go on, start it again."""
+        """Kill the active broker, wait until calls succeed again, and restart it."""
         active = await self._settle()
         self._calls = Calls()
         await asyncio.sleep(_STEADY_S)
         os.kill(self._servers[active].pid, signal.SIGKILL)
-        # The first reply may have been on its way, the second one comes from the other broker.
+        # The first reply may have been in flight; the second one is from the other broker.
         for _ in range(2):
             self._calls.came.clear()
             await self._calls.came.wait()
@@ -132,7 +134,7 @@ class Show:
         return gap_s
 
     async def _settle(self) -> int:
-        """Wait until one is active and the other one passive; return the active one."""
+        """Wait until one broker is active and the other one passive; return the active one."""
         async with asyncio.timeout(SETTLE_S):
             while True:
                 states = [await self._state(n) for n in range(2)]
@@ -164,7 +166,7 @@ class Show:
 
 
 def asyncio_run(show: Show) -> list[float]:
-    """Run it on the bench's event loop."""
+    """Run the show on the event loop of the benchmarks."""
     gaps_s: list[float] = []
 
     async def play() -> None:
@@ -179,7 +181,7 @@ def _command(*arguments: str) -> list[str]:
 
 
 def report(gaps_s: Sequence[float], given: argparse.Namespace, how: str) -> str:
-    """Return how the times are distributed."""
+    """Return the distribution of the times."""
     ordered = sorted(gaps_s)
     cuts = quantiles(ordered, n=20, method="inclusive") if len(ordered) > 1 else ordered * 19
     figures = [ordered[0], cuts[0], cuts[9], cuts[18], ordered[-1]]

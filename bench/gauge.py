@@ -1,4 +1,4 @@
-"""Time and processor time over the measured window of one run, start-up and warm-up left out."""
+"""Time and processor time of the measured window of a run, without start-up and warm-up."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from time import perf_counter, process_time
 from bench.job import Job
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-_LONGEST = 3  # times the seconds asked for: how long a slow contender may take for its requests
+_LONGEST = 3  # times the requested seconds: limit for a slow contender to finish its requests
 
 
 def cpu_s(pid: int) -> float:
     """Return the user and system time of a process, all its threads included (proc(5), stat)."""
-    # The name in parentheses may hold spaces: count the fields from behind it.
+    # The name in parentheses may contain spaces: count the fields after it.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
 
 class Gauge:
-    """Opened when the load is steady, closed when the run has lasted long enough."""
+    """Measures from `open`, after the warm-up, to `close`."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -30,17 +30,17 @@ class Gauge:
         self._cpu_s = self._read_cpu_s()
 
     def open(self) -> None:
-        """Begin to measure."""
+        """Start measuring."""
         self._cpu_s = self._read_cpu_s()
         self._started = perf_counter()
 
     def is_warm(self, _answered: int = 0) -> bool:
-        """Tell whether the warm-up is over (asked before the gauge is opened)."""
+        """Return whether the warm-up is over; called before `open`."""
         return perf_counter() - self._started >= self._job.warm_up_s
 
     def is_over(self, answered: int) -> bool:
-        """Tell whether the run has lasted long enough for what `answered` requests can show, of
-        which there has to be one."""
+        """Return whether the run has lasted long enough, given the number of `answered` requests;
+        at least one is required."""
         elapsed = perf_counter() - self._started
         seconds = self._job.seconds
         if elapsed < seconds or not answered:
@@ -48,7 +48,7 @@ class Gauge:
         return answered >= self._job.requests or elapsed >= seconds * _LONGEST
 
     def close(self, answered: int, latencies_ns: Sequence[int]) -> None:
-        """Print the run's figures, as JSON on one line, for the runner."""
+        """Print the figures of the run for the runner, as JSON on one line."""
         elapsed = perf_counter() - self._started
         figures = {
             "answered": answered,

@@ -1,4 +1,4 @@
-"""What one run asks of the processes that make and serve the load."""
+"""Parameters of a run, for the processes that make and serve the load."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ SERVICE = b"echo"
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One run, handed to each process as a JSON argument.
+    """Parameters of a run, passed to each process as a JSON argument.
 
-    `window` requests are in flight; `body_size_bytes` is their body's size. The measured time is
-    `seconds`, longer if fewer than `requests` were answered by then, but at most three times that.
-    A 0.3 worker announces `capacity`. The client reads the processor time of `broker_pid`
-    (0: there is none) and `worker_pids`.
+    `window` requests are in flight, with bodies of `body_size_bytes`. The measured time is
+    `seconds`, or up to three times that, until `requests` are answered. An MDP 0.3 worker announces
+    `capacity`. The client reads the processor time of `broker_pid` (0: no broker) and
+    `worker_pids`.
     """
 
     port: int
@@ -33,14 +33,14 @@ class Job:
 
     @classmethod
     def from_argument(cls, text: str) -> Job:
-        """Read what `to_argument` wrote."""
+        """Parse the result of `to_argument`."""
         return cls(**json.loads(text))
 
     def to_argument(self) -> str:
-        """Write the job for a command line."""
+        """Return the job as a command-line argument."""
         return json.dumps(asdict(self))
 
     @property
     def body(self) -> bytes:
-        """The body that every request carries and every reply must return."""
+        """The body of every request and every reply."""
         return (b"hello world" * (self.body_size_bytes // 11 + 1))[: self.body_size_bytes]

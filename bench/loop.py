@@ -1,4 +1,4 @@
-"""The event loop of every asyncio program in the bench: uvloop where installed, else asyncio's."""
+"""The event loop of all asyncio programs of the benchmarks: uvloop if installed, else asyncio's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ except ImportError:  # no uvloop on this platform
 
 
 def run(main: Coroutine[Any, Any, Any]) -> None:
-    """Run `main` to its end."""
+    """Run a coroutine to completion."""
     if uvloop is None:
         asyncio.run(main)
     else:

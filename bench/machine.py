@@ -1,4 +1,4 @@
-"""What a reader must know of the machine to judge a figure. Never its name."""
+"""Facts of the machine that a reader needs to judge the figures, without its host name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PACKAGES = ("requite", "uvloop", "pyzmq", "majortomo", "nats-py")
 
 
 def facts() -> dict[str, str]:
-    """Return cores, system and versions; what is not installed is left out."""
+    """Return cores, system, and versions of the installed contenders."""
     found = {
         "cores": str(len(os.sched_getaffinity(0))),
         "system": f"{platform.system()} {platform.machine()}",

@@ -1,4 +1,4 @@
-"""Where results go: the terminal, a JSON file, the page in the documentation."""
+"""Write results to the terminal, to a JSON file, and to a page of the documentation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ contender that the heading names, each taken within one round. `python -m bench`
 
 
 def show(console: Console, results: Results) -> None:
-    """Draw the tables in the terminal."""
+    """Print the tables."""
     for table in tables(results):
         drawn = RichTable(title=table.title, title_justify="left")
         for number, name in enumerate(table.header):
@@ -38,7 +38,7 @@ def show(console: Console, results: Results) -> None:
 def write_json(
     path: Path, results: Results, facts: Mapping[str, str], settings: Mapping[str, object]
 ) -> None:
-    """Write every run, so that others can compute what they like."""
+    """Write all runs, for further analysis."""
     runs = [
         {
             **asdict(run.cell),
@@ -55,9 +55,9 @@ def write_json(
 
 
 def write_page(path: Path, body: str) -> None:
-    """Put `body` between the page's markers; everything around them stays as it is.
+    """Replace the text between the markers of a page; append the markers if it has none.
 
-    A page without markers gets them at its end. Raises `ValueError` if only one is there.
+    Raises `ValueError` if the page has only one marker.
     """
     page = path.read_text() if path.exists() else NEW_PAGE
     begin, end = page.find(BEGIN), page.find(END)
@@ -78,7 +78,7 @@ def markdown(
     command: str,
     absent: Mapping[str, str],
 ) -> str:
-    """Write the section of the page: how it was made, the tables, who was missing."""
+    """Return the section of the page: the method, the tables, and missing contenders."""
     parts = [
         f"Made by `{command}`: {settings}.",
         "; ".join(f"{what} {value}" for what, value in facts.items()) + ".",

@@ -1,4 +1,4 @@
-"""From runs to medians and ratios."""
+"""Medians and ratios of runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Results:
         self._runs: dict[tuple[Cell, str], dict[int, Run]] = {}
 
     def add(self, run: Run) -> None:
-        """Take one run in."""
+        """Add a run."""
         self._runs.setdefault((run.cell, run.contender.name), {})[run.round] = run
 
     def cells(self, kind: Kind) -> list[Cell]:
@@ -25,7 +25,7 @@ class Results:
         return list(dict.fromkeys(cell for cell, _ in self._runs if cell.kind == kind))
 
     def contenders(self, kind: Kind) -> list[str]:
-        """Return the names of those that took part, in order."""
+        """Return the names of the measured contenders, in order."""
         return list(dict.fromkeys(name for cell, name in self._runs if cell.kind == kind))
 
     def runs(self) -> Iterable[Run]:
@@ -34,7 +34,7 @@ class Results:
             yield from rounds.values()
 
     def failures(self) -> list[Run]:
-        """Return the runs that gave no figures."""
+        """Return the runs without figures."""
         return [run for run in self.runs() if run.failure]
 
     def median(self, cell: Cell, name: str, figure: str) -> float | None:
@@ -45,7 +45,7 @@ class Results:
     def ratio(self, cell: Cell, name: str, figure: str) -> float | None:
         """Return the median over the rounds of a figure divided by the baseline's in that round.
 
-        Neighbours in time are compared, so that a slow minute of the machine hits both.
+        Runs of the same round are compared, so that a slow minute of the machine affects both.
         """
         mine = self._figures(cell, name, figure)
         base = self._figures(cell, BASELINE[cell.kind], figure)
@@ -53,7 +53,7 @@ class Results:
         return median(ratios) if ratios else None
 
     def goals(self) -> list[tuple[Goal, float | None]]:
-        """Return each goal with the ratio measured for it (None: not measured)."""
+        """Return each goal with its measured ratio (None: not measured)."""
         return [(goal, self.ratio(goal.cell, goal.contender, goal.figure)) for goal in GOALS]
 
     def _figures(self, cell: Cell, name: str, figure: str) -> dict[int, float]:

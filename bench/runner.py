@@ -1,4 +1,4 @@
-"""Run contenders side by side: every round gives each its turn (A B C, A B C, ...)."""
+"""Run contenders interleaved: each round has one run of each (A B C, A B C, ...)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Figures = dict[str, float]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How long and how often; see `Job` for what `seconds` and `requests` mean together."""
+    """Number and duration of runs; `Job` describes how `seconds` and `requests` combine."""
 
     runs: int
     seconds: float
@@ -31,7 +31,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One contender's turn in one round: its figures, or why there are none."""
+    """A run of a contender in a round: its figures, or the reason of a failure."""
 
     cell: Cell
     contender: Contender
@@ -43,7 +43,7 @@ class Run:
 def run_all(
     cells: Iterable[Cell], contenders: Sequence[Contender], settings: Settings
 ) -> Iterator[Run]:
-    """Yield each run as it ends. Who failed in a cell is left out of the rest of that cell."""
+    """Yield each run as it ends. After a failure, skip the contender for the rest of the cell."""
     for cell in cells:
         taking_part = [each for each in contenders if each.kind == cell.kind]
         for number in range(settings.runs):
@@ -55,7 +55,7 @@ def run_all(
 
 
 def run_once(cell: Cell, contender: Contender, number: int, settings: Settings) -> Run:
-    """Start everything afresh, measure, end everything."""
+    """Start new processes, measure, and end the processes."""
     with Children() as children:
         try:
             figures = measure(cell, contender, settings, children)
@@ -83,7 +83,7 @@ def measure(cell: Cell, contender: Contender, settings: Settings, children: Chil
 def make_job(
     cell: Cell, contender: Contender, settings: Settings, port: int, broker_pid: int
 ) -> Job:
-    """Put together what the processes have to know."""
+    """Return the job for the processes of a run."""
     return Job(
         port=port,
         broker_pid=broker_pid,
@@ -100,7 +100,7 @@ def make_job(
 
 
 def start_workers(contender: Contender, job: Job, children: Children) -> list[Child]:
-    """Raw workers share a process, a contender's own have one each."""
+    """Start the workers: raw ones in one process, a contender's own in one process each."""
     processes = 1 if contender.dialect else job.workers
     command = _command(contender, "worker", job)
     return [children.start(command, name=f"worker {n}") for n in range(1, processes + 1)]

@@ -16,7 +16,7 @@ Entry = Callable[[Results, Cell, str], str]
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Ready to be drawn."""
+    """A table: title, header and rows."""
 
     title: str
     header: list[str]
@@ -24,7 +24,7 @@ class Table:
 
 
 def tables(results: Results) -> Iterator[Table]:
-    """Yield the tables for which something was measured."""
+    """Yield the tables that have measurements."""
     for title, kind, keep, entry in _SHAPES:
         cells = [cell for cell in results.cells(kind) if keep(cell)]
         names = results.contenders(kind)
@@ -38,7 +38,7 @@ def tables(results: Results) -> Iterator[Table]:
 
 
 def goals(results: Results) -> Table:
-    """Return the table of goals and what was measured for them."""
+    """Return the table of goals and their measured ratios."""
     rows = []
     for goal, ratio in results.goals():
         asked = f"{goal.relation} {goal.ratio:g} x {BASELINE[goal.cell.kind]}"

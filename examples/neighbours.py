@@ -1,13 +1,13 @@
-"""Find the nearest neighbour of every airport on Earth, by one request for each to a service.
+"""Find the nearest neighbour of every airport on Earth, with one request per airport.
 
     requite broker &
     requite worker requite.examples:nearest --connect mdp://127.0.0.1:5555 &
     python examples/neighbours.py mdp://127.0.0.1:5555 /tmp/neighbours
 
 A bulk call from a DataFrame: some 28,000 rows from the package `airportsdata`, each a request to
-the service `nearest`. What comes back is written to Parquet, and a sample of it is computed again,
-directly: all distances on the sphere with numpy, where the service descends a tree. Needs the
-extras `spark` and `demo`.
+the service `nearest`. The replies are written to Parquet. A sample is compared with a direct
+computation: numpy computes all distances on the sphere, while the service searches a tree. Requires
+the extras `spark` and `demo`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CHECKED: Final = 2_000
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Make the calls, check a sample, and tell which airports are the most remote."""
+    """Make the calls, check a sample, and print the most remote airports."""
     given = parse(arguments)
     spark = local_session("neighbours", cores=2)
     try:
@@ -51,9 +51,9 @@ def main(arguments: Sequence[str]) -> int:
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description="The nearest neighbour of every airport.")
-    parser.add_argument("broker", help="where the broker is, as mdp://127.0.0.1:5555")
-    parser.add_argument("folder", help="where rows and replies are written; must not exist")
-    parser.add_argument("--rows", type=int, help="so many airports (all)")
+    parser.add_argument("broker", help="URL of the broker, such as mdp://127.0.0.1:5555")
+    parser.add_argument("folder", help="new folder for rows and replies")
+    parser.add_argument("--rows", type=int, help="number of airports (default: all)")
     return parser.parse_args(arguments)
 
 
@@ -77,22 +77,22 @@ def airports(spark: SparkSession, rows: int | None = None) -> DataFrame:
     return spark.createDataFrame([[row[name] for name in names] for row in table], columns)
 
 
-# --- the same without the service -----------------------------------------------------------------
+# --- the same computation without the service -----------------------------------------------------
 def compare(found: DataFrame, checked: int = CHECKED) -> list[str]:
-    """Compare evenly spread rows with what numpy computes; return a line for each difference."""
-    told = {row.icao: (row.neighbour, row.metres) for row in found.collect()}
-    step = max(1, len(told) // checked)
+    """Compare a regular sample of rows with numpy's result; return a line per difference."""
+    replied = {row.icao: (row.neighbour, row.metres) for row in found.collect()}
+    step = max(1, len(replied) // checked)
     wrong = []
-    for icao, expected in directly(sorted(told)[::step]).items():
-        if told[icao] != expected:
-            wrong.append(f"{icao}: the service says {told[icao]}, numpy {expected}")
+    for icao, expected in directly(sorted(replied)[::step]).items():
+        if replied[icao] != expected:
+            wrong.append(f"{icao}: the service says {replied[icao]}, numpy {expected}")
     return wrong
 
 
 def directly(codes: list[str]) -> dict[str, tuple[str, int]]:
-    """Return neighbour and metres by the distances from each code to all airports.
+    """Return the nearest neighbour of each code and its distance in metres, from all distances.
 
-    Of several neighbours at the same distance in whole metres, the first in the alphabet.
+    Of several neighbours at the same distance in whole metres, return the first by code.
     """
     table = airportsdata.load()
     names = np.array(sorted(table))

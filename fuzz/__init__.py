@@ -1,1 +1,1 @@
-"""Coverage-guided fuzzing of everything that reads bytes of a peer; see `python -m fuzz --help`."""
+"""Coverage-guided fuzzing of all code that reads bytes of a peer; see `python -m fuzz --help`."""

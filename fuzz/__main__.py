@@ -1,13 +1,12 @@
-"""Run the fuzz targets, each for a bounded number of inputs and in a process of its own.
+"""Run the fuzz targets, each in its own process and for a limited number of inputs.
 
-    python -m fuzz                            every target
-    python -m fuzz --runs 5000000 fuzz_zmtp   one target, for long
-    python -m fuzz --list                     what targets there are
+    python -m fuzz                            all targets
+    python -m fuzz --runs 5000000 fuzz_zmtp   one target, with more inputs
+    python -m fuzz --list                     list the targets
 
-A target is a file `fuzz_*.py` beside this one with `one_input(data)`, which raises or fails an
-assertion when it has found something, and `make_corpus(directory)`. An input that did so is kept
-in `fuzz/findings/`, and the command to run it again is printed. The exit code is 0 when there was
-none.
+A target is a file `fuzz_*.py` in this folder with `one_input(data)`, which raises or fails an
+assertion on a finding, and `make_corpus(directory)`. An input with a finding is stored in
+`fuzz/findings/`, and the command to run it again is printed. Exit code 0: no findings.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ from typing import Final
 FOLDER: Final = Path(__file__).parent
 FINDINGS: Final = FOLDER / "findings"
 RUNS: Final = 100_000
-# An input that takes longer is a finding, too: something is not linear in what a peer may send.
+# An input that takes longer is a finding, too: processing is not linear in the size of the input.
 INPUT_TIMEOUT_S: Final = 5
 
 
 def targets() -> dict[str, str]:
-    """Return the names of all targets, and the first line of what each says about itself."""
+    """Return the names of all targets, with the first line of their docstrings."""
     found = {}
     for path in sorted(FOLDER.glob("fuzz_*.py")):
         found[path.stem] = path.read_text(encoding="utf-8").split('"""')[1].splitlines()[0]
@@ -37,15 +36,15 @@ def targets() -> dict[str, str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run what the arguments ask for; return the exit code."""
+    """Run the chosen targets; return the exit code."""
     known = targets()
     parser = argparse.ArgumentParser(prog="python -m fuzz", description="Fuzz requite's readers.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help="targets; none: all of them")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="targets (all)")
     parser.add_argument("--runs", type=int, default=RUNS, help=f"inputs per target ({RUNS})")
-    parser.add_argument("--list", action="store_true", help="list the targets and end")
+    parser.add_argument("--list", action="store_true", help="list the targets, and exit")
     asked = parser.parse_args(arguments)
     if unknown := set(asked.names) - set(known):
-        parser.error(f"no target {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+        parser.error(f"no target {', '.join(sorted(unknown))}; the targets are {', '.join(known)}")
     if asked.list:
         print("\n".join(f"{name:<24}{about}" for name, about in known.items()))
         return 0
@@ -57,7 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def run(name: str, runs: int) -> bool:
-    """Run one target and print how it went; return whether it has found nothing."""
+    """Run a target, and print the result; return whether it has no findings."""
     FINDINGS.mkdir(exist_ok=True)
     (FINDINGS / ".gitignore").write_text("*\n")
     began = monotonic()

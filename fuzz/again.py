@@ -1,4 +1,4 @@
-"""Run inputs of a target once more, without the fuzzer: to see what one has found, or as a test.
+"""Run inputs of a target without the fuzzer: to examine a finding, or as a test.
 
 python -m fuzz.again NAME FILE...
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def main() -> None:
-    """Run each file; an input that finds something ends it with a traceback."""
+    """Run each file; a finding ends the run with a traceback."""
     name, *files = sys.argv[1:]
     target = import_module(f"fuzz.{name}")
     for file in files:

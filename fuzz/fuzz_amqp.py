@@ -3,10 +3,10 @@
     python fuzz/fuzz_amqp.py --make-corpus DIRECTORY      write a small corpus of valid streams
     python fuzz/fuzz_amqp.py DIRECTORY [libFuzzer options, such as -max_total_time=60]
 
-An input is one byte that tells whether the handshake is put in front of it, one that chooses how
-the stream is cut, and the stream. Held against each input: nothing but `RemoteViolation` is raised,
-and it says what is wrong; the cutting changes neither the messages nor how it ends; what was read
-of a message can be told by all who read it, and written again with the same meaning.
+An input is a byte that says whether the handshake precedes the stream, a byte that chooses the
+chunk size, and the stream. Checks for each input: only `RemoteViolation` is raised, with a message;
+the chunk size changes neither the messages nor the end; each message can be decoded by all its
+readers, and encoded again with the same meaning.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from requite.sim.amqp import speech
 from requite.sim.amqp.server_framing import ServerFraming
 
 SETTINGS: Final = AmqpSettings(body_size_max=1 << 14)
-# Chunk sizes in bytes; 0 stands for the whole stream at once.
+# Chunk sizes in bytes; 0: the whole stream at once.
 STEPS: Final = (0, 1, 2, 3, 9, 64, 257, 4096)
 _KINDS: Final = ("raw", "open")
 
@@ -64,7 +64,7 @@ def run(kind: str, stream: bytes, step: int) -> tuple[list[list[bytes]], str]:
 
 
 def handshake() -> bytes:
-    """Return what RabbitMQ says until a connection is open."""
+    """Return the bytes that RabbitMQ sends until a connection is open."""
     said: list[bytes] = []
     door = ServerFraming(4096, 20)
     for method in (speech.start(), speech.tune(4096, 20), methods.CONNECTION_OPEN_OK + b"\0"):
@@ -73,7 +73,7 @@ def handshake() -> bytes:
 
 
 def _read(message: list[bytes]) -> None:
-    """Let everybody read it who reads what comes from RabbitMQ."""
+    """Decode a message with all decoders of messages from RabbitMQ."""
     if not message:
         return
     with suppress(RemoteViolation):
@@ -93,16 +93,16 @@ def _check(properties: Properties, body: bytes) -> None:
     ):
         with suppress(RemoteViolation):
             read()
-    # A reply copies these, however strange they are.
+    # A reply copies these, whatever their values are.
     names = properties._replace(headers={}, flaw="")
     assert decode_properties(encode_properties(names, 0)) == names, "names do not stay the same"
-    with suppress(LocalViolation):  # what is not ours to write: fractions, and huge numbers
+    with suppress(LocalViolation):  # requite does not encode fractions and huge numbers
         again = decode_properties(encode_properties(properties, len(body)))
         assert again.headers == properties.headers, "headers do not stay the same"
 
 
 def corpus() -> Iterator[bytes]:
-    """Yield streams that reach the traffic."""
+    """Yield streams that complete the handshake and have traffic."""
     for step in range(len(STEPS)):
         yield bytes((0, step)) + handshake() + _session()
         yield bytes((1, step)) + _session()
@@ -111,7 +111,7 @@ def corpus() -> Iterator[bytes]:
 
 
 def _session() -> bytes:
-    """What RabbitMQ may say: answers, deliveries of all kinds, and its farewell."""
+    """Return a session of RabbitMQ: replies, deliveries of all kinds, and a close."""
     headers = {"x-status": "ok", "x-partial": 3, "n": {"a": [1, None, True, b"b"]}}
     names = Properties("00000000000000ff", "replies", "00" * 16, "1000", headers, True)
     channel = methods.channel(1)
@@ -142,7 +142,7 @@ def _session() -> bytes:
 
 
 def make_corpus(directory: Path) -> None:
-    """Write each input of the corpus into a file of its own."""
+    """Write each input of the corpus to a file."""
     directory.mkdir(parents=True, exist_ok=True)
     for number, data in enumerate(corpus()):
         (directory / f"{number:03}").write_bytes(data)

@@ -1,13 +1,12 @@
-"""Feed the engines of RPC over AMQP what RabbitMQ may say, in any order and at any time.
+"""Feed the engines of RPC over AMQP messages of RabbitMQ, in any order and at any time.
 
     python -m fuzz.drive fuzz_amqp_engines DIRECTORY [libFuzzer options]
 
-An input is one byte that chooses the engine, caller or responder, and its settings, and a list of
-steps. A step is one byte, of which three bits choose the channel and the others what happens: a
-method (by its number, with arguments and content), a call or the end of a handler, some time
-passes, the connection comes or goes. Held against each input: nothing is raised; nothing is sent on
-a connection that is gone; the engine does not ask to be woken for ever; each call ends once; and in
-the end the tables are empty.
+An input is a byte that chooses the engine, caller or responder, and its settings, and a list of
+steps. A step is a byte: three bits choose the channel, the others the event: a method (by number,
+with arguments and content), a call or the end of a handler, passing time, a new or lost connection.
+Checks for each input: no exception is raised; nothing is sent on a lost connection; the engine
+does not request wake-ups endlessly; each call ends once; at the end all tables are empty.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ from requite.request import Partial, Reply, RetryPolicy, Status
 
 CHANNELS: Final = 4
 STEPS_MAX: Final = 200
-TICK_S: Final = 0.05  # of time that passes, per unit
+TICK_S: Final = 0.05  # of passing time, per unit
 WAKES_MAX: Final = 2000
 FOR_EVER_S: Final = 120.0
 CALLS_MAX: Final = 8
@@ -75,7 +74,7 @@ _METHODS: Final = (
 
 
 class World:
-    """One engine and its connection; handlers have the `jobs`, and `ended` counts ends of calls."""
+    """An engine and its connection. Handlers run `jobs`; `ended` counts the ends of calls."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -88,7 +87,7 @@ class World:
 
     # --- what happens -----------------------------------------------------------------------------
     def step(self, kind: int, channel: int, message: Message) -> None:
-        """Let one thing happen."""
+        """Perform a step."""
         argument = message[1][4] if len(message[1]) > 4 else 0
         match kind:
             case 0 if self.peer is not None:
@@ -107,7 +106,7 @@ class World:
                 self.feed(Drain())
 
     def come(self) -> None:
-        """Connect, and agree upon heartbeats."""
+        """Connect, and negotiate heartbeats."""
         self.peer = object()
         self.feed(PeerJoined(self.peer))
         self.feed(Received(self.peer, [[CONNECTION, methods.tune_ok(16, 131_072, 10)]]))
@@ -118,7 +117,7 @@ class World:
         self.feed(PeerLost(peer, "lost"))
 
     def _act(self, argument: int) -> None:
-        """Make a call; or let a handler say something."""
+        """Make a call, or an event of a handler."""
         if isinstance(self.engine, AmqpCaller):
             deadline = self.now + argument if argument else inf
             partials, idempotent = bool(argument & 1), bool(argument & 2)
@@ -133,7 +132,7 @@ class World:
                 self.feed(Finished(job, [b"reply"], Status.FAILED if argument & 128 else Status.OK))
 
     def pass_time(self, seconds: float) -> None:
-        """Wake the engine as often as it asks for it."""
+        """Advance the time, with all wake-ups that the engine requests."""
         end = self.now + seconds
         for _ in range(WAKES_MAX):
             at = self.engine.deadline()
@@ -145,14 +144,14 @@ class World:
         raise AssertionError(f"{WAKES_MAX} wake-ups within {seconds} s")
 
     def check_end(self) -> None:
-        """When all is over, nothing is left (I9), and each call has ended (I1)."""
+        """Check that no state remains (I9), and that each call has ended (I1)."""
         for job in list(self.jobs):
             self.feed(Finished(job, [b""]))
         if self.peer is not None:
             self.go()
         self.feed(Drain())
         state = self.engine.snapshot()
-        assert state.stopped, "it does not end when it is told to"
+        assert state.stopped, "the engine does not stop after a drain"
         assert all(count == 1 for count in self.ended.values()), "a call ended twice"
         if isinstance(self.engine, AmqpCaller):
             assert len(self.ended) == self.calls, "a call has no end"
@@ -162,7 +161,7 @@ class World:
 
     # --- what comes of it -------------------------------------------------------------------------
     def feed(self, event: tuple[Any, ...]) -> None:
-        """Let the engine handle an input."""
+        """Feed the engine an input."""
         for effect in self.engine.handle([event], self.now):
             self._perform(effect)
 
@@ -216,7 +215,7 @@ def _engine(choice: int) -> Engine:
 
 
 def steps(data: bytes) -> Iterator[tuple[int, int, Message]]:
-    """Cut an input into steps: kind, channel, message."""
+    """Split an input into steps: kind, channel, message."""
     at = 0
     for _ in range(STEPS_MAX):
         if at + 1 >= len(data):
@@ -238,7 +237,7 @@ def steps(data: bytes) -> Iterator[tuple[int, int, Message]]:
 
 
 def step(kind: int, channel: int = 1, number: int = 0, arguments: bytes = b"") -> bytes:
-    """Make the bytes of a step, the other way round."""
+    """Return the bytes of a step: the inverse of `steps`."""
     head = bytes((_ALL_KINDS.index(kind) * CHANNELS + channel, number, len(arguments)))
     return head + arguments
 
@@ -249,7 +248,7 @@ def _said(method: bytes, arguments: bytes, header: bytes | None = None, channel:
 
 
 def corpus() -> Iterator[bytes]:
-    """Yield a call, and a request, with all that belongs to them."""
+    """Yield a complete call, and a complete request."""
     names = Properties("0000000000000001", "replies", "00" * 16, "1000", {"x-status": "ok"})
     partial = names._replace(headers={"x-partial": 0, "x-run": 1})
     cancel = names._replace(headers={"x-control": "cancel"})
@@ -266,17 +265,18 @@ def corpus() -> Iterator[bytes]:
     closed = _said(methods.CHANNEL_CLOSE, b"\1\x94" + short("NOT_FOUND") + methods.QUEUE_DECLARE)
     confirm = _said(methods.BASIC_ACK, tag + b"\1")
     lost = step(GO) + step(COME)
-    told = _said(methods.BASIC_DELIVER, deliver, encode_properties(cancel, 0), 2)
+    cancelled = _said(methods.BASIC_DELIVER, deliver, encode_properties(cancel, 0), 2)
     for choice in (1, 3, 13, 31):
         yield bytes((choice,)) + ready + act + part + final + act + returned + confirm + pause
         yield bytes((choice,)) + act + lost + ready + act + closed + ready + step(GIVE_UP) + pause
     for choice in (0, 2):
-        yield bytes((choice,)) + declared + consuming + final + act + confirm + told + final + pause
+        served = declared + consuming + final + act + confirm + cancelled + final
+        yield bytes((choice,)) + served + pause
         yield bytes((choice,)) + closed + pause + declared + consuming + final + lost + step(DRAIN)
 
 
 def make_corpus(directory: Path) -> None:
-    """Write each input of the corpus into a file of its own."""
+    """Write each input of the corpus to a file."""
     directory.mkdir(parents=True, exist_ok=True)
     for number, data in enumerate(corpus()):
         (directory / f"{number:03}").write_bytes(data)

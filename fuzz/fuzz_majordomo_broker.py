@@ -1,12 +1,12 @@
-"""Feed a whole broker engine what up to eight peers may send, in any order and at any time.
+"""Feed a broker engine messages of up to eight peers, in any order and at any time.
 
     python -m fuzz.drive fuzz_majordomo_broker DIRECTORY [libFuzzer options]
 
-An input is a list of steps. A step is one byte, of which three bits choose the peer and the others
-what happens: a message (its frames, each preceded by its size in one byte), some time passes, or
-the peer leaves, stops reading, reads on. Held against each input: nothing is raised; nothing is
-sent to who is gone; no worker has more than its capacity; nobody is pushed back twice; the engine
-does not ask to be woken for ever; and when all peers have left, its tables are empty.
+An input is a list of steps. A step is a byte: three bits choose the peer, the others the event: a
+message (frames, each preceded by its size in one byte), passing time, or the peer disconnects,
+stops reading or resumes reading. Checks for each input: no exception is raised; nothing is sent to
+a disconnected peer; no worker exceeds its capacity; no peer is paused twice; the engine does not
+request wake-ups endlessly; when all peers have disconnected, its tables are empty.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ from requite.protocols.majordomo.wire import Disconnect as DisconnectCommand
 PEERS: Final = 8
 STEPS_MAX: Final = 200
 FRAMES_MAX: Final = 16
-TICK_S: Final = 0.05  # of time that passes, per unit
+TICK_S: Final = 0.05  # of passing time, per unit
 WAKES_MAX: Final = 5000  # 8 workers in two minutes of heartbeats every half second need 2000
 FOR_EVER_S: Final = 120.0
 
-# What a step does, by the bits that do not choose the peer.
+# The event of a step, by the bits that do not choose the peer.
 MESSAGE, PASS_TIME, LEAVE, BLOCK, UNBLOCK, DRAIN = range(6)
 _KINDS: Final = (MESSAGE,) * 20 + (PASS_TIME,) * 6 + (LEAVE,) * 3 + (BLOCK, UNBLOCK, DRAIN)
 
 
 class World:
-    """A broker and who is connected to it."""
+    """A broker and its connected peers."""
 
     def __init__(self, policy: BrokerPolicy) -> None:
         self.broker = MajordomoBroker(policy)
@@ -67,28 +67,28 @@ class World:
         self.stopped = False
 
     def say(self, peer: int, message: Message) -> None:
-        """Let a peer send a message, and connect before if need be."""
+        """Send a message of a peer; connect it first if necessary."""
         if peer not in self.connected:
             self.connected.add(peer)
             self._feed(PeerJoined(peer, b"peer%d" % peer))
         self._feed(Received(peer, [message]))
 
     def leave(self, peer: int) -> None:
-        """Cut a peer's connection."""
+        """Close a peer's connection."""
         if peer in self.connected:
             self.connected.remove(peer)
             self.unread.discard(peer)
             self._feed(PeerLost(peer, "left"))
 
     def turn(self, kind: int, peer: int) -> None:
-        """Let a peer stop reading, or read on; or the broker drain."""
+        """Make a peer stop or resume reading, or drain the broker."""
         if kind == DRAIN:
             self._feed(Drain())
         elif peer in self.connected:
             self._feed(PeerBlocked(peer) if kind == BLOCK else PeerWritable(peer))
 
     def pass_time(self, seconds: float) -> None:
-        """Wake the broker as often as it asks for it."""
+        """Advance the time, with all wake-ups that the broker requests."""
         end = self.now + seconds
         for _ in range(WAKES_MAX):
             at = self.broker.deadline()
@@ -100,10 +100,10 @@ class World:
         raise AssertionError(f"{WAKES_MAX} wake-ups within {seconds} s")
 
     def check_end(self) -> None:
-        """With everybody gone, and time to forget, nothing is left (I9)."""
+        """Disconnect all peers, wait, and check that no state remains (I9)."""
         for peer in sorted(self.connected):
             self.leave(peer)
-        if self.stopped:  # it was draining, and those were the last it waited for
+        if self.stopped:  # it was draining, and waited only for these peers
             return
         self.pass_time(FOR_EVER_S)
         left = self.broker.snapshot()
@@ -168,7 +168,7 @@ def _policy(choice: int) -> BrokerPolicy:
 
 
 def steps(data: bytes) -> Iterator[tuple[int, int, int, Message]]:
-    """Cut an input into steps: kind, peer, argument, message."""
+    """Split an input into steps: kind, peer, argument, message."""
     at = 0
     for _ in range(STEPS_MAX):
         if at + 1 >= len(data):
@@ -186,7 +186,7 @@ def steps(data: bytes) -> Iterator[tuple[int, int, int, Message]]:
 
 
 def step(kind: int, peer: int, argument: int = 0, message: Message | None = None) -> bytes:
-    """Make the bytes of a step, the other way round."""
+    """Return the bytes of a step: the inverse of `steps`."""
     head = bytes((_KINDS.index(kind) * PEERS + peer,))
     if message is None:
         return head + bytes((argument,))
@@ -195,7 +195,7 @@ def step(kind: int, peer: int, argument: int = 0, message: Message | None = None
 
 
 def corpus() -> Iterator[bytes]:
-    """Yield a request with all that belongs to it, for every pair of dialects."""
+    """Yield a complete request for each pair of dialects."""
     versions = ("0.1", "0.2", "0.3")
     for client in versions:
         for worker in versions:
@@ -218,7 +218,7 @@ def corpus() -> Iterator[bytes]:
 
 
 def make_corpus(directory: Path) -> None:
-    """Write each input of the corpus into a file of its own."""
+    """Write each input of the corpus to a file."""
     directory.mkdir(parents=True, exist_ok=True)
     for number, data in enumerate(corpus()):
         (directory / f"{number:03}").write_bytes(data)

@@ -3,8 +3,8 @@
     python fuzz/fuzz_majordomo_wire.py --make-corpus DIRECTORY   write a small corpus of messages
     python fuzz/fuzz_majordomo_wire.py DIRECTORY [libFuzzer options, such as -max_total_time=60]
 
-An input is a message, each frame preceded by its size in one byte. Held against each input, for
-every dialect and direction: it is a command or a `RemoteViolation` that says what is wrong.
+An input is a message, each frame preceded by its size in one byte. Check for each input, dialect
+and direction: the result is a command, or a `RemoteViolation` with a message.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def one_input(data: bytes) -> None:
 
 
 def frames_of(data: bytes) -> Message:
-    """Cut an input into frames; the last one may be shorter than announced."""
+    """Split an input into frames; the last one may be shorter than its size says."""
     frames: Message = []
     at = 0
     while at < len(data) and len(frames) < FRAMES_MAX:
@@ -67,12 +67,12 @@ def frames_of(data: bytes) -> Message:
 
 
 def input_of(message: Message) -> bytes:
-    """Make the input that is cut into these frames, none of which has more than 255 bytes."""
+    """Return the input with these frames of at most 255 bytes."""
     return b"".join(bytes([len(frame)]) + frame for frame in message)
 
 
 def corpus() -> Iterator[bytes]:
-    """Yield the messages of one request in every dialect, with what surrounds it."""
+    """Yield the messages of a request in each dialect, with registration and heartbeats."""
     body = [b"hello"]
     for dialect in DIALECTS:
         yield input_of(dialect.encode(Ready(b"echo", 16, 1000, 30_000)))
@@ -85,7 +85,7 @@ def corpus() -> Iterator[bytes]:
 
 
 def make_corpus(directory: Path) -> None:
-    """Write each input of the corpus into a file of its own."""
+    """Write each input of the corpus to a file."""
     directory.mkdir(parents=True, exist_ok=True)
     for number, data in enumerate(corpus()):
         (directory / f"{number:03}").write_bytes(data)

@@ -3,10 +3,9 @@
     python fuzz/fuzz_sp.py --make-corpus DIRECTORY      write a small corpus of valid streams
     python fuzz/fuzz_sp.py DIRECTORY [libFuzzer options, such as -max_total_time=60]
 
-An input is one byte that chooses the framing, one that chooses how the stream is cut, and the
-stream. Held against each input: nothing but `RemoteViolation` is raised, and it says what is wrong;
-the cutting changes neither the messages nor whether there is a violation or a farewell; what was
-delivered can be sent on and comes out the same.
+An input is a byte that chooses the framing, a byte that chooses the chunk size, and the stream.
+Checks for each input: only `RemoteViolation` is raised, with a message; the chunk size changes
+neither the messages nor the end; each delivered message can be sent on, and is received unchanged.
 """
 
 from __future__ import annotations
@@ -21,10 +20,9 @@ from requite.framing import Framing, Limits, SpStream, SpWebSocket
 
 REQ, REP = 48, 49
 LIMITS: Final = Limits(message_size_bytes_max=1 << 16)
-# The beginning is put in front of the input for the last two, so that frames are reached easily: no
-# fuzzer finds the answer to a random key.
+# The last two get the handshake before the input: no fuzzer finds the answer to a random key.
 KINDS: Final = ("stream", "ipc", "server", "client", "open server", "open client")
-# Chunk sizes in bytes; 0 stands for the whole stream at once.
+# Chunk sizes in bytes; 0: the whole stream at once.
 STEPS: Final = (0, 1, 2, 3, 9, 64, 257, 4096)
 
 
@@ -60,7 +58,7 @@ def run(kind: str, stream: bytes, step: int) -> tuple[list[list[bytes]], str, Fr
 
 
 def make(kind: str) -> Framing:
-    """Make the framing of a kind, in the state in which it gets the input."""
+    """Return the framing of a kind, in its state before the input."""
     if kind in ("stream", "ipc"):
         return SpStream(REP, REQ, in_band=kind == "ipc", limits=LIMITS)
     client = SpWebSocket(REQ, REP, is_client=True, host="h", limits=LIMITS)
@@ -72,7 +70,7 @@ def make(kind: str) -> Framing:
 
 
 def _send_on(kind: str, messages: list[list[bytes]]) -> None:
-    """What has been received whole is within the limits, so a second reader must take it."""
+    """Check that a second reader accepts the messages: they are within the limits."""
     beginning, sender, receiver = _pair(kind)
     out = [beginning]
     for message in messages:
@@ -81,7 +79,7 @@ def _send_on(kind: str, messages: list[list[bytes]]) -> None:
 
 
 def _pair(kind: str) -> tuple[bytes, Framing, Framing]:
-    """Make two ends: what the sender says before its messages, itself, and the receiver."""
+    """Return the sender's bytes before its messages, the sender, and the receiver."""
     if kind in ("stream", "ipc"):
         sender = SpStream(REQ, REP, in_band=kind == "ipc")
         receiver = make(kind)
@@ -95,14 +93,14 @@ def _pair(kind: str) -> tuple[bytes, Framing, Framing]:
 
 
 def corpus() -> Iterator[bytes]:
-    """Yield inputs that reach the traffic, where that can be reached, for every kind."""
+    """Yield inputs for each kind; where possible, with a complete handshake and traffic."""
     for number, kind in enumerate(KINDS):
         for step in range(len(STEPS)):
             yield bytes((number, step)) + _session(kind)
 
 
 def _session(kind: str) -> bytes:
-    """What a peer of a kind may send: beginning, messages, and its farewell."""
+    """Return a session of a peer: handshake, messages, and close."""
     if kind == "client":
         return (
             b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 3\r\n\r\nno\n"
@@ -120,13 +118,13 @@ def _session(kind: str) -> bytes:
 
 def _rare_frames(*, masked: bool) -> Iterator[bytes]:
     """Yield a ping, a pong, and a message in two fragments with a ping between them."""
-    key = bytes(4) if masked else b""  # a mask of zeros leaves everything as it is
+    key = bytes(4) if masked else b""  # a mask of zeros changes nothing
     for first, payload in ((0x89, b"hi"), (0x8A, b""), (2, b"a"), (0x89, b""), (0x80, b"b")):
         yield bytes((first, len(payload) | 128 * masked)) + key + payload
 
 
 def make_corpus(directory: Path) -> None:
-    """Write each input of the corpus into a file of its own."""
+    """Write each input of the corpus to a file."""
     directory.mkdir(parents=True, exist_ok=True)
     for number, data in enumerate(corpus()):
         (directory / f"{number:03}").write_bytes(data)

@@ -3,10 +3,9 @@
     python fuzz/fuzz_zmtp.py --make-corpus DIRECTORY      write a small corpus of valid streams
     python fuzz/fuzz_zmtp.py DIRECTORY [libFuzzer options, such as -max_total_time=60]
 
-An input is one byte that chooses socket type and mechanism, one that chooses how the stream is
-cut, and the stream. Held against each input: nothing but `RemoteViolation` is raised; the cutting
-changes neither the messages nor whether there is a violation; what was delivered can be sent on
-and comes out the same.
+An input is a byte that chooses socket type and mechanism, a byte that chooses the chunk size, and
+the stream. Checks for each input: only `RemoteViolation` is raised; the chunk size changes neither
+the messages nor the end; each delivered message can be sent on, and is received unchanged.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ MECHANISMS: tuple[Mechanism, ...] = (
     PlainClient("user", "secret"),
     PlainServer(lambda username, password: username == "user"),
 )
-# Chunk sizes in bytes; 0 stands for the whole stream at once.
+# Chunk sizes in bytes; 0: the whole stream at once.
 STEPS = (0, 1, 2, 3, 9, 64, 257, 4096)
 
 
@@ -67,7 +66,7 @@ def _chunks(stream: bytes, step: int) -> Iterator[bytes]:
 
 
 def _send_on(framing: Zmtp, messages: list[list[bytes]]) -> None:
-    """What has been received whole is within the limits, so a second reader must take it."""
+    """Check that a second reader accepts the messages: they are within the limits."""
     out = [_beginning(SocketType.DEALER, MECHANISMS[0])]
     for message in messages:
         framing.encode(message, out)
@@ -76,7 +75,7 @@ def _send_on(framing: Zmtp, messages: list[list[bytes]]) -> None:
 
 
 def _beginning(socket_type: SocketType, mechanism: Mechanism) -> bytes:
-    """What a peer sends before its first message, its answers to ours left out of account."""
+    """Return the bytes of a peer before its first message, without its replies to ours."""
     metadata = encode_metadata({"Socket-Type": socket_type.encode(), "Identity": b"me"})
     commands = {
         (b"NULL", False): encode_command(b"READY", metadata),
@@ -88,7 +87,7 @@ def _beginning(socket_type: SocketType, mechanism: Mechanism) -> bytes:
 
 
 def corpus() -> Iterator[bytes]:
-    """Yield inputs that reach the traffic, for every socket type and mechanism."""
+    """Yield inputs with a complete handshake and traffic, for each socket type and mechanism."""
     peers = (SocketType.ROUTER, SocketType.REQ, SocketType.ROUTER, SocketType.DEALER)
     counterparts = (MECHANISMS[0], MECHANISMS[2], MECHANISMS[1])
     traffic = b"".join(
@@ -107,7 +106,7 @@ def corpus() -> Iterator[bytes]:
 
 
 def make_corpus(directory: Path) -> None:
-    """Write each input of the corpus into a file of its own."""
+    """Write each input of the corpus to a file."""
     directory.mkdir(parents=True, exist_ok=True)
     for number, data in enumerate(corpus()):
         (directory / f"{number:03}").write_bytes(data)

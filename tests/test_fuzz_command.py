@@ -29,7 +29,7 @@ def test_an_unknown_target_is_refused(capsys: pytest.CaptureFixture[str]) -> Non
     with pytest.raises(SystemExit) as refused:
         command.main(["fuzz_nothing"])
     assert refused.value.code == 2
-    assert "no target fuzz_nothing; there are" in capsys.readouterr().err
+    assert "no target fuzz_nothing; the targets are" in capsys.readouterr().err
 
 
 def test_without_atheris_it_says_how_to_get_it(

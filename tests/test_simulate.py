@@ -261,7 +261,7 @@ async def _looks_for_nobody(world: SimulatedWorld) -> None:
         (_endless, SimulationFailed, "has not ended after 100 s of virtual time"),
         (_program_fails, SimulationFailed, "the process other fails:"),
         (_callback_fails, SimulationFailed, "ZeroDivisionError"),
-        (_looks_for_nobody, ConfigurationError, "there is no process 'nobody'; there are test"),
+        (_looks_for_nobody, ConfigurationError, "no process 'nobody'; the processes are test"),
     ],
 )
 def test_what_goes_wrong_is_told(test: Any, error: type[BaseException], text: str) -> None:
@@ -272,13 +272,13 @@ def test_what_goes_wrong_is_told(test: Any, error: type[BaseException], text: st
 
 def test_a_test_that_runs_in_a_circle_is_told() -> None:
     failure = failure_of(simulate(seeds=1, limit_s=1.0)(_busy))
-    assert "has not ended" in str(failure) or "comes to no end" in str(failure)
+    assert "has not ended" in str(failure) or "does not end" in str(failure)
 
 
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: simulate(faults=["kill everybody"]), "there is no fault 'kill everybody'; there "),
+        (lambda: simulate(faults=["kill everybody"]), "no fault 'kill everybody'; the faults are"),
         (lambda: simulate()(lambda _world: None), "is not an `async def` function"),
     ],
 )

@@ -18,7 +18,7 @@ MEASUREMENTS: Final = ("calls", "law", "start", "groups")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure, report; 1 if something failed. No figure fails it."""
+    """Measure and report; return 1 if a measurement failed."""
     given = parse(arguments)
     if (lack := rabbitmq.unavailable()) is not None:
         print(lack, file=sys.stderr)
@@ -39,17 +39,19 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Read the command line; `--quick` makes everything short."""
+    """Read the command line; `--quick` shortens all measurements."""
     parser = argparse.ArgumentParser(prog="python -m bench.amqp", description=bench.amqp.__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument(
-        "measurement", nargs="*", help=f"some of {', '.join(MEASUREMENTS)} (all of them)"
-    )
+    parser.add_argument("measurement", nargs="*", help=f"some of {', '.join(MEASUREMENTS)} (all)")
     parser.add_argument("--quick", action="store_true", help="few and short turns")
-    parser.add_argument("--rounds", type=int, help="turns of every contender (3)")
+    parser.add_argument("--rounds", type=int, help="turns per contender (3)")
     parser.add_argument("--seconds", type=float, help="measured time of a turn (1)")
-    parser.add_argument("--only", nargs="+", default=[], metavar="TEXT", help="of the contenders")
-    parser.add_argument("--docs", type=Path, metavar="DIR", help="the documentation to write to")
+    parser.add_argument(
+        "--only", nargs="+", default=[], metavar="TEXT", help="only contenders with TEXT"
+    )
+    parser.add_argument(
+        "--docs", type=Path, metavar="DIR", help="folder of the documentation to write to"
+    )
     given = parser.parse_args(arguments)
     unknown = set(given.measurement) - set(MEASUREMENTS)
     if unknown:
@@ -65,5 +67,5 @@ def _leave(*_: object) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, _leave)  # RabbitMQ and the workers end with us, however it is
+    signal.signal(signal.SIGTERM, _leave)  # so that RabbitMQ and the workers end as well
     sys.exit(main(sys.argv[1:]))

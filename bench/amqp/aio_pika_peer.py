@@ -2,10 +2,10 @@
 
     python -m bench.amqp.aio_pika_peer client|client-bare|servant|servant-bare JOB
 
-The job's dialect is the queue of the service. The plain parts promise what requite's do: requests
-are mandatory and expire with the caller's patience, and the servant acknowledges a request once its
-reply has been confirmed. The bare ones leave out what can be left out: no reply queue (direct
-reply-to), no expiration, no confirms.
+The job's dialect is the queue of the service. The plain parts give the same guarantees as requite:
+requests are mandatory and expire with the caller's timeout, and the servant acknowledges a request
+when its reply is confirmed. The bare ones omit all options: no reply queue (direct reply-to), no
+expiration, no confirms.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _DIRECT: Final = "amq.rabbitmq.reply-to"
 
 
 class Caller:
-    """Calls of one client that are outstanding."""
+    """Outstanding calls of a client."""
 
     def __init__(self, queue: str, exchange: Any, reply_to: str) -> None:
         self._publish = partial(exchange.publish, routing_key=queue)
@@ -53,7 +53,7 @@ class Caller:
         return await future
 
     def replied(self, message: AbstractIncomingMessage) -> None:
-        """Take a reply."""
+        """Handle a reply."""
         future = self._calls.pop(message.correlation_id or "", None)
         if future is not None and not future.done():
             future.set_result(message.body)

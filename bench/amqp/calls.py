@@ -1,4 +1,4 @@
-"""Calls per second and processor time per call, contender beside contender."""
+"""Calls per second and processor time per call, by contender."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _WHO: Final = ("client", "workers", "broker")
 
 
 class Cell(NamedTuple):
-    """How many calls are in flight, and how large their bodies are."""
+    """Number of calls in flight, and the size of their bodies."""
 
     window: int
     size_bytes: int
@@ -65,7 +65,7 @@ class Calls:
 
     # --- measuring --------------------------------------------------------------------------------
     def measure(self, cells: Sequence[Cell]) -> None:
-        """Give everybody a turn in each round; who fails in a cell is left out there."""
+        """Run all contenders in each round; skip a contender in a cell where it failed."""
         for cell in cells:
             taking_part = list(self._present)
             for number in range(self._settings.rounds):
@@ -93,7 +93,7 @@ class Calls:
         return median(values) if values else None
 
     def ratio(self, cell: Cell, name: str, base: str) -> float | None:
-        """Return the median over the rounds of how many times the calls of `base` it has made."""
+        """Return the median over the rounds of the ratio of its calls to those of `base`."""
         mine, theirs = self._turns.get((cell, name), {}), self._turns.get((cell, base), {})
         paces = [
             mine[number]["requests_per_s"] / theirs[number]["requests_per_s"]

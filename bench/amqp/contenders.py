@@ -1,4 +1,4 @@
-"""Who calls whom, and what is missing where somebody cannot."""
+"""The contenders: client and servant of each, and what is missing to run them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from requite.testing import rabbitmq
 
 
 class Part(NamedTuple):
-    """A part of a module in this package: one side of a contender."""
+    """A client or servant: a module of this package and its argument."""
 
     module: str
     name: str
@@ -25,7 +25,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """A row: its name, both sides, the queue that they meet at, and the module that they need."""
+    """A row: its name, client, servant, queue, and the module that they need."""
 
     name: str
     client: Part
@@ -34,7 +34,7 @@ class Contender:
     needs: str = "requite"
 
     def lack(self) -> str | None:
-        """Return what is missing, if anything."""
+        """Return what is missing, or None."""
         if find_spec(self.needs) is None:
             return f"no module {self.needs}: run `scripts/setup bench`"
         return rabbitmq.unavailable()
@@ -44,7 +44,7 @@ QUEUES: Final[Mapping[str, dict[str, Any]]] = {
     "quorum": {"durable": True, "arguments": {"x-queue-type": "quorum"}},
     "classic": {"durable": False},
 }
-"""How the queues of requests are declared: as requite does it, and as a plain queue in memory."""
+"""Arguments of the request queues: requite's, and those of a plain queue in memory."""
 
 _WORKER: Final = Part("requite_peer", "worker")
 _AIO_PIKA: Final = Part("aio_pika_peer", "servant")
@@ -81,4 +81,4 @@ CONTENDERS: Final = (
 BASELINE: Final = {
     each.name: AIO_PIKA_BARE if each.queue == "classic" else AIO_PIKA for each in CONTENDERS
 }
-"""With whom each is compared."""
+"""The baseline of each contender."""

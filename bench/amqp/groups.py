@@ -1,8 +1,8 @@
-"""What a manager with a thousand groups costs: to make them, at rest, and while they are at work.
+"""Cost of a manager with a thousand groups: creating them, idle, and under activity reports.
 
-The manager and RabbitMQ are real; the driver (noop) starts nothing. Each key is touched by one
-request, which waits in its queue. At rest nothing happens; at work, reports of workers come, each
-about another group.
+The manager and RabbitMQ are real; the driver (noop) starts no processes. One request per key waits
+in its queue. At rest no messages arrive; at work, activity reports of workers arrive, each for
+another group.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _KIB_PER_MB: Final = 1000
 
 
 class Phase(NamedTuple):
-    """How long it took, the processor time in it, and the manager's memory at its end."""
+    """Duration of a phase, processor time in it, and the manager's memory at its end."""
 
     name: str
     elapsed_s: float
@@ -97,14 +97,14 @@ def _phases(rabbit: RabbitServer, manager: Manager, count: int, rest_s: float) -
 
 
 def _make(rabbit: RabbitServer, manager: Manager, keys: list[str]) -> None:
-    """Send each group its first request; return when all of their queues have theirs."""
+    """Send each group its first request; return when all requests are in their queues."""
     exchange = Pool(POOL).requests_exchange
     with _connection(rabbit) as connection:
         channel = connection.channel()
         for key in keys:
             channel.basic_publish(exchange, key, b"hello")
     ends_at = perf_counter() + _MADE_S
-    while not _is_made(_tell(manager.url), len(keys)):
+    while not _is_made(_read_status(manager.url), len(keys)):
         if perf_counter() > ends_at:
             raise TimeoutError(f"{len(keys)} groups: not within {_MADE_S:g} s")
         sleep(_LOOK_S)
@@ -116,7 +116,7 @@ def _is_made(status: Any, count: int) -> bool:
 
 
 def _work(rabbit: RabbitServer, keys: list[str], seconds: float) -> None:
-    """Report, for one group after the other, that it got a request."""
+    """Report a received request for one group after the other."""
     exchange = Pool(POOL).activity_exchange
     properties = pika.BasicProperties(headers={"x-event": "request-received", "x-worker-id": "w"})
     with _connection(rabbit) as connection:
@@ -134,7 +134,7 @@ def _connection(rabbit: RabbitServer) -> pika.BlockingConnection:
     return pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", rabbit.port))
 
 
-def _tell(url: str) -> Any:
+def _read_status(url: str) -> Any:
     with urlopen(f"{url}/status") as answer:
         return json.load(answer)
 
@@ -146,7 +146,7 @@ def _memory_mb(pid: int) -> float:
     return int(kib) / _KIB_PER_MB
 
 
-# --- what is told ---------------------------------------------------------------------------------
+# --- the report -----------------------------------------------------------------------------------
 def _phase_table(phases: list[Phase]) -> str:
     header = ["", "s", "manager's CPU", "RabbitMQ's CPU", "manager's memory, MB"]
     return table(header, [list(_texts(phase)) for phase in phases])
@@ -161,7 +161,7 @@ def _texts(phase: Phase) -> Iterator[str]:
 
 
 def _questions(rabbit: RabbitServer, manager: Manager) -> str:
-    """Ask what a round of the control loop asks of the management API, and what operators ask."""
+    """Measure the management queries of a round of the control loop, and of operators."""
     exchange = Pool(POOL).requests_exchange
     columns = "columns=name,messages,consumers,type,arguments"
     asked = {
@@ -172,7 +172,9 @@ def _questions(rabbit: RabbitServer, manager: Manager) -> str:
         [f"the management API: {what}", *_timed(lambda path=path: ask(rabbit, path), rabbit.pid)]
         for what, path in asked.items()
     ]
-    rows.append(["the manager: `/status`", *_timed(lambda: _tell(manager.url), manager.child.pid)])
+    rows.append(
+        ["the manager: `/status`", *_timed(lambda: _read_status(manager.url), manager.child.pid)]
+    )
     return table(["question", "takes, ms", "CPU of who answers, ms", "answer, kB"], rows)
 
 

@@ -1,9 +1,8 @@
-"""The throughput law P = C / L: what a slotted client reaches, and what the law says of it.
+"""The throughput law P = C / L: the rate of a slotted client, compared with the law.
 
-`C` slots are in use all the time. The law is taken twice: with the latency `L` measured in the same
-run, as the article means it, and with that of a client with a single slot, which is what somebody
-knows who has to choose how many slots to have. The first is to hold; where the second one bends
-away, something is full.
+`C` slots are always in use. The law is evaluated twice: with the latency `L` of the same run, as in
+the article, and with the latency of a client with a single slot, which is known when the number of
+slots is chosen. The first should hold; where the second deviates, a resource is saturated.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _SIZE_BYTES: Final = 11
 
 def run(rabbit: RabbitServer, given: Namespace, how: str) -> list[str]:
     """Measure and report; return what failed."""
-    # Half a turn for each number of slots: there are many, and what counts is their course.
+    # Half a turn per number of slots: there are many, and only the curve matters.
     settings = replace(settings_of(given), seconds=given.seconds / 2, warm_up_s=0.2)
     slots, servants = (SLOTS[:4], (1,)) if given.quick else (SLOTS, SERVANTS)
     found: list[Point] = []
@@ -82,7 +81,7 @@ def _measure(
 
 
 def _lines(job: Job, handler: str, children: Children) -> Iterator[str]:
-    """Yield what the client prints, a line for each number of slots."""
+    """Yield the client's output: a line per number of slots."""
     command = Part("slotted_peer", handler).command(job)
     workers = [children.start(command, name=f"servant {n + 1}") for n in range(job.workers)]
     for worker in workers:

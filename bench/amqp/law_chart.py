@@ -1,4 +1,4 @@
-"""The picture of the throughput law: calls per second over slots, as measured and as it says."""
+"""Chart of the throughput law: calls per second over slots, measured and predicted."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _row(point: Point) -> dict[str, Any]:
 
 
 def _law(points: Sequence[Point]) -> list[dict[str, Any]]:
-    """Return C / L, with the latency that a single slot has where there is one servant."""
+    """Return C / L, with the latency of a single slot at one servant."""
     [single] = [point for point in points if point.slots == 1 and point.servants == 1]
     ends = 1, max(point.slots for point in points)
     return [{"slots": slots, "calls": slots / single.latency_s} for slots in ends]

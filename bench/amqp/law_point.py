@@ -13,7 +13,7 @@ HANDLERS: Final = {
 
 
 class Point(NamedTuple):
-    """What a client with so many slots has reached. `cores`: how many everybody used together."""
+    """Rate of a client with a number of slots; `cores` used by all processes together."""
 
     handler: str
     servants: int
@@ -24,5 +24,5 @@ class Point(NamedTuple):
 
     @property
     def law(self) -> float:
-        """What the law says."""
+        """The rate that the law predicts."""
         return self.slots / self.latency_s

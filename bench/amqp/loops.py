@@ -1,4 +1,4 @@
-"""What the engine of a manager takes for one input, with few groups and with many."""
+"""Time that a manager's engine takes per input, with few groups and with many."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _VERSION: Final = "1"
 
 
 def engine_times(counts: Sequence[int]) -> str:
-    """Return a table: the inputs, and how many microseconds each takes with so many groups."""
+    """Return a table: microseconds per kind of input, by number of groups."""
     columns = [Rounds(count).measure() for count in counts]
     header = ["one input of the engine", *(f"{count:,} groups, µs" for count in counts)]
     rows = [[what, *(f"{each[what]:,.0f}" for each in columns)] for what in columns[0]]
@@ -36,7 +36,7 @@ def engine_times(counts: Sequence[int]) -> str:
 
 
 class Rounds:
-    """An engine with so many groups, whose effects are answered at once."""
+    """An engine with a number of groups; its effects succeed at once."""
 
     def __init__(self, count: int) -> None:
         self._keys = [f"key {number}" for number in range(count)]
@@ -77,7 +77,7 @@ class Rounds:
         return median(times_s) * 1e6
 
     def _feed(self, event: Any) -> None:
-        """Feed an input, and the answers to what it asks for."""
+        """Feed an input, and the results of the engine's effects."""
         for effect in self._engine.handle([event], self._now):
             match effect:
                 case ListQueues(ticket):

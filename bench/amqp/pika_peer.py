@@ -1,12 +1,12 @@
-"""RPC written with pika: on an event loop with futures, and without any, from its own callbacks.
+"""RPC written with pika: on an event loop with futures, and from pika's own callbacks.
 
     python -m bench.amqp.pika_peer client|client-bare|servant|servant-bare JOB
 
-The job's dialect is the queue of the service. The plain parts promise what requite's do: requests
-are mandatory and expire with the caller's patience, and the servant acknowledges a request once its
-reply has been confirmed. The bare ones leave out what can be left out: no reply queue (direct
-reply-to), no expiration, no confirms; and their client is no API at all, but a loop that sends the
-next request when a reply comes, which is the least that pika can do.
+The job's dialect is the queue of the service. The plain parts give the same guarantees as requite:
+requests are mandatory and expire with the caller's timeout, and the servant acknowledges a request
+when its reply is confirmed. The bare ones omit all options: no reply queue (direct reply-to), no
+expiration, no confirms; their client has no API, but is a loop that sends the next request when a
+reply arrives, which is the minimum with pika.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _EXPIRATION: Final = str(int(CALL_TIMEOUT_S * 1000))
 
 # --- on an event loop -----------------------------------------------------------------------------
 class Caller:
-    """Calls of one client that are outstanding."""
+    """Outstanding calls of a client."""
 
     def __init__(self, channel: Any, queue: str, reply_to: str) -> None:
         self._channel = channel
@@ -53,7 +53,7 @@ class Caller:
         return await future
 
     def replied(self, _channel: Any, _method: Any, properties: Any, body: bytes) -> None:
-        """Take a reply."""
+        """Handle a reply."""
         future = self._calls.pop(properties.correlation_id, None)
         if future is not None and not future.done():
             future.set_result(body)
@@ -109,10 +109,10 @@ async def _connect(job: Job) -> tuple[Any, Any]:
 
 
 async def _answer_of(method: Any, *arguments: Any, name: str = "callback", **more: Any) -> Any:
-    """Call a method of pika's; return what its callback is told."""
-    told = asyncio.get_running_loop().create_future()
-    method(*arguments, **{name: told.set_result}, **more)
-    return await told
+    """Call a method of pika; return the argument of its callback."""
+    answered = asyncio.get_running_loop().create_future()
+    method(*arguments, **{name: answered.set_result}, **more)
+    return await answered
 
 
 def _parameters(job: Job) -> pika.ConnectionParameters:
@@ -121,7 +121,7 @@ def _parameters(job: Job) -> pika.ConnectionParameters:
 
 # --- from callbacks -------------------------------------------------------------------------------
 def call_bare(job: Job) -> None:
-    """Measure requests that follow replies."""
+    """Measure a loop that sends the next request on each reply."""
     channel = pika.BlockingConnection(_parameters(job)).channel()
     body = job.body
     gauge = Gauge(job)

@@ -1,4 +1,4 @@
-"""The smallest worker of a pool; nothing else is loaded with it."""
+"""A minimal pool worker, without further imports."""
 
 from __future__ import annotations
 

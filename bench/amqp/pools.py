@@ -20,14 +20,14 @@ _RUN: Final = ("-m", "requite.cli", "pool", "run", "--config")
 
 
 class Manager(NamedTuple):
-    """The process, and where its endpoints are."""
+    """The process, and the URL of its endpoints."""
 
     child: Child
     url: str
 
 
 def pool_url(rabbit: RabbitServer, pool: str) -> str:
-    """Return where callers reach a pool; they name the key as `service`."""
+    """Return the URL of a pool for callers, who pass the key as `service`."""
     return f"amqp://guest:guest@127.0.0.1:{rabbit.port}/?pool={pool}"
 
 
@@ -35,11 +35,10 @@ def pool_url(rabbit: RabbitServer, pool: str) -> str:
 def managing(
     rabbit: RabbitServer, pool: str, folder: Path, driver: str, run: Sequence[str] = _RUN
 ) -> Iterator[Manager]:
-    """Run a pool's manager with a driver (the lines of its section); its groups end with it.
+    """Run a pool manager with a driver (the lines of its section); end its groups at the end.
 
-    Their queues stay, so that each measurement has a pool of its own.
-
-    `run` are the arguments of Python that start it, before the name of its file of settings.
+    Queues remain, so each measurement needs its own pool. `run` has the arguments of Python that
+    start the manager; the name of the settings file follows.
     """
     config = folder / "pool.toml"
     config.write_text(_settings(rabbit, pool, driver))
@@ -69,13 +68,13 @@ def _settings(rabbit: RabbitServer, pool: str, driver: str) -> str:
 
 
 def processes(folder: Path, command: Sequence[str]) -> str:
-    """Return the section of the driver that runs workers as processes."""
+    """Return the driver section for workers as processes."""
     places = f"state_dir = {json.dumps(str(folder))}\nlog_dir = {json.dumps(str(folder))}"
     return f'kind = "subprocess"\ncommand = {json.dumps([*command])}\n{places}'
 
 
 def _kill_workers(folder: Path, pool: str) -> None:
-    """End what a manager that was killed has left."""
+    """Kill the workers of a manager that was killed."""
     from requite.pool.drivers.records import Records
 
     for record in Records(folder / f"{pool}.default").living():

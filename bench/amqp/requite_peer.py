@@ -1,4 +1,4 @@
-"""requite with its public API, as a user writes it.
+"""requite's public API, as a user writes it.
 
     python -m bench.amqp.requite_peer async-client|async-client-direct|client|worker JOB
 
@@ -27,7 +27,7 @@ async def call(job: Job, options: str = "") -> None:
 
 
 def call_blocking(job: Job) -> None:
-    """Measure `client.call(...)` of the plain client, from a thread for each call in flight."""
+    """Measure `client.call(...)` of the blocking client, from a thread per call in flight."""
     with requite.Client(_service(job)) as client:
 
         def connect() -> Callable[[bytes], bytes]:

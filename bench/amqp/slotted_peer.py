@@ -1,4 +1,4 @@
-"""A slotted client with ever more slots, all of them in use; and servants that work or only answer.
+"""A slotted client with 1, 2, 4, ... slots, all in use; and servants that wait or answer at once.
 
     python -m bench.amqp.slotted_peer client|echo|work JOB
 
@@ -21,7 +21,7 @@ from bench.sp.peer import play
 
 WORK_S: Final = 0.01
 CAPACITY: Final = 16
-"""Of each servant: the default of `requite.Worker`."""
+"""Capacity of each servant: the default of `requite.Worker`."""
 
 
 async def call(job: Job) -> None:
@@ -34,7 +34,7 @@ async def call(job: Job) -> None:
 
 
 async def _use(client: requite.AsyncClient, slots: int, job: Job) -> None:
-    """Have all slots in use for a while; tell calls per second, mean latency, processor time."""
+    """Use all slots for a while; print calls per second, mean latency and processor time."""
     latencies_s: list[float] = []
     ends_at = perf_counter() + job.warm_up_s
 
@@ -59,7 +59,7 @@ async def _use(client: requite.AsyncClient, slots: int, job: Job) -> None:
 
 
 def _used_s(job: Job) -> float:
-    """Return the processor time of everybody: the client, the servants, RabbitMQ."""
+    """Return the total processor time of the client, the servants and RabbitMQ."""
     return process_time() + sum(map(cpu_s, [job.broker_pid, *job.worker_pids]))
 
 
@@ -75,13 +75,13 @@ async def echo(request: requite.Request) -> bytes:
 
 @requite.service("work")
 async def work(request: requite.Request) -> bytes:
-    """Answer after a while in which something else is waited for."""
+    """Answer after a wait."""
     await asyncio.sleep(WORK_S)
     return request.body
 
 
 def serve(job: Job, service: requite.Service) -> None:
-    """Serve it."""
+    """Run a worker with the service."""
     worker = requite.Worker(_service(job), service, capacity=CAPACITY)
     worker.run(on_started=lambda: print("ready", flush=True))
 

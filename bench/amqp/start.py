@@ -1,9 +1,9 @@
-"""How long the first request of a new key takes, by the manager of a pool, and what of it is what.
+"""Latency of the first request of a new key in a pool, by component.
 
-Three ways: workers that the manager starts as processes, which is what users have; workers that
-need not start, on the manager's own event loop; and workers that were started by hand, whose
-reports have had their queues made. Beside them, a Python process that does nothing, and one that
-loads what a worker needs.
+Three kinds of workers: processes that the manager starts, as for users; tasks on the manager's own
+event loop, without a start; and workers that were started before, whose queues were declared after
+their reports. For comparison, a Python process that does nothing, and one that imports the modules
+of a worker.
 """
 
 from __future__ import annotations
@@ -92,14 +92,14 @@ def _by_tasks(rabbit: RabbitServer, folder: Path, count: int) -> Times:
 
 
 async def _first_calls(rabbit: RabbitServer, pool: str, keys: Sequence[str]) -> Times:
-    """Call each key once, over a connection that stands."""
+    """Call each key once, over an open connection."""
     times = []
     async with requite.AsyncClient(pool_url(rabbit, pool), timeout=_TIMEOUT_S) as client:
         for key in keys:
             asked = perf_counter()
             await client.call(b"hello", service=key)
             times.append(perf_counter() - asked)
-    return times[1:]  # the first one has waited for the connection
+    return times[1:]  # the first one includes the connection
 
 
 # --- by nobody ------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What `bench.amqp.start` has besides the manager that a user starts.
+"""Processes of `bench.amqp.start` besides the user's manager.
 
 python -m bench.amqp.start_peer waiting URL KEY...   workers that are there before their queues
 python -m bench.amqp.start_peer manager POOL.TOML    a manager that runs workers itself
@@ -24,7 +24,7 @@ from requite.pool.manager.carrier import State
 
 
 class TaskDriver:
-    """Runs a worker per group on the manager's own event loop: nothing has to start."""
+    """Runs a worker per group on the manager's own event loop, without a process."""
 
     workers_max: int = 1
 
@@ -33,27 +33,27 @@ class TaskDriver:
         self._workers: Final[dict[str, tuple[requite.Worker, str]]] = {}
 
     async def list(self) -> Mapping[str, RunningGroup]:
-        """Return the groups that run."""
+        """Return the running groups."""
         return {key: RunningGroup(version, 1) for key, (_, version) in self._workers.items()}
 
     async def start(self, key: str, version: str = "", workers: int | None = None) -> None:
-        """Start a worker, if there is none."""
+        """Start a worker, unless it runs."""
         if key not in self._workers:
             worker = requite.Worker(f"{self._url}&key={quote(key, safe='')}", echo)
             self._workers[key] = worker, version
             await worker.start()
 
     async def stop(self, key: str) -> None:
-        """Have a worker end."""
+        """Stop a worker."""
         worker, _ = self._workers.pop(key)
         await worker.drain()
 
     async def close(self) -> None:
-        """There is nothing to let go of."""
+        """Do nothing: there are no resources."""
 
 
 async def manage(config: PoolConfig) -> None:
-    """Manage, and tell what `requite pool run` tells."""
+    """Manage the pool, with the output of `requite pool run`."""
     name = config.pool.name
     active = asyncio.Event()
 
@@ -70,7 +70,7 @@ async def manage(config: PoolConfig) -> None:
 
 
 async def wait(url: str, keys: Sequence[str]) -> None:
-    """Serve groups whose queues are yet to come."""
+    """Serve groups before their queues are declared."""
     async with AsyncExitStack() as stack:
         for key in keys:
             worker = requite.Worker(f"{url}&key={quote(key, safe='')}", echo)

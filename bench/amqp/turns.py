@@ -1,4 +1,4 @@
-"""One turn of a contender: a fresh queue, servants, a client; and the RabbitMQ that all share."""
+"""A turn of a contender with a new queue, servants and a client; and the shared RabbitMQ."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Figures = dict[str, float]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How often, and how long; seconds."""
+    """Number and duration of turns, in seconds."""
 
     rounds: int
     seconds: float
@@ -40,7 +40,7 @@ class Settings:
 
 
 def settings_of(given: Namespace) -> Settings:
-    """Return what the command line says."""
+    """Return the settings of the command line."""
     return Settings(given.rounds, given.seconds, 0.2 if given.quick else 0.5)
 
 
@@ -55,7 +55,7 @@ def shared_rabbit() -> Iterator[RabbitServer]:
 
 
 def make_job(rabbit: RabbitServer, settings: Settings, window: int, size: int, queue: str) -> Job:
-    """Put together what the processes have to know."""
+    """Return the job for the processes of a run."""
     return Job(
         port=rabbit.port,
         broker_pid=rabbit.pid,
@@ -72,13 +72,13 @@ def make_job(rabbit: RabbitServer, settings: Settings, window: int, size: int, q
 
 
 def take_turn(rabbit: RabbitServer, contender: Contender, job: Job) -> Figures:
-    """Let a contender make calls. Raises `ProcessFailed`."""
+    """Run a turn of a contender. Raises `ProcessFailed`."""
     declare(rabbit, job.dialect)
     return measure(contender.client, contender.servant, job)
 
 
 def measure(client: Part, servant: Part, job: Job) -> Figures:
-    """Start as many servants as the job says, then a client; return what that has measured."""
+    """Start the servants of the job, then a client; return the client's figures."""
     with Children() as children:
         try:
             servants = [
@@ -87,8 +87,8 @@ def measure(client: Part, servant: Part, job: Job) -> Figures:
             ]
             for each in servants:
                 each.wait_for("^ready$", START_S)
-            told = replace(job, worker_pids=[each.pid for each in servants])
-            caller = children.start(client.command(told), name="the client")
+            complete = replace(job, worker_pids=[each.pid for each in servants])
+            caller = children.start(client.command(complete), name="the client")
             patience_s = job.warm_up_s + 3 * job.seconds + SLACK_S
             figures: Figures = json.loads(caller.wait_for(r"^\{.*\}$", patience_s)[0])
         except ProcessFailed as failure:
@@ -97,14 +97,14 @@ def measure(client: Part, servant: Part, job: Job) -> Figures:
 
 
 def declare(rabbit: RabbitServer, queue: str) -> None:
-    """Make the queue afresh, so that nobody finds what another one has left."""
-    with suppress(HTTPError):  # there is none
+    """Delete and declare the queue, so that it has no messages of earlier turns."""
+    with suppress(HTTPError):  # no such queue
         ask(rabbit, f"/queues/%2F/{queue}", "DELETE")
     ask(rabbit, f"/queues/%2F/{queue}", "PUT", QUEUES[queue])
 
 
 def ask(rabbit: RabbitServer, path: str, method: str = "GET", body: object = None) -> Any:
-    """Ask the management API; `path` without /api."""
+    """Query the management API; `path` has no /api."""
     request = Request(
         f"http://127.0.0.1:{rabbit.management_port}/api{path}",
         None if body is None else json.dumps(body).encode(),
@@ -120,7 +120,7 @@ def ask(rabbit: RabbitServer, path: str, method: str = "GET", body: object = Non
 
 
 def facts(rabbit: RabbitServer) -> str:
-    """Return what a reader must know of the machine and the contenders."""
+    """Return facts of the machine, and the versions of the contenders."""
     found = {name: fact for name, fact in machine.facts().items() if name in _OF_INTEREST}
     for package in ("aio-pika", "aiormq", "pika"):
         try:
@@ -132,7 +132,7 @@ def facts(rabbit: RabbitServer) -> str:
 
 
 def publish(given: Namespace, name: str, text: str, to: str = "performance.md") -> None:
-    """Print a report; write it to its page where that is asked for."""
+    """Print a report; with --docs write it to its page."""
     print(f"\n{text}\n", flush=True)
     if given.docs is not None:
         page.write(given.docs / to, name, text, maker="bench")

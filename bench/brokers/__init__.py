@@ -1,4 +1,4 @@
-"""Brokers to compare with. Each is a process: `python -m bench.brokers.NAME --bind ADDRESS`."""
+"""Brokers to compare with, one process each: `python -m bench.brokers.NAME --bind ADDRESS`."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import argparse
 
 
 def bind_argument(description: str) -> str:
-    """Read the one argument that every broker of the bench takes."""
+    """Return the argument of --bind."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--bind", default="tcp://127.0.0.1:0", help="port 0: any free one")
+    parser.add_argument(
+        "--bind",
+        default="tcp://127.0.0.1:0",
+        help="address to listen at; port 0 chooses a free port",
+    )
     return str(parser.parse_args().bind)
 
 
 def announce(endpoint: str) -> None:
-    """Say where the broker listens, as `requite broker` does."""
+    """Print the address of the broker, as `requite broker` does."""
     print(f"listening on {endpoint}", flush=True)

@@ -1,7 +1,7 @@
-"""The broker of PyPI's `majortomo`, with nothing changed but where it says that it listens.
+"""The broker of PyPI's `majortomo`; the only change is that it prints its address.
 
-Its own command line logs a line per reply; this one leaves logging at Python's default (warnings),
-so that the comparison is of brokers and not of log handlers.
+Its own command line logs a line per reply. This one leaves logging at Python's default (warnings),
+so that the benchmark compares brokers and not log handlers.
 
 Run as `python -m bench.brokers.majortomo_broker --bind tcp://127.0.0.1:0`.
 """
@@ -15,10 +15,10 @@ from bench.brokers import announce, bind_argument
 
 
 class AnnouncingBroker(majortomo.broker.Broker):
-    """Says which port it got; the library has no way to ask."""
+    """Prints its port, which the library does not expose."""
 
     def bind(self) -> None:
-        """Bind as the library does, then say where."""
+        """Bind as the library does, then print the address."""
         super().bind()
         announce(self._socket.getsockopt_string(zmq.LAST_ENDPOINT))
 

@@ -1,7 +1,7 @@
 """A Majordomo 0.2 broker on pyzmq and `zmq.Poller`, in the idiom of the ZeroMQ Guide.
 
-One poll, one message. Receiving until the socket is empty before the next poll saves up to a tenth
-of the processor time under load and nothing otherwise; programs in the wild rarely do it.
+It receives one message per poll. Receiving until the socket is empty would save up to 10 % of the
+processor time under load, and nothing otherwise; few programs do so.
 
 Run as `python -m bench.brokers.pyzmq_poller --bind tcp://127.0.0.1:0`.
 """
@@ -17,7 +17,7 @@ from bench.brokers.reference import HEARTBEAT_S, Broker
 
 
 def serve(router: zmq.Socket[bytes]) -> None:
-    """Poll, receive one message, send what follows from it; for ever."""
+    """Poll, receive a message, and send the resulting messages, in a loop."""
     broker = Broker()
     poller = zmq.Poller()
     poller.register(router, zmq.POLLIN)
@@ -35,7 +35,7 @@ def serve(router: zmq.Socket[bytes]) -> None:
 
 
 def main() -> None:
-    """Bind, say where, and serve until the process is told to end."""
+    """Bind, print the address, and serve until a signal."""
     router = zmq.Context().socket(zmq.ROUTER)
     router.bind(bind_argument(__doc__))
     announce(router.getsockopt_string(zmq.LAST_ENDPOINT))

@@ -1,13 +1,13 @@
-"""The policy of a plain MDP 0.2 broker (18/MDP): who gets the next request, and who is alive.
+"""The logic of a plain MDP 0.2 broker (18/MDP): dispatch and liveness, without I/O.
 
-It does no I/O, so that the poller broker and the asyncio broker differ in nothing but how they
-wait, receive and send. It does what the RFC asks for and no more: services come into being with
-their first worker or request, the longest-waiting worker is served first, requests queue while all
-workers are busy, idle workers get a heartbeat a second and are dropped after three silent ones.
-No request is sent twice, none expires, nothing is counted.
+The poller broker and the asyncio broker share it, and differ only in how they wait, receive and
+send. It does what the RFC requires and no more: a service exists from its first worker or request;
+the worker that waited longest gets the next request; requests queue while all workers are busy;
+idle workers get one heartbeat per second, and are dropped after three silent ones. It has no
+retries, no expiry and no counters.
 
-It is meant to be as fast as a competent user would write it: frames are handed on as they came,
-nothing is looked up twice, and the periodic work is done once a second, not once a message.
+It is as fast as a competent user would write it: frames are forwarded unchanged, nothing is looked
+up twice, and periodic work is done once a second, not once per message.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Frames = list[bytes]
 
 
 class Worker:
-    """A worker that said READY. It is in its service's waiting list exactly while it is `idle`."""
+    """A worker that sent READY. It is in its service's waiting list exactly while it is `idle`."""
 
     __slots__ = ("address", "expires_at", "idle", "service")
 
@@ -36,7 +36,7 @@ class Worker:
 
 
 class Service:
-    """A service by name: requests that wait for workers, or workers that wait for requests."""
+    """A service: requests that wait for workers, or workers that wait for requests."""
 
     __slots__ = ("name", "requests", "waiting")
 
@@ -54,7 +54,7 @@ class Broker:
         self.workers: dict[bytes, Worker] = {}
 
     def handle(self, frames: Frames, now: float) -> list[Frames]:
-        """Take one message from a peer and return what has to be sent. Malformed ones vanish."""
+        """Handle a message of a peer; return the messages to send. Drop malformed messages."""
         if len(frames) < 3:
             return []
         header = frames[1]
@@ -65,7 +65,7 @@ class Broker:
         return []
 
     def tick(self, now: float) -> list[Frames]:
-        """Do what is due once per heartbeat interval."""
+        """Do the periodic work of a heartbeat interval."""
         for worker in [w for w in self.workers.values() if w.expires_at <= now]:
             self._forget(worker)
         idle = (w.address for w in self.workers.values() if w.idle)

@@ -1,4 +1,4 @@
-"""A Majordomo 0.2 broker on `zmq.asyncio`, on uvloop where that is installed.
+"""A Majordomo 0.2 broker on `zmq.asyncio`, with uvloop if it is installed.
 
 Run as `python -m bench.brokers.zmq_asyncio --bind tcp://127.0.0.1:0`.
 """
@@ -17,7 +17,7 @@ from bench.loop import run
 
 
 async def receive(router: zmq.asyncio.Socket, broker: Broker) -> None:
-    """Receive one message, send what follows from it; for ever."""
+    """Receive a message, and send the resulting messages, in a loop."""
     while True:
         frames = await router.recv_multipart()
         for message in broker.handle(frames, monotonic()):
@@ -33,7 +33,7 @@ async def beat(router: zmq.asyncio.Socket, broker: Broker) -> None:
 
 
 async def main(address: str) -> None:
-    """Bind, say where, and serve until the process is told to end."""
+    """Bind, print the address, and serve until a signal."""
     router = zmq.asyncio.Context().socket(zmq.ROUTER)
     router.bind(address)
     announce(router.getsockopt_string(zmq.LAST_ENDPOINT))

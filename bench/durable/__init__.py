@@ -1,11 +1,10 @@
-"""Compare how fast requests are kept on disk: `python -m bench.durable`.
+"""Compare the rate of durable requests: `python -m bench.durable`.
 
-Each client hands in a request of 1 KiB and waits until it has been told that it is on the disk,
-then the next. requite's Titanic stands beside RabbitMQ (a durable queue, persistent messages,
-publisher confirms) and beside SQLite (WAL, synchronous=FULL), which is a library: nothing there
-crosses a socket, and there is no reply to fetch.
+Each client submits a request of 1 KiB, and the next one when the first is acknowledged as stored on
+disk. requite's Titanic is compared with RabbitMQ (a durable queue, persistent messages, publisher
+confirms) and with SQLite (WAL, synchronous=FULL). SQLite is a library: no request crosses a socket,
+and it has no replies.
 
-Every contender has its turn in each round; figures are medians over the rounds, ratios are taken
-within a round. Nothing here asserts a time: a figure is reported, and beside it whether it reaches
-the goal.
+Each round has one turn of every contender. Figures are medians over rounds; ratios are taken within
+a round. No benchmark asserts a time. It reports figures, and whether they reach the goals.
 """

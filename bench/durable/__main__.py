@@ -29,7 +29,7 @@ Runs = dict[tuple[str, int], dict[int, Figures]]
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure, report; 1 if a contender failed. No figure fails it."""
+    """Measure and report; return 1 if a contender failed."""
     given = parse(arguments)
     with TemporaryDirectory(prefix="requite-bench-") as name, contenders(Path(name)) as everybody:
         absent = {each.name: why for each in everybody if (why := each.lack()) is not None}
@@ -51,18 +51,18 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         prog="python -m bench.durable", description=bench.durable.__doc__
     )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--rounds", type=int, default=5, help="turns of every contender (5)")
+    parser.add_argument("--rounds", type=int, default=5, help="turns per contender (5)")
     parser.add_argument("--seconds", type=float, default=2.0, help="measured time of a turn (2)")
-    parser.add_argument("--warm-up", type=float, default=1.0, help="seconds before that (1)")
+    parser.add_argument("--warm-up", type=float, default=1.0, help="seconds of warm-up (1)")
     parser.add_argument("--clients", type=int, nargs="+", default=CLIENTS, help="(1 16 64)")
     parser.add_argument("--only", nargs="+", metavar="TEXT", help="only contenders with TEXT")
-    parser.add_argument("--docs", type=Path, help="the page to write the tables to")
+    parser.add_argument("--docs", type=Path, help="page to write the tables to")
     return parser.parse_args(arguments)
 
 
 # --- measuring ------------------------------------------------------------------------------------
 def measure(present: Sequence[Contender], given: argparse.Namespace) -> tuple[Runs, list[str]]:
-    """Give everybody a turn in each round; who fails with so many clients is left out there."""
+    """Run all contenders in each round; skip a contender at a number of clients where it failed."""
     runs: Runs = {}
     failures: list[str] = []
     for clients, number, contender in _turns(present, given):
@@ -94,7 +94,7 @@ def _turns(
 
 
 def _turn(contender: Contender, clients: int, given: argparse.Namespace) -> Figures:
-    """Start everything afresh, measure, end everything."""
+    """Start new processes, measure, and end the processes."""
     with TemporaryDirectory(prefix="requite-bench-") as folder, Children() as children:
         try:
             place = contender.serve(Path(folder), children)
@@ -132,7 +132,7 @@ def report(
     how: str,
     absent: Sequence[str],
 ) -> str:
-    """Return the table, and whether the goal is reached."""
+    """Return the table, and whether the goal was reached."""
     header = ["kept by", "how", *(f"{n} clients: requests/s" for n in given.clients)]
     header += [f"{n} clients: CPU of clients / server, µs" for n in given.clients[-1:]]
     rows = [

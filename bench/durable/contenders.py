@@ -1,4 +1,4 @@
-"""Who is compared: how each is started, and what is missing where one cannot be."""
+"""The contenders: how each is started, and what is missing if it cannot be."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LISTENING: Final = r"^listening on \S+:(\d+)$"
 
 
 class Place(NamedTuple):
-    """Where a server is; no port and no process where the clients need none."""
+    """Address of a server; without port and process if the clients need no server."""
 
     port: int = 0
     pid: int = 0
@@ -29,7 +29,7 @@ Serve = Callable[[Path, Children], Place]
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """A row: its name, the part of `bench.durable.peer` that its clients play, and its server."""
+    """A row: its name, its clients' role in `bench.durable.peer`, and its server."""
 
     name: str
     part: str
@@ -47,7 +47,7 @@ def _nothing() -> None:
 
 
 def _titanic(folder: Path, children: Children) -> Place:
-    """Start a broker with a Titanic inside."""
+    """Start a broker with an embedded Titanic."""
     bind, keep = "--bind=tcp://127.0.0.1:0", f"--titanic={folder / 'titanic'}"
     broker = children.start(
         [sys.executable, "-m", "requite.cli", "broker", bind, keep], name="the broker"
@@ -73,7 +73,7 @@ AIO_PIKA: Final = "RabbitMQ, aio-pika"
 
 @contextmanager
 def contenders(folder: Path) -> Iterator[list[Contender]]:
-    """Yield all of them. RabbitMQ takes seconds to start, so it runs from here on to the end."""
+    """Yield all contenders. RabbitMQ takes seconds to start, so it runs until the end."""
     shared = Contender(
         "requite, one connection", "titanic-shared", _titanic, _nothing, "broker with --titanic"
     )

@@ -1,8 +1,8 @@
-"""The clients: as many as the job's window says, each with a connection of its own.
+"""The clients: one per request of the job's window, each with its own connection.
 
     python -m bench.durable.peer titanic|titanic-shared|pika|aio-pika|sqlite|sqlite-grouped JOB
 
-The broker's address is the job's port; SQLite's file lies in the folder `BENCH_FOLDER` names.
+The job has the broker's port; the variable BENCH_FOLDER names the folder of SQLite's file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Keep = Callable[[bytes], Awaitable[Any]]
 
 
 async def _measure(job: Job, keepers: Sequence[Keep]) -> None:
-    """Measure tasks that each have one of the keepers for themselves while they use it."""
+    """Measure tasks that each use a keeper exclusively for a request."""
     free = list(keepers)
 
     async def keep(body: bytes) -> bytes:
@@ -53,7 +53,7 @@ async def titanic(job: Job) -> None:
 
 
 async def titanic_shared(job: Job) -> None:
-    """Submit from as many tasks over one connection, as a program with one client does."""
+    """Submit from all tasks over one connection, as a program with one client does."""
     async with requite.AsyncClient(f"mdp://127.0.0.1:{job.port}/echo") as client:
         await _measure(job, [_submitter(client)] * job.window)
 
@@ -85,7 +85,7 @@ async def aio_pika(job: Job) -> None:
 
 
 def pika(job: Job) -> None:
-    """Publish over a connection per client, a thread for each."""
+    """Publish over a connection and in a thread per client."""
     import pika
 
     persistent = pika.BasicProperties(delivery_mode=2)
@@ -118,7 +118,7 @@ def _open() -> sqlite3.Connection:
 
 
 def sqlite(job: Job) -> None:
-    """Commit every request by itself, over a connection per client, a thread for each."""
+    """Commit each request separately, over a connection and in a thread per client."""
 
     def connect() -> Callable[[bytes], bytes]:
         connection = _open()
@@ -134,7 +134,7 @@ def sqlite(job: Job) -> None:
 
 
 def sqlite_grouped(job: Job) -> None:
-    """Commit what has come together, in one thread for all."""
+    """Commit the pending requests of all clients together, in one thread."""
     waiting: queue.SimpleQueue[tuple[bytes, threading.Event]] = queue.SimpleQueue()
 
     def write() -> None:

@@ -1,6 +1,6 @@
-"""The raw load generator: plain sockets, wire formats made by hand.
+"""The raw load generator: plain sockets, hand-made wire formats.
 
-libzmq and client libraries would hand messages over between threads and cost more than the brokers
-under test; here one read takes all that has arrived and one write answers it, so that the broker is
-the only thing that differs between two runs.
+libzmq and client libraries pass messages between threads, which costs more than the brokers under
+test. Here one read receives all pending data and one write answers it, so that only the broker
+differs between two runs.
 """

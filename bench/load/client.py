@@ -16,16 +16,16 @@ READ_BYTES = 262_144
 
 
 class Load:
-    """A connection with the window filled; every reply makes room for the next request."""
+    """A connection with a full window of requests; each reply lets it send the next request."""
 
     def __init__(self, sock: socket.socket, side: ClientSide, window: int) -> None:
         self._sock = sock
         self._side = side
-        sock.settimeout(10)  # a reply lost is a run failed, not a run that hangs
+        sock.settimeout(10)  # a lost reply fails the run instead of blocking it
         sock.sendall(side.hello() + side.requests(window))
 
     def run_until(self, is_over: Callable[[int], bool]) -> int:
-        """Keep the window filled until `is_over(answered)`; return how many were answered."""
+        """Keep the window full until `is_over(answered)`; return the number of replies."""
         receive, send, side = self._sock.recv, self._sock.sendall, self._side
         answered = 0
         while not is_over(answered):
@@ -38,7 +38,7 @@ class Load:
         return answered
 
     def run_timed(self, is_over: Callable[[int], bool]) -> list[int]:
-        """As `run_until` with one request in flight; return each one's latency in ns."""
+        """Like `run_until` with one request in flight; return the latencies in ns."""
         latencies: list[int] = []
         asked = perf_counter_ns()
 

@@ -1,4 +1,4 @@
-"""What the generator must know of a wire format."""
+"""The interface of a wire format to the generator."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class ClientSide(Protocol):
     """The client's end of one connection."""
 
     def hello(self) -> bytes:
-        """Return what has to go before the first request."""
+        """Return the bytes to send before the first request."""
         ...
 
     def requests(self, n: int) -> bytes:
@@ -21,7 +21,7 @@ class ClientSide(Protocol):
         ...
 
     def count_replies(self, data: bytes) -> int:
-        """Return how many final replies `data` completes. Raises on anything but the echo."""
+        """Return how many final replies `data` completes. Raises if a reply is not the echo."""
         ...
 
 
@@ -31,7 +31,7 @@ class WorkerSide(Protocol):
     heartbeat: bytes
 
     def hello(self) -> bytes:
-        """Return what registers the worker."""
+        """Return the bytes that register the worker."""
         ...
 
     def answer(self, data: bytes) -> bytes:
@@ -40,7 +40,7 @@ class WorkerSide(Protocol):
 
 
 class Dialect(NamedTuple):
-    """How to connect, and what to say then."""
+    """How to connect, and the client's and worker's side."""
 
     connect: Callable[[int], socket.socket]
     client: Callable[[Job], ClientSide]
@@ -48,4 +48,4 @@ class Dialect(NamedTuple):
 
 
 class UnexpectedMessage(Exception):
-    """The broker sent something that has no place in an echo of requests."""
+    """The broker sent a message that does not belong to an echo of requests."""

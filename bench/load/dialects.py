@@ -1,4 +1,4 @@
-"""The wire formats that the generator knows."""
+"""The wire formats of the generator."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from bench.load.dialect import Dialect
 
 
 def by_name(name: str) -> Dialect:
-    """Return the dialect called `name`; only its own module is imported."""
+    """Return the dialect `name`; import only its module."""
     if name == "nats":
         from bench.load import nats
 

@@ -1,7 +1,7 @@
-"""Majordomo 0.2 as 18/MDP has it, and as PyPI's `majortomo` has it.
+"""Majordomo 0.2 as specified in 18/MDP, and as implemented by PyPI's `majortomo`.
 
-`majortomo` puts an empty frame first, numbers the client's commands like the worker's and leaves
-the service out of replies to the client.
+`majortomo` sends an empty frame first, numbers the client's commands like the worker's, and omits
+the service in replies to the client.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ READY, REQUEST, FINAL, HEARTBEAT = b"\x01", b"\x02", b"\x04", b"\x05"
 
 
 class Variant(NamedTuple):
-    """Where the two differ: frames in front, the client's command bytes."""
+    """The differences: leading frames, and the client's command bytes."""
 
     front: list[bytes]
     client_request: bytes
@@ -29,7 +29,7 @@ MAJORTOMO = Variant([b""], b"\x02", b"\x04")
 
 
 class Client:
-    """A client without request ids: a reply is a reply."""
+    """A client without request ids; it only counts replies."""
 
     def __init__(self, variant: Variant, job: Job) -> None:
         front, request, self._final = variant
@@ -47,7 +47,7 @@ class Client:
         return self._request * n
 
     def count_replies(self, data: bytes) -> int:
-        """Count the final replies, and check that each brings the body back."""
+        """Count the final replies, and check that each has the body of the request."""
         messages, self._rest = zmtp.split(self._rest + data)
         for message in messages:
             if message[self._command] != self._final or message[-1] != self._body:
@@ -56,7 +56,7 @@ class Client:
 
 
 class Worker:
-    """A worker that has one request at a time, as the RFC wants it."""
+    """A worker with one request at a time, as the RFC requires."""
 
     def __init__(self, variant: Variant, job: Job) -> None:
         front = [*variant.front, b"MDPW02"]
@@ -73,7 +73,7 @@ class Worker:
         return self._ready
 
     def answer(self, data: bytes) -> bytes:
-        """Send each request's body back in a FINAL to its client's address."""
+        """Return a FINAL with the body of each request, to its client's address."""
         at = self._command
         messages, self._rest = zmtp.split(self._rest + data)
         replies = []

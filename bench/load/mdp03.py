@@ -1,4 +1,4 @@
-"""Majordomo 0.3, by hand after the layouts in `docs/protocols/mdp-0.3.md`, "Messages"."""
+"""Majordomo 0.3, with the layouts of `docs/protocols/mdp-0.3.md`, "Messages"."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bench.job import SERVICE, Job
 from bench.load import zmtp
 from bench.load.dialect import Dialect, UnexpectedMessage
 
-# What careful users announce. 0 is allowed and would spare the broker its timers.
+# A deadline, as careful users send it. Without (0) the broker would have no timers.
 TIMEOUT_MS = 30_000
 LEASE_MS = 30_000
 HEARTBEAT_MS = 1_000
@@ -26,7 +26,7 @@ _OK = 0
 
 
 class Client:
-    """A client that numbers its requests."""
+    """A client with request ids."""
 
     def __init__(self, job: Job) -> None:
         rest = _REQUEST_REST.pack(TIMEOUT_MS, 0, len(SERVICE)) + _ORIGIN + bytes(8) + SERVICE
@@ -51,7 +51,7 @@ class Client:
         return b"".join([before + i + between + i + after for i in numbers])
 
     def count_replies(self, data: bytes) -> int:
-        """Count the final replies, and check that each brings the body back."""
+        """Count the final replies, and check that each has the body of the request."""
         messages, self._rest = zmtp.split(self._rest + data)
         body = self._body
         for message in messages:
@@ -62,7 +62,7 @@ class Client:
 
 
 class Worker:
-    """A worker with room for `capacity` requests at a time."""
+    """A worker that accepts `capacity` requests at a time."""
 
     heartbeat = zmtp.encode([_WORKER_HEARTBEAT + HEARTBEAT_MS.to_bytes(4, "big")])
 
@@ -81,7 +81,7 @@ class Worker:
         return self._ready
 
     def answer(self, data: bytes) -> bytes:
-        """Send each request's body back in a FINAL under its dispatch id."""
+        """Return a FINAL with the body of each request, under its dispatch id."""
         messages, self._rest = zmtp.split(self._rest + data)
         before, after, body = self._before_id, self._after_id, self._body
         replies = []

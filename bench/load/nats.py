@@ -1,4 +1,4 @@
-"""NATS request-reply as its client protocol has it: PUB with a reply subject, a queue group.
+"""NATS request-reply in its client protocol: PUB with a reply subject, and a queue group.
 
 https://docs.nats.io/reference/reference-protocols/nats-protocol
 """
@@ -15,7 +15,7 @@ _PING, _PONG = b"PING\r\n", b"PONG\r\n"
 
 
 def connect(port: int) -> socket.socket:
-    """Connect, introduce ourselves and wait until the server has taken it in."""
+    """Connect, send CONNECT, and wait until the server has processed it."""
     sock = socket.create_connection(("127.0.0.1", port), timeout=10)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.sendall(b'CONNECT {"verbose":false,"pedantic":false,"headers":false}\r\nPING\r\n')
@@ -29,7 +29,7 @@ def connect(port: int) -> socket.socket:
 
 
 class Client:
-    """A client whose replies all come to one inbox."""
+    """A client with one inbox for all replies."""
 
     def __init__(self, job: Job) -> None:
         self._request = b"PUB %b %b %d\r\n%b\r\n" % (SERVICE, INBOX, len(job.body), job.body)
@@ -45,19 +45,19 @@ class Client:
         return self._request * n
 
     def count_replies(self, data: bytes) -> int:
-        """Count the replies: they all have the same bytes."""
+        """Count the replies, which all have the same bytes."""
         count, self._rest = count_repeats(self._reply, self._rest + data)
         return count
 
 
 class Worker:
-    """A member of the service's queue group; it may be sent any number of requests at once."""
+    """A member of the service's queue group; it may receive any number of requests at once."""
 
-    heartbeat = b""  # NATS has none of a client's own accord
+    heartbeat = b""  # NATS clients send no heartbeats of their own
 
     def __init__(self, job: Job) -> None:
         size = len(job.body)
-        # The reply subject is known, so a request, too, has only one form.
+        # The reply subject is known, so that all requests have the same bytes, too.
         self._request = b"MSG %b 2 %b %d\r\n%b\r\n" % (SERVICE, INBOX, size, job.body)
         self._reply = b"PUB %b %d\r\n%b\r\n" % (INBOX, size, job.body)
         self._rest = b""
@@ -73,10 +73,10 @@ class Worker:
 
 
 def count_repeats(message: bytes, data: bytes) -> tuple[int, bytes]:
-    """Return how often `data` repeats `message`, and what is left of it.
+    """Return how often `data` repeats `message`, and the remaining bytes.
 
-    The server's PINGs are taken out. Nobody answers them: it gives a connection up after two
-    unanswered ones, two minutes apart, and no run lasts that long.
+    Skips the server's PINGs without answering: the server closes a connection after two unanswered
+    ones, two minutes apart, and no run lasts that long.
     """
     if _PING in data:
         data = data.replace(_PING, b"")

@@ -1,4 +1,4 @@
-"""All workers of a run in one process, a socket each: `python -m bench.load.workers JOB`."""
+"""All workers of a run in one process, with a socket each: `python -m bench.load.workers JOB`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def connect(job: Job, dialect: Dialect) -> Workers:
 
 
 def serve(workers: Workers) -> None:
-    """Answer whatever comes; for ever."""
+    """Answer requests in a loop."""
     epoll = select.epoll()
     for number in workers:
         epoll.register(number, select.EPOLLIN)
@@ -50,7 +50,7 @@ def serve(workers: Workers) -> None:
 
 
 def beat(workers: Workers, spoke: set[int]) -> None:
-    """Send a heartbeat for each worker that sent nothing since the last time."""
+    """Send a heartbeat for each worker that has sent nothing since the last call."""
     for number, (sock, side) in workers.items():
         if number not in spoke:
             sock.sendall(side.heartbeat)
@@ -58,7 +58,7 @@ def beat(workers: Workers, spoke: set[int]) -> None:
 
 
 def main() -> None:
-    """Register, say so, serve until the process is told to end."""
+    """Register, print `ready`, and serve until a signal."""
     job = Job.from_argument(sys.argv[1])
     workers = connect(job, by_name(job.dialect))
     print("ready", flush=True)

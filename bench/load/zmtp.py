@@ -1,4 +1,4 @@
-"""Just enough of ZMTP 3.0 (RFC 23, NULL mechanism) to act as a DEALER without libzmq."""
+"""The part of ZMTP 3.0 (RFC 23, NULL mechanism) that a DEALER needs, without libzmq."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Message = list[bytes]
 
 
 def connect(port: int) -> socket.socket:
-    """Connect to a ROUTER on the loopback and do the handshake. Raises `OSError`."""
+    """Connect to a ROUTER on the loopback, and complete the handshake. Raises `OSError`."""
     sock = socket.create_connection(("127.0.0.1", port), timeout=10)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.sendall(GREETING + READY)
@@ -27,7 +27,7 @@ def connect(port: int) -> socket.socket:
 
 
 def encode(frames: Iterable[bytes], *, more: bool = False) -> bytes:
-    """Encode one message; with `more`, the beginning of one."""
+    """Encode a message; with `more`, the first frames of one."""
     flags = [MORE] * len(frames := list(frames))
     if not more:
         flags[-1] = 0
@@ -35,7 +35,7 @@ def encode(frames: Iterable[bytes], *, more: bool = False) -> bytes:
 
 
 def split(data: bytes) -> tuple[list[Message], bytes]:
-    """Take the whole messages out of a stream; return them and what is left over."""
+    """Return the complete messages of a stream, and the remaining bytes."""
     messages: list[Message] = []
     frames: Message = []
     at = begun = 0

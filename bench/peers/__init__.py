@@ -1,4 +1,4 @@
-"""End to end: each contender's own client and worker, as its documentation shows them.
+"""End to end: each contender's own client and worker, written as in its documentation.
 
 python -m bench.peers.NAME worker JOB        prints `ready`, then serves
 python -m bench.peers.NAME client JOB        prints the run's figures
@@ -13,11 +13,11 @@ from bench.job import Job
 
 
 def play(client: Callable[[Job], None], worker: Callable[[Job], None]) -> None:
-    """Play the role that the command line names."""
+    """Run the role that the command line names."""
     role, job = sys.argv[1:]
     {"client": client, "worker": worker}[role](Job.from_argument(job))
 
 
 def ready() -> None:
-    """Tell the runner that this worker is at work."""
+    """Tell the runner that this worker serves."""
     print("ready", flush=True)

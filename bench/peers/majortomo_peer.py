@@ -1,4 +1,4 @@
-"""PyPI's `majortomo`. Its client blocks and has one call at a time: a thread for each in flight."""
+"""PyPI's `majortomo`. Its client is blocking: one thread per call in flight."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measure a client: `window` users of it, each of whom awaits a reply before it asks again."""
+"""Measure a client with `window` callers, each with one call in flight."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Any
 from bench.gauge import Gauge
 from bench.job import Job
 
-CALL_TIMEOUT_S = 30.0  # for every contender: long enough never to matter, but set, as users do
+CALL_TIMEOUT_S = 30.0  # for all contenders; never reached, but set, as in real programs
 
 IsOver = Callable[[int], bool]
 
 
 class WrongReply(Exception):
-    """A call returned something else than the body it was given."""
+    """The reply of a call differs from its request."""
 
 
 async def measure_tasks(
     job: Job, call: Callable[[bytes], Awaitable[Any]], body_of: Callable[[Any], bytes]
 ) -> None:
-    """Measure `await call(body)` made by `window` tasks; `body_of` finds the body in a reply."""
+    """Measure `await call(body)` in `window` tasks; `body_of` returns the body of a reply."""
     body = job.body
     answered = 0
 
@@ -55,7 +55,7 @@ async def measure_tasks(
 
 
 def measure_threads(job: Job, make_call: Callable[[], Callable[[bytes], bytes]]) -> None:
-    """Measure a blocking client: a thread, with a client of its own, for each request in flight."""
+    """Measure a blocking client: a thread with its own client per request in flight."""
     gauge = Gauge(job)
     tallies: list[list[int]] = [[] for _ in range(job.window)]
     steady = threading.Barrier(job.window, action=gauge.open)
@@ -67,7 +67,7 @@ def measure_threads(job: Job, make_call: Callable[[], Callable[[bytes], bytes]])
             while not gauge.is_warm():
                 call(body)
             steady.wait()
-            while not gauge.is_over(len(latencies) * job.window):  # its share stands for all
+            while not gauge.is_over(len(latencies) * job.window):  # extrapolated from this thread
                 asked = perf_counter_ns()
                 if call(body) != body:
                     raise WrongReply

@@ -1,4 +1,4 @@
-"""NATS with `nats-py`: request-reply, the workers a queue group."""
+"""NATS with `nats-py`: request-reply; the workers are a queue group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""requite with its public API: `AsyncClient` and `Worker`, which speak MDP 0.3 with the broker."""
+"""requite's public API: `AsyncClient` and `Worker`, over MDP 0.3."""
 
 from __future__ import annotations
 

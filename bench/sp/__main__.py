@@ -25,7 +25,7 @@ JSON: Final = Path("build/bench-sp.json")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure, report; 1 if a line failed or the run was interrupted. No figure fails it."""
+    """Measure and report; return 1 if a line failed or the run was interrupted."""
     given = parse(arguments)
     settings = Settings(given.rounds, given.seconds, given.requests, given.warm_up)
     absent = lacks()
@@ -48,25 +48,27 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     sections = "; ".join(f"{n}: {each.title}" for n, each in enumerate(SECTIONS, start=1))
     parser = argparse.ArgumentParser(prog="python -m bench.sp", description=bench.sp.__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--rounds", type=int, default=5, help="turns of every line (5)")
+    parser.add_argument("--rounds", type=int, default=5, help="turns per line (5)")
     parser.add_argument("--seconds", type=float, default=2.0, help="measured time of a turn (2)")
     parser.add_argument(
         "--requests",
         type=int,
         default=10_000,
-        help="measured requests of a turn, up to three times its seconds (10000)",
+        help="requests per turn, for up to three times its seconds (10000)",
     )
-    parser.add_argument("--warm-up", type=float, default=0.5, help="seconds before that (0.5)")
-    parser.add_argument("--section", type=int, nargs="+", help=f"only some; {sections}")
-    parser.add_argument("--size", type=int, nargs="+", choices=SIZES, help="only some bodies")
+    parser.add_argument("--warm-up", type=float, default=0.5, help="seconds of warm-up (0.5)")
+    parser.add_argument("--section", type=int, nargs="+", help=f"only these sections: {sections}")
+    parser.add_argument(
+        "--size", type=int, nargs="+", choices=SIZES, help="only bodies of these sizes"
+    )
     parser.add_argument("--line", nargs="+", metavar="TEXT", help="only lines with TEXT in them")
-    parser.add_argument("--json", type=Path, default=JSON, help=f"the file of runs ({JSON})")
-    parser.add_argument("--docs", type=Path, help="the page to write the tables to")
+    parser.add_argument("--json", type=Path, default=JSON, help=f"file for the runs ({JSON})")
+    parser.add_argument("--docs", type=Path, help="page to write the tables to")
     return parser.parse_args(arguments)
 
 
 def lacks() -> dict[str, list[str]]:
-    """Return what is missing, and which lines cannot be run without it."""
+    """Return each missing program or package, with the lines that need it."""
     found: dict[str, list[str]] = {}
     for line in dict.fromkeys(line for section in SECTIONS for line in section.lines):
         why = line.lack()
@@ -76,7 +78,7 @@ def lacks() -> dict[str, list[str]]:
 
 
 def measure(given: argparse.Namespace, settings: Settings) -> tuple[Results, bool]:
-    """Run all that was asked for, telling how far it is; an interrupt keeps what there is."""
+    """Run the chosen lines, and print progress; after Ctrl-C return the results so far."""
     results = Results()
     cells = [
         Cell(section, size)
@@ -99,13 +101,13 @@ def measure(given: argparse.Namespace, settings: Settings) -> tuple[Results, boo
 
 
 def progress(run: Run) -> str:
-    """Return a line on one run."""
+    """Return a line of text about a run."""
     what = f"{run.cell!s:44} {run.line.name:36}"
     return f"{what} {run.figures['requests_per_s']:9,.0f}/s" if run.figures else f"{what} failed"
 
 
 def words(settings: Settings) -> str:
-    """Say what the settings mean for a figure."""
+    """Describe how the figures were measured."""
     return (
         f"medians of {settings.rounds} interleaved rounds, each turn of at least"
         f" {settings.seconds:g} s and, as far as three times that allows,"
@@ -114,7 +116,7 @@ def words(settings: Settings) -> str:
 
 
 def facts() -> dict[str, str]:
-    """Return what a reader must know of the machine and the contenders."""
+    """Return facts of the machine, and the versions of the contenders."""
     found = {name: fact for name, fact in machine.facts().items() if name in _OF_INTEREST}
     if (native_version := native.version()) is not None:
         found["nng in C"] = native_version
@@ -132,7 +134,7 @@ _OF_INTEREST: Final = ("cores", "system", "Python", "requite", "uvloop")
 
 
 def write_json(path: Path, results: Results, settings: Settings) -> None:
-    """Write every run, so that others can compute what they like."""
+    """Write all runs, for further analysis."""
     runs = [
         {
             "cell": str(run.cell),

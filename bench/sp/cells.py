@@ -1,4 +1,4 @@
-"""What is measured: the lines of each table, and the goals."""
+"""The lines of each table, and the goals."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WINDOW: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Who asks whom, and through which device: a row of a table."""
+    """A row of a table: client, service and device."""
 
     name: str
     client: Party
@@ -42,7 +42,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A table: lines that are compared under one condition. `baseline` names one of them."""
+    """A table: lines that are compared under one condition; `baseline` names one of them."""
 
     title: str
     window: int
@@ -51,13 +51,13 @@ class Section:
 
     @property
     def has_device(self) -> bool:
-        """Whether a device stands between client and service."""
+        """Whether the lines have a device between client and service."""
         return any(line.device is not None for line in self.lines)
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One condition: a section's, with bodies of one size."""
+    """A section with bodies of one size."""
 
     section: Section
     body_size_bytes: int
@@ -68,7 +68,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A ratio of paces to be reached by a line of a section. Reported, never asserted."""
+    """A ratio of rates that a line of a section should reach. Reported, never asserted."""
 
     what: str
     section: Section

@@ -1,10 +1,10 @@
-"""Ends with one layer more each, which show what each layer costs.
+"""Clients and services with one more layer each, which show the cost of each layer.
 
     python -m bench.sp.layer_peer PART JOB
 
-`sockets-client` and `sockets-service` move bytes and understand nothing: all messages of a run have
-one size, so counting bytes counts messages, and an echo is what came. Both write what a read made
-them say once, at the end of the turn, as shells do.
+`sockets-client` and `sockets-service` do not parse messages: all messages of a run have one size,
+so that counting bytes counts messages. Both write the answers to a read once, at the end of the
+turn, as shells do.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _HEADER_SIZE: Final = 8
 _TAG: Final = b"\x80\x00\x00\x01"
 
 Turn = Callable[[bytes], Sequence[bytes]]
-"""What an end does with a chunk: the pieces that it sends for it."""
+"""Handles a chunk of a stream; returns the pieces to send."""
 
 
 class End:
-    """The owner of one stream: everything that a chunk is answered with leaves as one piece."""
+    """The owner of a stream; it sends all answers to a chunk with one write."""
 
     def __init__(self, stream: Stream, opening: bytes, turn: Turn) -> None:
         self._stream = stream
@@ -50,7 +50,7 @@ class End:
         stream.write(opening)
 
     def received(self, _link: Any, chunk: bytes) -> None:
-        """Answer the next bytes, at the end of the turn."""
+        """Answer a chunk, at the end of the turn."""
         pieces = self._turn(chunk)
         if pieces:
             if not self._out:
@@ -63,18 +63,18 @@ class End:
         self._stream.write(data)
 
     def blocked(self, _link: Any) -> None:
-        """Go on: the window bounds what waits."""
+        """Ignored: the window limits the waiting bytes."""
 
     def writable(self, _link: Any) -> None:
-        """Go on."""
+        """Ignored, as in `blocked`."""
 
     def closed(self, _link: Any, _reason: str) -> None:
-        """Go on: the runner ends every process."""
+        """Ignored: the runner ends the processes."""
 
 
 # --- loop and sockets -----------------------------------------------------------------------------
 async def ask_by_sockets(job: Job) -> None:
-    """Fill the window with ready-made bytes, and once more as often as that many bytes come."""
+    """Send a window of prepared requests, and one request per reply, counted in bytes."""
     counter = Counter(job)
     framing = SpStream(REQ, REP)
     payload_size = len(_TAG) + len(job.body)
@@ -83,7 +83,7 @@ async def ask_by_sockets(job: Job) -> None:
 
     def turn(chunk: bytes) -> Sequence[bytes]:
         nonlocal surplus
-        if surplus < 0:  # the service's header, alone
+        if surplus < 0:  # only the service's header so far
             surplus += len(chunk)
             return [request * job.window]
         count, surplus = divmod(surplus + len(chunk), len(request))
@@ -95,7 +95,7 @@ async def ask_by_sockets(job: Job) -> None:
 
 
 async def serve_by_sockets(_job: Job) -> None:
-    """Send back what comes, but for the header."""
+    """Echo all bytes but the header."""
 
     def turn_of_one() -> Turn:
         surplus = -_HEADER_SIZE
@@ -120,7 +120,7 @@ async def _listen(on_stream: Callable[[Stream], object]) -> None:
 
 # --- and framing ----------------------------------------------------------------------------------
 async def ask_by_framing(job: Job) -> None:
-    """Cut replies out of the stream, and send the body of each with a tag."""
+    """Parse replies, and send the body of each as the next request, with a tag."""
     counter = Counter(job)
     framing = SpStream(REQ, REP)
     first = [[_TAG, job.body]] * job.window
@@ -139,7 +139,7 @@ async def ask_by_framing(job: Job) -> None:
 
 
 async def serve_by_framing(_job: Job) -> None:
-    """Cut requests out of the stream, and send each back in two pieces."""
+    """Parse requests, and echo each in two pieces."""
 
     def end_of(stream: Stream) -> End:
         framing = SpStream(REP, REQ)
@@ -157,7 +157,7 @@ async def serve_by_framing(_job: Job) -> None:
 
 # --- and engine and host --------------------------------------------------------------------------
 async def ask_by_shell(job: Job) -> None:
-    """Make the next call when a reply is delivered: no future, no task."""
+    """Make the next call when a reply is delivered, without futures and tasks."""
     counter = Counter(job)
     calls = [Submit(token, "", (job.body,), inf) for token in range(job.window)]
 
@@ -179,7 +179,7 @@ async def ask_by_shell(job: Job) -> None:
 
 
 async def serve_by_shell(job: Job) -> None:
-    """Answer a request when it is delivered: no handler, no task."""
+    """Answer a request when it is delivered, without handlers and tasks."""
 
     def deliver_all(pairs: Sequence[tuple[Any, Any]]) -> None:
         for token, request in pairs:

@@ -1,7 +1,7 @@
-"""Measure a client on an event loop without costing it anything that counts.
+"""Measure a client on an event loop with little overhead.
 
-At 64 in flight a call takes a few microseconds; to look at the clock after each would be a tenth of
-that. So the calls only count, and a timer looks whether the run is warm, and over.
+With 64 calls in flight a call takes a few microseconds, and reading the clock after each would add
+10 %. So calls are only counted, and a timer checks whether the warm-up or the run is over.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LOOK_S: Final = 0.02
 
 
 class Counter:
-    """Counts answers; opens and closes the gauge when it is time. `is_over` after that."""
+    """Counts answers, and opens and closes the gauge on time; `is_over` is true after that."""
 
     def __init__(self, job: Job) -> None:
         self.answered = 0
@@ -48,7 +48,7 @@ class Counter:
 async def measure_tasks(
     job: Job, call: Callable[[bytes], Awaitable[Any]], body_of: Callable[[Any], bytes]
 ) -> None:
-    """Measure `await call(body)` made by as many tasks as the job's window says."""
+    """Measure `await call(body)` in as many tasks as the job's window."""
     body = job.body
     counter = Counter(job)
 

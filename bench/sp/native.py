@@ -1,4 +1,4 @@
-"""The native contender: `nng_echo.c`, compiled where a compiler and nng's headers are installed."""
+"""The native contender: `nng_echo.c`; requires a C compiler and nng's headers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ASK_VERSION: Final = "#include <nng/nng.h>\nversion NNG_MAJOR_VERSION NNG_MINOR
 
 @cache
 def lack() -> str | None:
-    """Return None after compiling the program, or what is missing for that."""
+    """Compile the program and return None; or return what is missing."""
     compiler = _compiler()
     if compiler is None:
         return f"no C compiler: {_INSTALL}"
@@ -31,7 +31,7 @@ def lack() -> str | None:
 
 @cache
 def version() -> str | None:
-    """Return the version of the installed nng, as its headers tell; None without headers."""
+    """Return the version of nng in its installed headers; None without headers."""
     compiler = _compiler()
     if compiler is None:
         return None

@@ -4,10 +4,10 @@
  *     nng_echo device PORT                             listens, forwards to the service at PORT
  *     nng_echo call PORT WINDOW SIZE WARM_UP_S SECONDS REQUESTS DEVICE_PID SERVICE_PID
  *
- * The first two say "listening on tcp://127.0.0.1:PORT" and go on until they are ended. The last
- * keeps one request of SIZE bytes in flight in each of WINDOW contexts (1: blocking calls) and
- * prints its figures as JSON; a pid of 0 is nobody. Everything is done the way that suits nng best:
- * no message is made or copied after the first, and of a reply only the size is compared. */
+ * The first two print "listening on tcp://127.0.0.1:PORT" and run until a signal. The last keeps one
+ * request of SIZE bytes in flight in each of WINDOW contexts (1: blocking calls), and prints its
+ * figures as JSON; a pid of 0 means no process. It is written for the best performance of nng: no
+ * message is created or copied after the first, and only the size of a reply is compared. */
 #include <nng/nng.h>
 #include <nng/protocol/reqrep0/rep.h>
 #include <nng/protocol/reqrep0/req.h>

@@ -1,4 +1,4 @@
-"""Who can play which part: the command lines, and what is missing where one cannot be run."""
+"""The clients, services and devices: their command lines, and what is missing to run them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from bench.job import Job
 from bench.sp import native
 
 Lack = Callable[[], str | None]
-"""Return None, or what is not there and how to get it."""
+"""Returns None, or what is missing and how to install it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Party:
-    """One process: `command(job)` starts it, `lack()` tells why it cannot be."""
+    """A process: `command(job)` returns its command line, `lack()` what is missing to run it."""
 
     command: Callable[[Job], list[str]]
     lack: Lack
@@ -37,7 +37,7 @@ def _requite(role: str) -> Party:
 
 
 def layer(role: str) -> Party:
-    """An end of requite that has only some of its layers."""
+    """Return a client or service of requite with only some of its layers."""
     module = "bench.sp.layer_peer"
     return Party(lambda job: [sys.executable, "-m", module, role, job.to_argument()], _nothing)
 

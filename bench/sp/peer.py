@@ -1,4 +1,4 @@
-"""What the Python peers share: how they are told their part, and how they tell their port."""
+"""Shared code of the Python peers: they read their part, and print their port."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from bench.job import Job
 
 
 def play(parts: Mapping[str, Callable[[Job], None]]) -> None:
-    """Play the part that the command line names: `python -m MODULE PART JOB`."""
+    """Run the part that the command line names: `python -m MODULE PART JOB`."""
     part, job = sys.argv[1:]
     parts[part](Job.from_argument(job))
 
 
 def say_where(address: object) -> None:
-    """Tell the runner that this process listens, and at which port."""
+    """Print the port of this process for the runner."""
     print(f"listening on tcp://127.0.0.1:{str(address).rpartition(':')[2]}", flush=True)

@@ -1,9 +1,9 @@
-"""pynng, as its documentation shows it; a context for each request in flight.
+"""pynng, written as in its documentation; a context per request in flight.
 
     python -m bench.sp.pynng_peer client|threads|tasks|service|device JOB
 
-`threads` has a blocking thread per context, `tasks` a task of asyncio. The service has a thread per
-context, which is faster than tasks; where one request comes at a time it is one blocking loop.
+`threads` has a blocking thread per context, `tasks` an asyncio task. The service has a thread per
+context, which is faster than tasks; for one request at a time it is a blocking loop.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _echo(end: Any) -> None:
 
 
 def forward(job: Job) -> None:
-    """Run nng's own device; pynng has no method for it, but the function itself."""
+    """Run nng's own device, by its C function: pynng has no method for it."""
     front = pynng.Rep0(listen=_ANY_PORT, opener=pynng.lib.nng_rep0_open_raw)
     back = pynng.Req0(dial=f"tcp://127.0.0.1:{job.port}", opener=pynng.lib.nng_req0_open_raw)
     say_where(front.listeners[0].local_address)

@@ -1,4 +1,4 @@
-"""The tables in Markdown, for the terminal and for the page of the documentation."""
+"""The tables in Markdown, for the terminal and the documentation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ABSENT = "-"
 def report(
     results: Results, how: str, facts: Mapping[str, str], absent: Mapping[str, Sequence[str]]
 ) -> str:
-    """Return all of it: how it was made, a table per section, the goals, who was missing."""
+    """Return the report: the method, a table per section, the goals, missing contenders."""
     parts = [
         how,
         "; ".join(f"{what} {value}" for what, value in facts.items()) + ".",

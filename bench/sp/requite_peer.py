@@ -1,4 +1,4 @@
-"""requite with its public API, as a user writes it.
+"""requite's public API, as a user writes it.
 
 python -m bench.sp.requite_peer async-client|client|worker|device JOB
 """
@@ -28,7 +28,7 @@ async def call(job: Job) -> None:
 
 
 def call_blocking(job: Job) -> None:
-    """Measure `client.call(...)` of the plain client."""
+    """Measure `client.call(...)` of the blocking client."""
     with requite.Client(_service(job)) as client:
 
         def connect() -> Callable[[bytes], bytes]:
@@ -54,7 +54,7 @@ def serve(job: Job) -> None:
 
 
 async def forward(job: Job) -> None:
-    """Stand between the client and the service."""
+    """Forward between client and service."""
     from requite import sp
 
     async with sp.Device(front=[_ANY_PORT], back=[], connect_back=[_service(job)]) as device:

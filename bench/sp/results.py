@@ -1,4 +1,4 @@
-"""From runs to medians and ratios."""
+"""Medians and ratios of runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Results:
         self._runs: dict[tuple[Cell, str], dict[int, Run]] = {}
 
     def add(self, run: Run) -> None:
-        """Take one run in."""
+        """Add a run."""
         self._runs.setdefault((run.cell, run.line.name), {})[run.round] = run
 
     def cells(self) -> list[Cell]:
@@ -29,7 +29,7 @@ class Results:
             yield from rounds.values()
 
     def failures(self) -> list[Run]:
-        """Return the runs that gave no figures."""
+        """Return the runs without figures."""
         return [run for run in self.runs() if run.failure]
 
     def figures(self, cell: Cell, name: str, figure: str) -> dict[int, float]:
@@ -47,9 +47,9 @@ class Results:
         return median(values) if values else None
 
     def ratio(self, cell: Cell, name: str, against: str) -> float | None:
-        """Return the median over the rounds of a line's pace divided by another's in that round.
+        """Return the median over the rounds of a line's rate divided by another's in that round.
 
-        Neighbours in time are compared, so that a slow minute of the machine hits both.
+        Runs of the same round are compared, so that a slow minute of the machine affects both.
         """
         mine = self.figures(cell, name, "requests_per_s")
         base = self.figures(cell, against, "requests_per_s")

@@ -1,4 +1,4 @@
-"""Run the lines of a cell side by side: every round gives each its turn (A B C, A B C, ...)."""
+"""Run the lines of a cell interleaved: each round has one run of each (A B C, A B C, ...)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Figures = dict[str, float]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How long and how often; see `Job` for what `seconds` and `requests` mean together."""
+    """Number and duration of runs; `Job` describes how `seconds` and `requests` combine."""
 
     rounds: int
     seconds: float
@@ -29,7 +29,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One line's turn in one round: its figures, or why there are none."""
+    """A run of a line in a round: its figures, or the reason of a failure."""
 
     cell: Cell
     line: Line
@@ -41,7 +41,7 @@ class Run:
 def run_all(
     cells: Iterable[Cell], is_wanted: Callable[[Line], bool], settings: Settings
 ) -> Iterator[Run]:
-    """Yield each run as it ends. Who failed in a cell is left out of the rest of that cell."""
+    """Yield each run as it ends. After a failure, skip the contender for the rest of the cell."""
     for cell in cells:
         lines = [line for line in cell.section.lines if is_wanted(line)]
         for number in range(settings.rounds):
@@ -53,7 +53,7 @@ def run_all(
 
 
 def run_once(cell: Cell, line: Line, number: int, settings: Settings) -> Run:
-    """Start everything afresh, measure, end everything."""
+    """Start new processes, measure, and end the processes."""
     with Children() as children:
         try:
             figures = measure(line, first_job(cell, settings), children)
@@ -63,7 +63,7 @@ def run_once(cell: Cell, line: Line, number: int, settings: Settings) -> Run:
 
 
 def first_job(cell: Cell, settings: Settings) -> Job:
-    """Put together what the processes have to know before any of them runs."""
+    """Return the job, without the ports and process ids of processes that are not started yet."""
     return Job(
         port=0,
         broker_pid=0,

@@ -1,9 +1,9 @@
-"""Measure what requite does on Spark: `python -m bench.spark WHAT`.
+"""Measure requite on Spark: `python -m bench.spark WHAT`.
 
-- `bulk`: rows a second of bulk calls to an echo service, and what bounds them.
-- `source`: reading the journal, beside the same rows in Parquet.
-- `pipeline`: the pipeline over journals of several sizes: seconds and memory.
+- `bulk`: rows per second of bulk calls to an echo service, and their bottleneck.
+- `source`: reading the journal, compared with the same rows in Parquet.
+- `pipeline`: seconds and memory of the pipeline over journals of several sizes.
 
-Everything runs on this machine: Spark in one process with its Python workers, broker and service as
-processes of their own. Nothing here asserts a time: figures are reported, beside the goals.
+All processes run on this machine: Spark with its Python workers, the broker and the service. No
+benchmark asserts a time; figures are reported with the goals.
 """

@@ -16,7 +16,7 @@ MEASUREMENTS: Final = {
 
 
 def main(arguments: list[str]) -> int:
-    """Hand the rest of the command line to the measurement that is named."""
+    """Run the named measurement with the rest of the command line."""
     if not arguments or arguments[0] not in MEASUREMENTS:
         print(bench.spark.__doc__)
         return int(bool(arguments) and arguments[0] not in ("-h", "--help"))

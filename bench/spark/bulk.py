@@ -1,10 +1,10 @@
-"""Rows a second of bulk calls to an echo service, and who spends how much processor time on a row.
+"""Rows per second of bulk calls to an echo service, and processor time per row of each process.
 
     python -m bench.spark bulk [--rows N] [--runs N] [--cores N] [--docs PAGE]
 
-Rounds are interleaved: in each, every variant has its turn. `Spark alone` moves the same rows
-through Python workers that hand them back; `client alone` is one `AsyncClient` in one process
-without Spark; the others are bulk calls with that many requests in flight per task.
+Each round has a turn of every variant. `Spark alone` passes the same rows through Python workers
+that return them; `client alone` is one `AsyncClient` in one process, without Spark; the others are
+bulk calls with that many requests in flight per task.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ START_S: Final = 30.0
 
 @dataclass(frozen=True)
 class Turn:
-    """One turn of one variant: rows a second, and microseconds of each party per row."""
+    """A turn of a variant: rows per second, and microseconds per row of each process."""
 
     rows_per_s: float
     cpu_us: dict[str, float]
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure, print, and write the page where asked to."""
+    """Measure and print; write the page of --docs."""
     given = parse(arguments)
     with services() as (url, pids):
         turns = measure(url, pids, given)
@@ -59,16 +59,16 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.spark bulk", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--rows", type=int, default=200_000, help="rows of a turn (200000)")
+    parser.add_argument("--rows", type=int, default=200_000, help="rows per turn (200000)")
     parser.add_argument("--runs", type=int, default=5, help="rounds (5)")
-    parser.add_argument("--cores", type=int, default=2, help="tasks at a time (2)")
-    parser.add_argument("--docs", type=Path, help="the page to write the tables to")
+    parser.add_argument("--cores", type=int, default=2, help="parallel tasks (2)")
+    parser.add_argument("--docs", type=Path, help="page to write the tables to")
     return parser.parse_args(arguments)
 
 
 @contextmanager
 def services() -> Iterator[tuple[str, dict[str, int]]]:
-    """Start a broker and an echo service; give the URL and the process ids."""
+    """Start a broker and an echo service; yield the URL and the process ids."""
     command = [sys.executable, "-u", "-m", "requite.cli"]
     with Children() as children:
         broker = children.start(
@@ -86,7 +86,7 @@ def services() -> Iterator[tuple[str, dict[str, int]]]:
 
 
 def measure(url: str, pids: dict[str, int], given: argparse.Namespace) -> dict[str, list[Turn]]:
-    """Give every variant its turn in each round; the first round is the warm-up and not counted."""
+    """Run every variant in each round; the first round is a warm-up, and not counted."""
     from requite.spark.session import local_session
 
     spark = local_session("bench", cores=given.cores)
@@ -108,7 +108,7 @@ def measure(url: str, pids: dict[str, int], given: argparse.Namespace) -> dict[s
 
 
 def variants_of(df: DataFrame, url: str) -> Iterator[tuple[str, Callable[[], object]]]:
-    """Yield what is measured, by name."""
+    """Yield the variants, by name."""
     rows = df.count()
     yield "Spark alone", lambda: write(df.mapInArrow(lambda batches: batches, df.schema))
     yield "client alone", lambda: run(call_without_spark(url, rows))
@@ -122,7 +122,7 @@ def write(frame: DataFrame) -> None:
 
 
 def call_in_bulk(df: DataFrame, url: str, rows: int, window: int) -> None:
-    """Make a request of each row; raises `RuntimeError` if one has no reply."""
+    """Call with each row; raises `RuntimeError` if a row has no reply."""
     from pyspark.sql import Observation
 
     import requite.spark
@@ -134,7 +134,7 @@ def call_in_bulk(df: DataFrame, url: str, rows: int, window: int) -> None:
 
 
 async def call_without_spark(url: str, rows: int, window: int = 256) -> None:
-    """Make as many calls as there are rows, as fast as one client can."""
+    """Make one call per row, as fast as one client can."""
     import requite
 
     async with requite.AsyncClient(url, timeout=30) as client:
@@ -145,7 +145,7 @@ async def call_without_spark(url: str, rows: int, window: int = 256) -> None:
 
 # --- processor time -------------------------------------------------------------------------------
 def take_turn(act: Callable[[], object], pids: dict[str, int], rows: int) -> Turn:
-    """Do it once; return the pace, and what each party spent on a row."""
+    """Run a variant once; return the rate, and the processor time per row of each process."""
     before, begin = spent(pids), perf_counter()
     act()
     seconds = perf_counter() - begin
@@ -154,15 +154,15 @@ def take_turn(act: Callable[[], object], pids: dict[str, int], rows: int) -> Tur
 
 
 def spent(pids: dict[str, int]) -> dict[str, float]:
-    """Return the processor time of every party so far, seconds."""
+    """Return the processor time of each process so far, in seconds."""
     java = [pid for pid in descendants("self") if name_of(pid) == "java"]
     tasks = [pid for parent in java for pid in descendants(parent)]
-    told = {"Spark's JVM": sum(map(cpu_s, java)), "Python of the tasks": sum(map(cpu_s, tasks))}
-    return told | {who: cpu_s(pid) for who, pid in pids.items()}
+    used = {"Spark's JVM": sum(map(cpu_s, java)), "Python of the tasks": sum(map(cpu_s, tasks))}
+    return used | {who: cpu_s(pid) for who, pid in pids.items()}
 
 
 def descendants(pid: int | str) -> list[int]:
-    """Return the processes below one (proc(5), task/TID/children)."""
+    """Return the descendants of a process (proc(5), task/TID/children)."""
     found = []
     for children in Path(f"/proc/{pid}/task").glob("*/children"):
         for child in map(int, children.read_text().split()):
@@ -194,7 +194,7 @@ def report(turns: dict[str, list[Turn]], given: argparse.Namespace) -> str:
 
 
 def pace_rows(turns: dict[str, list[Turn]]) -> list[list[str]]:
-    """Return a line per variant."""
+    """Return a row per variant."""
     paces = {name: sorted(turn.rows_per_s for turn in some) for name, some in turns.items()}
     return [
         [name, f"{median(some):,.0f}", f"{some[0]:,.0f} to {some[-1]:,.0f}"]
@@ -203,7 +203,7 @@ def pace_rows(turns: dict[str, list[Turn]]) -> list[list[str]]:
 
 
 def cost_rows(turns: list[Turn], cores: int) -> list[list[str]]:
-    """Return who spends what, and how many rows a second that allows where nothing else runs."""
+    """Return processor time by process, and the rows per second that it allows on idle cores."""
     costs = {who: median(turn.cpu_us[who] for turn in turns) for who in WHO}
     total = sum(costs.values())
     rows = [[who, f"{cost:.1f}", f"{cost / total:.0%}"] for who, cost in costs.items()]

@@ -1,4 +1,4 @@
-"""Tables of a measurement on Spark, for the terminal and for a page of the documentation."""
+"""Tables of a measurement on Spark, for the terminal and the documentation."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table in Markdown; all columns but the first are aligned to the right."""
+    """Return a table in Markdown; all columns but the first are right-aligned."""
     lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def write(page: Path, name: str, text: str, *, maker: str = "bench.spark") -> None:
-    """Put the text of the measurement `name` between its markers in a page, or at its end."""
+    """Write the text of measurement `name` between its markers in a page, or append both."""
     begin = f"<!-- {maker} {name}:begin (edits in here are lost) -->"
     end = f"<!-- {maker} {name}:end -->"
     old = page.read_text()

@@ -1,13 +1,12 @@
-"""The pipeline over journals of several sizes: how long it takes, and how much memory.
+"""Time and memory of the pipeline over journals of several sizes.
 
     python -m bench.spark pipeline [--events N ...] [--cores N] [--docs PAGE]
 
-A lake is brought up to date three times: with 99 % of a journal, when the last 1 % has come, and
-when nothing has. Each time it is a process with a JVM of its own; starting it is not counted.
-Processor time is that of all processes together, also per event ("CPU", in microseconds). Memory
-is the most that was resident (proc(5), VmHWM) of the JVM, whose heap may have 2 GB, and of all
-Python processes together. The exponent says how the processor time of a first run grows from the
-size before: 1 is linear.
+A lake is updated three times: with 99 % of a journal, with the last 1 %, and without new events.
+Each run is a process with its own JVM; its start is not counted. Processor time is the total of all
+processes, also per event ("CPU", in microseconds). Memory is the maximum resident size (proc(5),
+VmHWM) of the JVM, with a heap of up to 2 GB, and of all Python processes together. The exponent is
+the growth of a first run's processor time from the previous size: 1 is linear.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _STEPS_SHOWN: Final = 3
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure, print, and write the page where asked to."""
+    """Measure and print; write the page of --docs."""
     given = parse(arguments)
     if given.run:
         print(json.dumps(measure(given.run, given.cores)))
@@ -63,14 +62,14 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.spark pipeline", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--events", type=int, nargs="+", default=SIZES, help="sizes of journals")
-    parser.add_argument("--cores", type=int, default=2, help="tasks at a time (2)")
-    parser.add_argument("--docs", type=Path, help="the page to write the table to")
+    parser.add_argument("--cores", type=int, default=2, help="parallel tasks (2)")
+    parser.add_argument("--docs", type=Path, help="page to write the table to")
     parser.add_argument("--run", type=Path, help=argparse.SUPPRESS)
     return parser.parse_args(arguments)
 
 
 def in_processes(events: int, cores: int) -> dict[str, Any]:
-    """Measure one size: its first run, one with news, and one without."""
+    """Measure one size: a first run, one with new events, and one without."""
     with TemporaryDirectory(prefix="requite-bench-") as name:
         folder = Path(name)
         journal = write_journal(folder / "journal", events, news=NEWS)
@@ -93,13 +92,13 @@ def _run(folder: Path, cores: int) -> dict[str, Any]:
 
 
 def measure(folder: Path, cores: int) -> dict[str, Any]:
-    """Run the pipeline over what a journal has by now."""
+    """Run the pipeline over the current journal."""
     from requite.spark.runner import run
     from requite.spark.session import ONCE, local_session
 
     conf = {**ONCE, "spark.local.dir": str(folder)}  # as the command
     spark = local_session("bench", cores=cores, conf=conf)
-    spark.range(10).count()  # a session that has done something: starting it is not counted
+    spark.range(10).count()  # warm up the session: its start is not counted
     steps: list[tuple[str, float]] = []
     begun_s = processor_s()
     with Memory() as memory:
@@ -124,17 +123,17 @@ def measure(folder: Path, cores: int) -> dict[str, Any]:
 
 
 def processor_s() -> float:
-    """Return the processor time of this process and all below it (proc(5), stat)."""
+    """Return the processor time of this process and its descendants (proc(5), stat)."""
     ticks = 0
     for pid in ("self", *descendants("self")):
-        with suppress(OSError):  # it ended meanwhile: its parent has its time
+        with suppress(OSError):  # it has ended: its parent has its time
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             ticks += sum(map(int, fields[11:15]))
     return ticks / _TICKS_PER_S
 
 
 def _durations(steps: list[tuple[str, float]]) -> dict[str, float]:
-    """Return the seconds from the beginning of each step to its end."""
+    """Return the duration of each step, in seconds."""
     begun: dict[str, float] = {}
     took: dict[str, float] = {}
     for step, at in steps:
@@ -146,7 +145,7 @@ def _durations(steps: list[tuple[str, float]]) -> dict[str, float]:
 
 
 class Memory:
-    """Looks, while it is open, how much memory the processes below this one have had at most."""
+    """Polls, while open, the maximum memory of the descendants of this process."""
 
     def __init__(self) -> None:
         self.jvm_mb = self.python_mb = 0.0
@@ -163,7 +162,7 @@ class Memory:
 
     def _watch(self) -> None:
         while not self._over.wait(_LOOK_EVERY_S):
-            # A process may end while it is looked at; the next look sees those that are left.
+            # A process may end while it is polled; the next poll sees the remaining ones.
             with suppress(OSError):
                 self._look()
 
@@ -191,7 +190,7 @@ def report(results: Sequence[dict[str, Any]], given: argparse.Namespace) -> str:
 
 
 def row(result: dict[str, Any], before: dict[str, Any] | None) -> list[str]:
-    """Return the line of a size, beside the size before it."""
+    """Return the row of a size; `before` is the previous size."""
     first, news, again = result["first"], result["news"], result["again"]
     slowest = sorted(first["steps"].items(), key=lambda step: -step[1])[:_STEPS_SHOWN]
     return [
@@ -212,7 +211,7 @@ def row(result: dict[str, Any], before: dict[str, Any] | None) -> list[str]:
 
 
 def exponent(larger: dict[str, Any], smaller: dict[str, Any]) -> float:
-    """Return how processor time grows with events: 1 is linear."""
+    """Return the growth exponent of processor time by events: 1 is linear."""
     growth = math.log(larger["processor_s"] / smaller["processor_s"])
     return growth / math.log(larger["events"] / smaller["events"])
 

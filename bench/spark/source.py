@@ -1,10 +1,10 @@
-"""Reading the journal through `format("requite")`, beside the same rows in Parquet.
+"""Reading the journal through `format("requite")`, compared with the same rows in Parquet.
 
     python -m bench.spark source [--events N] [--runs N] [--cores N] [--docs PAGE]
 
-The journal is a broker's, with eight clients, four workers and two services; every second request
-was queued. Both are read whole, to Spark's sink that drops rows (`noop`): Spark has to make a row
-of each event, and nothing else. Rounds are interleaved, the first is not counted.
+The journal is of a broker with eight clients, four workers and two services; every second request
+was queued. Both are read completely into Spark's `noop` sink, so that Spark only creates the rows.
+Rounds are interleaved; the first is not counted.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ FEW_JOURNAL, FEW_PARQUET = "journal, four columns", "Parquet, four columns"
 
 @dataclass(frozen=True)
 class Turn:
-    """One turn of one variant: its seconds, and the processor time of the JVM and of Python."""
+    """A turn of a variant: its seconds, and the processor time of the JVM and of Python."""
 
     seconds: float
     jvm_s: float
@@ -47,7 +47,7 @@ class Turn:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure, print, and write the page where asked to."""
+    """Measure and print; write the page of --docs."""
     given = parse(arguments)
     with TemporaryDirectory(prefix="requite-bench-") as folder:
         turns, events, sizes = measure(given, Path(folder))
@@ -64,14 +64,14 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--events", type=int, default=2_000_000, help="rows (2000000)")
     parser.add_argument("--runs", type=int, default=7, help="rounds (7)")
-    parser.add_argument("--cores", type=int, default=2, help="tasks at a time (2)")
-    parser.add_argument("--docs", type=Path, help="the page to write the tables to")
+    parser.add_argument("--cores", type=int, default=2, help="parallel tasks (2)")
+    parser.add_argument("--docs", type=Path, help="page to write the tables to")
     return parser.parse_args(arguments)
 
 
 # --- what is read ---------------------------------------------------------------------------------
 def write_journal(folder: Path, calls: int) -> None:
-    """Write the log of a broker that had so many calls."""
+    """Write the log of a broker with `calls` calls."""
     from requite.chronicle import WriterRole
     from requite.journal import JournalSettings
     from requite.journal.blocks import PURPOSE
@@ -91,7 +91,7 @@ def write_journal(folder: Path, calls: int) -> None:
 
 
 def spans(start: int, stop: int) -> Iterator[SpanRow]:
-    """Yield calls, ten thousand a second."""
+    """Yield calls, 10,000 per second."""
     for number in range(start, stop):
         at = number * 1e-4
         dispatched = at + (3e-4 if number % 2 else 0.0)
@@ -104,7 +104,7 @@ def spans(start: int, stop: int) -> Iterator[SpanRow]:
 def measure(
     given: argparse.Namespace, folder: Path
 ) -> tuple[dict[str, list[Turn]], int, dict[str, int]]:
-    """Give every variant its turn in each round; return turns, rows and the files' sizes."""
+    """Run every variant in each round; return turns, rows and file sizes."""
     from requite.spark.session import local_session
 
     write_journal(folder / "journal", round(given.events / EVENTS_PER_CALL))
@@ -125,7 +125,7 @@ def measure(
 
 
 def variants_of(spark: SparkSession, folder: Path) -> dict[str, Callable[[], object]]:
-    """Return what is measured, by name, and write the Parquet."""
+    """Write the Parquet files; return the variants by name."""
     journal = spark.read.format("requite")
     every = journal.load(str(folder / "journal"))
     every.write.parquet(str(folder / "parquet"))
@@ -144,7 +144,7 @@ def variants_of(spark: SparkSession, folder: Path) -> dict[str, Callable[[], obj
 
 
 def take_turn(act: Callable[[], object]) -> Turn:
-    """Do it, and look at the clocks."""
+    """Run a variant; return its time and processor time."""
     before, started = spent(), perf_counter()
     act()
     seconds, after = perf_counter() - started, spent()
@@ -152,14 +152,14 @@ def take_turn(act: Callable[[], object]) -> Turn:
 
 
 def spent() -> tuple[float, float]:
-    """Return the processor time of the JVM and of its Python workers, so far."""
+    """Return the processor time of the JVM and of its Python workers so far."""
     java = [pid for pid in descendants("self") if name_of(pid) == "java"]
     tasks = [pid for parent in java for pid in descendants(parent)]
     return sum(map(cpu_s, java)), sum(map(cpu_s, tasks))
 
 
 def size_of(folder: Path) -> int:
-    """Return how many bytes the files of a folder have."""
+    """Return the total size of the files in a folder, in bytes."""
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
@@ -185,13 +185,13 @@ def report(
 
 
 def ratios(turns: dict[str, list[Turn]], one: str, other: str) -> list[float]:
-    """Return how much longer one took than the other, round by round."""
+    """Return the ratio of two variants' times in each round."""
     pairs = zip(turns[one], turns[other], strict=True)
     return [first.seconds / second.seconds for first, second in pairs]
 
 
 def row(name: str, turns: Sequence[Turn], events: int) -> list[str]:
-    """Return the line of a variant."""
+    """Return the row of a variant."""
     seconds = sorted(turn.seconds for turn in turns)
     costs = [[turn.jvm_s for turn in turns], [turn.python_s for turn in turns]]
     return [

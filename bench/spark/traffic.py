@@ -1,8 +1,8 @@
-"""A journal of ordinary traffic: what a broker, eight clients and four workers would have written.
+"""A synthetic journal of ordinary traffic of a broker, eight clients and four workers.
 
-Calls come at random, five hundred a second on average; a third waits in the queue; handlers take
-some milliseconds, a few of them much longer. One in 500 fails, one in 1,000 is taken from a worker
-that falls silent and given to another. Each call makes about 9.4 events.
+Calls arrive at random, 500 per second on average; a third waits in the queue; handlers take some
+milliseconds, a few much longer. One in 500 fails; one in 1,000 is redelivered from a silent worker
+to another. Each call has about 9.4 events.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NOTICED_S: Final = 3.0
 
 
 class Call(NamedTuple):
-    """One call, as it will be told. `fate` is a kind of trouble, or empty."""
+    """A call; `fate` is a kind of failure, or empty."""
 
     call_id: bytes
     client: int
@@ -60,7 +60,7 @@ class Writer:
         self.event_rows: list[EventRow] = []
 
     def flush(self) -> None:
-        """Write what has come together."""
+        """Write the buffered rows."""
         if self.spans:
             self._blocks.write_spans(self.spans, NOON_US)
         if self.event_rows:
@@ -68,14 +68,14 @@ class Writer:
         self.spans, self.event_rows = [], []
 
     def close(self) -> None:
-        """Write the rest."""
+        """Write the remaining rows, and close the log."""
         self.flush()
         self._log.close()
 
 
 def write_journal(folder: Path, events: int, *, news: float, seed: int = 1) -> Iterator[None]:
-    """Write logs of about so many events, the same ones for the same seed, and yield twice: before
-    the last of them, as large a part as `news` says, and when all are written."""
+    """Write logs of about `events` events, determined by the seed. Yield twice: before the last
+    part, a share of `news`, and at the end."""
     broker = Writer(folder, WriterRole.BROKER, BROKER)
     clients = [Writer(folder, WriterRole.CLIENT, name) for name in CLIENTS]
     workers = [Writer(folder, WriterRole.WORKER, name) for name in WORKERS]
@@ -101,7 +101,7 @@ def write_journal(folder: Path, events: int, *, news: float, seed: int = 1) -> I
 
 
 def calls(count: int, seed: int) -> Iterator[Call]:
-    """Yield calls in the order in which they come."""
+    """Yield calls by time of arrival."""
     rng = random.Random(seed)
     at = 0.0
     for number in range(count):
@@ -110,7 +110,7 @@ def calls(count: int, seed: int) -> Iterator[Call]:
         fate = "fails" if chance < _FAILS else ""
         fate = "redelivered" if 1 - chance < _REDELIVERED else fate
         wait = rng.expovariate(200.0) if rng.random() < 1 / 3 else 0.0
-        took = rng.lognormvariate(-5.5, 0.8)  # 4 ms in the middle, 26 ms for one in a hundred
+        took = rng.lognormvariate(-5.5, 0.8)  # median 4 ms, p99 26 ms
         yield Call(
             CLIENTS[client] + number.to_bytes(8, "big"),
             client,
@@ -124,11 +124,11 @@ def calls(count: int, seed: int) -> Iterator[Call]:
 
 
 def heartbeats(at: float) -> Iterator[EventRow]:
-    """Yield what the broker tells of its workers once a second."""
+    """Yield the heartbeat events of the broker, one per worker and second."""
     for name in WORKERS:
         for service in SERVICES:
-            told = {"value": 0.4, "busy": 1, "capacity": 16}
-            yield EventRow(at, Kind.HEARTBEAT, service=service, worker=name, **told)
+            counts = {"value": 0.4, "busy": 1, "capacity": 16}
+            yield EventRow(at, Kind.HEARTBEAT, service=service, worker=name, **counts)
 
 
 def _tell(call: Call, broker: Writer, client: Writer, workers: Sequence[Writer]) -> None:
@@ -144,7 +144,7 @@ def _tell(call: Call, broker: Writer, client: Writer, workers: Sequence[Writer])
 
 
 def _tell_trouble(call: Call, broker: Writer, client: Writer, workers: Sequence[Writer]) -> None:
-    """Tell, event by event, of a call that fails, maybe at its second worker."""
+    """Write the events of a call that fails, perhaps at its second worker."""
     at, given, ended = call.accepted_at, call.dispatched_at, call.ended_at
     deadline = at + _TIMEOUT_S
     who = call.worker

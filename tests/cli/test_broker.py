@@ -102,7 +102,7 @@ def test_a_second_sigterm_stops_at_once():
         broker.send(signal.SIGTERM)
         code, out, err = broker.end()
         assert (code, out) == (ExitCode.STOPPED, "")
-        assert "stopped before it had drained" in err
+        assert "stopped before draining finished" in err
 
 
 def test_a_drain_has_a_time_limit():

@@ -180,7 +180,7 @@ def test_no_broker():
     assert plain.code == ExitCode.NO_CONNECTION
     assert "connection refused" in plain.err
     assert "has not run" in plain.err
-    assert f"see that a broker listens at {NOBODY}" in plain.err
+    assert f"check that a broker listens at {NOBODY}" in plain.err
     assert (record["status"], record["attempts"]) == ("NO_CONNECTION", 0)
 
 
@@ -188,7 +188,10 @@ def test_no_broker():
     ("arguments", "told"),
     [
         (("http://127.0.0.1/echo", "x"), "mdp://"),
-        ((NOBODY, "x"), f"put it into the URL ({NOBODY}/SERVICE) or use --service"),
+        (
+            (NOBODY, "x"),
+            f"no service: add it to the URL ({NOBODY}/SERVICE), or give --service NAME",
+        ),
         (("127.0.0.1:5555/echo", "x"), "did you mean mdp://127.0.0.1:5555/echo?"),
         ((f"{NOBODY}/echo", "x", "--timeout", "0"), "timeout"),
         ((f"{NOBODY}/echo", "x", "--once", "--dialect", "0.2"), "MDP 0.2"),

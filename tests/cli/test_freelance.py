@@ -53,7 +53,7 @@ def test_without_any_server_the_call_says_what_to_look_at(model: str) -> None:
     assert ended.code == ExitCode.NO_CONNECTION
     assert "connection refused" in ended.err
     assert "has not run" in ended.err
-    assert "see that a service or a device is there for flp://127.0.0.1:1" in ended.err
+    assert "check that a service or device is reachable at flp://127.0.0.1:1" in ended.err
 
 
 @pytest.mark.parametrize(

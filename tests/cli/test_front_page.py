@@ -36,7 +36,7 @@ DESCRIBED = {
 OPTION_GROUPS = {
     "worker": [
         "Arguments",
-        "Places",
+        "Addresses",
         "Handlers",
         "Liveness",
         "Connection",

@@ -151,7 +151,7 @@ def test_tail_writes_objects_for_machines(journal):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--kind", "queued2"), "no kind `queued2`; there are accepted, queued"),
+        (("--kind", "queued2"), "no kind `queued2`; the kinds are accepted, queued"),
         (("--request", "xyz"), "32 hexadecimal digits"),
         (("-n", "-1"), "must be >= 0"),
     ],
@@ -185,7 +185,7 @@ def test_tail_shows_damage_in_its_place(damaged):
     ended = requite("journal", "tail", str(damaged), "-n", "50")
     assert ended.code == ExitCode.FAILED
     assert "not decoded" in ended.out
-    assert "whatever else is there has been read" in ended.err
+    assert "all other events were read" in ended.err
     assert "closed" in ended.out
 
 
@@ -266,7 +266,7 @@ def test_a_log_that_does_not_say_that_it_ends_is_incomplete(tmp_path):
     ended = requite("journal", "stats", str(tmp_path))
     assert ended.code == ExitCode.FAILED
     assert (
-        f"incomplete, for their ends could not be written or are gone: {folder.name}" in ended.err
+        f"incomplete: the end of the log was not written, or is missing: {folder.name}" in ended.err
     )
     assert "incomplete" in ended.out
 
@@ -278,7 +278,7 @@ def test_a_log_that_began_and_is_gone_is_missing(tmp_path):
     gone = tmp_path / f"broker-{bytes(8).hex()}"
     shutil.rmtree(gone)
     ended = requite("journal", "stats", str(tmp_path))
-    assert f"missing, for they began here and are not there: {gone.name}" in ended.err
+    assert f"missing: the log began here, and its files are not there: {gone.name}" in ended.err
     assert ended.code == 1
     (tmp_path / ".logs" / gone.name).unlink()  # nobody needs it any more
     assert requite("journal", "stats", str(tmp_path)).code == 0
@@ -303,7 +303,7 @@ def test_what_cannot_be_shipped_is_told(tmp_path):
     (tmp_path / "file").touch()
     ended = requite("journal", "ship", str(tmp_path / "journal"), str(tmp_path / "file"))
     assert ended.code == 1
-    assert "not everything has been shipped: cannot write" in ended.err
+    assert "some data was not copied: cannot write" in ended.err
     assert requite("journal", "ship", str(tmp_path / "journal"), "ftp://x/y").code == 2
 
 
@@ -352,7 +352,7 @@ def test_export_writes_what_does_not_decode_as_well(damaged, name):
 
 @pytest.mark.parametrize(
     ("to", "told"),
-    [("out.csv", "has to end with .parquet or .jsonl"), ("no/where.jsonl", "cannot write")],
+    [("out.csv", "must end with .parquet or .jsonl"), ("no/where.jsonl", "cannot write")],
 )
 def test_export_refuses_where_it_cannot_write(journal, tmp_path, to, told):
     ended = requite("journal", "export", str(journal), "--to", str(tmp_path / to))

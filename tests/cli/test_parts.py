@@ -94,9 +94,9 @@ def test_the_place_of_a_url(url, place):
 @pytest.mark.parametrize(
     ("url", "advice"),
     [
-        (URL, "see that a broker listens at mdp://127.0.0.1:5555"),
-        ("sp+tcp://h:1?resend=5", "see that a service or a device is there for sp+tcp://h:1"),
-        ("inproc://name", "see that a service or a device is there for inproc://name"),
+        (URL, "check that a broker listens at mdp://127.0.0.1:5555"),
+        ("sp+tcp://h:1?resend=5", "check that a service or device is reachable at sp+tcp://h:1"),
+        ("inproc://name", "check that a service or device is reachable at inproc://name"),
     ],
 )
 def test_what_to_do_without_a_connection_depends_on_who_should_be_there(url, advice):
@@ -110,7 +110,7 @@ def test_what_rabbitmq_refuses_it_says_itself():
     url = "amqp://me:secret@host/vhost?queue=echo"
     with pytest.raises(CallTimeout) as unsent, advised(url):
         raise CallTimeout("it has not run", may_have_executed=False)
-    advice = "see that RabbitMQ listens at amqp://me:***@host/vhost"
+    advice = "check that RabbitMQ listens at amqp://me:***@host/vhost"
     assert sentence(unsent.value) == f"it has not run; {advice}"
     with pytest.raises(TransportError) as refused, advised(url):
         raise TransportError("RabbitMQ refuses; it has not run", may_have_executed=False)
@@ -151,7 +151,7 @@ def test_who_connects_is_one_user(tmp_path):
 
 
 def test_credentials_are_given_once():
-    with pytest.raises(ConfigurationError, match="give one of them"):
+    with pytest.raises(ConfigurationError, match="remove one of them"):
         with_user("mdp://me:secret@host/echo", ("a", "b"))
 
 

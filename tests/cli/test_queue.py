@@ -78,7 +78,7 @@ def test_a_given_port_is_kept_over_restarts_and_its_own() -> None:
         (("--protocol", "simple", "--liveness", "3"), "no heartbeats"),
         (("--front", "sp+tcp://127.0.0.1:0"), "scheme"),
         (("--back", "pirate://127.0.0.1:0?protocol=simple"), "for workers that dial"),
-        (("--journal-retain", "1d"), "--journal?"),
+        (("--journal-retain", "1d"), "requires --journal DIR"),
     ],
 )
 def test_what_cannot_work_is_refused(arguments: tuple[str, ...], told: str) -> None:

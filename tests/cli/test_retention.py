@@ -37,7 +37,7 @@ def test_limits_of_size_and_age(text: str, limit: tuple[int | None, float | None
 
 @pytest.mark.parametrize("text", ["", "1", "g", "-1g", "1y", "1g,", "1g 7d"])
 def test_what_is_no_limit_is_refused(text: str) -> None:
-    with pytest.raises(ConfigurationError, match="takes such as 1g, 7d or 1g,7d"):
+    with pytest.raises(ConfigurationError, match="is not a limit such as 1g, 7d or 1g,7d"):
         limits(text)
 
 
@@ -64,7 +64,7 @@ def test_a_broker_takes_settings_with_its_folder(tmp_path: Path) -> None:
     [
         (("--journal-retain", "1g"), "--journal"),
         (("--journal", "x", "--journal-retain", "1"), "1g"),
-        (("--journal-ship", "copy"), "--journal?"),
+        (("--journal-ship", "copy"), "requires --journal DIR"),
         (("--journal", "x", "--journal-ship", "ftp://x/y"), "s3://"),
     ],
 )

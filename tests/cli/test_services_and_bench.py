@@ -49,7 +49,7 @@ def test_clients_that_are_not_read_from_are_shown(unread, told):
     shown.print(render(report | {"services": [], "workers": []}, with_workers=False))
     text = shown.file.getvalue()
     assert "9 requests pending" in text
-    assert ("2 clients not read from, since a limit is reached" in text) is told
+    assert ("2 clients not read from, because of a limit" in text) is told
 
 
 def test_what_was_asked_is_counted(url):
@@ -78,7 +78,7 @@ def test_it_can_be_watched(url):
 def test_no_broker(words):
     ended = requite(*words)
     assert (ended.code, ended.out) == (ExitCode.NO_CONNECTION, "")
-    assert f"see that a broker listens at {NOBODY}" in ended.err
+    assert f"check that a broker listens at {NOBODY}" in ended.err
 
 
 # --- bench ----------------------------------------------------------------------------------------

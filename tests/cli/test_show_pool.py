@@ -82,7 +82,7 @@ def test_a_worker_without_a_country_says_so():
         env={"WORKER_KEY": "XX"},
     )
     assert ended.code == 2
-    assert "'XX' is no country with airports" in ended.err
+    assert "'XX' is not the code of a country with airports" in ended.err
 
 
 def test_manager_kills_are_told_where_there_is_a_manager():

@@ -114,7 +114,7 @@ def test_nobody_there() -> None:
     (line,) = ended.err.splitlines()
     assert "connection refused" in line
     assert "has not run" in line
-    assert line.endswith(f"see that a service or a device is there for {NOBODY}")
+    assert line.endswith(f"check that a service or device is reachable at {NOBODY}")
 
 
 def test_somebody_who_speaks_another_protocol() -> None:

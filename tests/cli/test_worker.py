@@ -105,7 +105,7 @@ def test_who_dials_nobody_waits_for_nobody():
     words = ("--bind", "sp+tcp://127.0.0.1:0", "--wait-connected", "1")
     ended = requite("worker", "requite.examples:echo", *words)
     assert ended.code == ExitCode.USAGE
-    assert "--wait-connected is for --connect" in ended.err
+    assert "--wait-connected requires --connect or --pool" in ended.err
 
 
 @pytest.mark.parametrize("seconds", ["inf", "nan", "0"])
@@ -121,12 +121,15 @@ def test_the_time_to_be_connected_by_is_positive_and_finite(seconds):
     [
         ("shop", "write MODULE:ATTR"),
         (":shout", "write MODULE:ATTR"),
-        ("nothing_here:shout", "there is no module 'nothing_here'"),
-        ("shop.deeper:shout", "there is no module 'shop.deeper'"),
+        ("nothing_here:shout", "no module 'nothing_here'"),
+        ("shop.deeper:shout", "no module 'shop.deeper'"),
         ("shop:shot", "shop has no attribute 'shot'; its services are shout, whisper"),
         ("broken:f", "ZeroDivisionError: division by zero"),
         ("lacking:f", "'no_such_package', which is not installed"),
-        ("shop:plain", "it is a function, no service; decorate it with @requite.service('name')"),
+        (
+            "shop:plain",
+            "it is a function, not a service; decorate it with @requite.service('name')",
+        ),
     ],
 )
 def test_a_target_that_cannot_be_served_is_one_clear_line(here, target, told):
@@ -196,6 +199,6 @@ def test_a_second_sigterm_stops_at_once_and_the_request_goes_to_another_worker()
         worker.send(signal.SIGINT)
         code, _out, err = worker.end()
         assert code == ExitCode.INTERRUPTED
-        assert "stopped before it had drained" in err
+        assert "stopped before draining finished" in err
         with running_worker("requite.examples:slow", "--connect", url):
             assert call.end() == (0, "3.0", "")

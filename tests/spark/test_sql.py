@@ -81,7 +81,7 @@ def test_rows_are_printed_as_a_table_and_capped(ask: Ask) -> None:
         ["│", "3", "│", "[b]echo", "│", "1.5", "│"],
         ["│", "2", "│", "[b]echo", "│", "1.0", "│"],
     ]
-    assert lines[-1] == "2 rows; there are more: --rows N prints more of them"
+    assert lines[-1] == "2 rows; the query has more: raise --rows"
 
 
 def test_numbers_alone_are_aligned_to_the_right() -> None:
@@ -94,7 +94,7 @@ def test_numbers_alone_are_aligned_to_the_right() -> None:
 def test_rows_that_are_too_wide_for_a_table_are_lines(ask: Ask) -> None:
     told = ask("SELECT * FROM silver_requests ORDER BY request_id", "--rows", "1")
     lines = told.out.splitlines()
-    assert (lines[0], lines[-1]) == ("row 1", "1 row; there are more: --rows N prints more of them")
+    assert (lines[0], lines[-1]) == ("row 1", "1 row; the query has more: raise --rows")
     assert dict(line.split() for line in lines[1:-1]) == {
         **dict.fromkeys(schemas.SILVER_REQUESTS.comments, "null"),
         "request_id": "1", "service": "[b]echo", "total_ms": "0.5", "date": "2026-03-02",

@@ -8,7 +8,7 @@
     output.py      what is printed where
     logs.py        log lines
 
-The front page and the version are printed without loading the parser, so they come at once.
+The front page and the version are printed without loading the parser, to start fast.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     code = 0
     try:
         code = _run(words)
-        if sys.stdout is not None:  # it was closed by whoever started us
+        if sys.stdout is not None:  # the parent process may have closed it
             sys.stdout.flush()
     except BrokenPipeError:
         _give_stdout_up()
@@ -50,5 +50,6 @@ def _run(words: list[str]) -> int:
 
 
 def _give_stdout_up() -> None:
-    """Whoever read our stdout (`head`) has what it wanted; Python must not trip over it at exit."""
+    """Point stdout at /dev/null after its reader (`head`) closed it, so that Python's flush at exit
+    does not fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

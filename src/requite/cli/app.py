@@ -24,7 +24,7 @@ def build(*, listed: bool = False) -> App:
     """Make the parser; the file of a verb is loaded when the verb is used.
 
     Help pages list the verbs in the order of use, from their table: cyclopts would load each one
-    for its summary. `listed` makes cyclopts list them all the same, as shell completion needs it.
+    for its summary. With `listed` cyclopts lists them as well, which shell completion needs.
     """
     app = _app("requite", front_page(), "", VERBS, Group("Verbs", show=listed))
     app.command(
@@ -56,7 +56,7 @@ def _app(name: str, page: str, usage: str, verbs: Sequence[Verb], group: Group) 
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the command; return its exit code. Failures are one paragraph on stderr, no traceback."""
+    """Run the command; return its exit code. Print a failure as one paragraph on stderr."""
     words = _with_implied_verb(list(arguments))
     try:
         result = build()(
@@ -74,7 +74,7 @@ def run(arguments: Sequence[str]) -> int:
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
         return _reader_left()
-    except SystemExit:  # of rich, when nobody reads the help page; it has replaced stdout
+    except SystemExit:  # from rich: the reader of the help page closed stdout
         return ExitCode.OK
     except Exception as error:
         return _bug(error, words)
@@ -89,7 +89,7 @@ def _with_implied_verb(words: list[str]) -> list[str]:
 
 
 def _reader_left() -> ExitCode:
-    """Whoever read our stdout has gone; Python must not trip over it once more at exit."""
+    """Point stdout at /dev/null after its reader closed it, so that the flush at exit succeeds."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return ExitCode.OK
 
@@ -99,5 +99,5 @@ def _bug(error: Exception, arguments: Sequence[str]) -> ExitCode:
     if any(word == "--verbose" or word.startswith("-v") for word in arguments):
         traceback.print_exception(error)
     else:
-        complain("the same command with -v shows where it happened")
+        complain("run the command again with -v for the traceback")
     return ExitCode.INTERNAL

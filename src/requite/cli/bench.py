@@ -1,4 +1,4 @@
-"""`requite bench`: measure a deployment."""
+"""`requite bench`: measure throughput and latency of a deployment."""
 
 from __future__ import annotations
 
@@ -38,9 +38,8 @@ def bench(
     url: Annotated[
         str,
         Parameter(
-            help="Broker and service: `mdp://HOST:PORT/SERVICE`. Or, without a broker, where a "
-            "service or a device of SP is: `sp+tcp://HOST:PORT`; or Freelance servers: "
-            "`flp://A:PORT,B:PORT`."
+            help="Broker and service: `mdp://HOST:PORT/SERVICE`. SP service or device: "
+            "`sp+tcp://HOST:PORT`. Freelance servers: `flp://A:PORT,B:PORT`."
         ),
     ],
     /,
@@ -51,7 +50,7 @@ def bench(
     concurrency: Annotated[
         int,
         Parameter(
-            metavar="N", group=_LOAD, validator=_POSITIVE, help="Calls outstanding per connection."
+            metavar="N", group=_LOAD, validator=_POSITIVE, help="Calls in flight per connection."
         ),
     ] = 64,
     clients: Annotated[
@@ -60,7 +59,9 @@ def bench(
     ] = 1,
     duration: Annotated[
         float,
-        Parameter(metavar="SECONDS", group=_LOAD, validator=_POSITIVE, help="How long to measure."),
+        Parameter(
+            metavar="SECONDS", group=_LOAD, validator=_POSITIVE, help="Duration of the measurement."
+        ),
     ] = 5.0,
     requests: Annotated[
         int | None,
@@ -68,7 +69,7 @@ def bench(
             metavar="N",
             group=_LOAD,
             validator=_POSITIVE,
-            help="Make N calls instead, however long they take.",
+            help="Make N calls, instead of calls for --duration.",
         ),
     ] = None,
     size: Annotated[
@@ -88,11 +89,11 @@ def bench(
     connection: Connection = PLAIN,
     logging: Logging = QUIET,
 ) -> int:
-    """Measure a deployment: calls per second, and how long they take.
+    """Measure a deployment: calls per second, and their latency.
 
-    A call that is not counted goes first, so that a missing broker or service is
-    told. Then as many calls as allowed are kept outstanding. A latency is the
-    time from a call to its reply in this process, retries included.
+    The first call is not counted; it fails if the broker or the service is
+    missing. Then --concurrency calls are in flight per connection. The latency
+    of a call is the time until its reply in this process, retries included.
 
     With --json the last line is an object: requests, answered, failures (by
     kind), sent_again, took_s, requests_per_s, p50_ms, p90_ms, p99_ms, p99.9_ms,
@@ -117,7 +118,7 @@ def bench(
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What to ask for: `requests` calls, or (None) as many as go into `duration_s`."""
+    """The load: `requests` calls or, if None, calls for `duration_s`."""
 
     service: str
     body: bytes
@@ -130,7 +131,7 @@ class Load:
 
 @dataclass(slots=True)
 class Measured:
-    """What came of the calls so far."""
+    """Latencies and failures of the calls so far."""
 
     latencies_s: list[float] = field(default_factory=list)
     failures: Counter[str] = field(default_factory=Counter)
@@ -140,7 +141,7 @@ class Measured:
 
     @property
     def ended(self) -> int:
-        """How many calls have ended."""
+        """Number of calls that have ended."""
         return len(self.latencies_s) + self.failures.total()
 
 
@@ -168,7 +169,7 @@ async def _measure(url: str, dialect: str | None, load: Load) -> Measured:
 
 
 async def _warm_up(client: AsyncClient, url: str, load: Load) -> None:
-    """Make a call that is not counted; a handler that fails is there, which is what matters."""
+    """Make a call that is not counted. A failed handler proves that the service has a worker."""
     left_s = load.timeout_s
     if can_be_asked(url, load.service):
         left_s = await wait_for_worker(client, load.service, left_s)
@@ -188,7 +189,7 @@ async def _ask_all(
 
 
 def _bodies(load: Load, measured: Measured) -> Iterator[bytes]:
-    """Yield the body of each request to come; shared by all clients."""
+    """Yield the body of each request; all clients share the iterator."""
     if load.requests is not None:
         yield from repeat(load.body, load.requests)
         return
@@ -216,7 +217,7 @@ async def _ask(
 
 # --- progress -------------------------------------------------------------------------------------
 class Showing:
-    """A bar on stderr, where that is a terminal."""
+    """A progress bar on stderr, if stderr is a terminal."""
 
     def __init__(self, progress: Progress, measured: Measured, load: Load) -> None:
         self._progress = progress
@@ -225,7 +226,7 @@ class Showing:
         self._task = progress.add_task("", total=load.requests or load.duration_s)
 
     def update(self) -> None:
-        """Show how far it is."""
+        """Update the bar."""
         elapsed_s = time.monotonic() - self._measured.began
         done = self._measured.ended if self._load.requests else elapsed_s
         rate = self._measured.ended / elapsed_s if elapsed_s else 0.0
@@ -252,7 +253,7 @@ async def _tick(showing: Showing) -> None:
 
 # --- the result -----------------------------------------------------------------------------------
 def summary(measured: Measured) -> dict[str, Any]:
-    """Return the result for machines."""
+    """Return the result as a JSON object."""
     ordered = sorted(measured.latencies_s)
     answered = len(ordered)
     latencies = {
@@ -270,7 +271,7 @@ def summary(measured: Measured) -> dict[str, Any]:
 
 
 def render(measured: Measured) -> RenderableType:
-    """Draw the result: a table, and the histogram of the latencies."""
+    """Draw the result: a table, and a histogram of latencies."""
     from rich.console import Group
 
     parts: list[RenderableType] = [_table(measured)]
@@ -289,7 +290,7 @@ def _table(measured: Measured) -> Table:
     table.add_row("calls", f"{measured.ended:,}")
     for kind, n in measured.failures.items():
         table.add_row(f"failed: {kind}", f"{n:,}", style="red")
-    table.add_row("sent again", f"{measured.sent_again:,}")
+    table.add_row("retries", f"{measured.sent_again:,}")
     table.add_row("seconds", f"{measured.took_s:.2f}")
     table.add_row("calls per second", f"{len(ordered) / measured.took_s:,.0f}", style="bold")
     for name, share in _PERCENTILES.items():

@@ -51,22 +51,22 @@ def _in_mib(size: int) -> str:
 @Parameter(name="*", group=_LIVENESS)
 @dataclass(frozen=True, slots=True)
 class Liveness:
-    """When a worker is counted as lost."""
+    """When the broker counts a worker as lost."""
 
     heartbeat_interval: Annotated[
         float,
         Parameter(
             metavar="SECONDS",
-            help="Speak to each worker at least this often. Of the broker's and a worker's "
-            "interval the longer one holds.",
+            help="Send each worker a heartbeat after this time without a message. The longer of "
+            "the broker's and the worker's interval applies.",
         ),
     ] = _DEFAULTS.heartbeat.interval_s
     liveness: Annotated[
         int,
         Parameter(
             metavar="N",
-            help="A worker silent for N intervals is lost; an idle one of MDP 0.1 or 0.2 not "
-            f"before {LEGACY_IDLE_S:g} s.",
+            help="Count a worker as lost after N silent intervals; an idle worker of MDP 0.1 or "
+            f"0.2 after {LEGACY_IDLE_S:g} s at the earliest.",
         ),
     ] = _DEFAULTS.heartbeat.liveness
     legacy_busy_timeout: Annotated[
@@ -82,58 +82,59 @@ class Liveness:
 @Parameter(name="*", group=_REQUESTS)
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """What becomes of requests when workers are lost or missing."""
+    """Redelivery and waiting of requests when workers are lost or missing."""
 
     attempts: Annotated[
         int,
-        Parameter(metavar="N", help="Give a request to at most N workers that are lost with it."),
+        Parameter(metavar="N", help="Fail a request when N workers have been lost with it."),
     ] = _DEFAULTS.attempts_max
     service_grace: Annotated[
         float,
         Parameter(
             metavar="SECONDS",
-            help="How long a request waits for a service that has no worker. Make it longer than "
-            "workers need to come back after a restart.",
+            help="How long a request waits for a service without workers. Set it longer than "
+            "workers take to restart.",
         ),
     ] = _DEFAULTS.service_grace_s
     service_ttl: Annotated[
         float,
         Parameter(
-            metavar="SECONDS", help="When a service without workers and requests is forgotten."
+            metavar="SECONDS", help="Forget a service after this time without workers and requests."
         ),
     ] = _DEFAULTS.service_ttl_s
     drain_timeout: Annotated[
         float,
-        Parameter(metavar="SECONDS", help="After SIGTERM: how long pending requests may go on."),
+        Parameter(metavar="SECONDS", help="After SIGTERM: time for pending requests to finish."),
     ] = _DEFAULTS.drain_timeout_s
 
 
 @Parameter(name="*", group=_LIMITS)
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Beyond these a request ends with OVERLOADED, or the broker stops reading from its client (MDP
-    0.1 and 0.2); a larger message costs its connection."""
+    """Limits. A request beyond one fails with OVERLOADED, or the broker stops reading from its
+    client (MDP 0.1 and 0.2). A message beyond its limit closes the connection."""
 
     queue_max: Annotated[
         int,
         Parameter(
             metavar="N",
-            help="Requests queued per service. Beyond a limit callers get OVERLOADED; clients of "
-            "MDP 0.1 and 0.2, which cannot be told, are not read from until there is room.",
+            help="Requests queued per service. Beyond this and the next two limits, requests fail "
+            "with OVERLOADED. MDP 0.1 and 0.2 have no such reply: the broker stops reading from "
+            "their clients until there is room.",
         ),
     ] = _DEFAULTS.queue_max
     client_pending_max: Annotated[
         int, Parameter(metavar="N", help="Requests outstanding per client.")
     ] = _DEFAULTS.client_pending_max
-    services_max: Annotated[int, Parameter(metavar="N", help="Services known.")] = (
-        _DEFAULTS.services_max
-    )
+    services_max: Annotated[
+        int, Parameter(metavar="N", help="Services with workers or requests.")
+    ] = _DEFAULTS.services_max
     message_size_max: Annotated[
         int,
         Parameter(
             metavar="BYTES",
             show_default=_in_mib,
-            help="Size of a message, all frames together.",
+            help="Size of a message, the sum of its frames. A larger one closes its connection.",
         ),
     ] = _FRAMING.message_size_bytes_max
 
@@ -141,14 +142,14 @@ class Limits:
 @Parameter(name="*", group=_PEERS)
 @dataclass(frozen=True, slots=True)
 class Peers:
-    """Who may connect, and what peers of older dialects are told."""
+    """Users who may connect, and replies to clients of older dialects."""
 
     credentials_file: Annotated[
         Path | None,
         Parameter(
             metavar="FILE",
             env_var=CREDENTIALS_FILE_VARIABLE,
-            help="Admit only users named in FILE, one `user:password` per line. Passwords travel "
+            help="Admit only users in FILE, one `user:password` per line. Passwords are sent "
             "unencrypted (ZMTP PLAIN).",
         ),
     ] = None
@@ -156,16 +157,16 @@ class Peers:
         PartialsFor01,
         Parameter(
             name="--partials-for-0.1",
-            help="Partial replies for clients of MDP 0.1, which knows none: joined into one reply, "
-            "or the request fails.",
+            help="Partial replies for clients of MDP 0.1, which has none: join them into one "
+            "reply, or fail the request.",
         ),
     ] = _DEFAULTS.partials_for_0_1
     tell_old_clients: Annotated[
         bool,
         Parameter(
             show_default=False,
-            help="Tell clients of MDP 0.1 and 0.2 about failures in a reply of two frames, also "
-            "when a limit is reached. Their RFCs ask for silence.",
+            help="Reply to clients of MDP 0.1 and 0.2 with two frames when a request fails or "
+            "exceeds a limit. Their RFCs have no such reply.",
         ),
     ] = _DEFAULTS.tell_old_clients
 
@@ -173,7 +174,7 @@ class Peers:
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True)
 class Titanic:
-    """Which requests are kept until they are answered, and where."""
+    """Store of durable requests (Titanic)."""
 
     titanic: Folder = None
     titanic_memory: Memory = False
@@ -186,11 +187,10 @@ class Titanic:
     titanic_standby: Standby = False
 
     def settings(self) -> TitanicSettings | None:
-        """Return what the options come to; None where nothing is to be kept."""
+        """Return the settings of the store; None without a store."""
         if self != Titanic() and self.titanic is None and not self.titanic_memory:
             raise ConfigurationError(
-                "the options --titanic-... tell how requests are kept, and where is missing:"
-                " give --titanic DIR or --titanic-memory"
+                "the --titanic-... options require a store: give --titanic DIR or --titanic-memory"
             )
         return Chosen(
             self.titanic,
@@ -213,16 +213,16 @@ def broker(
         Parameter(
             metavar="ADDRESS",
             show_default=" ".join,
-            help="Where to listen: `tcp://HOST:PORT` or `ipc:///PATH`; repeat it for several. Port "
-            "0 takes a free one. Others than this machine reach only what is bound to an address "
-            "of the network, such as `tcp://0.0.0.0:5555`.",
+            help="Listen here: `tcp://HOST:PORT` or `ipc:///PATH`; repeatable. Port 0 chooses a "
+            "free port. For other machines, bind to an address of the network, such as "
+            "`tcp://0.0.0.0:5555`.",
         ),
     ] = _DEFAULT_BIND,
     liveness: Liveness = Liveness(),
     requests: Requests = Requests(),
     limits: Limits = Limits(),
     peers: Peers = Peers(),
-    keeper: Titanic = Titanic(),
+    store: Titanic = Titanic(),
     pairing: Pairing = ALONE,
     journal: JournalFolder = None,
     journal_retain: JournalRetain = None,
@@ -231,17 +231,17 @@ def broker(
 ) -> int:
     """Run a broker that clients and workers connect to.
 
-    It prints `listening on ADDRESS` per endpoint, then nothing. Clients and
-    workers of MDP 0.1, 0.2 and 0.3 may connect to the same address. Requests
-    wait in memory: clients send them again when the broker was restarted.
-    With --titanic it keeps those that are submitted (`requite call --submit`) on
-    the disk until they are answered.
+    It prints `listening on ADDRESS` for each endpoint. Clients and workers of MDP
+    0.1, 0.2 and 0.3 may connect to the same address. Requests wait in memory;
+    after a restart of the broker, clients send them again. With --titanic the
+    broker stores submitted requests (`requite call --submit`) on disk until they
+    are answered.
 
-    With --primary or --backup it is one of two brokers of which one serves:
-    clients and workers connect to `mdp://A:5555,B:5555`, and go where it is.
+    --primary or --backup makes it one of two brokers, of which one is active.
+    Clients and workers connect to `mdp://A:5555,B:5555`, and use the active one.
 
-    SIGTERM or Ctrl-C drains: no new requests, pending ones are finished, exit
-    code 0. A second one stops at once.
+    SIGTERM or Ctrl-C drains: the broker takes no new requests, finishes pending
+    ones, and exits with 0. A second signal stops it at once.
 
       $ requite broker --bind tcp://127.0.0.1:0 --heartbeat-interval 0.5
     """
@@ -249,7 +249,7 @@ def broker(
     from requite.cli.serving import collect_rarely, run_until_stopped
 
     logging.start()
-    if keeper.titanic_memory:
+    if store.titanic_memory:
         complain(IN_MEMORY)
     pair = pairing.make()
     server = Broker(
@@ -258,7 +258,7 @@ def broker(
         users=read_users(peers.credentials_file),
         message_size_max=limits.message_size_max,
         journal=journal_option(journal, journal_retain, journal_ship),
-        titanic=keeper.settings(),
+        titanic=store.settings(),
         pair=pair,
     )
     until_failed = None if pair is None else pair.until_failed

@@ -45,14 +45,14 @@ if TYPE_CHECKING:
     from requite.client import AsyncClient
 
 _SERVICE: Final = Group("Service", sort_key=5)
-_KEPT: Final = Group("Durable requests", sort_key=15)
+_DURABLE: Final = Group("Durable requests", sort_key=15)
 _STDIN: Final = "-"
 _RETRIES: Final = 2
 
 
 @Parameter(name="*", group=_SERVICE)
 @dataclass(frozen=True, slots=True)
-class Whom:
+class ServiceOptions:
     """The service to call, for a URL that does not name it."""
 
     service: Annotated[
@@ -62,7 +62,7 @@ class Whom:
         bool,
         Parameter(
             show_default=False,
-            help="SP: listen at the URL, and ask whichever service dials it.",
+            help="SP: listen at the URL, and call a service that connects to it.",
         ),
     ] = False
 
@@ -78,7 +78,7 @@ class Calls:
         Parameter(
             metavar="N",
             validator=validators.Number(gte=0),
-            help="Send it again up to N times when a connection, worker or service was missing. "
+            help="Retry up to N times when a connection, worker or service is missing. "
             "[default: 2; over SP no limit]",
         ),
     ] = None
@@ -101,7 +101,7 @@ class Calls:
         return RetryPolicy(attempts=self.retries + 1)
 
 
-@Parameter(name="*", group=_KEPT)
+@Parameter(name="*", group=_DURABLE)
 @dataclass(frozen=True, slots=True)
 class Submission:
     """Whether a Titanic stores the request until it is answered, and its idempotency key."""
@@ -140,12 +140,12 @@ def call(
         str | None,
         Parameter(
             allow_leading_hyphen=True,
-            help="Body of the request. `-` reads stdin, as does no BODY when stdin is a pipe.",
+            help="Body of the request. `-` reads stdin; so does a missing BODY if stdin is a pipe.",
         ),
     ] = None,
     /,
     *,
-    whom: Whom = Whom(),
+    chosen: ServiceOptions = ServiceOptions(),
     calls: Calls = Calls(),
     submission: Submission = Submission(),
     as_json: JsonFlag = False,
@@ -174,17 +174,20 @@ def call(
     from requite.shell.aio import run
 
     logging.start()
-    _check_submission(submission, calls.stream or calls.once or whom.bind, url)
-    name = name_service(url, whom.service)
-    target = Target(connection.complete(url), whom.bind, name, connection.dialect)
+    _check_submission(submission, calls.stream or calls.once or chosen.bind, url)
+    name = name_service(url, chosen.service)
+    target = Target(connection.complete(url), chosen.bind, name, connection.dialect)
     retry = calls.retry(target.url)
     planned = PlannedCall(target, _read_body(body), calls.timeout, retry, calls.once, journal)
-    kept = TicketOptions(os.fsencode(submission.key), as_json) if submission.submit else None
+    ticket = TicketOptions(os.fsencode(submission.key), as_json) if submission.submit else None
     printer = JsonPrinter() if as_json else BytesPrinter(line_by_line=calls.stream)
     began = time.monotonic()
     try:
         with advised(url):
-            run(_ask(planned, calls.stream, printer) if kept is None else _submit(planned, kept))
+            if ticket is None:
+                run(_ask(planned, calls.stream, printer))
+            else:
+                run(_submit(planned, ticket))
     except CannotListenError as error:
         complain(str(error))
         return ExitCode.CANNOT_LISTEN
@@ -262,23 +265,23 @@ def _check_submission(submission: Submission, other: bool, url: str) -> None:
         check_keeps_requests(url)
 
 
-async def _submit(planned: PlannedCall, kept: TicketOptions) -> None:
+async def _submit(planned: PlannedCall, options: TicketOptions) -> None:
     async with _client(planned) as client:
-        ticket = await unless_refused(client, _ticket(client, planned, kept))
-    if kept.as_json:
+        ticket = await unless_refused(client, _ticket(client, planned, options))
+    if options.as_json:
         say_json({"status": Status.OK.name, "ticket": ticket})
     else:
         say(ticket)
 
 
-async def _ticket(client: AsyncClient, planned: PlannedCall, kept: TicketOptions) -> str:
+async def _ticket(client: AsyncClient, planned: PlannedCall, options: TicketOptions) -> str:
     left_s = await wait_for_worker(client, REQUEST, planned.timeout)
-    return await client.submit(planned.body, timeout=left_s, idempotency_key=kept.key)
+    return await client.submit(planned.body, timeout=left_s, idempotency_key=options.key)
 
 
 async def _wait_unrecorded(planned: PlannedCall) -> float:
-    """Wait with a client that keeps no journal: its questions to the broker are no calls of the
-    user's. The call that finds no worker is one, and is written down as any other that fails."""
+    """Wait with a client without a journal, since its queries to the broker are not the user's
+    calls. Record a `NoService` in the journal as the user's failed call."""
     from requite.journal.folder import prepare
 
     prepare(planned.journal or "")
@@ -287,11 +290,11 @@ async def _wait_unrecorded(planned: PlannedCall) -> float:
         async with _client(replace(planned, journal=None)) as asking:
             return await wait_for_worker(asking, planned.target.service, planned.timeout)
     except NoService as error:
-        await asyncio.to_thread(_write_down, planned, error, began)
+        await asyncio.to_thread(_record_failure, planned, error, began)
         raise
 
 
-def _write_down(planned: PlannedCall, error: NoService, began: float) -> None:
+def _record_failure(planned: PlannedCall, error: NoService, began: float) -> None:
     from requite.journal import Journal
 
     name, ended = new_name(), clock.now()
@@ -326,7 +329,7 @@ def _client(planned: PlannedCall) -> AsyncClient:
 
 
 async def _open(client: AsyncClient) -> None:
-    """Connect and listen; where it listens is told on stderr, for services have to dial it."""
+    """Connect and listen; print each listening address on stderr, for services to connect to."""
     try:
         await client.__aenter__()
     except TransportError as error:
@@ -352,7 +355,7 @@ async def _print_replies(
 
 
 class BytesPrinter:
-    """Bytes as they came to stdout, errors to stderr."""
+    """Writes bodies unchanged to stdout, and errors to stderr."""
 
     def __init__(self, *, line_by_line: bool) -> None:
         self._line_by_line = line_by_line
@@ -362,7 +365,7 @@ class BytesPrinter:
         self._write(partial.body)
 
     def final(self, reply: Reply) -> None:
-        """See `Printer`. After partial replies the final one is often empty: then no line."""
+        """See `Printer`. With `line_by_line`, print no line for an empty final reply."""
         if reply.body or not self._line_by_line:
             self._write(reply.body)
 
@@ -373,14 +376,14 @@ class BytesPrinter:
     def _write(self, body: bytes) -> None:
         out = sys.stdout.buffer
         out.write(body)
-        is_for_people = self._line_by_line or sys.stdout.isatty()
-        if is_for_people and not body.endswith(b"\n"):
+        ends_lines = self._line_by_line or sys.stdout.isatty()
+        if ends_lines and not body.endswith(b"\n"):
             out.write(b"\n")
         out.flush()
 
 
 class JsonPrinter:
-    """An object per reply; the last line is the final reply or the error."""
+    """Prints an object per reply; the last line is the final reply or the error."""
 
     def partial(self, partial: Partial) -> None:
         """See `Printer`."""
@@ -393,12 +396,12 @@ class JsonPrinter:
 
     def failed(self, error: CallError, elapsed_s: float) -> None:
         """See `Printer`."""
-        told = {
+        failure = {
             "status": kind_of(error).name,
             "message": str(error),
             "may_have_executed": error.may_have_executed,
         }
-        say_json(told | _effort(error.attempts, elapsed_s))
+        say_json(failure | _effort(error.attempts, elapsed_s))
 
 
 def _effort(attempts: int, elapsed_s: float) -> dict[str, Any]:
@@ -406,7 +409,7 @@ def _effort(attempts: int, elapsed_s: float) -> dict[str, Any]:
 
 
 def encode_body(body: bytes) -> dict[str, str]:
-    """Return a body as JSON has it: text, or else base64."""
+    """Return a body for JSON: text if it is UTF-8, otherwise base64."""
     try:
         return {"body": body.decode(), "encoding": "utf-8"}
     except UnicodeDecodeError:

@@ -16,8 +16,8 @@ from requite.errors import ConfigurationError
 Shell: TypeAlias = Literal["bash", "zsh", "fish"]
 
 _SHELLS: Final[tuple[Shell, ...]] = get_args(Shell)
-# `compinit` is run only where nothing has run it before, so that frameworks such as oh-my-zsh keep
-# their own. -i: a folder that others may write to is left out, without a question at each start.
+# Runs `compinit` only if nothing ran it before (oh-my-zsh does). -i skips folders that other users
+# can write to, without a prompt at each start.
 _ZSHRC: Final = """\
 # Load requite completion
 fpath=({folder} $fpath)
@@ -34,7 +34,7 @@ def install_completion(
     *,
     shell: Annotated[
         Shell | None,
-        Parameter(help="The shell to install it for. [default: the shell that runs this]"),
+        Parameter(help="Shell to install completion for. [default: the current shell]"),
     ] = None,
 ) -> None:
     """Install tab completion for bash, zsh or fish.
@@ -69,13 +69,13 @@ def _detect() -> Shell:
     for shell in _SHELLS:
         if shell == found:
             return shell
-    problem = "cannot tell which shell this is" if found is None else f"no completion for {found}"
+    problem = "cannot detect the shell" if found is None else f"no completion for {found}"
     raise ConfigurationError(f"{problem}; give --shell with one of {', '.join(_SHELLS)}")
 
 
 def _complete_options(script: Path) -> None:
-    """Give positional arguments an action, to complete nothing: beside one that has none, zsh lists
-    a matching option and does not insert it."""
+    """Give each positional argument an empty action. Without an action, zsh lists a matching option
+    but does not insert it."""
     text = script.read_text(encoding="utf-8")
     script.write_text(_ZSH_POSITIONAL.sub(r"\1\2\3:()\2\4", text), encoding="utf-8")
 

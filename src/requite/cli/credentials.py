@@ -1,5 +1,5 @@
-"""User names and passwords: from a file that an option or the environment names, never from the
-command line, which everybody on the machine can read."""
+"""User names and passwords, from a file named by an option or the environment. There is no option
+for a password: all users of the machine can read command lines."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ CREDENTIALS_FILE_VARIABLE: Final = "REQUITE_CREDENTIALS_FILE"
 
 
 def read_users(path: Path | None) -> dict[str, str] | None:
-    """Read `user:password` lines (UTF-8; empty lines and those that start with # do not count).
+    """Read passwords by user name; None without a file.
 
-    None without a file. Raises `ConfigurationError`, which tells the line and not what is in it.
+    The file has `user:password` lines (UTF-8). Empty lines and comments (#) are skipped. Raises
+    `ConfigurationError`, with the number of the line and not its text.
     """
     if path is None:
         return None
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"the credentials in {path} cannot be read: {error}") from error
+        raise ConfigurationError(f"cannot read the credentials in {path}: {error}") from error
     users: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         if line.strip() and not line.startswith("#"):
@@ -31,31 +32,33 @@ def read_users(path: Path | None) -> dict[str, str] | None:
                 raise ConfigurationError(f"line {number} of {path} is not `user:password`")
             users[user] = password
     if not users:
-        raise ConfigurationError(f"there are no credentials in {path}")
+        raise ConfigurationError(f"{path} has no credentials; write `user:password` lines")
     return users
 
 
 def read_one_user(path: Path | None) -> tuple[str, str] | None:
-    """Read the one user that a client or worker is; None without a file."""
+    """Read the user name and password of a client or worker; None without a file."""
     users = read_users(path)
     if users is None:
         return None
     if len(users) > 1:
-        raise ConfigurationError(f"{path} names {len(users)} users; whoever connects is one")
+        raise ConfigurationError(
+            f"{path} names {len(users)} users; a client or worker needs a file with one"
+        )
     return next(iter(users.items()))
 
 
 def names_user(url: str) -> bool:
-    """Whether there are credentials in a URL."""
+    """Whether a URL has credentials."""
     return "@" in url.partition("://")[2].partition("?")[0]
 
 
 def with_user(url: str, user: tuple[str, str]) -> str:
-    """Put a user name and a password into a URL that has none."""
+    """Add a user name and a password to a URL without credentials."""
     if names_user(url):
-        raise ConfigurationError("there are credentials in the URL and in a file; give one of them")
+        raise ConfigurationError("credentials are in the URL and in a file; remove one of them")
     scheme, separator, rest = url.partition("://")
     if not separator:
-        return url  # which is refused when it is read
+        return url  # parsing it raises later
     name, password = (quote(part, safe="") for part in user)
     return f"{scheme}{separator}{name}:{password}@{rest}"

@@ -1,4 +1,4 @@
-"""`requite demo`: watch requests get their replies while everything around them dies."""
+"""`requite demo`: make 28,000 calls while workers and the broker are killed."""
 
 from __future__ import annotations
 
@@ -24,34 +24,33 @@ def demo(
         Parameter(
             metavar="NAME",
             validator=_known_pattern,
-            help=f"What to show: {', '.join(DEMOS)}; a part such as `paranoid` or `freelance` "
-            "(its agent) will do.",
+            help=f"Pattern to show: {', '.join(DEMOS)}; or a part of a name, such as `paranoid` or "
+            "`freelance` (the agent).",
         ),
     ] = _USUAL_PATTERN,
     scale: Scale = USUAL,
     as_json: JsonFlag = False,
     logging: Logging = QUIET,
 ) -> int:
-    """Watch requests get their replies while everything around them dies.
+    """Kill workers and the broker during 28,000 calls, and check every reply.
 
-    Starts a broker and workers, and asks them for the nearest neighbours of each
-    of the world's 28,000 airports. Meanwhile it kills workers, freezes one until
-    it counts as lost, and kills and restarts the broker. Then it compares every
-    answer with a direct computation of its own. At last Spark reads the journals
-    that everybody kept, proves from them alone that each request ended exactly
-    once, and writes a report.
+    Starts a broker and workers, and requests the nearest neighbours of each of
+    the world's 28,000 airports. Meanwhile it kills workers, freezes one until
+    the broker counts it as lost, and kills and restarts the broker. Then it
+    compares every reply with a direct computation. Finally Spark proves, from
+    the journals of all processes alone, that each request ended exactly once,
+    and writes a report.
 
-    With --pattern it shows another pattern of reliable request-reply in the same
-    way: who serves, who stands in between, and what is killed is that pattern's.
-    Of these, `pool` (`requite pool demo`, on RabbitMQ) has the audit as well.
+    --pattern shows another pattern of reliable request-reply, with its own
+    processes and faults. Only `majordomo` and `pool` (`requite pool demo`, on
+    RabbitMQ) have the audit.
 
-    Exit code 0 means that every request was answered exactly once and correctly,
-    and that the audit found the same. With --json the last line is an object:
-    requests, answered, correct, lost, duplicated, retries, worker_kills,
-    broker_kills, manager_kills (of a pool), requests_per_s, p50_ms, p99_ms, audit
-    (accepted, exactly_one, missing, duplicate, in_flight; null without one). Needs
-    airportsdata (extra `demo`), for the audit also Spark (extras `spark` and
-    `report`).
+    Exit code 0: every request was answered exactly once and correctly, and the
+    audit agrees. With --json the last line is an object: requests, answered,
+    correct, lost, duplicated, retries, worker_kills, broker_kills, manager_kills
+    (of a pool), requests_per_s, p50_ms, p99_ms, audit (accepted, exactly_one,
+    missing, duplicate, in_flight; null without one). Needs airportsdata (extra
+    `demo`), and Spark for the audit (extras `spark` and `report`).
     """
     from requite.cli.show.report import show
 

@@ -28,7 +28,7 @@ def device(
             consume_multiple=True,
             show_default=False,
             help="Listen here for clients: `sp+tcp://HOST:PORT`, `sp+ipc:///PATH`, `sp+tls://`, "
-            "`sp+ws://HOST:PORT/PATH` or `sp+wss://`. Port 0 takes a free one.",
+            "`sp+ws://HOST:PORT/PATH` or `sp+wss://`. Port 0 chooses a free port.",
         ),
     ] = (),
     back: Annotated[
@@ -38,7 +38,7 @@ def device(
             group=_BACK,
             consume_multiple=True,
             show_default=False,
-            help="Dial services here, or further devices.",
+            help="Connect to services, or to further devices, at these URLs.",
         ),
     ] = (),
     front_connect: Annotated[
@@ -48,7 +48,7 @@ def device(
             group=_FRONT,
             consume_multiple=True,
             show_default=False,
-            help="Dial clients that listen, instead or as well.",
+            help="Connect to clients that listen at these URLs.",
         ),
     ] = (),
     back_bind: Annotated[
@@ -58,7 +58,7 @@ def device(
             group=_BACK,
             consume_multiple=True,
             show_default=False,
-            help="Listen here for services that dial, instead or as well.",
+            help="Listen here for services that connect.",
         ),
     ] = (),
     hops: Annotated[
@@ -66,8 +66,8 @@ def device(
         Parameter(
             metavar="N",
             group=_LIMITS,
-            help="Drop requests that have come through so many devices and clients that their "
-            "stack would exceed N tags: a guard against loops.",
+            help="Drop requests whose stack would exceed N tags, one per device and one of the "
+            "client: a guard against loops.",
         ),
     ] = _HOPS,
     message_size_max: Annotated[
@@ -77,7 +77,7 @@ def device(
             group=_LIMITS,
             validator=validators.Number(gt=0),
             show_default=lambda size: f"{size >> 20} MiB",
-            help="A larger message costs its connection.",
+            help="Close the connection of a larger message.",
         ),
     ] = Limits().message_size_bytes_max,
     journal: JournalFolder = None,
@@ -87,13 +87,14 @@ def device(
 ) -> int:
     """Forward requests of SP to services, and their replies back.
 
-    Clients, or devices nearer to them, are in front; services are behind. Each
-    request goes to the next service that takes one, over whatever transport.
-    Each option may be given several URLs, or be repeated. It prints one line
-    per place: `listening on URL for clients`, `connecting to URL for services`.
+    Clients, or devices nearer to them, are at the front; services are at the
+    back. Each request goes to the next service that accepts it, over any
+    transport. An option takes several URLs, and may be repeated. It prints one
+    line per URL: `listening on URL for clients`, `connecting to URL for services`.
 
-    It keeps nothing: clients send again what was under way when it went. SIGTERM
-    or Ctrl-C lets replies pass for a moment and ends it with exit code 0.
+    A device stores nothing: if it stops, clients send the requests in flight
+    again. SIGTERM or Ctrl-C stops it with exit code 0, after a short time for
+    the replies in flight.
 
       $ requite device --front sp+ws://0.0.0.0:80/rpc --back sp+ipc:///run/echo
       $ requite device --front sp+tcp://127.0.0.1:0 --back-bind sp+tcp://127.0.0.1:0

@@ -1,4 +1,4 @@
-"""What the exit code tells a script: the one table, for the code, the help and the docs."""
+"""Exit codes and their meanings: one table for the code, the help and the docs."""
 
 from __future__ import annotations
 
@@ -47,8 +47,7 @@ class ExitCode(IntEnum):
 
 MEANING: Final[dict[ExitCode, str]] = {
     ExitCode.OK: "success: the reply arrived, or the broker or worker drained",
-    ExitCode.FAILED: "the handler failed or refused the request; a check, calls, a pair, a lake"
-    " or Spark failed",
+    ExitCode.FAILED: "the handler failed or refused; or calls, a check, a pair or Spark failed",
     ExitCode.USAGE: "invalid arguments; nothing was done",
     ExitCode.TIMEOUT: "no reply in time; the message says whether the request may have run",
     ExitCode.UNAVAILABLE: "no worker, or a full queue; the message says whether it may have run",
@@ -83,7 +82,7 @@ _BY_ERROR: Final[tuple[tuple[type[RequiteError], ExitCode], ...]] = (
 
 
 def exit_code_of(error: RequiteError) -> ExitCode:
-    """Return the exit code that stands for an error."""
+    """Return the exit code of an error."""
     if is_unsent(error):
         return ExitCode.NO_CONNECTION
     matching = (code for kind, code in _BY_ERROR if isinstance(error, kind))

@@ -25,14 +25,14 @@ from requite.speaks.url import redact
 
 
 class NotAdmitted(TransportError):
-    """The broker refuses the credentials, or misses them, so that nothing was sent to it."""
+    """The broker refused the credentials, or requires some; no request was sent."""
 
 
 class Kind(NamedTuple):
-    """A kind of failure: its name in JSON, and what to do where there is a broker of ours, where
-    there is none, and where it is RabbitMQ.
+    """A kind of failure: its name in JSON, and advice for users of requite's broker, of no broker
+    and of RabbitMQ.
 
-    {place} stands for the URL without its service.
+    {place} is replaced by the URL without its service.
     """
 
     name: str
@@ -47,28 +47,28 @@ _AGAIN: Final = "try again later"
 _LOGS: Final = "read its workers' logs before you try again"
 _NO_CONNECTION: Final = Kind(
     "NO_CONNECTION",
-    "see that a broker listens at {place}",
-    "see that a service or a device is there for {place}",
-    "see that RabbitMQ listens at {place}",
+    "check that a broker listens at {place}",
+    "check that a service or device is reachable at {place}",
+    "check that RabbitMQ listens at {place}",
 )
 _KINDS: Final[dict[type[CallError], Kind]] = {
-    CallTimeout: Kind("TIMEOUT", "`requite services {place}` shows who is at work"),
-    NoService: Kind("NO_SERVICE", "`requite services {place}` shows what is served"),
+    CallTimeout: Kind("TIMEOUT", "`requite services {place}` shows workers and queues"),
+    NoService: Kind("NO_SERVICE", "`requite services {place}` shows which services have workers"),
     Overloaded: Kind("OVERLOADED", _AGAIN, _AGAIN, _AGAIN),
     RemoteFailure: Kind("FAILED", ""),
     WorkerLost: Kind("WORKER_LOST", "read its worker's log before you try again", "", _LOGS),
     Poisoned: Kind("POISONED", _LOGS, "", _LOGS),
-    UnknownTicket: Kind("UNKNOWN_TICKET", "`requite titanic ls {place}` shows what is kept"),
+    UnknownTicket: Kind("UNKNOWN_TICKET", "`requite titanic ls {place}` lists the stored requests"),
     StoreUnavailable: Kind("STORE_UNAVAILABLE", _AGAIN),
     Cancelled: Kind("CANCELLED", ""),
-    NotAdmitted: Kind("NO_CONNECTION", ""),  # it says what to do
-    # RabbitMQ says itself what it refuses.
+    NotAdmitted: Kind("NO_CONNECTION", ""),  # its message has the advice
+    # RabbitMQ's own message gives the reason.
     TransportError: _NO_CONNECTION._replace(rabbit=""),
 }
 
 
 def is_unsent(error: RequiteError) -> bool:
-    """Whether a call ran out of time before there was a connection to send it on."""
+    """Whether a call timed out before a connection was open."""
     return isinstance(error, CallTimeout) and not error.attempts and not error.may_have_executed
 
 
@@ -81,17 +81,17 @@ def kind_of(error: CallError) -> Kind:
 
 @contextmanager
 def advised(url: str, *, is_request: bool = True) -> Iterator[None]:
-    """Add to the `CallError`s that leave the block what their caller wants to know, as notes.
+    """Add notes to each `CallError` of the block: whether the request may have run, and advice.
 
-    `is_request`: a request of the user's, not a question about others, so that it matters whether
-    it has run.
+    `is_request`: the call is the user's own request, not a query to the broker, so the error must
+    say whether it may have run.
     """
     try:
         yield
     except CallError as error:
-        # The engine's own messages mostly tell it, and in more detail.
-        is_told = " run" in str(error) or isinstance(error, RemoteFailure)
-        if is_request and not is_told:
+        # Most messages of the engines say it already, in more detail.
+        says_it = " run" in str(error) or isinstance(error, RemoteFailure)
+        if is_request and not says_it:
             ran = "may have run" if error.may_have_executed else "has not run"
             error.add_note(f"the request {ran}")
         if not error.says_what_to_do:
@@ -106,20 +106,20 @@ def _advice(kind: Kind, url: str) -> str:
 
 
 def sentence(error: RequiteError) -> str:
-    """Return an error and its notes as one sentence on one line, whatever others have put in."""
+    """Return an error and its notes as one line; escape control characters from peers."""
     text = f"the handler failed: {error}" if isinstance(error, RemoteFailure) else str(error)
     parts = filter(None, [text.rstrip("."), *getattr(error, "__notes__", ())])
     return printable("; ".join(parts))
 
 
 def is_brokerless(url: str) -> bool:
-    """Whether this is a URL of a protocol without a broker that can be asked who serves what."""
+    """Whether the protocol of a URL has no broker that lists its services."""
     scheme = url.partition("://")[0]
     return scheme == "inproc" or scheme.partition("+")[0] in _BROKERLESS
 
 
 def has_users(url: str) -> bool:
-    """Whether this is a URL of a protocol in which one says who one is."""
+    """Whether the protocol of a URL has user names and passwords."""
     return _is_rabbit(url) or not is_brokerless(url)
 
 

@@ -25,7 +25,7 @@ def percentile(ordered_s: Sequence[float], share: float) -> float:
 
 
 class Bucket(NamedTuple):
-    """How many values (`size`) are at most `upto_s` and above the previous bucket's."""
+    """A bucket: `size` values above the previous bucket's `upto_s` and at most its own."""
 
     upto_s: float
     size: int
@@ -43,7 +43,7 @@ def histogram(values_s: Sequence[float]) -> list[Bucket]:
 
 
 def bar(size: int, most: int) -> str:
-    """Draw a bar whose length is `size` in proportion to `most`; what is not nothing shows."""
+    """Draw a bar as long as `size` is relative to `most`; at least one eighth if `size` > 0."""
     eighths = round(size / most * _BAR_WIDTH * 8) if most else 0
     if size and not eighths:
         eighths = 1

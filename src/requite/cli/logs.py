@@ -1,8 +1,7 @@
-"""Log lines of the command: on stderr, as text for people or as JSON for machines.
+"""Log lines of the command, on stderr, as text or JSON.
 
-The library logs with the standard library under `requite`; what is passed as `extra=` becomes
-`key=value` behind the text, or members of the JSON object. Nothing below a warning is shown unless
-it is asked for.
+requite logs to the logger `requite` of the standard library. The fields of `extra=` follow the text
+as `key=value`, or are members of the JSON object. Without -v only warnings and errors are shown.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asc
 
 
 def start_logging(verbose: int, log_format: LogFormat) -> None:
-    """Send log lines to stderr: warnings, with `verbose` 1 also what happens, with 2 everything."""
+    """Log to stderr: warnings, with `verbose` 1 also INFO, with 2 also DEBUG."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if log_format == "json" else TextLines())
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
@@ -34,20 +33,20 @@ class TextLines(logging.Formatter):
     """`10:13:38.123 warning requite.shell: text key=value`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line, and below it the traceback, if there is one."""
+        """Return the line, followed by the traceback of an exception."""
         time = _instant(record).astimezone().strftime("%H:%M:%S.%f")[:-3]
         facts = "".join(f" {name}={value!r}" for name, value in _facts(record).items())
         text = printable(record.getMessage())
         line = f"{time} {record.levelname.lower()} {record.name}: {text}{facts}"
         if not record.exc_info:
             return line
-        # Indented, so that nobody takes a line of an exception's text for one of ours.
+        # Indented, so that an exception's text cannot pass for a log line.
         trace = printable_lines(self.formatException(record.exc_info))
         return f"{line}\n{indent(trace, '  ')}"
 
 
 class JsonLines(logging.Formatter):
-    """One object per line: `time` (UTC), `level`, `logger`, `message`, and the line's own facts."""
+    """One object per line: `time` (UTC), `level`, `logger`, `message`, fields of `extra=`."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""

@@ -25,7 +25,7 @@ JsonFlag = Annotated[
         name="--json",
         show_default=False,
         group=OUTPUT,
-        help="One object for machines, on the last line of stdout.",
+        help="Print the result as a JSON object on the last line of stdout.",
     ),
 ]
 JournalFolder = Annotated[
@@ -44,7 +44,7 @@ JournalPlace = Annotated[
     Parameter(
         name="--journal",
         metavar="DIR",
-        help="The folder in which journals are, or where they were shipped to: `s3://…`, `gs://…`, "
+        help="Folder of the journals, or the store they were shipped to: `s3://…`, `gs://…`, "
         "`abfss://…`.",
     ),
 ]
@@ -53,7 +53,7 @@ LakePlace = Annotated[
     Parameter(
         name="--lake",
         metavar="DIR",
-        help="Where the tables are: a folder that `spark run` makes or has made, or such as "
+        help="Folder of the tables (`requite spark run` creates it), or a store: "
         "`s3://BUCKET/lake`.",
     ),
 ]

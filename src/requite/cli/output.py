@@ -1,7 +1,7 @@
-"""What the command prints, and where: results on stdout, everything else on stderr.
+"""Print results on stdout, and everything else on stderr.
 
-A verb with `--json` ends with exactly one object, on the last line of stdout. Consoles of rich are
-made when something needs them: loading rich takes longer than most of what is printed plainly.
+A verb with `--json` prints exactly one object on the last line of stdout. rich is imported on first
+use, since the import is slow.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PIPE_WIDTH: Final = 160
 
 
 def say(text: str) -> None:
-    """Print a line of the result at once, even into a pipe."""
+    """Print a line of the result, and flush it."""
     print(text, flush=True)
 
 
@@ -40,12 +40,12 @@ def printable_lines(text: str) -> str:
 
 
 def counted(n: int, noun: str) -> str:
-    """Return so many of something."""
+    """Return a count with its noun: `1 row`, `1,200 rows`."""
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
 def complain(text: str) -> None:
-    """Print on stderr what went wrong, as one paragraph that names the command."""
+    """Print an error or a notice on stderr, as one paragraph after `requite: `."""
     print(f"requite: {printable_lines(text)}", file=sys.stderr, flush=True)
 
 
@@ -55,7 +55,7 @@ def say_json(record: Mapping[str, Any]) -> None:
 
 
 def stdout_console() -> Console:
-    """Return a console for tables on stdout. In a pipe no table is cut to 80 columns."""
+    """Return a console for tables on stdout; a pipe has 160 columns instead of rich's 80."""
     from rich.console import Console
 
     width = None if sys.stdout.isatty() else _PIPE_WIDTH
@@ -63,7 +63,7 @@ def stdout_console() -> Console:
 
 
 def stderr_console() -> Console:
-    """Return a console for progress on stderr, which leaves stdout to the result."""
+    """Return a console for progress on stderr."""
     from rich.console import Console
 
     return Console(stderr=True, highlight=False)

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 _ASK_S: Final = 0.5
 _ASK_EVERY_S: Final = 0.1
-_TELL_AFTER_S: Final = 1.0
+_PRINT_AFTER_S: Final = 1.0
 
 
 def name_service(url: str, option: str | None) -> str:
@@ -37,7 +37,7 @@ def name_service(url: str, option: str | None) -> str:
     name = option or parse_url(url).service
     if not name:
         raise ConfigurationError(
-            f"no service is given; put it into the URL ({place_of(url)}/SERVICE) or use --service"
+            f"no service: add it to the URL ({place_of(url)}/SERVICE), or give --service NAME"
         )
     return name
 
@@ -52,8 +52,8 @@ def check_keeps_requests(url: str) -> None:
 
 
 def can_be_asked(url: str, service: str) -> bool:
-    """Whether there is a broker that knows who serves this. Elsewhere the question would be a
-    request like any other: on RabbitMQ it would start a group of a pool."""
+    """Whether a broker can report if `service` has workers (8/MMI). Elsewhere the query would be an
+    ordinary request: on RabbitMQ it would start a group of a pool."""
     return bool(service) and not is_brokerless(url)
 
 
@@ -82,14 +82,14 @@ async def wait_for_worker(client: AsyncClient, service: str, timeout_s: float) -
     The time runs from the broker's first answer that there is no worker. In a terminal a line on
     stderr says that the command waits.
     """
-    left_s, has_told = timeout_s, False
+    left_s, has_printed = timeout_s, False
     while await _is_unserved(client, service):
         if left_s <= 0:
             text = f"no worker serves {service!r}, and none registered within {timeout_s:g} s"
             raise NoService(text, may_have_executed=False)
-        if timeout_s - left_s > _TELL_AFTER_S and not has_told and sys.stderr.isatty():
+        if timeout_s - left_s > _PRINT_AFTER_S and not has_printed and sys.stderr.isatty():
             complain(f"waiting: no worker serves {service!r} yet")
-            has_told = True
+            has_printed = True
         await asyncio.sleep(_ASK_EVERY_S)
         left_s -= _ASK_EVERY_S
     return max(left_s, _ASK_EVERY_S)
@@ -99,10 +99,13 @@ async def _is_unserved(client: AsyncClient, service: str) -> bool:
     """Ask the broker (8/MMI). False if the broker does not answer."""
     if service.startswith("mmi."):
         return False
-    # The group of a pool is started by its first request, if there is a manager.
+    # The service of a pool has workers once a manager can start them.
     names = filter(None, (service, managers_for(service)))
     try:
-        told = [await client.call(n.encode(), service="mmi.service", timeout=_ASK_S) for n in names]
+        codes = [
+            (await client.call(name.encode(), service="mmi.service", timeout=_ASK_S)).body
+            for name in names
+        ]
     except CallError:
         return False
-    return all(each.body == b"404" for each in told)
+    return all(code == b"404" for code in codes)

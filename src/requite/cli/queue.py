@@ -12,7 +12,7 @@ from requite.cli.retention import JournalRetain, JournalShip, journal_option
 from requite.core.liveness import HeartbeatPolicy
 from requite.framing import Limits as FramingLimits
 
-_PLACES: Final = Group("Places", sort_key=5)
+_ADDRESSES: Final = Group("Addresses", sort_key=5)
 _LIVENESS: Final = Group("Liveness", sort_key=10)
 _LIMITS: Final = Group("Limits", sort_key=30)
 _POSITIVE: Final = validators.Number(gt=0)
@@ -24,27 +24,27 @@ def queue(
     protocol: Annotated[
         Literal["simple", "paranoid"],
         Parameter(
-            help="What workers speak: READY alone (`simple`, REQ sockets), or READY and heartbeats "
-            "in both directions (`paranoid`, 6/PPP).",
+            help="Protocol of the workers: READY only (`simple`, REQ sockets), or READY and "
+            "heartbeats in both directions (`paranoid`, 6/PPP).",
         ),
     ] = "paranoid",
     front: Annotated[
         tuple[str, ...],
         Parameter(
             metavar="ADDRESS",
-            group=_PLACES,
+            group=_ADDRESSES,
             show_default=" ".join,
-            help="Where to listen for clients: `tcp://HOST:PORT` or `ipc:///PATH`, or as clients "
-            "write it (`pirate+ipc:///PATH`); repeat it for several. Port 0 takes a free one.",
+            help="Listen here for clients: `tcp://HOST:PORT` or `ipc:///PATH`, or the client's URL "
+            "(`pirate+ipc:///PATH`); repeatable. Port 0 chooses a free port.",
         ),
     ] = ("tcp://127.0.0.1:5555",),
     back: Annotated[
         tuple[str, ...],
         Parameter(
             metavar="ADDRESS",
-            group=_PLACES,
+            group=_ADDRESSES,
             show_default=" ".join,
-            help="Where to listen for workers, likewise.",
+            help="Listen here for workers; the same forms as --front.",
         ),
     ] = ("tcp://127.0.0.1:5556",),
     heartbeat_interval: Annotated[
@@ -52,8 +52,8 @@ def queue(
         Parameter(
             metavar="SECONDS",
             group=_LIVENESS,
-            help="Paranoid: speak to each worker at least this often, and expect as much. Workers "
-            f"need the same. [default: {_BEATS.interval_s}]",
+            help="Paranoid: interval between heartbeats, in both directions. Set the same value on "
+            f"the workers. [default: {_BEATS.interval_s}]",
         ),
     ] = None,
     liveness: Annotated[
@@ -61,7 +61,7 @@ def queue(
         Parameter(
             metavar="N",
             group=_LIVENESS,
-            help="Paranoid: an idle worker that was silent for N intervals is lost. "
+            help="Paranoid: count an idle worker as lost after N silent intervals. "
             f"[default: {_BEATS.liveness}]",
         ),
     ] = None,
@@ -71,7 +71,7 @@ def queue(
             metavar="SECONDS",
             group=_LIMITS,
             validator=_POSITIVE,
-            help="After SIGTERM: how long workers may go on.",
+            help="After SIGTERM: time for workers to finish.",
         ),
     ] = 10.0,
     message_size_max: Annotated[
@@ -81,7 +81,7 @@ def queue(
             group=_LIMITS,
             validator=_POSITIVE,
             show_default=lambda size: f"{size >> 20} MiB",
-            help="A larger message costs its connection.",
+            help="Close the connection of a larger message.",
         ),
     ] = FramingLimits().message_size_bytes_max,
     journal: JournalFolder = None,
@@ -89,16 +89,17 @@ def queue(
     journal_ship: JournalShip = None,
     logging: Logging = QUIET,
 ) -> int:
-    """Hand requests of Lazy Pirates to workers that come and go.
+    """Distribute requests of Lazy Pirate clients to workers.
 
-    Each request goes to the worker that has been idle for longest, and waits
-    while none is. Clients are `requite call pirate://HOST:PORT`, or any REQ
-    socket of ZeroMQ; workers dial the back. It prints one line per place:
-    `listening on URL for clients`, `listening on URL for workers`.
+    Each request goes to the worker that has been idle longest, or waits for one.
+    Clients are `requite call pirate://HOST:PORT`, or any REQ socket of ZeroMQ;
+    workers connect to --back. It prints one line per address: `listening on URL
+    for clients`, `listening on URL for workers`.
 
-    It keeps nothing and gives no request to a second worker: clients ask again
-    when no reply comes. SIGTERM or Ctrl-C lets what workers have in hand pass,
-    and ends it with exit code 0. A second one stops at once.
+    The queue stores nothing, and never sends a request to a second worker:
+    clients retry when they get no reply. SIGTERM or Ctrl-C drains: it waits for
+    the replies of busy workers, and exits with 0. A second signal stops it at
+    once.
 
       $ requite queue --protocol paranoid
       $ requite worker requite.examples:echo --connect pirate://127.0.0.1:5556
@@ -111,7 +112,7 @@ def queue(
 
     if protocol == "simple" and not (heartbeat_interval is None and liveness is None):
         raise ConfigurationError(
-            "a simple queue has no heartbeats: go without --heartbeat-interval and --liveness"
+            "a simple queue has no heartbeats: remove --heartbeat-interval and --liveness"
         )
     logging.start()
     server = Queue(

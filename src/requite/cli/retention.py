@@ -1,4 +1,4 @@
-"""What becomes of a journal that is being written: how much is kept, where it is copied to."""
+"""Options for retention and shipping of this process's own journal log."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ JournalRetain = Annotated[
         metavar="SIZE|AGE",
         env_var="REQUITE_JOURNAL_RETAIN",
         group=JOURNAL,
-        help="How much of this process's own log in the journal is kept, such as `1g`, `7d` or, "
-        "for whichever is less, `1g,7d`: k, m, g or t of bytes; h, d or w of time. Its oldest "
-        "files beyond that are removed. Without it, all is kept.",
+        help="Delete the oldest files of this process's own log beyond a size (k, m, g, t) or an "
+        "age (h, d, w): `1g`, `7d`, or both limits as `1g,7d`. [default: keep all]",
     ),
 ]
 JournalShip = Annotated[
@@ -33,8 +32,8 @@ JournalShip = Annotated[
         metavar="TARGET",
         env_var="REQUITE_JOURNAL_SHIP",
         group=JOURNAL,
-        help="Copy this process's own log in the journal to TARGET, a folder or a store such as "
-        "`s3://bucket/journals`, every 5 s and at the end, as `requite journal ship` does.",
+        help="Copy this process's own log to TARGET every 5 s and at the end: a folder, or a store "
+        "such as `s3://bucket/journals`. Same as `requite journal ship`.",
     ),
 ]
 _LIMIT: Final = re.compile(r"(\d+(?:\.\d+)?)([kmgthdw])", re.IGNORECASE)
@@ -45,26 +44,27 @@ _SECONDS: Final = {"h": 3600, "d": 86_400, "w": 7 * 86_400}
 def journal_option(
     journal: Path | None, retain: str | None, ship: str | None
 ) -> JournalOption | None:
-    """Return what the options come to. Raises `ConfigurationError` for what cannot be meant."""
+    """Return the journal's settings, from the options. Raises `ConfigurationError` for options
+    without --journal and for invalid limits."""
     if retain is None and ship is None:
         return journal
     if journal is None:
-        option = "retain says how much" if ship is None else "ship says to where a copy"
-        raise ConfigurationError(f"--journal-{option} of a journal is kept: --journal?")
-    from requite.journal import JournalSettings  # most processes keep none
+        option = "retain" if ship is None else "ship"
+        raise ConfigurationError(f"--journal-{option} requires --journal DIR")
+    from requite.journal import JournalSettings  # imported late: most processes have no journal
 
     size, age = (None, None) if retain is None else limits(retain)
     return journal, JournalSettings(retain_bytes=size, retain_s=age, ship_to=ship)
 
 
 def limits(text: str) -> tuple[int | None, float | None]:
-    """Return how many bytes, and how many seconds, are to be kept; None: any."""
+    """Parse a retention limit; return its bytes and seconds, None for no limit."""
     size, age = None, None
     for part in text.split(","):
         match = _LIMIT.fullmatch(part.strip())
         if match is None:
             raise ConfigurationError(
-                f"--journal-retain takes such as 1g, 7d or 1g,7d; not `{text}`"
+                f"--journal-retain: `{text}` is not a limit such as 1g, 7d or 1g,7d"
             )
         number, unit = float(match[1]), match[2].lower()
         if unit in _BYTES:

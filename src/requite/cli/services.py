@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from requite.client import AsyncClient
 
 Report = dict[str, Any]
-"""What `mmi.stats` says, and under `workers` what `mmi.workers` does."""
+"""The reply of `mmi.stats`, with the reply of `mmi.workers` under `workers`."""
 
-# Titles by key; those of the second table are left out where they are 0 everywhere.
+# Titles by key. A rare column is left out if it is 0 for all services.
 _SERVICE_COLUMNS: Final = {
     "workers": "workers",
     "waiting": "idle",
@@ -114,7 +114,7 @@ async def _show(
 
 
 async def ask(client: AsyncClient) -> Report:
-    """Ask a broker for its state. Raises `RemoteViolation` where it is not one of requite's."""
+    """Query a broker's state. Raises `RemoteViolation` if it is not a broker of requite."""
     stats = await client.call(b"", service="mmi.stats")
     workers = await client.call(b"", service="mmi.workers")
     try:
@@ -122,7 +122,7 @@ async def ask(client: AsyncClient) -> Report:
         return report | {"workers": json.loads(workers.body)}
     except (ValueError, TypeError) as error:
         raise RemoteViolation(
-            f"the broker answers mmi.stats with {stats.body[:40]!r}: it is not requite's"
+            f"the broker answers mmi.stats with {stats.body[:40]!r}: it is not a requite broker"
         ) from error
 
 
@@ -135,7 +135,7 @@ def render(report: Report, with_workers: bool) -> RenderableType:
         f"{counted(report['pending'], 'request')} pending"
     )
     if unread := report.get("unread"):
-        whole += f"; {counted(unread, 'client')} not read from, since a limit is reached"
+        whole += f"; {counted(unread, 'client')} not read from, because of a limit"
     parts: list[RenderableType] = [whole + ("; draining" if report["draining"] else "")]
     if "pair" in report:
         parts.append(_standing(report["pair"]))
@@ -144,14 +144,14 @@ def render(report: Report, with_workers: bool) -> RenderableType:
         rare = {key: title for key, title in _RARE_COLUMNS.items() if any(row[key] for row in rows)}
         parts.append(_table(rows, _SERVICE_COLUMNS | rare))
     else:
-        parts.append("no services: no worker has registered, and nobody has asked for one")
+        parts.append("no services: no worker has registered, and no client has sent a request")
     if with_workers and report["workers"]:
         parts.append(_table(report["workers"], _WORKER_COLUMNS))
     return Group(*parts)
 
 
 def _standing(pair: Report) -> str:
-    """Say which of two brokers this is, and what it knows of the other one."""
+    """Describe the broker's role in its pair, and the state of its peer."""
     other = "backup" if pair["role"] == "primary" else "primary"
     if pair["peer"] is None:
         heard = "has not been heard yet"

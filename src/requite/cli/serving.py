@@ -14,7 +14,7 @@ from requite.cli.exit_codes import ExitCode
 from requite.cli.output import complain
 from requite.errors import RequiteError, TransportError
 
-_COLLECT: Final = (50_000, 20, 20)  # Python has 700, 10, 10
+_COLLECT: Final = (50_000, 20, 20)  # Python's default: 700, 10, 10
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _STOPPED_BY: Final = {
     signal.SIGTERM: ExitCode.STOPPED,
@@ -28,32 +28,32 @@ class Server(Protocol):
     """A broker, a worker or a device."""
 
     async def start(self) -> object:
-        """Begin to serve."""
+        """Start serving."""
 
     async def drain(self) -> None:
-        """Take nothing new, finish what is there, and close."""
+        """Accept no new requests, finish pending ones, and close."""
 
     async def close(self) -> None:
         """Stop at once."""
 
 
 class CannotListenError(Exception):
-    """An address to listen at cannot be had."""
+    """Cannot bind an address."""
 
 
 UntilFailed: TypeAlias = Callable[[], Coroutine[Any, Any, RequiteError]]
-"""Waits until there is nothing left to serve for, and returns the error that says why."""
+"""Waits until the server cannot serve any longer, and returns the reason."""
 
 UntilOver: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
-"""Waits until the server has done what it was there for."""
+"""Waits until the server has finished its task."""
 
 
 def collect_rarely() -> None:
-    """Have the garbage collector look less often at what is there.
+    """Run the garbage collector less often.
 
-    For servers that make no cycles of their own, and hold many objects for a while: with 256
-    requests under way, each in a dozen objects, the usual 700 between two looks made these old, and
-    every one of them was looked at again and again; that took half of the time of a submission.
+    For servers that create no reference cycles and hold many objects for a while. With 256 requests
+    in flight of a dozen objects each, collections at the default threshold (700) scanned the same
+    objects repeatedly, which took half of the time of a submission.
     """
     gc.freeze()
     gc.set_threshold(*_COLLECT)
@@ -65,7 +65,7 @@ def run_until_stopped(
     until_failed: UntilFailed | None = None,
     until_over: UntilOver | None = None,
 ) -> ExitCode:
-    """Do what `serve` does on an event loop of its own; tell of an address that cannot be had."""
+    """Run `serve` on a new event loop; report an address that cannot be bound."""
     from requite.shell.aio import run
 
     try:
@@ -81,8 +81,8 @@ async def serve(
     until_failed: UntilFailed | None = None,
     until_over: UntilOver | None = None,
 ) -> ExitCode:
-    """Serve until a signal ends it, or `until_over` does; return OK if it has drained, else what
-    stopped it. Raises what `until_failed` returns, and `CannotListenError`."""
+    """Serve until a signal arrives or `until_over` returns, then drain; return OK, or the exit code
+    of a second signal. Raises the error of `until_failed`, and `CannotListenError`."""
     with _caught_signals() as arrived:
         try:
             await _start(server)
@@ -107,16 +107,17 @@ async def _first(
     until_failed: UntilFailed | None,
     until_over: UntilOver | None,
 ) -> signal.Signals | None:
-    """Wait for a signal, or for the end (None), and raise what fails before either comes."""
-    told = asyncio.ensure_future(arrived.get())
+    """Return the first signal, or None when `until_over` returns; raise the error of `until_failed`
+    if it is first."""
+    signalled = asyncio.ensure_future(arrived.get())
     others: list[asyncio.Future[Any]] = [
         asyncio.ensure_future(wait()) for wait in (until_failed, until_over) if wait is not None
     ]
-    await asyncio.wait((told, *others), return_when=asyncio.FIRST_COMPLETED)
-    for each in (told, *others):
+    await asyncio.wait((signalled, *others), return_when=asyncio.FIRST_COMPLETED)
+    for each in (signalled, *others):
         each.cancel()
-    if told.done() and not told.cancelled():
-        return told.result()
+    if signalled.done() and not signalled.cancelled():
+        return signalled.result()
     if until_failed is not None and others[0].done() and not others[0].cancelled():
         raise others[0].result()
     return None
@@ -133,7 +134,7 @@ async def _drain(server: Server, arrived: asyncio.Queue[signal.Signals]) -> Exit
         return ExitCode.OK
     draining.cancel()
     await asyncio.wait((draining,))
-    _log.warning("stopped before it had drained", extra={"signal": second.result().name})
+    _log.warning("stopped before draining finished", extra={"signal": second.result().name})
     return _STOPPED_BY[second.result()]
 
 

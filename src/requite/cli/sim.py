@@ -31,8 +31,8 @@ _SEEDS_DEFAULT: Final = 100
 _FRESH_SEEDS: Final = 1 << 31
 _POSITIVE: Final = validators.Number(gt=0)
 _WIDTH_MAX: Final = 400  # of a violation, which may quote a large body
-_SHOWN_MAX: Final = 10  # violations per run; the first ones tell, the others follow from them
-# A task of a few runs is long enough that handing it out costs nothing.
+_SHOWN_MAX: Final = 10  # violations per run; later ones mostly follow from the first
+# Runs per task of a process; enough that the overhead of a task does not matter.
 _RUNS_PER_TASK: Final = 5
 
 
@@ -52,15 +52,15 @@ def sim(
         Parameter(
             metavar="S",
             validator=validators.Number(gte=0),
-            help="The first seed; without, a fresh one.",
+            help="The first seed. [default: random]",
         ),
     ] = None,
     scenario: Annotated[
         str,
         Parameter(
             metavar="NAME",
-            help="What may go wrong; `list` tells. `all`, or those of one part (`mdp`, `sp`, "
-            "`flp`, `pirate`, …), take turns.",
+            help="The faults to simulate; `list` lists the scenarios. `all`, and a part such as "
+            "`mdp`, `sp`, `flp` or `pirate`, run several in turn.",
         ),
     ] = "swarm",
     plan: Annotated[
@@ -68,7 +68,7 @@ def sim(
         Parameter(
             metavar="FILE",
             show_default=False,
-            help="Play the plan in this file instead of seeds.",
+            help="Run the plan in this file instead of seeds.",
         ),
     ] = None,
     write_plan: Annotated[
@@ -76,7 +76,7 @@ def sim(
         Parameter(
             metavar="FILE",
             show_default=False,
-            help="Write the plan of the seed, if it is one, to this file; the seed runs as well.",
+            help="Run a single seed, and write its plan to this file.",
         ),
     ] = None,
     knob: Annotated[
@@ -84,20 +84,20 @@ def sim(
         Parameter(
             metavar="NAME=VALUE",
             show_default=False,
-            help="Use this value for a knob instead of the one that is drawn; repeatable.",
+            help="Set a knob to this value instead of a random one; repeatable.",
         ),
     ] = (),
     shrink: Annotated[
         bool,
         Parameter(
             show_default=False,
-            help="For each violation, write the smallest plan that still has it to a file in this "
+            help="Write the smallest plan that still has the violation to a file in the current "
             "folder, and print its messages as a diagram.",
         ),
     ] = False,
     transcript: Annotated[
         bool,
-        Parameter(group=OUTPUT, show_default=False, help="Print what was said, if it is one seed."),
+        Parameter(group=OUTPUT, show_default=False, help="Print all messages of a single seed."),
     ] = False,
     jobs: Annotated[
         int | None,
@@ -105,26 +105,25 @@ def sim(
             metavar="N",
             validator=_POSITIVE,
             show_default=False,
-            help="Processes that share the work: one per processor.",
+            help="Number of processes. [default: one per processor]",
         ),
     ] = None,
     as_json: JsonFlag = False,
 ) -> int:
     """Run seeds of the deterministic simulator.
 
-    Each seed is a world of its own: the real engines and framings, a network
-    that loses connections, processes that crash and freeze, peers that send
-    garbage. While faults strike, no call may be lost, answered twice or given a
-    wrong reply; when they have healed, everything must settle and nothing may be
-    left behind.
+    A seed runs the real engines and framings on a simulated network that loses
+    connections, with processes that crash and freeze, and peers that send
+    garbage. During faults no call may be lost, answered twice or get a wrong
+    reply. After the faults all calls must end, and no state may remain.
 
-    For each seed with violations its knobs and the command that replays it are
-    printed. With --json the last line is an object: seeds, violations, calls,
+    For each seed with violations it prints the knobs and the command that replays
+    it. With --json the last line is an object: seeds, violations, calls,
     virtual_s. Exit code 1: there were violations.
 
-    A plan is a text file with everything that is drawn from a seed: knobs,
-    processes, calls and faults. It stands for the same run when later versions
-    draw in other ways, and it may be edited.
+    A plan is a text file with everything that a seed generates: knobs, processes,
+    calls and faults. It can be edited, and describes the same run in later
+    versions, where the seed may generate another one.
 
       $ requite sim --seeds 500
       $ requite sim --seed 17 --scenario freezes --transcript
@@ -138,12 +137,12 @@ def sim(
     if plan is not None:
         if seed is not None or seeds is not None or write_plan is not None or knob:
             raise ConfigurationError(
-                "--plan takes the place of --seed, --seeds, --knob and --write-plan"
+                "--plan cannot be combined with --seed, --seeds, --knob or --write-plan"
             )
         total = _play(plan, transcript, shrink)
     else:
-        asked = _Asked(scenario, knob, transcript, shrink, write_plan)
-        total = _run_seeds(seed, seeds, jobs, asked)
+        choice = _Choice(scenario, knob, transcript, shrink, write_plan)
+        total = _run_seeds(seed, seeds, jobs, choice)
     say(total.sentence())
     if as_json:
         say_json(total.record())
@@ -151,8 +150,8 @@ def sim(
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """What seeds are run of, and what is made of their results."""
+class _Choice:
+    """The options that apply to each seed."""
 
     scenario: str
     knobs: tuple[str, ...]
@@ -161,7 +160,7 @@ class _Asked:
     write_plan: Path | None
 
     def options(self, scenario: str) -> Options:
-        """Return the options of a run. Raises `ConfigurationError` for a knob it does not have."""
+        """Return the options of a run. Raises `ConfigurationError` for an unknown knob."""
         from requite.sim import Options, read_knobs
 
         return Options(knobs=read_knobs(scenario, self.knobs), transcript=self.transcript)
@@ -173,24 +172,24 @@ class _Asked:
         return replay_command(seed, scenario, self.knobs)
 
 
-def _run_seeds(seed: int | None, seeds: int | None, jobs: int | None, asked: _Asked) -> Total:
+def _run_seeds(seed: int | None, seeds: int | None, jobs: int | None, choice: _Choice) -> Total:
     count = seeds or (_SEEDS_DEFAULT if seed is None else 1)
-    single = (("--transcript", asked.transcript), ("--write-plan", asked.write_plan is not None))
+    single = (("--transcript", choice.transcript), ("--write-plan", choice.write_plan is not None))
     for option, given in single:
         if given and count > 1:
-            raise ConfigurationError(f"{option} needs a single seed: give one with --seed")
+            raise ConfigurationError(f"{option} requires a single seed: give --seed S")
     first = secrets.randbelow(_FRESH_SEEDS) if seed is None else seed
-    runs = list(zip(range(first, first + count), _scenarios(asked.scenario), strict=False))
+    runs = list(zip(range(first, first + count), _scenarios(choice.scenario), strict=False))
     seeds_of = f"seed {first}" if count == 1 else f"{count} seeds, from {first},"
-    say(f"{seeds_of} of {asked.scenario}")
+    say(f"{seeds_of} of {choice.scenario}")
     if count == 1:
-        return _run_one(*runs[0], asked)
-    return _run_many(runs, jobs or os.cpu_count() or 1, asked)
+        return _run_one(*runs[0], choice)
+    return _run_many(runs, jobs or os.cpu_count() or 1, choice)
 
 
 @dataclass(slots=True)
 class Total:
-    """What all runs together came to."""
+    """Totals of all runs."""
 
     seeds: int = 0
     violations: int = 0
@@ -207,7 +206,7 @@ class Total:
         self.outcomes.update(result.outcomes)
 
     def record(self) -> dict[str, float]:
-        """Return the figures for machines."""
+        """Return the totals as a JSON object."""
         return {
             "seeds": self.seeds,
             "violations": self.violations,
@@ -216,7 +215,7 @@ class Total:
         }
 
     def sentence(self) -> str:
-        """Return the figures for people."""
+        """Return the totals as text."""
         ends = ", ".join(f"{n:,} {name}" for name, n in self.outcomes.most_common())
         found = f"{self.violations:,} violations" if self.violations else "no violation"
         return (
@@ -226,7 +225,7 @@ class Total:
 
 
 def _scenarios(name: str) -> Iterator[str]:
-    """Return the scenario of each seed, without end."""
+    """Yield the scenario of each seed, endlessly."""
     from requite.sim.scenarios import GROUPS, find
 
     names = GROUPS.get(name) or [find(name).name]
@@ -240,15 +239,15 @@ def _list_scenarios() -> None:
         say(f"{scenario.name:<19} {scenario.about}")
 
 
-def _run_one(seed: int, scenario: str, asked: _Asked) -> Total:
+def _run_one(seed: int, scenario: str, choice: _Choice) -> Total:
     from requite.sim import draw
     from requite.sim.plan import write
 
-    plan = draw(seed, scenario, asked.options(scenario))
-    if asked.write_plan is not None:
-        with _naming(asked.write_plan):
-            asked.write_plan.write_text(write(plan), "utf-8")
-    return _show(plan, asked.transcript, asked.shrink, asked.replay(seed, scenario))
+    plan = draw(seed, scenario, choice.options(scenario))
+    if choice.write_plan is not None:
+        with _naming(choice.write_plan):
+            choice.write_plan.write_text(write(plan), "utf-8")
+    return _show(plan, choice.transcript, choice.shrink, choice.replay(seed, scenario))
 
 
 def _play(file: Path, transcript: bool, shrink: bool) -> Total:
@@ -270,7 +269,7 @@ def _naming(file: Path) -> Iterator[None]:
 
 
 def _show(plan: Plan, transcript: bool, shrink: bool, replay: str) -> Total:
-    """Play a plan, and print its knobs, its transcript if wanted, and its violations."""
+    """Run a plan; print its knobs, its violations and, if asked for, its transcript."""
     from requite.sim import Options, play
 
     for line in plan.knobs.lines():
@@ -286,19 +285,19 @@ def _show(plan: Plan, transcript: bool, shrink: bool, replay: str) -> Total:
     return total
 
 
-def _run_many(runs: list[tuple[int, str]], jobs: int, asked: _Asked) -> Total:
+def _run_many(runs: list[tuple[int, str]], jobs: int, choice: _Choice) -> Total:
     from requite.sim import draw
 
     total = Total()
-    options = {scenario: asked.options(scenario) for _, scenario in runs}
+    options = {scenario: choice.options(scenario) for _, scenario in runs}
     shrunk: set[tuple[str, str]] = set()
     with _progress("seeds", len(runs)) as advance:
         for result in _results(runs, options, jobs):
             total.add(result)
             if result.violations:
-                _report(result, asked.replay(result.seed, result.scenario), with_knobs=True)
+                _report(result, choice.replay(result.seed, result.scenario), with_knobs=True)
                 found = (result.scenario, result.violations[0].invariant)
-                if asked.shrink and found not in shrunk:
+                if choice.shrink and found not in shrunk:
                     shrunk.add(found)
                     plan = draw(result.seed, result.scenario, options[result.scenario])
                     _shrink(plan, found[1])
@@ -309,7 +308,7 @@ def _run_many(runs: list[tuple[int, str]], jobs: int, asked: _Asked) -> Total:
 def _results(
     runs: list[tuple[int, str]], options: dict[str, Options], jobs: int
 ) -> Iterator[Result]:
-    """Run everything, in as many processes; results come in the order of `runs`."""
+    """Run all seeds in `jobs` processes; yield results in the order of `runs`."""
     from requite.sim import run
 
     whole = [(seed, scenario, options[scenario]) for seed, scenario in runs]
@@ -370,7 +369,7 @@ def _report(result: Result, replay: str, *, with_knobs: bool) -> None:
 
 @contextmanager
 def _progress(what: str, runs: int | None) -> Iterator[Callable[[], None]]:
-    """Show on a terminal how many runs are done; yield what to call after each run."""
+    """Show a progress bar on a terminal; yield the function to call after each run."""
     from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
 
     console = stderr_console()

@@ -1,4 +1,4 @@
-"""From `MODULE:ATTR` on the command line to the service it names."""
+"""Import the service that `MODULE:ATTR` on the command line names."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from requite.worker import Service
 
 
 def load_service(target: str) -> Service:
-    """Import what a target names; modules in the current directory are found, too.
+    """Import the service of a target, from installed modules or the current directory.
 
-    Raises `ConfigurationError`, which tells what is there where the target is not.
+    Raises `ConfigurationError`, which lists the services of the module.
     """
     module_name, colon, path = target.partition(":")
     if not (module_name and colon and path):
@@ -25,7 +25,7 @@ def load_service(target: str) -> Service:
         found = _attribute(target, found, name)
     if not isinstance(found, Service):
         kind = type(found).__name__
-        _refuse(target, f"it is a {kind}, no service; decorate it with @requite.service('name')")
+        _refuse(target, f"it is a {kind}, not a service; decorate it with @requite.service('name')")
     return found
 
 
@@ -39,12 +39,12 @@ def _import(target: str, name: str) -> ModuleType:
         raise
     except ModuleNotFoundError as error:
         if error.name and (name == error.name or name.startswith(f"{error.name}.")):
-            _refuse(target, f"there is no module {error.name!r}, neither here nor installed")
+            _refuse(target, f"no module {error.name!r} in the current directory or installed")
         _refuse(target, f"its module {name!r} imports {error.name!r}, which is not installed")
     except Exception as error:
         why = f"{type(error).__name__}: {error}"
         raise ConfigurationError(
-            f"cannot serve {target}: its module failed when it was imported: {why}"
+            f"cannot serve {target}: importing its module failed: {why}"
         ) from error
 
 

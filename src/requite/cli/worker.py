@@ -22,7 +22,9 @@ from requite.speaks.url import redact
 if TYPE_CHECKING:
     from requite.worker import Worker
 
-_PLACES: Final = Group("Places", sort_key=5, validator=one_of("--connect", "--bind", "--pool"))
+_ADDRESSES: Final = Group(
+    "Addresses", sort_key=5, validator=one_of("--connect", "--bind", "--pool")
+)
 _HANDLERS: Final = Group("Handlers", sort_key=10)
 _LIVENESS: Final = Group("Liveness", sort_key=20)
 _DEFAULTS: Final = HeartbeatPolicy()
@@ -34,19 +36,19 @@ def _check_finite(_type: object, value: float | None) -> None:
         raise ValueError(f"must be a finite number, not {value}")
 
 
-@Parameter(name="*", group=_PLACES)
+@Parameter(name="*", group=_ADDRESSES)
 @dataclass(frozen=True, slots=True)
-class Places:
-    """Where the worker dials brokers and clients, and where it listens."""
+class Addresses:
+    """Addresses to connect to, and addresses to listen at."""
 
     connect: Annotated[
         tuple[str, ...],
         Parameter(
             metavar="URL",
             show_default=False,
-            help="Where the broker is: `mdp://HOST:PORT`. Or, without a broker, where clients or "
-            "devices of SP listen: `sp+tcp://HOST:PORT`; repeat it for several. Or a queue's back: "
-            "`pirate://HOST:PORT`. Or RabbitMQ: `amqp://USER:PASSWORD@HOST/VHOST`.",
+            help="Connect to a broker: `mdp://HOST:PORT`; to SP clients or devices: "
+            "`sp+tcp://HOST:PORT`; to the back of a queue: `pirate://HOST:PORT`; or to RabbitMQ: "
+            "`amqp://USER:PASSWORD@HOST/VHOST`. Repeatable.",
         ),
     ] = ()
     bind: Annotated[
@@ -54,18 +56,18 @@ class Places:
         Parameter(
             metavar="URL",
             show_default=False,
-            help="Listen here for clients of SP: `sp+tcp://HOST:PORT`, `sp+ipc:///PATH`, "
-            "`sp+tls://`, `sp+ws://HOST:PORT/PATH` or `sp+wss://`; repeat it for several. Or be a "
-            "Freelance server: `flp://HOST:PORT`, or a Lazy Pirate's: `pirate://HOST:PORT`. Port 0 "
-            "takes a free one.",
+            help="Listen for SP clients: `sp+tcp://HOST:PORT`, `sp+ipc:///PATH`, `sp+tls://`, "
+            "`sp+ws://HOST:PORT/PATH` or `sp+wss://`; for Freelance clients: `flp://HOST:PORT`; or "
+            "for Lazy Pirate clients: `pirate://HOST:PORT`. Repeatable. Port 0 chooses a free "
+            "port.",
         ),
     ] = ()
     pool: Annotated[
         bool,
         Parameter(
             show_default=False,
-            help="Be a worker of a pool, as its manager starts them: the environment says where "
-            "(WORKER_AMQP_URL or WORKER_BROKER_URL, WORKER_POOL, WORKER_KEY, WORKER_ID and more).",
+            help="Serve a group of a pool. The pool manager sets the addresses in the environment: "
+            "WORKER_AMQP_URL or WORKER_BROKER_URL, WORKER_POOL, WORKER_KEY, WORKER_ID and more.",
         ),
     ] = False
     wait_connected: Annotated[
@@ -73,9 +75,9 @@ class Places:
         Parameter(
             metavar="SECONDS",
             validator=(_POSITIVE, _check_finite),
-            help="End with exit code 5 when it is not served at all URLs of --connect by then. A "
-            "broker of MDP 0.1 or 0.2 is heard only with its first heartbeat (2.5 s for the "
-            "Guide's). [default: it goes on trying]",
+            help="Exit with 5 unless all URLs of --connect are connected by then. A broker of MDP "
+            "0.1 or 0.2 counts as connected at its first heartbeat (2.5 s for the Guide's broker). "
+            "[default: retry without limit]",
         ),
     ] = None
     hops: Annotated[
@@ -91,15 +93,16 @@ class Places:
 @Parameter(name="*", group=_HANDLERS)
 @dataclass(frozen=True, slots=True)
 class Handlers:
-    """How many requests the handlers get at a time, and for how long."""
+    """Concurrency and time limits of the handlers."""
 
     capacity: Annotated[
         int | None,
         Parameter(
             metavar="N",
             validator=_POSITIVE,
-            help="Requests taken at a time, per service. Those beyond what the handlers work on "
-            "wait here, so give slow handlers few. [default: 16, with older dialects 1]",
+            help="Requests to accept at a time, per service. Requests that no handler runs yet "
+            "wait in this worker, so set it low for slow handlers. [default: 16; MDP 0.1 and 0.2: "
+            "1]",
         ),
     ] = None
     threads: Annotated[
@@ -107,7 +110,7 @@ class Handlers:
         Parameter(
             metavar="N",
             validator=_POSITIVE,
-            help="How many plain (not `async`) functions run at a time. [default: the capacity]",
+            help="Threads for plain (not `async`) functions. [default: the capacity]",
         ),
     ] = None
     handler_timeout: Annotated[
@@ -115,8 +118,8 @@ class Handlers:
         Parameter(
             metavar="SECONDS",
             validator=_POSITIVE,
-            help="A handler that neither ends nor calls `request.progress()` for so long loses its "
-            "request to another worker. [default: no limit]",
+            help="Give the request to another worker when its handler neither ends nor calls "
+            "`request.progress()` for this time. [default: no limit]",
         ),
     ] = None
     drain_timeout: Annotated[
@@ -124,7 +127,7 @@ class Handlers:
         Parameter(
             metavar="SECONDS",
             validator=_POSITIVE,
-            help="After SIGTERM: how long handlers may go on.",
+            help="After SIGTERM: time for handlers to finish.",
         ),
     ] = 30.0
 
@@ -132,26 +135,27 @@ class Handlers:
 @Parameter(name="*", group=_LIVENESS)
 @dataclass(frozen=True, slots=True)
 class Liveness:
-    """When the worker and its broker count each other as lost."""
+    """When worker and broker count each other as lost."""
 
     heartbeat_interval: Annotated[
         float | None,
         Parameter(
             metavar="SECONDS",
-            help="Be heard at least this often. Of the broker's and the worker's interval the "
-            f"longer one holds. [default: {_DEFAULTS.interval_s}]",
+            help="Send the broker a heartbeat after this time without a message. The longer of "
+            f"the broker's and the worker's interval applies. [default: {_DEFAULTS.interval_s}]",
         ),
     ] = None
     liveness: Annotated[
         int | None,
         Parameter(
             metavar="N",
-            help=f"Leave a broker that was silent for N intervals. [default: {_DEFAULTS.liveness}]",
+            help="Reconnect after N silent intervals of the broker. "
+            f"[default: {_DEFAULTS.liveness}]",
         ),
     ] = None
 
     def policy(self) -> HeartbeatPolicy | None:
-        """Return the policy; None where neither option is given."""
+        """Return the policy; None without either option."""
         if self.heartbeat_interval is None and self.liveness is None:
             return None
         return HeartbeatPolicy(
@@ -165,14 +169,12 @@ def worker(
         str,
         Parameter(
             name="MODULE:ATTR",
-            help="What to serve: a function decorated with `@requite.service(NAME)`.",
+            help="The function to serve, decorated with `@requite.service(NAME)`.",
         ),
     ],
     /,
-    *more: Annotated[
-        str, Parameter(name="MORE", help="Further functions, each a service of its own.")
-    ],
-    places: Places = Places(),
+    *more: Annotated[str, Parameter(name="MORE", help="More functions; each is a service.")],
+    addresses: Addresses = Addresses(),
     handlers: Handlers = Handlers(),
     liveness: Liveness = Liveness(),
     connection: Connection = PLAIN,
@@ -183,24 +185,25 @@ def worker(
 ) -> int:
     """Serve functions of a Python module.
 
-    A handler is a function of one request that returns the reply's bytes, or
-    yields those of partial replies:
+    A handler takes one request, and returns the reply's bytes or yields those of
+    partial replies:
 
       @requite.service("echo")
       async def echo(request):
           return request.body
 
-    Modules in the current directory are found. The broker need not be there
-    yet, and when it went away the worker registers again by itself. It prints
-    `serving NAME for URL` once it is connected and the broker has answered, and
-    says on stderr what it waits for until then.
+    Modules are imported from the current directory, too. The worker may start
+    before its broker, and registers again after the broker restarts. It prints
+    `serving NAME for URL` once the broker has answered; until then a line on
+    stderr says what it waits for.
 
-    With URLs of SP there is no broker: clients and devices dial the worker, or
-    it dials them, and one function is served to all of them. It prints
-    `serving NAME at URL` for each place where it listens.
+    SP has no broker: clients and devices connect to the worker, or the worker
+    connects to them, and it serves one function. It prints `serving NAME at URL`
+    for each address where it listens.
 
-    SIGTERM or Ctrl-C drains: no new requests, those in hand are finished, exit
-    code 0. A second one stops at once; what was in hand goes to other workers.
+    SIGTERM or Ctrl-C drains: the worker takes no new requests, finishes those it
+    has, and exits with 0. A second signal stops it at once; the broker gives its
+    requests to other workers.
 
       $ requite worker requite.examples:echo --connect mdp://127.0.0.1:5555
       $ requite worker shop:price shop:stock --connect mdp://broker --capacity 4
@@ -213,25 +216,25 @@ def worker(
     from requite.worker import Worker
     from requite.worker.environment import place_of
 
-    connect, capacity = places.connect, handlers.capacity
-    if places.wait_connected is not None and not (connect or places.pool):
-        raise ConfigurationError("--wait-connected is for --connect: --bind alone dials nobody")
+    connect, capacity = addresses.connect, handlers.capacity
+    if addresses.wait_connected is not None and not (connect or addresses.pool):
+        raise ConfigurationError("--wait-connected requires --connect or --pool")
     logging.start()
-    if places.pool:
+    if addresses.pool:
         place = place_of(os.environ)
         connect, capacity = (*connect, place.url), capacity or place.prefetch
     services = [load_service(each) for each in (target, *more)]
     server = Worker(
-        [_complete(connection, url, is_told=places.pool) for url in connect],
+        [_complete(connection, url, is_from_manager=addresses.pool) for url in connect],
         *services,
-        bind=places.bind,
+        bind=addresses.bind,
         capacity=capacity,
         heartbeat=liveness.policy(),
         handler_timeout=handlers.handler_timeout,
         threads=handlers.threads,
         drain_timeout=handlers.drain_timeout,
         dialect=connection.dialect,
-        hops=places.hops,
+        hops=addresses.hops,
         journal=journal_option(journal, journal_retain, journal_ship),
     )
     names = ", ".join(service.name for service in services)
@@ -242,7 +245,7 @@ def worker(
 
     async def until_failed() -> RequiteError:
         lines = [f"serving {names} for {redact(url)}" for url in connect]
-        return await _until_not_connected(server, lines, places.wait_connected)
+        return await _until_not_connected(server, lines, addresses.wait_connected)
 
     return run_until_stopped(server, announce, until_failed, server.until_over)
 
@@ -250,8 +253,10 @@ def worker(
 async def _until_not_connected(
     server: Worker, lines: Sequence[str], timeout_s: float | None
 ) -> RequiteError:
-    """Say of each place when it is served there; return what to end with where it is not in time,
-    or never."""
+    """Print a line when each URL is connected; after `timeout_s` return a `TransportError`.
+
+    Without a time-out it never returns.
+    """
 
     async def say_when_served(number: int, text: str) -> None:
         await server.until_connected(number)
@@ -268,6 +273,6 @@ async def _until_not_connected(
     return await never
 
 
-def _complete(connection: Connection, url: str, *, is_told: bool) -> str:
-    """Add the credentials; a manager tells its workers where to connect, and perhaps as whom."""
-    return url if is_told and names_user(url) else connection.complete(url)
+def _complete(connection: Connection, url: str, *, is_from_manager: bool) -> str:
+    """Add the credentials, unless the URL is from a pool manager and has some."""
+    return url if is_from_manager and names_user(url) else connection.complete(url)

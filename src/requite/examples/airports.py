@@ -1,4 +1,4 @@
-"""The service `nearest`: the neighbours of an airport, from a table that the worker holds.
+"""The service `nearest`: the neighbours of an airport, from a table in the worker's memory.
 
 Importing this module loads the airports of the package `airportsdata` (extra `demo`) and builds a
 k-d tree over them, once per process (about half a second). Requests and replies are described in
@@ -18,5 +18,5 @@ WORLD: Final = Airports(load())
 
 @service("nearest")
 async def nearest(request: Request) -> bytes:
-    """Answer with the airports nearest to the one that is named; takes some 50 µs."""
+    """Reply with the airports nearest to the requested one; takes about 50 µs."""
     return WORLD.answer(request.body)

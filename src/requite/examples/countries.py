@@ -1,7 +1,7 @@
 """The service `nearest-at-home`, for a pool: the neighbours of an airport within its country.
 
-The key of a group is a country by its two letters (ISO 3166-1), and its workers hold the airports
-of that country alone: importing this module loads them from `airportsdata` (extra `demo`).
+The key of a group is a country code of two letters (ISO 3166-1). Its workers load the airports of
+that country only, from `airportsdata` (extra `demo`), when they import this module.
 
     [driver]
     kind = "subprocess"
@@ -26,5 +26,5 @@ HOME: Final = Airports(within(os.environ.get("WORKER_KEY", ""), load()))
 
 @service("nearest-at-home")
 async def nearest_at_home(request: Request) -> bytes:
-    """Answer with the airports of the country nearest to the one that is named."""
+    """Reply with the airports of the country nearest to the requested one."""
     return HOME.answer(request.body)

@@ -1,4 +1,4 @@
-"""The service `resolve`: a name service, which everything else depends on to find each other.
+"""The service `resolve`: a name service, which other services use to find each other.
 
     export REQUITE_NAMES=names.json
     requite worker requite.examples.names:resolve --bind flp://127.0.0.1:5555
@@ -6,12 +6,12 @@
     requite call flp://127.0.0.1:5555,127.0.0.1:5556 "production orders"
 
 The file named by REQUITE_NAMES holds, for each environment, the endpoints of each logical name:
-`{"production": {"orders": ["tcp://10.0.0.5:5555"]}, "test": {...}}`. It is read again whenever it
-has changed, so names can be added while servers run.
+`{"production": {"orders": ["tcp://10.0.0.5:5555"]}, "test": {...}}`. The servers reload the file
+when it changes.
 
-A request is an environment and a name; the reply has one endpoint per line, and is empty for a name
-that nobody has. The answer is the same whoever gives it, so it may be asked for as often as one
-likes: that is what the Freelance pattern wants (Guide, "Brokerless Reliability").
+A request is an environment and a name. The reply has one endpoint per line, and is empty for an
+unknown name. All servers give the same reply, so requests are idempotent, as the Freelance pattern
+requires (Guide, "Brokerless Reliability").
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Table = dict[str, dict[str, list[str]]]
 
 
 class Names:
-    """The table of a file, read again when it has changed."""
+    """The table of a file; reloads the file when it changes."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -42,12 +42,12 @@ class Names:
         self._stamp = (0, 0)
 
     def resolve(self, environment: str, name: str) -> list[str]:
-        """Return the endpoints of a name; none for one that nobody has."""
+        """Return the endpoints of a name; an empty list for an unknown name."""
         self._refresh()
         return self._table.get(environment, {}).get(name, [])
 
     def _refresh(self) -> None:
-        """Read the file, if it is not the one that was read; keep the old table if that fails."""
+        """Reload the file if it changed; keep the old table if that fails."""
         try:
             state = self._path.stat()
             stamp = state.st_mtime_ns, state.st_size
@@ -56,20 +56,22 @@ class Names:
                 self._stamp = stamp
         except (OSError, ValueError) as error:
             if not self._table:
-                raise RemoteFailure(f"there are no names yet: {self._path}: {error}") from error
-            _log.warning("the former names stay, since %s cannot be read: %s", self._path, error)
+                raise RemoteFailure(
+                    f"no names loaded yet: cannot read {self._path}: {error}"
+                ) from error
+            _log.warning("cannot read %s: %s; the former names remain in use", self._path, error)
 
 
 def _check(table: object) -> Table:
-    """Return a table as it should be. Raises `ValueError` for another one."""
+    """Return a valid table. Raises `ValueError`."""
     if not isinstance(table, dict):
-        raise ValueError("the file holds no object with environments")
+        raise ValueError("the file is not a JSON object of environments")
     for environment, names in table.items():
         if not isinstance(names, dict) or not all(
             isinstance(each, list) and all(isinstance(one, str) for one in each)
             for each in names.values()
         ):
-            raise ValueError(f"{environment!r} holds no lists of endpoints by name")
+            raise ValueError(f"{environment!r} is not an object of lists of endpoints")
     return table
 
 
@@ -78,15 +80,15 @@ _open: dict[str, Names] = {}
 
 @service("resolve")
 async def resolve(request: Request) -> bytes:
-    """Answer with the endpoints of a name, one per line."""
+    """Reply with the endpoints of a name, one per line."""
     environment, _, name = request.body.decode().strip().partition(" ")
     if not name:
-        raise RemoteFailure("ask for an environment and a name: production orders")
+        raise RemoteFailure("the request must be an environment and a name: production orders")
     return "\n".join(_names().resolve(environment, name)).encode()
 
 
 def _names() -> Names:
     path = os.environ.get(VARIABLE)
     if not path:
-        raise ConfigurationError(f"set {VARIABLE} to the file that holds the names")
+        raise ConfigurationError(f"set {VARIABLE} to the path of the file with the names")
     return _open.setdefault(path, Names(Path(path)))

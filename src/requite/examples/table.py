@@ -1,9 +1,9 @@
-"""A table of airports that answers who is nearest to one of them.
+"""A table of airports, and the search for the nearest ones.
 
-A request is a code, ICAO or IATA, optionally how many neighbours are wanted, and then optionally a
-reference that the reply shall carry: `EDDF`, `FRA 3`, `EDDF 5 order-17`. The reply is JSON, nearest
+A request is an ICAO or IATA code, optionally the number of neighbours, and then optionally a
+reference that the reply repeats: `EDDF`, `FRA 3`, `EDDF 5 order-17`. The reply is JSON, nearest
 first: `{"airport": "EDDF", "reference": "", "nearest": [{"icao", "name", "country", "metres"}]}`.
-Distances are great circles on a sphere, in whole metres; equal ones are in the order of the codes.
+Distances are great circles on a sphere, in whole metres; equal distances are ordered by code.
 """
 
 from __future__ import annotations
@@ -19,31 +19,33 @@ NEIGHBOURS: Final = 5
 _NEIGHBOURS_MAX: Final = 100
 
 Rows = Mapping[str, Any]
-"""Airports by their codes of ICAO, as `airportsdata` has them."""
+"""Rows of `airportsdata` by ICAO code."""
 
 
 def load() -> Rows:
-    """Return all airports there are. Raises `ConfigurationError` where nobody has brought them."""
+    """Return all airports. Raises `ConfigurationError` without the package `airportsdata`."""
     try:
         import airportsdata
     except ImportError as error:
         raise ConfigurationError(
-            "the services of airports need the package airportsdata: pip install 'requite[demo]'"
+            "the airport services require the package airportsdata: pip install 'requite[demo]'"
         ) from error
     rows: Rows = airportsdata.load()
     return rows
 
 
 def within(country: str, rows: Rows) -> Rows:
-    """Return those of a country. Raises `ConfigurationError` where there are none."""
+    """Return the airports of a country. Raises `ConfigurationError` if there are none."""
     found = {code: row for code, row in rows.items() if row["country"] == country}
     if not found:
-        raise ConfigurationError(f"{country!r} is no country with airports, as IS would be")
+        raise ConfigurationError(
+            f"{country!r} is not the code of a country with airports, such as IS"
+        )
     return found
 
 
 class Airports:
-    """Airports in a k-d tree. Those of all the world take half a second to build."""
+    """Airports in a k-d tree. Building it takes half a second for the whole world."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
@@ -52,7 +54,7 @@ class Airports:
         self.tree = build(list(self.points.values()))
 
     def answer(self, body: bytes) -> bytes:
-        """Answer with the airports nearest to the one that is named. Raises `ValueError`."""
+        """Return the reply to a request. Raises `ValueError` for an invalid request."""
         name, count, reference = _parse(body)
         code = self._find(name)
         found = nearest_to(self.points[code], self.tree, count)
@@ -80,5 +82,5 @@ def _parse(body: bytes) -> tuple[str, int, str]:
     wanted, _, reference = rest.partition(" ")
     count = int(wanted) if wanted else NEIGHBOURS
     if not 1 <= count <= _NEIGHBOURS_MAX:
-        raise ValueError(f"1 to {_NEIGHBOURS_MAX} neighbours can be asked for, not {count}")
+        raise ValueError(f"the number of neighbours must be 1 to {_NEIGHBOURS_MAX}, not {count}")
     return name, count, reference

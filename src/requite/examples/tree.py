@@ -1,4 +1,4 @@
-"""A k-d tree over places on the Earth: who is nearest to whom, on a sphere, in whole metres."""
+"""A k-d tree of places on the Earth, to find the nearest ones on a sphere, in whole metres."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Point = tuple[float, float, float, str]
 """A place as x, y, z in metres from the centre of the Earth, and its code."""
 
 Neighbour = tuple[int, str]
-"""A distance in whole metres and the code of who is that far away."""
+"""A distance in whole metres, and the code of the place."""
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A node of the tree: `below` lies at or under `at` on the axis, `above` at or over it."""
+    """A node of the tree: points in `below` are at most `at` on the axis, in `above` at least."""
 
     axis: int
     at: float
@@ -32,7 +32,7 @@ Tree = Split | list[Point]
 
 
 def point(code: str, latitude: float, longitude: float) -> Point:
-    """Place a code on the sphere; degrees."""
+    """Return the point of a place, from its coordinates in degrees."""
     phi, theta = math.radians(latitude), math.radians(longitude)
     equatorial = EARTH_RADIUS_M * math.cos(phi)
     return (
@@ -55,7 +55,7 @@ def build(points: list[Point], axis: int = 0) -> Tree:
 
 
 def nearest_to(centre: Point, tree: Tree, count: int) -> list[Neighbour]:
-    """Return the `count` nearest to `centre`, itself left out, by distance and code."""
+    """Return the `count` points nearest to `centre` (without itself), by distance and code."""
     found: list[Neighbour] = []
     _search(tree, centre, count, found)
     return found
@@ -68,7 +68,7 @@ def _search(tree: Tree, centre: Point, count: int, found: list[Neighbour]) -> No
     beyond = float(centre[tree.axis]) - tree.at
     near, far = (tree.above, tree.below) if beyond >= 0 else (tree.below, tree.above)
     _search(near, centre, count, found)
-    # Whoever is on the far side is at least `beyond` away; a metre more for the rounding.
+    # Points on the far side are at least `beyond` away. One metre more allows for rounding.
     if len(found) < count or abs(beyond) <= found[-1][0] + 1:
         _search(far, centre, count, found)
 

@@ -1,6 +1,6 @@
 """Tests of services, and real processes for tests, demos and benchmarks.
 
-simulation.py `simulate`: a test on virtual time, under faults that a seed draws
+simulation.py `simulate`: run a test on virtual time, under random faults of a seed
 processes.py  `Child`: one child process; `Children`: those of one run
 rabbitmq.py   `RabbitServer`: a private RabbitMQ
 lifetime.py   ends a process together with its parent, or with the holder of a lock
@@ -17,7 +17,7 @@ __all__ = ["SimulatedWorld", "SimulationFailed", "simulate"]
 
 
 def __getattr__(name: str) -> Any:
-    """Load the simulator when it is first used: other tests do without."""
+    """Import the simulator on first use."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from requite.testing import simulation

@@ -12,9 +12,9 @@
                 await client.call(b"10", idempotency_key=b"%d" % number)
         assert ledger.total == 200
 
-The test, the broker and each worker are processes of their own in one simulated world. They run the
-code that also runs in production, on an event loop with virtual time (`requite.sim.shells`): an
-hour takes a second, and a seed always gives the same run.
+The test, the broker and each worker are processes in one simulated world. They run the production
+code on an event loop with virtual time (`requite.sim.shells`): an hour takes about a second, and a
+seed always gives the same run.
 """
 
 from __future__ import annotations
@@ -60,18 +60,18 @@ _ROLES: Final = ("broker", "worker")
 _OF_ROLES: Final = ("kill", "freeze", "drain", "cut power to")
 _OF_NETWORK: Final = ("partition", "partition one way", "reset connection", "forget connection")
 FAULTS: Final = (*_OF_NETWORK, *(f"{what} {role}" for what in _OF_ROLES for role in _ROLES))
-"""What can go wrong; see `simulate`."""
+"""The faults that `simulate` accepts."""
 
-_FAULTS_S: Final = 60.0  # faults are drawn for so long, unless they are healed before
+_FAULTS_S: Final = 60.0  # faults end after this time, or at `heal`
 _OUTAGE_S: Final = (0.01, 10.0)
 _HEAL_S: Final = 1.0
-_RUNS_MAX: Final = 60  # to find out which faults a failure needs
+_RUNS_MAX: Final = 60  # limit of runs to minimize the faults of a failure
 
 Make = Callable[[], Service | Sequence[Service]]
 
 
 class SimulationFailed(AssertionError):
-    """A test did not end in time, or an exception came out of a process of the simulation."""
+    """A test did not end in time, or a process of the simulation raised an exception."""
 
 
 def simulate(
@@ -83,26 +83,26 @@ def simulate(
 ) -> Callable[[Callable[..., Coroutine[Any, Any, object]]], Callable[..., None]]:
     """Run an `async def` test once per seed, each time with a new `SimulatedWorld` as its argument.
 
-    - `seeds`: how many (0, 1, 2, …), or which. The environment variable REQUITE_SEED names one.
-    - `faults`: what goes wrong until the test calls `heal`, from `FAULTS`. "kill" sends SIGKILL,
-      "drain" SIGTERM; both start the process again after a while. "freeze" is SIGSTOP and SIGCONT.
-      "cut power to" drops connections without a FIN. "reset connection" loses what is in flight,
-      "forget connection" all that is sent from then on.
-    - `faults_per_s`: how often each of them strikes, on average per second of virtual time.
-    - `limit_s`: seconds of virtual time after which a test has failed.
+    - `seeds`: their number (0, 1, 2, …), or the seeds. The variable REQUITE_SEED overrides them.
+    - `faults`: names from `FAULTS`; they occur until the test calls `heal`. "kill" sends SIGKILL,
+      "drain" SIGTERM; the process restarts after a while. "freeze" is SIGSTOP, then SIGCONT. "cut
+      power to" drops connections without a FIN. "reset connection" loses data in flight, "forget
+      connection" all data sent later.
+    - `faults_per_s`: average number of each fault per second of virtual time.
+    - `limit_s`: time limit of the test, in seconds of virtual time.
 
-    A failure raises what the test raised. Its notes have the seed, the faults that are needed for
-    it, what happened, and the command that repeats it.
+    A failed test raises its own exception. The notes have the seed, the faults that the failure
+    requires, a diagram of the run, and the command that repeats it.
 
     The result is a plain function; its other arguments are those of the test, so pytest passes
     fixtures. Do no real I/O in a simulated test: sockets, files and threads take no virtual time.
     The clock of the event loop is virtual, and `random` is seeded; the module `time` is real.
 
-    Raises `ConfigurationError` for faults that there are not.
+    Raises `ConfigurationError` for an unknown fault.
     """
     unknown = [fault for fault in faults if fault not in FAULTS]
     if unknown:
-        raise ConfigurationError(f"there is no fault {unknown[0]!r}; there are {', '.join(FAULTS)}")
+        raise ConfigurationError(f"no fault {unknown[0]!r}; the faults are {', '.join(FAULTS)}")
 
     def decorate(test: Callable[..., Coroutine[Any, Any, object]]) -> Callable[..., None]:
         if not inspect.iscoroutinefunction(test):
@@ -110,7 +110,7 @@ def simulate(
 
         @functools.wraps(test)
         def simulated(*args: Any, **given: Any) -> None:
-            __tracebackhide__ = True  # pytest shows the test alone
+            __tracebackhide__ = True  # pytest hides this frame
             for seed in _seeds(seeds):
                 plan = [*_draw(seed, faults, faults_per_s)]
                 case = _Case(lambda world: test(world, *args, **given), seed, plan, limit_s)
@@ -118,7 +118,7 @@ def simulate(
 
         _, *others = inspect.signature(test).parameters.values()
         simulated.__signature__ = inspect.Signature(others)  # type: ignore[attr-defined]
-        del simulated.__wrapped__  # pytest would look at its arguments
+        del simulated.__wrapped__  # pytest would take the arguments of the test from it
         return simulated
 
     return decorate
@@ -139,7 +139,7 @@ def _draw(seed: int, kinds: Sequence[str], per_s: float) -> Iterator[Fault]:
         at_s = rng.expovariate(per_s)
         shortest_s, longest_s = _OUTAGE_S
         while at_s < _FAULTS_S:
-            # As many short ones as long ones, by orders of magnitude: time-outs lie between.
+            # Log-uniform: short and long outages are equally likely, around the time-outs.
             duration_s = shortest_s * (longest_s / shortest_s) ** rng.random()
             yield Fault(at_s, kind, duration_s, rng.random())
             at_s += rng.expovariate(per_s)
@@ -147,18 +147,17 @@ def _draw(seed: int, kinds: Sequence[str], per_s: float) -> Iterator[Fault]:
 
 # --- the world ------------------------------------------------------------------------------------
 class SimulatedWorld:
-    """What a simulated test has: processes, faults, a clock.
+    """The argument of a simulated test: processes, faults, a clock.
 
-    Processes are programs on nodes of a network; the name of a node is its host in URLs. Each may
-    be killed and starts again with an empty memory. What the test itself has stands for what
-    survives: a database, a disk.
+    Each process runs on a node of a network; its name is its host name in URLs. A killed process
+    restarts with empty memory. Objects of the test survive, like a database or a disk.
     """
 
     def __init__(self, seed: int, plan: Sequence[Fault], limit_s: float) -> None:
         self.seed = seed
         """The seed of the run."""
         self.random: Random = luck(seed, _TEST)
-        """Randomness for the test, from the seed."""
+        """A random generator for the test, seeded."""
         self._world = World(seed)
         self.network = Network(self._world, _draw_network(luck(seed, "network")))
         self._pace = Pace(0.001, 0.0005)
@@ -178,7 +177,7 @@ class SimulatedWorld:
         self._start("broker", self._brokers, lambda: Broker(f"tcp://*:{_PORT}", **settings))
 
     def pair(self, *, heartbeat: float = 1.0, **settings: Any) -> None:
-        """Start two brokers of which one serves (`requite.pair.Pair`)."""
+        """Start a pair of brokers, of which one is active (`requite.pair.Pair`)."""
         names = ("broker-1", "broker-2")
         for role, name, other in zip(("primary", "backup"), names, names[::-1], strict=True):
 
@@ -193,11 +192,12 @@ class SimulatedWorld:
     def worker(
         self, *services: Service | Make, count: int = 1, url: str | None = None, **settings: Any
     ) -> None:
-        """Start `count` workers, each a process of its own.
+        """Start `count` workers, each in its own process.
 
-        A service is one, or a function that makes one or several in each life of the process: what
-        handlers keep in memory then is lost with it. `url`: what to dial, the brokers of this world
-        if it is left out; "" for none (with `bind`). `settings` are those of `requite.Worker`.
+        Each of `services` is a service, or a function that returns one or several at each start of
+        the process, so that handlers lose their memory at a crash. `url`: where to connect (None:
+        the brokers of this world; "": nowhere, with `bind`). `settings` are those of
+        `requite.Worker`.
         """
         dialled = self.url() if url is None else url
 
@@ -209,21 +209,21 @@ class SimulatedWorld:
             self._start(f"worker-{len(self._workers) + 1}", self._workers, make)
 
     def program(self, name: str, main: Callable[[], Coroutine[Any, Any, object]]) -> Program:
-        """Start a process that runs `main`, from the beginning in each life."""
+        """Start a process that runs `main`, again at each restart."""
         program = Program(name, self._world, self.network, self._pace, self, main)
         self._programs.append(program)
         program.start()
         return program
 
     def client(self, service: str = "", **settings: Any) -> AsyncClient:
-        """Make a client of the brokers of this world, in the process of the test, for `async with`.
+        """Return a client of this world's brokers, in the test's process, for `async with`.
 
-        For other transports make an `AsyncClient` with a URL: `sp+tcp://worker-1:7000`.
+        For other transports create an `AsyncClient` with a URL: `sp+tcp://worker-1:7000`.
         """
         return AsyncClient(self.url(service), **settings)
 
     def url(self, service: str = "") -> str:
-        """Return the URL of a service at the brokers of this world."""
+        """Return the URL of a service at this world's brokers."""
         names = [program.name for program in self._brokers] or ["broker"]
         places = ",".join(f"{name}:{_PORT}" for name in names)
         return f"mdp://{places}/{service}" if service else f"mdp://{places}"
@@ -236,7 +236,7 @@ class SimulatedWorld:
 
     # --- faults -----------------------------------------------------------------------------------
     def kill(self, name: str) -> None:
-        """Send SIGKILL to a process; `start` starts it again."""
+        """Send SIGKILL to a process; `start` restarts it."""
         self.find(name).crash()
 
     def drain(self, name: str) -> None:
@@ -252,7 +252,7 @@ class SimulatedWorld:
         self.find(name).thaw()
 
     def start(self, name: str) -> None:
-        """Start a process again."""
+        """Restart a process."""
         self.find(name).start()
 
     def partition(self, one: str, other: str) -> None:
@@ -261,35 +261,35 @@ class SimulatedWorld:
             self.network.cut(self.find(source).name, self.find(sink).name)
 
     async def heal(self) -> None:
-        """End all faults, for good, and wait a second: dead processes start again."""
+        """End all faults permanently, restart dead processes, and wait a second."""
         self._trouble.end()
         self.tell("all faults heal")
         await asyncio.sleep(_HEAL_S)
 
     def find(self, name: str) -> Program:
-        """Return the process of that name. Raises `ConfigurationError` if there is none."""
+        """Return the process `name`. Raises `ConfigurationError` for an unknown name."""
         for program in self._programs:
             if program.name == name:
                 return program
         names = ", ".join(program.name for program in self._programs)
-        raise ConfigurationError(f"there is no process {name!r}; there are {names}")
+        raise ConfigurationError(f"no process {name!r}; the processes are {names}")
 
     # --- time, and what happened ------------------------------------------------------------------
     @property
     def now(self) -> float:
-        """Seconds of virtual time since the beginning."""
+        """Seconds of virtual time since the start."""
         return self._world.now
 
     def note(self, what: str) -> None:
-        """Write a line into the account of what happened, which a failure shows."""
+        """Add a line to the diagram of the run, which a failure shows."""
         self._transcript.event(virtual.running(_TEST), what)
 
     def tell(self, what: str) -> None:
-        """Write down what happens to the whole."""
+        """Record an event of the whole world."""
         self._transcript.event(RUN, what)
 
     def run(self, test: Callable[[SimulatedWorld], Awaitable[object]]) -> BaseException | None:
-        """Run a test in this world; return what it raised."""
+        """Run a test in this world; return the exception that it raised, or None."""
 
         async def main() -> None:
             __tracebackhide__ = True
@@ -306,7 +306,7 @@ class SimulatedWorld:
             try:
                 self._world.run(self._limit_s, unless=lambda: self._is_over)
             except Stuck as stuck:
-                self._failure = SimulationFailed(f"the test comes to no end: {stuck}")
+                self._failure = SimulationFailed(f"the test does not end: {stuck}")
             if not self._is_over and self._failure is None:
                 text = f"the test has not ended after {self._limit_s:g} s of virtual time"
                 self._failure = SimulationFailed(text)
@@ -315,19 +315,19 @@ class SimulatedWorld:
         return self._failure
 
     def account(self) -> list[str]:
-        """Return what happened, as a diagram."""
+        """Return the diagram of the run."""
         return [*diagram(self._transcript.entries)]
 
     # --- what processes report --------------------------------------------------------------------
     def process_failed(self, process: Process, trace: str) -> None:
-        """Make the test fail: an exception came out of a process."""
+        """Fail the test: a process raised an exception."""
         self._transcript.event(process.name, "fails")
         if self._failure is None:
             self._failure = SimulationFailed(f"the process {process.name} fails:\n{trace}")
         self._is_over = True
 
     def process_changed(self, process: Process, what: str) -> None:
-        """Write down that a process starts, ends, freezes or thaws."""
+        """Record that a process starts, ends, freezes or thaws."""
         self._transcript.event(process.name, what)
 
     # --- what faults strike -----------------------------------------------------------------------
@@ -338,7 +338,7 @@ class SimulatedWorld:
 
     @property
     def honest(self) -> Sequence[Process]:
-        """All processes but the test."""
+        """All processes except the test."""
         return [program for program in self._programs if program.name != _TEST]
 
     @property
@@ -384,7 +384,7 @@ class _Faults(Trouble):
         super().__init__(world)
 
     def deeds(self) -> dict[str, Deed]:
-        """Return what each fault of `FAULTS` does."""
+        """Return the action of each fault of `FAULTS`."""
         deeds: dict[str, Deed] = {
             "partition": self.partition,
             "partition one way": self.partition_one_way,
@@ -400,7 +400,7 @@ class _Faults(Trouble):
         return deeds
 
     def strike(self, fault: Fault) -> None:
-        """Let a fault happen, if there is what it could strike."""
+        """Perform a fault, if it has a target."""
         role = fault.kind.rpartition(" ")[2]
         if role in _ROLES and not self._cast.of_role(role):
             return
@@ -415,18 +415,18 @@ class _Faults(Trouble):
         super().partition(fault)
 
     def partition_one_way(self, fault: Fault) -> None:
-        """Cut one node off from another."""
+        """Drop traffic from one node to another, in this direction only."""
         there, back = self._choose_direction(fault.lot)
         self._cast.tell(f"no way from {there} to {back}, for {fault.duration_s:.3f} s")
         super().partition_one_way(fault)
 
     def reset(self, fault: Fault) -> None:
-        """Break a connection, and let both ends know."""
+        """Close a connection; both ends detect it."""
         self._tell_of_stream(fault, "is reset")
         super().reset(fault)
 
     def black_hole(self, fault: Fault) -> None:
-        """Break a connection, and let nobody know."""
+        """Drop all further traffic of a connection; neither end detects it."""
         self._tell_of_stream(fault, "is forgotten")
         super().black_hole(fault)
 
@@ -437,7 +437,7 @@ class _Faults(Trouble):
             self._cast.tell(f"the connection between {between} {what}")
 
     def cut_power(self, processes: Sequence[Process]) -> Deed:
-        """Return what drops all connections of one of `processes` without a FIN."""
+        """Return the action that drops all connections of one of `processes` without a FIN."""
 
         def deed(fault: Fault) -> None:
             process = choose(processes, fault.lot)
@@ -474,7 +474,7 @@ class _Case:
         self._limit_s = limit_s
 
     def run(self) -> None:
-        """Run it; raise what the test raises, with notes on how it came about."""
+        """Run the case; raise the exception of the test, with notes on its cause."""
         __tracebackhide__ = True
         world, failure = self._play(self._plan)
         if failure is None:
@@ -488,7 +488,7 @@ class _Case:
         raise failure
 
     def _needed(self, kind: type[BaseException]) -> Sequence[Fault]:
-        """Return the faults without which the test does not raise an exception of this type."""
+        """Return a minimal set of faults with which the test raises this type of exception."""
         runs = count(1)
 
         def still_fails(plan: Sequence[Fault]) -> bool:
@@ -511,7 +511,7 @@ class _Case:
 
 
 def _command() -> str:
-    """Return the command that runs the present test, or else this program."""
+    """Return the command that runs the current test, or this program."""
     test, _, _phase = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")
     words = ["python", "-m", "pytest", test] if test else ["python", *sys.argv]
     return " ".join(map(shlex.quote, words))

@@ -242,9 +242,9 @@ def test_the_verb_judges_as_of_a_time(tmp_path: Path, capsys: pytest.CaptureFixt
     (told,) = [line for line in capsys.readouterr().err.splitlines() if "requite:" in line]
     assert f"{lake}/audit_verdicts is gone; put it back, or give a new lake" in told
     assert run_command([*words, "--as-of", "noonish"]) == 2
-    assert "is no time" in capsys.readouterr().err
+    assert "is not a time" in capsys.readouterr().err
     assert run_command([*words, "--as-of", "0001-01-01"]) == 2
-    assert "--as-of: no journal tells of 0001-01-01" in capsys.readouterr().err
+    assert "--as-of: 0001-01-01 is before 1970" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("in_this_session")
@@ -314,7 +314,7 @@ def run_in_a_process_of_its_own(folder: Path, environment: dict[str, str], *more
     audit = done.record["audit"]
     assert (audit["accepted"], audit["exactly_one"], audit["missing"]) == (CALLS + 1, CALLS, 1)
     assert f"{CALLS + 1:,} accepted, {CALLS:,} ended exactly once, 1 missing" in done.out
-    assert "audit_verdicts has the evidence" in done.out
+    assert "audit_verdicts has the events of each such request" in done.out
     for step in ("journal", "silver requests", "gold capacity", "audit"):
         assert step in done.err
 

@@ -1,4 +1,4 @@
-"""`requite journal export`: the events of a journal as a file that other programs read."""
+"""`requite journal export`: write the events of a journal as Parquet or JSON lines."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def export(
         Parameter(
             metavar="FILE",
             allow_leading_hyphen=True,
-            help="`FILE.parquet`, `FILE.jsonl`, or `-`: JSON lines to stdout.",
+            help="`FILE.parquet`, `FILE.jsonl`, or `-` for JSON lines on stdout.",
         ),
     ],
     logging: Logging = QUIET,
@@ -40,11 +40,12 @@ def export(
     """Write the events of a journal as Parquet or JSON lines.
 
     One row or object per event, with the columns of the table that Spark reads
-    (`format("requite")`), in no order across logs. What does not decode is in there
-    as well: `reason` says why, `raw` holds its bytes (JSON: hexadecimal). A file that
-    was there is replaced once the new one is complete. Parquet needs the extra `spark`.
+    (`format("requite")`); the logs are not merged by time. Data that cannot be
+    decoded has a row as well: `reason` says why, `raw` has the bytes (JSON:
+    hexadecimal). An existing file is replaced when the new one is complete.
+    Parquet requires the extra `spark`.
 
-    Exit code 1: something could not be decoded; everything else has been written.
+    Exit code 1: some data could not be decoded; all other events were written.
 
       $ requite journal export journal --to events.parquet
       $ requite journal export journal --to - | jq -r .kind | sort | uniq -c
@@ -56,7 +57,7 @@ def export(
     path = Path(to)
     writers = {".parquet": _to_parquet, ".jsonl": _to_lines}
     if path.suffix not in writers:
-        raise ConfigurationError(f"`{to}` has to end with {' or '.join(writers)}, or to be -")
+        raise ConfigurationError(f"--to: `{to}` must end with {' or '.join(writers)}, or be -")
     with _complete_or_not_at_all(path) as unfinished:
         count, flaws = writers[path.suffix](directory, unfinished)
     say(f"{count:,} events, {size_of(path.stat().st_size)}: {path}")
@@ -65,7 +66,7 @@ def export(
 
 @contextmanager
 def _complete_or_not_at_all(path: Path) -> Iterator[Path]:
-    """Yield where to write; give it its name only when that has ended well."""
+    """Yield a temporary path; rename it to `path` if the block succeeds."""
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         yield unfinished

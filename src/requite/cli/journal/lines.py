@@ -2,7 +2,7 @@
 
     13:22:58.123  broker 3731  answered  37318fdeaa15e1b00000000000000007  echo  OK, 20 B
 
-A terminal gets colours, and lines that end at its edge; a pipe gets all of it.
+On a terminal lines have colours and are cut at its width; in a pipe they are complete.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _ENDS: Final = ("answered", "finished")
 
 
 class EventLines:
-    """Shows events on stdout, under the date of their day."""
+    """Prints events on stdout, under a line with their date."""
 
     def __init__(self) -> None:
         self._console = stdout_console()
@@ -85,7 +85,7 @@ def _style(event: Event) -> str:
 
 
 def _id(request_id: str) -> Text:
-    """Return an ID with its telling digits brighter than those that all have in common."""
+    """Return an ID with the digits that differ between requests brighter than the others."""
     number = request_id[_ORIGIN_WIDTH:]
     zeros = len(number) - len(number.lstrip("0"))
     dim = request_id[: _ORIGIN_WIDTH + zeros]
@@ -93,7 +93,7 @@ def _id(request_id: str) -> Text:
 
 
 def _details(event: Event) -> Iterator[str]:
-    """Yield what else is known of an event, the most telling first."""
+    """Yield further details of an event, the most important first."""
     if event.raw is not None:
         yield f"not decoded, {event.segment}:{event.byte_offset}, {len(event.raw)} bytes"
     if event.dropped is not None:

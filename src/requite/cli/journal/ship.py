@@ -1,4 +1,4 @@
-"""`requite journal ship`: copies of a journal, on another disk or in a store of objects."""
+"""`requite journal ship`: copy a journal to another disk or to an object store."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def ship(
     target: Annotated[
         str,
         Parameter(
-            name="TARGET", help="A folder, or such as `s3://BUCKET/journals`, `gs://…`, `az://…`."
+            name="TARGET", help="A folder, or a store: `s3://BUCKET/journals`, `gs://…`, `az://…`."
         ),
     ],
     /,
@@ -32,7 +32,7 @@ def ship(
         Parameter(
             name=("--follow", "-f"),
             show_default=False,
-            help="Go on with what comes, new logs included, until Ctrl-C or SIGTERM.",
+            help="Continue with new events and logs until Ctrl-C or SIGTERM.",
         ),
     ] = False,
     every: Annotated[
@@ -40,24 +40,24 @@ def ship(
         Parameter(
             metavar="SECONDS",
             validator=validators.Number(gt=0),
-            help="How long to wait between two looks at the journal, with --follow.",
+            help="With --follow: interval between copies.",
         ),
     ] = 5.0,
     as_json: JsonFlag = False,
     logging: Logging = QUIET,
 ) -> int:
-    """Copy a journal to where it is read, while it is written or after that.
+    """Copy a journal to a folder or object store, also while it is written.
 
-    Logs are copied in their order, up to their last complete record; what is there is
-    not copied again. It can be killed at any time: the next one goes on. So several
-    machines can ship their journals to one TARGET, which is a journal itself. One
-    process at a time ships a journal to a TARGET.
+    Copies each log up to its last complete record, and skips data that TARGET has.
+    The command can be killed at any time; the next run resumes. Several machines
+    can ship their journals to one TARGET, which is itself a journal. Ship a journal
+    to a TARGET with one process at a time.
 
-    Stores need the extra `ship`; their credentials and endpoints come from the
+    Stores require the extra `ship`; credentials and endpoints come from the
     environment (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, ...).
 
-    Exit code 1: not everything has been copied; run it again. With --follow, failures
-    are told and tried again.
+    Exit code 1: some data was not copied; run it again. With --follow, failures are
+    printed and retried.
 
       $ requite journal ship journal /mnt/journals
       $ requite journal ship journal s3://bucket/journals --follow
@@ -73,7 +73,7 @@ def ship(
             failure = ""
         except StorageError as error:
             if not failure:
-                complain(f"not everything has been shipped: {error}")
+                complain(f"some data was not copied: {error}")
             failure = str(error)
         if is_last:
             break
@@ -86,7 +86,7 @@ def ship(
 
 
 def _ended_by_signals() -> Event:
-    """Return what is set by Ctrl-C and SIGTERM: what is there then is still shipped."""
+    """Return an event that Ctrl-C and SIGTERM set; the loop then copies once more."""
     ended = Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())

@@ -1,4 +1,4 @@
-"""`requite journal stats`: what is in a journal, log by log."""
+"""`requite journal stats`: summarize each log of a journal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from requite.journal.stats import stats as stats_of
 if TYPE_CHECKING:
     from rich.table import Table
 
-# Shown only where they tell something.
+# Columns that are left out if they are 0 for all logs.
 _RARE: Final[dict[str, Callable[[LogStats], int]]] = {
     "segments": lambda log: log.segments if log.segments > 1 else 0,
     "dropped": lambda log: log.dropped,
@@ -26,27 +26,28 @@ _RARE: Final[dict[str, Callable[[LogStats], int]]] = {
     "damage": lambda log: log.flaws.total(),
 }
 _INCOMPLETE: Final = {
-    "incomplete": "incomplete, for their ends could not be written or are gone",
-    "missing": "missing, for they began here and are not there",
+    "incomplete": "incomplete: the end of the log was not written, or is missing",
+    "missing": "missing: the log began here, and its files are not there",
 }
 
 
 def stats(directory: Directory, /, *, as_json: JsonFlag = False, logging: Logging = QUIET) -> int:
-    """Show what is in a journal, log by log.
+    """Summarize each log of a journal.
 
-    Per log: its span of time (UTC), its events and its size on disk. A log that is
-    open is being written, or its writer was killed. One that is incomplete has ended
-    without saying so; one that is torn or cut ends in the middle of a write, or its
-    file does; one that is missing began here, and is not there. A second table counts
-    the events of each kind, by who wrote them.
+    Per log: its time span (UTC), events, size on disk and state. An `open` log is
+    being written, or its writer was killed. An `incomplete` log has no end record.
+    A `torn` log ends within a write. A `cut` log has lost the end of its last file.
+    A `missing` log began here, but its files are not there. A second table counts
+    events by kind and by role of the writer.
 
-    Where there are any: rows dropped because the disk refused them; events that are
-    missing, by their numbers; and places of damage, or of a newer version.
+    Further columns, if not 0: rows that were dropped because the disk refused them;
+    missing events, detected by their numbers; damaged places, or places written by
+    a newer version.
 
     With --json one object: logs, each with log, role, name, pid, version, started,
     first, last, events by kind, bytes, segments, dropped, missing, flaws, state.
 
-    Exit code 1: something could not be decoded, or a log is incomplete or missing.
+    Exit code 1: some data could not be decoded, or a log is incomplete or missing.
 
       $ requite journal stats journal
     """
@@ -59,12 +60,12 @@ def stats(directory: Directory, /, *, as_json: JsonFlag = False, logging: Loggin
         console.print(_logs(logs))
         console.print(_kinds(logs))
     else:
-        say("no logs: nothing has been journalled here yet")
+        say("no logs: no process has written this journal yet")
     return max(end(sum((log.flaws for log in logs), Counter())), _end_incomplete(logs))
 
 
 def _end_incomplete(logs: Sequence[LogStats]) -> ExitCode:
-    """Tell which logs are not there or lack their end; return the exit code that tells of it."""
+    """Print which logs are incomplete or missing; return the exit code."""
     ended = ExitCode.OK
     for state, why in _INCOMPLETE.items():
         names = [log.log.log for log in logs if log.state == state]
@@ -117,7 +118,7 @@ def _table(*titles: str) -> Table:
 
 
 def _time(time: datetime | None, since: datetime | None = None) -> str:
-    """Return a time; only that of the day, if it is on the day of another one."""
+    """Return a time; without its date, if it is the date of `since`."""
     if time is None:
         return "–"
     is_same_day = since is not None and since.date() == time.date()

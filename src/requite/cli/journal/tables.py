@@ -1,6 +1,6 @@
 """The events of a journal as Arrow tables, for Parquet.
 
-This is the decoder of Spark's source without Spark: it needs pyarrow and numpy (extra `spark`).
+Uses the decoder of the Spark source, without Spark: requires pyarrow and numpy (extra `spark`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from requite.spark.decoding.rows import SegmentSource
 from requite.storage import Damage, LogReader
 from requite.storage.layout import RECORD_HEADER_SIZE
 
-# A row group of a Parquet file: large enough to be worth its statistics.
+# Rows per row group of the Parquet file; each row group has its own statistics.
 ROWS_PER_TABLE: Final = 1 << 18
 
 
@@ -28,7 +28,7 @@ def schema() -> Any:
 
 
 def tables(directory: str) -> Iterator[Any]:
-    """Yield the events of a journal, and whatever does not decode. Raises `ConfigurationError`."""
+    """Yield the events of a journal, decodable or not. Raises `ConfigurationError`."""
     batches: list[Batch] = []
     for log in find_logs(directory):
         for batch in _batches(log):
@@ -41,7 +41,7 @@ def tables(directory: str) -> Iterator[Any]:
 
 
 def flaws_of(table: Any) -> Counter[str]:
-    """Count what does not decode, by reason."""
+    """Count the rows that could not be decoded, by reason."""
     reasons = table.filter(table["raw"].is_valid())["reason"]
     return Counter(reason or "" for reason in reasons.to_pylist())
 
@@ -56,7 +56,7 @@ def _batches(log: LogFolder) -> Iterator[Batch]:
                     yield from decoder.skip(Unread(item.offset, item.raw, item.reason))
                 else:
                     yield from decoder.feed(item.payload, item.offset + RECORD_HEADER_SIZE)
-        except LogGone:  # removed by retention meanwhile
+        except LogGone:  # deleted by retention in the meantime
             continue
         finally:
             yield from decoder.finish()

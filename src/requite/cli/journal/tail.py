@@ -1,4 +1,4 @@
-"""`requite journal tail`: the newest events, and those that come."""
+"""`requite journal tail`: show the newest events, and follow new ones."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from requite.journal.meaning import KIND_NAMES
 from requite.journal.reader import JournalTail, Selection, newest
 from requite.storage.place import store_url
 
-POLL_EVERY_S: Final = 0.1  # twice as long as a journal keeps rows to itself
-STORE_POLL_EVERY_S: Final = 5.0  # as often as it is shipped there
+POLL_EVERY_S: Final = 0.1  # twice the time that a journal buffers rows
+STORE_POLL_EVERY_S: Final = 5.0  # the interval at which journals are shipped
 
 _LINES: Final = 20
 _ID: Final = re.compile(r"[0-9a-f]{32}")
@@ -39,7 +39,7 @@ def tail(
             name=("--lines", "-n"),
             metavar="N",
             validator=validators.Number(gte=0),
-            help=f"How many events: {_LINES}, or all with --request.",
+            help=f"Number of events. [default: {_LINES}; with --request all]",
         ),
     ] = None,
     follow: Annotated[
@@ -47,7 +47,7 @@ def tail(
         Parameter(
             name=("--follow", "-f"),
             show_default=False,
-            help="Go on with what comes, new logs included, until Ctrl-C.",
+            help="Continue with new events and logs until Ctrl-C.",
         ),
     ] = False,
     request: Annotated[
@@ -58,23 +58,29 @@ def tail(
     kind: Annotated[str | None, Parameter(metavar="K", help="Only this kind of event.")] = None,
     heartbeats: Annotated[
         bool,
-        Parameter(show_default=False, help="With the brokers' regular looks at their workers."),
+        Parameter(
+            show_default=False,
+            help="Show heartbeat events as well: the brokers' records of their workers.",
+        ),
     ] = False,
     as_json: Annotated[
         bool,
         Parameter(
-            name="--json", show_default=False, group=OUTPUT, help="One object per line and event."
+            name="--json",
+            show_default=False,
+            group=OUTPUT,
+            help="Print each event as a JSON object on its own line.",
         ),
     ] = False,
     logging: Logging = QUIET,
 ) -> int:
     """Show the newest events of a journal, and follow them.
 
-    One line per event: when (UTC), who wrote it, what happened, to which request of
-    which service, and what else is known. It can be used while the journal is
-    written. A request's events at its client, broker and worker have the same ID.
+    One line per event: time (UTC), writer, kind, request ID, service, and details.
+    The journal may be in use. Events of one request at its client, broker and
+    worker have the same ID.
 
-    Exit code 1: something could not be decoded; it is shown in its place.
+    Exit code 1: some data could not be decoded; it is shown in its place.
 
       $ requite journal tail journal -f --service echo
       $ requite journal tail journal --request 37318fdeaa15e1b00000000000000007
@@ -92,19 +98,19 @@ def tail(
     pause_s = STORE_POLL_EVERY_S if store_url(directory, "a journal is read from") else POLL_EVERY_S
     try:
         while True:
-            news = following.news(selection)
+            new = following.news(selection)
             flaws += _show(
-                [each for each in news if (each.log, each.segment, each.byte_offset) not in seen],
+                [each for each in new if (each.log, each.segment, each.byte_offset) not in seen],
                 show,
             )
-            seen.clear()  # what came between the two first looks, the second one has shown
+            seen.clear()  # only the first read can overlap with `found`
             time.sleep(pause_s)
     except KeyboardInterrupt:
         return end(flaws)
 
 
 def _show(events: Iterable[Event], show: Callable[[Event], None]) -> Counter[str]:
-    """Show events; return the reasons of those that do not decode."""
+    """Show events; count those that could not be decoded, by reason."""
     flaws: Counter[str] = Counter()
     for event in events:
         show(event)
@@ -126,10 +132,14 @@ def _count(lines: int | None, request: str | None) -> int:
 def _request_id(text: str | None) -> str | None:
     if text is None or _ID.fullmatch(text.lower()):
         return text and text.lower()
-    raise ConfigurationError(f"a request's ID has 32 hexadecimal digits; `{text}` is none")
+    raise ConfigurationError(
+        f"--request: a request ID has 32 hexadecimal digits; `{text}` is not one"
+    )
 
 
 def _kind(text: str | None) -> str | None:
     if text is None or text.lower() in KIND_NAMES.values() or text.startswith("unknown:"):
         return text and text.lower()
-    raise ConfigurationError(f"no kind `{text}`; there are {', '.join(KIND_NAMES.values())}")
+    raise ConfigurationError(
+        f"--kind: no kind `{text}`; the kinds are {', '.join(KIND_NAMES.values())}"
+    )

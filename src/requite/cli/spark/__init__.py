@@ -1,10 +1,10 @@
-"""`requite spark`: one file per verb; which verbs there are is told by `requite.cli.verbs`.
+"""`requite spark`: one file per verb. `requite.cli.verbs` lists the verbs.
 
-    run.py     run(…): the pipeline over journals
-    sql.py     sql(…): questions to the tables
-    watch.py   watch(…): alerts while journals are written
-    sweep.py   sweep(…): seeds of the simulator, in parallel
-    options.py where Spark runs, and how: the options of all of them
+    run.py      run(…): run the pipeline over journals
+    sql.py      sql(…): query the tables
+    watch.py    watch(…): print alerts while journals are written
+    sweep.py    sweep(…): run seeds of the simulator in parallel
+    options.py  options of all verbs: the master, the settings and the memory of Spark
 
-Each is loaded when it is used, and loads Spark only then.
+Each module is imported when its verb runs, and only then imports Spark.
 """

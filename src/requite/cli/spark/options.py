@@ -1,4 +1,4 @@
-"""Where Spark runs, and how: the options of all verbs of `requite spark`."""
+"""Options of all verbs of `requite spark`: the master, the settings and the memory of Spark."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ SPARK: Final = Group("Spark", sort_key=20)
 @Parameter(name="*", group=SPARK)
 @dataclass(frozen=True, slots=True)
 class SparkOptions:
-    """The options."""
+    """Options for the Spark session."""
 
     master: Annotated[
         str | None,
         Parameter(
             metavar="URL",
-            help="Where Spark runs: `local[2]`, `spark://…` or `sc://…`; without, in this process, "
-            "on all cores.",
+            help="Spark master: `local[2]`, `spark://…` or `sc://…`. [default: this process, on "
+            "all cores]",
         ),
     ] = None
     conf: Annotated[
@@ -33,30 +33,28 @@ class SparkOptions:
         Parameter(
             metavar="NAME=VALUE",
             negative_iterable="",
-            help="A setting of Spark's; as often as needed.",
+            help="A setting of Spark; repeatable.",
         ),
     ] = None
     heap: Annotated[
         str | None,
         Parameter(
             metavar="SIZE",
-            help="Java's memory where tasks run, such as 4g: in this process, or of each executor.",
+            help="Java heap, such as 4g: of this process, or of each executor on a cluster.",
         ),
     ] = None
     partitions: Annotated[
         int | None,
-        Parameter(
-            metavar="N", validator=validators.Number(gt=0), help="How many tasks a shuffle has."
-        ),
+        Parameter(metavar="N", validator=validators.Number(gt=0), help="Tasks per shuffle."),
     ] = None
 
     @contextmanager
     def session(
         self, app_name: str, more: Mapping[str, str] | None = None
     ) -> Iterator[SparkSession]:
-        """Start Spark, and stop it at the end, unless it was running already.
+        """Start Spark, and stop it at the end, unless it was already running.
 
-        Raises `ConfigurationError` for options that cannot work.
+        Raises `ConfigurationError` for invalid options.
         """
         from requite.spark.session import Settings, is_running, open_session
 

@@ -1,4 +1,4 @@
-"""`requite spark run`: the pipeline over journals, and the audit's verdict."""
+"""`requite spark run`: run the pipeline over journals, and print the result of the audit."""
 
 from __future__ import annotations
 
@@ -33,13 +33,14 @@ def run(
     lake: LakePlace,
     report: Annotated[
         Path | None,
-        Parameter(metavar="FILE", group=OUTPUT, help="Write the report there, as one HTML file."),
+        Parameter(metavar="FILE", group=OUTPUT, help="Write a report to this file (HTML)."),
     ] = None,
     as_of: Annotated[
         str | None,
         Parameter(
             metavar="TIME",
-            help="Judge as of then (ISO 8601, UTC, or `now`); without, of the newest event.",
+            help="Audit as of this time (ISO 8601, UTC), or `now`. [default: the time of the "
+            "newest event]",
         ),
     ] = None,
     spark: SparkOptions = USUAL,
@@ -47,29 +48,28 @@ def run(
 ) -> int:
     """Prove from journals that every accepted request ended exactly once.
 
-    Reads what is new in the journals into the lake, brings its tables up to date
-    and judges each request. A second run processes only what has come since, a
-    run that was interrupted is simply repeated.
+    Reads new events of the journals into the lake, updates its tables, and audits
+    each request. The next run processes only events written since. After an
+    interrupted run, run it again.
 
     With --json the last line is an object: audit (accepted, exactly_one, missing,
     duplicate, in_flight, orphan, accepted_twice, dropped_events, damaged), ok,
-    complete, faults (what is missing in the journal, by name), and what the run did.
-    Exit code 1: there were violations or contradictions, or the journal is incomplete.
+    complete, faults (gaps of the journal, by name), and figures of the run. Exit
+    code 1: there were violations or contradictions, or the journal is incomplete.
 
       $ requite spark run --journal journal --lake lake --report report.html
     """
     judged_at = _instant(as_of)
-    # Refuses at once what is no journal; Spark takes seconds to start.
-    find_logs(journal)
+    find_logs(journal)  # raises for a folder without a journal, before Spark starts (seconds)
     from requite.spark.marker import require_reachable
 
     require_reachable(place_of(lake, "a lake is kept in"))
     from requite.spark import runner  # loads Spark
     from requite.spark.session import ONCE
 
-    with spark.session("requite spark run", ONCE) as session, _progress() as tell:
+    with spark.session("requite spark run", ONCE) as session, _progress() as on_progress:
         summary = runner.run(
-            session, journal, lake, report=report, as_of=judged_at, on_progress=tell
+            session, journal, lake, report=report, as_of=judged_at, on_progress=on_progress
         )
     _show(summary)
     if as_json:
@@ -86,28 +86,28 @@ def _instant(text: str | None) -> datetime | None:
         instant = datetime.fromisoformat(text)
     except ValueError:
         raise ConfigurationError(
-            f"--as-of: {text!r} is no time; write it like 2026-03-02T12:00:00Z, or `now`"
+            f"--as-of: {text!r} is not a time; write 2026-03-02T12:00:00Z, or `now`"
         ) from None
     aware = instant if instant.tzinfo else instant.replace(tzinfo=UTC)
     if aware < _EARLIEST:
-        raise ConfigurationError(f"--as-of: no journal tells of {text}: give a time since 1970")
+        raise ConfigurationError(f"--as-of: {text} is before 1970; journals have no earlier events")
     return aware
 
 
 @contextmanager
 def _progress() -> Iterator[OnProgress]:
-    """Show on stderr which step is under way; in a pipe, each step when it is done."""
+    """Show the current step on stderr; in a pipe, print each step when it is done."""
     console = stderr_console()
     with console.status("starting Spark") as status:
 
-        def tell(progress: Progress) -> None:
+        def show(progress: Progress) -> None:
             name = progress.step.replace("_", " ")
             if progress.rows is None:
                 status.update(name)
             else:
                 console.print(f"[dim]{name:<24}[/dim]{progress.rows:>12,}")
 
-        yield tell
+        yield show
 
 
 def _show(summary: RunSummary) -> None:
@@ -143,14 +143,15 @@ def _lines(summary: RunSummary) -> Iterator[str]:
     yield summary.audit.sentence()
     yield f"{summary.new_events:,} new events in {summary.seconds:.1f} s"
     if summary.as_of is None:
-        yield "the journal is empty: there is nothing to judge"
+        yield "the journal is empty: nothing to audit"
     if summary.quarantined:
-        yield f"{summary.quarantined:,} rows did not decode; the table bronze_quarantine has them"
+        rows = f"{summary.quarantined:,} rows"
+        yield f"{rows} could not be decoded; they are in the table bronze_quarantine"
     if summary.clock_went_back:
-        yield f"a clock went back during {summary.clock_went_back:,} requests: 0 stands for it"
+        yield f"a clock went back during {summary.clock_went_back:,} requests; 0 s is assumed"
     if summary.audit.violations:
-        yield "the table audit_verdicts has the evidence: the events of each such request"
+        yield "evidence: the table audit_verdicts has the events of each such request"
     if summary.audit.contradictions:
-        yield "the table audit_contradictions has the evidence: who tells what of the same request"
+        yield "evidence: the table audit_contradictions has the logs that disagree on a request"
     if summary.report is not None:
         yield f"report: {summary.report}"

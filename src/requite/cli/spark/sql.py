@@ -1,4 +1,4 @@
-"""`requite spark sql`: ask the tables of a lake."""
+"""`requite spark sql`: query the tables of a lake."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from requite.spark.sql import Answer
 
 _ROWS_DEFAULT: Final = 100
-_WIDEST: Final = 1 << 20  # characters; to find out how wide a table would like to be
-_QUIET: Final = {"spark.log.level": "OFF"}  # what goes wrong with a query is told in one sentence
+_WIDEST: Final = 1 << 20  # characters; to measure the natural width of a table
+_QUIET: Final = {"spark.log.level": "OFF"}  # the command prints a failed query as one sentence
 
 
 def sql(
@@ -32,7 +32,7 @@ def sql(
         str,
         Parameter(
             allow_leading_hyphen=True,  # of a comment
-            help="A query of Spark SQL: `SELECT …`, or `DESCRIBE TABLE`.",
+            help="A query in Spark SQL: `SELECT …` or `DESCRIBE TABLE`.",
         ),
     ],
     /,
@@ -44,21 +44,21 @@ def sql(
             metavar="N",
             group=OUTPUT,
             validator=validators.Number(gt=0),
-            help="Print so many rows at most.",
+            help="Print at most N rows.",
         ),
     ] = _ROWS_DEFAULT,
     spark: SparkOptions = USUAL,
     as_json: JsonFlag = False,
 ) -> int:
-    """Ask the tables of a lake in SQL.
+    """Query the tables of a lake in SQL.
 
-    The tables are those of `requite spark run`, as its last run has left them;
-    `DESCRIBE silver_requests` tells what the columns mean. Nothing is changed.
+    The tables are those of `requite spark run`, as of its last run. `DESCRIBE
+    silver_requests` describes the columns of a table. Queries are read-only.
 
-    With --json each row is an object on a line of its own, and the last line is
-    one with rows, their number, and more: whether there are more of them.
+    With --json each row is an object on its own line. The last line is an object:
+    rows (the number printed), more (whether the query has more rows).
 
-      $ requite spark sql "SELECT service, n FROM gold_failures ORDER BY n DESC" --lake lake
+      $ requite spark sql "SELECT service, n FROM gold_failures" --lake lake
     """
     from requite.spark.session import ONCE
     from requite.spark.sql import ask, require_lake, require_query  # loads Spark
@@ -66,7 +66,7 @@ def sql(
     require_lake(lake)
     require_query(query)
     with (
-        stderr_console().status("asking Spark"),
+        stderr_console().status("running the query"),
         spark.session("requite spark sql", {**ONCE, **_QUIET}) as session,
     ):
         answer = ask(session, lake, query, rows)
@@ -78,7 +78,7 @@ def sql(
 
 
 def _show(answer: Answer) -> None:
-    """Print a table; where it is wider than the terminal, each row as lines instead."""
+    """Print a table, or one line per cell if the table is wider than the terminal."""
     names = [printable(name) for name in answer.columns]
     rows = [[printable(_text(value)) for value in row] for row in answer.rows]
     console, table = stdout_console(), _table(answer, names, rows)
@@ -90,7 +90,7 @@ def _show(answer: Answer) -> None:
     else:
         console.print(table)
     shown = counted(len(rows), "row")
-    say(f"{shown}; there are more: --rows N prints more of them" if answer.more else shown)
+    say(f"{shown}; the query has more: raise --rows" if answer.more else shown)
 
 
 def _table(answer: Answer, names: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
@@ -107,7 +107,7 @@ def _table(answer: Answer, names: Sequence[str], rows: Sequence[Sequence[str]]) 
 
 
 def _are_numbers(column: Sequence[Any]) -> bool:
-    """Whether there are numbers in a column, and nothing else; a boolean is none."""
+    """Whether a column has only numbers and nulls, and at least one number."""
     there = [value for value in column if value is not None]
     return bool(there) and all(
         isinstance(value, int | float | Decimal) and not isinstance(value, bool) for value in there
@@ -134,8 +134,8 @@ def _text(value: Any) -> str:
 def _say_rows(answer: Answer) -> None:
     if twice := [name for name in answer.columns if answer.columns.count(name) > 1]:
         raise ConfigurationError(
-            f"the result has two columns {twice[0]}, and an object of JSON cannot: name one of "
-            "them anew with AS"
+            f"the result has two columns {twice[0]}, which JSON cannot represent: rename one with "
+            "AS"
         )
     for row in answer.rows:
         say_json({name: _plain(cell) for name, cell in zip(answer.columns, row, strict=True)})
@@ -143,7 +143,7 @@ def _say_rows(answer: Answer) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON has it: times in ISO 8601, bytes in hexadecimal, the rest as text."""
+    """Return a value for JSON: times in ISO 8601, bytes in hexadecimal, other types as text."""
     match value:
         case None | bool() | int() | str():
             return value

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _FRESH_SEEDS: Final = 1 << 31
 _SEEDS_DEFAULT: Final = 1000
-_SHOWN_MAX: Final = 20  # seeds; the tables have all
+_SHOWN_MAX: Final = 20  # seeds; --to stores all
 _POSITIVE: Final = validators.Number(gt=0)
 
 
@@ -37,7 +37,7 @@ def sweep(
         Parameter(
             metavar="K",
             validator=validators.Number(gte=0),
-            help="The first seed; without, a fresh one.",
+            help="The first seed. [default: random]",
         ),
     ] = None,
     scenario: Annotated[
@@ -46,7 +46,7 @@ def sweep(
             metavar="NAME",
             negative_iterable="",
             consume_multiple=True,
-            help="What may go wrong: one or more take turns, `all` do; `swarm` by default.",
+            help="Scenarios of faults to simulate, in turn; `all` for all. [default: swarm]",
         ),
     ] = None,
     seed_timeout: Annotated[
@@ -54,7 +54,7 @@ def sweep(
         Parameter(
             metavar="SECONDS",
             validator=_POSITIVE,
-            help="A seed that takes longer is stopped: HUNG.",
+            help="Stop a seed that takes longer, and count it as HUNG.",
         ),
     ] = 60.0,
     to: Annotated[
@@ -62,7 +62,7 @@ def sweep(
         Parameter(
             group=OUTPUT,
             metavar="DIR",
-            help="Append to the tables sim_runs and sim_violations in there, as Parquet.",
+            help="Append the results to the tables sim_runs and sim_violations in DIR (Parquet).",
         ),
     ] = None,
     spark: SparkOptions = USUAL,
@@ -70,13 +70,13 @@ def sweep(
 ) -> int:
     """Run seeds of the simulator in parallel on Spark.
 
-    The same runs as `requite sim`, but spread over all cores, and on a cluster
-    over all its machines. A seed that hangs or takes its process along is one
-    more finding, and does not end the sweep.
+    The runs are those of `requite sim`, distributed over all cores, and over all
+    machines of a cluster. The sweep reports a seed that hangs or crashes its
+    process, and continues.
 
-    For each seed that did not go well its violations are printed, and the command
-    that replays it. With --json the last line is an object: seeds, ok, violated,
-    hung, crashed, violations, seconds. Exit code 1: not every seed was ok.
+    For each failed seed it prints the violations, and the command that replays
+    it. With --json the last line is an object: seeds, ok, violated, hung, crashed,
+    violations, seconds. Exit code 1: a seed failed.
 
       $ requite spark sweep --seeds 10000 --scenario all --to sweeps
     """
@@ -106,7 +106,7 @@ def sweep(
 
 @contextmanager
 def _report(seeds: int) -> Iterator[Callable[[Sequence[Row]], None]]:
-    """Yield what to call with the results of each wave: it shows them, and how far it is."""
+    """Yield the function to call with the results of each wave; it prints failures and progress."""
     shown = 0
 
     def show(rows: Sequence[Row]) -> None:
@@ -115,7 +115,7 @@ def _report(seeds: int) -> Iterator[Callable[[Sequence[Row]], None]]:
         for row in bad[: _SHOWN_MAX - shown]:
             _show(row)
         if bad and shown < _SHOWN_MAX <= shown + len(bad):
-            say("there are more: --to keeps them all")
+            say("further failed seeds are not printed; --to DIR stores all")
         shown = min(_SHOWN_MAX, shown + len(bad))
         advance(len(rows))
 
@@ -134,7 +134,7 @@ def _show(row: Row) -> None:
 
 @contextmanager
 def _progress(seeds: int) -> Iterator[Callable[[int], None]]:
-    """Show how far it is, on a terminal; yield what to call with the number of seeds done."""
+    """Show a progress bar on a terminal; yield the function that adds a number of seeds."""
     from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
 
     console = stderr_console()

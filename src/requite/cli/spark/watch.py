@@ -38,7 +38,7 @@ def watch(
         Parameter(
             group=OUTPUT,
             metavar="DIR",
-            help="Keep alerts in the table `alerts` in there, and go on there next time.",
+            help="Append alerts to the table `alerts` in DIR, and resume there after a restart.",
         ),
     ] = None,
     for_: Annotated[
@@ -47,26 +47,26 @@ def watch(
             name="--for",
             metavar="SECONDS",
             validator=validators.Number(gt=0),
-            help="Stop after so long; without, Ctrl-C stops it.",
+            help="Stop after this time. [default: run until Ctrl-C]",
         ),
     ] = None,
     spark: SparkOptions = USUAL,
     as_json: JsonFlag = False,
 ) -> int:
-    """Raise an alert within seconds of a missed deadline.
+    """Print an alert within seconds of a missed deadline.
 
     Follows the journal, and prints a line for each request that did not end in
-    time, ended more than once, was accepted twice, or was handled though nobody
-    accepted it. ENDED_LATE takes a MISSED_DEADLINE back: it was in time, and read
-    late. It is an alarm, not a proof: that is `requite spark run`.
+    time, ended more than once, was accepted twice, or was handled without being
+    accepted. ENDED_LATE revokes a MISSED_DEADLINE: the request ended in time, but
+    its event was read late. Alerts are not a proof; `requite spark run` is.
 
-    With --json each alert is an object on a line of its own, and the last line is
-    one with their number: alerts. Exit code 1: there were alerts.
+    With --json each alert is an object on its own line. The last line is an
+    object: alerts (their number). Exit code 1: there were alerts.
 
       $ requite spark watch --journal journal
     """
     folder = place_of(journal, "a journal is read from")
-    find_logs(folder)  # refuses what is no journal
+    find_logs(folder)  # raises for a folder without a journal
     from requite.spark import register
     from requite.spark.watch.watching import Watching
 
@@ -91,7 +91,7 @@ def watch(
 
 
 class _Printer:
-    """Prints alerts, and counts them."""
+    """Prints and counts alerts."""
 
     def __init__(self, as_json: bool) -> None:
         self.count = 0
@@ -116,22 +116,22 @@ def _text(instant: datetime | None) -> str | None:
 
 
 def _line(alert: Alert) -> str:
-    last = _last_heard(json.loads(alert["evidence"]))
+    last = _last_event(json.loads(alert["evidence"]))
     name = f"{alert['kind']} {alert['service'] or '-'} {alert['request_id']}"
     return f"{alert['noticed_at']:%H:%M:%SZ} {name}: {last}"
 
 
-def _last_heard(evidence: list[dict[str, Any]]) -> str:
-    """Tell the newest event in words: it says how far the request came."""
+def _last_event(evidence: list[dict[str, Any]]) -> str:
+    """Describe the newest event of the request."""
     event = evidence[-1]
     by = f", worker {event['worker']}" if "worker" in event else ""
     outcome = f" {event['outcome']}" if "outcome" in event else ""
-    return f"last heard {event['ts'][11:23]} of {event['log']}: {event['kind']}{outcome}{by}"
+    return f"last event {event['ts'][11:23]} of {event['log']}: {event['kind']}{outcome}{by}"
 
 
 @contextmanager
 def _checkpoint(to: Path | None) -> Iterator[Path]:
-    """Yield where to note how far it came: to go on there, if alerts are kept."""
+    """Yield the checkpoint folder: in `to`, or temporary if alerts are not stored."""
     if to is not None:
         yield to / _CHECKPOINT
         return
@@ -141,7 +141,7 @@ def _checkpoint(to: Path | None) -> Iterator[Path]:
 
 @contextmanager
 def _interruption() -> Iterator[Event]:
-    """Yield an event that Ctrl-C sets, once: Spark's own handler would break the running batch."""
+    """Yield an event that the first Ctrl-C sets; Spark's own handler would abort the batch."""
     event = Event()
     before = signal.getsignal(signal.SIGINT)
 
