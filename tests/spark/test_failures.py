@@ -17,7 +17,7 @@ from requite.spark.failures import TRIES_MAX, again_if_busy, as_sentences
 RAISED_IN_A_PROCESS_OF_SPARKS = """[FOREACH_BATCH_USER_FUNCTION_ERROR] An error occurred
 Traceback (most recent call last):
   File "ingest.py", line 1, in _write
-requite.errors.LakeBusy: another run has changed /lake/runs meanwhile: run again
+requite.errors.LakeBusy: another run has changed /lake/runs in the meantime: run again
 
 \tat org.apache.spark.sql.execution.streaming...
 """
@@ -39,7 +39,7 @@ requite.errors.LakeBusy: another run has changed /lake/runs meanwhile: run again
                 "invalid. It should be a/an 'int' value. SQLSTATE: 22022\n\tat java"
             ),
             ConfigurationError,
-            "^a setting of Spark cannot work: The value 'x' in .* 'int' value.$",
+            "^Spark refuses a setting: The value 'x' in .* 'int' value.$",
         ),
         (ConnectionRefusedError(111, "Connection refused"), SparkFailed, "connection to Spark"),
     ],

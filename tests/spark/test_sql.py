@@ -168,7 +168,7 @@ def test_a_damaged_table_is_told_by_name_and_others_are_read(
     file.unlink()
     ended = ask("SELECT * FROM silver_requests", lake=lake)
     assert (ended.code, ended.out) == (1, "")
-    assert f"{file.relative_to(lake)} is gone; " in ended.err
+    assert f"{file.relative_to(lake)} is missing; " in ended.err
     assert len(ended.err.strip().splitlines()) == 1
     assert ask("SELECT * FROM bronze_quarantine", lake=lake).code == 0
 

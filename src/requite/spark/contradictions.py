@@ -1,29 +1,28 @@
-"""What cannot all be true: the table `audit_contradictions`, one row per request and kind.
+"""Contradictions between logs: the table `audit_contradictions`, one row per request and kind.
 
-A verdict is made of what one side tells, whoever answers for the request. Here the sides are held
-against each other: clients, brokers and workers. Most rules count events. Each thing that a log
-tells of has to be preceded by another one, so there cannot be more of the former; no clock matters,
-and neither does the order in which rows were written.
+A verdict rests on one log, that of the party that accepted the request. Contradictions compare the
+logs of clients, brokers and workers. Most rules count events: each event requires an earlier event
+of another kind, so there cannot be more of the former. Clocks and the order of rows do not matter.
 
-    OUTCOMES_DIFFER     the client has an OK; all that it sent was ended by brokers, never with OK
+    OUTCOMES_DIFFER     the client has an OK; brokers ended all its requests, never with OK
     BROKER_ENDED_TWICE  a broker ended a request more often than it had accepted it
-    TWO_OWNERS          a broker gave a request to a worker while another one had it (I6)
-    FORMER_OWNER        a broker passed a reply on, and no worker had the request any more; or the
+    TWO_OWNERS          a broker dispatched a request to a worker while another one had it (I6)
+    FORMER_OWNER        a broker forwarded a reply when no worker had the request any more; or the
                         worker it names had not replied (I6)
-    RAN_UNDISPATCHED    a worker ran what no broker had given it
-    RAN_UNASKED         a worker ran what nobody had asked for
-    RAN_AGAIN           a request that is not idempotent was given or run more than once (I11)
-    BEGUN_LATE          sent, given, or begun by a handler, after the deadline in the same log (I15)
+    RAN_UNDISPATCHED    a worker ran a request that no broker had dispatched to it
+    RAN_UNASKED         a worker ran a request that no client had sent
+    RAN_AGAIN           a request that is not idempotent was dispatched or run twice (I11)
+    BEGUN_LATE          sent, dispatched or started after the deadline in the same log (I15)
     SHARED_CALL_ID      two requests have one call id
 
-Two kinds are told by what is *not* in the journal, and so need a witness: somebody who would have
-written it down. For a start that no broker has dispatched that is a broker with which the worker
-was, before and after (`requite.spark.witnesses`).
+Two kinds rest on events that are *missing* from the journal, and need a witness: a log that would
+contain the event. For a start that no broker dispatched, the witness is a broker with which the
+worker was registered before and after (`requite.spark.witnesses`).
 
-Some rules compare times: two of one log, or of two. They hold nothing against anybody by a clock
-that was set meanwhile (`requite.spark.skew`).
+Some rules compare times, of one log or of two. They ignore clocks that were set meanwhile
+(`requite.spark.skew`).
 
-Hardly any request contradicts itself, so each life first gets a quick look at its tally.
+Hardly any request contradicts itself, so the tally of each life is checked first.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ from requite.spark.vocabulary import (
 from requite.spark.witnesses import ORDER_SLACK_S, is_asked, unasked, undispatched
 
 _TIMER_SLACK_S: Final = 0.005
-"""How late an engine's own timers fire (those of the simulator's checkers)."""
+"""How late an engine's timers may fire; the simulator's checkers use the same value."""
 
 
 def contradictions(
@@ -63,11 +62,11 @@ def contradictions(
     *,
     unsettled: Collection[str] = frozenset(),
 ) -> DataFrame:
-    """Hold the sides of each life against each other: the table `audit_contradictions`.
+    """Compare the logs of each life: the table `audit_contradictions`.
 
-    `events` are those that the lives are made of: they tell which worker was with which broker;
-    None where no life needs a witness (`requite.spark.witnesses.needs_witness`). The
-    times of `unsettled` logs are not compared with any others.
+    `events` are the events of the lives, which show which worker was registered with which broker;
+    None if no life needs a witness (`requite.spark.witnesses.needs_witness`). The times of
+    `unsettled` logs are not compared with others.
     """
     is_torn = _is_of(unsettled)
     suspects = lives.where(is_suspect()).withColumns(
@@ -92,7 +91,7 @@ def contradictions(
 
 
 def is_suspect() -> Column:
-    """Whether a life is worth a closer look: all but those in which everything happened once."""
+    """Return whether a life needs the full check: one in which not every step happened once."""
     tally = F.col("tally")
     more_than_once = [tally[name] > 1 for name in ("made", "taken", "ended", "given", "begun")]
     return (
@@ -107,7 +106,7 @@ def is_suspect() -> Column:
 
 
 def _ended_otherwise() -> Column:
-    """Whether a worker did not end well before the first reply that a broker passed on."""
+    """Return whether a worker had not finished with OK before a broker's first reply."""
 
     def otherwise(end: Column) -> Column:
         replied_at = F.array_min(F.filter("events", _is_reply)["ts"])
@@ -135,7 +134,7 @@ def _kinds(terms: Terms, is_torn: Predicate) -> Column:
 
 
 def _outcomes_differ() -> Column:
-    """Each try of the client has come to a broker, and each has ended there."""
+    """The client has an OK, but brokers received and ended all its attempts without one."""
     tally = F.col("tally")
     all_arrived = (tally["taken"] > 0) & (tally["sent"] <= tally["taken"])
     all_ended = tally["ended"] >= tally["taken"]
@@ -143,7 +142,7 @@ def _outcomes_differ() -> Column:
 
 
 def _per_broker(holds: Predicate) -> Column:
-    """Whether something holds of the events in the log of any broker."""
+    """Return whether a predicate holds for the events of any one broker's log."""
     events = F.filter("events", lambda event: event["role"] == BROKER)
     logs = F.array_distinct(events["log"])
     return F.exists(logs, lambda log: holds(F.filter(events, lambda e: e["log"] == log)))
@@ -159,7 +158,7 @@ def _went_again() -> Column:
 
 
 def _has_two_owners() -> Column:
-    """Each dispatch follows an acceptance, or was taken back from the worker before."""
+    """Each dispatch must follow an acceptance or a redelivery."""
 
     def dispatches_exceed(told: Column) -> Column:
         given, taken_back = F.filter(told, _of(DISPATCHED)), _count(told, _of(REDELIVERED))
@@ -171,7 +170,7 @@ def _has_two_owners() -> Column:
 
 
 def _by_former_owner(is_torn: Predicate) -> Column:
-    """A reply is passed on for a dispatch that was not taken back: there is one for each."""
+    """Each forwarded reply must have a dispatch that was not redelivered."""
 
     def replies_exceed(told: Column) -> Column:
         given = _count(told, _of(DISPATCHED)) - _count(told, _of(REDELIVERED))
@@ -183,9 +182,9 @@ def _by_former_owner(is_torn: Predicate) -> Column:
 
 
 def _names_another(reply: Column, is_torn: Predicate) -> Column:
-    """Whether a broker's reply names a worker that ended this attempt, but not so or not yet.
+    """Return whether a broker's reply names a worker that ended this attempt otherwise or later.
 
-    A worker may be given a request twice under one number, and take the newest end with it.
+    A worker may receive a request twice under one attempt number, and lose the newest end.
     """
 
     def is_its(event: Column) -> Column:
@@ -207,9 +206,9 @@ def _is_reply(event: Column) -> Column:
 
 
 def _begun_late(terms: Terms, is_torn: Predicate) -> Column:
-    """Compare what is begun with the deadlines in the same log.
+    """Compare sends, dispatches and starts with the deadlines in the same log.
 
-    A worker cannot know what is on its way, and what waits for it when it wakes: it has the grace.
+    A worker cannot know what is in transit or queued when it resumes, so it has the grace period.
     """
     steps = {
         SENT: (is_acceptance, _TIMER_SLACK_S),
@@ -232,7 +231,7 @@ def _begun_late(terms: Terms, is_torn: Predicate) -> Column:
 
 
 def _is_shared() -> Column:
-    """A client counts its calls; what it sends again keeps its size and its service."""
+    """One call id was accepted twice by a client, or has several sizes or services."""
     accepted = F.filter("events", is_acceptance)
     sizes = F.array_distinct(F.array_compact(accepted["bytes"]))
     by_client = _count(accepted, lambda event: event["role"] == CLIENT)

@@ -1,12 +1,12 @@
-"""From the journal into bronze: what is new, exactly once.
+"""Ingests the new part of a journal into bronze, exactly once.
 
-The driver looks at the journal's files and shares out what is new. Each of Spark's tasks decodes
-its shares and writes files of bronze; no row passes through the JVM, and none is shuffled, for no
-two shares have a byte in common. What was skipped and has changed is read again
-(`requite.spark.source.reread`), without the events that bronze has. The driver commits the files.
+The driver lists the journal's files and divides the new part into shares. Each Spark task decodes
+its shares and writes files of bronze. No row passes through the JVM or is shuffled, since shares
+are disjoint. Skipped parts that have changed are read again (`requite.spark.source.reread`),
+without the events that bronze already has. The driver commits the files.
 
-Up to where the journal has been read is part of the run's state, which counts when the run has come
-to its end: what a run that died had committed is taken back, and read again.
+The position in the journal is part of the run's state, which takes effect when the run completes:
+the commits of a crashed run are undone, and its part is read again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from requite.spark.source.reread import Again, Outdated, Skipped
 from requite.spark.source.stream import JournalStreamReader
 from requite.spark.vocabulary import ACCEPTED, CLOSED
 
-# What a task returns: a row per file; and one per share and day, without a path, on its events.
+# What a task returns: a row per file, and a row without a path per share and day of events.
 _TOLD: Final = f"""
     {ADDED}, table string, day date, events bigint, first timestamp, last timestamp,
     given_us bigint, dropped bigint, ended string, heard string, made_up boolean,
@@ -49,26 +49,26 @@ _TOLD: Final = f"""
 
 
 _SETTLED_NS: Final = 10**9
-"""How much earlier than a run begins a file may have changed to be the one that it reads: clocks of
-file systems are not those of machines."""
+"""Allowance for the difference between clocks of file systems and of machines: a file that changed
+this long before a run began counts as the one that the run read."""
 
 _CONTENT: Final = ("kind", "request_id", "ts")
 
 Known: TypeAlias = Mapping[tuple[str, int], pa.Table]
-"""Events that bronze has, by log and segment: where in it, and some of what they tell."""
+"""Events in bronze, by log and segment: byte offset and some columns."""
 
 
 class Source(Protocol):
-    """What there is to read: `JournalStreamReader`, which Spark's streams use as well."""
+    """A journal to read: `JournalStreamReader`, which Spark's streams use as well."""
 
     def initialOffset(self) -> Offset:
-        """Return the offset before everything."""
+        """Return the offset of the journal's beginning."""
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        """Return the offset behind everything that is there, `start` if nothing is new."""
+        """Return the offset of the journal's present end, `start` if nothing is new."""
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """Share out what lies between two offsets."""
+        """Divide the part between two offsets into shares."""
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a share, with the columns of `requite.spark.schemas.SOURCE`."""
@@ -76,28 +76,30 @@ class Source(Protocol):
     def note(
         self, segments: Mapping[str, Mapping[int, int]], end: Offset, since_ns: int
     ) -> list[Skipped]:
-        """Note segments, by log, of which something could not be read; from which byte on."""
+        """Record the segments, by log, that have unreadable parts, from the given bytes on."""
 
     def again(self, skipped: Collection[Skipped], start: Offset) -> Again:
-        """Share out what has changed of what was skipped up to an offset."""
+        """Divide the skipped parts before an offset that have changed into shares."""
 
     def faults(self, ended: Collection[str]) -> list[str]:
-        """Tell by name what must be there and is not; `ended` logs have been read to their end."""
+        """Return messages on missing logs and segments; `ended` logs were read to their end."""
 
     def behind(self) -> list[str]:
-        """Return the logs of which there are copies that may not have everything yet."""
+        """Return the logs that are copies and may be incomplete."""
 
 
 def journal_source(journal: str) -> Source:
-    """Return what reads a journal. Raises `ConfigurationError` for what is none."""
+    """Return a source for a journal. Raises `ConfigurationError` if the path is no journal."""
     options = read_options({"path": journal})
     find_logs(options.path)
     return JournalStreamReader(options, options.columns)
 
 
 class Reached(NamedTuple):
-    """Up to where a journal has been read, and what was skipped on the way (None: not noted);
-    `anew`: bronze has lost events that turned out to be wrong, so nothing rests on it any more."""
+    """The position up to which a journal has been read, and the skipped parts (None: unknown).
+
+    `anew`: wrong events were deleted from bronze, so all other tables must be recomputed.
+    """
 
     offset: Offset | None = None
     skipped: tuple[Skipped, ...] | None = None
@@ -105,21 +107,22 @@ class Reached(NamedTuple):
 
     @classmethod
     def of(cls, state: Mapping[str, Any]) -> Reached:
-        """Return what the state of a lake says."""
+        """Read it from the state of a lake."""
         noted = state.get("skipped")
         skipped = None if noted is None else tuple(Skipped(*each) for each in noted)
         return cls(state.get("offset"), skipped)
 
     def record(self) -> dict[str, Any]:
-        """Return what is kept of it in the state of a lake."""
+        """Return it for the state of a lake."""
         kept = {"offset": self.offset, "skipped": self.skipped}
         return kept | {"anew": True} if self.anew else kept
 
 
 def ingest(lake: Lake, source: Source, before: Reached) -> tuple[Reached, News]:
-    """Write what is new to bronze, and what was skipped and has changed since.
+    """Write new events to bronze, and those of skipped parts that have changed.
 
-    Return how far that comes, and what is new. Raises `LakeError` where it cannot be written.
+    Return the new position, and a summary of the new rows. Raises `LakeError` if bronze cannot be
+    written.
     """
     since_ns = time_ns() - _SETTLED_NS
     reached = source.initialOffset() if before.offset is None else before.offset
@@ -150,14 +153,14 @@ def ingest(lake: Lake, source: Source, before: Reached) -> tuple[Reached, News]:
 
 
 def _have_done(lake: Lake, task: _Task) -> list[dict[str, Any]]:
-    """Have Spark do a task, share by share; return what that tells."""
+    """Run a task for each share in Spark; return the rows of its report."""
     count = len(task.shares)
     numbers = lake.spark.range(0, count, 1, count) if count else None
     return [] if numbers is None else added_by(numbers.mapInArrow(task, _TOLD))
 
 
 def _segments_that_differ(told: Iterable[dict[str, Any]], known: Known) -> set[tuple[str, int]]:
-    """Return the segments of which bronze has events that were not found any more."""
+    """Return the segments with events in bronze that were not found again."""
     found: Counter[tuple[str, int]] = Counter()
     for row in told:
         if row["found"] is not None:
@@ -166,7 +169,7 @@ def _segments_that_differ(told: Iterable[dict[str, Any]], known: Known) -> set[t
 
 
 def _forget(lake: Lake, segments: Collection[tuple[str, int]]) -> None:
-    """Delete the events of segments from bronze: their files were others when they were read."""
+    """Delete the events of segments from bronze: their files have changed since."""
     wrong = F.broadcast(_places(lake, segments))
     lake.replace(EVENTS, lake.table(EVENTS).join(wrong, ["log", "segment"], "left_anti"))
 
@@ -176,7 +179,7 @@ def _places(lake: Lake, segments: Collection[tuple[str, int]]) -> DataFrame:
 
 
 def _segments_in_quarantine(lake: Lake) -> dict[str, dict[int, int]]:
-    """Return, by log, the segments of which something was skipped, and from which byte on."""
+    """Return the segments with skipped parts, by log, with the first skipped byte."""
     if not lake.catalog.files(QUARANTINE):
         return {}
     grouped = lake.table(QUARANTINE).groupBy("log", "segment").agg(F.min("byte_offset"))
@@ -187,7 +190,7 @@ def _segments_in_quarantine(lake: Lake) -> dict[str, dict[int, int]]:
 
 
 def _known_of(lake: Lake, again: Again) -> Known:
-    """Return which events bronze has of the segments that are read again."""
+    """Return the events in bronze of the segments that are read again."""
     if not again.segments:
         return {}
     segments = F.broadcast(_places(lake, again.segments))
@@ -203,7 +206,7 @@ def _known_of(lake: Lake, again: Again) -> Known:
 
 
 def _without(lake: Lake, outdated: Sequence[Outdated]) -> DataFrame:
-    """Return what is in quarantine but for what does not hold any more."""
+    """Return the rows of quarantine without the outdated ones."""
     columns = "log string, segment bigint, since bigint, gaps boolean"
     said = lake.spark.createDataFrame([tuple(each) for each in outdated], columns).alias("said")
     rows = lake.table(QUARANTINE).alias("row")
@@ -247,10 +250,10 @@ def _latest(told: Iterable[str]) -> dict[str, int]:
     return heard_us
 
 
-# --- what a task does -----------------------------------------------------------------------------
+# --- in tasks -------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class _Task:
-    """Reads shares, which it is given by number, and writes them: for `DataFrame.mapInArrow`."""
+    """Reads shares, given by number, and writes them to bronze; for `DataFrame.mapInArrow`."""
 
     root: str
     source: Source
@@ -271,15 +274,15 @@ class _Task:
                 for added in write(store, name, rows, as_one):
                     yield {"table": name, **added._asdict()}
         except OSError as error:
-            # A row instead of an exception, of which Spark would make pages.
+            # A row, since Spark prints pages of stack traces for an exception.
             yield {"failure": f"{self.root} cannot be written: {words_of(error)}"}
         yield from sorting.facts()
 
 
 class _Sorting:
-    """Sorts the rows of a share: events go on, what does not decode stays here.
+    """Sorts the rows of a share: yields events, and collects undecodable rows in `bad`.
 
-    Events that are `known` are left out, by their places.
+    Events that are already `known` are left out.
     """
 
     def __init__(self, batches: Iterable[pa.RecordBatch], known: Known) -> None:
@@ -319,7 +322,7 @@ class _Sorting:
                 self._ids[client, day] = min(first, known[0]), max(last, known[1])
 
     def ids(self) -> pa.RecordBatch:
-        """Return which requests of each client were told of on each day: a client counts them."""
+        """Return the range of request ids of each client and day; a client numbers its requests."""
         rows = [(client, *ids, day) for (client, day), ids in self._ids.items()]
         types = arrow_types(schemas.BRONZE_IDS)
         columns = zip(*rows, strict=True) if rows else [()] * len(types)
@@ -327,7 +330,7 @@ class _Sorting:
         return pa.RecordBatch.from_arrays(arrays, list(types))
 
     def facts(self) -> Iterator[dict[str, Any]]:
-        """Yield what the events of each day come to, and how many that are known were found."""
+        """Yield the number of known events found, and a summary of each day's events."""
         for (log, segment), count in self._found.items():
             yield {"log": log, "segment": segment, "found": count}
         for day, found in self._days.items():
@@ -341,9 +344,9 @@ class _Sorting:
 def find_known(
     events: pa.RecordBatch, known: Known
 ) -> tuple[tuple[str, int] | None, pa.BooleanArray]:
-    """Return which events of a batch are known, and which segment it is of (None: a new one)."""
+    """Return a batch's segment (None: no known events), and a mask of its known events."""
     place = None
-    if events.num_rows:  # a batch is of one segment
+    if events.num_rows:  # a batch is from one segment
         place = events.column("log")[0].as_py(), events.column("segment")[0].as_py()
     if place is None or place not in known:
         return None, pa.nulls(events.num_rows, pa.bool_())
@@ -359,7 +362,7 @@ def find_known(
 
 
 def _ids_by_client(events: pa.RecordBatch) -> Iterator[tuple[str, str, str]]:
-    """Yield the least and the greatest of the request ids of each client."""
+    """Yield the smallest and the largest request id of each client."""
     ids = events.column("request_id")
     clients = pc.utf8_slice_codeunits(ids, 0, CLIENT_DIGITS)
     named = pa.table([clients, ids], ["client", "request_id"])
@@ -379,8 +382,11 @@ def _of_day(events: pa.RecordBatch, day: date | None) -> pa.RecordBatch:
 
 @dataclass
 class _Day:
-    """What events of a day come to; `given_us` is the longest time that a request was given,
-    `heard` the microsecond of the newest event of each log."""
+    """Summary of a day's events.
+
+    `given_us` is the longest time from acceptance to deadline, `heard` the instant (microseconds)
+    of the newest event of each log.
+    """
 
     events: int = 0
     first: datetime | None = None

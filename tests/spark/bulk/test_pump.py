@@ -154,7 +154,7 @@ def test_rows_are_refused_once_all_that_were_out_ended_unheard(far_end: Service)
     assert statuses(rows) == ["NoService"] * 4
     assert rows.outcomes[3] == Outcome(
         None, "NoService", 0, 0.0, False,
-        "not sent: no answer came to the 2 requests before it; the last one said: nobody",
+        "not sent: the 2 requests before it had no answer; the last error: nobody",
     )  # fmt: skip
 
 

@@ -154,7 +154,7 @@ def test_requests_are_shared_out_by_their_size(tmp_path: Path) -> None:
 def test_folders_without_a_store_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     with Log.open(tmp_path / "other", purpose=b"TEST") as log:
         log.commit([b"x"])
-    with pytest.raises(Exception, match="is no store of Titanic"):
+    with pytest.raises(Exception, match="is not a store of Titanic"):
         read(spark, tmp_path / "other").collect()
     with pytest.raises(Exception, match="there is no such folder"):
         read(spark, tmp_path / "nowhere").collect()

@@ -1,8 +1,8 @@
-"""What the tasks of one job in one Python worker have found out, for those that start after them.
+"""The state of a service, shared by the tasks of one job in one Python worker.
 
-Spark keeps Python workers for further tasks. So the first task of each worker that finds a service
-down pays a timeout for it, and those after it nothing; tasks on other machines do the same there.
-A job here is one stage of Spark's: the next action, or the next micro-batch, tries anew.
+Spark reuses Python workers. The first task in each worker that finds a service down waits for one
+timeout, and later tasks in that worker fail at once. A job here is one Spark stage: the next
+action, or the next micro-batch, tries the service again.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from uuid import UUID
 from requite.errors import CallError
 from requite.spark.bulk.rate import Bucket
 
-_JOBS_MAX: Final = 64  # of a worker that goes on for days; older ones have ended long ago
+_JOBS_MAX: Final = 64  # bounds the memory of long-lived workers; older jobs have ended
 
 
 class Job(NamedTuple):
-    """The requests of one stage under one name. `stage` None: outside of Spark, shared by none."""
+    """The requests of one stage and job name. `stage` None: outside of Spark, never shared."""
 
     name: UUID
     stage: int | None
 
 
 class Standing:
-    """Whether the service is there, and how much may be sent. For one event loop.
+    """The state of the service, and the rate limit. For use on one event loop.
 
-    `heard_at` is when the service last gave a sign of life (monotonic seconds), `unheard` counts
-    the requests that ended nowhere since. `lost_to` is the last of those errors once the service
-    is taken for down. `bucket` is there where a rate is to be kept.
+    `heard_at` is when the service last answered (monotonic seconds); `unheard` counts the requests
+    that ended unanswered since. `lost_to` is the last of their errors once the service is
+    considered down. `bucket` limits the rate; None: no limit.
     """
 
     __slots__ = ("bucket", "heard_at", "lost_to", "unheard")
@@ -42,13 +42,13 @@ class Standing:
         self.lost_to: CallError | None = None
 
     def hear(self, now: float) -> None:
-        """Note a sign of life."""
+        """Record an answer of the service."""
         self.heard_at = now
         self.unheard = 0
 
 
 class Standings:
-    """The standing of each job that a Python worker has had tasks of lately."""
+    """The service state of the last jobs that had tasks in this Python worker."""
 
     def __init__(self) -> None:
         self._by_job: OrderedDict[Job, Standing] = OrderedDict()
@@ -57,7 +57,7 @@ class Standings:
         return len(self._by_job)
 
     def of(self, job: Job, rate: float | None, now: float) -> Standing:
-        """Return the standing of a job: that of its former tasks, or a new one."""
+        """Return the state that earlier tasks of the job left, or a new one."""
         standing = self._by_job.pop(job, None) or Standing(Bucket(rate, now) if rate else None)
         if job.stage is not None:
             self._by_job[job] = standing

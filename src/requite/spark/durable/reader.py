@@ -1,4 +1,4 @@
-"""The table of what Titanic keeps: a row per request, with its bodies if they are asked for."""
+"""The table of requests that Titanic stores: one row per request, with bodies if selected."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 BATCH_ROWS: Final = 4096
 BATCH_BYTES: Final = 16 << 20
-_ROW_BYTES: Final = 200  # what a request without bodies is worth, when tasks share them
+_ROW_BYTES: Final = 200  # size of a request without bodies, to divide requests among tasks
 _BODIES: Final = frozenset({"body", "reply"})
 
 
@@ -32,21 +32,21 @@ class KeptShare(InputPartition):
 
 
 class KeptReader(DataSourceReader):
-    """Reads the log on the driver, without bodies; tasks read these. In between it is pickled."""
+    """Reads the log without bodies on the driver; tasks read the bodies. Pickled in between."""
 
     def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
         self._options = options
         self._columns = columns
 
     def partitions(self) -> list[InputPartition]:
-        """Share out what is kept at this moment. Raises `ConfigurationError`."""
+        """Divide the requests that are stored now. Raises `ConfigurationError`."""
         requests = survey(Path(self._options.path))
         limit = self._options.partition_bytes
         weight = self._weight if _BODIES & {*self._columns} else lambda _kept: _ROW_BYTES
         return [KeptShare(tuple(part)) for part in _parts(requests, weight, limit)]
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
-        """Yield the rows of a share; Spark makes up a partition where there is none."""
+        """Yield the rows of a share; none for the partition that Spark adds to an empty list."""
         requests = partition.requests if isinstance(partition, KeptShare) else ()
         bodies = _Bodies(Path(self._options.path))
         for part in _parts(requests, self._weight, BATCH_BYTES, BATCH_ROWS):
@@ -58,8 +58,7 @@ class KeptReader(DataSourceReader):
 
 
 class _Bodies:
-    """Reads bodies where the log has them. Titanic may have moved one since the log was read: then
-    the log is read again, once."""
+    """Reads bodies from the log. If Titanic has moved one, reads the whole log again, once."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -67,7 +66,7 @@ class _Bodies:
         self._moved: dict[bytes, StoredRequest] | None = None
 
     def of(self, kept: StoredRequest, *, is_reply: bool) -> tuple[bytes | None, str]:
-        """Return a body; or None, and why it cannot be had ("": there is none)."""
+        """Return a body and ""; or None and why it cannot be read ("": the request has none)."""
         place = kept.reply if is_reply else kept.request
         if place is None:
             return None, ""
@@ -88,7 +87,7 @@ class _Bodies:
         now = self._moved.get(uuid)
         place = None if now is None else now.reply if is_reply else now.request
         if place is None:
-            return None, "it was closed before it was read"
+            return None, "the request was closed before it was read"
         try:
             return self._read(place), ""
         except (StorageError, RemoteViolation) as error:
@@ -98,7 +97,7 @@ class _Bodies:
 def _parts(
     requests: Sequence[StoredRequest], weight: Any, limit: int, rows_max: int = 1 << 62
 ) -> Iterator[list[StoredRequest]]:
-    """Cut requests into parts of about `limit` bytes, and of so many rows at most."""
+    """Cut requests into parts of about `limit` bytes and at most `rows_max` rows."""
     part: list[StoredRequest] = []
     size = 0
     for kept in requests:
