@@ -1,17 +1,17 @@
 """The runner: from a journal to a lake, from bronze to gold, and the audit's verdict.
 
-A run reads the rows that the journal has got since the last run, and finds the requests that these
-rows concern, both new ones and those of earlier runs. It computes each of these requests again from
-all of its events (`requite.spark.request_events`), and replaces the earlier result. The result does
-not depend on the number of runs in which a journal is read. If earlier runs know very many of these
-requests, the run computes all requests of their days again.
+A run reads the new rows of the journal and finds the requests that they affect, both new ones and
+those of earlier runs. It recomputes each of these requests from all of its events
+(`requite.spark.request_events`), and replaces the earlier result. The result does not depend on the
+number of runs in which a journal is read. If very many of the requests are known from earlier runs,
+the run recomputes all requests of their days.
 
-With ids that brokers have assigned (MDP 0.1 and 0.2), requests depend on each other. The run then
-computes again each day that the new rows may affect, within the *look-back*: an hour, or the
-longest deadline of a request if that is longer.
+With ids that brokers have made up (MDP 0.1 and 0.2), requests depend on each other. The run then
+recomputes each day that the new rows may affect, within the *look-back*: an hour, or the longest
+deadline of a request if that is longer.
 
-A run that dies is repeated by the next one. A run that finds nothing new changes nothing, except
-that time goes on: what was in flight may be missing by now.
+The next run repeats a crashed one. A run without new rows changes only verdicts that depend on the
+time: a request that was in flight may be missing by now.
 """
 
 from __future__ import annotations
@@ -69,9 +69,11 @@ _OPEN: Final = (Verdict.IN_FLIGHT.value, Verdict.MISSING.value)
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """What a run came to. `tables` counts the rows that it wrote, of whole days; `new_events` and
-    `quarantined` the rows that it read for the first time. `clock_went_back` counts requests of
-    which a duration came out negative, and is told as 0."""
+    """Result of a run.
+
+    `tables`: rows written, by table; `new_events` and `quarantined`: rows read for the first time;
+    `clock_went_back`: requests with a negative duration, which counts as 0.
+    """
 
     audit: audit.Summary
     as_of: datetime | None = None
@@ -84,7 +86,7 @@ class RunSummary:
     report: Path | None = None
 
     def record(self) -> dict[str, Any]:
-        """Return everything for machines."""
+        """Return the result as a JSON-ready dict."""
         return {
             "audit": self.audit.record(),
             "ok": self.audit.ok,
@@ -113,16 +115,16 @@ def run(
     on_progress: OnProgress = lambda _progress: None,
     open_source: Callable[[str], Source] = journal_source,
 ) -> RunSummary:
-    """Bring a lake up to date with a journal, judge, and write a report where one is asked for.
+    """Ingest the new rows of a journal into a lake, audit it, and optionally write a report.
 
-    Verdicts are as of `as_of`, or else of the newest event; `terms` tell when a missing outcome
+    Verdicts are as of `as_of`, or else of the newest event; `terms` define when a missing outcome
     becomes a violation. `open_source` opens the journal.
 
-    Raises `ConfigurationError` where there is no journal, or the lake is a folder that is not ours
-    or belongs to another journal; for an `as_of` before 1970; and where no report can be written.
-    `LakeBusy` if another run is at work, `LakeDamaged` if a file of the lake is not what was
-    written, `LakeError` if one cannot be written, `SparkFailed` if Spark cannot go on. A run that a
-    busy machine fails (`SparkBusy`) is tried again, twice.
+    Raises `ConfigurationError` if there is no journal, if the lake's folder contains other files or
+    the lake of another journal, for an `as_of` before 1970, and if the report cannot be written;
+    `LakeBusy` if another run is in progress, `LakeDamaged` if a file of the lake has changed,
+    `LakeError` if one cannot be written, `SparkFailed` if Spark fails. A run that fails because the
+    machine is too busy (`SparkBusy`) is repeated up to twice.
     """
     began = time.monotonic()
     now = as_of and _checked(as_of)
@@ -130,7 +132,7 @@ def run(
         require_charts()
         require_place(report)
     told = _journal_folder(journal)
-    source = open_source(told)  # refuses what is no journal, before anything is touched
+    source = open_source(told)  # raises before any change if it is no journal
     root = place_of(lake, "a lake is kept in")
     is_old = claim(root, told) < FORMAT
     place = Lake(spark, Catalog(root))
@@ -147,10 +149,10 @@ def run(
 
 
 def _checked(as_of: datetime) -> datetime:
-    """Return the instant, aware. No journal tells of earlier or later ones than these."""
+    """Return an aware instant; raise `ConfigurationError` if no journal can contain it."""
     instant = as_of if as_of.tzinfo else as_of.replace(tzinfo=UTC)
     if not new_rows.EARLIEST <= instant <= new_rows.LATEST:
-        raise ConfigurationError(f"nothing can be judged as of {as_of}: give a time since 1970")
+        raise ConfigurationError(f"verdicts cannot be as of {as_of}: pass a time since 1970")
     return instant.astimezone(UTC)
 
 
@@ -162,7 +164,7 @@ def _journal_folder(journal: str | PathLike[str]) -> str:
 
 
 class _Run:
-    """One run, and what it has found so far."""
+    """One run, and its findings so far."""
 
     def __init__(
         self, lake: Lake, as_of: datetime | None, terms: audit.Terms, tell: OnProgress
@@ -183,7 +185,7 @@ class _Run:
         self._tidies = False
 
     def follow(self, source: Source) -> None:
-        """Read, compute what that changes, judge, and note how far it has come."""
+        """Ingest the journal, update the tables, audit, and record the position."""
         self._tell(Progress("journal"))
         self._read(source)
         ended = self._news.ended.union(self._state.get("ended", ()))
@@ -197,14 +199,14 @@ class _Run:
         self._end()
 
     def _listen(self, behind: set[str]) -> None:
-        """Note up to when those logs were heard that may tell more."""
+        """Record the instants up to which incomplete logs were read."""
         news, before = self._news.heard_us, self._state.get("heard_us", {})
         heard = {log: max(news.get(log, 0), before.get(log, 0)) for log in behind}
         self._state["heard_us"] = {log: us for log, us in sorted(heard.items()) if us}
         self._has_listened = self._state["heard_us"] != before
 
     def _read(self, source: Source) -> None:
-        """Write what is new to bronze, and note which of its files tell that."""
+        """Write new events to bronze, and record its new files."""
         catalog, state = self._lake.catalog, self._state
         before = {name: set(catalog.files(name)) for name in (EVENTS, IDS)}
         reached, self._news = ingest(self._lake, source, Reached.of(state))
@@ -219,13 +221,15 @@ class _Run:
         if state.pop("anew", False):
             read = self._news
             self._news = new_rows.find(self._lake)._replace(heard_us=read.heard_us)
-            if state.pop("dropped", None) is not None:  # a run of ours, to which this adds
+            if (
+                state.pop("dropped", None) is not None
+            ):  # the lake has complete runs; count new events only
                 self._news = self._news._replace(events=read.events)
         else:
             self._known_ranges = list(before[IDS])
 
     def _end(self) -> None:
-        """Make what the run has done count."""
+        """Complete the run: readers see its tables from now on."""
         judged_at = self._state.get("as_of")
         self._lake.catalog.end(
             self._state,
@@ -240,14 +244,14 @@ class _Run:
         )
 
     def tidy(self) -> None:
-        """Merge small files; once a day, delete those that nobody needs any more."""
+        """Merge small files; once a day, delete unneeded ones."""
         catalog = self._lake.catalog
         catalog.merge()
         if self._tidies:
             catalog.vacuum()
 
     def _told(self) -> Span | None:
-        """Return the time of which the journal has told, in all runs together."""
+        """Return the time span that the journal covers, over all runs."""
         before = self._state.get("told")
         return new_rows.hull([*self._news.spans, *([Span.of(before)] if before else ())])
 
@@ -285,7 +289,7 @@ class _Run:
             periods = self._periods(refresh, told, now, are_whole=days is not None)
             for run in new_rows.runs_of(days_of(periods)):
                 refresh.gold(run, common(periods, periods_of_days(run)))
-        if self._days or time_went_on:  # a worker falls silent without telling anything
+        if self._days or time_went_on:  # a worker becomes silent without an event
             refresh.small_tables()
             self._refresh = refresh
         self._state |= {
@@ -297,7 +301,7 @@ class _Run:
         }
 
     def _known_requests(self) -> Known:
-        """Find the requests of which earlier runs know, and which this one has to judge again."""
+        """Return the requests of earlier runs that this run must recompute."""
         open_days = self._open_days()
         asked: list[DataFrame] = []
         if open_days:
@@ -311,7 +315,7 @@ class _Run:
         return known(ids, self._lake.rows(IDS, self._known_ranges))
 
     def _to_redo(self, known: Known, has_aliases: bool) -> set[date] | None:
-        """Return the days that are computed anew; None: what is new is merged into them."""
+        """Return the days to recompute; None: merge the new rows into the tables."""
         days = new_rows.known_days(self._lake)
         if not self._known_ranges:
             return {*days} | self._days_of_silver() if self._news.spans else set()
@@ -325,7 +329,7 @@ class _Run:
         return None
 
     def _days_of_silver(self) -> set[date]:
-        """Return the days of which there are rows, by whatever clocks they were dated."""
+        """Return the days that silver and audit tables contain."""
         names = [name for name in schemas.LAKE if name.startswith(("silver_", "audit_"))]
         files = (file for name in names for file in self._lake.catalog.files(name))
         return {file.day for file in files if file.day}
@@ -336,8 +340,10 @@ class _Run:
     def _periods(
         self, refresh: Refresh, told: Span, now: datetime, *, are_whole: bool
     ) -> list[range]:
-        """Return the periods of which gold is computed anew: of whole days, or those of what was
-        merged in, and those in which time went on."""
+        """Return the periods for which gold is recomputed.
+
+        These are whole days, or the periods of merged rows and of the time since the last run.
+        """
         before = self._state.get("told")
         ends = Span.of(before).moved(told) if before else []
         days = self._days | {end.astimezone(UTC).date() for end in ends}
@@ -351,8 +357,10 @@ class _Run:
         return common(periods, joined([*refresh.touched(), *found]))
 
     def _read_clocks(self, merged: DataFrame, days: set[date] | None) -> Clocks:
-        """Find out how far the clocks of logs disagree, by all that was ever told of them: what is
-        merged, or the events of days that are made anew."""
+        """Return the clock offsets of logs, from earlier runs and from this run's events.
+
+        These are the merged events, or the events of the days to recompute.
+        """
         before = skew.merge(skew.collected(self._lake.table("silver_clocks")))
         if not self._news.spans:
             return skew.settle(before)
@@ -367,7 +375,7 @@ class _Run:
         return skew.settle(told)
 
     def _told_by(self, clocks: Clocks) -> Span:
-        """Return the time of which the journal has told, by a common clock."""
+        """Return the time span that the journal covers, by a common clock."""
         events = skew.corrected(self._lake.table(EVENTS), clocks)
         row = _rows(events.agg(F.min("ts").alias("start"), F.max("ts").alias("end")))[0]
         return Span(row["start"], row["end"])
@@ -382,7 +390,7 @@ class _Run:
         return timedelta(seconds=longest_s)
 
     def _judge(self) -> None:
-        """Sum the verdicts of all days up, and what the journal could not tell."""
+        """Sum up the verdicts of all days, and the holes in the journal."""
         self._tell(Progress("audit"))
         by_day = self._verdicts_by_day()
         dropped = self._state.get("dropped", 0) + self._news.dropped
@@ -406,10 +414,10 @@ class _Run:
         self._tell(Progress("audit", sum(verdicts.values())))
 
     def _verdicts_by_day(self) -> dict[str, dict[str, int]]:
-        """Count verdicts by day: only on those days anew on which they may have changed."""
+        """Count verdicts by day, reading only the days that have changed."""
         before: dict[str, dict[str, int]] | None = self._state.get("verdicts")
         changed = None if before is None else self._days
-        self._lake.catalog.files("audit_verdicts")  # whatever has happened to them is told
+        self._lake.catalog.files("audit_verdicts")  # raises if a file has changed
         rows = self._lake.table("audit_verdicts", lambda day: changed is None or day in changed)
         counts = _rows(rows.groupBy("date", "verdict").count()) if changed != set() else []
         kept = {
@@ -422,7 +430,7 @@ class _Run:
         return kept
 
     def report(self, path: str | PathLike[str] | None) -> Path | None:
-        """Write the report, if one is wanted."""
+        """Write the report, if a path is given."""
         if path is None:
             return None
         from requite.spark.report import write  # the charts are an extra
@@ -433,7 +441,7 @@ class _Run:
         return written
 
     def summary(self, seconds: float, report: Path | None) -> RunSummary:
-        """Return what it came to."""
+        """Return the result of the run."""
         refresh = self._refresh
         judged_at = self._state.get("as_of")
         return RunSummary(
@@ -450,7 +458,7 @@ class _Run:
 
 
 def _with_next(days: set[date]) -> set[date]:
-    """Return days, and those after them, into which requests may last."""
+    """Return days and the days after them, into which requests may extend."""
     return days | {day + timedelta(days=1) for day in days if day < date.max}
 
 
