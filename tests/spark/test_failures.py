@@ -27,8 +27,16 @@ requite.errors.LakeBusy: another run has changed /lake/runs in the meantime: run
     ("error", "kind", "told"),
     [
         (RuntimeError(RAISED_IN_A_PROCESS_OF_SPARKS), LakeBusy, "^another run .*: run again$"),
-        (RuntimeError("java.io.IOException: No space left on device"), LakeError, "make room"),
-        (RuntimeError("FileNotFound: /x (Permission denied)"), LakeError, "refuses to read"),
+        (
+            RuntimeError("java.io.IOException: No space left on device"),
+            LakeError,
+            "free some space",
+        ),
+        (
+            RuntimeError("FileNotFound: /x (Permission denied)"),
+            LakeError,
+            "cannot be read or written",
+        ),
         (RuntimeError("java.lang.OutOfMemoryError: heap"), SparkFailed, "out of memory"),
         (RuntimeError("[CANNOT_OPEN_SOCKET] Can not"), SparkBusy, "too busy"),
         (RuntimeError("java.net.SocketTimeoutException: Accept timed out"), SparkBusy, "too busy"),
@@ -87,6 +95,6 @@ def test_a_run_that_fails_otherwise_is_not_tried_again() -> None:
         with as_sentences():
             raise RuntimeError("No space left on device")
 
-    with pytest.raises(LakeError, match="make room"):
+    with pytest.raises(LakeError, match="free some space"):
         run()
     assert tries == [True]

@@ -109,8 +109,11 @@ def test_under_spark_submit_its_options_stand(
         (["--master", "head:7077"], "write it like local[2], spark://HOST:PORT"),
         (["--conf", "spark.x"], "write it like spark.NAME=VALUE"),
         (["--conf", "x=y"], "write it like spark.NAME=VALUE"),
-        (["--conf", "spark.executorEnv.AWS_SECRET_ACCESS_KEY=hush"], "others can read a command"),
-        (["--master", "sc://head", "--heap", "2g"], "whoever starts the Connect server"),
+        (
+            ["--conf", "spark.executorEnv.AWS_SECRET_ACCESS_KEY=hush"],
+            "other users can read a command",
+        ),
+        (["--master", "sc://head", "--heap", "2g"], "no effect on a Connect server"),
     ],
 )
 def test_what_cannot_work_is_refused_in_a_sentence(

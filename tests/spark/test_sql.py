@@ -132,9 +132,9 @@ def test_a_table_tells_what_its_columns_mean(ask: Ask) -> None:
 @pytest.mark.parametrize(
     ("query", "told"),
     [
-        ("DROP TABLE silver_requests", "only read"),
-        ("  /* SELECT */ INSERT INTO runs SELECT 1", "only read"),
-        ("", "only read"),
+        ("DROP TABLE silver_requests", "read-only"),
+        ("  /* SELECT */ INSERT INTO runs SELECT 1", "read-only"),
+        ("", "read-only"),
         ("WITH a AS (SELECT 1) INSERT INTO runs SELECT * FROM a", "cannot be run: Syntax error"),
         ("SELECT 1; DROP TABLE runs", "cannot be run: Syntax error"),
         ("SELECT FORM runs WHERE", "cannot be run: "),

@@ -168,7 +168,7 @@ def test_frames_that_cannot_be_sent_are_kept(spark: SparkSession, recorded: Reco
     rows = requite.spark.call(df, recorded.url(), body="body", key="id").collect()
     assert [row.status for row in rows] == ["BadRow"] * 3 + ["OK"]
     assert [row.error and row.error[:30] for row in rows] == [
-        "a frame of the body is null", "the body has 1025 frames; peer", "the body is null", None,
+        "a frame of the body is null", "the body has 1025 frames; the ", "the body is null", None,
     ]  # fmt: skip
 
 

@@ -163,7 +163,7 @@ def test_folders_without_a_store_are_refused(spark: SparkSession, tmp_path: Path
 def test_it_is_no_stream(spark: SparkSession, tmp_path: Path) -> None:
     write_some(tmp_path)
     frame = spark.readStream.format("requite").option("log", "titanic").load(str(tmp_path))
-    with pytest.raises(Exception, match="a table and no stream"):
+    with pytest.raises(Exception, match="a table, not a stream"):
         frame.writeStream.format("noop").option(
             "checkpointLocation", str(tmp_path / "checkpoint")
         ).trigger(availableNow=True).start().awaitTermination()

@@ -3,15 +3,15 @@
     events = spark.readStream.format("requite").load("journal")
     alerts(events).writeStream...
 
-Each request is a case (`case.py`), kept in Spark's state store from its acceptance until
-some time after its end. Timers are of processing time: of a request that got lost no further event
-comes, and event time stands still where events do. So clocks matter: the driver's is compared with
-the deadlines that brokers and clients wrote, and what it is ahead or behind, alerts are early or
-late. A false alert is taken back by ENDED_LATE.
+Each request is a case (`case.py`), which is in Spark's state store from its acceptance until some
+time after its end. Timers use processing time: a lost request has no further events, and event time
+does not advance without events. So clocks matter: the driver's clock is compared with the deadlines
+of brokers and clients, and alerts are early or late by the difference. ENDED_LATE revokes a false
+alert.
 
-An old journal is read at once, or, with `maxBytesPerTrigger`, bit by bit: then everything in it is
-overdue, and what ended in a later bit is alerted first and taken back then. For verdicts on
-the past there is the audit (`requite.spark.audit`).
+An old journal is read at once or, with `maxBytesPerTrigger`, in parts: then everything in it is
+overdue, and a request that ended in a later part raises an alert that is revoked then. For verdicts
+on the past, use the audit (`requite.spark.audit`).
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _INSTANTS: Final = ("ts", "deadline")
 def alerts(events: DataFrame, patience: Patience = Patience()) -> DataFrame:  # noqa: B008
     """Return the alerts for a stream of events (`schemas.BRONZE_EVENTS`): `schemas.ALERTS`.
 
-    Needs RocksDB for the state store, as `requite.spark.session.configure` sets it, and a trigger
-    with an interval: a batch comes in each, with or without events. (With `availableNow` it would
+    Needs RocksDB as the state store, as set by `requite.spark.session.configure`, and a trigger
+    with an interval, which runs batches even without events. (With `availableNow` the query would
     not end before the last timer.) Output mode `append`.
     """
     told = events.where(
@@ -58,7 +58,7 @@ def alerts(events: DataFrame, patience: Patience = Patience()) -> DataFrame:  # 
 
 
 class RequestWatch(StatefulProcessor):
-    """Keeps a case per request: takes in its events, and looks at it when its time has come."""
+    """Keeps a case per request: adds its events, and checks it when its timer expires."""
 
     def __init__(self, patience: Patience = Patience()) -> None:  # noqa: B008 - frozen
         self._patience = patience
@@ -74,7 +74,7 @@ class RequestWatch(StatefulProcessor):
         rows: Iterable[Row],
         timerValues: TimerValues,
     ) -> Iterator[Row]:
-        """Take in events of one request; alerts are raised by timers alone."""
+        """Add events of one request; only timers raise alerts."""
         case = self._load()
         armed = case.wake_at
         for row in rows:
@@ -93,7 +93,7 @@ class RequestWatch(StatefulProcessor):
         timerValues: TimerValues,
         expiredTimerInfo: ExpiredTimerInfo,
     ) -> Iterator[Row]:
-        """Look at a request: raise an alert, or forget it."""
+        """Check a request: raise an alert, or forget it."""
         case = self._load()
         if expiredTimerInfo.getExpiryTimeInMs() != case.wake_at:
             return
@@ -111,10 +111,10 @@ class RequestWatch(StatefulProcessor):
         return Case() if value is None else Case.parse(value[0])
 
     def _keep(self, case: Case, armed: int = 0) -> None:
-        """Keep a case, and one timer for it; `armed` is the one that it has.
+        """Store a case and its timer; `armed` is its present timer.
 
-        Each of these calls is an exchange with the JVM: together they are most of what a request
-        costs here, about a millisecond of processor time.
+        Each of these calls is a round trip to the JVM: together they are most of the cost of a
+        request, about a millisecond of processor time.
         """
         self._state.update((case.text(),))
         if case.wake_at != armed:

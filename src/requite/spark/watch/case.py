@@ -1,7 +1,7 @@
-"""What the streaming audit knows of one request: a case, which is judged as the audit would.
+"""The streaming audit's state of one request: a case, judged by the rules of the audit.
 
-A case holds what those who answer for a request have told of it so far, and judges it by the rules
-of `requite.spark.lifecycle`. Plain Python, with no Spark and no clock: instants are arguments, in
+A case contains the events of a request so far, from clients and brokers, and judges it by the rules
+of `requite.spark.lifecycle`. Plain Python, without Spark or a clock: instants are arguments, in
 microseconds since 1970.
 """
 
@@ -21,14 +21,14 @@ from requite.spark.lifecycle import FAULT_ACCEPTED, FAULT_ENDED, FAULT_OPEN, FAU
 from requite.spark.vocabulary import ACCEPTED, BROKER, CLIENT, DISPATCHED, OUTCOMES
 
 KINDS: Final = (ACCEPTED, DISPATCHED, *OUTCOMES)
-"""The kinds of events that a case is made of; only brokers' and clients' count."""
+"""The kinds of events in a case; only those of brokers and clients count."""
 
 _EVENTS_MAX: Final = 200
 _SHOWN_MAX: Final = 20
 
 
 class Told(NamedTuple):
-    """An event, as far as it matters here; `ts` and `deadline` in microseconds since 1970."""
+    """The relevant columns of an event; `ts` and `deadline` in microseconds since 1970."""
 
     ts: int
     log: str
@@ -43,18 +43,18 @@ class Told(NamedTuple):
 
 
 class Alert(StrEnum):
-    """Why somebody should look at a request: the column `kind`."""
+    """Kind of alert: the column `kind`."""
 
-    MISSED_DEADLINE = "MISSED_DEADLINE"  # its end is overdue
-    ENDED_LATE = "ENDED_LATE"  # it had ended in time, and was read late: takes that one back
-    LATE = "LATE"  # it has ended, but after its deadline and the grace
+    MISSED_DEADLINE = "MISSED_DEADLINE"  # its outcome is overdue
+    ENDED_LATE = "ENDED_LATE"  # it had ended in time, but was read late: revokes MISSED_DEADLINE
+    LATE = "LATE"  # it ended after its deadline and the grace period
     DUPLICATE_OUTCOME = "DUPLICATE_OUTCOME"
-    ORPHAN = "ORPHAN"  # handled, or ended, and nobody has accepted it
+    ORPHAN = "ORPHAN"  # dispatched or ended without an acceptance
     ACCEPTED_TWICE = "ACCEPTED_TWICE"
 
 
 class State(StrEnum):
-    """Where a request is when nothing is wrong with it, or not yet."""
+    """State of a request without an alert so far."""
 
     OPEN = "OPEN"
     ENDED = "ENDED"
@@ -62,13 +62,13 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long to wait for what, in seconds.
+    """Waiting times, in seconds.
 
-    `grace_s` after a deadline its outcome may still be written, and for `settle_s` after the last
-    event there may be more to read of the same time, in other logs. Both pass before an alert.
-    `longest_deadline_s` stands in for the deadline of a request that has none. What has ended is
-    remembered for `remember_s`: a second outcome within it is a duplicate, a later one an orphan.
-    With 0, what begins and ends in one batch costs about half, and is not remembered.
+    An alert is raised `grace_s` after the deadline at the earliest, and `settle_s` after the
+    request's last event, since other logs may be read later. `longest_deadline_s` is the limit for
+    a request without a deadline. An ended request is remembered for `remember_s`: a second outcome
+    within it is a duplicate, a later one an orphan. With 0, a request that begins and ends in one
+    batch costs about half, and is not remembered.
     """
 
     grace_s: float = GRACE_S
@@ -81,7 +81,7 @@ class Patience:
 class Case:
     """A request under watch.
 
-    `wake_at` is when it is to be looked at again, in milliseconds; `raised` are the alerts so far.
+    `wake_at` is the instant of its next check, in milliseconds; `raised` are the alerts so far.
     """
 
     service: str | None = None
@@ -91,16 +91,16 @@ class Case:
 
     @classmethod
     def parse(cls, text: str) -> Case:
-        """Read what `text()` has written."""
+        """Parse the result of `text()`."""
         service, told, raised, wake_at = json.loads(text)
         return cls(service, [Told(*event) for event in told], raised, wake_at)
 
     def text(self) -> str:
-        """Write it down, to be kept between batches."""
+        """Return the case as text, for the state store."""
         return json.dumps([self.service, self.told, self.raised, self.wake_at])
 
     def add(self, event: Told, service: str | None) -> None:
-        """Take in an event; of one request there are few, so what is old is forgotten."""
+        """Add an event; beyond `_EVENTS_MAX`, the oldest ones are dropped."""
         self.told.append(event)
         self.told.sort(key=lambda event: (event.ts, event.log, event.seq))
         del self.told[:-_EVENTS_MAX]
@@ -108,7 +108,7 @@ class Case:
 
     # --- judgement --------------------------------------------------------------------------------
     def judge(self, patience: Patience = Patience()) -> Alert | State:
-        """Say what the events come to, whatever the time is: `State.OPEN` may be overdue."""
+        """Return the verdict by the events, independent of time: `State.OPEN` may be overdue."""
         own = self._own()
         last = _last_acceptance(own)
         if last is None:
@@ -123,7 +123,7 @@ class Case:
         return _MEANING[fault]
 
     def deadline(self, patience: Patience) -> int | None:
-        """Return the instant by which it had to end, if anybody has accepted it."""
+        """Return the instant by which the request must end; None if nobody accepted it."""
         own = self._own()
         last = _last_acceptance(own)
         if last is None:
@@ -132,7 +132,7 @@ class Case:
         return max(deadlines, default=last.ts + _us(patience.longest_deadline_s))
 
     def _own(self) -> list[Told]:
-        """Return the acceptances and outcomes of whoever answers for the request."""
+        """Return the acceptances and outcomes in the logs of the request's authority."""
         by_client = any(event.role == CLIENT and event.kind == ACCEPTED for event in self.told)
         authority = CLIENT if by_client else BROKER
         counts = (ACCEPTED, *OUTCOMES)
@@ -140,9 +140,9 @@ class Case:
 
     # --- time -------------------------------------------------------------------------------------
     def heard(self, now: int, patience: Patience) -> None:
-        """Set when to look at it, after events have come; `now` is in microseconds.
+        """Set the next check after new events; `now` is in microseconds.
 
-        As after `look`, a case without a next look is closed.
+        As after `check`, a case without a next check (`wake_at` is 0) is closed.
         """
         finding = self._finding(patience)
         if finding is None or finding in self.raised:
@@ -153,9 +153,9 @@ class Case:
             self._wake(now + _us(patience.settle_s))
 
     def check(self, now: int, patience: Patience) -> Alert | None:
-        """Return what to raise the alarm for, once per kind, and set when to look again.
+        """Return the alert to raise, once per kind, and set the next check.
 
-        Without a next look (`wake_at` is 0) the case is closed, and is to be forgotten.
+        Without a next check (`wake_at` is 0) the case is closed; the caller deletes it.
         """
         finding = self._finding(patience)
         if finding is None or finding in self.raised:
@@ -169,7 +169,7 @@ class Case:
         return finding
 
     def _finding(self, patience: Patience) -> Alert | None:
-        """Return what has to be raised if nothing more is heard."""
+        """Return the alert to raise unless further events arrive."""
         match self.judge(patience):
             case State.OPEN:
                 return Alert.MISSED_DEADLINE
@@ -180,11 +180,11 @@ class Case:
 
     def _overdue_at(self, patience: Patience) -> int:
         due = self.deadline(patience)
-        assert due is not None, "only who was accepted is open"
+        assert due is not None, "an open request has been accepted"
         return due + _us(patience.grace_s)
 
     def _rest(self, now: int, patience: Patience) -> None:
-        """Nothing is to be done: remember it for a while, or not at all."""
+        """Keep the case for `remember_s`, or close it."""
         if patience.remember_s > 0:
             self._wake(now + _us(patience.remember_s))
         else:
@@ -195,7 +195,7 @@ class Case:
 
     # --- evidence ---------------------------------------------------------------------------------
     def evidence(self) -> str:
-        """Return the newest events as JSON, in the words of the audit's evidence."""
+        """Return the newest events as JSON, in the form of the audit's evidence."""
         return json.dumps([_shown(event) for event in self.told[-_SHOWN_MAX:]])
 
 
@@ -206,7 +206,7 @@ def _last_acceptance(own: Sequence[Told]) -> Told | None:
 def _fault_in_order(
     own: Sequence[Told], last: Told, order: Callable[[Told], tuple[int, ...]]
 ) -> int:
-    """Walk along each log in an order, and look at what follows what."""
+    """Return the fault by the sequences of acceptances and outcomes in each log, in an order."""
     again = twice = stray = ended = False
     before: Told | None = None
     for event in sorted(own, key=lambda event: (event.log, *order(event))):
@@ -227,7 +227,7 @@ def _fault_in_order(
 
 
 def _fault_by_count(own: Sequence[Told], last: Told) -> int:
-    """Compare how often each broker has accepted a request and ended it."""
+    """Return the fault by the counts of acceptances and outcomes in each broker's log."""
     surplus: Counter[str] = Counter()
     for event in own:
         surplus[event.log] += -1 if event.kind == ACCEPTED else 1
@@ -237,7 +237,7 @@ def _fault_by_count(own: Sequence[Told], last: Told) -> int:
 
 
 def _late_us(own: Sequence[Told], last: Told) -> float:
-    """Return how long after all deadlines in the log of the last acceptance its last end came."""
+    """Return by how much the last outcome missed all deadlines, in the last acceptance's log."""
     told = [event for event in own if event.log == last.log]
     given = [inf if e.deadline is None else e.deadline for e in told if e.kind == ACCEPTED]
     return max(event.ts for event in told if event.kind != ACCEPTED) - max(given)
