@@ -128,7 +128,7 @@ def _session(options: argparse.Namespace) -> SparkSession:
     from requite.spark.session import Settings, open_session
 
     given = (options.master, options.conf, options.heap, options.partitions)
-    return open_session(_APP, Settings.told(*given))
+    return open_session(_APP, Settings.from_options(*given))
 
 
 def _tell(record: dict[str, Any]) -> None:

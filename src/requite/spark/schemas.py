@@ -351,7 +351,7 @@ RUNS: Final = Table(
     """,
 )
 
-# `kind` is one of `requite.spark.watch.case.Alert`.
+# `kind` is one of `requite.spark.watch.watched_request.Alert`.
 ALERTS: Final = Table(
     "One row per alert of `requite spark watch`.",
     """

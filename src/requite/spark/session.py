@@ -151,7 +151,7 @@ class Settings:
     partitions: int | None = None
 
     @classmethod
-    def told(
+    def from_options(
         cls,
         master: str | None = None,
         conf: Iterable[str] | None = None,

@@ -17,7 +17,7 @@ from typing import Final
 from requite.client import AsyncClient
 from requite.shell.aio import new_event_loop
 from requite.spark.bulk.plan import Connection
-from requite.spark.bulk.standing import Standings
+from requite.spark.bulk.service_state import ServiceStates
 
 IDLE_S: Final = 60.0
 
@@ -25,13 +25,14 @@ IDLE_S: Final = 60.0
 class Shared:
     """A client, its number of users, and the state of its service.
 
-    `loop` may be used from any thread, `standings` from the tasks' thread, the rest on the loop.
+    `loop` may be used from any thread, `service_states` from the tasks' thread; the rest on the
+    loop.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, client: AsyncClient) -> None:
         self.loop = loop
         self.client = client
-        self.standings = Standings()
+        self.service_states = ServiceStates()
         self.users = 0
         self.reaper: asyncio.TimerHandle | None = None
 

@@ -180,8 +180,8 @@ class Progress:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(path.read_text())
-    return told
+    report: dict[str, Any] = json.loads(path.read_text())
+    return report
 
 
 def _words(count: Count, rows_per_s: float) -> str:
@@ -189,5 +189,5 @@ def _words(count: Count, rows_per_s: float) -> str:
     if not count.tasks_at_work and not count.tasks_ended:
         return "no task has reported yet"
     by_status = sorted(count.statuses.items(), key=lambda item: (item[0] != "OK", -item[1]))
-    told = ", ".join(f"{status} {rows:,}" for status, rows in by_status)
-    return f"{tasks}: {count.rows:,} rows, {rows_per_s:,.0f} rows/s ({told})"
+    statuses = ", ".join(f"{status} {rows:,}" for status, rows in by_status)
+    return f"{tasks}: {count.rows:,} rows, {rows_per_s:,.0f} rows/s ({statuses})"

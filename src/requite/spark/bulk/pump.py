@@ -6,12 +6,12 @@ one call and one future per window cross between the threads.
     waiting ──► out ──► settled: the row has its outcome
                  ▲ │
                  │ ▼  a status that is retried
-               resting
+               pausing
 
 A service that is down costs one timeout. When a request ends unanswered and the service answered
 nothing else while it was in flight, the pump sends no new rows. The requests in flight decide: if
 one is answered, sending resumes. If none is, and one of them provably did not run, or there were
-many of them, the rest of the job is not sent (`Standing.lost_to`).
+many of them, the rest of the job is not sent (`ServiceState.down_error`).
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from requite.errors import CallError, CallTimeout, NoService, TransportError
 from requite.request import Reply
 from requite.shell import clock
 from requite.spark.bulk.plan import Plan
-from requite.spark.bulk.standing import Standing
+from requite.spark.bulk.service_state import ServiceState
 
 # Bytes in flight; far less than what a connection buffers before it is closed
 # (`LinkLimits.output_size_max`). A larger body is sent alone.
 _BYTES_MAX: Final = 16 << 20
 # This many unanswered requests in a row mean that the service is down, even if all may have run.
 _UNPROVEN_MIN: Final = 32
-_UNHEARD: Final = (CallTimeout, NoService, TransportError)
+_UNANSWERED: Final = (CallTimeout, NoService, TransportError)
 
 
 class Outcome(NamedTuple):
@@ -132,20 +132,20 @@ class Pump:
         loop: asyncio.AbstractEventLoop,
         client: AsyncClient,
         plan: Plan,
-        standing: Standing,
+        service_state: ServiceState,
     ) -> None:
         self._loop = loop
         self._client = client
         self._plan = plan
-        self._standing = standing
+        self._service_state = service_state
         self._timeout_s = plan.patience_s
         self._waiting: deque[Row] = deque()
-        self._again: deque[Row] = deque()  # rows whose retry pause is over
-        self._resting: dict[Row, asyncio.TimerHandle] = {}
+        self._to_retry: deque[Row] = deque()  # rows whose retry pause is over
+        self._pausing: dict[Row, asyncio.TimerHandle] = {}
         self.out: set[Row] = set()
         self._bytes_out = 0
         self._suspicion: CallError | None = None  # why no new rows are sent for now
-        self._due: asyncio.TimerHandle | None = None  # when the rate allows the next one
+        self._rate_timer: asyncio.TimerHandle | None = None  # when the rate allows the next one
         self._is_proven = False  # that the service was down
         self._filling = False
         self._stopped = False
@@ -169,24 +169,24 @@ class Pump:
     def _cancel(self) -> None:
         self._stopped = True
         self._waiting.clear()
-        self._again.clear()
-        for timer in self._resting.values():
+        self._to_retry.clear()
+        for timer in self._pausing.values():
             timer.cancel()
-        self._resting.clear()
-        if self._due is not None:
-            self._due.cancel()
+        self._pausing.clear()
+        if self._rate_timer is not None:
+            self._rate_timer.cancel()
         out, self.out = self.out, set()  # so that their outcomes are ignored
         for row in out:
             self._client.cancel_for(row)
 
     def _fill(self) -> None:
         """Send rows as far as window, bytes and rate permit."""
-        if self._standing.lost_to is not None:
-            self._refuse(self._standing.lost_to)
+        if self._service_state.down_error is not None:
+            self._refuse(self._service_state.down_error)
             return
-        out, limit, bucket = self.out, self._plan.window, self._standing.bucket
+        out, limit, bucket = self.out, self._plan.window, self._service_state.bucket
         while len(out) < limit:
-            rows = self._again or self._waiting
+            rows = self._to_retry or self._waiting
             if not rows or (rows is self._waiting and self._suspicion is not None):
                 return
             if out and self._bytes_out + rows[0].size > _BYTES_MAX:
@@ -202,11 +202,11 @@ class Pump:
         self._fill()
 
     def _fill_in(self, wait_s: float) -> None:
-        if self._due is None:
-            self._due = self._loop.call_later(wait_s, self._fill_now)
+        if self._rate_timer is None:
+            self._rate_timer = self._loop.call_later(wait_s, self._fill_now)
 
     def _fill_now(self) -> None:
-        self._due = None
+        self._rate_timer = None
         self._fill()
 
     def _send(self, row: Row) -> None:
@@ -234,7 +234,7 @@ class Pump:
     def answered(self, row: Row, reply: Reply) -> None:
         """Take the reply to a row's request."""
         now = self._end(row)
-        self._hear(now)
+        self._record_answer(now)
         attempts = row.attempts + reply.attempts
         self._settle(row, Outcome(reply.body, "OK", attempts, now - row.began_at, True, None))
 
@@ -246,8 +246,8 @@ class Pump:
         row.may_have_run |= error.may_have_executed
         self._judge(row, error, now)
         if self._may_repeat(row, error):
-            rest_s = self._plan.connection.retry.delay_s(row.requests, random.random)
-            self._resting[row] = self._loop.call_later(rest_s, self._rested, row)
+            pause_s = self._plan.connection.retry.delay_s(row.requests, random.random)
+            self._pausing[row] = self._loop.call_later(pause_s, self._end_pause, row)
         else:
             self._settle(row, row.failure(now))
         self._maybe_lose()
@@ -277,14 +277,14 @@ class Pump:
             and (plan.idempotent or not row.may_have_run)
         )
 
-    def _rested(self, row: Row) -> None:
-        del self._resting[row]
-        self._again.append(row)
+    def _end_pause(self, row: Row) -> None:
+        del self._pausing[row]
+        self._to_retry.append(row)
         self._fill()
 
     # --- a service that is down -------------------------------------------------------------------
-    def _hear(self, now: float) -> None:
-        self._standing.hear(now)
+    def _record_answer(self, now: float) -> None:
+        self._service_state.record_answer(now)
         self._suspicion = None
         self._is_proven = False
 
@@ -294,26 +294,28 @@ class Pump:
         A request that provably did not run proves that the service is down. One that may have run
         may hang in its handler, which says nothing about other rows.
         """
-        if not isinstance(error, _UNHEARD):
-            self._hear(now)
-        elif self._plan.give_up and self._standing.heard_at <= row.sent_at:
-            self._standing.unheard += 1
+        if not isinstance(error, _UNANSWERED):
+            self._record_answer(now)
+        elif self._plan.give_up and self._service_state.answered_at <= row.sent_at:
+            self._service_state.unanswered += 1
             self._suspicion = error
             self._is_proven |= not error.may_have_executed
 
     def _maybe_lose(self) -> None:
-        if self._suspicion is None or self.out or self._resting or self._again:
+        if self._suspicion is None or self.out or self._pausing or self._to_retry:
             return
-        if self._is_proven or self._standing.unheard >= max(self._plan.window, _UNPROVEN_MIN):
-            self._standing.lost_to = self._suspicion
+        if self._is_proven or self._service_state.unanswered >= max(
+            self._plan.window, _UNPROVEN_MIN
+        ):
+            self._service_state.down_error = self._suspicion
         self._suspicion = None
 
     def _refuse(self, error: CallError) -> None:
         """End rows without sending them: each would only wait for its timeout."""
-        while self._again:
-            row = self._again.popleft()
+        while self._to_retry:
+            row = self._to_retry.popleft()
             self._settle(row, row.failure(clock.now()))
-        n = self._standing.unheard
+        n = self._service_state.unanswered
         why = f"not sent: the {n} requests before it had no answer; the last error: {error}"
         outcome = Outcome(None, type(error).__name__, 0, 0.0, False, why)
         while self._waiting:

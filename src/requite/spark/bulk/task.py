@@ -20,7 +20,7 @@ from requite.spark.bulk.plan import STATUS, Plan
 from requite.spark.bulk.progress import Tally
 from requite.spark.bulk.pump import Pump, Window
 from requite.spark.bulk.rows import Batch
-from requite.spark.bulk.standing import Job
+from requite.spark.bulk.service_state import Job
 
 _AHEAD: Final = 2  # windows read before waiting for the oldest
 
@@ -49,16 +49,18 @@ def call_batches(
     """Send each row as a request; yield the rows with the columns of `plan.COLUMNS`."""
     task = task or this_task()
     with process_clients().use(plan.connection) as shared:
-        standing = shared.standings.of(Job(plan.job, task.stage), plan.rate, clock.now())
-        pump = Pump(shared.loop, shared.client, plan, standing)
+        service_state = shared.service_states.of(Job(plan.job, task.stage), plan.rate, clock.now())
+        pump = Pump(shared.loop, shared.client, plan, service_state)
         answered = _through(_windows(batches, plan, task.partition), pump, this_consumer())
         try:
-            yield from answered if plan.report_to is None else _told(answered, plan, task)
+            yield from answered if plan.report_to is None else _with_progress(answered, plan, task)
         finally:
             pump.stop()
 
 
-def _told(answered: Iterator[pa.RecordBatch], plan: Plan, task: Task) -> Iterator[pa.RecordBatch]:
+def _with_progress(
+    answered: Iterator[pa.RecordBatch], plan: Plan, task: Task
+) -> Iterator[pa.RecordBatch]:
     """Yield batches, and report the number of rows by status to the driver."""
     assert plan.report_to is not None
     tally = Tally(plan.report_to, task.stage or 0, task.partition, task.attempt)
@@ -82,14 +84,14 @@ def _windows(batches: Iterable[pa.RecordBatch], plan: Plan, partition: int) -> I
 
 
 def _through(windows: Iterable[_Cut], pump: Pump, consumer: Consumer) -> Iterator[pa.RecordBatch]:
-    under_way: deque[_Cut] = deque()
+    in_flight: deque[_Cut] = deque()
     for cut in windows:
         pump.offer(cut[-1])
-        under_way.append(cut)
-        while len(under_way) > _AHEAD:
-            yield from _await(under_way.popleft(), consumer)
-    while under_way:
-        yield from _await(under_way.popleft(), consumer)
+        in_flight.append(cut)
+        while len(in_flight) > _AHEAD:
+            yield from _await(in_flight.popleft(), consumer)
+    while in_flight:
+        yield from _await(in_flight.popleft(), consumer)
 
 
 def _await(cut: _Cut, consumer: Consumer) -> Iterator[pa.RecordBatch]:

@@ -25,42 +25,44 @@ class Job(NamedTuple):
     stage: int | None
 
 
-class Standing:
+class ServiceState:
     """The state of the service, and the rate limit. For use on one event loop.
 
-    `heard_at` is when the service last answered (monotonic seconds); `unheard` counts the requests
-    that ended unanswered since. `lost_to` is the last of their errors once the service is
-    considered down. `bucket` limits the rate; None: no limit.
+    `answered_at` is when the service last answered (monotonic seconds); `unanswered` counts the
+    requests that ended without an answer since. `down_error` is the last of their errors once the
+    service is considered down. `bucket` limits the rate; None: no limit.
     """
 
-    __slots__ = ("bucket", "heard_at", "lost_to", "unheard")
+    __slots__ = ("answered_at", "bucket", "down_error", "unanswered")
 
     def __init__(self, bucket: Bucket | None = None) -> None:
         self.bucket = bucket
-        self.heard_at = -inf
-        self.unheard = 0
-        self.lost_to: CallError | None = None
+        self.answered_at = -inf
+        self.unanswered = 0
+        self.down_error: CallError | None = None
 
-    def hear(self, now: float) -> None:
+    def record_answer(self, now: float) -> None:
         """Record an answer of the service."""
-        self.heard_at = now
-        self.unheard = 0
+        self.answered_at = now
+        self.unanswered = 0
 
 
-class Standings:
+class ServiceStates:
     """The service state of the last jobs that had tasks in this Python worker."""
 
     def __init__(self) -> None:
-        self._by_job: OrderedDict[Job, Standing] = OrderedDict()
+        self._by_job: OrderedDict[Job, ServiceState] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._by_job)
 
-    def of(self, job: Job, rate: float | None, now: float) -> Standing:
+    def of(self, job: Job, rate: float | None, now: float) -> ServiceState:
         """Return the state that earlier tasks of the job left, or a new one."""
-        standing = self._by_job.pop(job, None) or Standing(Bucket(rate, now) if rate else None)
+        service_state = self._by_job.pop(job, None) or ServiceState(
+            Bucket(rate, now) if rate else None
+        )
         if job.stage is not None:
-            self._by_job[job] = standing
+            self._by_job[job] = service_state
             if len(self._by_job) > _JOBS_MAX:
                 self._by_job.popitem(last=False)
-        return standing
+        return service_state

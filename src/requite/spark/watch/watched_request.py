@@ -1,6 +1,6 @@
-"""The streaming audit's state of one request: a case, judged by the rules of the audit.
+"""The streaming audit's state of one request, judged by the rules of the audit.
 
-A case contains the events of a request so far, from clients and brokers, and judges it by the rules
+It contains the events of the request so far, from clients and brokers, and judges them by the rules
 of `requite.spark.lifecycle`. Plain Python, without Spark or a clock: instants are arguments, in
 microseconds since 1970.
 """
@@ -21,13 +21,13 @@ from requite.spark.lifecycle import FAULT_ACCEPTED, FAULT_ENDED, FAULT_OPEN, FAU
 from requite.spark.vocabulary import ACCEPTED, BROKER, CLIENT, DISPATCHED, OUTCOMES
 
 KINDS: Final = (ACCEPTED, DISPATCHED, *OUTCOMES)
-"""The kinds of events in a case; only those of brokers and clients count."""
+"""The kinds of events in a `WatchedRequest`; only those of brokers and clients count."""
 
 _EVENTS_MAX: Final = 200
 _SHOWN_MAX: Final = 20
 
 
-class Told(NamedTuple):
+class WatchedEvent(NamedTuple):
     """The relevant columns of an event; `ts` and `deadline` in microseconds since 1970."""
 
     ts: int
@@ -78,32 +78,32 @@ class Patience:
 
 
 @dataclass(slots=True)
-class Case:
+class WatchedRequest:
     """A request under watch.
 
     `wake_at` is the instant of its next check, in milliseconds; `raised` are the alerts so far.
     """
 
     service: str | None = None
-    told: list[Told] = field(default_factory=list)
+    events: list[WatchedEvent] = field(default_factory=list)
     raised: list[str] = field(default_factory=list)
     wake_at: int = 0
 
     @classmethod
-    def parse(cls, text: str) -> Case:
+    def parse(cls, text: str) -> WatchedRequest:
         """Parse the result of `text()`."""
-        service, told, raised, wake_at = json.loads(text)
-        return cls(service, [Told(*event) for event in told], raised, wake_at)
+        service, events, raised, wake_at = json.loads(text)
+        return cls(service, [WatchedEvent(*event) for event in events], raised, wake_at)
 
     def text(self) -> str:
-        """Return the case as text, for the state store."""
-        return json.dumps([self.service, self.told, self.raised, self.wake_at])
+        """Return the state as text, for the state store."""
+        return json.dumps([self.service, self.events, self.raised, self.wake_at])
 
-    def add(self, event: Told, service: str | None) -> None:
+    def add(self, event: WatchedEvent, service: str | None) -> None:
         """Add an event; beyond `_EVENTS_MAX`, the oldest ones are dropped."""
-        self.told.append(event)
-        self.told.sort(key=lambda event: (event.ts, event.log, event.seq))
-        del self.told[:-_EVENTS_MAX]
+        self.events.append(event)
+        self.events.sort(key=lambda event: (event.ts, event.log, event.seq))
+        del self.events[:-_EVENTS_MAX]
         self.service = service or self.service
 
     # --- judgement --------------------------------------------------------------------------------
@@ -131,22 +131,22 @@ class Case:
         deadlines = [event.deadline for event in own if event.deadline is not None]
         return max(deadlines, default=last.ts + _us(patience.longest_deadline_s))
 
-    def _own(self) -> list[Told]:
+    def _own(self) -> list[WatchedEvent]:
         """Return the acceptances and outcomes in the logs of the request's authority."""
-        by_client = any(event.role == CLIENT and event.kind == ACCEPTED for event in self.told)
+        by_client = any(event.role == CLIENT and event.kind == ACCEPTED for event in self.events)
         authority = CLIENT if by_client else BROKER
         counts = (ACCEPTED, *OUTCOMES)
-        return [event for event in self.told if event.role == authority and event.kind in counts]
+        return [event for event in self.events if event.role == authority and event.kind in counts]
 
     # --- time -------------------------------------------------------------------------------------
-    def heard(self, now: int, patience: Patience) -> None:
+    def update(self, now: int, patience: Patience) -> None:
         """Set the next check after new events; `now` is in microseconds.
 
-        As after `check`, a case without a next check (`wake_at` is 0) is closed.
+        As after `check`, a request without a next check (`wake_at` is 0) is closed.
         """
         finding = self._finding(patience)
         if finding is None or finding in self.raised:
-            self._rest(now, patience)
+            self._remember(now, patience)
         elif finding is Alert.MISSED_DEADLINE:
             self._wake(max(now + _us(patience.settle_s), self._overdue_at(patience)))
         else:
@@ -155,7 +155,7 @@ class Case:
     def check(self, now: int, patience: Patience) -> Alert | None:
         """Return the alert to raise, once per kind, and set the next check.
 
-        Without a next check (`wake_at` is 0) the case is closed; the caller deletes it.
+        Without a next check (`wake_at` is 0) the request is closed; the caller deletes its state.
         """
         finding = self._finding(patience)
         if finding is None or finding in self.raised:
@@ -165,7 +165,7 @@ class Case:
             self._wake(self._overdue_at(patience))
             return None
         self.raised.append(finding)
-        self._rest(now, patience)
+        self._remember(now, patience)
         return finding
 
     def _finding(self, patience: Patience) -> Alert | None:
@@ -183,8 +183,8 @@ class Case:
         assert due is not None, "an open request has been accepted"
         return due + _us(patience.grace_s)
 
-    def _rest(self, now: int, patience: Patience) -> None:
-        """Keep the case for `remember_s`, or close it."""
+    def _remember(self, now: int, patience: Patience) -> None:
+        """Keep the request for `remember_s`, or close it."""
         if patience.remember_s > 0:
             self._wake(now + _us(patience.remember_s))
         else:
@@ -196,37 +196,39 @@ class Case:
     # --- evidence ---------------------------------------------------------------------------------
     def evidence(self) -> str:
         """Return the newest events as JSON, in the form of the audit's evidence."""
-        return json.dumps([_shown(event) for event in self.told[-_SHOWN_MAX:]])
+        return json.dumps([_shown(event) for event in self.events[-_SHOWN_MAX:]])
 
 
-def _last_acceptance(own: Sequence[Told]) -> Told | None:
+def _last_acceptance(own: Sequence[WatchedEvent]) -> WatchedEvent | None:
     return next((event for event in reversed(own) if event.kind == ACCEPTED), None)
 
 
 def _fault_in_order(
-    own: Sequence[Told], last: Told, order: Callable[[Told], tuple[int, ...]]
+    own: Sequence[WatchedEvent],
+    last: WatchedEvent,
+    order: Callable[[WatchedEvent], tuple[int, ...]],
 ) -> int:
     """Return the fault by the sequences of acceptances and outcomes in each log, in an order."""
-    again = twice = stray = ended = False
-    before: Told | None = None
+    reaccepted = twice = unmatched = ended = False
+    before: WatchedEvent | None = None
     for event in sorted(own, key=lambda event: (event.log, *order(event))):
         if before is not None and before.log != event.log:
             before = None
         if event.kind == ACCEPTED:
-            again |= before is not None and before.kind == ACCEPTED
+            reaccepted |= before is not None and before.kind == ACCEPTED
         else:
-            stray |= before is None
+            unmatched |= before is None
             twice |= before is not None and before.kind != ACCEPTED
             ended |= before is last
         before = event
-    if again:
+    if reaccepted:
         return FAULT_ACCEPTED
-    if twice or (stray and ended):
+    if twice or (unmatched and ended):
         return FAULT_TWICE
     return FAULT_ENDED if ended else FAULT_OPEN
 
 
-def _fault_by_count(own: Sequence[Told], last: Told) -> int:
+def _fault_by_count(own: Sequence[WatchedEvent], last: WatchedEvent) -> int:
     """Return the fault by the counts of acceptances and outcomes in each broker's log."""
     surplus: Counter[str] = Counter()
     for event in own:
@@ -236,11 +238,11 @@ def _fault_by_count(own: Sequence[Told], last: Told) -> int:
     return FAULT_TWICE if max(surplus.values()) > 0 else FAULT_ENDED
 
 
-def _late_us(own: Sequence[Told], last: Told) -> float:
+def _late_us(own: Sequence[WatchedEvent], last: WatchedEvent) -> float:
     """Return by how much the last outcome missed all deadlines, in the last acceptance's log."""
-    told = [event for event in own if event.log == last.log]
-    given = [inf if e.deadline is None else e.deadline for e in told if e.kind == ACCEPTED]
-    return max(event.ts for event in told if event.kind != ACCEPTED) - max(given)
+    events = [event for event in own if event.log == last.log]
+    given = [inf if e.deadline is None else e.deadline for e in events if e.kind == ACCEPTED]
+    return max(event.ts for event in events if event.kind != ACCEPTED) - max(given)
 
 
 _MEANING: Final[dict[int, Alert | State]] = {
@@ -260,7 +262,7 @@ def instant(us: int) -> datetime:
     return datetime.fromtimestamp(us // 1_000_000, UTC).replace(microsecond=us % 1_000_000)
 
 
-def _shown(event: Told) -> dict[str, Any]:
+def _shown(event: WatchedEvent) -> dict[str, Any]:
     shown = {
         "ts": f"{instant(event.ts):%Y-%m-%dT%H:%M:%S.%fZ}",
         "log": event.log,
