@@ -88,15 +88,15 @@ def _run(options: argparse.Namespace) -> int:
         report=options.report,
         on_progress=_show,
     )
-    _tell(summary.record())
+    _print_json(summary.record())
     return OK if summary.audit.ok and summary.audit.complete else FOUND
 
 
 def _sweep(options: argparse.Namespace) -> int:
     from requite.sim.sandboxed import Limits
-    from requite.spark.sweep.runs import chosen, sweep
+    from requite.spark.sweep.runs import find_scenarios, sweep
 
-    scenarios = chosen(options.scenario)
+    scenarios = find_scenarios(options.scenario)
     if options.seeds < 1 or options.first_seed < 0:
         raise ConfigurationError("--seeds must be at least 1, and --first-seed at least 0")
     total = sweep(
@@ -107,7 +107,7 @@ def _sweep(options: argparse.Namespace) -> int:
         to=options.to,
         limits=Limits(run_s=options.seed_timeout),
     )
-    _tell(total.record())
+    _print_json(total.record())
     return OK if total.is_clean else FOUND
 
 
@@ -131,7 +131,7 @@ def _session(options: argparse.Namespace) -> SparkSession:
     return open_session(_APP, Settings.from_options(*given))
 
 
-def _tell(record: dict[str, Any]) -> None:
+def _print_json(record: dict[str, Any]) -> None:
     print(json.dumps(record), flush=True)
 
 

@@ -99,13 +99,13 @@ def _asked(lives: DataFrame) -> DataFrame:
             for name, seconds in (("before", -_FAR_S), ("then", _NEAR_S), ("after", _FAR_S))
         )
     )
-    told = lives.where(accepted.isNotNull()).select(
+    asked = lives.where(accepted.isNotNull()).select(
         "service",
         _size_by(BROKER).alias("bytes"),
         F.col("request_id").alias("alias"),
         F.explode(moments).alias("question"),
     )
-    return told.select(*_KEY, "alias", "question.*")
+    return asked.select(*_KEY, "alias", "question.*")
 
 
 def _counted(calls: DataFrame, asked: DataFrame) -> DataFrame:
@@ -140,5 +140,5 @@ def _counted(calls: DataFrame, asked: DataFrame) -> DataFrame:
 
 
 def _size_by(role: str) -> Column:
-    told = first_of(F.col("events"), lambda e: is_acceptance(e) & (e["role"] == role))
-    return told["bytes"]
+    accepted = first_of(F.col("events"), lambda e: is_acceptance(e) & (e["role"] == role))
+    return accepted["bytes"]

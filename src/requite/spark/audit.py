@@ -258,8 +258,8 @@ def _deadline(longest_deadline_s: float) -> Column:
 
 def shown(events: Column) -> Column:
     """Return events as JSON."""
-    told = F.transform(events, lambda event: F.struct(*(event[name] for name in _SHOWN)))
-    return F.to_json(told, _JSON)
+    selected = F.transform(events, lambda event: F.struct(*(event[name] for name in _SHOWN)))
+    return F.to_json(selected, _JSON)
 
 
 def _evidence(verdict: Column, events: Column) -> Column:

@@ -17,7 +17,7 @@ of another kind, so there cannot be more of the former. Clocks and the order of 
 
 Two kinds rest on events that are *missing* from the journal, and need a witness: a log that would
 contain the event. For a start that no broker dispatched, the witness is a broker with which the
-worker was registered before and after (`requite.spark.witnesses`).
+worker was registered before and after (`requite.spark.missing_events`).
 
 Some rules compare times, of one log or of two. They ignore clocks that were set meanwhile
 (`requite.spark.skew`).
@@ -37,6 +37,7 @@ from pyspark.sql import functions as F
 from requite.spark.audit import SHOWN_MAX, USUAL, Terms, shown
 from requite.spark.clock import dated, later
 from requite.spark.lifecycle import Predicate, is_acceptance, is_outcome
+from requite.spark.missing_events import ORDER_SLACK_S, is_asked, unasked, undispatched
 from requite.spark.vocabulary import (
     BROKER,
     CLIENT,
@@ -49,7 +50,6 @@ from requite.spark.vocabulary import (
     STARTED,
     Contradiction,
 )
-from requite.spark.witnesses import ORDER_SLACK_S, is_asked, unasked, undispatched
 
 _TIMER_SLACK_S: Final = 0.005
 """How late an engine's timers may fire; the simulator's checkers use the same value."""
@@ -65,7 +65,7 @@ def contradictions(
     """Compare the logs of each life: the table `audit_contradictions`.
 
     `events` are the events of the lives, which show which worker was registered with which broker;
-    None if no life needs a witness (`requite.spark.witnesses.needs_witness`). The times of
+    None if no contradiction can rest on missing events (`rests_on_missing_events`). The times of
     `unsettled` logs are not compared with others.
     """
     is_torn = _is_of(unsettled)
@@ -77,9 +77,9 @@ def contradictions(
         }
     )
     columns = "request_id", "service", "kind", "evidence", "date"
-    told = suspects.withColumn("kind", F.explode(_kinds(terms, is_torn))).select(*columns)
+    found = suspects.withColumn("kind", F.explode(_kinds(terms, is_torn))).select(*columns)
     if events is None:
-        return told
+        return found
     if unsettled:
         rests_on_it = F.exists("events", lambda e: e["kind"].isin(DISPATCHED, STARTED) & is_torn(e))
         suspects = suspects.where(~rests_on_it)
@@ -87,7 +87,7 @@ def contradictions(
     by_brokers = undispatched(suspects, events).select(*columns)
     by_clients = unasked(suspects, events).select(*columns)
     unseen = by_brokers.union(by_clients).dropDuplicates(["request_id", "kind"])
-    return told.union(unseen)
+    return found.union(unseen)
 
 
 def is_suspect() -> Column:
@@ -149,7 +149,7 @@ def _per_broker(holds: Predicate) -> Column:
 
 
 def _ended_twice() -> Column:
-    return _per_broker(lambda told: _count(told, is_outcome) > _count(told, is_acceptance))
+    return _per_broker(lambda events: _count(events, is_outcome) > _count(events, is_acceptance))
 
 
 def _went_again() -> Column:
@@ -160,10 +160,10 @@ def _went_again() -> Column:
 def _has_two_owners() -> Column:
     """Each dispatch must follow an acceptance or a redelivery."""
 
-    def dispatches_exceed(told: Column) -> Column:
-        given, taken_back = F.filter(told, _of(DISPATCHED)), _count(told, _of(REDELIVERED))
+    def dispatches_exceed(events: Column) -> Column:
+        given, taken_back = F.filter(events, _of(DISPATCHED)), _count(events, _of(REDELIVERED))
         is_numbered_beyond = F.array_max(given["attempt"]) > taken_back + 1
-        is_beyond = F.size(given) > _count(told, is_acceptance) + taken_back
+        is_beyond = F.size(given) > _count(events, is_acceptance) + taken_back
         return is_beyond | F.coalesce(is_numbered_beyond, F.lit(False))
 
     return _per_broker(dispatches_exceed)
@@ -172,9 +172,9 @@ def _has_two_owners() -> Column:
 def _by_former_owner(is_torn: Predicate) -> Column:
     """Each forwarded reply must have a dispatch that was not redelivered."""
 
-    def replies_exceed(told: Column) -> Column:
-        given = _count(told, _of(DISPATCHED)) - _count(told, _of(REDELIVERED))
-        return _count(told, _is_reply) > given
+    def replies_exceed(events: Column) -> Column:
+        given = _count(events, _of(DISPATCHED)) - _count(events, _of(REDELIVERED))
+        return _count(events, _is_reply) > given
 
     return _per_broker(replies_exceed) | F.exists(
         "events", lambda reply: _names_another(reply, is_torn)
@@ -194,10 +194,10 @@ def _names_another(reply: Column, is_torn: Predicate) -> Column:
         in_time = event["ts"] <= later(reply["ts"], ORDER_SLACK_S)
         return (event["outcome"] == OK) & (in_time | is_torn(event) | is_torn(reply))
 
-    told = F.filter("events", is_its)
-    ends = F.filter(told, _of(FINISHED))
-    all_told = F.size(ends) >= F.greatest(_count(told, _of(DISPATCHED)), F.lit(1))
-    return _is_reply(reply) & all_told & ~F.exists(ends, fits)
+    attempt = F.filter("events", is_its)
+    ends = F.filter(attempt, _of(FINISHED))
+    all_ended = F.size(ends) >= F.greatest(_count(attempt, _of(DISPATCHED)), F.lit(1))
+    return _is_reply(reply) & all_ended & ~F.exists(ends, fits)
 
 
 def _is_reply(event: Column) -> Column:

@@ -60,10 +60,10 @@ def as_sentences() -> Iterator[None]:
     except RequiteError:
         raise
     except Exception as error:
-        told = sentence_of(error)
-        if told is None:
+        known = sentence_of(error)
+        if known is None:
             raise
-        raise told from error
+        raise known from error
 
 
 def sentence_of(error: Exception) -> RequiteError | None:
@@ -73,9 +73,9 @@ def sentence_of(error: Exception) -> RequiteError | None:
         kind = getattr(errors, name, None)
         if isinstance(kind, type) and issubclass(kind, RequiteError):
             return kind(words.strip())
-    for words, told in _KNOWN.items():
+    for words, known in _KNOWN.items():
         if words in text:
-            return type(told)(str(told))
+            return type(known)(str(known))
     if found := _SETTING.search(text):
         return ConfigurationError(f"Spark refuses a setting: {found[1]}")
     if isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError":

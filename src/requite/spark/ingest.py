@@ -33,15 +33,15 @@ from requite.spark.bronze import CLIENT_DIGITS, EVENTS, IDS, QUARANTINE
 from requite.spark.decoding.columns import arrow_types
 from requite.spark.delta.files import ADDED, Added, as_one, by_day, filesystem, words_of, write
 from requite.spark.lake import Lake, added_by
-from requite.spark.new_rows import News, Span
+from requite.spark.new_rows import NewRows, Span
 from requite.spark.source.marks import Offset
 from requite.spark.source.options import read_options
-from requite.spark.source.reread import Again, Outdated, Skipped
+from requite.spark.source.reread import Outdated, Rereading, Skipped
 from requite.spark.source.stream import JournalStreamReader
 from requite.spark.vocabulary import ACCEPTED, CLOSED
 
 # What a task returns: a row per file, and a row without a path per share and day of events.
-_TOLD: Final = f"""
+_REPORT: Final = f"""
     {ADDED}, table string, day date, events bigint, first timestamp, last timestamp,
     given_us bigint, dropped bigint, ended string, heard string, made_up boolean,
     log string, segment bigint, found bigint
@@ -78,7 +78,7 @@ class Source(Protocol):
     ) -> list[Skipped]:
         """Record the segments, by log, that have unreadable parts, from the given bytes on."""
 
-    def again(self, skipped: Collection[Skipped], start: Offset) -> Again:
+    def reread(self, skipped: Collection[Skipped], start: Offset) -> Rereading:
         """Divide the skipped parts before an offset that have changed into shares."""
 
     def faults(self, ended: Collection[str]) -> list[str]:
@@ -95,7 +95,7 @@ def journal_source(journal: str) -> Source:
     return JournalStreamReader(options, options.columns)
 
 
-class Reached(NamedTuple):
+class ReadState(NamedTuple):
     """The position up to which a journal has been read, and the skipped parts (None: unknown).
 
     `anew`: wrong events were deleted from bronze, so all other tables must be recomputed.
@@ -106,7 +106,7 @@ class Reached(NamedTuple):
     anew: bool = False
 
     @classmethod
-    def of(cls, state: Mapping[str, Any]) -> Reached:
+    def of(cls, state: Mapping[str, Any]) -> ReadState:
         """Read it from the state of a lake."""
         noted = state.get("skipped")
         skipped = None if noted is None else tuple(Skipped(*each) for each in noted)
@@ -118,7 +118,7 @@ class Reached(NamedTuple):
         return kept | {"anew": True} if self.anew else kept
 
 
-def ingest(lake: Lake, source: Source, before: Reached) -> tuple[Reached, News]:
+def ingest(lake: Lake, source: Source, before: ReadState) -> tuple[ReadState, NewRows]:
     """Write new events to bronze, and those of skipped parts that have changed.
 
     Return the new position, and a summary of the new rows. Raises `LakeError` if bronze cannot be
@@ -126,49 +126,49 @@ def ingest(lake: Lake, source: Source, before: Reached) -> tuple[Reached, News]:
     """
     since_ns = time_ns() - _SETTLED_NS
     reached = source.initialOffset() if before.offset is None else before.offset
-    again = source.again(before.skipped or (), reached)
-    start = again.start
+    rereading = source.reread(before.skipped or (), reached)
+    start = rereading.start
     end = source.latestOffset(start, ReadAllAvailable())
-    shares = [*again.shares, *(source.partitions(start, end) if end != start else ())]
+    shares = [*rereading.shares, *(source.partitions(start, end) if end != start else ())]
     quarantined = lake.catalog.files(QUARANTINE)
-    task = _Task(lake.root, source, tuple(shares), _known_of(lake, again))
-    if again.outdated and quarantined:
-        lake.replace(QUARANTINE, _without(lake, again.outdated))
-    told = _have_done(lake, task)
-    wrong = _segments_that_differ(told, task.known)
+    task = _Task(lake.root, source, tuple(shares), _known_of(lake, rereading))
+    if rereading.outdated and quarantined:
+        lake.replace(QUARANTINE, _without(lake, rereading.outdated))
+    report = _run_task(lake, task)
+    wrong = _changed_segments(report, task.known)
     if wrong:
-        _forget(lake, wrong)
+        _delete_events(lake, wrong)
         kept = {place: rows for place, rows in task.known.items() if place not in wrong}
-        told = _have_done(lake, replace(task, known=kept))
+        report = _run_task(lake, replace(task, known=kept))
     for name in (QUARANTINE, EVENTS, IDS):
-        if added := [_added(row) for row in told if row["table"] == name]:
+        if added := [_added(row) for row in report if row["table"] == name]:
             lake.catalog.commit(name, added)
     skipped = before.skipped
     if skipped is None or quarantined != lake.catalog.files(QUARANTINE):
         was_noted = skipped is not None or before.offset is None
         segments = _segments_in_quarantine(lake)
         skipped = tuple(source.note(segments, end, since_ns if was_noted else 0))
-    facts = [row for row in told if row["path"] is None and row["found"] is None]
-    return Reached(end, skipped, bool(wrong)), _news(facts)
+    facts = [row for row in report if row["path"] is None and row["found"] is None]
+    return ReadState(end, skipped, bool(wrong)), _summarised(facts)
 
 
-def _have_done(lake: Lake, task: _Task) -> list[dict[str, Any]]:
+def _run_task(lake: Lake, task: _Task) -> list[dict[str, Any]]:
     """Run a task for each share in Spark; return the rows of its report."""
     count = len(task.shares)
     numbers = lake.spark.range(0, count, 1, count) if count else None
-    return [] if numbers is None else added_by(numbers.mapInArrow(task, _TOLD))
+    return [] if numbers is None else added_by(numbers.mapInArrow(task, _REPORT))
 
 
-def _segments_that_differ(told: Iterable[dict[str, Any]], known: Known) -> set[tuple[str, int]]:
+def _changed_segments(report: Iterable[dict[str, Any]], known: Known) -> set[tuple[str, int]]:
     """Return the segments with events in bronze that were not found again."""
     found: Counter[tuple[str, int]] = Counter()
-    for row in told:
+    for row in report:
         if row["found"] is not None:
             found[row["log"], row["segment"]] += row["found"]
     return {place for place, rows in known.items() if found[place] < rows.num_rows}
 
 
-def _forget(lake: Lake, segments: Collection[tuple[str, int]]) -> None:
+def _delete_events(lake: Lake, segments: Collection[tuple[str, int]]) -> None:
     """Delete the events of segments from bronze: their files have changed since."""
     wrong = F.broadcast(_places(lake, segments))
     lake.replace(EVENTS, lake.table(EVENTS).join(wrong, ["log", "segment"], "left_anti"))
@@ -189,15 +189,15 @@ def _segments_in_quarantine(lake: Lake) -> dict[str, dict[int, int]]:
     return found
 
 
-def _known_of(lake: Lake, again: Again) -> Known:
+def _known_of(lake: Lake, rereading: Rereading) -> Known:
     """Return the events in bronze of the segments that are read again."""
-    if not again.segments:
+    if not rereading.segments:
         return {}
-    segments = F.broadcast(_places(lake, again.segments))
+    segments = F.broadcast(_places(lake, rereading.segments))
     events = lake.table(EVENTS).select(*bronze.PLACE, *_CONTENT)
     found = events.join(segments, ["log", "segment"], "left_semi").toArrow()
     known: dict[tuple[str, int], pa.Table] = {}
-    for log, segment in again.segments:
+    for log, segment in rereading.segments:
         is_of = pc.and_(pc.equal(found["log"], log), pc.equal(found["segment"], segment))
         rows = found.filter(is_of).drop_columns(["log", "segment"]).combine_chunks()
         if rows.num_rows:
@@ -225,10 +225,10 @@ def _added(row: dict[str, Any]) -> Added:
     return Added(row["path"], row["size"], row["rows"], row["stats"])
 
 
-def _news(facts: list[dict[str, Any]]) -> News:
+def _summarised(facts: list[dict[str, Any]]) -> NewRows:
     days = sorted({row["day"] for row in facts if row["day"]})
     by_day = [[row for row in facts if row["day"] == day] for day in days]
-    return News(
+    return NewRows(
         events=sum(row["events"] for row in facts),
         spans=tuple(
             Span(min(row["first"] for row in rows), max(row["last"] for row in rows))
@@ -242,9 +242,9 @@ def _news(facts: list[dict[str, Any]]) -> News:
     )
 
 
-def _latest(told: Iterable[str]) -> dict[str, int]:
+def _latest(heard: Iterable[str]) -> dict[str, int]:
     heard_us: dict[str, int] = {}
-    for each in chain.from_iterable(map(str.split, told)):
+    for each in chain.from_iterable(map(str.split, heard)):
         log, us = each.split("=")
         heard_us[log] = max(int(us), heard_us.get(log, 0))
     return heard_us
@@ -266,20 +266,20 @@ class _Task:
                 yield from map(_row, self._write(self.shares[number]))
 
     def _write(self, share: InputPartition) -> Iterator[dict[str, Any]]:
-        store, sorting = filesystem(self.root), _Sorting(self.source.read(share), self.known)
+        store, sorter = filesystem(self.root), _Sorter(self.source.read(share), self.known)
         try:
-            for added in write(store, EVENTS, sorting.events(), by_day):
+            for added in write(store, EVENTS, sorter.events(), by_day):
                 yield {"table": EVENTS, **added._asdict()}
-            for name, rows in {QUARANTINE: sorting.bad, IDS: [sorting.ids()]}.items():
+            for name, rows in {QUARANTINE: sorter.bad, IDS: [sorter.ids()]}.items():
                 for added in write(store, name, rows, as_one):
                     yield {"table": name, **added._asdict()}
         except OSError as error:
             # A row, since Spark prints pages of stack traces for an exception.
             yield {"failure": f"{self.root} cannot be written: {words_of(error)}"}
-        yield from sorting.facts()
+        yield from sorter.facts()
 
 
-class _Sorting:
+class _Sorter:
     """Sorts the rows of a share: yields events, and collects undecodable rows in `bad`.
 
     Events that are already `known` are left out.
@@ -289,7 +289,7 @@ class _Sorting:
         self.bad: list[pa.RecordBatch] = []
         self._known = known
         self._batches = batches
-        self._days: dict[date | None, _Day] = {}
+        self._days: dict[date | None, _DaySummary] = {}
         self._ids: dict[tuple[str, date | None], tuple[str, str]] = {}
         self._found: Counter[tuple[str, int]] = Counter()
 
@@ -315,9 +315,9 @@ class _Sorting:
 
     def _count(self, events: pa.RecordBatch) -> None:
         for day in pc.unique(events.column("date")).to_pylist():
-            told = _of_day(events, day)
-            self._days.setdefault(day, _Day()).add(told)
-            for client, first, last in _ids_by_client(told):
+            of_day = _of_day(events, day)
+            self._days.setdefault(day, _DaySummary()).add(of_day)
+            for client, first, last in _ids_by_client(of_day):
                 known = self._ids.get((client, day), (first, last))
                 self._ids[client, day] = min(first, known[0]), max(last, known[1])
 
@@ -336,9 +336,9 @@ class _Sorting:
         for day, found in self._days.items():
             made_up = any(client >= MADE_UP for client, of in self._ids if of == day)
             heard = " ".join(f"{log}={us}" for log, us in found.heard.items())
-            told = asdict(found) | {"ended": " ".join(found.ended), "heard": heard}
-            told |= {"made_up": made_up}
-            yield {"day": day, **told}
+            facts = asdict(found) | {"ended": " ".join(found.ended), "heard": heard}
+            facts |= {"made_up": made_up}
+            yield {"day": day, **facts}
 
 
 def find_known(
@@ -354,9 +354,9 @@ def find_known(
     at = pc.index_in(events.column("byte_offset"), rows["byte_offset"])
     is_known = pc.is_valid(at)
     for name in _CONTENT:
-        told, there = events.column(name), rows[name].combine_chunks().take(at)
-        are_null = pc.and_(pc.is_null(told), pc.is_null(there))
-        is_same = pc.or_(are_null, pc.fill_null(pc.equal(told, there.cast(told.type)), False))
+        new, old = events.column(name), rows[name].combine_chunks().take(at)
+        are_null = pc.and_(pc.is_null(new), pc.is_null(old))
+        is_same = pc.or_(are_null, pc.fill_null(pc.equal(new, old.cast(new.type)), False))
         is_known = pc.and_(is_known, is_same)
     return place, is_known
 
@@ -381,7 +381,7 @@ def _of_day(events: pa.RecordBatch, day: date | None) -> pa.RecordBatch:
 
 
 @dataclass
-class _Day:
+class _DaySummary:
     """Summary of a day's events.
 
     `given_us` is the longest time from acceptance to deadline, `heard` the instant (microseconds)
@@ -421,6 +421,6 @@ def _rows_of(table: pa.Table) -> Iterator[tuple[Any, ...]]:
 
 
 def _row(columns: dict[str, Any]) -> pa.RecordBatch:
-    types = arrow_types(_TOLD)
+    types = arrow_types(_REPORT)
     arrays = [pa.array([columns.get(name)], kind) for name, kind in types.items()]
     return pa.RecordBatch.from_arrays(arrays, list(types))

@@ -162,10 +162,10 @@ def added_by(tasks: DataFrame) -> list[dict[str, Any]]:
 
     Raises `LakeError` if one of them cannot write.
     """
-    told: list[dict[str, Any]] = tasks.toArrow().to_pylist()
-    if failures := [row["failure"] for row in told if row["failure"]]:
+    report: list[dict[str, Any]] = tasks.toArrow().to_pylist()
+    if failures := [row["failure"] for row in report if row["failure"]]:
         raise LakeError(f"{failures[0]}; the lake is as it was before this run")
-    return told
+    return report
 
 
 def columns_of(table: str) -> list[str]:

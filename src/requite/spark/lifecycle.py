@@ -66,9 +66,9 @@ FAULT_ACCEPTED: Final = 3
 
 def lives(events: DataFrame) -> DataFrame:
     """Group `bronze_events` into one row per request."""
-    told = events.where(F.col("request_id").isNotNull() & (F.col("kind") != PARTIAL))
+    named = events.where(F.col("request_id").isNotNull() & (F.col("kind") != PARTIAL))
     accepted_for = F.when(F.col("kind") == ACCEPTED, F.col("service"))
-    gathered = told.groupBy("request_id").agg(
+    gathered = named.groupBy("request_id").agg(
         F.coalesce(F.max("service"), F.lit("")).alias("service"),
         F.sort_array(F.collect_list(F.struct(*FIELDS))).alias("events"),
         F.min(accepted_for).alias("first_service"),
@@ -274,7 +274,7 @@ def _fault_by_count(own: Column, last: Column) -> Column:
 
 def _late_us(own: Column, last: Column) -> Column:
     """Return by how much the last outcome missed all deadlines, in the last acceptance's log."""
-    told = F.filter(own, lambda event: event["log"] == last["log"])
-    given, ends = F.filter(told, is_acceptance)["deadline"], F.filter(told, is_outcome)["ts"]
+    in_log = F.filter(own, lambda event: event["log"] == last["log"])
+    given, ends = F.filter(in_log, is_acceptance)["deadline"], F.filter(in_log, is_outcome)["ts"]
     late_us = micros(F.array_max(ends)) - micros(F.array_max(given))
     return F.when(~F.exists(given, F.isnull), late_us)

@@ -45,7 +45,7 @@ class Span(NamedTuple):
         return [end for was, now in pairs if was != now for end in (was, now)]
 
 
-class News(NamedTuple):
+class NewRows(NamedTuple):
     """Summary of the events that are not yet in silver and gold.
 
     `spans`: first to last event of each day; `deadline_s`: the longest time from acceptance to
@@ -63,7 +63,7 @@ class News(NamedTuple):
     made_up: bool = False
 
 
-def find(lake: Lake) -> News:
+def find(lake: Lake) -> NewRows:
     """Summarise all events in bronze."""
     given_us = F.when(F.col("kind") == ACCEPTED, micros(F.col("deadline")) - micros(F.col("ts")))
     by_day = (
@@ -82,8 +82,8 @@ def find(lake: Lake) -> News:
     return _gathered(by_day.toArrow().to_pylist())
 
 
-def _gathered(rows: list[dict[str, Any]]) -> News:
-    return News(
+def _gathered(rows: list[dict[str, Any]]) -> NewRows:
+    return NewRows(
         events=sum(row["events"] for row in rows),
         spans=tuple(Span(row["start"], row["end"]) for row in rows),
         deadline_s=max((row["given_us"] or 0 for row in rows), default=0) / 1e6,

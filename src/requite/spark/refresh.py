@@ -29,10 +29,10 @@ from requite.spark.contradictions import contradictions, is_suspect
 from requite.spark.delta.table import File
 from requite.spark.lake import Change, Lake
 from requite.spark.lifecycle import lives
+from requite.spark.missing_events import rests_on_missing_events
 from requite.spark.new_rows import Span, widen, widened
 from requite.spark.request_events import Known, of_days
 from requite.spark.skew import IN_STEP, Clocks, corrected
-from requite.spark.witnesses import needs_witness
 
 RECENT: Final = timedelta(days=7)
 """The period that recommendations are based on: a week includes weekly peaks."""
@@ -56,14 +56,14 @@ _A_DAY: Final = timedelta(days=1)
 class Refresh:
     """A refresh of the tables.
 
-    `now`: the instant of the verdicts; `told`: the time span that the journal covers;
+    `now`: the instant of the verdicts; `covered`: the time span of the journal;
     `has_aliases`: whether brokers made up ids; `heard_us`: instants up to which incomplete logs
     were read; `written`: number of rows by table.
     """
 
     lake: Lake
     now: datetime
-    told: Span
+    covered: Span
     on_progress: OnProgress
     terms: audit.Terms = audit.USUAL
     clocks: Clocks = IN_STEP
@@ -80,7 +80,7 @@ class Refresh:
         near = widened(days, self._slack)
         self._heartbeats(self.lake.table(EVENTS, lambda day: day in near), put)
 
-    def news(self, events: DataFrame, fresh: Sequence[File], known: Known) -> set[date]:
+    def merge_new(self, events: DataFrame, fresh: Sequence[File], known: Known) -> set[date]:
         """Merge new events into the tables; return the days that have changed.
 
         `events` are all events of the affected requests, `fresh` the new files of bronze, `known`
@@ -107,9 +107,9 @@ class Refresh:
     def _slack(self) -> timedelta:
         return timedelta(microseconds=self.clocks.worst_us)
 
-    def _requests(self, told: DataFrame, put: Put) -> None:
+    def _requests(self, uncorrected: DataFrame, put: Put) -> None:
         """Compute the tables on requests from all of their events."""
-        events = corrected(told, self.clocks)
+        events = corrected(uncorrected, self.clocks)
         gathered = lives(events).persist()
         try:
             if self.has_aliases and _any(gathered, is_made_up(F.col("request_id"))):
@@ -156,7 +156,7 @@ class Refresh:
         events = F.col("events")
         first_us = micros(F.get(events, 0)["ts"])
         given_up = still_waiting_us(
-            max(self.now, self.told.end), first_us, F.array_max(events["deadline"])
+            max(self.now, self.covered.end), first_us, F.array_max(events["deadline"])
         )
         last_us = F.greatest(micros(F.array_max(events["ts"])), given_up)
         return first_us, until_next_day(first_us, last_us)
@@ -168,21 +168,21 @@ class Refresh:
         """
         name = "audit_contradictions"
         day = dated(F.col("own"), F.col("events")).alias("date")
-        looked = gathered.where(is_suspect()).select(day, needs_witness().alias("unseen"))
+        looked = gathered.where(is_suspect()).select(day, rests_on_missing_events().alias("unseen"))
         suspect = looked.distinct().toArrow().to_pylist()
         if suspect or self.lake.catalog.files(name):
             about = [row["date"] for row in suspect if row["unseen"] and row["date"]]
             near = widened(about, self._slack + _A_DAY)
-            told = self.lake.table(EVENTS, lambda day: day in near)
-            witnesses = corrected(told, self.clocks) if about else None
+            nearby = self.lake.table(EVENTS, lambda day: day in near)
+            events = corrected(nearby, self.clocks) if about else None
             unsettled = self.clocks.unsettled
-            found = contradictions(gathered, witnesses, self.terms, unsettled=unsettled)
+            found = contradictions(gathered, events, self.terms, unsettled=unsettled)
             self._write(name, found, put)
 
-    def _heartbeats(self, told: DataFrame, put: Put) -> None:
+    def _heartbeats(self, events: DataFrame, put: Put) -> None:
         heard = Observation()
         periods = F.collect_set(period_us(micros(F.col("ts")))).alias("periods")
-        rows = silver.silver_heartbeats(corrected(told, self.clocks)).observe(heard, periods)
+        rows = silver.silver_heartbeats(corrected(events, self.clocks)).observe(heard, periods)
         self._write("silver_heartbeats", rows, put)
         self._touched += [period_of(each, each) for each in heard.get["periods"]]
 
@@ -206,8 +206,8 @@ class Refresh:
             self._of("silver_requests", with_eve),
             self._of("silver_attempts", with_eve),
             self._of("silver_heartbeats", days),
-            since=self.told.start,
-            until=self.told.end,
+            since=self.covered.start,
+            until=self.covered.end,
             within=within,
         )
         self._write("gold_capacity", capacity, put)

@@ -83,18 +83,18 @@ def id_ranges(events: DataFrame) -> DataFrame:
 @contextmanager
 def of_requests(lake: Lake, fresh: Sequence[File], known: Known) -> Iterator[DataFrame]:
     """Yield the events in new files of bronze, and the older events of known requests."""
-    told = named(lake.rows(EVENTS, fresh))
+    new_events = named(lake.rows(EVENTS, fresh))
     new = {file.path for file in fresh}
     listed = lake.catalog.files(EVENTS, lambda day: day in known.days)
     older = [file for file in listed if file.path not in new]
     if not older:
-        yield told
+        yield new_events
         return
     paths = lake.spark.createDataFrame([(file.path,) for file in older], "path string")
     lookup = _Lookup(lake.root, pa.array(known.ids, pa.string()))
     found = paths.repartition(len(older)).mapInArrow(lookup, schema_of(EVENTS)).persist()
     try:
-        yield told.unionAll(found)
+        yield new_events.unionAll(found)
     finally:
         found.unpersist()
 

@@ -50,7 +50,7 @@ def silver_requests(lives: DataFrame) -> DataFrame:
     """
     events, own = F.col("events"), F.col("own")
     marked = _with_partners(lives.withColumns(_landmarks()))
-    told = marked.select(
+    requests = marked.select(
         "request_id",
         "service",
         F.substring("request_id", 1, 16).alias("client"),
@@ -70,7 +70,7 @@ def silver_requests(lives: DataFrame) -> DataFrame:
         F.col("ended")["error_class"].alias("error_class"),
         F.col("ended")["reason"].alias("reason"),
     )
-    return _without_negative(told)
+    return _without_negative(requests)
 
 
 def _landmarks() -> dict[str, Column]:
@@ -164,9 +164,9 @@ def _worker() -> Column:
     )
 
 
-def _without_negative(told: DataFrame) -> DataFrame:
+def _without_negative(requests: DataFrame) -> DataFrame:
     went_back = F.coalesce(F.least(*_DURATIONS) < 0, F.lit(False))
-    marked = told.withColumn(CLOCK_WENT_BACK, went_back)
+    marked = requests.withColumn(CLOCK_WENT_BACK, went_back)
     return marked.withColumns({name: not_negative(F.col(name)) for name in _DURATIONS})
 
 
@@ -197,9 +197,9 @@ def silver_waits(lives: DataFrame) -> DataFrame:
     waits = F.transform(at_broker(QUEUED, REDELIVERED), wait)
     found = F.explode(F.concat(arrivals, waits)).alias("wait")
     deadline = F.array_max(events["deadline"]).alias("deadline")
-    told = lives.select("request_id", "service", found, deadline)
+    exploded = lives.select("request_id", "service", found, deadline)
     begin_at = F.col("wait")["begin_at"]
-    return told.select(
+    return exploded.select(
         "request_id", "service", "wait.*", "deadline", date_of(begin_at).alias("date")
     )
 
@@ -224,13 +224,13 @@ def silver_attempts(events: DataFrame) -> DataFrame:
     the handler to its end or, without the worker's journal, from delivery to reply. `result` is the
     broker's (`REDELIVERED`, or an outcome), or else the worker's.
     """
-    told = events.where(
+    at_workers = events.where(
         F.col("request_id").isNotNull()
         & F.col("role").isin(BROKER, WORKER)
         & F.col("kind").isin(*_AT_WORKERS)
     ).withColumn("worker", worker_of())
     key = "request_id", F.coalesce("attempt", F.lit(1)).alias("attempt"), "worker"
-    grouped = told.where(F.col("worker").isNotNull()).groupBy(*key).agg(*_instants())
+    grouped = at_workers.where(F.col("worker").isNotNull()).groupBy(*key).agg(*_instants())
     return _attempt_rows(grouped)
 
 
@@ -287,7 +287,7 @@ def silver_heartbeats(events: DataFrame) -> DataFrame:
 
     `gap_s` is the silence before the event.
     """
-    told = events.where(F.col("kind").isin(*PRESENCE) & (F.col("role") == BROKER))
+    presence = events.where(F.col("kind").isin(*PRESENCE) & (F.col("role") == BROKER))
     service = F.coalesce("service", F.lit("")).alias("service")
     columns = "worker", service, "ts", "gap_s", "busy", "capacity"
-    return told.select(*columns, date_of(F.col("ts")).alias("date"), "kind")
+    return presence.select(*columns, date_of(F.col("ts")).alias("date"), "kind")

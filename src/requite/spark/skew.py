@@ -103,11 +103,11 @@ def bounds(events: DataFrame) -> DataFrame:
         _edge(WORKER, BROKER, ("given", "delivered"), ("finished", "replied")),
         _edge(WORKER, CLIENT, ("sent", "delivered"), ("finished", "kept")),
     ]
-    told = requests.where(once).select(F.array(*edges).alias("edges"))
-    sound = told.where(~F.exists("edges", lambda edge: F.coalesce(_misfits(edge), F.lit(False))))
-    told = sound.select(F.explode("edges").alias("edge")).select("edge.*")
+    paired = requests.where(once).select(F.array(*edges).alias("edges"))
+    sound = paired.where(~F.exists("edges", lambda edge: F.coalesce(_misfits(edge), F.lit(False))))
+    found = sound.select(F.explode("edges").alias("edge")).select("edge.*")
     return (
-        told.where(F.col("at_least_us").isNotNull() & F.col("at_most_us").isNotNull())
+        found.where(F.col("at_least_us").isNotNull() & F.col("at_most_us").isNotNull())
         .groupBy("log", "other")
         .agg(F.max("at_least_us").alias("at_least_us"), F.min("at_most_us").alias("at_most_us"))
     )
@@ -156,10 +156,10 @@ def _misfits(edge: Column) -> Column:
     return edge["at_least_us"] > edge["at_most_us"] + TOLERANCE_US
 
 
-def merge(told: Iterable[Bound]) -> list[Bound]:
+def merge(found: Iterable[Bound]) -> list[Bound]:
     """Return the intersection of the bounds of each pair of logs."""
     merged: dict[tuple[str, str], Bound] = {}
-    for bound in told:
+    for bound in found:
         log, other, at_least, at_most = bound
         known = merged.get((log, other), bound)
         merged[log, other] = Bound(
@@ -168,18 +168,18 @@ def merge(told: Iterable[Bound]) -> list[Bound]:
     return [merged[pair] for pair in sorted(merged)]
 
 
-def settle(told: Iterable[Bound]) -> Clocks:
+def settle(found: Iterable[Bound]) -> Clocks:
     """Return each log's offset from the clock that most logs agree with."""
-    told = list(told)
+    found = list(found)
     near: dict[str, list[Bound]] = defaultdict(list)
-    for bound in told:
+    for bound in found:
         near[bound.log].append(_reversed(bound))
         near[bound.other].append(bound)
     ahead: dict[str, int] = {}
     for log in sorted(near):
         if log not in ahead:
             ahead |= _centred(_spread(log, near))
-    unsettled = frozenset(_set_by_hand(told, near))
+    unsettled = frozenset(_set_by_hand(found, near))
     return Clocks({log: us for log, us in ahead.items() if us}, unsettled)
 
 
@@ -191,13 +191,13 @@ def _is_empty(bound: Bound) -> bool:
     return bound.at_least_us > bound.at_most_us + TOLERANCE_US
 
 
-def _set_by_hand(told: Iterable[Bound], near: Mapping[str, list[Bound]]) -> Iterator[str]:
+def _set_by_hand(found: Iterable[Bound], near: Mapping[str, list[Bound]]) -> Iterator[str]:
     """Yield, of two logs with an empty interval, the one with more disagreements; or both."""
 
     def misfits(log: str) -> float:
         return sum(map(_is_empty, near[log])) / len(near[log])
 
-    for log, other, *_ in filter(_is_empty, told):
+    for log, other, *_ in filter(_is_empty, found):
         if misfits(log) >= misfits(other):
             yield log
         if misfits(other) >= misfits(log):
@@ -255,9 +255,9 @@ def corrected(events: DataFrame, clocks: Clocks) -> DataFrame:
     return joined.withColumn("date", date_of(F.col("ts"))).select(*events.columns)
 
 
-def put(session: Any, told: Iterable[Bound]) -> DataFrame:
+def put(session: Any, found: Iterable[Bound]) -> DataFrame:
     """Return bounds as the table `silver_clocks`."""
-    frame: DataFrame = session.createDataFrame([tuple(bound) for bound in told], SILVER_CLOCKS)
+    frame: DataFrame = session.createDataFrame([tuple(bound) for bound in found], SILVER_CLOCKS)
     return frame
 
 

@@ -12,7 +12,7 @@ from tests.spark.source.journals import NOON_US
 
 from requite.engine import Store as StoreEffect
 from requite.protocols.titanic import records
-from requite.spark.durable.reader import KeptReader
+from requite.spark.durable.reader import TitanicReader
 from requite.spark.durable.survey import PURPOSE as OURS
 from requite.spark.durable.survey import survey
 from requite.spark.schemas import TITANIC
@@ -148,7 +148,7 @@ def test_requests_are_shared_out_by_their_size(tmp_path: Path) -> None:
     for columns, count in (("uuid", 2), ("body", 10)):
         options = {"path": str(tmp_path), "log": "titanic", "partitionBytes": "12k"}
         checked = read_options(options | {"columns": columns})
-        assert len(KeptReader(checked, checked.columns).partitions()) == count
+        assert len(TitanicReader(checked, checked.columns).partitions()) == count
 
 
 def test_folders_without_a_store_are_refused(spark: SparkSession, tmp_path: Path) -> None:

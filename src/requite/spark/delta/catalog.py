@@ -41,7 +41,7 @@ from requite.spark.delta.process import is_alive, is_here, this_process
 from requite.spark.delta.table import ADVICE, File, Note, Seal, Table, create
 
 RUNS: Final = "runs"
-KEPT: Final = (RUNS, "bronze_events", "bronze_quarantine")
+NOT_RECOMPUTED: Final = (RUNS, "bronze_events", "bronze_quarantine")
 """Tables that cannot be recomputed from others."""
 
 FILES_MAX: Final = 10
@@ -80,7 +80,7 @@ class Catalog:
         self._runs = Table.open(root, RUNS)
         self._notes: dict[str, Note] = {}
         self._tables: dict[str, Table | None] = {}
-        self._sound: set[str] = set()
+        self._checked: set[str] = set()
         self.last = self._newest_record()
         self._mark: dict[str, Any] = {}
 
@@ -97,7 +97,7 @@ class Catalog:
             return None
         found = Table.open(self.root, name, seal.version)
         if found is None:
-            raise _gone(self.root, name)
+            raise _missing(self.root, name)
         found.require(seal)
         return found
 
@@ -114,11 +114,11 @@ class Catalog:
     def check(self, name: str, files: Iterable[File]) -> None:
         """Raise `LakeDamaged` for missing or changed files."""
         unseen = [(f"{name}/{file.path}", file.size) for file in files]
-        unseen = [file for file in unseen if file[0] not in self._sound]
+        unseen = [file for file in unseen if file[0] not in self._checked]
         if found := faults(self._store, unseen):
             more = f" and {len(found) - _FAULTS_SHOWN:,} more" if len(found) > _FAULTS_SHOWN else ""
             raise LakeDamaged(f"{self.root}: {'; '.join(found[:_FAULTS_SHOWN])}{more}; {ADVICE}")
-        self._sound.update(path for path, _ in unseen)
+        self._checked.update(path for path, _ in unseen)
 
     def path(self, name: str, file: File) -> str:
         """Return the full path of a file."""
@@ -147,7 +147,7 @@ class Catalog:
     def _require_nothing(self) -> None:
         """Raise `LakeDamaged` if there are tables without the table `runs`."""
         if self._names():
-            raise _gone(self.root, RUNS)
+            raise _missing(self.root, RUNS)
 
     def _names(self) -> list[str]:
         """Return the names of the existing tables except `runs`."""
@@ -212,7 +212,7 @@ class Catalog:
     def _require_whole(self, name: str, runs_until: int) -> None:
         seal, table = self.last.seals.get(name), self._tables[name]
         if table is None:
-            raise _gone(self.root, name)
+            raise _missing(self.root, name)
         if seal and table.version < seal.version:
             raise LakeDamaged(
                 f"{self.root}/{name}/_delta_log is cut off: version {seal.version} is missing; "
@@ -228,7 +228,7 @@ class Catalog:
     def _require_columns(self) -> None:
         """Raise `ConfigurationError` if events have other columns than in this version."""
         for name, table in [*self._tables.items(), (RUNS, self._runs)]:
-            if name in KEPT and table is not None and not table.has_declared_columns:
+            if name in NOT_RECOMPUTED and table is not None and not table.has_declared_columns:
                 raise ConfigurationError(
                     f"{self.root}/{name} was written by another version of requite, with other "
                     "columns: name a new lake, which is built from the whole journal"
@@ -266,14 +266,14 @@ class Catalog:
         """Empty the tables that are computed from events; they get this version's columns."""
         self._require_run()
         for name, table in self._tables.items():
-            if table is not None and name in schemas.LAKE and name not in KEPT:
+            if table is not None and name in schemas.LAKE and name not in NOT_RECOMPUTED:
                 self._tables[name] = table.clear(run=self.run)
 
     def _require_run(self) -> None:
         """Raise `LakeBusy` if another run has begun because this one counted as crashed."""
         newest = Table.open(self.root, RUNS)
         if newest is None:
-            raise _gone(self.root, RUNS)
+            raise _missing(self.root, RUNS)
         if newest.version != self.run:
             raise LakeBusy(
                 f"another run has changed the lake at {self.root} in the meantime: run again"
@@ -320,9 +320,9 @@ class Catalog:
             self.check(table.name, group)
             paths = [file.path for file in group]
             added += self._writing(partial(merge, self._store, table.name, paths))
-        gone = [file for group in groups for file in group]
+        removed = [file for group in groups for file in group]
         note = self._mark | {"merged": table.version}
-        return table.commit(added, gone, run=self.run, more=note)
+        return table.commit(added, removed, run=self.run, more=note)
 
     def vacuum(self) -> int:
         """Delete files that no version of the last two days needs; return how many."""
@@ -366,7 +366,7 @@ def _smallest(files: list[File]) -> list[File]:
     return chosen
 
 
-def _gone(root: str, name: str) -> LakeDamaged:
+def _missing(root: str, name: str) -> LakeDamaged:
     return LakeDamaged(f"{root}/{name} is missing; {ADVICE}")
 
 

@@ -144,8 +144,8 @@ class Without:
                 try:
                     yield from self._rewrite(store, path)
                 except OSError as error:
-                    told = f"{self.root}/{self.table} cannot be written: {words_of(error)}"
-                    yield _row(failure=told, gone=None)
+                    failure = f"{self.root}/{self.table} cannot be written: {words_of(error)}"
+                    yield _row(failure=failure, gone=None)
 
     def _rewrite(self, store: Store, path: str) -> Iterator[pa.RecordBatch]:
         with store.open_input_file(f"{self.table}/{path}") as opened:
@@ -314,8 +314,8 @@ class Reader:
                 for rows in pq.ParquetFile(opened, pre_buffer=True).iter_batches():
                     yield with_day(rows, path, types)
         except OSError as error:
-            told = f"{self.root}/{self.table}/{path} cannot be read: {words_of(error)}"
-            raise LakeError(told) from error
+            failure = f"{self.root}/{self.table}/{path} cannot be read: {words_of(error)}"
+            raise LakeError(failure) from error
 
 
 def with_day(rows: pa.RecordBatch, path: str, types: Mapping[str, Any]) -> pa.RecordBatch:

@@ -138,8 +138,8 @@ class Table:
 
         Raises `LakeBusy` if another run has committed since the table was read.
         """
-        gone = {file.path for file in remove}
-        files = [file for file in self.files.values() if file.path not in gone]
+        removed = {file.path for file in remove}
+        files = [file for file in self.files.values() if file.path not in removed]
         files += [File(file.path, file.size, file.rows) for file in add]
         seal = _seal(self.name, self.version + 1, files)
         properties = _properties(seal, run, more)
@@ -151,7 +151,7 @@ class Table:
                 partition_by=_partitions(self.name),
                 commit_properties=properties,
             )
-        return self._again(seal)
+        return self._reopened(seal)
 
     @property
     def has_declared_columns(self) -> bool:
@@ -171,7 +171,7 @@ class Table:
                 partition_by=_partitions(self.name),
                 commit_properties=_properties(seal, run, None),
             )
-        return self._again(seal)
+        return self._reopened(seal)
 
     def restore(self, seal: Seal, *, run: int) -> Table:
         """Restore the files of an earlier version; return the table after it."""
@@ -183,9 +183,9 @@ class Table:
         with _named(self.root, self.name):
             properties = _properties(after, run, None)
             self._delta.restore(seal.version, commit_properties=properties)
-        return self._again(after)
+        return self._reopened(after)
 
-    def _again(self, seal: Seal) -> Table:
+    def _reopened(self, seal: Seal) -> Table:
         found = Table.open(self.root, self.name, seal.version)
         if found is None:
             raise LakeDamaged(f"{self.place}/_delta_log is missing; {ADVICE}")

@@ -83,8 +83,8 @@ def survey(folder: Path) -> list[StoredRequest]:
             unreadable.append(StoredRequest(reason=f"{reason} ({place})"))
     for uuid in closed:
         found.pop(uuid, None)
-    requests = (kept for kept in found.values() if kept.request is not None)
-    return [*sorted(requests, key=lambda kept: kept.submitted_us or 0), *unreadable]
+    requests = (stored for stored in found.values() if stored.request is not None)
+    return [*sorted(requests, key=lambda stored: stored.submitted_us or 0), *unreadable]
 
 
 def _segments(reader: LogReader, folder: Path) -> list[SegmentInfo]:
@@ -113,16 +113,16 @@ def _take(record: Record, found: dict[bytes, StoredRequest], closed: set[bytes])
     if isinstance(entry, Closed):
         closed.add(entry.uuid)
     elif isinstance(entry, Submitted | Answered | Tried):
-        kept = found.setdefault(entry.uuid, StoredRequest(entry.uuid))
+        stored = found.setdefault(entry.uuid, StoredRequest(entry.uuid))
         if isinstance(entry, Submitted):
-            kept.service = entry.service.decode("utf-8", "replace")
-            kept.submitted_us = entry.at_us
-            kept.request = RecordLocation(record.position, body_size(payload))
+            stored.service = entry.service.decode("utf-8", "replace")
+            stored.submitted_us = entry.at_us
+            stored.request = RecordLocation(record.position, body_size(payload))
         elif isinstance(entry, Answered):
-            kept.answered_us, kept.attempts = entry.at_us, entry.attempts
-            kept.poisoned, kept.reason = False, None
-            kept.reply = RecordLocation(record.position, body_size(payload))
-        elif kept.reply is None:
-            kept.attempts, kept.poisoned = entry.attempts, entry.poisoned
-            kept.reason = entry.reason or None
+            stored.answered_us, stored.attempts = entry.at_us, entry.attempts
+            stored.poisoned, stored.reason = False, None
+            stored.reply = RecordLocation(record.position, body_size(payload))
+        elif stored.reply is None:
+            stored.attempts, stored.poisoned = entry.attempts, entry.poisoned
+            stored.reason = entry.reason or None
     return ""

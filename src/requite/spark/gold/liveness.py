@@ -30,8 +30,8 @@ def gold_worker_liveness(
     kind, ts, gap = F.col("kind"), F.col("ts"), F.coalesce("gap_s", F.lit(0.0))
     heard_at = F.timestamp_micros(micros(ts) - F.round(gap * 1e6).cast("bigint"))
     beating = (kind == HEARTBEAT) & (F.col("capacity") > 0)
-    told = heartbeats.where(F.col("worker").isNotNull())
-    grouped = told.groupBy("worker", "service").agg(
+    known = heartbeats.where(F.col("worker").isNotNull())
+    grouped = known.groupBy("worker", "service").agg(
         F.min(heard_at).alias("first_seen"),
         F.max(heard_at).alias("last_seen"),
         F.count_if(gap > gap_s).alias("gaps"),

@@ -33,13 +33,13 @@ def gold_queue_depth(waits: DataFrame, now: Instant, *, within: Periods | None =
     along = Window.partitionBy(*_KEY).orderBy("at_us", "step")
     depth = F.sum("step").over(along.rowsBetween(Window.unboundedPreceding, Window.currentRow))
     walked = edges.withColumn("depth", depth).groupBy(*_KEY)
-    told = walked.agg(
+    depths = walked.agg(
         F.greatest(F.max("depth"), F.lit(0)).alias("max_depth"),
         (F.sum("waited_us") / MINUTE_US).alias("avg_depth"),
         (F.max("age_us") / 1e6).alias("oldest_age_s"),
     )
     columns = "max_depth", "avg_depth", "oldest_age_s"
-    return told.select("minute", "service", *columns, date_of(F.col("minute")).alias("date"))
+    return depths.select("minute", "service", *columns, date_of(F.col("minute")).alias("date"))
 
 
 def _spans(waits: DataFrame, now: Instant) -> DataFrame:

@@ -42,7 +42,7 @@ _SUMS: Final = ("accepted", "replied", "failed", "retries", "duplicates")
 
 def gather(lake: Lake) -> Facts:
     """Read the content of a report from a lake, by some twenty queries with small results."""
-    told = Facts(
+    found = Facts(
         lake.root,
         datetime.now(UTC),
         audit_of(lake),
@@ -51,7 +51,7 @@ def gather(lake: Lake) -> Facts:
     )
     work = Work(lake.spark, lake.catalog)
     span = _span(work)
-    return told if span is None else _with_story(told, work, span)
+    return found if span is None else _with_details(found, work, span)
 
 
 class Work(Lake):
@@ -99,8 +99,8 @@ def _violation(row: Row) -> Violation:
 
 
 def _evidence(row: Row) -> tuple[Evidence, ...]:
-    told = (event for event in row["events"] or () if event is not None)
-    return tuple(Evidence(at=event.pop("ts"), **event) for event in told)
+    events = (event for event in row["events"] or () if event is not None)
+    return tuple(Evidence(at=event.pop("ts"), **event) for event in events)
 
 
 def _contradictions(lake: Lake) -> tuple[Contradicted, ...]:
@@ -108,7 +108,7 @@ def _contradictions(lake: Lake) -> tuple[Contradicted, ...]:
     events = F.from_json(F.col("first")["evidence"], _EVENTS)
     first = F.min_by(F.struct("request_id", "service", "evidence"), F.struct("date", "request_id"))
     by_kind = lake.table("audit_contradictions").groupBy("kind")
-    told = by_kind.agg(F.count("*").alias("n"), first.alias("first")).select(
+    found = by_kind.agg(F.count("*").alias("n"), first.alias("first")).select(
         "kind",
         "n",
         "first.request_id",
@@ -116,7 +116,7 @@ def _contradictions(lake: Lake) -> tuple[Contradicted, ...]:
         F.slice(events, 1, facts.EVENTS_SHOWN).alias("events"),
         F.greatest(F.size(events) - facts.EVENTS_SHOWN, F.lit(0)).alias("left_out"),
     )
-    rows = rows_of(told.orderBy("kind").limit(len(Contradiction)))
+    rows = rows_of(found.orderBy("kind").limit(len(Contradiction)))
     return tuple(Contradicted(**{**row, "events": _evidence(row)}) for row in rows)
 
 
@@ -127,7 +127,7 @@ def _span(lake: Lake) -> Span | None:
     return span_of(ends["began"], ends["ended"]) if ends["began"] else None
 
 
-def _with_story(told: Facts, lake: Lake, span: Span) -> Facts:
+def _with_details(found: Facts, lake: Lake, span: Span) -> Facts:
     known, services, total = _services(lake)
     histogram = _histogram(lake)
     drawn = [service.name for service in services[: facts.SERVICES_DRAWN]]
@@ -135,7 +135,7 @@ def _with_story(told: Facts, lake: Lake, span: Span) -> Facts:
     loads_known, loads = _loads(lake)
     advice_known, advice = _advice(lake)
     failures_known, failures = _failures(lake)
-    return told._replace(
+    return found._replace(
         span=span,
         total=total and _with_percentiles(total, histogram),
         services=services,

@@ -58,14 +58,14 @@ class JournalSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch. Raises `ConfigurationError`."""
-        from requite.spark.source.options import KEPT, check_schema, read_options
+        from requite.spark.source.options import TITANIC_LOG, check_schema, read_options
 
         options = read_options(self.options)
         columns = check_schema(schema, options)
-        if options.log == KEPT:
-            from requite.spark.durable.reader import KeptReader
+        if options.log == TITANIC_LOG:
+            from requite.spark.durable.reader import TitanicReader
 
-            return KeptReader(options, columns)
+            return TitanicReader(options, columns)
         from requite.spark.source.batch import JournalReader, PushingJournalReader
 
         return (PushingJournalReader if options.pushdown else JournalReader)(options, columns)
@@ -73,11 +73,11 @@ class JournalSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the reader of a stream. Raises `ConfigurationError`."""
         from requite.errors import ConfigurationError
-        from requite.spark.source.options import KEPT, check_schema, read_options
+        from requite.spark.source.options import TITANIC_LOG, check_schema, read_options
         from requite.spark.source.stream import JournalStreamReader
 
         options = read_options(self.options)
-        if options.log == KEPT:
+        if options.log == TITANIC_LOG:
             raise ConfigurationError(
                 "the requests of Titanic are a table, not a stream: use spark.read"
             )

@@ -35,10 +35,10 @@ class JournalReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
         """Yield the rows of a share; none for the partition that Spark adds to an empty list."""
-        from requite.spark.source.reading import Wish, read_ranges
+        from requite.spark.source.reading import Scan, read_ranges
 
         ranges = partition.ranges if isinstance(partition, Share) else ()
-        return read_ranges(ranges, Wish(self._columns, self._selection))
+        return read_ranges(ranges, Scan(self._columns, self._selection))
 
 
 class PushingJournalReader(JournalReader):

@@ -36,7 +36,7 @@ class Mark(NamedTuple):
     torn: int = 0
 
     @property
-    def told(self) -> int:
+    def reported_end(self) -> int:
         """The end of the bytes that batches contain, as rows or as damage."""
         return self.offset + self.torn
 
@@ -77,7 +77,7 @@ class Piece(NamedTuple):
 
     @property
     def size(self) -> int:
-        return self.end.told - self.start
+        return self.end.reported_end - self.start
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class Backlog:
         mark = admitted if admitted != self.before else None
         following = piece.end.segment
         try:
-            for item in self.reader.read(piece.end.segment, piece.start, piece.end.told):
+            for item in self.reader.read(piece.end.segment, piece.start, piece.end.reported_end):
                 if mark is not None and item.end - piece.start > room:
                     return mark
                 if isinstance(item, Record):
@@ -173,7 +173,7 @@ def pieces_of(
         end = Mark(info.number, intact, info.next_number, info.torn_bytes)
         if until is not None and info.number == until.segment:
             end = until
-        if end.told > start and end != before:
+        if end.reported_end > start and end != before:
             yield Piece(start, end, missed)
 
 
@@ -194,7 +194,7 @@ def removed(first: int, following: int) -> str:
 def planned(backlog: Backlog, until: Mark) -> Iterator[Range]:
     """Yield the ranges to read of a log up to a mark."""
     for start, end, missed in backlog.pieces:
-        yield Range(backlog.log, end.segment, start, end.told, end.told, missed)
+        yield Range(backlog.log, end.segment, start, end.reported_end, end.reported_end, missed)
     if not backlog.pieces or backlog.pieces[-1].end != until:
         yield from vanished(backlog.log, backlog.before, until)
 

@@ -20,10 +20,10 @@ MIB: Final = 1 << 20
 PARTITION_BYTES: Final = 8 * MIB  # some 400,000 events; a task costs as much as reading 20,000
 
 JOURNAL: Final = "journal"
-KEPT: Final = "titanic"
+TITANIC_LOG: Final = "titanic"
 _TABLES: Final[Mapping[str, Mapping[str, str]]] = {
     JOURNAL: columns_of(SOURCE),
-    KEPT: columns_of(TITANIC),
+    TITANIC_LOG: columns_of(TITANIC),
 }
 _UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _SIZE: Final = re.compile(r"(\d+) *(?:([kmg])(?:i?b)?)?", re.IGNORECASE)

@@ -16,34 +16,34 @@ from requite.storage.layout import RECORD_HEADER_SIZE
 from requite.storage.place import is_store
 
 
-class Wish(NamedTuple):
+class Scan(NamedTuple):
     """The columns and rows to read."""
 
     columns: tuple[str, ...]
     selection: Selection
 
 
-def read_ranges(ranges: Sequence[Range], wish: Wish) -> Iterator[Batch]:
+def read_ranges(ranges: Sequence[Range], scan: Scan) -> Iterator[Batch]:
     """Yield the rows of ranges, including damage.
 
     Raises `ConfigurationError` if this machine cannot see the journal's folder.
     """
     for each in ranges:
-        yield from _read(each, wish)
+        yield from _read(each, scan)
 
 
-def _read(part: Range, wish: Wish) -> Iterator[Batch]:
+def _read(part: Range, scan: Scan) -> Iterator[Batch]:
     log = part.log
     place = SegmentSource(log.log, log.role, log.name, part.segment)
-    decoder = Decoder(place, wish.columns, wish.selection.wants_kind)
+    decoder = Decoder(place, scan.columns, scan.selection.wants_kind)
     if part.missed:
         yield from decoder.skip(Unread(0, b"", part.missed))
     if part.size:
-        yield from _decode_what_is_there(part, decoder, wish.selection)
+        yield from _decode_existing(part, decoder, scan.selection)
     yield from decoder.finish()
 
 
-def _decode_what_is_there(part: Range, decoder: Decoder, selection: Selection) -> Iterator[Batch]:
+def _decode_existing(part: Range, decoder: Decoder, selection: Selection) -> Iterator[Batch]:
     try:
         yield from _decode(part, decoder, selection)
     except LogGone:

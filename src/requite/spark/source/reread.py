@@ -31,7 +31,7 @@ _CHUNK_SIZE: Final = 1 << 20
 
 
 class Skipped(NamedTuple):
-    """A segment with unreadable parts up to the byte `told` (-1: to its end).
+    """A segment with unreadable parts up to the byte `read_until` (-1: to its end).
 
     `size`, `changed_ns` and `checksum` are the state of its file; `before` and `after` are the
     numbers of the adjacent segments. -1: none.
@@ -39,7 +39,7 @@ class Skipped(NamedTuple):
 
     log: str
     segment: int
-    told: int
+    read_until: int
     size: int
     changed_ns: int
     checksum: int
@@ -59,7 +59,7 @@ class Outdated(NamedTuple):
     gaps: bool = False
 
 
-class Again(NamedTuple):
+class Rereading(NamedTuple):
     """The segments to read again, and the rows that this replaces.
 
     `start` is the offset from which new records are read; if the last segment has changed, its
@@ -81,13 +81,13 @@ def note(
     again.
     """
     numbers = [info.number for info in infos]
-    told = mark.offset if mark is not None and mark.segment == segment else _NONE
+    read_until = mark.offset if mark is not None and mark.segment == segment else _NONE
     size, changed_ns = _state_of(infos, segment)
-    checksum = _NONE if changed_ns >= since_ns else _checksum(infos, segment, told)
+    checksum = _NONE if changed_ns >= since_ns else _checksum(infos, segment, read_until)
     return Skipped(
         log.log,
         segment,
-        told,
+        read_until,
         size,
         changed_ns,
         checksum,
@@ -134,7 +134,7 @@ def _changed(noted: Skipped, infos: Sequence[SegmentInfo]) -> Iterator[int]:
         elif segment < number < noted.after:
             yield from (segment, number)
         elif number == segment and (noted.size, noted.changed_ns) != _state_of(infos, segment):
-            if noted.checksum != _checksum(infos, segment, noted.told):
+            if noted.checksum != _checksum(infos, segment, noted.read_until):
                 yield segment
         elif number == segment and noted.checksum == _NONE:
             yield segment

@@ -38,7 +38,7 @@ from requite.spark.source.marks import (
 )
 from requite.spark.source.options import ReadOptions
 from requite.spark.source.ranges import Range, Share, share_out
-from requite.spark.source.reread import Again, Outdated, Skipped, is_past, note, plan
+from requite.spark.source.reread import Outdated, Rereading, Skipped, is_past, note, plan
 from requite.spark.source.selection import ALL
 from requite.storage import LogReader, SegmentInfo
 
@@ -104,10 +104,10 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
         """Yield the rows of a share."""
-        from requite.spark.source.reading import Wish, read_ranges
+        from requite.spark.source.reading import Scan, read_ranges
 
         ranges = partition.ranges if isinstance(partition, Share) else ()
-        return read_ranges(ranges, Wish(self._columns, ALL))
+        return read_ranges(ranges, Scan(self._columns, ALL))
 
     # --- skipped segments (`requite.spark.source.reread`) -----------------------------------------
     def note(
@@ -122,7 +122,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if is_past(first, segment, marks.get(log.log))
         ]
 
-    def again(self, skipped: Collection[Skipped], start: Offset) -> Again:
+    def reread(self, skipped: Collection[Skipped], start: Offset) -> Rereading:
         """Divide the skipped parts before an offset that have changed into shares."""
         marks = dict(decode_offset(start))
         by_log: dict[str, list[Skipped]] = {}
@@ -141,7 +141,9 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 marks[log] = Mark(segment, 0, segment)
         ranges = [part for part, _ in found if part.size or part.missed]
         shares = share_out(ranges, self._options.partition_bytes) if ranges else ()
-        return Again(encode_offset(marks), tuple(shares), tuple(sorted(chosen)), tuple(outdated))
+        return Rereading(
+            encode_offset(marks), tuple(shares), tuple(sorted(chosen)), tuple(outdated)
+        )
 
     def _changed_ends(self, before: Marks) -> Iterator[Outdated]:
         """Yield the outdated rows on ends of logs that have changed."""

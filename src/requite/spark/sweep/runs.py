@@ -101,7 +101,7 @@ def sim_violations(results: DataFrame) -> DataFrame:
     return bad.select(*runs, "found.invariant", "found.detail", "replay")
 
 
-def chosen(names: Sequence[str]) -> list[str]:
+def find_scenarios(names: Sequence[str]) -> list[str]:
     """Return the named scenarios, or all scenarios for `all`.
 
     Raises `ConfigurationError` for an unknown scenario.
@@ -156,9 +156,9 @@ def sweep(
 
     `on_wave` receives the results of each wave when it ends: rows of `seeds.RESULTS`. Results are
     also written when the sweep is interrupted. Raises `ConfigurationError` for an unknown scenario
-    (`chosen`), and for a folder `to` with other contents.
+    (`find_scenarios`), and for a folder `to` with other contents.
     """
-    scenarios = chosen(scenarios)
+    scenarios = find_scenarios(scenarios)
     tables = None if to is None else _Tables(spark, to)
     total = Total()
     start = monotonic()

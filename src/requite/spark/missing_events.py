@@ -43,12 +43,12 @@ def undispatched(suspects: DataFrame, events: DataFrame) -> DataFrame:
     """Return the requests that a worker started more often than brokers dispatched them to it."""
     near = _starts(suspects).join(_signs(events), ["worker", "service", "bucket"])
     by_log = Window.partitionBy("request_id", "worker", "log")
-    told = F.struct("log", "kind", F.max("ts").over(by_log).alias("until"))
+    sign = F.struct("log", "kind", F.max("ts").over(by_log).alias("until"))
     is_before = F.col("ts") <= F.col("started_at")
     is_after = F.col("heard_at") >= F.col("started_at")
     judged = (
-        near.withColumn("told", told)
-        .groupBy(*_KEPT, "worker", "started_at")
+        near.withColumn("told", sign)
+        .groupBy(*_COLUMNS, "worker", "started_at")
         .agg(
             F.max_by("told", F.when(is_before, F.col("ts"))).alias("before"),
             F.min_by("told", F.when(is_after, F.col("ts"))).alias("after"),
@@ -75,7 +75,7 @@ def unasked(suspects: DataFrame, events: DataFrame) -> DataFrame:
     nobody = ~F.col("is_asked")
     started = F.array_min(F.filter("events", lambda event: event["kind"] == STARTED)["ts"])
     ran = suspects.where(nobody & (F.col("tally")["begun"] > 0)).select(
-        *_KEPT,
+        *_COLUMNS,
         started.alias("started_at"),
         F.concat(F.lit(f"{CLIENT}-"), F.substring("request_id", 1, 16)).alias("log"),
     )
@@ -92,7 +92,7 @@ def unasked(suspects: DataFrame, events: DataFrame) -> DataFrame:
     return trusted.withColumn("kind", F.lit(Contradiction.RAN_UNASKED.value))
 
 
-_KEPT: Final = ("request_id", "service", "evidence", "date", "is_asked")
+_COLUMNS: Final = ("request_id", "service", "evidence", "date", "is_asked")
 
 
 def is_asked() -> Column:
@@ -101,7 +101,7 @@ def is_asked() -> Column:
     return (tally["made"] + tally["taken"] + tally["given"]) > 0
 
 
-def needs_witness() -> Column:
+def rests_on_missing_events() -> Column:
     """Return whether a worker ran an unknown request, or ran one more often than dispatched."""
     is_unasked = ~is_asked() & (F.col("tally")["begun"] > 0)
     return is_unasked | (F.size(_starts_beyond_dispatches()) > 0)
@@ -118,8 +118,8 @@ def _starts_beyond_dispatches() -> Column:
 
     begun, given = of_kind(STARTED), of_kind(DISPATCHED)
 
-    def among(told: Column, worker: Column) -> Column:
-        return F.filter(told, lambda event: event["worker"] == worker)
+    def among(events: Column, worker: Column) -> Column:
+        return F.filter(events, lambda event: event["worker"] == worker)
 
     def first_beyond(worker: Column) -> Column:
         starts, gifts = F.sort_array(among(begun, worker)["ts"]), among(given, worker)["ts"]
@@ -143,14 +143,14 @@ def _starts(suspects: DataFrame) -> DataFrame:
     starts = suspects.withColumn("start", F.explode(_starts_beyond_dispatches()))
     middle = F.floor(micros(F.col("start")["started_at"]) / F.lit(_BUCKET_US))
     buckets = F.explode(F.array(middle - 1, middle, middle + 1))
-    return starts.select(*_KEPT, "start.*", buckets.alias("bucket"))
+    return starts.select(*_COLUMNS, "start.*", buckets.alias("bucket"))
 
 
 def _signs(events: DataFrame) -> DataFrame:
     """Return the brokers' events on workers; `heard_at` is the worker's last message."""
-    told = events.where((F.col("role") == BROKER) & F.col("kind").isin(*PRESENCE))
+    presence = events.where((F.col("role") == BROKER) & F.col("kind").isin(*PRESENCE))
     silent_us = F.round(F.coalesce("gap_s", F.lit(0.0)) * 1e6).cast("bigint")
-    return told.select(
+    return presence.select(
         "worker",
         F.coalesce("service", F.lit("")).alias("service"),
         "log",
