@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 import pytest
@@ -300,8 +301,8 @@ def _blocks() -> list[str]:
 
 def test_the_example_of_the_page_finds_the_error_and_its_remedy_works(tmp_path: Path) -> None:
     careless, remedy = _blocks()[:2]
-    (mended,) = re.findall(r"^    async def pay\(.*?^    return pay\n", remedy, re.M | re.S)
-    before = re.search(r"^    async def pay\(.*?^    return pay\n", careless, re.M | re.S)
+    mended = indent(remedy, "    ")
+    before = re.search(r"^    async def pay\(.*?^        return b\"paid\"\n", careless, re.M | re.S)
     assert before
     for name, text in (("payments", careless), ("careful", careless.replace(before[0], mended))):
         (tmp_path / f"test_{name}.py").write_text(text, "utf-8")

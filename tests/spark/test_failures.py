@@ -17,7 +17,7 @@ from requite.spark.failures import TRIES_MAX, again_if_busy, as_sentences
 RAISED_IN_A_PROCESS_OF_SPARKS = """[FOREACH_BATCH_USER_FUNCTION_ERROR] An error occurred
 Traceback (most recent call last):
   File "ingest.py", line 1, in _write
-requite.errors.LakeBusy: another run has changed /lake/runs meanwhile: run again
+requite.errors.LakeBusy: another run has changed /lake/runs in the meantime: run again
 
 \tat org.apache.spark.sql.execution.streaming...
 """
@@ -27,8 +27,16 @@ requite.errors.LakeBusy: another run has changed /lake/runs meanwhile: run again
     ("error", "kind", "told"),
     [
         (RuntimeError(RAISED_IN_A_PROCESS_OF_SPARKS), LakeBusy, "^another run .*: run again$"),
-        (RuntimeError("java.io.IOException: No space left on device"), LakeError, "make room"),
-        (RuntimeError("FileNotFound: /x (Permission denied)"), LakeError, "refuses to read"),
+        (
+            RuntimeError("java.io.IOException: No space left on device"),
+            LakeError,
+            "free some space",
+        ),
+        (
+            RuntimeError("FileNotFound: /x (Permission denied)"),
+            LakeError,
+            "cannot be read or written",
+        ),
         (RuntimeError("java.lang.OutOfMemoryError: heap"), SparkFailed, "out of memory"),
         (RuntimeError("[CANNOT_OPEN_SOCKET] Can not"), SparkBusy, "too busy"),
         (RuntimeError("java.net.SocketTimeoutException: Accept timed out"), SparkBusy, "too busy"),
@@ -39,7 +47,7 @@ requite.errors.LakeBusy: another run has changed /lake/runs meanwhile: run again
                 "invalid. It should be a/an 'int' value. SQLSTATE: 22022\n\tat java"
             ),
             ConfigurationError,
-            "^a setting of Spark cannot work: The value 'x' in .* 'int' value.$",
+            "^Spark refuses a setting: The value 'x' in .* 'int' value.$",
         ),
         (ConnectionRefusedError(111, "Connection refused"), SparkFailed, "connection to Spark"),
     ],
@@ -87,6 +95,6 @@ def test_a_run_that_fails_otherwise_is_not_tried_again() -> None:
         with as_sentences():
             raise RuntimeError("No space left on device")
 
-    with pytest.raises(LakeError, match="make room"):
+    with pytest.raises(LakeError, match="free some space"):
         run()
     assert tries == [True]

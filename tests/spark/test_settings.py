@@ -64,18 +64,18 @@ def test_a_command_stops_the_session_that_it_has_started_and_no_other(
 def test_what_spark_submit_runs_has_them_too(words: list[str]) -> None:
     more = ["--master", "local[3]", "--conf", "spark.a=b=c", "--heap", "3g", "--partitions", "5"]
     given = submitted._parser().parse_args([*words, *more])
-    settings = Settings.told(given.master, given.conf, given.heap, given.partitions)
+    settings = Settings.from_options(given.master, given.conf, given.heap, given.partitions)
     assert settings == Settings("local[3]", {"spark.a": "b=c"}, "3g", 5)
 
 
 def test_a_local_session_has_defaults_by_its_threads_and_options_win(
     made: list[Mapping[str, Any]],
 ) -> None:
-    open_session("app", Settings.told("local[16]"))
+    open_session("app", Settings.from_options("local[16]"))
     open_session(
-        "app", Settings.told("local", ["spark.ui.enabled=true"], "1g", 9), {"spark.a": "b"}
+        "app", Settings.from_options("local", ["spark.ui.enabled=true"], "1g", 9), {"spark.a": "b"}
     )
-    open_session("app", Settings.told("spark://head:7077", heap="3g"))
+    open_session("app", Settings.from_options("spark://head:7077", heap="3g"))
     many, one, cluster = made
     assert (many["spark.driver.memory"], many["spark.sql.shuffle.partitions"]) == ("4096m", "16")
     assert (many["spark.master"], one["spark.master"]) == ("local[16]", "local[1]")
@@ -93,11 +93,11 @@ def test_under_spark_submit_its_options_stand(
     made: list[Mapping[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
-    open_session("app", Settings.told("spark://head:7077", heap="3g", partitions=7))
+    open_session("app", Settings.from_options("spark://head:7077", heap="3g", partitions=7))
     assert made[0]["spark.executor.memory"] == "3g"
     assert made[0]["spark.sql.shuffle.partitions"] == "7"
-    with pytest.raises(ConfigurationError, match="as --driver-memory"):
-        open_session("app", Settings.told("local[2]", heap="3g"))
+    with pytest.raises(ConfigurationError, match="pass --driver-memory"):
+        open_session("app", Settings.from_options("local[2]", heap="3g"))
 
 
 @pytest.mark.parametrize(
@@ -109,8 +109,11 @@ def test_under_spark_submit_its_options_stand(
         (["--master", "head:7077"], "write it like local[2], spark://HOST:PORT"),
         (["--conf", "spark.x"], "write it like spark.NAME=VALUE"),
         (["--conf", "x=y"], "write it like spark.NAME=VALUE"),
-        (["--conf", "spark.executorEnv.AWS_SECRET_ACCESS_KEY=hush"], "others can read a command"),
-        (["--master", "sc://head", "--heap", "2g"], "whoever starts the Connect server"),
+        (
+            ["--conf", "spark.executorEnv.AWS_SECRET_ACCESS_KEY=hush"],
+            "other users can read a command",
+        ),
+        (["--master", "sc://head", "--heap", "2g"], "no effect on a Connect server"),
     ],
 )
 def test_what_cannot_work_is_refused_in_a_sentence(

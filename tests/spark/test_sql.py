@@ -132,9 +132,9 @@ def test_a_table_tells_what_its_columns_mean(ask: Ask) -> None:
 @pytest.mark.parametrize(
     ("query", "told"),
     [
-        ("DROP TABLE silver_requests", "only read"),
-        ("  /* SELECT */ INSERT INTO runs SELECT 1", "only read"),
-        ("", "only read"),
+        ("DROP TABLE silver_requests", "read-only"),
+        ("  /* SELECT */ INSERT INTO runs SELECT 1", "read-only"),
+        ("", "read-only"),
         ("WITH a AS (SELECT 1) INSERT INTO runs SELECT * FROM a", "cannot be run: Syntax error"),
         ("SELECT 1; DROP TABLE runs", "cannot be run: Syntax error"),
         ("SELECT FORM runs WHERE", "cannot be run: "),
@@ -168,7 +168,7 @@ def test_a_damaged_table_is_told_by_name_and_others_are_read(
     file.unlink()
     ended = ask("SELECT * FROM silver_requests", lake=lake)
     assert (ended.code, ended.out) == (1, "")
-    assert f"{file.relative_to(lake)} is gone; " in ended.err
+    assert f"{file.relative_to(lake)} is missing; " in ended.err
     assert len(ended.err.strip().splitlines()) == 1
     assert ask("SELECT * FROM bronze_quarantine", lake=lake).code == 0
 

@@ -22,10 +22,10 @@ _ELSEWHERE: Final = {
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("requite")` known to a Spark session.
+    """Register `format("requite")` with a Spark session.
 
-    Spark finds it by itself wherever requite is installed beside pyspark; this is the explicit way,
-    for code that was sent along (`--py-files`) and for being sure which copy is used.
+    Spark finds the format without this call where requite is installed beside pyspark. Call it
+    for code that was shipped with `--py-files`, or to choose which copy is used.
     """
     from requite.spark.source import JournalSource
 
@@ -33,7 +33,7 @@ def register(spark: SparkSession) -> None:
 
 
 def __getattr__(name: str) -> Any:
-    """Load what needs Spark when it is first asked for."""
+    """Import the names that need Spark on first use."""
     if name in _ELSEWHERE:
         return getattr(import_module(_ELSEWHERE[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,13 +1,13 @@
-"""The pipeline without the command line's packages: what `spark-submit` runs on a cluster.
+"""The pipeline without the packages of the command line, for `spark-submit` on a cluster.
 
     python -m requite.spark pack DIR      write requite.zip and requite_submit.py
     spark-submit --py-files requite.zip requite_submit.py run --journal DIR --lake DIR
     spark-submit --py-files requite.zip requite_submit.py sweep --seeds N
 
-Master, resources and packages are `spark-submit`'s options; `--master`, `--conf`, `--heap` and
-`--partitions` behind the verb are those of `requite spark`, for what may still be told then. The
-last line of stdout is an object for machines. Exit code 1: the audit or the sweep found something,
-or the lake or Spark failed; 2: the arguments cannot work.
+Set master, resources and packages with `spark-submit`. `--master`, `--conf`, `--heap` and
+`--partitions` after the verb work as in `requite spark`; what `spark-submit` has fixed by then
+stays. The last line of stdout is a JSON object. Exit code 1: the audit or the sweep found
+something, or the lake or Spark failed; 2: invalid arguments.
 """
 
 from __future__ import annotations
@@ -48,25 +48,29 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="requite.spark", description="requite on a cluster")
     verbs = parser.add_subparsers(required=True, metavar="VERB")
     settings = argparse.ArgumentParser(add_help=False)
-    settings.add_argument("--master", help="where Spark runs, unless spark-submit was told")
-    settings.add_argument("--conf", action="append", help="a setting of Spark's: NAME=VALUE")
-    settings.add_argument("--heap", help="Java's memory of each executor, such as 4g")
-    settings.add_argument("--partitions", type=int, help="how many tasks a shuffle has")
+    settings.add_argument("--master", help="Spark master, unless spark-submit sets it")
+    settings.add_argument("--conf", action="append", help="Spark setting: NAME=VALUE")
+    settings.add_argument("--heap", help="Java heap of each executor, such as 4g")
+    settings.add_argument("--partitions", type=int, help="number of tasks per shuffle")
     run = verbs.add_parser(
-        "run", help="bring a lake up to date with a journal, and audit it", parents=[settings]
+        "run", help="ingest a journal into a lake, and audit it", parents=[settings]
     )
-    run.add_argument("--journal", required=True, help="the journal, where executors find it")
-    run.add_argument("--lake", required=True, help="where the tables are")
+    run.add_argument(
+        "--journal", required=True, help="the journal, as a path that executors can read"
+    )
+    run.add_argument("--lake", required=True, help="the folder of the tables")
     run.add_argument("--report", type=Path, help="write the report to this file")
     run.set_defaults(verb=_run)
     sweep = verbs.add_parser("sweep", help="run seeds of the simulator", parents=[settings])
     sweep.add_argument("--seeds", type=int, default=1000)
     sweep.add_argument("--first-seed", type=int, default=0)
-    sweep.add_argument("--scenario", nargs="+", default=["swarm"], help="they take turns; or all")
+    sweep.add_argument(
+        "--scenario", nargs="+", default=["swarm"], help="scenarios, in turn; or all"
+    )
     sweep.add_argument("--seed-timeout", type=float, default=60.0)
     sweep.add_argument("--to", type=Path, help="append to the tables in this folder")
     sweep.set_defaults(verb=_sweep)
-    pack = verbs.add_parser("pack", help="write what spark-submit needs")
+    pack = verbs.add_parser("pack", help="write the files that spark-submit needs")
     pack.add_argument("folder", type=Path)
     pack.set_defaults(verb=_pack)
     return parser
@@ -84,17 +88,17 @@ def _run(options: argparse.Namespace) -> int:
         report=options.report,
         on_progress=_show,
     )
-    _tell(summary.record())
+    _print_json(summary.record())
     return OK if summary.audit.ok and summary.audit.complete else FOUND
 
 
 def _sweep(options: argparse.Namespace) -> int:
     from requite.sim.sandboxed import Limits
-    from requite.spark.sweep.runs import chosen, sweep
+    from requite.spark.sweep.runs import find_scenarios, sweep
 
-    scenarios = chosen(options.scenario)
+    scenarios = find_scenarios(options.scenario)
     if options.seeds < 1 or options.first_seed < 0:
-        raise ConfigurationError("a sweep has at least one seed, and none is negative")
+        raise ConfigurationError("--seeds must be at least 1, and --first-seed at least 0")
     total = sweep(
         _session(options),
         first_seed=options.first_seed,
@@ -103,7 +107,7 @@ def _sweep(options: argparse.Namespace) -> int:
         to=options.to,
         limits=Limits(run_s=options.seed_timeout),
     )
-    _tell(total.record())
+    _print_json(total.record())
     return OK if total.is_clean else FOUND
 
 
@@ -124,10 +128,10 @@ def _session(options: argparse.Namespace) -> SparkSession:
     from requite.spark.session import Settings, open_session
 
     given = (options.master, options.conf, options.heap, options.partitions)
-    return open_session(_APP, Settings.told(*given))
+    return open_session(_APP, Settings.from_options(*given))
 
 
-def _tell(record: dict[str, Any]) -> None:
+def _print_json(record: dict[str, Any]) -> None:
     print(json.dumps(record), flush=True)
 
 

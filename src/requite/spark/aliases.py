@@ -1,14 +1,14 @@
-"""Requests that have two names: those of MDP 0.1 and 0.2, whose wire carries no call id.
+"""Requests with two ids: those of MDP 0.1 and 0.2, whose wire format carries no call id.
 
-The client writes down a call under its own id. The broker, which is not told that, makes up an id
-for each try of it (`requite.chronicle.MADE_UP`). Both are one request.
+The client journals a call under its own id. The broker does not receive that id, so it makes up an
+id for each attempt (`requite.chronicle.MADE_UP`). Both ids name one request.
 
-What a broker accepted under such an id belongs to a call that had been sent by then, and had not
-ended: a call to the same service, with a body of the same size, of which no broker tells by its own
-id. If exactly one such call was under way, it is that one, and the broker's id is an *alias* of the
-call's. If there were several, nothing tells which: the broker's half of the request is seen from
-one side, and must not be counted besides the client's. If there was none, a client without a
-journal has asked, and the broker's half is all that is known.
+A made-up id that a broker accepted belongs to a call that had been sent and had not ended by then:
+a call to the same service, with a body of the same size, that no broker journals under the call's
+own id. If exactly one such call was in flight, the broker's id is an *alias* of that call. If there
+were several, the match is unknown: the broker's half of the request is one-sided, and must not be
+counted in addition to the client's. If there was none, the client keeps no journal, and only the
+broker's half is known.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from requite.spark.lifecycle import first_of, is_acceptance, last_of
 from requite.spark.vocabulary import BROKER, CLIENT, OK, OUTCOMES, SENT
 
 MADE_UP: Final = "8"
-"""The least of the ids that brokers have made up: their first bit is set."""
+"""The smallest made-up id: brokers set the first bit of ids that they make up."""
 
 _NEAR_S: Final = 0.0005
 _FAR_S: Final = 0.05
-"""What clocks of one machine disagree about: usually, and at most."""
+"""Clock difference between processes of one machine: typical, and maximum."""
 
 _ON_ITS_WAY_S: Final = 5.0
-"""How long a request may be on its way whose caller has given up already."""
+"""How long a request may still be in transit after its caller gave up."""
 
 _NEVER_S: Final = 1e9
 
@@ -38,15 +38,14 @@ _KEY: Final = ("service", "bytes")
 
 
 def is_made_up(request_id: Column) -> Column:
-    """Whether a broker made up the id of a request: its first bit says so."""
+    """Return whether a broker made up the id of a request (its first bit is set)."""
     return request_id >= MADE_UP
 
 
 def aliases(lives: DataFrame) -> DataFrame:
-    """Find whose requests brokers have made up ids for: columns `alias` and `call_id`.
+    """Match made-up ids to calls: columns `alias` and `call_id`.
 
-    `call_id` is null where several calls come into question. Ids that belong to no call that is
-    known are left out.
+    `call_id` is null where several calls match. Ids that match no known call are left out.
     """
     made_up = is_made_up(F.col("request_id"))
     calls = _calls(lives.where(~made_up))
@@ -57,7 +56,7 @@ def aliases(lives: DataFrame) -> DataFrame:
 
 
 def renamed(events: DataFrame, found: DataFrame) -> DataFrame:
-    """Return events under the ids of their calls, where these are known."""
+    """Return events with made-up ids replaced by call ids, where the call is known."""
     certain = found.where(F.col("call_id").isNotNull())
     joined = events.join(certain, F.col("request_id") == F.col("alias"), "left")
     true_id = F.coalesce("call_id", "request_id")
@@ -65,7 +64,7 @@ def renamed(events: DataFrame, found: DataFrame) -> DataFrame:
 
 
 def one_sided(lives: DataFrame, found: DataFrame) -> DataFrame:
-    """Mark the lives that are one half of a request whose other half cannot be told."""
+    """Mark in `is_half` the lives of brokers' halves whose call is ambiguous."""
     halves = found.where(F.col("call_id").isNull()).select(F.col("alias").alias("request_id"))
     marked = lives.drop("is_half").join(
         halves.withColumn("is_half", F.lit(True)), "request_id", "left"
@@ -74,7 +73,7 @@ def one_sided(lives: DataFrame, found: DataFrame) -> DataFrame:
 
 
 def _calls(lives: DataFrame) -> DataFrame:
-    """Return the calls of which no broker tells by name, and from when to when they were open."""
+    """Return the calls that no broker journals under their own id, with the time they were open."""
     unheard_of = (F.col("tally")["made"] > 0) & (F.col("tally")["taken"] == 0)
     begin = first_of(F.col("events"), lambda event: event["kind"] == SENT)["ts"]
     ended = last_of(F.col("own"), lambda event: event["kind"].isin(*OUTCOMES))
@@ -92,7 +91,7 @@ def _calls(lives: DataFrame) -> DataFrame:
 
 
 def _asked(lives: DataFrame) -> DataFrame:
-    """Return three questions for each made-up id: which calls were open then, or nearly then?"""
+    """Return three instants per made-up id: its acceptance, and the clock tolerance around it."""
     accepted = first_of(F.col("events"), is_acceptance)["ts"]
     moments = F.array(
         *(
@@ -100,25 +99,28 @@ def _asked(lives: DataFrame) -> DataFrame:
             for name, seconds in (("before", -_FAR_S), ("then", _NEAR_S), ("after", _FAR_S))
         )
     )
-    told = lives.where(accepted.isNotNull()).select(
+    asked = lives.where(accepted.isNotNull()).select(
         "service",
         _size_by(BROKER).alias("bytes"),
         F.col("request_id").alias("alias"),
         F.explode(moments).alias("question"),
     )
-    return told.select(*_KEY, "alias", "question.*")
+    return asked.select(*_KEY, "alias", "question.*")
 
 
 def _counted(calls: DataFrame, asked: DataFrame) -> DataFrame:
-    """Count the calls that were open when a broker accepted a request: `near`, and `far`, by the
-    clocks at their worst. `code` is that of the call, if there is just one."""
+    """Count the calls that were open when a broker accepted a request.
+
+    `near` allows for the typical clock difference, `far` for the maximum. `code` is the hash of
+    the call id if exactly one call was open.
+    """
     begins = calls.select(*_KEY, F.col("begin").alias("at"), "code", F.lit(1).alias("begun"))
     ends = calls.select(*_KEY, F.col("end").alias("at"), "code", F.lit(1).alias("ended"))
     line = begins.unionByName(ends, allowMissingColumns=True).unionByName(
         asked, allowMissingColumns=True
     )
     so_far = Window.partitionBy(*_KEY).orderBy("at").rangeBetween(Window.unboundedPreceding, 0)
-    # The codes of calls that have ended cancel out: what is left is that of the one that has not.
+    # Begin and end of a call XOR to zero: with one call open, what remains is its hash.
     known = line.select(
         "alias",
         "moment",
@@ -138,5 +140,5 @@ def _counted(calls: DataFrame, asked: DataFrame) -> DataFrame:
 
 
 def _size_by(role: str) -> Column:
-    told = first_of(F.col("events"), lambda e: is_acceptance(e) & (e["role"] == role))
-    return told["bytes"]
+    accepted = first_of(F.col("events"), lambda e: is_acceptance(e) & (e["role"] == role))
+    return accepted["bytes"]

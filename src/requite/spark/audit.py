@@ -1,9 +1,8 @@
-"""The audit: one verdict per request, with evidence, and what all of them come to.
+"""The audit: one verdict per request, with evidence, and a summary.
 
-A request is in order when whoever accepted it has ended it exactly once, and not later than its
-deadline and a heartbeat period (invariant I1). Who that is, and what is read from its log, tells
-`requite.spark.lifecycle`. Requests of which only workers tell
-get no verdict: nobody who keeps a journal has accepted them.
+A request is in order when the party that accepted it ended it exactly once, at most a heartbeat
+period after its deadline (invariant I1). `requite.spark.lifecycle` finds that party and reads its
+log. Requests that only workers journal get no verdict: no party with a journal accepted them.
 """
 
 from __future__ import annotations
@@ -22,23 +21,25 @@ from requite.spark.lifecycle import FAULT_ACCEPTED, FAULT_ENDED, FAULT_TWICE
 from requite.spark.vocabulary import BROKER, CLIENT, DISPATCHED, OUTCOMES, Verdict
 
 LONGEST_DEADLINE_S: Final = 60.0
-"""How long a request without a deadline may take, unless told otherwise."""
+"""Default limit for a request without a deadline."""
 
 GRACE_S: Final = INTERVAL_S_DEFAULT
-"""How long after its deadline a request may end: a heartbeat period (I1)."""
+"""How long after its deadline a request may end: one heartbeat period (I1)."""
 
 _FAULTS_SHOWN: Final = 3
 _SHOWN: Final = ("ts", "log", "seq", "kind", "attempt", "outcome", "worker", "reason")
 SHOWN_MAX: Final = 200
-"""Events in the evidence of one contradiction."""
+"""Maximum number of events in the evidence of one contradiction."""
 
 _JSON: Final = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'", "timeZone": "UTC"}
 
 
 class Terms(NamedTuple):
-    """When an outcome is late, and a missing one a violation: `grace_s` after the deadline. Where
-    there is none, nothing is late, and what has not ended `longest_deadline_s` (and `grace_s`)
-    after its acceptance is missing."""
+    """When an outcome is late or missing: `grace_s` after the deadline.
+
+    A request without a deadline is never late; it is missing if it has not ended
+    `longest_deadline_s` plus `grace_s` after its acceptance.
+    """
 
     longest_deadline_s: float = LONGEST_DEADLINE_S
     grace_s: float = GRACE_S
@@ -49,12 +50,12 @@ USUAL: Final = Terms()
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What an audit came to. Counts are requests, but for the last three: contradictions (a request
-    may have several), events, and damages.
+    """Result of an audit. Fields count requests, except these:
 
-    `dropped_events` were lost by the journal before they were written, `damaged` are rows that do
-    not decode, `faults` tell by name what should be in the journal and is not there: each may hide
-    what became of a request, so the proof has holes then.
+    `contradictions` (a request may have several); `dropped_events`, which the journal lost before
+    writing them; `damaged`, rows that do not decode; `faults`, which name what the journal should
+    contain and does not. Each of the last three may hide the outcome of a request, so the audit is
+    incomplete then.
     """
 
     accepted: int = 0
@@ -74,26 +75,25 @@ class Summary:
 
     @property
     def violations(self) -> int:
-        """How many requests did not go as they must."""
+        """Number of requests with a verdict that is a violation."""
         return self.late + self.missing + self.duplicate + self.orphan + self.accepted_twice
 
     @property
     def ok(self) -> bool:
-        """Whether no request violates what was promised, and nobody contradicts anybody, as far as
-        the journal tells."""
+        """Whether the journal shows no violation and no contradiction."""
         return not self.violations and not self.contradictions
 
     @property
     def complete(self) -> bool:
-        """Whether the journal has told everything that verdicts rest on."""
+        """Whether the journal contains everything that the verdicts depend on."""
         return not (self.dropped_events or self.damaged or self.faults or self.undecided)
 
     def record(self) -> dict[str, int]:
-        """Return the counts for machines."""
+        """Return the counts as a JSON-ready dict."""
         return {name: count for name, count in asdict(self).items() if name != "faults"}
 
     def sentence(self) -> str:
-        """Return the verdict for people."""
+        """Return the summary as a sentence."""
         parts = [f"{self.accepted:,} accepted", f"{self.exactly_one:,} ended exactly once"]
         named = {
             "ended too late": self.late,
@@ -118,7 +118,7 @@ class Summary:
         if self.dropped_events or self.damaged:
             holes += (
                 f"; the journal is incomplete ({self.dropped_events:,} events dropped, "
-                f"{self.damaged:,} rows damaged): what they told of is not proven"
+                f"{self.damaged:,} rows damaged): their requests are not proven"
             )
         if self.faults:
             holes += f"; the journal is incomplete: {self._named_faults()}"
@@ -138,7 +138,7 @@ def summarise(
     damaged: int = 0,
     faults: Sequence[str] = (),
 ) -> Summary:
-    """Make the summary from the number of requests per verdict."""
+    """Build the summary from the number of requests per verdict."""
     count = {verdict: verdicts.get(verdict, 0) for verdict in Verdict}
     return Summary(
         accepted=sum(count.values()) - count[Verdict.ORPHAN] - count[Verdict.ONE_SIDED],
@@ -168,9 +168,9 @@ def verdicts(
 ) -> DataFrame:
     """Judge each life (`requite.spark.lifecycle.lives`) as of `now`: the table `audit_verdicts`.
 
-    Of the `unsettled` logs nothing is held against anybody that rests on their clocks. Some logs
-    have been heard only up to an instant (`heard_us`, since 1970), and may tell more: what is open
-    by them is judged as of then.
+    Verdicts that depend on the clocks of the `unsettled` logs are undecided. `heard_us` maps a log
+    to the instant (microseconds since 1970) up to which it was read: requests that are open in it
+    are judged as of that instant.
     """
     if heard_us:
         lives, now = _as_heard(lives, now, heard_us)
@@ -189,10 +189,10 @@ def verdicts(
 def _as_heard(
     lives: DataFrame, now: Instant, heard_us: Mapping[str, int]
 ) -> tuple[DataFrame, Column]:
-    """Find out as of when each life is judged: when those were heard who may have ended it.
+    """Join the instant as of which each life is judged: how far the logs are read that may end it.
 
-    That is its client; or where brokers answer for it, also any of them, as it may have gone on to
-    another one.
+    That is its client's log; for requests that brokers accepted, also every broker's log, since
+    the request may have moved to another broker.
     """
     rows = sorted(heard_us.items())
     heard = lives.sparkSession.createDataFrame(rows, "heard_log string, heard_us bigint")
@@ -222,8 +222,11 @@ def _verdict(now: Instant, terms: Terms) -> Column:
 
 
 def _decided(verdict: Column, unsettled: Collection[str]) -> Column:
-    """Leave open what a clock that was set decides: what was late, and which broker was last; and
-    what is wrong with a half, of which the client may tell under another id."""
+    """Make verdicts undecided that depend on a clock that was set, or on a one-sided half.
+
+    A set clock decides what was late and which broker was last; the other half of a one-sided
+    request is in the client's log under another id.
+    """
     is_well = verdict.isin(Verdict.EXACTLY_ONE.value, Verdict.IN_FLIGHT.value)
     half = F.when(is_well, Verdict.ONE_SIDED.value).otherwise(Verdict.UNDECIDED.value)
     verdict = F.when(F.col("is_half") & verdict.isNotNull(), half).otherwise(verdict)
@@ -237,7 +240,7 @@ def _decided(verdict: Column, unsettled: Collection[str]) -> Column:
 
 
 def _orphan(events: Column) -> Column:
-    """Accuse a request that nobody accepted, if more than workers tell of it."""
+    """Return ORPHAN for a request that nobody accepted, if a broker or client handled it."""
     handled = F.exists(
         events,
         lambda event: (
@@ -254,13 +257,13 @@ def _deadline(longest_deadline_s: float) -> Column:
 
 
 def shown(events: Column) -> Column:
-    """Tell events as JSON."""
-    told = F.transform(events, lambda event: F.struct(*(event[name] for name in _SHOWN)))
-    return F.to_json(told, _JSON)
+    """Return events as JSON."""
+    selected = F.transform(events, lambda event: F.struct(*(event[name] for name in _SHOWN)))
+    return F.to_json(selected, _JSON)
 
 
 def _evidence(verdict: Column, events: Column) -> Column:
-    """Tell the events of a request as JSON: all of a violation, the newest of what is in flight."""
+    """Return the evidence as JSON: all events of a violation, the newest of a request in flight."""
     everything = shown(events)
     newest = shown(F.slice(events, -1, 1))
     return (

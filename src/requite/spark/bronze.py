@@ -1,6 +1,6 @@
-"""Bronze: events as the journal has them, each once; what does not decode goes to quarantine.
+"""Bronze: the journal's events, each once; rows that do not decode go to quarantine.
 
-Twice: for batches of Arrow, as tasks read them, and for DataFrames.
+Implemented twice: for the Arrow batches that tasks read, and for DataFrames.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ QUARANTINE: Final = "bronze_quarantine"
 IDS: Final = "bronze_ids"
 
 CLIENT_DIGITS: Final = 16
-"""Of a request id, in hexadecimal: those before tell the client, those behind are its count."""
+"""Leading hexadecimal digits of a request id that name the client; the others are its count."""
 
 PLACE: Final = ("log", "segment", "byte_offset")
-"""Where an event stands, which is what makes it the same event."""
+"""The position of an event in the journal, which is its identity."""
 
 
 def bad_rows(batch: pa.RecordBatch) -> pa.BooleanArray | None:
-    """Return which rows of the source did not decode, wholly or in part; None: all did."""
+    """Return a mask of the source rows that did not decode, wholly or in part; None if all did."""
     raw, kind = batch.column("raw"), batch.column("kind")
     is_odd = pc.or_(pc.is_null(kind), pc.starts_with(kind, UNKNOWN_PREFIX))
     is_bad = pc.or_(pc.is_valid(raw), pc.fill_null(is_odd, True))
@@ -34,7 +34,7 @@ def bad_rows(batch: pa.RecordBatch) -> pa.BooleanArray | None:
 
 
 def quarantined(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return rows that did not decode with the columns of `bronze_quarantine`."""
+    """Return undecodable rows with the columns of `bronze_quarantine`."""
     named = pc.binary_join_element_wise("kind", batch.column("kind"), " ")
     reason = pc.coalesce(batch.column("reason"), named, pa.scalar("no kind"))
     columns = [*(batch.column(name) for name in PLACE), batch.column("raw"), reason]
@@ -42,17 +42,17 @@ def quarantined(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def is_bad() -> Column:
-    """Whether a row of the source did not decode, wholly or in part."""
+    """Return whether a row of the source did not decode, wholly or in part."""
     kind = F.col("kind")
     return F.col("raw").isNotNull() | kind.isNull() | kind.startswith(UNKNOWN_PREFIX)
 
 
 def bronze_events(source: DataFrame) -> DataFrame:
-    """Return the rows of `format("requite")` that decode: the table `bronze_events`."""
+    """Return the decodable rows of `format("requite")`: the table `bronze_events`."""
     return source.where(~is_bad()).drop("raw")
 
 
 def bronze_quarantine(source: DataFrame) -> DataFrame:
-    """Return the other rows, with the reason: the table `bronze_quarantine`."""
+    """Return the undecodable rows, with the reason: the table `bronze_quarantine`."""
     reason = F.coalesce("reason", F.concat(F.lit("kind "), F.col("kind")), F.lit("no kind"))
     return source.where(is_bad()).select(*PLACE, "raw", reason.alias("reason"))

@@ -1,7 +1,7 @@
 """Instants and durations in columns.
 
-A wall clock may be set back while a request is under way. No duration is negative: it counts as 0,
-and the request is marked (`clock_went_back`), so that the runner can tell how many there were.
+A wall clock may be set back while a request is in flight. A negative duration counts as 0, and the
+request is marked (`clock_went_back`), so that the runner can count such requests.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from pyspark.sql import functions as F
 
 MINUTE_US: Final = 60 * 10**6
 PERIOD_US: Final = 10 * MINUTE_US
-"""Gold is computed anew by periods of ten minutes: those that a run's news is about."""
+"""Gold is recomputed by periods of ten minutes: those that contain a run's new rows."""
 DAY_US: Final = 24 * 3600 * 10**6
 _1970: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH: Final = _1970.toordinal()
 
 
 Instant = datetime | Column
-"""An instant that is known, or that a query finds out."""
+"""An instant: a value, or a column of a query."""
 
 WITHOUT_DEADLINE_US: Final = MINUTE_US
-"""How long a request without a deadline, and without an end, counts as waiting."""
+"""How long a request without a deadline and without an outcome counts as waiting."""
 
 
 def still_waiting_us(until: Instant, begin_us: Column, deadline: Column) -> Column:
-    """Return up to when something without an end counts as waiting: `until`, or its deadline."""
+    """Return until when an open request counts as waiting: `until`, or its deadline if earlier."""
     given_up = F.coalesce(micros(deadline), begin_us + F.lit(WITHOUT_DEADLINE_US))
     return F.least(micros(F.lit(until)), given_up)
 
@@ -43,12 +43,12 @@ def micros(instant: Column) -> Column:
 
 
 def instant_us(instant: datetime) -> int:
-    """Return an instant that is known as microseconds since 1970."""
+    """Return a Python instant as microseconds since 1970."""
     return (instant - _1970) // timedelta(microseconds=1)
 
 
 def later(instant: Column, seconds: float) -> Column:
-    """Return the instant so many seconds later."""
+    """Return the instant `seconds` later."""
     return F.timestamp_micros(micros(instant) + F.lit(round(seconds * 1e6)))
 
 
@@ -63,27 +63,27 @@ def not_negative(duration: Column) -> Column:
 
 
 def minute_of(instant: Column) -> Column:
-    """Return the minute in which an instant lies, in UTC whatever the session's time zone."""
+    """Return the start of an instant's minute; independent of the session's time zone."""
     return F.timestamp_micros(micros(instant) - F.pmod(micros(instant), F.lit(MINUTE_US)))
 
 
 Periods = Sequence[range]
-"""Whole periods that follow each other, as ranges of microseconds since 1970, in order."""
+"""Disjoint whole periods in order, as ranges of microseconds since 1970."""
 
 _RANGES_MAX: Final = 16
 
 
 def minutes_of(begin_us: Column, end_us: Column, within: Periods | None = None) -> Column:
-    """Return the minutes, in microseconds since 1970, of which a time has a part: an array.
+    """Return the minutes that a time span overlaps, as an array of microseconds since 1970.
 
-    Only those `within` some periods, if any are given: a request may last for centuries, and nobody
-    asks for all of their minutes.
+    `within` limits the result to some periods; without it, a wrong clock can yield centuries of
+    minutes.
     """
     return _steps(begin_us, end_us, MINUTE_US, within)
 
 
 def periods_of(begin_us: Column, end_us: Column, within: Periods | None = None) -> Column:
-    """Return the periods of which a time has a part, as `minutes_of`."""
+    """Return the periods that a time span overlaps, in the form of `minutes_of`."""
     return _steps(begin_us, end_us, PERIOD_US, within)
 
 
@@ -107,17 +107,17 @@ def is_within(us: Column, periods: Periods) -> Column:
 
 
 def period_of(first_us: int, last_us: int) -> range:
-    """Return the periods in which two instants lie, and those between, as one range."""
+    """Return the range of periods from one instant to another."""
     return range(first_us - first_us % PERIOD_US, last_us - last_us % PERIOD_US + PERIOD_US)
 
 
 def period_us(us: Column) -> Column:
-    """Return the beginning of the period in which an instant lies."""
+    """Return the start of an instant's period."""
     return us - F.pmod(us, F.lit(PERIOD_US))
 
 
 def joined(periods: Iterable[range]) -> list[range]:
-    """Return periods in order, those that touch as one; of very many, also those in between."""
+    """Sort and merge periods; close the smallest gaps until at most 16 ranges are left."""
     ranges: list[range] = []
     for each in sorted(periods, key=lambda each: each.start):
         if ranges and each.start <= ranges[-1].stop:
@@ -137,13 +137,13 @@ def periods_of_days(days: Iterable[date]) -> list[range]:
 
 
 def common(some: Periods, others: Periods) -> list[range]:
-    """Return the periods that are in both."""
+    """Return the intersection of two lists of periods."""
     pairs = ((a, b) for a in some for b in others if a.start < b.stop and b.start < a.stop)
     return [range(max(a.start, b.start), min(a.stop, b.stop)) for a, b in pairs]
 
 
 def days_of(periods: Periods) -> set[date]:
-    """Return the days of which periods are."""
+    """Return the days that periods overlap."""
     numbers = (range(each.start // DAY_US, -(-each.stop // DAY_US)) for each in periods)
     return {date.fromordinal(_EPOCH + number) for each in numbers for number in each}
 
@@ -153,19 +153,20 @@ def _day_us(day: date) -> int:
 
 
 def until_next_day(begin_us: Column, end_us: Column) -> Column:
-    """Return an end, at most that of the day after the one of the beginning.
+    """Limit an end to the end of the day after the beginning.
 
-    What lasts for longer is told of on two days only, so that these two suffice to tell of a day.
+    Longer spans are recorded on their first two days only, so a day is computed from itself and
+    the day before.
     """
     day = F.floor(begin_us / F.lit(DAY_US))
     return F.least(end_us, (day + 2) * F.lit(DAY_US))
 
 
 def date_of(instant: Column) -> Column:
-    """Return the day in which an instant lies, in UTC whatever the session's time zone."""
+    """Return the UTC day of an instant; independent of the session's time zone."""
     return F.date_from_unix_date(F.floor(micros(instant) / F.lit(DAY_US)).cast("int"))
 
 
 def dated(own: Column, events: Column) -> Column:
-    """Return the day to which a request belongs: that of its acceptance, or of its first event."""
+    """Return the day of a request: that of its acceptance, else of its first event."""
     return date_of(F.coalesce(F.array_min(own["ts"]), F.get(events, 0)["ts"]))

@@ -1,29 +1,28 @@
-"""What cannot all be true: the table `audit_contradictions`, one row per request and kind.
+"""Contradictions between logs: the table `audit_contradictions`, one row per request and kind.
 
-A verdict is made of what one side tells, whoever answers for the request. Here the sides are held
-against each other: clients, brokers and workers. Most rules count events. Each thing that a log
-tells of has to be preceded by another one, so there cannot be more of the former; no clock matters,
-and neither does the order in which rows were written.
+A verdict rests on one log, that of the party that accepted the request. Contradictions compare the
+logs of clients, brokers and workers. Most rules count events: each event requires an earlier event
+of another kind, so there cannot be more of the former. Clocks and the order of rows do not matter.
 
-    OUTCOMES_DIFFER     the client has an OK; all that it sent was ended by brokers, never with OK
+    OUTCOMES_DIFFER     the client has an OK; brokers ended all its requests, never with OK
     BROKER_ENDED_TWICE  a broker ended a request more often than it had accepted it
-    TWO_OWNERS          a broker gave a request to a worker while another one had it (I6)
-    FORMER_OWNER        a broker passed a reply on, and no worker had the request any more; or the
+    TWO_OWNERS          a broker dispatched a request to a worker while another one had it (I6)
+    FORMER_OWNER        a broker forwarded a reply when no worker had the request any more; or the
                         worker it names had not replied (I6)
-    RAN_UNDISPATCHED    a worker ran what no broker had given it
-    RAN_UNASKED         a worker ran what nobody had asked for
-    RAN_AGAIN           a request that is not idempotent was given or run more than once (I11)
-    BEGUN_LATE          sent, given, or begun by a handler, after the deadline in the same log (I15)
+    RAN_UNDISPATCHED    a worker ran a request that no broker had dispatched to it
+    RAN_UNASKED         a worker ran a request that no client had sent
+    RAN_AGAIN           a request that is not idempotent was dispatched or run twice (I11)
+    BEGUN_LATE          sent, dispatched or started after the deadline in the same log (I15)
     SHARED_CALL_ID      two requests have one call id
 
-Two kinds are told by what is *not* in the journal, and so need a witness: somebody who would have
-written it down. For a start that no broker has dispatched that is a broker with which the worker
-was, before and after (`requite.spark.witnesses`).
+Two kinds rest on events that are *missing* from the journal, and need a witness: a log that would
+contain the event. For a start that no broker dispatched, the witness is a broker with which the
+worker was registered before and after (`requite.spark.missing_events`).
 
-Some rules compare times: two of one log, or of two. They hold nothing against anybody by a clock
-that was set meanwhile (`requite.spark.skew`).
+Some rules compare times, of one log or of two. They ignore clocks that were set meanwhile
+(`requite.spark.skew`).
 
-Hardly any request contradicts itself, so each life first gets a quick look at its tally.
+Hardly any request contradicts itself, so the tally of each life is checked first.
 """
 
 from __future__ import annotations
@@ -38,6 +37,7 @@ from pyspark.sql import functions as F
 from requite.spark.audit import SHOWN_MAX, USUAL, Terms, shown
 from requite.spark.clock import dated, later
 from requite.spark.lifecycle import Predicate, is_acceptance, is_outcome
+from requite.spark.missing_events import ORDER_SLACK_S, is_asked, unasked, undispatched
 from requite.spark.vocabulary import (
     BROKER,
     CLIENT,
@@ -50,10 +50,9 @@ from requite.spark.vocabulary import (
     STARTED,
     Contradiction,
 )
-from requite.spark.witnesses import ORDER_SLACK_S, is_asked, unasked, undispatched
 
 _TIMER_SLACK_S: Final = 0.005
-"""How late an engine's own timers fire (those of the simulator's checkers)."""
+"""How late an engine's timers may fire; the simulator's checkers use the same value."""
 
 
 def contradictions(
@@ -63,11 +62,11 @@ def contradictions(
     *,
     unsettled: Collection[str] = frozenset(),
 ) -> DataFrame:
-    """Hold the sides of each life against each other: the table `audit_contradictions`.
+    """Compare the logs of each life: the table `audit_contradictions`.
 
-    `events` are those that the lives are made of: they tell which worker was with which broker;
-    None where no life needs a witness (`requite.spark.witnesses.needs_witness`). The
-    times of `unsettled` logs are not compared with any others.
+    `events` are the events of the lives, which show which worker was registered with which broker;
+    None if no contradiction can rest on missing events (`rests_on_missing_events`). The times of
+    `unsettled` logs are not compared with others.
     """
     is_torn = _is_of(unsettled)
     suspects = lives.where(is_suspect()).withColumns(
@@ -78,9 +77,9 @@ def contradictions(
         }
     )
     columns = "request_id", "service", "kind", "evidence", "date"
-    told = suspects.withColumn("kind", F.explode(_kinds(terms, is_torn))).select(*columns)
+    found = suspects.withColumn("kind", F.explode(_kinds(terms, is_torn))).select(*columns)
     if events is None:
-        return told
+        return found
     if unsettled:
         rests_on_it = F.exists("events", lambda e: e["kind"].isin(DISPATCHED, STARTED) & is_torn(e))
         suspects = suspects.where(~rests_on_it)
@@ -88,11 +87,11 @@ def contradictions(
     by_brokers = undispatched(suspects, events).select(*columns)
     by_clients = unasked(suspects, events).select(*columns)
     unseen = by_brokers.union(by_clients).dropDuplicates(["request_id", "kind"])
-    return told.union(unseen)
+    return found.union(unseen)
 
 
 def is_suspect() -> Column:
-    """Whether a life is worth a closer look: all but those in which everything happened once."""
+    """Return whether a life needs the full check: one in which not every step happened once."""
     tally = F.col("tally")
     more_than_once = [tally[name] > 1 for name in ("made", "taken", "ended", "given", "begun")]
     return (
@@ -107,7 +106,7 @@ def is_suspect() -> Column:
 
 
 def _ended_otherwise() -> Column:
-    """Whether a worker did not end well before the first reply that a broker passed on."""
+    """Return whether a worker had not finished with OK before a broker's first reply."""
 
     def otherwise(end: Column) -> Column:
         replied_at = F.array_min(F.filter("events", _is_reply)["ts"])
@@ -135,7 +134,7 @@ def _kinds(terms: Terms, is_torn: Predicate) -> Column:
 
 
 def _outcomes_differ() -> Column:
-    """Each try of the client has come to a broker, and each has ended there."""
+    """The client has an OK, but brokers received and ended all its attempts without one."""
     tally = F.col("tally")
     all_arrived = (tally["taken"] > 0) & (tally["sent"] <= tally["taken"])
     all_ended = tally["ended"] >= tally["taken"]
@@ -143,14 +142,14 @@ def _outcomes_differ() -> Column:
 
 
 def _per_broker(holds: Predicate) -> Column:
-    """Whether something holds of the events in the log of any broker."""
+    """Return whether a predicate holds for the events of any one broker's log."""
     events = F.filter("events", lambda event: event["role"] == BROKER)
     logs = F.array_distinct(events["log"])
     return F.exists(logs, lambda log: holds(F.filter(events, lambda e: e["log"] == log)))
 
 
 def _ended_twice() -> Column:
-    return _per_broker(lambda told: _count(told, is_outcome) > _count(told, is_acceptance))
+    return _per_broker(lambda events: _count(events, is_outcome) > _count(events, is_acceptance))
 
 
 def _went_again() -> Column:
@@ -159,23 +158,23 @@ def _went_again() -> Column:
 
 
 def _has_two_owners() -> Column:
-    """Each dispatch follows an acceptance, or was taken back from the worker before."""
+    """Each dispatch must follow an acceptance or a redelivery."""
 
-    def dispatches_exceed(told: Column) -> Column:
-        given, taken_back = F.filter(told, _of(DISPATCHED)), _count(told, _of(REDELIVERED))
+    def dispatches_exceed(events: Column) -> Column:
+        given, taken_back = F.filter(events, _of(DISPATCHED)), _count(events, _of(REDELIVERED))
         is_numbered_beyond = F.array_max(given["attempt"]) > taken_back + 1
-        is_beyond = F.size(given) > _count(told, is_acceptance) + taken_back
+        is_beyond = F.size(given) > _count(events, is_acceptance) + taken_back
         return is_beyond | F.coalesce(is_numbered_beyond, F.lit(False))
 
     return _per_broker(dispatches_exceed)
 
 
 def _by_former_owner(is_torn: Predicate) -> Column:
-    """A reply is passed on for a dispatch that was not taken back: there is one for each."""
+    """Each forwarded reply must have a dispatch that was not redelivered."""
 
-    def replies_exceed(told: Column) -> Column:
-        given = _count(told, _of(DISPATCHED)) - _count(told, _of(REDELIVERED))
-        return _count(told, _is_reply) > given
+    def replies_exceed(events: Column) -> Column:
+        given = _count(events, _of(DISPATCHED)) - _count(events, _of(REDELIVERED))
+        return _count(events, _is_reply) > given
 
     return _per_broker(replies_exceed) | F.exists(
         "events", lambda reply: _names_another(reply, is_torn)
@@ -183,9 +182,9 @@ def _by_former_owner(is_torn: Predicate) -> Column:
 
 
 def _names_another(reply: Column, is_torn: Predicate) -> Column:
-    """Whether a broker's reply names a worker that ended this attempt, but not so or not yet.
+    """Return whether a broker's reply names a worker that ended this attempt otherwise or later.
 
-    A worker may be given a request twice under one number, and take the newest end with it.
+    A worker may receive a request twice under one attempt number, and lose the newest end.
     """
 
     def is_its(event: Column) -> Column:
@@ -195,10 +194,10 @@ def _names_another(reply: Column, is_torn: Predicate) -> Column:
         in_time = event["ts"] <= later(reply["ts"], ORDER_SLACK_S)
         return (event["outcome"] == OK) & (in_time | is_torn(event) | is_torn(reply))
 
-    told = F.filter("events", is_its)
-    ends = F.filter(told, _of(FINISHED))
-    all_told = F.size(ends) >= F.greatest(_count(told, _of(DISPATCHED)), F.lit(1))
-    return _is_reply(reply) & all_told & ~F.exists(ends, fits)
+    attempt = F.filter("events", is_its)
+    ends = F.filter(attempt, _of(FINISHED))
+    all_ended = F.size(ends) >= F.greatest(_count(attempt, _of(DISPATCHED)), F.lit(1))
+    return _is_reply(reply) & all_ended & ~F.exists(ends, fits)
 
 
 def _is_reply(event: Column) -> Column:
@@ -207,9 +206,9 @@ def _is_reply(event: Column) -> Column:
 
 
 def _begun_late(terms: Terms, is_torn: Predicate) -> Column:
-    """Compare what is begun with the deadlines in the same log.
+    """Compare sends, dispatches and starts with the deadlines in the same log.
 
-    A worker cannot know what is on its way, and what waits for it when it wakes: it has the grace.
+    A worker cannot know what is in transit or queued when it resumes, so it has the grace period.
     """
     steps = {
         SENT: (is_acceptance, _TIMER_SLACK_S),
@@ -232,7 +231,7 @@ def _begun_late(terms: Terms, is_torn: Predicate) -> Column:
 
 
 def _is_shared() -> Column:
-    """A client counts its calls; what it sends again keeps its size and its service."""
+    """One call id was accepted twice by a client, or has several sizes or services."""
     accepted = F.filter("events", is_acceptance)
     sizes = F.array_distinct(F.array_compact(accepted["bytes"]))
     by_client = _count(accepted, lambda event: event["role"] == CLIENT)

@@ -1,4 +1,4 @@
-"""Tables that are described where they are declared."""
+"""Table declarations with a description of each table and column."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Mapping
 
 
 class Table(str):
-    """The columns of a table as Spark's DDL; `about` says what a row is, `comments` each column.
+    """The columns of a table as Spark's DDL; `about` describes a row, `comments` each column.
 
-    Made from text with one column per line, `NAME TYPE: COMMENT`; a line that is indented deeper
-    goes on with the comment above it.
+    Parsed from text with one column per line, `NAME TYPE: COMMENT`; a line with deeper indentation
+    continues the comment above it.
     """
 
     about: str
     comments: Mapping[str, str]
 
     def __new__(cls, about: str, text: str) -> Table:
-        """Read the columns. Raises `ValueError` for a column without a type or a comment."""
+        """Parse the columns. Raises `ValueError` for a column without a type or a comment."""
         columns = [line.split(None, 1) for line in _joined(text)]
         kinds = {name: rest.partition(": ") for name, rest in columns}
         if bare := [name for name, (kind, _, comment) in kinds.items() if not (kind and comment)]:
@@ -30,16 +30,16 @@ class Table(str):
     _text: str
 
     def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]
-        """Let it be copied to the processes of Spark."""
+        """Support pickling, for Spark's processes."""
         return self.about, self._text
 
     def and_also(self, about: str, text: str) -> Table:
-        """Return a table with these columns and more."""
+        """Return a table with these columns and those in `text`."""
         return Table(about, f"{self._text.rstrip()}\n{text.lstrip(chr(10))}")
 
 
 def _joined(text: str) -> list[str]:
-    """Return a line per column."""
+    """Return one line per column, with continuation lines joined."""
     lines = [line for line in text.splitlines() if line.strip()]
     depths = [len(line) - len(line.lstrip()) for line in lines]
     joined: list[str] = []

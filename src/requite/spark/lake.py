@@ -1,14 +1,14 @@
-"""A lake: a folder of Delta tables, as DataFrames; only one run at a time changes it.
+"""A lake: a folder of Delta tables, as DataFrames; one run at a time may change it.
 
-    LAKE/bronze_events/date=…/…    LAKE/silver_requests/date=…/…    …and so on
-    LAKE/runs/                     a row per run: what the lake was at its end
-    LAKE/_requite/lake.json        marks the folder as ours (`requite.spark.marker`)
+LAKE/bronze_events/date=…/…    LAKE/silver_requests/date=…/…    …and so on
+LAKE/runs/                     a row per run: the state of the lake at its end
+LAKE/_requite/lake.json        marks the folder as a lake (`requite.spark.marker`)
 
-Spark computes, and its tasks write Parquet files (`requite.spark.delta.files`); the driver commits
-these to Delta's log through delta-rs (`requite.spark.delta.catalog`). So no archive of Delta's is
-needed in Spark. Files are read by Spark itself, those that the log lists, each after its digest
-has been compared with its name. In a store of objects tasks read them as they write them, through
-Arrow, since Spark brings no archive for stores.
+Spark's tasks write Parquet files (`requite.spark.delta.files`), and the driver commits them to
+Delta's log through delta-rs (`requite.spark.delta.catalog`), so Spark needs no jar of Delta's.
+Spark reads the files that the log lists, after the digest of each has been compared with its name.
+In an object store, tasks read and write the files through Arrow, since Spark includes no jars for
+object stores.
 """
 
 from __future__ import annotations
@@ -45,25 +45,27 @@ class Lake:
 
     @classmethod
     def at(cls, spark: SparkSession, root: str | PathLike[str]) -> Lake:
-        """Return the lake in a folder or a store, as its last run has left it.
+        """Open the lake in a folder or a store, as of its last run.
 
-        Raises `LakeDamaged` where it is not what was written, `ConfigurationError` where an older
-        version of requite has made it.
+        Raises `LakeDamaged` if a file or log has changed, `ConfigurationError` if an older version
+        of requite created it.
         """
-        place = place_of(root, "a lake is kept in")  # Java may have started in another folder
+        place = place_of(
+            root, "a lake is kept in"
+        )  # absolute: Java may have another working folder
         require_current(place)
         return cls(spark, Catalog(place))
 
     @property
     def root(self) -> str:
-        """Where the lake is."""
+        """The path or URL of the lake."""
         return self.catalog.root
 
     def table(self, name: str, days: Days | None = None) -> DataFrame:
         """Return a table, or some of its days, with the columns that `schemas` declares.
 
-        A table that no run has written yet is empty. Raises `LakeDamaged` for a file that is gone
-        or is not what was written.
+        A table that no run has written yet is empty. Raises `LakeDamaged` for a missing or changed
+        file.
         """
         return self.rows(name, self.catalog.files(name, days))
 
@@ -75,19 +77,19 @@ class Lake:
         if is_store(self.root):
             return self._fetched(name, files)
         paths = [self.catalog.path(name, file) for file in files]
-        # The schema is given, or Spark would read a footer; the day is in the path alone.
+        # Without a schema Spark would read a footer; the day is only in the path.
         reader = self.spark.read.schema(schema).option("basePath", f"{self.root}/{name}")
         return reader.parquet(*paths).select(*columns_of(name))
 
     def _fetched(self, name: str, files: Sequence[File]) -> DataFrame:
-        """Return the rows of files that Spark has no archive for to read: tasks fetch them."""
+        """Return the rows of files in an object store, which tasks read through Arrow."""
         shares = share_out([(file.path, file.size) for file in files])
         reader = Reader(self.root, name, schemas.TABLES[name], shares)
         numbers = self.spark.range(0, len(shares), 1, len(shares))
         return numbers.mapInArrow(reader, schema_of(name))
 
     def _empty(self, schema: StructType) -> DataFrame:
-        # Not `createDataFrame`, which has Python workers make the rows, even none.
+        # Not `createDataFrame`, which starts Python workers even for no rows.
         columns = (
             f"CAST(NULL AS {column.dataType.simpleString()}) AS `{column.name}`"
             for column in schema
@@ -95,11 +97,11 @@ class Lake:
         return self.spark.sql(f"SELECT {', '.join(columns)} WHERE false")
 
     def replace(self, name: str, rows: DataFrame) -> int:
-        """Replace a table; return how many rows it has."""
+        """Replace a table; return its number of rows."""
         return self._replace(name, rows, None)
 
     def replace_days(self, name: str, rows: DataFrame, *, days: Iterable[date]) -> int:
-        """Replace days of a table by rows of these days; a day may have none any more."""
+        """Replace days of a table by rows of these days; return the number of new rows."""
         return self._replace(name, rows, set(days))
 
     def _replace(self, name: str, rows: DataFrame, days: set[date] | None) -> int:
@@ -111,10 +113,10 @@ class Lake:
         return sum(file.rows for file in added)
 
     def merge_in(self, name: str, rows: DataFrame, ids: Collection[str], days: Days) -> Change:
-        """Put rows into a table in place of those of the same requests.
+        """Upsert rows into a table by request.
 
-        Older rows of the requests `ids` are in files of `days`, if anywhere; these are written anew
-        without them. Other requests have none. Raises `LakeError` where nothing can be written.
+        Older rows of the requests `ids` are in files of `days` only, which are rewritten
+        without them. Other requests have none. Raises `LakeError` if files cannot be written.
         """
         listed = self.catalog.files(name, days) if ids else []
         kept, gone = self._without(name, listed, ids) if listed else ([], [])
@@ -127,7 +129,7 @@ class Lake:
     def _without(
         self, name: str, files: Sequence[File], ids: Collection[str]
     ) -> tuple[list[Added], list[File]]:
-        """Write files anew without the rows of requests; return the new ones, and the old ones."""
+        """Rewrite files without the rows of some requests; return new and replaced ones."""
         paths = [(file.path,) for file in files]
         frame = self.spark.createDataFrame(paths, "path string").repartition(len(paths))
         without = Without(self.root, name, pa.array(sorted(ids)))
@@ -138,36 +140,36 @@ class Lake:
 
 
 class Change(NamedTuple):
-    """What was put into a table: how many rows, and the days of which it has others now."""
+    """A change of a table: the number of new rows, and the days that have changed."""
 
     rows: int
     days: set[date]
 
 
 def write_files(root: str, name: str, rows: DataFrame) -> list[Added]:
-    """Have Spark's tasks write rows as files of a table, which no version of it has yet.
+    """Write rows as files for a table in Spark's tasks; the caller commits them.
 
-    Raises `LakeError` where they cannot be written.
+    Raises `LakeError` if they cannot be written.
     """
     writer = Writer(root, name, is_by_day(name))
-    # Each task's batches are its own, whatever Spark repeats: files of the others are nobody's.
+    # Spark may repeat tasks: only the files of the attempts that it reports are committed.
     found = added_by(rows.select(*columns_of(name)).mapInArrow(writer, ADDED))
     return [Added(*(row[key] for key in Added._fields)) for row in found]
 
 
 def added_by(tasks: DataFrame) -> list[dict[str, Any]]:
-    """Have tasks write files; return what they tell of each.
+    """Run tasks that write files; return the rows that they report.
 
-    Raises `LakeError` where one of them cannot.
+    Raises `LakeError` if one of them cannot write.
     """
-    told: list[dict[str, Any]] = tasks.toArrow().to_pylist()
-    if failures := [row["failure"] for row in told if row["failure"]]:
-        raise LakeError(f"{failures[0]}; what was there before is unchanged")
-    return told
+    report: list[dict[str, Any]] = tasks.toArrow().to_pylist()
+    if failures := [row["failure"] for row in report if row["failure"]]:
+        raise LakeError(f"{failures[0]}; the lake is as it was before this run")
+    return report
 
 
 def columns_of(table: str) -> list[str]:
-    """Return the names of the declared columns of a table, without asking Spark."""
+    """Return the names of the declared columns of a table, without a call to Spark."""
     return list(schemas.columns_of(schemas.TABLES[table]))
 
 

@@ -1,35 +1,31 @@
-"""The life of each request: all its events in one row, and what they come to.
+"""The life of each request: all its events in one row, with counts and faults.
 
-Everything that the pipeline says about single requests is made from these rows, so the events are
-shuffled once. Columns:
+All tables on single requests are computed from these rows, so events are shuffled once. Columns:
 
     request_id, service
     events      every event but partials, by time: array of structs
-    own         those of whoever answers for the request, its authority: acceptances and outcomes.
-                That is the client if it has written down that it accepted the call, and otherwise
-                the brokers.
-    last        the authority's last acceptance; null: nobody accepted it
-    tally       how often what was told, and by whom: counts, for a quick look at every life
-    course      what `own` comes to: `fault`, a number of the table below; `outcomes`, how often the
+    own         acceptances and outcomes in the logs of the request's authority: the client if it
+                journalled its acceptance of the call, otherwise the brokers
+    last        the authority's last acceptance; null: nobody accepted the request
+    tally       counts of events by kind and role, for a cheap check of every life
+    course      summary of `own`: `fault`, a number of the table below; `outcomes`, how often the
                 request ended; `late_us`, how long after its deadline (null: it had none)
-
-    is_half     whether it may be half of a request that has another id too (`aliases.one_sided`)
+    is_half     whether it may be half of a request that also has another id (`aliases.one_sided`)
 
     fault           a client                                    brokers
     ENDED      0    an outcome follows the last acceptance      each acceptance has its outcome
-    OPEN       1    none does                                   the last one may have none
+    OPEN       1    no outcome follows it                       the last one may have none
     TWICE      2    an outcome follows an outcome               more outcomes than acceptances
     ACCEPTED   3    an acceptance follows an acceptance
 
-A log has two orders: that of its clock, and that in which it was written. A clock may be set back,
-and a process that writes two kinds of rows may write later ones first. A request is accused only if
-neither order excuses it: the milder fault counts.
+A log has two orders: by clock, and as written. A clock may be set back, and a process that writes
+two kinds of rows may write later ones first. The fault is the milder of both orders.
 
-Brokers are judged by counting, log by log. A broker may accept a request while it still holds it: a
-client that lost its connection sends again, and the broker may not know yet that the old one is
-gone. Each acceptance has its outcome, but nothing tells which is whose. So a request is late only
-if the last outcome in the log of its last acceptance came after all the deadlines that this log
-gave it: then one of them was missed, whichever it was.
+Brokers are judged by counting, log by log. A broker may accept a request that it still has: a
+client that lost its connection sends again, possibly before the broker detects that the old
+connection is closed. Each acceptance has its outcome, but their assignment is unknown. So a request
+is late only if the last outcome in the log of its last acceptance came after all deadlines in this
+log: then one of them was missed.
 """
 
 from __future__ import annotations
@@ -69,10 +65,10 @@ FAULT_ACCEPTED: Final = 3
 
 
 def lives(events: DataFrame) -> DataFrame:
-    """Gather `bronze_events` into one row per request."""
-    told = events.where(F.col("request_id").isNotNull() & (F.col("kind") != PARTIAL))
+    """Group `bronze_events` into one row per request."""
+    named = events.where(F.col("request_id").isNotNull() & (F.col("kind") != PARTIAL))
     accepted_for = F.when(F.col("kind") == ACCEPTED, F.col("service"))
-    gathered = told.groupBy("request_id").agg(
+    gathered = named.groupBy("request_id").agg(
         F.coalesce(F.max("service"), F.lit("")).alias("service"),
         F.sort_array(F.collect_list(F.struct(*FIELDS))).alias("events"),
         F.min(accepted_for).alias("first_service"),
@@ -82,7 +78,7 @@ def lives(events: DataFrame) -> DataFrame:
     tallied = gathered.select("request_id", "service", "events", tally)
     owned = tallied.withColumn("own", _own(F.col("events")))
     dated = owned.withColumn("last", last_of(F.col("own"), is_acceptance))
-    # A column of its own: written out wherever it is used, the walks are too much code for Java.
+    # A separate column: inlined at each use, the walks exceed Java's limit on code size.
     walked = dated.withColumn("walks", _walks(F.col("own"), F.col("last")))
     return walked.select(
         *("request_id", "service", "events", "tally", "own", "last"),
@@ -92,10 +88,11 @@ def lives(events: DataFrame) -> DataFrame:
 
 
 def _tally(events: Column) -> Column:
-    """Return the counts of a life. `is_once`: it is not idempotent, and must not run twice;
-    `is_shared`: it was accepted for two services.
+    """Return the counts of a life.
 
-    Counted in the array that is there: the same counts as aggregates double what gathering costs.
+    `is_once`: the request is not idempotent, and must not run twice; `is_shared`: it was accepted
+    for two services. Counted in the array of events: as aggregates, the same counts would double
+    the cost of grouping.
     """
 
     def by(role: str, condition: Predicate) -> Predicate:
@@ -131,12 +128,12 @@ def _tally(events: Column) -> Column:
 
 
 def is_acceptance(event: Column) -> Column:
-    """Whether an event is an acceptance, by a client or a broker."""
+    """Return whether an event is an acceptance, by a client or a broker."""
     return event["kind"] == ACCEPTED
 
 
 def is_outcome(event: Column) -> Column:
-    """Whether an event ends a request."""
+    """Return whether an event ends a request."""
     return event["kind"].isin(*OUTCOMES)
 
 
@@ -151,7 +148,7 @@ def last_of(events: Column, condition: Predicate) -> Column:
 
 
 def _own(events: Column) -> Column:
-    """Return the acceptances and outcomes of whoever answers for the request."""
+    """Return the acceptances and outcomes in the logs of the request's authority."""
     by_client = F.exists(events, lambda event: is_acceptance(event) & (event["role"] == CLIENT))
     authority = F.when(by_client, CLIENT).otherwise(BROKER)
     counts = ACCEPTED, *OUTCOMES
@@ -161,7 +158,7 @@ def _own(events: Column) -> Column:
 
 
 def _is_plain(own: Column) -> Column:
-    """Whether it was accepted and then ended, by one log, as nearly all requests."""
+    """Return whether one log accepted and then ended it once, as for nearly all requests."""
     first, second = F.get(own, 0), F.get(own, 1)
     return (
         (F.size(own) == 2)
@@ -172,7 +169,7 @@ def _is_plain(own: Column) -> Column:
 
 
 def _walks(own: Column, last: Column) -> Column:
-    """Return what is noted along the events of the authority in both orders, unless it is plain."""
+    """Return the walks of the authority's events in both orders; null for plain requests."""
     walks = F.struct(
         _walk(own, last, "ts", "seq").alias("by_clock"),
         _walk(own, last, "seq").alias("as_written"),
@@ -181,7 +178,7 @@ def _walks(own: Column, last: Column) -> Column:
 
 
 def _course(own: Column, last: Column, walks: Column) -> Column:
-    """Return what the authority's events come to; null: nobody accepted it."""
+    """Return fault, outcomes and lateness by the authority's events; null: nobody accepted it."""
     by_clock, as_written = walks["by_clock"], walks["as_written"]
     clock_fault, written_fault = _fault_in_order(by_clock), _fault_in_order(as_written)
     is_broker = last["role"] == BROKER
@@ -207,10 +204,10 @@ def _struct(fault: Column, outcomes: Column, late_us: Column) -> Column:
 
 
 def _walk(own: Column, last: Column, *order: str) -> Column:
-    """Walk along each log in an order, and note what follows what.
+    """Walk each log in an order, and record the sequences of acceptances and outcomes.
 
-    `outcomes` does not count those of earlier acceptances that ended well: a request that was
-    refused by one broker and answered by the next one has one outcome.
+    `outcomes` leaves out an outcome of an earlier acceptance: a request that one broker refused and
+    the next one answered has one outcome.
     """
     keyed = F.transform(
         own,
@@ -244,7 +241,7 @@ def _walk(own: Column, last: Column, *order: str) -> Column:
 
 
 def _seen(log: Column, accepts: Column, is_last: Column, **notes: Column) -> Column:
-    """Return the state of a walk: the event that it is at, and what it has noted so far."""
+    """Return the state of a walk: its current event, and its findings so far."""
     at = {"log": log, "accepts": accepts, "is_last": is_last}
     return F.struct(*(column.alias(name) for name, column in (at | notes).items()))
 
@@ -259,7 +256,7 @@ def _fault_in_order(walk: Column) -> Column:
 
 
 def _fault_by_count(own: Column, last: Column) -> Column:
-    """Compare how often each broker has accepted a request and ended it."""
+    """Return the fault by the counts of acceptances and outcomes in each broker's log."""
 
     def surplus(log: Column) -> Column:
         def among(condition: Predicate) -> Column:
@@ -276,8 +273,8 @@ def _fault_by_count(own: Column, last: Column) -> Column:
 
 
 def _late_us(own: Column, last: Column) -> Column:
-    """Return how long after all deadlines in the log of the last acceptance its last end came."""
-    told = F.filter(own, lambda event: event["log"] == last["log"])
-    given, ends = F.filter(told, is_acceptance)["deadline"], F.filter(told, is_outcome)["ts"]
+    """Return by how much the last outcome missed all deadlines, in the last acceptance's log."""
+    in_log = F.filter(own, lambda event: event["log"] == last["log"])
+    given, ends = F.filter(in_log, is_acceptance)["deadline"], F.filter(in_log, is_outcome)["ts"]
     late_us = micros(F.array_max(ends)) - micros(F.array_max(given))
     return F.when(~F.exists(given, F.isnull), late_us)

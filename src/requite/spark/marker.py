@@ -1,4 +1,4 @@
-"""Which places are lakes of ours: `LAKE/_requite/lake.json` says so, and names the journal."""
+"""The marker file of a lake, `LAKE/_requite/lake.json`, which also names the journal."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from requite.storage.place import is_store
 from requite.storage.stores import BucketMissing, Store, open_store
 
 FORMAT: Final = 2
-"""The layout of lakes: 1 was folders of Parquet; a higher one was made by a newer requite."""
+"""The format of lakes: 1 was folders of Parquet; a higher one is from a newer requite."""
 
 OURS: Final = "_requite"
-"""The folder in a lake that is no table."""
+"""The folder in a lake that is not a table."""
 
 MARKER: Final = f"{OURS}/lake.json"
 """The file that marks a folder as a lake."""
@@ -26,11 +26,11 @@ _SIZE_MAX: Final = 1 << 16
 
 
 def claim(root: str, journal: str) -> int:
-    """Make a place a lake for a journal, or see that it is one; return its format.
+    """Mark a folder or store as a lake for a journal, or verify its marker; return its format.
 
-    Raises `ConfigurationError` where it is something else, and touches nothing then, and where
-    there is no bucket of that name; `LakeDamaged`
-    where it is a lake that has lost its marker; `LakeError` where it cannot be read or written.
+    Raises `ConfigurationError` if it contains other files (nothing is changed then) or if the
+    bucket does not exist; `LakeDamaged` if it is a lake without its marker; `LakeError` if it
+    cannot be read or written.
     """
     with _named(root):
         store = open_store(root)
@@ -44,25 +44,25 @@ def claim(root: str, journal: str) -> int:
 
 
 def require_reachable(root: str) -> None:
-    """Raise what `is_lake` raises where no lake can be, before Spark starts."""
+    """Raise the errors of `is_lake`; for a check before Spark starts."""
     is_lake(root)
 
 
 def require_current(root: str) -> None:
-    """Raise `ConfigurationError` for a lake of an older version, which a run migrates."""
+    """Raise `ConfigurationError` for a lake of an older format, which a run migrates."""
     with _named(root):
         marker = load(root)
     if marker is not None and marker.get("format", 0) < FORMAT:
         raise ConfigurationError(
-            f"the lake at {root} was made by an older version of requite: `requite spark run` with "
-            "its journal migrates it"
+            f"the lake at {root} was made by an older version of requite: migrate it by `requite "
+            "spark run` with its journal"
         )
 
 
 def is_lake(root: str) -> bool:
-    """Whether a run has made a lake at a place.
+    """Return whether there is a lake in a folder or store.
 
-    Raises `LakeError` where that cannot be read, `ConfigurationError` where there is no bucket.
+    Raises `LakeError` if it cannot be read, `ConfigurationError` if the bucket does not exist.
     """
     with _named(root):
         store = open_store(root)
@@ -70,9 +70,9 @@ def is_lake(root: str) -> bool:
 
 
 def load(root: str, store: Store | None = None, path: str = MARKER) -> dict[str, Any] | None:
-    """Read one of our own files; None where there is none.
+    """Read the marker, or another JSON file of the lake; return None if it does not exist.
 
-    Raises `LakeDamaged` for one that cannot be understood.
+    Raises `LakeDamaged` if it cannot be parsed.
     """
     try:
         record = json.loads((store or open_store(root)).get(path, _SIZE_MAX))
@@ -81,21 +81,21 @@ def load(root: str, store: Store | None = None, path: str = MARKER) -> dict[str,
     except ValueError:
         record = None
     if not isinstance(record, dict):
-        raise LakeDamaged(f"{root}/{path} is damaged; put it back, or name another lake")
+        raise LakeDamaged(f"{root}/{path} is damaged; restore it, or name another lake")
     return record
 
 
 def save(root: str, record: dict[str, Any]) -> None:
-    """Write the marker, whole or not at all."""
+    """Write the marker atomically."""
     open_store(root).put(MARKER, json.dumps(record, indent=1, sort_keys=True).encode())
 
 
 def _refusal(root: str, store: Store) -> Exception:
     if not _is_file(root) and store.sizes(f"{RUNS}/_delta_log"):
-        return LakeDamaged(f"{root}/{MARKER} is gone: put it back, or name another lake")
+        return LakeDamaged(f"{root}/{MARKER} is missing: restore it, or name another lake")
     return ConfigurationError(
-        f"{root} is not empty and not a lake of requite: nothing was touched; "
-        "name a new folder, or an empty one"
+        f"{root} is not empty and not a lake of requite: nothing was changed; "
+        "name a new or empty folder"
     )
 
 
@@ -104,7 +104,7 @@ def _is_file(root: str) -> bool:
 
 
 def _is_blank(store: Store) -> bool:
-    """Whether a place holds nothing, or only what a run that died at once has left of ours."""
+    """Return whether a place is empty, except for the folder of a run that crashed at once."""
     parts = store.parts()
     return not parts or (parts == [f"{OURS}/"] and not store.sizes(OURS))
 
@@ -112,18 +112,21 @@ def _is_blank(store: Store) -> bool:
 def _check(root: str, marker: dict[str, Any], journal: str) -> int:
     made_as = marker.get("format", 0)
     if made_as > FORMAT:
-        raise ConfigurationError(f"the lake at {root} was made by a newer version of requite")
+        raise ConfigurationError(
+            f"the lake at {root} was made by a newer version of requite: upgrade requite, or name "
+            "a new lake"
+        )
     fed_by = marker.get("journal")
     if fed_by != journal:
         raise ConfigurationError(
-            f"the lake at {root} is fed by the journal {fed_by}: name another lake, a new folder, "
-            f"for the journal {journal}; or, if it is the same one, which was moved, write its new "
-            f"path into {root}/{MARKER}"
+            f"the lake at {root} belongs to the journal {fed_by}: name another lake, a new folder, "
+            f"for the journal {journal}; or, if the journal was only moved, write its new path "
+            f"into {root}/{MARKER}"
         )
     if made_as < FORMAT and is_store(root):
         raise ConfigurationError(
-            f"the lake at {root} was made by an older version of requite, which kept lakes in "
-            "folders: copy it to one, run with that, and copy it back; or name a new lake"
+            f"the lake at {root} was made by an older version of requite, which supported lakes in "
+            "folders only: copy it to a folder, run with that, and copy it back; or name a new lake"
         )
     return int(made_as)
 
@@ -133,6 +136,6 @@ def _named(root: str) -> Iterator[None]:
     try:
         yield
     except BucketMissing as error:
-        raise ConfigurationError(f"no lake can be kept at {root}: {error}") from error
+        raise ConfigurationError(f"a lake cannot be stored at {root}: {error}") from error
     except StorageError as error:
-        raise LakeError(f"no lake can be kept at {root}: {error}") from error
+        raise LakeError(f"a lake cannot be stored at {root}: {error}") from error

@@ -1,7 +1,7 @@
-"""Take over a lake of format 1, which was folders of Parquet.
+"""Migrates a lake of format 1, which was folders of Parquet.
 
-Bronze is copied into Delta tables; everything else is computed anew by the run that follows. The
-files of before stay until they are deleted as what nobody needs.
+Bronze is copied into Delta tables; the next run recomputes all other tables. The old files stay
+until they are deleted as unneeded.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _FOLDERS: Final = {EVENTS: "date=*/batch=*", QUARANTINE: "batch=*"}
 
 
 def migrate(lake: Lake) -> int:
-    """Make a lake of format 1 one of today's, by a run of its own; return how many rows it has.
+    """Migrate a lake of format 1 in a separate run; return its number of rows.
 
-    A migration that dies is repeated by the next one. Raises `LakeDamaged` where it is not known
-    any more up to where the journal had been read.
+    The next run repeats a crashed migration. Raises `LakeDamaged` if the position in the journal is
+    missing or damaged.
     """
     root = lake.root
     began = datetime.now(UTC)
     base = (load(root, path=f"{OURS}/reading.json") or {}).get("base", 0)
     done, offset = _read_until(Path(root, "_checkpoints", "bronze"))
     with lake.catalog.running():
-        # What the last batch may have written that Spark does not know of is read again.
+        # Rows of a batch that Spark has not committed are read again from the journal.
         rows = sum(_take_over(lake, name, base + done) for name in _FOLDERS) if offset else 0
         state = {"offset": offset, "anew": True}
         lake.catalog.end(state, began_at=began, ended_at=datetime.now(UTC), new_events=rows)
@@ -45,7 +45,7 @@ def migrate(lake: Lake) -> int:
 
 
 def _read_until(checkpoint: Path) -> tuple[int, dict[str, Any] | None]:
-    """Return the last batch of a stream that was written, and the offset behind it."""
+    """Return the last committed batch of a stream, and the offset after it."""
     commits = checkpoint / "commits"
     names = [path.name for path in commits.iterdir()] if commits.is_dir() else []
     done = max((int(name) for name in names if name.isdecimal()), default=-1)
@@ -56,8 +56,8 @@ def _read_until(checkpoint: Path) -> tuple[int, dict[str, Any] | None]:
         offset: dict[str, Any] = json.loads(file.read_text(encoding="utf-8").splitlines()[2])
     except (OSError, ValueError, IndexError):
         raise LakeDamaged(
-            f"{file} is gone or damaged: it told up to where the journal had been read; "
-            "give a new lake, which is made from the whole journal"
+            f"{file} is missing or damaged, so the position in the journal is unknown; "
+            "name a new lake, which is built from the whole journal"
         ) from None
     return done, offset
 

@@ -1,4 +1,4 @@
-"""What a run finds new in bronze, and which days that touches."""
+"""The new rows that a run finds in bronze, and the days that they affect."""
 
 from __future__ import annotations
 
@@ -16,42 +16,42 @@ from requite.spark.lake import Lake
 from requite.spark.vocabulary import ACCEPTED, CLOSED, DROPPED
 
 DAYS_AT_ONCE: Final = 7
-"""Days that are computed together: enough to use all cores, few enough to fit a small machine."""
+"""Days computed together: enough to use all cores, few enough for the memory of a small machine."""
 
 EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST: Final = datetime.max.replace(tzinfo=UTC)
-"""The first and the last instant that a journal can tell of; no span goes beyond them."""
+"""The first and the last instant that a journal can hold; spans are limited to them."""
 
 
 class Span(NamedTuple):
-    """From one instant to another."""
+    """A time span: two instants."""
 
     start: datetime
     end: datetime
 
     @classmethod
     def of(cls, record: Sequence[str]) -> Span:
-        """Return the span that was noted as `record` returns it."""
+        """Parse a span from the form of `record`."""
         start, end = map(datetime.fromisoformat, record)
         return cls(start, end)
 
     def record(self) -> list[str]:
-        """Return it as JSON has it."""
+        """Return the span for JSON."""
         return [self.start.isoformat(), self.end.isoformat()]
 
     def moved(self, after: Span) -> list[datetime]:
-        """Return those of its ends, and of those of a later span, that are not the same."""
+        """Return the old and new instants of each end that differs in a later span."""
         pairs = zip(self, after, strict=True)
         return [end for was, now in pairs if was != now for end in (was, now)]
 
 
-class News(NamedTuple):
-    """The events that silver and gold do not know yet.
+class NewRows(NamedTuple):
+    """Summary of the events that are not yet in silver and gold.
 
-    `spans` tells, for each day of which there are events, from when to when; `deadline_s` is the
-    longest time that any of the requests was given; `dropped` counts events that the journal has
-    lost; `ended` are the logs that were closed; `heard_us` tells of each log when its newest event
-    was, in microseconds since 1970; `made_up`: brokers have made ids up.
+    `spans`: first to last event of each day; `deadline_s`: the longest time from acceptance to
+    deadline; `dropped`: number of events that the journal lost; `ended`: closed logs; `heard_us`:
+    instant of each log's newest event, in microseconds since 1970; `made_up`: whether brokers made
+    up ids.
     """
 
     events: int = 0
@@ -63,8 +63,8 @@ class News(NamedTuple):
     made_up: bool = False
 
 
-def find(lake: Lake) -> News:
-    """Look at all that is in bronze."""
+def find(lake: Lake) -> NewRows:
+    """Summarise all events in bronze."""
     given_us = F.when(F.col("kind") == ACCEPTED, micros(F.col("deadline")) - micros(F.col("ts")))
     by_day = (
         lake.table(EVENTS)
@@ -82,8 +82,8 @@ def find(lake: Lake) -> News:
     return _gathered(by_day.toArrow().to_pylist())
 
 
-def _gathered(rows: list[dict[str, Any]]) -> News:
-    return News(
+def _gathered(rows: list[dict[str, Any]]) -> NewRows:
+    return NewRows(
         events=sum(row["events"] for row in rows),
         spans=tuple(Span(row["start"], row["end"]) for row in rows),
         deadline_s=max((row["given_us"] or 0 for row in rows), default=0) / 1e6,
@@ -94,17 +94,14 @@ def _gathered(rows: list[dict[str, Any]]) -> News:
 
 
 def known_days(lake: Lake, worst_us: int = 0) -> list[date]:
-    """Return the days of which bronze has events.
-
-    Clocks that are wrong, by up to `worst_us`, may have put events under the wrong day.
-    """
+    """Return the days of bronze's events, widened by a clock error of up to `worst_us`."""
     table = lake.catalog.table(EVENTS)
     days = {file.day for file in table.files.values() if file.day} if table else set()
     return sorted(widened(days, timedelta(microseconds=worst_us)))
 
 
 def widened(days: Collection[date], by: timedelta) -> set[date]:
-    """Return days, and as many before and after them as `by` reaches into."""
+    """Return days, and the days before and after them within `by`."""
     more = -(-by // timedelta(days=1))
     return {
         date.fromordinal(number)
@@ -117,37 +114,36 @@ def widened(days: Collection[date], by: timedelta) -> set[date]:
 
 
 def touched(spans: Iterable[Span], look_back: timedelta, known: Iterable[date]) -> set[date]:
-    """Return those of the `known` days that events of these spans may change.
+    """Return the `known` days that events of these spans may change.
 
-    An event may belong to a request that was accepted up to `look_back` earlier; and where logs of
-    several machines come at different times, to one of which later events are known already.
+    An event may belong to a request that was accepted up to `look_back` earlier or, if the logs of
+    several machines arrive at different times, to a request with later events.
 
-    A look-back may be of years, where a request was given as much time, so what it spans is never
-    counted day by day.
+    A look-back may be years long (a distant deadline), so its days are not enumerated.
     """
     widened = [_days(widen(span, look_back)) for span in spans]
     return {day for day in known if any(first <= day <= last for first, last in widened)}
 
 
 def widen(span: Span, by: timedelta) -> Span:
-    """Return a span that begins earlier and ends later, as far as there are instants."""
+    """Return a span extended at both ends, limited to `EARLIEST` and `LATEST`."""
     return Span(span.start - min(by, span.start - EARLIEST), span.end + min(by, LATEST - span.end))
 
 
 def hull(spans: Sequence[Span]) -> Span | None:
-    """Return the shortest span that has all of them in it; None: there are none."""
+    """Return the shortest span that contains all spans; None for no spans."""
     if not spans:
         return None
     return Span(min(span.start for span in spans), max(span.end for span in spans))
 
 
 def _days(span: Span) -> tuple[date, date]:
-    """Return the first and the last day, in UTC, of which a span has a part."""
+    """Return the first and the last UTC day that a span overlaps."""
     return span.start.astimezone(UTC).date(), span.end.astimezone(UTC).date()
 
 
 def runs_of(days: Iterable[date]) -> Iterator[list[date]]:
-    """Yield days that follow each other, not too many at once."""
+    """Yield runs of consecutive days, at most `DAYS_AT_ONCE` each."""
     run: list[date] = []
     for day in sorted(days):
         if run and (day - run[-1] > timedelta(days=1) or len(run) == DAYS_AT_ONCE):

@@ -1,7 +1,7 @@
-"""Pack this very requite for a cluster: what `spark-submit --py-files` sends to the executors.
+"""Packs the running requite into an archive for `spark-submit --py-files`.
 
-A wheel does not do: Spark puts it on nobody's path. An archive of the packages does, since requite
-is plain Python; what it needs besides (pyarrow) has to be installed where the executors run.
+Spark does not add wheels to the executors' import path, so this is a zip of the packages, which
+works since requite is pure Python. Its dependency pyarrow must be installed on the executors.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PROGRAM: Final = "requite_submit.py"
 
 _PACKAGES: Final = ("requite", "pyspark_requite")
 _PROGRAM: Final = '''\
-"""What spark-submit runs: `spark-submit --py-files requite.zip requite_submit.py run ...`."""
+"""The program for spark-submit: `spark-submit --py-files requite.zip requite_submit.py run ...`."""
 
 from requite.spark.__main__ import main
 
@@ -27,9 +27,9 @@ raise SystemExit(main())
 
 
 def pack(folder: Path) -> tuple[Path, Path]:
-    """Write `requite.zip` and `requite_submit.py` to a folder; return where they are.
+    """Write `requite.zip` and `requite_submit.py` to a folder; return their paths.
 
-    The same files always make the same archive, byte for byte.
+    The archive is reproducible: the same files give the same bytes.
     """
     folder.mkdir(parents=True, exist_ok=True)
     archive, program = folder / ARCHIVE, folder / PROGRAM
@@ -41,9 +41,9 @@ def pack(folder: Path) -> tuple[Path, Path]:
 
 
 def _files() -> Iterator[tuple[str, bytes]]:
-    """Yield the names and contents of what goes into the archive, in order.
+    """Yield name and content of each entry of the archive, in order.
 
-    Folders too: without an entry of its own, one that has no `__init__.py` cannot be imported.
+    Folders have entries, too: otherwise one without `__init__.py` cannot be imported.
     """
     root = Path(requite.__file__).parent.parent
     for package in _PACKAGES:

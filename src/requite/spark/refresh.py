@@ -1,4 +1,4 @@
-"""Compute silver and gold: what is new is merged into what there was, or days are made anew."""
+"""Computes silver and gold: merges new requests into the tables, or recomputes whole days."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from requite.spark.contradictions import contradictions, is_suspect
 from requite.spark.delta.table import File
 from requite.spark.lake import Change, Lake
 from requite.spark.lifecycle import lives
+from requite.spark.missing_events import rests_on_missing_events
 from requite.spark.new_rows import Span, widen, widened
 from requite.spark.request_events import Known, of_days
 from requite.spark.skew import IN_STEP, Clocks, corrected
-from requite.spark.witnesses import needs_witness
 
 RECENT: Final = timedelta(days=7)
-"""What advice is based on: a week has every load that comes back weekly."""
+"""The period that recommendations are based on: a week includes weekly peaks."""
 
 
 class Progress(NamedTuple):
-    """A step of a run: `rows` is None when it begins, and what it came to when it is done."""
+    """A step of a run: `rows` is None when it begins, and its number of rows when it ends."""
 
     step: str
     rows: int | None = None
@@ -54,13 +54,16 @@ _A_DAY: Final = timedelta(days=1)
 
 @dataclass
 class Refresh:
-    """A refresh of tables. `now` is the instant as of which is judged, `told` what the journal
-    tells of; `has_aliases`, whether brokers have made up ids; `heard_us`, up to when logs were
-    heard of which there may be more; `written` counts rows by table."""
+    """A refresh of the tables.
+
+    `now`: the instant of the verdicts; `covered`: the time span of the journal;
+    `has_aliases`: whether brokers made up ids; `heard_us`: instants up to which incomplete logs
+    were read; `written`: number of rows by table.
+    """
 
     lake: Lake
     now: datetime
-    told: Span
+    covered: Span
     on_progress: OnProgress
     terms: audit.Terms = audit.USUAL
     clocks: Clocks = IN_STEP
@@ -71,17 +74,17 @@ class Refresh:
     _touched: list[range] = field(default_factory=list)  # periods
 
     def days(self, days: list[date]) -> None:
-        """Compute days that follow each other anew, from all events of their requests."""
+        """Recompute consecutive days from all events of their requests."""
         put = self._in_place_of(days)
         self._requests(of_days(self.lake, days, self._slack), put)
         near = widened(days, self._slack)
         self._heartbeats(self.lake.table(EVENTS, lambda day: day in near), put)
 
-    def news(self, events: DataFrame, fresh: Sequence[File], known: Known) -> set[date]:
-        """Merge what is new into what there was; return the days that have changed.
+    def merge_new(self, events: DataFrame, fresh: Sequence[File], known: Known) -> set[date]:
+        """Merge new events into the tables; return the days that have changed.
 
-        `events` are all of the requests that it is about, `fresh` the new files of bronze, `known`
-        the requests that earlier runs knew.
+        `events` are all events of the affected requests, `fresh` the new files of bronze, `known`
+        the affected requests of earlier runs.
         """
         near = widened(known.days, self._slack + _A_DAY)
         changed: set[date] = set()
@@ -104,9 +107,9 @@ class Refresh:
     def _slack(self) -> timedelta:
         return timedelta(microseconds=self.clocks.worst_us)
 
-    def _requests(self, told: DataFrame, put: Put) -> None:
-        """Compute what becomes of requests, from all of their events."""
-        events = corrected(told, self.clocks)
+    def _requests(self, uncorrected: DataFrame, put: Put) -> None:
+        """Compute the tables on requests from all of their events."""
+        events = corrected(uncorrected, self.clocks)
         gathered = lives(events).persist()
         try:
             if self.has_aliases and _any(gathered, is_made_up(F.col("request_id"))):
@@ -118,8 +121,7 @@ class Refresh:
         self._write("silver_attempts", silver.silver_attempts(events), put)
 
     def _under_true_names(self, gathered: DataFrame, events: DataFrame, put: Put) -> DataFrame:
-        """Compute requests of which some have been given a name by a broker; return the events
-        under the true ones."""
+        """Compute requests of which some have made-up ids; return the events under call ids."""
         found = aliases(gathered).persist()
         events = renamed(events, found)
         whole = one_sided(lives(events), found).persist()
@@ -147,46 +149,50 @@ class Refresh:
         self._contradictions(gathered, put)
 
     def _span(self) -> tuple[Column, Column]:
-        """Return from when to when, at most, a request counts, in microseconds since 1970; of one
-        that an earlier run took for unfinished until its deadline, or until now."""
+        """Return the longest time span in which a request counts, in microseconds since 1970.
+
+        Earlier runs may have counted it as open until its deadline, or until now.
+        """
         events = F.col("events")
         first_us = micros(F.get(events, 0)["ts"])
         given_up = still_waiting_us(
-            max(self.now, self.told.end), first_us, F.array_max(events["deadline"])
+            max(self.now, self.covered.end), first_us, F.array_max(events["deadline"])
         )
         last_us = F.greatest(micros(F.array_max(events["ts"])), given_up)
         return first_us, until_next_day(first_us, last_us)
 
     def _contradictions(self, gathered: DataFrame, put: Put) -> None:
-        """Hold the sides against each other, where any request is suspect. Usually none is, and to
-        plan the query would take longer than to look."""
+        """Compute contradictions if any request is suspect.
+
+        Usually none is, and planning the query takes longer than this check.
+        """
         name = "audit_contradictions"
         day = dated(F.col("own"), F.col("events")).alias("date")
-        looked = gathered.where(is_suspect()).select(day, needs_witness().alias("unseen"))
+        looked = gathered.where(is_suspect()).select(day, rests_on_missing_events().alias("unseen"))
         suspect = looked.distinct().toArrow().to_pylist()
         if suspect or self.lake.catalog.files(name):
             about = [row["date"] for row in suspect if row["unseen"] and row["date"]]
             near = widened(about, self._slack + _A_DAY)
-            told = self.lake.table(EVENTS, lambda day: day in near)
-            witnesses = corrected(told, self.clocks) if about else None
+            nearby = self.lake.table(EVENTS, lambda day: day in near)
+            events = corrected(nearby, self.clocks) if about else None
             unsettled = self.clocks.unsettled
-            found = contradictions(gathered, witnesses, self.terms, unsettled=unsettled)
+            found = contradictions(gathered, events, self.terms, unsettled=unsettled)
             self._write(name, found, put)
 
-    def _heartbeats(self, told: DataFrame, put: Put) -> None:
+    def _heartbeats(self, events: DataFrame, put: Put) -> None:
         heard = Observation()
         periods = F.collect_set(period_us(micros(F.col("ts")))).alias("periods")
-        rows = silver.silver_heartbeats(corrected(told, self.clocks)).observe(heard, periods)
+        rows = silver.silver_heartbeats(corrected(events, self.clocks)).observe(heard, periods)
         self._write("silver_heartbeats", rows, put)
         self._touched += [period_of(each, each) for each in heard.get["periods"]]
 
     def touched(self) -> list[range]:
-        """Return the periods of which what was computed so far tells."""
+        """Return the periods that the computed rows affect."""
         return joined(self._touched)
 
     def gold(self, days: list[date], within: Periods) -> None:
-        """Compute what is told of periods of days that follow each other, from silver."""
-        # What began before midnight may still go on after it.
+        """Compute the gold tables for periods of consecutive days from silver."""
+        # Requests of the day before may last beyond midnight.
         with_eve = [days[0] - _A_DAY, *days] if days[0] > date.min else days
         put = self._in_place_of_periods(days, within)
         depths = gold.gold_queue_depth(self._of("silver_waits", with_eve), self.now, within=within)
@@ -200,14 +206,14 @@ class Refresh:
             self._of("silver_requests", with_eve),
             self._of("silver_attempts", with_eve),
             self._of("silver_heartbeats", days),
-            since=self.told.start,
-            until=self.told.end,
+            since=self.covered.start,
+            until=self.covered.end,
             within=within,
         )
         self._write("gold_capacity", capacity, put)
 
     def small_tables(self) -> None:
-        """Compute what is not kept by day."""
+        """Compute the tables that are not partitioned by day."""
 
         def put(name: str, rows: DataFrame) -> Change:
             return Change(self.lake.replace(name, rows), set())
@@ -221,7 +227,7 @@ class Refresh:
         self._write("gold_rightsizing", gold.gold_rightsizing(capacity, lately), put)
 
     def _in_place_of(self, days: list[date]) -> Put:
-        """Return what replaces days of a table."""
+        """Return a function that replaces days of a table."""
 
         def put(name: str, rows: DataFrame) -> Change:
             chosen = rows.where(F.col("date").isin(*days))
@@ -230,7 +236,7 @@ class Refresh:
         return put
 
     def _in_place_of_periods(self, days: list[date], within: Periods) -> Put:
-        """Return what replaces the minutes of periods in a table, which these days have."""
+        """Return a function that replaces the minutes of periods, within these days of a table."""
         replace = self._in_place_of(days)
 
         def put(name: str, rows: DataFrame) -> Change:
@@ -245,7 +251,7 @@ class Refresh:
         return self.lake.table(name, lambda day: day in days)
 
     def _write(self, name: str, rows: DataFrame, put: Put, *also: Column) -> Counts:
-        """Write rows of a table, counting what else is asked for on the way."""
+        """Write rows of a table; return the values of the aggregates `also` over them."""
         self.on_progress(Progress(name))
         seen = Observation()
         change = put(name, rows.observe(seen, *also) if also else rows)

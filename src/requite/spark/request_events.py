@@ -1,9 +1,9 @@
-"""All that was ever told of the requests that a run concerns, however long ago.
+"""Finds all events of the requests that a run affects, of any age.
 
-The unit of work is the request: what becomes of it is computed from all of its events, and from no
-others. Those that are new are in the files that the run has added to bronze. Whether there are
-older ones, and of which days, the table `bronze_ids` tells: the ids of each client, from the first
-to the last, of which a day tells. A client counts its requests, so hardly any of these ranges meet.
+The unit of work is the request: it is computed from all of its events, and from no others. New
+events are in the files that the run added to bronze. The table `bronze_ids` shows whether there are
+older ones, and on which days: it has the range of each client's request ids per day. A client
+numbers its requests, so few of these ranges overlap.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from requite.spark.new_rows import widened
 from requite.spark.schemas import BRONZE_EVENTS
 
 KNOWN_MAX: Final = 200_000
-"""Requests that are merged one by one; where there are more, their days are computed anew."""
+"""Maximum number of requests that are merged; for more, their days are recomputed."""
 
 _PAIRS_MAX: Final = 8 * KNOWN_MAX
 
 
 class Known(NamedTuple):
-    """Requests of which earlier runs know: their ids, and all days of which they had events."""
+    """Requests with events from earlier runs: their ids, and all days of these events."""
 
     ids: tuple[str, ...]
     days: frozenset[date]
@@ -45,12 +45,12 @@ NOBODY: Final = Known((), frozenset())
 
 
 def named(events: DataFrame) -> DataFrame:
-    """Return the events that are about a request."""
+    """Return the events that have a request id."""
     return events.where(F.col("request_id").isNotNull())
 
 
 def met(ids: DataFrame, ranges: DataFrame) -> DataFrame:
-    """Return which ids lie in ranges of `bronze_ids`, and of which days: `request_id`, `day`."""
+    """Return the ids that are in ranges of `bronze_ids`, with the days: `request_id`, `day`."""
     asked = ids.select(
         "request_id", F.substring("request_id", 1, CLIENT_DIGITS).alias("client")
     ).distinct()
@@ -59,9 +59,9 @@ def met(ids: DataFrame, ranges: DataFrame) -> DataFrame:
 
 
 def known(ids: DataFrame, ranges: DataFrame) -> Known:
-    """Return which ids earlier runs may know, by the ranges that these have left.
+    """Return the ids that may have events from earlier runs, by the ranges of these runs.
 
-    Of very many, only some are named, but all days.
+    Of very many ids, only some are returned, but all days.
     """
     pairs = met(ids, ranges)
     found = pairs.limit(_PAIRS_MAX).toArrow()
@@ -82,27 +82,29 @@ def id_ranges(events: DataFrame) -> DataFrame:
 
 @contextmanager
 def of_requests(lake: Lake, fresh: Sequence[File], known: Known) -> Iterator[DataFrame]:
-    """Give the events in new files of bronze, and the older ones of requests that are known."""
-    told = named(lake.rows(EVENTS, fresh))
+    """Yield the events in new files of bronze, and the older events of known requests."""
+    new_events = named(lake.rows(EVENTS, fresh))
     new = {file.path for file in fresh}
     listed = lake.catalog.files(EVENTS, lambda day: day in known.days)
     older = [file for file in listed if file.path not in new]
     if not older:
-        yield told
+        yield new_events
         return
     paths = lake.spark.createDataFrame([(file.path,) for file in older], "path string")
     lookup = _Lookup(lake.root, pa.array(known.ids, pa.string()))
     found = paths.repartition(len(older)).mapInArrow(lookup, schema_of(EVENTS)).persist()
     try:
-        yield told.unionAll(found)
+        yield new_events.unionAll(found)
     finally:
         found.unpersist()
 
 
 @dataclass(frozen=True)
 class _Lookup:
-    """What a task does to find the events of requests in files of bronze: for `mapInArrow` of their
-    paths. Spark would decode every column of every row; this looks at the ids first."""
+    """Finds the events of requests in files of bronze; for `mapInArrow` of file paths.
+
+    Spark would decode all columns of all rows; this reads the ids first.
+    """
 
     root: str
     ids: pa.Array
@@ -126,9 +128,9 @@ class _Lookup:
 
 
 def of_days(lake: Lake, days: Collection[date], slack: timedelta = timedelta(0)) -> DataFrame:
-    """Return the events of days, and those of other days that are about the same requests.
+    """Return the events of days, and the events of other days of the same requests.
 
-    By clocks that are wrong by up to `slack` these may be other days than bronze has them under.
+    `slack` is the largest clock error, by which events may be on other days in bronze.
     """
     near = widened(days, slack)
     inside = lake.table(EVENTS, lambda day: day in near)

@@ -1,17 +1,17 @@
 """The runner: from a journal to a lake, from bronze to gold, and the audit's verdict.
 
-A run reads the rows that the journal has got since the last run, and finds the requests that these
-rows concern, both new ones and those of earlier runs. It computes each of these requests again from
-all of its events (`requite.spark.request_events`), and replaces the earlier result. The result does
-not depend on the number of runs in which a journal is read. If earlier runs know very many of these
-requests, the run computes all requests of their days again.
+A run reads the new rows of the journal and finds the requests that they affect, both new ones and
+those of earlier runs. It recomputes each of these requests from all of its events
+(`requite.spark.request_events`), and replaces the earlier result. The result does not depend on the
+number of runs in which a journal is read. If very many of the requests are known from earlier runs,
+the run recomputes all requests of their days.
 
-With ids that brokers have assigned (MDP 0.1 and 0.2), requests depend on each other. The run then
-computes again each day that the new rows may affect, within the *look-back*: an hour, or the
-longest deadline of a request if that is longer.
+With ids that brokers have made up (MDP 0.1 and 0.2), requests depend on each other. The run then
+recomputes each day that the new rows may affect, within the *look-back*: an hour, or the longest
+deadline of a request if that is longer.
 
-A run that dies is repeated by the next one. A run that finds nothing new changes nothing, except
-that time goes on: what was in flight may be missing by now.
+The next run repeats a crashed one. A run without new rows changes only verdicts that depend on the
+time: a request that was in flight may be missing by now.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from requite.spark.clock import common, days_of, instant_us, joined, period_of, 
 from requite.spark.delta.catalog import Catalog
 from requite.spark.delta.table import File
 from requite.spark.failures import again_if_busy, as_sentences
-from requite.spark.ingest import Reached, Source, ingest, journal_source
+from requite.spark.ingest import ReadState, Source, ingest, journal_source
 from requite.spark.lake import Lake
 from requite.spark.marker import FORMAT, claim
 from requite.spark.migration import migrate
-from requite.spark.new_rows import News, Span
+from requite.spark.new_rows import NewRows, Span
 from requite.spark.refresh import OnProgress, Progress, Refresh
 from requite.spark.report import require_charts, require_place
 from requite.spark.request_events import (
@@ -69,9 +69,11 @@ _OPEN: Final = (Verdict.IN_FLIGHT.value, Verdict.MISSING.value)
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """What a run came to. `tables` counts the rows that it wrote, of whole days; `new_events` and
-    `quarantined` the rows that it read for the first time. `clock_went_back` counts requests of
-    which a duration came out negative, and is told as 0."""
+    """Result of a run.
+
+    `tables`: rows written, by table; `new_events` and `quarantined`: rows read for the first time;
+    `clock_went_back`: requests with a negative duration, which counts as 0.
+    """
 
     audit: audit.Summary
     as_of: datetime | None = None
@@ -84,7 +86,7 @@ class RunSummary:
     report: Path | None = None
 
     def record(self) -> dict[str, Any]:
-        """Return everything for machines."""
+        """Return the result as a JSON-ready dict."""
         return {
             "audit": self.audit.record(),
             "ok": self.audit.ok,
@@ -113,44 +115,44 @@ def run(
     on_progress: OnProgress = lambda _progress: None,
     open_source: Callable[[str], Source] = journal_source,
 ) -> RunSummary:
-    """Bring a lake up to date with a journal, judge, and write a report where one is asked for.
+    """Ingest the new rows of a journal into a lake, audit it, and optionally write a report.
 
-    Verdicts are as of `as_of`, or else of the newest event; `terms` tell when a missing outcome
+    Verdicts are as of `as_of`, or else of the newest event; `terms` define when a missing outcome
     becomes a violation. `open_source` opens the journal.
 
-    Raises `ConfigurationError` where there is no journal, or the lake is a folder that is not ours
-    or belongs to another journal; for an `as_of` before 1970; and where no report can be written.
-    `LakeBusy` if another run is at work, `LakeDamaged` if a file of the lake is not what was
-    written, `LakeError` if one cannot be written, `SparkFailed` if Spark cannot go on. A run that a
-    busy machine fails (`SparkBusy`) is tried again, twice.
+    Raises `ConfigurationError` if there is no journal, if the lake's folder contains other files or
+    the lake of another journal, for an `as_of` before 1970, and if the report cannot be written;
+    `LakeBusy` if another run is in progress, `LakeDamaged` if a file of the lake has changed,
+    `LakeError` if one cannot be written, `SparkFailed` if Spark fails. A run that fails because the
+    machine is too busy (`SparkBusy`) is repeated up to twice.
     """
     began = time.monotonic()
     now = as_of and _checked(as_of)
     if report is not None:
         require_charts()
         require_place(report)
-    told = _journal_folder(journal)
-    source = open_source(told)  # refuses what is no journal, before anything is touched
+    folder = _journal_folder(journal)
+    source = open_source(folder)  # raises before any change if it is no journal
     root = place_of(lake, "a lake is kept in")
-    is_old = claim(root, told) < FORMAT
+    is_old = claim(root, folder) < FORMAT
     place = Lake(spark, Catalog(root))
     if is_old:
         on_progress(Progress("migration"))
         with as_sentences():
             on_progress(Progress("migration", migrate(place)))
     with as_sentences(), place.catalog.running():
-        follower = _Run(place, now, terms, on_progress)
-        follower.follow(source)
-        page = follower.report(report)
-        follower.tidy()
-        return follower.summary(time.monotonic() - began, page)
+        current = _Run(place, now, terms, on_progress)
+        current.follow(source)
+        page = current.report(report)
+        current.tidy()
+        return current.summary(time.monotonic() - began, page)
 
 
 def _checked(as_of: datetime) -> datetime:
-    """Return the instant, aware. No journal tells of earlier or later ones than these."""
+    """Return an aware instant; raise `ConfigurationError` if no journal can contain it."""
     instant = as_of if as_of.tzinfo else as_of.replace(tzinfo=UTC)
     if not new_rows.EARLIEST <= instant <= new_rows.LATEST:
-        raise ConfigurationError(f"nothing can be judged as of {as_of}: give a time since 1970")
+        raise ConfigurationError(f"verdicts cannot be as of {as_of}: pass a time since 1970")
     return instant.astimezone(UTC)
 
 
@@ -162,53 +164,53 @@ def _journal_folder(journal: str | PathLike[str]) -> str:
 
 
 class _Run:
-    """One run, and what it has found so far."""
+    """One run, and its findings so far."""
 
     def __init__(
-        self, lake: Lake, as_of: datetime | None, terms: audit.Terms, tell: OnProgress
+        self, lake: Lake, as_of: datetime | None, terms: audit.Terms, on_progress: OnProgress
     ) -> None:
         self._lake = lake
         self._as_of = as_of
         self._terms = terms
-        self._tell = tell
+        self._on_progress = on_progress
         self._began = datetime.now(UTC)
         self._state = dict(lake.catalog.last.state)
         self._refresh: Refresh | None = None
-        self._news = News()
+        self._new = NewRows()
         self._fresh: list[File] = []  # of bronze
         self._known_ranges: list[File] = []  # of the table `bronze_ids`, of earlier runs
         self._days: set[date] = set()
         self._damaged_before = self._state.get("damaged", 0)
         self._audit = audit.Summary()
-        self._tidies = False
+        self._vacuums = False
 
     def follow(self, source: Source) -> None:
-        """Read, compute what that changes, judge, and note how far it has come."""
-        self._tell(Progress("journal"))
+        """Ingest the journal, update the tables, audit, and record the position."""
+        self._on_progress(Progress("journal"))
         self._read(source)
-        ended = self._news.ended.union(self._state.get("ended", ()))
+        ended = self._new.ended.union(self._state.get("ended", ()))
         self._state |= {"ended": sorted(ended), "faults": source.faults(ended)}
-        self._listen(set(source.behind()) - ended)
-        self._tell(Progress("journal", self._news.events))
-        told = self._told()
-        if told is not None:
-            self._update(told)
+        self._record_heard(set(source.behind()) - ended)
+        self._on_progress(Progress("journal", self._new.events))
+        covered = self._covered()
+        if covered is not None:
+            self._update(covered)
         self._judge()
         self._end()
 
-    def _listen(self, behind: set[str]) -> None:
-        """Note up to when those logs were heard that may tell more."""
-        news, before = self._news.heard_us, self._state.get("heard_us", {})
-        heard = {log: max(news.get(log, 0), before.get(log, 0)) for log in behind}
+    def _record_heard(self, behind: set[str]) -> None:
+        """Record the instants up to which incomplete logs were read."""
+        new_heard_us, before = self._new.heard_us, self._state.get("heard_us", {})
+        heard = {log: max(new_heard_us.get(log, 0), before.get(log, 0)) for log in behind}
         self._state["heard_us"] = {log: us for log, us in sorted(heard.items()) if us}
-        self._has_listened = self._state["heard_us"] != before
+        self._heard_more = self._state["heard_us"] != before
 
     def _read(self, source: Source) -> None:
-        """Write what is new to bronze, and note which of its files tell that."""
+        """Write new events to bronze, and record its new files."""
         catalog, state = self._lake.catalog, self._state
         before = {name: set(catalog.files(name)) for name in (EVENTS, IDS)}
-        reached, self._news = ingest(self._lake, source, Reached.of(state))
-        state |= reached.record()
+        read_state, self._new = ingest(self._lake, source, ReadState.of(state))
+        state |= read_state.record()
         tables = schemas.lake_digest()
         if before[EVENTS] and state.get("tables") != tables:  # another version's lake
             catalog.clear()
@@ -217,22 +219,24 @@ class _Run:
         state["tables"] = tables
         self._fresh = [file for file in catalog.files(EVENTS) if file not in before[EVENTS]]
         if state.pop("anew", False):
-            read = self._news
-            self._news = new_rows.find(self._lake)._replace(heard_us=read.heard_us)
-            if state.pop("dropped", None) is not None:  # a run of ours, to which this adds
-                self._news = self._news._replace(events=read.events)
+            read = self._new
+            self._new = new_rows.find(self._lake)._replace(heard_us=read.heard_us)
+            if (
+                state.pop("dropped", None) is not None
+            ):  # the lake has complete runs; count new events only
+                self._new = self._new._replace(events=read.events)
         else:
             self._known_ranges = list(before[IDS])
 
     def _end(self) -> None:
-        """Make what the run has done count."""
+        """Complete the run: readers see its tables from now on."""
         judged_at = self._state.get("as_of")
         self._lake.catalog.end(
             self._state,
             began_at=self._began,
             ended_at=datetime.now(UTC),
             as_of=datetime.fromisoformat(judged_at) if judged_at else None,
-            new_events=self._news.events,
+            new_events=self._new.events,
             accepted=self._audit.accepted,
             exactly_one=self._audit.exactly_one,
             violations=self._audit.violations,
@@ -240,36 +244,36 @@ class _Run:
         )
 
     def tidy(self) -> None:
-        """Merge small files; once a day, delete those that nobody needs any more."""
+        """Merge small files; once a day, delete unneeded ones."""
         catalog = self._lake.catalog
         catalog.merge()
-        if self._tidies:
+        if self._vacuums:
             catalog.vacuum()
 
-    def _told(self) -> Span | None:
-        """Return the time of which the journal has told, in all runs together."""
+    def _covered(self) -> Span | None:
+        """Return the time span that the journal covers, over all runs."""
         before = self._state.get("told")
-        return new_rows.hull([*self._news.spans, *([Span.of(before)] if before else ())])
+        return new_rows.hull([*self._new.spans, *([Span.of(before)] if before else ())])
 
-    def _update(self, told: Span) -> None:
+    def _update(self, covered: Span) -> None:
         known = self._known_requests()
-        has_aliases = self._news.made_up or self._state.get("has_aliases", False)
+        has_aliases = self._new.made_up or self._state.get("has_aliases", False)
         days = self._to_redo(known, has_aliases)
         with of_requests(self._lake, self._fresh, known) as events:
             clocks = self._read_clocks(events, days)
             if clocks.ahead_us:
-                told = self._told_by(clocks)
+                covered = self._covered_by(clocks)
             if clocks.record() != self._state.get("clocks", IN_STEP.record()):
                 days = (
                     set(new_rows.known_days(self._lake, clocks.worst_us)) | self._days_of_silver()
                 )
-            now = self._as_of or told.end
-            time_went_on = self._has_listened or now.isoformat() != self._state.get("as_of")
+            now = self._as_of or covered.end
+            time_went_on = self._heard_more or now.isoformat() != self._state.get("as_of")
             refresh = Refresh(
                 self._lake,
                 now,
-                told,
-                self._tell,
+                covered,
+                self._on_progress,
                 self._terms,
                 clocks,
                 has_aliases,
@@ -280,16 +284,16 @@ class _Run:
                 for run in new_rows.runs_of(self._days):
                     refresh.days(run)
             elif self._fresh or time_went_on:
-                self._days = refresh.news(events, self._fresh, known)
+                self._days = refresh.merge_new(events, self._fresh, known)
         if self._days:
-            periods = self._periods(refresh, told, now, are_whole=days is not None)
+            periods = self._periods(refresh, covered, now, are_whole=days is not None)
             for run in new_rows.runs_of(days_of(periods)):
                 refresh.gold(run, common(periods, periods_of_days(run)))
-        if self._days or time_went_on:  # a worker falls silent without telling anything
+        if self._days or time_went_on:  # a worker becomes silent without an event
             refresh.small_tables()
             self._refresh = refresh
         self._state |= {
-            "told": told.record(),
+            "told": covered.record(),
             "look_back_s": self._look_back().total_seconds(),
             "as_of": now.isoformat(),
             "clocks": clocks.record(),
@@ -297,7 +301,7 @@ class _Run:
         }
 
     def _known_requests(self) -> Known:
-        """Find the requests of which earlier runs know, and which this one has to judge again."""
+        """Return the requests of earlier runs that this run must recompute."""
         open_days = self._open_days()
         asked: list[DataFrame] = []
         if open_days:
@@ -311,21 +315,21 @@ class _Run:
         return known(ids, self._lake.rows(IDS, self._known_ranges))
 
     def _to_redo(self, known: Known, has_aliases: bool) -> set[date] | None:
-        """Return the days that are computed anew; None: what is new is merged into them."""
+        """Return the days to recompute; None: merge the new rows into the tables."""
         days = new_rows.known_days(self._lake)
         if not self._known_ranges:
-            return {*days} | self._days_of_silver() if self._news.spans else set()
+            return {*days} | self._days_of_silver() if self._new.spans else set()
         if has_aliases:
             ahead_us = self._state.get("clocks", IN_STEP.record())["ahead_us"]
             worst = timedelta(microseconds=Clocks(ahead_us).worst_us)
-            return new_rows.touched(self._news.spans, self._look_back() + worst, days)
+            return new_rows.touched(self._new.spans, self._look_back() + worst, days)
         if len(known.ids) > KNOWN_MAX:
             about = {file.day for file in self._fresh if file.day} | known.days
             return new_rows.widened(about, timedelta(days=1)) & set(days)
         return None
 
     def _days_of_silver(self) -> set[date]:
-        """Return the days of which there are rows, by whatever clocks they were dated."""
+        """Return the days that silver and audit tables contain."""
         names = [name for name in schemas.LAKE if name.startswith(("silver_", "audit_"))]
         files = (file for name in names for file in self._lake.catalog.files(name))
         return {file.day for file in files if file.day}
@@ -334,12 +338,14 @@ class _Run:
         return {date.fromisoformat(day) for day in self._state.get("open_days", ())}
 
     def _periods(
-        self, refresh: Refresh, told: Span, now: datetime, *, are_whole: bool
+        self, refresh: Refresh, covered: Span, now: datetime, *, are_whole: bool
     ) -> list[range]:
-        """Return the periods of which gold is computed anew: of whole days, or those of what was
-        merged in, and those in which time went on."""
+        """Return the periods for which gold is recomputed.
+
+        These are whole days, or the periods of merged rows and of the time since the last run.
+        """
         before = self._state.get("told")
-        ends = Span.of(before).moved(told) if before else []
+        ends = Span.of(before).moved(covered) if before else []
         days = self._days | {end.astimezone(UTC).date() for end in ends}
         periods = periods_of_days(_with_next(days))
         if are_whole:
@@ -351,23 +357,25 @@ class _Run:
         return common(periods, joined([*refresh.touched(), *found]))
 
     def _read_clocks(self, merged: DataFrame, days: set[date] | None) -> Clocks:
-        """Find out how far the clocks of logs disagree, by all that was ever told of them: what is
-        merged, or the events of days that are made anew."""
+        """Return the clock offsets of logs, from earlier runs and from this run's events.
+
+        These are the merged events, or the events of the days to recompute.
+        """
         before = skew.merge(skew.collected(self._lake.table("silver_clocks")))
-        if not self._news.spans:
+        if not self._new.spans:
             return skew.settle(before)
         if days is None:
             near = [merged]
         else:
             near = [of_days(self._lake, run) for run in new_rows.runs_of(days)]
         found = (skew.collected(skew.bounds(each)) for each in near)
-        told = skew.merge(chain(before, *found))
-        if told != before:
-            self._lake.replace("silver_clocks", skew.put(self._lake.spark, told))
-        return skew.settle(told)
+        bounds = skew.merge(chain(before, *found))
+        if bounds != before:
+            self._lake.replace("silver_clocks", skew.put(self._lake.spark, bounds))
+        return skew.settle(bounds)
 
-    def _told_by(self, clocks: Clocks) -> Span:
-        """Return the time of which the journal has told, by a common clock."""
+    def _covered_by(self, clocks: Clocks) -> Span:
+        """Return the time span that the journal covers, by a common clock."""
         events = skew.corrected(self._lake.table(EVENTS), clocks)
         row = _rows(events.agg(F.min("ts").alias("start"), F.max("ts").alias("end")))[0]
         return Span(row["start"], row["end"])
@@ -377,15 +385,15 @@ class _Run:
             LOOK_BACK.total_seconds(),
             self._terms.longest_deadline_s,
             self._state.get("look_back_s", 0.0),
-            self._news.deadline_s + self._terms.grace_s,
+            self._new.deadline_s + self._terms.grace_s,
         )
         return timedelta(seconds=longest_s)
 
     def _judge(self) -> None:
-        """Sum the verdicts of all days up, and what the journal could not tell."""
-        self._tell(Progress("audit"))
+        """Sum up the verdicts of all days, and the holes in the journal."""
+        self._on_progress(Progress("audit"))
         by_day = self._verdicts_by_day()
-        dropped = self._state.get("dropped", 0) + self._news.dropped
+        dropped = self._state.get("dropped", 0) + self._new.dropped
         damaged = sum(file.rows for file in self._lake.catalog.files(QUARANTINE))
         contradicted = sum(file.rows for file in self._lake.catalog.files("audit_contradictions"))
         verdicts: Counter[str] = Counter()
@@ -400,21 +408,21 @@ class _Run:
         )
         open_days = [day for day, counts in by_day.items() if not counts.keys().isdisjoint(_OPEN)]
         today = self._began.date().isoformat()
-        self._tidies = self._state.get("tidied", today) != today
+        self._vacuums = self._state.get("tidied", today) != today
         self._state |= {"verdicts": by_day, "open_days": sorted(open_days), "tidied": today}
         self._state |= {"damaged": damaged, "dropped": dropped}
-        self._tell(Progress("audit", sum(verdicts.values())))
+        self._on_progress(Progress("audit", sum(verdicts.values())))
 
     def _verdicts_by_day(self) -> dict[str, dict[str, int]]:
-        """Count verdicts by day: only on those days anew on which they may have changed."""
+        """Count verdicts by day, reading only the days that have changed."""
         before: dict[str, dict[str, int]] | None = self._state.get("verdicts")
         changed = None if before is None else self._days
-        self._lake.catalog.files("audit_verdicts")  # whatever has happened to them is told
+        self._lake.catalog.files("audit_verdicts")  # raises if a file has changed
         rows = self._lake.table("audit_verdicts", lambda day: changed is None or day in changed)
         counts = _rows(rows.groupBy("date", "verdict").count()) if changed != set() else []
         kept = {
-            day: told
-            for day, told in (before or {}).items()
+            day: verdicts
+            for day, verdicts in (before or {}).items()
             if changed is not None and date.fromisoformat(day) not in changed
         }
         for row in counts:
@@ -422,24 +430,24 @@ class _Run:
         return kept
 
     def report(self, path: str | PathLike[str] | None) -> Path | None:
-        """Write the report, if one is wanted."""
+        """Write the report, if a path is given."""
         if path is None:
             return None
         from requite.spark.report import write  # the charts are an extra
 
-        self._tell(Progress("report"))
+        self._on_progress(Progress("report"))
         written = write(self._lake.spark, self._lake.root, path)
-        self._tell(Progress("report", 1))
+        self._on_progress(Progress("report", 1))
         return written
 
     def summary(self, seconds: float, report: Path | None) -> RunSummary:
-        """Return what it came to."""
+        """Return the result of the run."""
         refresh = self._refresh
         judged_at = self._state.get("as_of")
         return RunSummary(
             audit=self._audit,
             as_of=datetime.fromisoformat(judged_at) if judged_at else None,
-            new_events=self._news.events,
+            new_events=self._new.events,
             quarantined=max(0, self._audit.damaged - self._damaged_before),
             clock_went_back=refresh.clock_went_back if refresh else 0,
             days=len(self._days),
@@ -450,7 +458,7 @@ class _Run:
 
 
 def _with_next(days: set[date]) -> set[date]:
-    """Return days, and those after them, into which requests may last."""
+    """Return days and the days after them, into which requests may extend."""
     return days | {day + timedelta(days=1) for day in days if day < date.max}
 
 

@@ -1,7 +1,7 @@
-"""The tables of the pipeline, column by column: types (Spark's DDL), and what they mean.
+"""The tables of the pipeline, column by column: types (Spark's DDL) and meanings.
 
-Names, types and meaning stand here alone: lakes, Delta's log and docs/reference/tables.md have them
-from here. What holds of every table is in `CONVENTIONS`.
+This is the only definition of names, types and meanings: lakes, Delta's log and
+docs/reference/tables.md take them from here. `CONVENTIONS` apply to every table.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CONVENTIONS: Final = (
     "Times are UTC, to the microsecond. `date` is a day in UTC; a table that has it is partitioned "
     "by it.",
     "Units are the last part of a name: `_us`, `_ms`, `_s`. Sizes are bytes.",
-    "Null means that a value does not apply, or that no journal tells it.",
+    "Null means that a value does not apply, or that no journal contains it.",
 )
 
 
@@ -41,8 +41,8 @@ BRONZE_EVENTS: Final = Table(
     client string: The client that made the request; null without a request.
     broker string: The broker that wrote the log; null in logs of other roles.
     worker string: The worker that the event is about, in hexadecimal; null where there is none.
-    attempt int: Which try of the client's, or which attempt at a worker, from 1; null where it does
-        not apply.
+    attempt int: Number of the client's attempt, or of the attempt at a worker, from 1; null where
+        it does not apply.
     outcome string: Status of a reply or an end, such as `OK` or `FAILED`; null for other kinds.
     error_class string: Class of the error; null if there was none.
     bytes bigint: Size of the body of the request or reply; null for kinds without a body.
@@ -50,16 +50,16 @@ BRONZE_EVENTS: Final = Table(
     role string: Who wrote the log: `broker`, `client`, `worker`, `device` or `manager`.
     deadline timestamp: When the request expires, in events that accept or deliver it; null if it
         has no deadline.
-    reason string: Why, in words; null where nothing is to be said.
-    gap_s double: In events of a worker's presence, the seconds since it was last heard.
-    busy int: In events of a worker's presence, the requests that it has in its hands.
-    capacity int: In events of a worker's presence, the requests that it takes at once.
+    reason string: The reason, in words; null without one.
+    gap_s double: In events of a worker's presence, the seconds since its last message.
+    busy int: In events of a worker's presence, the requests that it is handling.
+    capacity int: In events of a worker's presence, the requests that it accepts at once.
     dropped bigint: In events of kind `dropped`, the rows that the journal could not write.
     """,
 )
 
 SOURCE: Final = BRONZE_EVENTS.and_also(
-    "One row per event, also for rows that do not decode: then `reason` says why.",
+    "One row per event, and one per row that does not decode, with the `reason`.",
     """
     raw binary: The bytes of a row that does not decode; null for all others.
     """,
@@ -67,42 +67,41 @@ SOURCE: Final = BRONZE_EVENTS.and_also(
 
 # `state` is one of `requite.spark.durable.survey`.
 TITANIC: Final = Table(
-    "One row per request that a Titanic keeps, and one per place in its log that cannot be read.",
+    "One row per request that a Titanic stores, and one per part of its log that cannot be read.",
     """
-    uuid string: The request, by the id that the Titanic gave to it; null for a place that cannot be
-        read.
+    uuid string: The request's id, assigned by the Titanic; null for a part that cannot be read.
     service string: Name of the service.
-    state string: `waiting`, `answered`, `poisoned` or, for a place in the log that cannot be read,
+    state string: `waiting`, `answered`, `poisoned` or, for a part of the log that cannot be read,
         `unreadable`.
-    attempts int: How many times it was given to the service.
+    attempts int: How many times the Titanic sent it to the service.
     submitted_at timestamp: When the Titanic stored the request.
-    answered_at timestamp: When the Titanic stored the reply; null while there is none.
+    answered_at timestamp: When the Titanic stored the reply; null without a reply.
     size bigint: Bytes of the request; null if the request cannot be read.
-    reply_size bigint: Bytes of the reply; null while there is none.
+    reply_size bigint: Bytes of the reply; null without a reply.
     reason string: Why a request is poisoned, or cannot be read; null for all others.
     body binary: The request.
-    reply binary: The reply; null while there is none.
+    reply binary: The reply; null without one.
     """,
 )
 
 BRONZE_QUARANTINE: Final = Table(
-    "One row per row of the journal that does not decode. Nothing of it is in other tables.",
+    "One row per row of the journal that does not decode. Other tables do not contain it.",
     """
     log string: The log that has the row.
     segment bigint: The file of the log, by the number of its first record.
     byte_offset bigint: Where in that file the row is, in bytes.
     raw binary: The bytes that do not decode.
-    reason string: Why they do not.
+    reason string: Why they do not decode.
     """,
 )
 
 BRONZE_IDS: Final = Table(
-    "One row per client, day and part of a log that was read at once: which requests the day tells "
-    "of. A run finds older events of a request by it.",
+    "One row per client, day and part of a log that was read at once: the range of request ids. "
+    "Runs use it to find older events of a request.",
     """
     client string: First 16 digits of the ids.
-    first_id string: The least of the request ids.
-    last_id string: The greatest of the request ids.
+    first_id string: The smallest of the request ids.
+    last_id string: The largest of the request ids.
     day date: The day of the events.
     """,
 )
@@ -110,21 +109,21 @@ BRONZE_IDS: Final = Table(
 
 # --- silver ---------------------------------------------------------------------------------------
 SILVER_REQUESTS: Final = Table(
-    "One row per request: what became of it, as its client tells if that keeps a journal, or else "
-    "its broker.",
+    "One row per request with its outcome, by the journal of its client if it keeps one, or else "
+    "by that of its broker.",
     """
     request_id string: The request.
     service string: Name of the service.
     client string: The client that made the request.
-    accepted_at timestamp: When the request was first accepted; null if nobody tells.
+    accepted_at timestamp: When the request was first accepted; null if no journal says it.
     started_at timestamp: When a handler first began, or without the worker's journal when the
         request was first dispatched; null if neither happened.
     finished_at timestamp: When the request ended; null while it is open.
     outcome string: How it ended: a status such as `OK` or `EXPIRED`, or the class of the error;
         null while it is open.
-    ends int: How often it ended; 1 is as it should be.
+    ends int: How often it ended; 1 is correct.
     attempts int: How often brokers dispatched it, or without a broker how often its client sent it.
-    redeliveries int: How often a broker took it back from a worker, to give it to another one.
+    redeliveries int: How often a broker redelivered it to another worker.
     queue_ms double: From its last acceptance by a broker to its dispatch; null if it was not
         dispatched.
     service_ms double: How long the handler ran, or without the worker's journal from dispatch to
@@ -134,7 +133,7 @@ SILVER_REQUESTS: Final = Table(
     date date: The day of its acceptance, or of its first event if nobody accepted it.
     deadline timestamp: When it expires; null if it has no deadline.
     error_class string: Class of the error that ended it; null if none did.
-    reason string: Why it ended so, in words; null where nothing is to be said.
+    reason string: The reason of the outcome, in words; null without one.
     """,
 )
 
@@ -145,15 +144,15 @@ SILVER_ATTEMPTS: Final = Table(
     attempt int: Which attempt, from 1.
     worker string: The worker, in hexadecimal.
     delivered_at timestamp: When the worker received it, or without the worker's journal when the
-        broker dispatched it; null if neither tells.
+        broker dispatched it; null if neither journal says it.
     started_at timestamp: When the handler began; null if it did not, or the worker keeps no
         journal.
-    ended_at timestamp: When the handler ended, or the broker took the request back; null while
+    ended_at timestamp: When the handler ended, or the broker withdrew the request; null while
         neither has happened.
     result string: The outcome, `REDELIVERED` or `ABANDONED`; null while it has not ended.
     busy_ms double: From the start of the handler, or from the delivery, to the end; null while it
         has not ended.
-    service string: Name of the service; empty if no event tells it.
+    service string: Name of the service; empty if no event has it.
     date date: The day of its first event.
     """,
 )
@@ -172,27 +171,27 @@ SILVER_WAITS: Final = Table(
 )
 
 SILVER_HEARTBEATS: Final = Table(
-    "One row per sign of life of a worker, as its broker saw it.",
+    "One row per heartbeat, arrival or departure of a worker, by its broker's journal.",
     """
     worker string: The worker, in hexadecimal.
     service string: Name of the service; empty if the event has none.
-    ts timestamp: When the broker wrote it down.
-    gap_s double: Seconds since the worker was last heard.
-    busy int: Requests that it had in its hands.
-    capacity int: Requests that it takes at once.
+    ts timestamp: When the broker recorded it.
+    gap_s double: Seconds since the worker's last message.
+    busy int: Requests that it was handling.
+    capacity int: Requests that it accepts at once.
     date date: The day of `ts`.
     kind string: `heartbeat`, `worker_joined`, `worker_lost` or `worker_drained`.
     """,
 )
 
 SILVER_CLOCKS: Final = Table(
-    "One row per pair of logs: how far their clocks disagree, by the requests that both tell of.",
+    "One row per pair of logs: the difference of their clocks, by the requests that both contain.",
     """
     log string: The log whose clock is ahead, if the figures are positive.
     other string: The log that it is compared with.
-    at_least_us bigint: The clock of `log` is ahead by at least so many microseconds.
-    at_most_us bigint: The clock of `log` is ahead by at most so many microseconds. Less than
-        `at_least_us`: a clock was set meanwhile.
+    at_least_us bigint: The clock of `log` is ahead by at least this many microseconds.
+    at_most_us bigint: The clock of `log` is ahead by at most this many microseconds. If less than
+        `at_least_us`, a clock was set meanwhile.
     """,
 )
 
@@ -207,7 +206,7 @@ GOLD_SERVICE_MINUTE: Final = Table(
     replied bigint: Of these, those that ended with `OK`.
     failed bigint: Of these, those that ended with anything else.
     retries bigint: Attempts beyond the first, of all of them.
-    duplicates bigint: Ends beyond the first, of all of them; 0 is as it should be.
+    duplicates bigint: Ends beyond the first, of all of them; 0 is correct.
     p50_ms double: Median of `total_ms`, at most 2 % too high; timeouts count; null if none has
         ended.
     p95_ms double: 95th percentile of `total_ms`, at most 2 % too high; null if none has ended.
@@ -246,24 +245,25 @@ GOLD_WORKER_LIVENESS: Final = Table(
     """
     worker string: The worker, in hexadecimal.
     service string: Name of the service.
-    first_seen timestamp: When it was first heard.
-    last_seen timestamp: When it was last heard.
+    first_seen timestamp: When a broker received its first message.
+    last_seen timestamp: When a broker received its last message.
     gaps bigint: How often it was silent for more than two heartbeat periods.
     longest_gap_s double: The longest time that it was silent, in seconds.
-    busy_fraction double: Mean share of its capacity that was taken, from 0 to 1; null if it never
-        sent a heartbeat.
-    status string: `alive`, `silent`, `lost` (given up by its broker) or `drained` (said goodbye).
+    busy_fraction double: Mean share of its capacity in use, from 0 to 1; null if it never sent a
+        heartbeat.
+    status string: `alive`, `silent`, `lost` (its broker considers it lost) or `drained` (it signed
+        off).
     """,
 )
 
 GOLD_FAILURES: Final = Table(
-    "One row per day, service and kind of failure for which requests themselves may be to blame.",
+    "One row per day, service and kind of failure that requests themselves may have caused.",
     """
     service string: Name of the service.
     error_class string: Class of the error, or the outcome of requests without one.
     fingerprint string: Digest of class and reason without numbers, ids and quotations: failures of
         one kind have the same.
-    n bigint: Requests that failed so.
+    n bigint: Requests that failed in this way.
     first_seen timestamp: When the first of them ended.
     last_seen timestamp: When the last of them ended.
     sample_request_id string: The first of them.
@@ -272,8 +272,8 @@ GOLD_FAILURES: Final = Table(
 )
 
 GOLD_CAPACITY: Final = Table(
-    "One row per minute and service: what the load asked of the workers, and what queueing theory "
-    "says about it.",
+    "One row per minute and service: the load of the workers, and the predictions of queueing "
+    "theory for it.",
     """
     minute timestamp: Start of the minute.
     service string: Name of the service.
@@ -281,30 +281,30 @@ GOLD_CAPACITY: Final = Table(
     service_s double: Mean seconds that a worker was busy with a request (S); null if unknown.
     busy_servers double: Handlers that were busy on average: λS.
     in_system double: Mean number of requests between acceptance and end, measured (L).
-    workers int: The most workers that were there at one instant.
+    workers int: The most workers that were present at one instant.
     utilisation double: `busy_servers` as a share of `servers`; null without servers.
-    predicted_wait_ms double: Mean wait that an M/M/c queue predicts (Erlang C); null from a
-        utilisation of 1 on, where a queue grows without end.
-    littles_law_gap double: How far L is from what arrivals and latency say, as a share of L; large
+    predicted_wait_ms double: Mean wait predicted by an M/M/c queue (Erlang C); null if the
+        utilisation is at least 1, since the queue then grows without bound.
+    littles_law_gap double: Difference between L and arrivals times latency, as a share of L; large
         while a queue grows or drains.
-    servers int: Requests that the workers could handle at once (c), by what each was seen to do
-        within ten minutes.
+    servers int: Requests that the workers could handle at once (c), by each worker's observed
+        maximum within ten minutes.
     measured_wait_ms double: Mean `queue_ms` of the requests; null if unknown.
     date date: The day of `minute`.
     """,
 )
 
 GOLD_RIGHTSIZING: Final = Table(
-    "One row per service: how many workers and client slots it needs, and which timeout its "
-    "callers should have, by the load of the last seven days.",
+    "One row per service: recommended number of workers and client slots, and timeout of its "
+    "callers, by the load of the last seven days.",
     """
     service string: Name of the service.
     current int: Workers in the newest minute.
-    recommended int: Workers that it needs; null if no worker has answered anything.
+    recommended int: Workers that it needs; null if no worker has answered a request.
     target_utilisation double: The share of their time that workers should be busy, from 0 to 1.
-    slots int: Requests that all clients together have to keep in flight; null if no reply was `OK`.
+    slots int: Requests that all clients together must keep in flight; null if no reply was `OK`.
     timeout_ms bigint: Timeout for callers; null if no reply was `OK`.
-    reason string: How the advice is reckoned, in words.
+    reason string: How the recommendation was computed, in words.
     """,
 )
 
@@ -323,11 +323,11 @@ AUDIT_VERDICTS: Final = Table(
 )
 
 AUDIT_CONTRADICTIONS: Final = Table(
-    "One row per request and kind of contradiction between what client, broker and workers tell.",
+    "One row per request and kind of contradiction between the logs of client, broker and workers.",
     """
     request_id string: The request.
     service string: Name of the service.
-    kind string: What cannot all be true, such as `OUTCOMES_DIFFER` or `TWO_OWNERS`.
+    kind string: Kind of contradiction, such as `OUTCOMES_DIFFER` or `TWO_OWNERS`.
     evidence string: The first 200 events of the request as JSON, in order, from all logs.
     date date: The day of its acceptance, or of its first event if nobody accepted it.
     """,
@@ -335,28 +335,28 @@ AUDIT_CONTRADICTIONS: Final = Table(
 
 # --- runs, and tables outside of lakes ------------------------------------------------------------
 RUNS: Final = Table(
-    "One row per run of the pipeline that has ended: what it read, and what the audit came to.",
+    "One row per complete run of the pipeline: the rows that it read, and the result of its audit.",
     """
     run bigint: Number of the run.
     began_at timestamp: When it began.
     ended_at timestamp: When it ended.
-    as_of timestamp: The instant as of which it judged; null if the journal was empty.
+    as_of timestamp: The instant of its verdicts; null if the journal was empty.
     new_events bigint: Events that it read for the first time.
     accepted bigint: Accepted requests, of all runs so far.
     exactly_one bigint: Those of them that ended exactly once, in time.
-    violations bigint: Requests that violate what is promised.
-    complete boolean: Whether the journal tells everything that verdicts rest on.
-    state string: How far it has read the journal, as JSON for the next run.
+    violations bigint: Requests that violate the guarantee.
+    complete boolean: Whether the journal contains everything that the verdicts depend on.
+    state string: Its position in the journal and other state, as JSON for the next run.
     versions string: Version of each table at its end, and a digest of its files, as JSON.
     """,
 )
 
-# `kind` is one of `requite.spark.watch.case.Alert`.
+# `kind` is one of `requite.spark.watch.watched_request.Alert`.
 ALERTS: Final = Table(
     "One row per alert of `requite spark watch`.",
     """
     request_id string: The request.
-    service string: Name of the service; null if no event tells it.
+    service string: Name of the service; null if no event has it.
     kind string: `MISSED_DEADLINE`, `ENDED_LATE`, `LATE`, `DUPLICATE_OUTCOME`, `ORPHAN` or
         `ACCEPTED_TWICE`.
     deadline timestamp: When the request expires; null if it has no deadline.
@@ -369,11 +369,11 @@ SIM_RUNS: Final = Table(
     "One row per seed of the simulator that `requite spark sweep` ran.",
     """
     seed bigint: The seed.
-    scenario string: What might go wrong in the run.
+    scenario string: Name of the scenario, which decides the faults in the run.
     status string: `OK`, `VIOLATED`, `HUNG` or `CRASHED`.
     steps bigint: Events that the run took; null if it did not end.
     elapsed_ms double: How long the run took.
-    error string: Traceback, exit code, or where it was when its time was over; null if it ended.
+    error string: Traceback, exit code, or the position at its time-out; null if it ended.
     """,
 )
 
@@ -390,7 +390,7 @@ SIM_VIOLATIONS: Final = SIM_RUNS.and_also(
 TABLES: Final[Mapping[str, Table]] = {
     name.lower(): table for name, table in list(globals().items()) if isinstance(table, Table)
 }
-"""All of them, by name."""
+"""All tables, by name."""
 
 LAKE: Final[Mapping[str, Table]] = {
     name: table
@@ -401,12 +401,12 @@ LAKE: Final[Mapping[str, Table]] = {
 
 
 def lake_digest() -> str:
-    """Return what changes with the version of requite, and with tables of a lake or columns."""
+    """Return a digest of the version of requite and the columns of the lake's tables."""
     lines = [__version__, *(f"{name}: {LAKE[name]}" for name in sorted(LAKE))]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
 def columns_of(ddl: str) -> dict[str, str]:
-    """Return the type of each column of one of these tables, in order."""
+    """Return the type of each column of a table, in order."""
     pairs = (column.split() for column in ddl.split(","))
-    return {name: kind for name, kind in pairs}  # noqa: C416 - says that there are two
+    return {name: kind for name, kind in pairs}  # noqa: C416 - shows the pairs

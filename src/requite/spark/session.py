@@ -1,8 +1,8 @@
-"""Spark sessions as requite needs them: in this process, or configured by somebody else.
+"""Spark sessions for requite: in this process, on a cluster, or over Spark Connect.
 
-`local_session` starts Spark inside this process, quiet and on loopback only. On a cluster, or over
-Spark Connect, whoever makes the session passes its builder through `configure`, which sets only
-what the pipeline relies on. `open_session` does what the options of a command say (`Settings`).
+`local_session` starts Spark inside this process, without console output and on loopback only. Code
+that creates its own session passes the builder through `configure`, which sets only what the
+pipeline requires. `open_session` creates a session from the options of a command (`Settings`).
 """
 
 from __future__ import annotations
@@ -23,40 +23,40 @@ if TYPE_CHECKING:
 
 LOOPBACK: Final = "127.0.0.1"
 
-# What our tables and functions rely on; each may be set on a session that already runs.
+# What requite's tables and functions require; each can be set on a running session.
 NEEDED: Final[Mapping[str, str]] = {
-    # Instants are UTC everywhere, whatever the machine thinks; `date` follows from it.
+    # Instants are UTC, regardless of the machine's time zone; `date` depends on it.
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     # Lets `format("requite")` skip what a filter excludes; see `requite.spark.source`.
     "spark.sql.python.filterPushdown.enabled": "true",
-    # The streaming audit keeps timers, which the other state store does not know.
+    # The streaming audit needs timers, which the default state store lacks.
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
 }
 
-# In an archive on an executor the path of a module is relative; there is nothing to be read then.
+# In an archive on an executor a module's path is relative; the file is not read there.
 _LOG_SETTINGS: Final = Path(__file__).absolute().with_name("log4j2.properties")
 
-# How a session inside this process behaves: it talks to nobody else, and says nothing.
+# A session inside this process: loopback only, without console output.
 LOCAL: Final[Mapping[str, str]] = {
     "spark.driver.host": LOOPBACK,
     "spark.driver.bindAddress": LOOPBACK,
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # Files are named to Spark one by one; it would start a job to look for as few as 33.
+    # Spark gets lists of files; by default it starts a job to check as few as 33.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
-    # Naming the line of Python in errors takes as many calls of the JVM as everything else.
+    # Recording Python lines for error messages doubles the calls to the JVM.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
-    # To change case as Unicode does, Java loads tables for 2 s; its own does for names and errors.
+    # ICU's tables for case mapping take 2 s to load; Java's own mapping is sufficient.
     "spark.sql.icu.caseMappings.enabled": "false",
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}",
 }
 
-# For a process that asks each query once, and ends. Java's second compiler does not pay for itself
-# there: without it a run over 1 million events takes 75 s of processor time instead of 89, over 3
-# million 125 s instead of 139, and with 1 % of news 32 s instead of 57.
+# For a process that runs each query once, and exits. Java's second compiler does not pay off there:
+# without it a run over 1 million events takes 75 s of processor time instead of 89, over 3 million
+# 125 s instead of 139, and with 1 % of new events 32 s instead of 57.
 ONCE: Final[Mapping[str, str]] = {
     "spark.driver.extraJavaOptions": (
         f"{LOCAL['spark.driver.extraJavaOptions']} -XX:TieredStopAtLevel=1"
@@ -65,12 +65,12 @@ ONCE: Final[Mapping[str, str]] = {
 
 _ERROR_LOGGERS: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
-# Tells the processes that Spark starts, which plan a read, that they may push filters down: they
-# cannot see the session, and offering it where it is switched off fails every read.
+# Tells Spark's planning processes that filter push-down is on: they cannot see the session, and
+# offering push-down where it is off makes every read fail.
 PUSHDOWN_VARIABLE: Final = "REQUITE_SPARK_PUSHDOWN"
 
 
-# Of a local session. A task costs more than it gains when a table is small, so there are few.
+# Of a local session. For small tables, a task costs more than it gains, so there are few.
 _PARTITIONS_LEAST, _PARTITIONS_MOST = 4, 64
 _HEAP_LEAST_MB, _HEAP_PER_CORE_MB = 2048, 256
 
@@ -83,7 +83,7 @@ _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"  # spark-submit starts Java before ou
 
 
 def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
-    """Set what requite's tables need on a builder of whatever session, and return the builder."""
+    """Set what requite's tables require on any session's builder; return the builder."""
     for key, value in NEEDED.items():
         builder = builder.config(key, value)
     return builder
@@ -92,11 +92,11 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
 def local_session(
     app_name: str = "requite", *, cores: int | str = "*", conf: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """Start Spark in this process on `cores` threads, or return the session that runs already.
+    """Start Spark in this process on `cores` threads, or return the running session.
 
-    `conf` is added to our settings and wins over them. There is one session per process: a second
-    call returns the first one's, on which only settings of SQL still take effect. Raises
-    `JavaMissing` where there is no Java.
+    `conf` overrides requite's settings. There is one session per process: a second call returns the
+    first session, on which only SQL settings still take effect. Raises `JavaMissing` without a
+    usable Java.
     """
     from pyspark.sql import SparkSession
 
@@ -107,14 +107,14 @@ def local_session(
 
 
 def is_running() -> bool:
-    """Whether this process has a session, which `open_session` would return."""
+    """Return whether this process has a session, which `open_session` would return."""
     from pyspark.sql import SparkSession
 
     return SparkSession.getActiveSession() is not None
 
 
 def sized(cores: int | str) -> dict[str, str]:
-    """Return the settings of a local session that depend on how many threads it has."""
+    """Return the settings of a local session that depend on its number of threads."""
     count = (os.cpu_count() or 1) if cores == "*" else int(cores)
     return {
         "spark.driver.memory": f"{max(_HEAP_LEAST_MB, count * _HEAP_PER_CORE_MB)}m",
@@ -127,21 +127,22 @@ def _made(builder: SparkSession.Builder, conf: Mapping[str, str]) -> SparkSessio
         builder = builder.config(key, value)
     try:
         return builder.getOrCreate()
-    except Exception as error:  # of pyspark, py4j or grpc: whoever it is that cannot start it
+    except Exception as error:  # from pyspark, py4j or grpc
         said = next(iter(str(error).splitlines()), "") or type(error).__name__
         raise SparkFailed(
             f"Spark did not start: {said.rstrip('.')}. Check the master, the heap and the settings "
-            "(--master, --heap, --conf); what Java wrote before this may tell more"
+            "(--master, --heap, --conf); Java's output above may say more"
         ) from error
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Where Spark runs, and how: the options that every command has which starts it.
+    """The options of every command that starts Spark.
 
-    `master` is Spark's (`local[2]`, `spark://…`) or a Connect server (`sc://…`); None is this
-    process, or what `spark-submit` was told. `heap` is the memory of Java where tasks run: of this
-    process, or of each executor. `partitions` is how many tasks a shuffle has. `conf` wins.
+    `master` is Spark's (`local[2]`, `spark://…`) or a Connect server (`sc://…`); None: this
+    process, or the master of `spark-submit`. `heap` is the Java heap where tasks run: of this
+    process, or of each executor. `partitions` is the number of tasks per shuffle. `conf` overrides
+    the others.
     """
 
     master: str | None = None
@@ -150,32 +151,32 @@ class Settings:
     partitions: int | None = None
 
     @classmethod
-    def told(
+    def from_options(
         cls,
         master: str | None = None,
         conf: Iterable[str] | None = None,
         heap: str | None = None,
         partitions: int | None = None,
     ) -> Settings:
-        """Check options. Raises `ConfigurationError`, which names the one that cannot work."""
+        """Check the options. Raises `ConfigurationError`, which names the invalid one."""
         if heap is not None and not _HEAP.fullmatch(heap):
-            raise ConfigurationError(f"--heap: {heap!r} is no size of memory; write it like 4g")
+            raise ConfigurationError(f"--heap: {heap!r} is not a memory size; write it like 4g")
         if partitions is not None and partitions < 1:
-            raise ConfigurationError("--partitions: there is at least one")
+            raise ConfigurationError("--partitions must be at least 1")
         if master is not None and not (_LOCAL_MASTER.fullmatch(master) or _MASTER.match(master)):
             raise ConfigurationError(
-                f"--master: {master!r} is none; write it like local[2], spark://HOST:PORT, "
+                f"--master: {master!r} is not a master; write it like local[2], spark://HOST:PORT, "
                 "k8s://HOST:PORT, sc://HOST:PORT, or yarn"
             )
         return cls(master, dict(map(_setting, conf or ())), heap, partitions)
 
     @property
     def is_local(self) -> bool:
-        """Whether Spark is to run in this process."""
+        """Whether Spark runs in this process."""
         return self.master is None or _LOCAL_MASTER.fullmatch(self.master) is not None
 
     def record(self, heap_of: str) -> dict[str, str]:
-        """Return all as Spark's own settings; `heap_of` names the one for the heap."""
+        """Return the options as Spark settings; `heap_of` names the setting for the heap."""
         partitions = None if self.partitions is None else str(self.partitions)
         found = {heap_of: self.heap, "spark.sql.shuffle.partitions": partitions}
         given = {name: value for name, value in found.items() if value is not None}
@@ -185,10 +186,12 @@ class Settings:
 def _setting(text: str) -> tuple[str, str]:
     name, separator, value = text.partition("=")
     if not separator or not name.startswith("spark."):
-        raise ConfigurationError(f"--conf: {text!r} is no setting; write it like spark.NAME=VALUE")
+        raise ConfigurationError(
+            f"--conf: {text!r} is not a setting; write it like spark.NAME=VALUE"
+        )
     if _SECRET.search(name):
         raise ConfigurationError(
-            f"--conf {name}: others can read a command line; set it in the environment, or in "
+            f"--conf {name}: other users can read a command line; set it in the environment, or in "
             "spark-defaults.conf"
         )
     return name, value
@@ -197,9 +200,9 @@ def _setting(text: str) -> tuple[str, str]:
 def open_session(
     app_name: str, settings: Settings, more: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """Start Spark, or connect to it, as settings say; `more` are settings that these win over.
+    """Start Spark, or connect to it, by `settings`, which override `more`.
 
-    Raises `ConfigurationError` where one cannot take effect any more, `JavaMissing` without Java.
+    Raises `ConfigurationError` if one cannot take effect, `JavaMissing` without a usable Java.
     """
     from pyspark.sql import SparkSession
 
@@ -214,7 +217,9 @@ def open_session(
     assert settings.master is not None
     if settings.master.startswith(_CONNECT):
         if settings.heap is not None:
-            raise ConfigurationError("--heap: whoever starts the Connect server gives it its heap")
+            raise ConfigurationError(
+                "--heap has no effect on a Connect server: set its heap where it is started"
+            )
         return _made(configure(builder.remote(settings.master)), settings.record(""))
     prepare_environment()
     conf = {**(more or {}), **settings.record("spark.executor.memory")}
@@ -231,24 +236,24 @@ def _submitted(settings: Settings, more: Mapping[str, str]) -> dict[str, str]:
     master = settings.master or SparkConf().get("spark.master") or "local"
     if settings.heap is not None and _LOCAL_MASTER.fullmatch(master):
         raise ConfigurationError(
-            "--heap: Java runs already; give it to spark-submit, as --driver-memory"
+            "--heap has no effect, since Java is running: pass --driver-memory to spark-submit"
         )
     return {**more, **settings.record("spark.executor.memory")}
 
 
 def prepare_environment() -> None:
-    """Set the environment that Spark's own scripts and workers read: Java, Python, addresses.
+    """Set the environment variables of Spark's scripts and workers: Java, Python, addresses.
 
-    Also has pyspark not write each error of a query to stderr, with Java's whole stack: the
-    exception has all of it.
+    Also disables pyspark's logging of query errors to stderr with Java's stack trace, which the
+    exception contains.
     """
     from pyspark.logger import PySparkLogger
 
     for name in _ERROR_LOGGERS:
         PySparkLogger.getLogger(name).disabled = True
     ensure_java()
-    # Workers run the very Python that runs this, with what is installed in it.
+    # Workers run this Python, with its installed packages.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    # Without it Spark looks up the machine's name, and warns or fails where that has no address.
+    # Otherwise Spark resolves the machine's name, and warns or fails if it has no address.
     os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
     os.environ[PUSHDOWN_VARIABLE] = "1"

@@ -1,4 +1,4 @@
-"""Silver: a row per request, per attempt at a worker, per wait for one, and per sign of life."""
+"""Silver: one row per request, per attempt at a worker, per wait in a queue, per heartbeat."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from requite.spark.vocabulary import (
 )
 
 CLOCK_WENT_BACK: Final = "clock_went_back"
-"""A column beyond the table's: a duration of the request was negative, and is told as 0."""
+"""A column in addition to the table's: a duration of the request was negative, and counts as 0."""
 
 _DURATIONS: Final = ("queue_ms", "service_ms", "total_ms")
 _AT_WORKERS: Final = (
@@ -41,16 +41,16 @@ _AT_WORKERS: Final = (
 
 
 def silver_requests(lives: DataFrame) -> DataFrame:
-    """Tell what each life came to: the table `silver_requests`, and `clock_went_back`.
+    """Summarise each life: the table `silver_requests`, and `clock_went_back`.
 
-    `accepted_at` to `finished_at` is told by whoever answers for the request (its client, if that
-    keeps a journal); `queue_ms` by the broker that accepted it last; `service_ms` by its worker,
-    or else by the broker, from dispatch to answer. `attempts` counts dispatches, or, where no
-    broker tells, the client's tries.
+    `accepted_at` to `finished_at` are from the log of the request's authority (its client, if that
+    keeps a journal); `queue_ms` from the broker that accepted it last; `service_ms` from its
+    worker, or else from the broker, from dispatch to answer. `attempts` counts dispatches or,
+    without a broker's journal, the client's attempts.
     """
     events, own = F.col("events"), F.col("own")
     marked = _with_partners(lives.withColumns(_landmarks()))
-    told = marked.select(
+    requests = marked.select(
         "request_id",
         "service",
         F.substring("request_id", 1, 16).alias("client"),
@@ -70,11 +70,11 @@ def silver_requests(lives: DataFrame) -> DataFrame:
         F.col("ended")["error_class"].alias("error_class"),
         F.col("ended")["reason"].alias("reason"),
     )
-    return _without_negative(told)
+    return _without_negative(requests)
 
 
 def _landmarks() -> dict[str, Column]:
-    """Return the events that are found by themselves."""
+    """Return the events that are found independently of others."""
     events, own, last = F.col("events"), F.col("own"), F.col("last")
     return {
         "ended": _end(own, last),
@@ -87,9 +87,9 @@ def _landmarks() -> dict[str, Column]:
 
 
 def _with_partners(marked: DataFrame) -> DataFrame:
-    """Add the events at which durations begin or end whose other end is found already.
+    """Add the other ends of durations.
 
-    The partners are of the same log, whose order of writing tells which of them belong together.
+    Both ends are in one log, whose order of writing shows which events belong together.
     """
     events = F.col("events")
     finished, replied, queued = F.col("finished"), F.col("replied"), F.col("queued")
@@ -103,7 +103,7 @@ def _with_partners(marked: DataFrame) -> DataFrame:
 
 
 def _is(*kinds: str, after: Column | None = None, before: Column | None = None) -> Predicate:
-    """Return a condition: one of these kinds, after or before an event of the same log."""
+    """Return a predicate: one of these kinds, after or before an event of the same log."""
 
     def holds(event: Column) -> Column:
         fits = event["kind"].isin(*kinds)
@@ -117,7 +117,7 @@ def _is(*kinds: str, after: Column | None = None, before: Column | None = None) 
 
 
 def _end(own: Column, last: Column) -> Column:
-    """Return the outcome of the last acceptance; of what nobody accepted, the first outcome."""
+    """Return the outcome of the last acceptance; without an acceptance, the first outcome."""
 
     def written_later(event: Column) -> Column:
         return is_outcome(event) & (event["log"] == last["log"]) & (event["seq"] > last["seq"])
@@ -130,12 +130,12 @@ def _end(own: Column, last: Column) -> Column:
 
 
 def _outcome(ended: Column) -> Column:
-    """Return the status; where there is none (a broken connection), the class of the error."""
+    """Return the status; without one (a broken connection), the class of the error."""
     return F.coalesce(ended["outcome"], ended["error_class"], F.upper(ended["kind"]))
 
 
 def _ends(course: Column, own: Column) -> Column:
-    """Count how often it ended; of what nobody accepted there are only outcomes."""
+    """Return how often a request ended; without an acceptance, `own` has only outcomes."""
     return F.coalesce(course["outcomes"], F.size(own))
 
 
@@ -150,7 +150,7 @@ def _attempts(events: Column) -> Column:
 
 
 def _service_ms() -> Column:
-    """From start to end of the handler, or from dispatch to reply."""
+    """Return the time from start to end of the handler, or from dispatch to reply."""
     given, replied = F.col("given"), F.col("replied")
     at_worker = elapsed_ms(F.col("begun")["ts"], F.col("finished")["ts"])
     at_broker = F.when(given["kind"] == DISPATCHED, elapsed_ms(given["ts"], replied["ts"]))
@@ -158,24 +158,24 @@ def _service_ms() -> Column:
 
 
 def _worker() -> Column:
-    """Return who had the request last: as its reply, its dispatch or the worker itself tells."""
+    """Return the last worker: by the outcome, the dispatch or the worker's own events."""
     return F.coalesce(
         *(F.col(event)["worker"] for event in ("ended", "replied", "given", "finished", "started"))
     )
 
 
-def _without_negative(told: DataFrame) -> DataFrame:
+def _without_negative(requests: DataFrame) -> DataFrame:
     went_back = F.coalesce(F.least(*_DURATIONS) < 0, F.lit(False))
-    marked = told.withColumn(CLOCK_WENT_BACK, went_back)
+    marked = requests.withColumn(CLOCK_WENT_BACK, went_back)
     return marked.withColumns({name: not_negative(F.col(name)) for name in _DURATIONS})
 
 
 def silver_waits(lives: DataFrame) -> DataFrame:
-    """Tell when each request waited in a broker's queue: the table `silver_waits`.
+    """Return each request's waits in a broker's queue: the table `silver_waits`.
 
     A wait begins when a broker queues a request, for the first time or again, and ends when the
     request is dispatched or ends, at the latest when its caller has an outcome. Each acceptance is
-    a wait of no length, so that its minute is told of.
+    a wait of length 0, so that its minute has a row.
     """
     events = F.col("events")
 
@@ -197,9 +197,9 @@ def silver_waits(lives: DataFrame) -> DataFrame:
     waits = F.transform(at_broker(QUEUED, REDELIVERED), wait)
     found = F.explode(F.concat(arrivals, waits)).alias("wait")
     deadline = F.array_max(events["deadline"]).alias("deadline")
-    told = lives.select("request_id", "service", found, deadline)
+    exploded = lives.select("request_id", "service", found, deadline)
     begin_at = F.col("wait")["begin_at"]
-    return told.select(
+    return exploded.select(
         "request_id", "service", "wait.*", "deadline", date_of(begin_at).alias("date")
     )
 
@@ -218,24 +218,24 @@ def _wait_end(events: Column, begin: Column) -> Column:
 
 
 def silver_attempts(events: DataFrame) -> DataFrame:
-    """Tell each attempt at a worker, as the worker and its broker saw it: `silver_attempts`.
+    """Return each attempt at a worker, by the journals of worker and broker: `silver_attempts`.
 
-    `delivered_at` is the worker's, or else the broker's dispatch; `busy_ms` lies between the start
-    of the handler and its end, or, without the worker's journal, between delivery and reply.
-    `result` is what the broker made of it (`REDELIVERED`, or an outcome), or else the worker.
+    `delivered_at` is from the worker, or else the broker's dispatch. `busy_ms` is from the start of
+    the handler to its end or, without the worker's journal, from delivery to reply. `result` is the
+    broker's (`REDELIVERED`, or an outcome), or else the worker's.
     """
-    told = events.where(
+    at_workers = events.where(
         F.col("request_id").isNotNull()
         & F.col("role").isin(BROKER, WORKER)
         & F.col("kind").isin(*_AT_WORKERS)
     ).withColumn("worker", worker_of())
     key = "request_id", F.coalesce("attempt", F.lit(1)).alias("attempt"), "worker"
-    grouped = told.where(F.col("worker").isNotNull()).groupBy(*key).agg(*_instants())
+    grouped = at_workers.where(F.col("worker").isNotNull()).groupBy(*key).agg(*_instants())
     return _attempt_rows(grouped)
 
 
 def worker_of() -> Column:
-    """Return the worker an event is about; in its own log it is whose log that is."""
+    """Return the worker of an event; in a worker's log, the owner of the log."""
     own_name = F.when(F.col("role") == WORKER, F.substring_index("log", "-", -1))
     return F.coalesce("worker", own_name)
 
@@ -283,11 +283,11 @@ def _attempt_rows(grouped: DataFrame) -> DataFrame:
 
 
 def silver_heartbeats(events: DataFrame) -> DataFrame:
-    """Tell when each worker joined, was heard, was lost or drained: the table `silver_heartbeats`.
+    """Return the heartbeats, arrivals and departures of workers: the table `silver_heartbeats`.
 
-    `gap_s` is how long it had been silent then.
+    `gap_s` is the silence before the event.
     """
-    told = events.where(F.col("kind").isin(*PRESENCE) & (F.col("role") == BROKER))
+    presence = events.where(F.col("kind").isin(*PRESENCE) & (F.col("role") == BROKER))
     service = F.coalesce("service", F.lit("")).alias("service")
     columns = "worker", service, "ts", "gap_s", "busy", "capacity"
-    return told.select(*columns, date_of(F.col("ts")).alias("date"), "kind")
+    return presence.select(*columns, date_of(F.col("ts")).alias("date"), "kind")

@@ -1,20 +1,20 @@
-"""How far clocks of different machines disagree, and events as if they did not.
+"""Estimates clock offsets between machines, and corrects the times of events.
 
-Whatever is sent is received later. So each request that two logs tell of bounds how far the clock
-of one may be ahead of the other: what went there was sent before it came, and what came back was
-sent before it was received. All pairs together leave an interval of offsets that none contradicts,
-as NTP has it; what the messages took on their way is its width. On one machine 0 is in it.
+A message is received after it is sent. So each request in two logs bounds the offset of their
+clocks, as in NTP: the request was sent before it arrived, and the reply was sent before it was
+received. All requests together leave an interval of possible offsets, as wide as the transit times.
+On one machine it contains 0.
 
-    bounds          the intervals, of pairs of logs (the table `silver_clocks`)
-    settle          from these, how far each log is ahead: 0 for all that agree
-    corrected       events with the times that a common clock would have shown
+    bounds          the intervals of pairs of logs (the table `silver_clocks`)
+    settle          the offset of each log, from the intervals: 0 for all that agree
+    corrected       events with the times of a common clock
 
-A request that contradicts itself bounds nothing: one that was taken back, of which anything is told
-twice, or that was longer where it was sent to than where it was sent from, by whatever clocks.
+Some requests give no bound: redelivered ones, those with repeated events, and those that took
+longer at the receiver than at the sender.
 
-An interval is empty where a clock was set while its log was written. Then nothing that compares
-this log with others can be told: it is *unsettled*. It is corrected only as far as all requests
-demand it. Two logs that have no request in common, also by way of others, are taken to be in step.
+An interval is empty if a clock was set while its log was written. The log is then *unsettled*, and
+its times are not compared with others. It is corrected only as far as all requests require. Two
+logs without a common request, even by way of other logs, are assumed to be in step.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ from requite.spark.vocabulary import (
 )
 
 TOLERANCE_US: Final = 50_000
-"""What clocks may disagree about without being corrected: an engine reads its clock once per turn,
-so that what comes in during a long turn seems to have come early."""
+"""Offsets up to this are not corrected: an engine reads its clock once per turn, so messages that
+arrive during a long turn get too early a time."""
 
 _SAMPLE: Final = 16
-"""One in so many requests is looked at: each gives a true bound, and more of them narrow it."""
+"""One in this many requests is used: each gives a valid bound, and more of them narrow it."""
 
 _FIRST: Final = "0" * 15  # all but the last digit of the numbers of a client's first 16 requests
 
 
 class Bound(NamedTuple):
-    """The clock of `log` is ahead of that of `other` by at least, and at most, so many µs."""
+    """The clock of `log` is ahead of that of `other` by `at_least_us` to `at_most_us`."""
 
     log: str
     other: str
@@ -65,22 +65,22 @@ class Bound(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """How many µs logs are ahead; those not named are not. `unsettled` logs had their clock set."""
+    """Offsets of logs in µs, 0 for unnamed ones. The clocks of `unsettled` logs were set."""
 
     ahead_us: Mapping[str, int] = field(default_factory=dict)
     unsettled: frozenset[str] = frozenset()
 
     def record(self) -> dict[str, Any]:
-        """Return them for a file of JSON."""
+        """Return the offsets for JSON."""
         return {"ahead_us": dict(self.ahead_us), "unsettled": sorted(self.unsettled)}
 
     def common_us(self, times_us: Mapping[str, int]) -> dict[str, int]:
-        """Return the times of logs as a common clock would have shown them."""
+        """Convert the times of logs to a common clock."""
         return {log: us - self.ahead_us.get(log, 0) for log, us in times_us.items()}
 
     @property
     def worst_us(self) -> int:
-        """How far the worst of them is off."""
+        """The largest absolute offset."""
         return max(map(abs, self.ahead_us.values()), default=0)
 
 
@@ -88,10 +88,10 @@ IN_STEP: Final = Clocks()
 
 
 def bounds(events: DataFrame) -> DataFrame:
-    """Bound how far logs are ahead of each other, by each client's first requests and a sample.
+    """Bound the offsets of pairs of logs, by each client's first requests and a sample.
 
-    Only requests count that were sent, given out, and answered once, and not taken back: of others
-    nothing tells which message came of which.
+    Only requests that were sent, dispatched and answered once, and not redelivered, count: for
+    others the pairing of messages is unknown.
     """
     request_id = F.col("request_id")
     is_chosen = F.pmod(F.xxhash64(request_id), F.lit(_SAMPLE)) == 0
@@ -103,11 +103,11 @@ def bounds(events: DataFrame) -> DataFrame:
         _edge(WORKER, BROKER, ("given", "delivered"), ("finished", "replied")),
         _edge(WORKER, CLIENT, ("sent", "delivered"), ("finished", "kept")),
     ]
-    told = requests.where(once).select(F.array(*edges).alias("edges"))
-    sound = told.where(~F.exists("edges", lambda edge: F.coalesce(_misfits(edge), F.lit(False))))
-    told = sound.select(F.explode("edges").alias("edge")).select("edge.*")
+    paired = requests.where(once).select(F.array(*edges).alias("edges"))
+    sound = paired.where(~F.exists("edges", lambda edge: F.coalesce(_misfits(edge), F.lit(False))))
+    found = sound.select(F.explode("edges").alias("edge")).select("edge.*")
     return (
-        told.where(F.col("at_least_us").isNotNull() & F.col("at_most_us").isNotNull())
+        found.where(F.col("at_least_us").isNotNull() & F.col("at_most_us").isNotNull())
         .groupBy("log", "other")
         .agg(F.max("at_least_us").alias("at_least_us"), F.min("at_most_us").alias("at_most_us"))
     )
@@ -122,7 +122,7 @@ _STEPS: Final = {
     "replied": (BROKER, OUTCOMES, True),
     "kept": (CLIENT, OUTCOMES, True),
 }
-"""What is told of a request, by whom, and whether only with the outcome OK."""
+"""Steps of a request: role of the log, kinds of events, and whether only outcome OK counts."""
 
 
 def _landmarks() -> list[Column]:
@@ -142,7 +142,7 @@ def _landmarks() -> list[Column]:
 
 
 def _edge(there: str, here: str, way: tuple[str, str], back: tuple[str, str]) -> Column:
-    """Bound how far the clock `there` is ahead: `way` is sent here and comes there."""
+    """Bound the offset of the clock `there`: `way` is sent here, arrives there; `back` returns."""
     return F.struct(
         F.col(there).alias("log"),
         F.col(here).alias("other"),
@@ -152,14 +152,14 @@ def _edge(there: str, here: str, way: tuple[str, str], back: tuple[str, str]) ->
 
 
 def _misfits(edge: Column) -> Column:
-    """Whether a request was longer `there` than `here`: no offset fits."""
+    """Return whether a request took longer `there` than `here`, so no offset fits."""
     return edge["at_least_us"] > edge["at_most_us"] + TOLERANCE_US
 
 
-def merge(told: Iterable[Bound]) -> list[Bound]:
-    """Return one bound for each pair of logs: what all of them leave."""
+def merge(found: Iterable[Bound]) -> list[Bound]:
+    """Return the intersection of the bounds of each pair of logs."""
     merged: dict[tuple[str, str], Bound] = {}
-    for bound in told:
+    for bound in found:
         log, other, at_least, at_most = bound
         known = merged.get((log, other), bound)
         merged[log, other] = Bound(
@@ -168,18 +168,18 @@ def merge(told: Iterable[Bound]) -> list[Bound]:
     return [merged[pair] for pair in sorted(merged)]
 
 
-def settle(told: Iterable[Bound]) -> Clocks:
-    """Find out how far each log is ahead of those that most of them agree with."""
-    told = list(told)
+def settle(found: Iterable[Bound]) -> Clocks:
+    """Return each log's offset from the clock that most logs agree with."""
+    found = list(found)
     near: dict[str, list[Bound]] = defaultdict(list)
-    for bound in told:
+    for bound in found:
         near[bound.log].append(_reversed(bound))
         near[bound.other].append(bound)
     ahead: dict[str, int] = {}
     for log in sorted(near):
         if log not in ahead:
             ahead |= _centred(_spread(log, near))
-    unsettled = frozenset(_set_by_hand(told, near))
+    unsettled = frozenset(_set_by_hand(found, near))
     return Clocks({log: us for log, us in ahead.items() if us}, unsettled)
 
 
@@ -191,13 +191,13 @@ def _is_empty(bound: Bound) -> bool:
     return bound.at_least_us > bound.at_most_us + TOLERANCE_US
 
 
-def _set_by_hand(told: Iterable[Bound], near: Mapping[str, list[Bound]]) -> Iterator[str]:
-    """Yield, of two logs that no offset fits, the one that fits fewer others; or both."""
+def _set_by_hand(found: Iterable[Bound], near: Mapping[str, list[Bound]]) -> Iterator[str]:
+    """Yield, of two logs with an empty interval, the one with more disagreements; or both."""
 
     def misfits(log: str) -> float:
         return sum(map(_is_empty, near[log])) / len(near[log])
 
-    for log, other, *_ in filter(_is_empty, told):
+    for log, other, *_ in filter(_is_empty, found):
         if misfits(log) >= misfits(other):
             yield log
         if misfits(other) >= misfits(log):
@@ -205,7 +205,7 @@ def _set_by_hand(told: Iterable[Bound], near: Mapping[str, list[Bound]]) -> Iter
 
 
 def _spread(start: str, near: Mapping[str, list[Bound]]) -> dict[str, int]:
-    """Go from log to log by the narrowest interval there is, and keep clocks alike if possible."""
+    """Assign offsets from log to log by the narrowest intervals, 0 steps if possible."""
     ahead: dict[str, int] = {}
     waiting: list[tuple[bool, int, str, int]] = [(False, 0, start, 0)]
     while waiting:
@@ -222,14 +222,14 @@ def _spread(start: str, near: Mapping[str, list[Bound]]) -> dict[str, int]:
 
 
 def _least_step(bound: Bound) -> int:
-    low, high = sorted(bound[2:])  # in an empty interval, whatever some requests demand
+    low, high = sorted(bound[2:])  # the ends of an empty interval are in reverse order
     if low - TOLERANCE_US <= 0 <= high + TOLERANCE_US:
         return 0
     return (bound.at_least_us + bound.at_most_us) // 2
 
 
 def _centred(ahead: Mapping[str, int]) -> dict[str, int]:
-    """Take the clock that most logs agree with as right; callers' clocks, if as many do."""
+    """Return offsets from the clock that most logs agree with; in a tie, from a client's."""
     counts = Counter(ahead.values())
     votes = {
         at: sum(n for other, n in counts.items() if abs(at - other) <= TOLERANCE_US)
@@ -241,7 +241,7 @@ def _centred(ahead: Mapping[str, int]) -> dict[str, int]:
 
 
 def corrected(events: DataFrame, clocks: Clocks) -> DataFrame:
-    """Return events with the times that a common clock would have shown."""
+    """Return events with the times of a common clock."""
     if not clocks.ahead_us:
         return events
     session = events.sparkSession
@@ -255,13 +255,13 @@ def corrected(events: DataFrame, clocks: Clocks) -> DataFrame:
     return joined.withColumn("date", date_of(F.col("ts"))).select(*events.columns)
 
 
-def put(session: Any, told: Iterable[Bound]) -> DataFrame:
+def put(session: Any, found: Iterable[Bound]) -> DataFrame:
     """Return bounds as the table `silver_clocks`."""
-    frame: DataFrame = session.createDataFrame([tuple(bound) for bound in told], SILVER_CLOCKS)
+    frame: DataFrame = session.createDataFrame([tuple(bound) for bound in found], SILVER_CLOCKS)
     return frame
 
 
 def collected(frame: DataFrame) -> list[Bound]:
-    """Return the rows of a frame of bounds."""
+    """Return the rows of a DataFrame of bounds."""
     rows: list[dict[str, Any]] = frame.toArrow().to_pylist()
     return [Bound(**{name: row[name] for name in Bound._fields}) for row in rows]

@@ -1,4 +1,4 @@
-"""Questions to a lake in SQL. Only queries, and only of its tables."""
+"""SQL queries of a lake's tables, read-only."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _FIRST_WORD: Final = re.compile(r"[\s(]*(\w*)")
 _QUERIES: Final = ("SELECT", "WITH", "VALUES", "TABLE", "FROM")
 _DESCRIPTIONS: Final = ("DESCRIBE", "DESC")
 _UNKNOWN_TABLE: Final = "TABLE_OR_VIEW_NOT_FOUND"
-_SENTENCE_MAX: Final = 400  # characters of what Spark says
+_SENTENCE_MAX: Final = 400  # characters of Spark's message
 
 
 class Answer(NamedTuple):
-    """The first rows of a result; `more` tells that it has more of them."""
+    """The first rows of a result; `more`: whether it has further rows."""
 
     columns: tuple[str, ...]
     rows: list[tuple[Any, ...]]
@@ -39,34 +39,34 @@ class Answer(NamedTuple):
 
 
 def require_lake(root: str | PathLike[str]) -> str:
-    """Return the place of a lake. Raises `ConfigurationError` where no run has made one."""
+    """Return the place of a lake. Raises `ConfigurationError` if there is no lake."""
     place = place_of(root, "a lake is kept in")
     if not is_lake(place):
         raise ConfigurationError(
-            f"there is no lake at {place}: `requite spark run --journal DIR --lake {place}` makes "
-            "one"
+            f"there is no lake at {place}: create it by `requite spark run --journal DIR --lake "
+            f"{place}`"
         )
     return place
 
 
 def require_query(text: str) -> None:
-    """Raise `ConfigurationError` for what does not begin as a query does."""
+    """Raise `ConfigurationError` unless the text begins like a query."""
     if _first_word(text) not in (*_QUERIES, *_DESCRIPTIONS):
         raise ConfigurationError(
-            "a lake is only read here: give a query, which begins with SELECT, WITH or DESCRIBE"
+            "a lake is read-only: pass a query, which begins with SELECT, WITH or DESCRIBE"
         )
 
 
 def ask(spark: SparkSession, root: str | PathLike[str], text: str, rows_max: int) -> Answer:
-    """Run a query over the tables of a lake, as its last run has left them.
+    """Run a query over the tables of a lake, as of its last run.
 
-    Raises `ConfigurationError` where there is no lake, for what is not a query, and for one that
-    Spark cannot run; `LakeDamaged` if a table that it names is not what was written.
+    Raises `ConfigurationError` if there is no lake, or if the text is not a query that Spark can
+    run; `LakeDamaged` if a table that it names has changed since it was written.
     """
     place = require_lake(root)
     require_query(text)
     with as_sentences():
-        # A session of its own: neither its views nor its settings are anybody else's.
+        # A new session, which shares neither views nor settings with others.
         session = spark.newSession()
         session.conf.set("spark.sql.runSQLOnFiles", "false")
         lake = Lake.at(session, place)
@@ -85,7 +85,7 @@ def _first_word(text: str) -> str:
 
 
 def _named(text: str) -> Iterable[str]:
-    """Return the tables that a query names. Files of all others need not be looked at."""
+    """Return the tables that a query names; the files of others are not checked."""
     words = set(re.findall(r"\w+", text.lower()))
     return [name for name in schemas.LAKE if name in words]
 
@@ -93,21 +93,21 @@ def _named(text: str) -> Iterable[str]:
 def _rows(lake: Lake, name: str) -> DataFrame:
     if name != RUNS:
         return lake.table(name)
-    runs = Table.open(lake.root, RUNS)  # whose files the catalog has looked at
+    runs = Table.open(lake.root, RUNS)  # the catalog has checked its files
     return lake.rows(RUNS, list(runs.files.values()) if runs else [])
 
 
 def _query(session: SparkSession, text: str) -> DataFrame:
     if _first_word(text) in _DESCRIPTIONS:
         return session.sql(text)
-    # Nothing but a query can stand in parentheses, whatever its first word is.
+    # Only a query can be in parentheses, regardless of its first word.
     query = text.strip().rstrip("; \n")
     return session.sql(f"SELECT * FROM (\n{query}\n)")
 
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """Raise what Spark says about a query as one sentence."""
+    """Convert Spark's errors on a query to one sentence."""
     try:
         with as_sentences():
             yield

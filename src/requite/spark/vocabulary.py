@@ -1,4 +1,4 @@
-"""The words that stand in the columns of the tables, and which of them belong together."""
+"""The constants in the columns of the tables, and groups of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from requite.request import Status
 
 
 def kind(of: Kind) -> str:
-    """Return a kind of event as column `kind` has it."""
+    """Return a kind of event in the form of the column `kind`."""
     return of.name.lower()
 
 
@@ -32,10 +32,10 @@ DROPPED: Final = kind(Kind.DROPPED)
 CLOSED: Final = kind(Kind.CLOSED)
 
 OUTCOMES: Final = tuple(sorted(kind(end) for end in ENDS))
-"""Kinds that end a request: whoever accepted it has told its caller, or has nobody to tell."""
+"""Kinds that end a request: its acceptor has informed the caller, or has no caller to inform."""
 
 PRESENCE: Final = (HEARTBEAT, WORKER_JOINED, WORKER_LOST, WORKER_DRAINED)
-"""Kinds that tell of a worker, and of no request."""
+"""Kinds about a worker rather than a request."""
 
 UNKNOWN_PREFIX: Final = "unknown:"
 
@@ -46,11 +46,11 @@ WORKER: Final = WriterRole.WORKER.name.lower()
 OK: Final = Status.OK.name
 
 MANAGEMENT: Final = "mmi."
-"""What the names of a broker's own services begin with (8/MMI): asked by tools, and by no load."""
+"""Prefix of the names of a broker's own services (8/MMI), which tools call."""
 
 
 class Verdict(StrEnum):
-    """What the audit says of one request."""
+    """The audit's verdict on one request."""
 
     EXACTLY_ONE = "EXACTLY_ONE"
     LATE = "LATE"
@@ -64,7 +64,7 @@ class Verdict(StrEnum):
 
 
 class Contradiction(StrEnum):
-    """What cannot all be true of one request, or must not be: the column `kind`."""
+    """Kind of contradiction between logs, or of a violated rule: the column `kind`."""
 
     OUTCOMES_DIFFER = "OUTCOMES_DIFFER"
     BROKER_ENDED_TWICE = "BROKER_ENDED_TWICE"

@@ -168,7 +168,7 @@ def test_frames_that_cannot_be_sent_are_kept(spark: SparkSession, recorded: Reco
     rows = requite.spark.call(df, recorded.url(), body="body", key="id").collect()
     assert [row.status for row in rows] == ["BadRow"] * 3 + ["OK"]
     assert [row.error and row.error[:30] for row in rows] == [
-        "a frame of the body is null", "the body has 1025 frames; peer", "the body is null", None,
+        "a frame of the body is null", "the body has 1025 frames; the ", "the body is null", None,
     ]  # fmt: skip
 
 
@@ -346,24 +346,24 @@ def test_rows_by_position_are_stable_while_partitions_are(
     ("change", "message"),
     [
         ({"key": None}, "name the column that identifies a row"),
-        ({"key_by_position": True}, "key and key_by_position exclude each other"),
+        ({"key_by_position": True}, "either key or key_by_position, not both"),
         ({"key": "nope"}, "no column 'nope' for the key; there are id, body, half"),
-        ({"key": "half"}, "column of the key, 'half', is of the type double"),
-        ({"body": "id"}, "column of the body, 'id', is of the type bigint"),
+        ({"key": "half"}, "key column 'half' has the type double"),
+        ({"body": "id"}, "body column 'id' has the type bigint"),
         ({"url": "mdp://127.0.0.1:1"}, "names no service"),
         ({"url": "http://127.0.0.1"}, "the scheme is none of"),
         ({"url": "mdp://127.0.0.1:1/echo?dialect=0.2"}, "does not carry idempotency keys"),
         ({"timeout": 0}, "a timeout must be positive"),
         ({"timeout": None}, "bulk calls need a timeout"),
-        ({"window": 0}, "window must be at least 1"),
-        ({"window": "7"}, "window must be at least 1, a whole number, not '7'"),
-        ({"in_flight_max": 8, "task_slots": 0}, "task_slots must be at least 1"),
-        ({"in_flight_max": 8, "task_slots": -1}, "task_slots must be at least 1"),
-        ({"in_flight_max": 0}, "in_flight_max must be at least 1"),
+        ({"window": 0}, "window must be an integer of at least 1"),
+        ({"window": "7"}, "window must be an integer of at least 1, not '7'"),
+        ({"in_flight_max": 8, "task_slots": 0}, "task_slots must be an integer of at least 1"),
+        ({"in_flight_max": 8, "task_slots": -1}, "task_slots must be an integer of at least 1"),
+        ({"in_flight_max": 0}, "in_flight_max must be an integer of at least 1"),
         ({"in_flight_max": 1}, "less than one request for each of the 2 tasks"),
-        ({"rate": 0}, "rate is a positive number of requests per second, not 0"),
-        ({"retry_on": ["Poisoned"]}, "cannot be sent again after Poisoned; retry_on takes CallTim"),
-        ({"retries": 3}, "there is no setting retries; there are retry, heartbeat"),
+        ({"rate": 0}, "rate must be a positive number of requests per second, not 0"),
+        ({"retry_on": ["Poisoned"]}, "retry_on cannot contain Poisoned; it takes CallTim"),
+        ({"retries": 3}, "unknown setting retries; the settings are retry, heartbeat"),
         ({"message_size_max": 0}, "message_size_max must be at least 1"),
     ],
 )
@@ -384,13 +384,13 @@ def test_frames_of_other_kinds_are_refused_with_a_remedy() -> None:
 
     for df, remedy in ((OnSpark(), r"df\.to_spark\("), (pandas.DataFrame(), "createDataFrame")):
         given: Any = df
-        with pytest.raises(ConfigurationError, match=f"take a DataFrame of Spark's.*{remedy}"):
+        with pytest.raises(ConfigurationError, match=f"take a Spark DataFrame.*{remedy}"):
             requite.spark.call(given, NOBODY, body="body", key="id")
 
 
 def test_names_that_clash_need_a_prefix(spark: SparkSession, recorded: Recorded) -> None:
     df = numbers(spark, 1).withColumn("STATUS", F.lit("new"))
-    with pytest.raises(ConfigurationError, match="columns named status already: choose a prefix"):
+    with pytest.raises(ConfigurationError, match="already has columns named status: pass a prefix"):
         requite.spark.call(df, recorded.url(), body="body", key="id")
     [row] = requite.spark.call(df, recorded.url(), body="body", key="id", prefix="rq_").collect()
     assert (row.STATUS, row.rq_status, row.rq_reply) == ("new", "OK", b"0")

@@ -23,7 +23,7 @@ from requite.shell.aio import new_event_loop
 from requite.spark.bulk.plan import Connection
 from requite.spark.bulk.pump import Outcome, Pump, Window
 from requite.spark.bulk.rate import Bucket
-from requite.spark.bulk.standing import Job, Standing, Standings
+from requite.spark.bulk.service_state import Job, ServiceState, ServiceStates
 
 
 # --- the pump -------------------------------------------------------------------------------------
@@ -90,9 +90,11 @@ def far_end() -> Iterator[Service]:
     service.close()
 
 
-def pump(service: Service, limit: int = 2, standing: Standing | None = None, **more: Any) -> Pump:
+def pump(
+    service: Service, limit: int = 2, service_state: ServiceState | None = None, **more: Any
+) -> Pump:
     client: Any = service
-    return Pump(service.loop, client, plan(window=limit, **more), standing or Standing())
+    return Pump(service.loop, client, plan(window=limit, **more), service_state or ServiceState())
 
 
 def window(*bodies: bytes, sizes: list[int] | None = None) -> Window:
@@ -144,7 +146,7 @@ def statuses(rows: Window) -> list[str | None]:
     return [one and one.status for one in rows.outcomes]
 
 
-def test_rows_are_refused_once_all_that_were_out_ended_unheard(far_end: Service) -> None:
+def test_rows_are_refused_once_all_that_were_out_ended_unanswered(far_end: Service) -> None:
     rows = window(b"a", b"b", b"c", b"d")
     pump(far_end, limit=2).offer(rows)
     far_end.answer(b"a", down())
@@ -154,7 +156,7 @@ def test_rows_are_refused_once_all_that_were_out_ended_unheard(far_end: Service)
     assert statuses(rows) == ["NoService"] * 4
     assert rows.outcomes[3] == Outcome(
         None, "NoService", 0, 0.0, False,
-        "not sent: no answer came to the 2 requests before it; the last one said: nobody",
+        "not sent: the 2 requests before it had no answer; the last error: nobody",
     )  # fmt: skip
 
 
@@ -170,13 +172,13 @@ def test_an_answer_lets_rows_go_on_that_were_held_back(far_end: Service) -> None
 
 
 def test_what_one_task_has_learnt_reaches_the_next(far_end: Service) -> None:
-    standing = Standing()
+    service_state = ServiceState()
     first, second = window(b"a", b"b", b"c"), window(b"d", b"e")
-    pump(far_end, standing=standing).offer(first)
+    pump(far_end, service_state=service_state).offer(first)
     far_end.answer(b"a", down())
     far_end.answer(b"b", down())
     first.done.result(10)
-    pump(far_end, standing=standing).offer(second)
+    pump(far_end, service_state=service_state).offer(second)
     second.done.result(10)
     assert list(far_end.out) == [b"a", b"b"]
     assert [one and (one.status, one.attempts) for one in second.outcomes] == [("NoService", 0)] * 2
@@ -294,26 +296,26 @@ def test_a_rate_holds_over_any_time(rate: float, pauses: list[float]) -> None:
 
 
 def test_tasks_of_a_job_share_a_rate(far_end: Service) -> None:
-    standing = Standing(Bucket(20.0, clock.now()))
+    service_state = ServiceState(Bucket(20.0, clock.now()))
     begin = monotonic()
     for body in (b"a", b"b", b"c", b"d", b"e"):
         rows = window(body)
-        pump(far_end, standing=standing).offer(rows)
+        pump(far_end, service_state=service_state).offer(rows)
         far_end.answer(body)
         rows.done.result(10)
     assert monotonic() - begin >= 0.19, "five requests at twenty per second"
 
 
-def test_standings_are_those_of_a_job_and_a_stage() -> None:
-    standings = Standings()
-    first = standings.of(Job(JOB, 1), None, 0.0)
-    assert standings.of(Job(JOB, 1), None, 0.0) is first
-    assert standings.of(Job(JOB, 2), None, 0.0) is not first
-    assert standings.of(Job(UUID(int=8), 1), None, 0.0) is not first
+def test_service_states_are_those_of_a_job_and_a_stage() -> None:
+    service_states = ServiceStates()
+    first = service_states.of(Job(JOB, 1), None, 0.0)
+    assert service_states.of(Job(JOB, 1), None, 0.0) is first
+    assert service_states.of(Job(JOB, 2), None, 0.0) is not first
+    assert service_states.of(Job(UUID(int=8), 1), None, 0.0) is not first
     for stage in range(1000):
-        standings.of(Job(JOB, stage), None, 0.0)
-        standings.of(Job(JOB, None), None, 0.0)
-    assert len(standings) == 64
+        service_states.of(Job(JOB, stage), None, 0.0)
+        service_states.of(Job(JOB, None), None, 0.0)
+    assert len(service_states) == 64
 
 
 def test_an_answer_of_any_kind_is_a_sign_of_life(far_end: Service) -> None:

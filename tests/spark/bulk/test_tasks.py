@@ -247,7 +247,7 @@ def test_progress_is_shown_while_the_job_runs() -> None:
 def test_progress_of_other_machines_needs_a_folder_of_all() -> None:
     with Progress(out=io.StringIO()) as progress:
         progress.check("local[2]")
-        with pytest.raises(ConfigurationError, match="give Progress one that all of them share"):
+        with pytest.raises(ConfigurationError, match="pass a folder that all machines share"):
             progress.check("spark://master:7077")
     with pytest.raises(ConfigurationError, match="positive number of seconds"):
         Progress(every=0)

@@ -17,7 +17,7 @@ from requite.spark.lake import Lake
 from requite.spark.refresh import Progress
 from requite.spark.runner import RunSummary
 from requite.spark.source.marks import Offset
-from requite.spark.source.reread import Again, Skipped
+from requite.spark.source.reread import Rereading, Skipped
 
 
 class Pipeline:
@@ -76,8 +76,8 @@ class Written:
     def note(self, segments: object, end: Offset, since_ns: int) -> list[Skipped]:
         return []
 
-    def again(self, skipped: Collection[Skipped], start: Offset) -> Again:
-        return Again(start)
+    def reread(self, skipped: Collection[Skipped], start: Offset) -> Rereading:
+        return Rereading(start)
 
     def faults(self, ended: Collection[str]) -> list[str]:
         return []

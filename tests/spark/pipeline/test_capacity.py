@@ -187,7 +187,7 @@ def test_advice_follows_from_the_busiest_minute(advice: dict[str, Any]) -> None:
 def test_advice_gives_its_reason_in_words(advice: dict[str, Any]) -> None:
     reason = advice["reason"]
     assert "10.0 requests/s of 150 ms each kept 1.50 servers busy" in reason
-    assert "To keep 70 % of them busy" in reason
+    assert "Keeping 70 % of them busy" in reason
     assert "C = P × L" in reason
     assert "null" not in reason
 
@@ -200,7 +200,7 @@ def test_without_answers_there_is_nothing_to_reckon_with(spark: SparkSession) ->
     capacity = rows_frame(spark, rows, schemas.GOLD_CAPACITY)
     (row,) = collect(gold_rightsizing(capacity, requests_frame(spark)))
     assert (row["recommended"], row["slots"], row["timeout_ms"]) == (None, None, None)
-    assert row["reason"].startswith("No worker has answered anything")
+    assert row["reason"].startswith("No worker has answered a request")
 
 
 @pytest.mark.parametrize(

@@ -264,7 +264,7 @@ def test_a_reader_of_a_table_kept_by_day_sees_only_the_days_it_asks_for(root: Pa
         file.unlink()
     catalog = Catalog(str(root))
     assert [file.day for file in catalog.files(BEATS, lambda day: day == MONDAY)] == [MONDAY]
-    with pytest.raises(LakeDamaged, match=rf"{BEATS}/date=2026-03-03/\S+ is gone"):
+    with pytest.raises(LakeDamaged, match=rf"{BEATS}/date=2026-03-03/\S+ is missing"):
         catalog.files(BEATS)
 
 
@@ -329,7 +329,7 @@ def test_a_table_of_another_version_has_todays_columns_once_it_is_cleared(tmp_pa
 
 def test_events_with_the_columns_of_another_version_are_refused(tmp_path: Path) -> None:
     catalog = made_before_a_column(tmp_path, EVENTS)
-    told = f"{EVENTS} was made by another version of requite, and has other columns: give a new"
+    told = f"{EVENTS} was written by another version of requite, with other columns: name a new"
     with pytest.raises(ConfigurationError, match=told), catalog.running():
         pytest.fail("it was let in")
 

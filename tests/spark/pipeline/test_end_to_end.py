@@ -240,7 +240,7 @@ def test_the_verb_judges_as_of_a_time(tmp_path: Path, capsys: pytest.CaptureFixt
     shutil.rmtree(lake / "audit_verdicts")
     assert run_command(words) == 1
     (told,) = [line for line in capsys.readouterr().err.splitlines() if "requite:" in line]
-    assert f"{lake}/audit_verdicts is gone; put it back, or give a new lake" in told
+    assert f"{lake}/audit_verdicts is missing; restore it, or name a new lake" in told
     assert run_command([*words, "--as-of", "noonish"]) == 2
     assert "is not a time" in capsys.readouterr().err
     assert run_command([*words, "--as-of", "0001-01-01"]) == 2

@@ -72,7 +72,9 @@ def test_a_lake_that_has_lost_its_marker_is_refused(tmp_path: Path, left: str) -
 
 def test_a_lake_has_one_journal(tmp_path: Path) -> None:
     claim(str(tmp_path), "/journal")
-    told = "is fed by the journal /journal: name another lake, a new folder, for the journal /other"
+    told = (
+        "belongs to the journal /journal: name another lake, a new folder, for the journal /other"
+    )
     with pytest.raises(ConfigurationError, match=told):
         claim(str(tmp_path), "/other")
 
@@ -104,7 +106,7 @@ def test_a_lake_that_has_lost_its_marker_alone_is_told_of(tmp_path: Path) -> Non
     with Catalog(str(tmp_path)).running():
         pass
     (tmp_path / "_requite" / "lake.json").unlink()
-    with pytest.raises(LakeDamaged, match=r"_requite/lake.json is gone"):
+    with pytest.raises(LakeDamaged, match=r"_requite/lake.json is missing"):
         claim(str(tmp_path), "/journal")
 
 

@@ -81,7 +81,7 @@ def test_a_lake_of_format_1_is_taken_over(judging: Pipeline) -> None:
     judging.write([damaged_row(broker, 999)])
     before = judging.run()
     make_old(judging)
-    with pytest.raises(ConfigurationError, match="`requite spark run` with its journal migrates"):
+    with pytest.raises(ConfigurationError, match="migrate it by `requite spark run`"):
         judging.rows("audit_verdicts")
     for gone in judging.journal.iterdir():  # retention has removed what the lake has
         gone.unlink()
@@ -104,11 +104,11 @@ def test_what_a_lake_has_lost_is_told_by_name(judging: Pipeline) -> None:
     whole = judging.root.with_name("whole")
     judging.root.rename(whole)
     for lost, told in (
-        ("audit_verdicts", r"lake/audit_verdicts is gone"),
-        ("bronze_events/_delta_log", r"lake/bronze_events is gone"),
-        (f"bronze_events/{events.path}", rf"bronze_events/{events.path} is gone"),
-        ("runs", r"lake/runs is gone"),
-        ("_requite", r"lake/_requite/lake\.json is gone"),
+        ("audit_verdicts", r"lake/audit_verdicts is missing"),
+        ("bronze_events/_delta_log", r"lake/bronze_events is missing"),
+        (f"bronze_events/{events.path}", rf"bronze_events/{events.path} is missing"),
+        ("runs", r"lake/runs is missing"),
+        ("_requite", r"lake/_requite/lake\.json is missing"),
     ):
         shutil.rmtree(judging.root, ignore_errors=True)
         shutil.copytree(whole, judging.root)

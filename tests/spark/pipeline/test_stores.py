@@ -89,7 +89,7 @@ def test_a_lake_in_a_store_is_kept_like_one_in_a_folder(
     root = f"{bucket}/lake"
     claim(root, "/journal")
     claim(root, "/journal")
-    with pytest.raises(ConfigurationError, match="is fed by the journal /journal"):
+    with pytest.raises(ConfigurationError, match="belongs to the journal /journal"):
         claim(root, "/other")
     for number in range(2):
         catalog = Catalog(root)
@@ -165,7 +165,7 @@ def test_a_place_that_is_no_lake_is_refused_and_left_alone(
     assert open_store(bucket).parts() == ["mine/"]
     with Catalog(f"{bucket}/lost").running():
         pass
-    with pytest.raises(LakeDamaged, match=rf"{MARKER} is gone"):
+    with pytest.raises(LakeDamaged, match=rf"{MARKER} is missing"):
         claim(f"{bucket}/lost", "/journal")
     with pytest.raises(ConfigurationError, match="bucket does not exist") as raised:
         claim("s3://nobodys-bucket/lake", "/journal")
@@ -217,7 +217,7 @@ def test_an_audit_needs_no_folder(spark: SparkSession, bucket: str, tmp_path: Pa
     assert DeltaTable(f"{lake}/silver_requests").count() == ACCEPTED
     assert sorted(path.name for path in tmp_path.iterdir()) == [".logs", "broker-62726f6b65722d31"]
     lose(lake, "audit_verdicts")
-    with pytest.raises(LakeDamaged, match=r"audit_verdicts/date=.* is gone"):
+    with pytest.raises(LakeDamaged, match=r"audit_verdicts/date=.* is missing"):
         runner.run(spark, journal, lake)
 
 

@@ -178,7 +178,7 @@ def test_the_other_tables_of_a_short_run(told):
 def test_the_page_of_a_short_run(told, short):
     page = render(told)
     for phrase in (
-        "4 accepted, 2 ended exactly once, 1 still under way, 1 never ended",
+        "4 accepted, 2 ended exactly once, 1 still in flight, 1 never ended",
         "7 events could not be written, 1 record cannot be read",
         "10 more events, not shown.",
         "1 → 2 workers · 8 slots",
@@ -289,5 +289,5 @@ def test_hours_of_many_services_come_from_the_minutes(spark, tmp_path):
 
 def test_an_empty_lake_gives_a_page_that_says_so(spark, tmp_path):
     page = report.write(spark, tmp_path / "lake", tmp_path / "report.html").read_text("utf-8")
-    assert "The journal tells of no request." in page
+    assert "The journal contains no requests." in page
     assert not re.search("<svg|<table", page)

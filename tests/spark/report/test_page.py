@@ -124,12 +124,12 @@ def test_every_table_scrolls_inside_itself(page):
         (GOOD, "12,345 accepted, 12,345 ended exactly once.", "good"),
         (
             Summary(7, 5, in_flight=2),
-            "7 accepted, 5 ended exactly once, 2 still under way.",
+            "7 accepted, 5 ended exactly once, 2 still in flight.",
             "good",
         ),
         (Summary(2, 2, dropped_events=1), "2 accepted, 2 ended exactly once.", "doubtful"),
         (Summary(2, 1, 1), "2 accepted, 1 ended exactly once, 1 never ended.", "bad"),
-        (Summary(), "The journal tells of no request.", "empty"),
+        (Summary(), "The journal contains no requests.", "empty"),
     ],
 )
 def test_the_verdict_comes_first(audit, words, mood):
@@ -147,7 +147,7 @@ def test_an_incomplete_journal_is_no_proof():
 
 def test_what_a_clock_leaves_open_is_told():
     text = read(render(EMPTY._replace(audit=Summary(2, 1, undecided=1))))
-    assert "1 request cannot be judged: a clock or a name" in text
+    assert "1 request cannot be judged: a clock was set meanwhile" in text
 
 
 def test_breaches_come_with_their_evidence():
@@ -164,10 +164,10 @@ def test_breaches_come_with_their_evidence():
         "2 more events, not shown.",
         "dispatched",
         "RemoteFailure",
-        "The most frequent 1 of 3.",
+        "The 1 most frequent of 3.",
         "1 accepted twice, 3 contradictions.",
         "3 contradictions between clients, brokers and workers.",
-        "RAN_AGAIN: it is not idempotent, and was given to workers more than once.",
+        "RAN_AGAIN: it is not idempotent, and was dispatched or run more than once.",
     ):
         assert phrase in text, phrase
     assert BAD.violations == 9

@@ -274,7 +274,7 @@ def test_a_log_that_a_task_cannot_see_is_an_error(spark: SparkSession, tmp_path:
     planned = read(spark, tmp_path).rdd
     planned.getNumPartitions()
     log.rename(tmp_path / "elsewhere")
-    with pytest.raises(Exception, match="this machine does not see the folder"):
+    with pytest.raises(Exception, match="folder is not shared with this machine"):
         planned.collect()
 
 
@@ -286,11 +286,11 @@ def test_a_log_that_a_task_cannot_see_is_an_error(spark: SparkSession, tmp_path:
         ({"columns": "ts,whatever"}, "no column 'whatever'; there are schema_version"),
         ({"columns": "ts,ts"}, "names a column twice"),
         ({"columns": ""}, "no column ''"),
-        ({"partitionBytes": "many"}, "partitionBytes='many': a number of bytes"),
-        ({"partitionBytes": "0"}, "partitionBytes='0': a number of bytes"),
-        ({"maxBytesPerTrigger": "-1"}, "maxBytesPerTrigger='-1': a number of bytes"),
-        ({"log": "diary"}, "the logs with a table are journal, titanic"),
-        ({"pushdown": "perhaps"}, "neither true nor false"),
+        ({"partitionBytes": "many"}, "partitionBytes='many': must be a number of bytes"),
+        ({"partitionBytes": "0"}, "partitionBytes='0': must be a number of bytes"),
+        ({"maxBytesPerTrigger": "-1"}, "maxBytesPerTrigger='-1': must be a number of bytes"),
+        ({"log": "diary"}, "must be one of journal, titanic"),
+        ({"pushdown": "perhaps"}, "must be true or false"),
     ],
 )
 def test_options_that_cannot_be_are_refused(

@@ -301,7 +301,7 @@ def test_a_log_that_was_read_may_vanish(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("offset", "words"),
     [
-        ({"version": 2, "logs": {}}, "newer than this program"),
+        ({"version": 2, "logs": {}}, "upgrade requite"),
         ({"logs": {}}, "not an offset of a journal"),
         ({"version": 1, "logs": {"x": {"segment": 0}}}, "not an offset of a journal"),
     ],

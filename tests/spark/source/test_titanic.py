@@ -12,7 +12,7 @@ from tests.spark.source.journals import NOON_US
 
 from requite.engine import Store as StoreEffect
 from requite.protocols.titanic import records
-from requite.spark.durable.reader import KeptReader
+from requite.spark.durable.reader import TitanicReader
 from requite.spark.durable.survey import PURPOSE as OURS
 from requite.spark.durable.survey import survey
 from requite.spark.schemas import TITANIC
@@ -148,13 +148,13 @@ def test_requests_are_shared_out_by_their_size(tmp_path: Path) -> None:
     for columns, count in (("uuid", 2), ("body", 10)):
         options = {"path": str(tmp_path), "log": "titanic", "partitionBytes": "12k"}
         checked = read_options(options | {"columns": columns})
-        assert len(KeptReader(checked, checked.columns).partitions()) == count
+        assert len(TitanicReader(checked, checked.columns).partitions()) == count
 
 
 def test_folders_without_a_store_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     with Log.open(tmp_path / "other", purpose=b"TEST") as log:
         log.commit([b"x"])
-    with pytest.raises(Exception, match="is no store of Titanic"):
+    with pytest.raises(Exception, match="is not a store of Titanic"):
         read(spark, tmp_path / "other").collect()
     with pytest.raises(Exception, match="there is no such folder"):
         read(spark, tmp_path / "nowhere").collect()
@@ -163,7 +163,7 @@ def test_folders_without_a_store_are_refused(spark: SparkSession, tmp_path: Path
 def test_it_is_no_stream(spark: SparkSession, tmp_path: Path) -> None:
     write_some(tmp_path)
     frame = spark.readStream.format("requite").option("log", "titanic").load(str(tmp_path))
-    with pytest.raises(Exception, match="a table and no stream"):
+    with pytest.raises(Exception, match="a table, not a stream"):
         frame.writeStream.format("noop").option(
             "checkpointLocation", str(tmp_path / "checkpoint")
         ).trigger(availableNow=True).start().awaitTermination()

@@ -18,7 +18,7 @@ from requite.journal import Journal
 from requite.journal.event import Event
 from requite.journal.reader import events
 from requite.spark.vocabulary import BROKER, CLIENT
-from requite.spark.watch.case import KINDS, Case, State, Told
+from requite.spark.watch.watched_request import KINDS, State, WatchedEvent, WatchedRequest
 
 
 class Chain:
@@ -78,13 +78,13 @@ class Chain:
 
 def judge(found: list[Event]) -> dict[str, State | object]:
     """Judge each request as the streaming audit does, which takes what it takes notice of."""
-    cases: dict[str, Case] = defaultdict(Case)
+    cases: dict[str, WatchedRequest] = defaultdict(WatchedRequest)
     for event in found:
         if event.request_id and event.role in (BROKER, CLIENT) and event.kind in KINDS:
-            facts = {name: getattr(event, name, None) for name in Told._fields}
+            facts = {name: getattr(event, name, None) for name in WatchedEvent._fields}
             facts["ts"] = round(event.ts.timestamp() * 1e6)
             facts["deadline"] = None
-            cases[event.request_id].add(Told(**facts), event.service)
+            cases[event.request_id].add(WatchedEvent(**facts), event.service)
     return {request_id: case.judge() for request_id, case in cases.items()}
 
 

@@ -17,7 +17,7 @@ from tests.spark.events import NOON, Story, call_id, instant
 
 from requite.spark import schemas
 from requite.spark.watch.alerts import alerts
-from requite.spark.watch.case import Patience
+from requite.spark.watch.watched_request import Patience
 from requite.spark.watch.watching import Watching
 
 QUICK = Patience(grace_s=0.2, settle_s=0.2, remember_s=1.0)

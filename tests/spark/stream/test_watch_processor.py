@@ -11,7 +11,7 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 from tests.spark.events import Event, Log, Story, call_id, instance, instant
 
 from requite.spark.watch.alerts import RequestWatch
-from requite.spark.watch.case import Alert, Case, Patience, Told
+from requite.spark.watch.watched_request import Alert, Patience, WatchedEvent, WatchedRequest
 
 PATIENCE = Patience(grace_s=1.0, settle_s=1.0, longest_deadline_s=60.0, remember_s=30.0)
 KEY = call_id(1)
@@ -34,17 +34,21 @@ class Watch:
 
     def read(self) -> list[Row]:
         """Give what the story has told since, as one batch; return the alerts."""
-        news, self.given = self.story.events[self.given :], len(self.story.events)
-        keys = dict.fromkeys(event["request_id"] for event in news)
-        return [row for key in keys for row in self._read(key, news)]
+        new_events, self.given = self.story.events[self.given :], len(self.story.events)
+        keys = dict.fromkeys(event["request_id"] for event in new_events)
+        return [row for key in keys for row in self._read(key, new_events)]
 
-    def _read(self, key: str, news: list[Event]) -> list[Row]:
-        rows = [Row(service=e["service"], **told(e)) for e in news if e["request_id"] == key]
+    def _read(self, key: str, new_events: list[Event]) -> list[Row]:
+        rows = [
+            Row(service=e["service"], **event_columns(e))
+            for e in new_events
+            if e["request_id"] == key
+        ]
         return list(self.tester.test(key, rows))
 
-    def kept(self, key: str = KEY) -> Case | None:
+    def kept(self, key: str = KEY) -> WatchedRequest | None:
         value = self.tester.peekValueState("case", key)
-        return None if value is None else Case.parse(value[0])
+        return None if value is None else WatchedRequest.parse(value[0])
 
     @property
     def timers(self) -> int:
@@ -52,8 +56,8 @@ class Watch:
         return sum(len([*timers.listTimers(key)]) for key in timers.getAllKeysWithTimers())
 
 
-def told(event: Event) -> dict[str, Any]:
-    row = {name: event.get(name) for name in Told._fields}
+def event_columns(event: Event) -> dict[str, Any]:
+    row = {name: event.get(name) for name in WatchedEvent._fields}
     for name in ("ts", "deadline"):
         row[name] = None if row[name] is None else round(row[name].timestamp() * 1e6)
     return row
@@ -257,7 +261,7 @@ def test_many_events_of_one_request_do_not_pile_up(watch: Watch, broker: Log) ->
     watch.read()
     case = watch.kept()
     assert case is not None
-    assert len(case.told) <= 200
+    assert len(case.events) <= 200
     assert watch.timers == 1
 
 
@@ -270,5 +274,7 @@ def test_requests_do_not_mix(watch: Watch, broker: Log) -> None:
 
 
 def test_a_case_survives_being_written_down() -> None:
-    case = Case("echo", [Told(1, "broker-1", 2, "accepted", "broker", deadline=9)], ["ORPHAN"], 7)
-    assert Case.parse(case.text()) == case
+    case = WatchedRequest(
+        "echo", [WatchedEvent(1, "broker-1", 2, "accepted", "broker", deadline=9)], ["ORPHAN"], 7
+    )
+    assert WatchedRequest.parse(case.text()) == case

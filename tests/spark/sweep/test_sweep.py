@@ -24,7 +24,7 @@ from requite.sim.roles import Parts
 from requite.sim.sandboxed import Limits
 from requite.sim.scenarios import SCENARIOS
 from requite.spark import schemas
-from requite.spark.sweep.runs import chosen, plan, sim_runs, sim_violations, simulate, sweep
+from requite.spark.sweep.runs import find_scenarios, plan, sim_runs, sim_violations, simulate, sweep
 
 pytestmark = pytest.mark.timeout(180)  # the first test also waits for the start of Spark
 
@@ -201,5 +201,5 @@ def test_what_cannot_work_is_refused(words: list[str], capsys: pytest.CaptureFix
 
 
 def test_all_means_all() -> None:
-    assert chosen(["all"]) == chosen(["calm", "all"]) == list(SCENARIOS)
-    assert chosen(["fair", "calm"]) == ["fair", "calm"]
+    assert find_scenarios(["all"]) == find_scenarios(["calm", "all"]) == list(SCENARIOS)
+    assert find_scenarios(["fair", "calm"]) == ["fair", "calm"]

@@ -58,7 +58,7 @@ class SparkOptions:
         """
         from requite.spark.session import Settings, is_running, open_session
 
-        settings = Settings.told(self.master, self.conf, self.heap, self.partitions)
+        settings = Settings.from_options(self.master, self.conf, self.heap, self.partitions)
         is_ours = not is_running()
         session = open_session(app_name, settings, more)
         try:

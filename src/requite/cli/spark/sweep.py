@@ -81,12 +81,12 @@ def sweep(
       $ requite spark sweep --seeds 10000 --scenario all --to sweeps
     """
     from requite.sim.sandboxed import Limits
-    from requite.spark.sweep.runs import chosen
+    from requite.spark.sweep.runs import find_scenarios
     from requite.spark.sweep.runs import sweep as run_sweep
 
     first = secrets.randbelow(_FRESH_SEEDS) if first_seed is None else first_seed
     named = scenario or ["swarm"]
-    scenarios = chosen(named)
+    scenarios = find_scenarios(named)
     say(f"{seeds} seeds, from {first}, of {', '.join(named)}")
     with spark.session("requite spark sweep") as session, _report(seeds) as on_wave:
         total = run_sweep(

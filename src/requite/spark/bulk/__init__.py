@@ -1,15 +1,15 @@
 """Bulk calls: each row of a DataFrame is a request, each reply a row.
 
-calls.py     what users call: `call` and `call_to`
-plan.py      what is asked for, checked on the driver and sent to every task
-ids.py       the ids of rows, the same however often Spark repeats them
-slots.py     how many tasks run at a time, to share a cap or a rate
-task.py      what a task does with its batches
-rows.py      Arrow batches to requests, replies to columns
-pump.py      a window of requests in flight, retries, and when to give up
-rate.py      how fast a task may send
-standing.py  what tasks of a job have found out, for those after them
-client.py    the connections of a Python worker, shared by its tasks
-consumer.py  whether Spark still wants the rows
-progress.py  how far a job is, while it runs
+calls.py          what users call: `call` and `call_to`
+plan.py           the parameters of a call, checked on the driver and sent to every task
+ids.py            request ids of rows, stable across Spark's repetitions
+slots.py          the number of concurrent tasks, which share a cap or a rate
+task.py           runs the calls of one task
+rows.py           Arrow batches to requests, replies to columns
+pump.py           a window of requests in flight, retries, and giving up on a dead service
+rate.py           rate limit of a task
+service_state.py  state of a service, shared by the tasks of a job in one process
+client.py         the clients of a Python worker, shared by its tasks
+consumer.py       detects that Spark has ended the task
+progress.py       progress of a running job
 """

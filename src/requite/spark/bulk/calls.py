@@ -5,22 +5,22 @@
     )
     replies.write.parquet("prices")      # write it first: each action makes all calls again
 
-Nothing in the data and nothing at the service ends the job: how a request ended is told by columns
-beside those of the input.
+No bad row and no failed request ends the job: columns beside those of the input say how each
+request ended.
 
 | column | |
 |---|---|
 | `reply` binary | the reply's body (its frames joined); null unless `status` is OK |
 | `status` string | `OK`, the class of the error (`CallTimeout`, `NoService`, ...; see `requite.errors`), or `BadRow` for rows that cannot be sent |
-| `attempts` int | how often it was sent, or given to a worker; 0: never |
-| `elapsed_ms` double | from sending to the end |
-| `may_have_executed` boolean | False only where no handler can have started on it |
-| `error` string | what went wrong, in words |
-| `idempotency_key` string | the id under which it was sent (a UUID), which the handler finds as the 16 bytes of `request.idempotency_key` |
+| `attempts` int | how often it was sent, or dispatched to a worker; 0: never |
+| `elapsed_ms` double | from sending to the outcome |
+| `may_have_executed` boolean | False only if no handler can have started |
+| `error` string | the error message |
+| `idempotency_key` string | the request's id (a UUID), which the handler reads as the 16 bytes of `request.idempotency_key` |
 
-Spark runs user code again when a task fails, when it speculates, and for each action. So ids are
-computed from the job and the row's `key`, and repetitions carry the same ones: a service that
-remembers ids can answer them without doing anything twice.
+Spark runs user code again when a task fails, when it speculates, and for each action. Ids are
+computed from the job and the row's `key`, so repetitions carry the same id: a service that
+remembers ids can answer a repetition without executing it twice.
 """  # noqa: E501 - a table
 
 from __future__ import annotations
@@ -98,30 +98,30 @@ def call(
       Rows with equal keys are the same request: within an Arrow batch it is sent once and all of
       them get its reply (`BadRow` for those whose bodies differ); beyond, the service is asked
       again under the same id. A null key makes a `BadRow`.
-    - `key_by_position`: without a key, identify rows by partition and position. That is stable only
-      if Spark computes the same partitions in the same order again, so it has to be asked for.
-    - `job`: a name under which keys are unique. Ids are the same for the same name and key, in this
-      program and the next; None: a new random name for each use of this function.
-    - `timeout`: seconds for each request, from when it is sent; the row ends a tenth of that later
-      at most, when the broker has not said by then whether a worker had it.
-    - `window`: requests that each task has out at most.
-    - `in_flight_max`: requests that all tasks together have out at most; divided by `task_slots`,
-      the number of tasks that may run at a time (None: what Spark's settings say).
-    - `prefix`: what the names of the added columns begin with.
-    - `idempotent`: False: never sent a second time by the same task once it may have run.
-    - `give_up`: once all requests that were out have ended without having reached anybody, the
-      service is down: the other rows, and those of tasks that start later in the same Python
-      worker, fail like these at once instead of waiting for a timeout each.
+    - `key_by_position`: without a key, identify rows by partition and position. This is stable only
+      if Spark computes the same partitions in the same order again, so it is off by default.
+    - `job`: the namespace of the keys. The same name and key give the same id in every program;
+      None: a new random namespace for each call of this function.
+    - `timeout`: seconds for each request, from when it is sent. The row ends at most a tenth of
+      that later, if the broker has not said by then whether a worker had it.
+    - `window`: maximum number of requests in flight per task.
+    - `in_flight_max`: maximum number of requests in flight over all tasks; divided by `task_slots`,
+      the number of tasks that may run at a time (None: from Spark's settings).
+    - `prefix`: prefix of the names of the added columns.
+    - `idempotent`: False: a task never sends a request again that may have run.
+    - `give_up`: once all requests in flight have ended without reaching a worker, the service is
+      down: the other rows, and those of tasks that start later in the same Python worker, fail at
+      once with the same error instead of each waiting for its timeout.
     - `retry_on`: statuses after which a row is sent again under the same id, in up to
       `retry.attempts` requests (3) with the pauses of `retry`: CallTimeout, NoService, Overloaded,
-      RemoteFailure, TransportError, WorkerLost. With `idempotent=False` never one that may have
-      run.
-    - `rate`: requests per second of all tasks together, at most; divided as `in_flight_max` is.
+      RemoteFailure, TransportError, WorkerLost. With `idempotent=False`, a request that may have
+      run is never sent again.
+    - `rate`: maximum requests per second over all tasks; divided by `task_slots`.
     - `observation`: collects `metrics` of the first action that ends.
-    - `progress`: shows while the job runs how many rows have ended, and how.
+    - `progress`: shows the number of ended rows by status while the job runs.
     - `client`: `retry`, `heartbeat`, `message_size_max`, as for `requite.AsyncClient`.
 
-    Raises `ConfigurationError` for what cannot work, before anything is sent.
+    Raises `ConfigurationError` for invalid parameters, before anything is sent.
     """
     _check_frame(df)
     planning.check_counts(window=window, in_flight_max=in_flight_max, task_slots=task_slots)
@@ -165,9 +165,9 @@ def call_to(
 ) -> DataFrame:
     """Make the calls once, write rows and replies to `path`, and return what was written.
 
-    What is returned can be used any number of times: it reads the files. `format` and `mode` are
-    those of `DataFrame.write`; everything else goes to `call`. Meanwhile Spark's jobs have the tag
-    `requite-JOB`, or `requite-call` without a `job`.
+    The returned DataFrame reads the files, so it can be used any number of times. `format` and
+    `mode` are those of `DataFrame.write`; `options` are those of `call`. Spark's jobs have the tag
+    `requite-JOB`, or `requite-call` without a `job`, while the calls are made.
     """
     answered, spark = call(df, url, **options), df.sparkSession
     tag = f"requite-{options.get('job') or 'call'}".replace(",", " ")
@@ -180,11 +180,11 @@ def call_to(
 
 
 def metrics(prefix: str = "") -> list[Column]:
-    """Return what `DataFrame.observe` can collect while calls are made, and afterwards, too.
+    """Return the aggregates for `DataFrame.observe`, during the calls or on their result.
 
-    Numbers of rows, of those that are `ok`, `failed` and `bad` (never sent), of those that
-    `may_have_executed` though they failed; `retries`; milliseconds of the mean and the slowest
-    request; bytes of all replies.
+    Counts of `rows`, `ok`, `failed` and `bad` (never sent) ones, and of failed ones that
+    `may_have_executed`; `retries`; milliseconds of the mean and the slowest request; bytes of all
+    replies.
     """
     status, attempts = F.col(f"{prefix}status"), F.col(f"{prefix}attempts")
     elapsed_ms = F.col(f"{prefix}elapsed_ms")
@@ -203,30 +203,31 @@ def metrics(prefix: str = "") -> list[Column]:
     ]
 
 
-# --- the DataFrame that the tasks are given -------------------------------------------------------
+# --- the DataFrame of the tasks -------------------------------------------------------------------
 def _check_frame(df: object) -> None:
     if hasattr(df, "mapInArrow"):
         return
     kind = f"{type(df).__module__}.{type(df).__qualname__}"
-    remedy = "spark.createDataFrame(...) makes one of what is in memory"
+    remedy = "convert data in memory with spark.createDataFrame(...)"
     if hasattr(df, "to_spark"):
         remedy = (
-            "call df.to_spark(index_col='id') first, which keeps the index as a column that can be"
-            " the key, and .pandas_api() on what comes back"
+            "call df.to_spark(index_col='id') first, which keeps the index as a column to use as"
+            " the key, and .pandas_api() on the result"
         )
-    raise ConfigurationError(f"bulk calls take a DataFrame of Spark's, not a {kind}: {remedy}")
+    raise ConfigurationError(f"bulk calls take a Spark DataFrame, not a {kind}: {remedy}")
 
 
 def _with_request(
     df: DataFrame, body: str | Column, key: str | Column | None, key_by_position: bool
 ) -> tuple[DataFrame, int, int | None]:
-    """Return `df` with columns for body and key, where these are computed, and their numbers."""
+    """Add columns for a computed body or key; return the DataFrame and the two column numbers."""
     if key is not None and key_by_position:
-        raise ConfigurationError("key and key_by_position exclude each other")
+        raise ConfigurationError("pass either key or key_by_position, not both")
     if key is None and not key_by_position:
         raise ConfigurationError(
-            "name the column that identifies a row (key=...), since Spark may send each row several"
-            " times; or ask for key_by_position=True, if partitions and their order never change"
+            "bulk calls need a key, since Spark may send each row several times: name the column"
+            " that identifies a row (key=...), or pass key_by_position=True if partitions and their"
+            " order never change"
         )
     given, body_at = _with_column(df, "body", body, _BODY, BODY_TYPES)
     if key is None:
@@ -243,7 +244,7 @@ def _with_column(
         df = df.select("*", column.alias(alias))
     elif name not in df.columns:
         raise ConfigurationError(
-            f"there is no column {name!r} for the {role}; there are {', '.join(df.columns)}"
+            f"no column {name!r} for the {role}; there are {', '.join(df.columns)}"
         )
     planning.check_type(role, name, df.schema[name].dataType.simpleString(), types)
     return df, df.columns.index(name)

@@ -1,8 +1,8 @@
 """The clients of a Python worker process: one event loop in a thread, one client per connection.
 
-Spark keeps Python workers for further tasks, and so are their clients kept: a task finds the
-connection of the one before. A client that nobody has used for `IDLE_S` is closed; Spark itself
-ends workers that have been idle for a minute, and their connections with them.
+Spark reuses Python workers, so a task reuses the connections of earlier tasks. A client that has
+been idle for `IDLE_S` is closed. Spark ends workers that have been idle for a minute, which closes
+their connections, too.
 """
 
 from __future__ import annotations
@@ -17,25 +17,28 @@ from typing import Final
 from requite.client import AsyncClient
 from requite.shell.aio import new_event_loop
 from requite.spark.bulk.plan import Connection
-from requite.spark.bulk.standing import Standings
+from requite.spark.bulk.service_state import ServiceStates
 
 IDLE_S: Final = 60.0
 
 
 class Shared:
-    """A client, who uses it, and what it has found out. Only `loop` is for any thread, and
-    `standings` for that of the tasks."""
+    """A client, its number of users, and the state of its service.
+
+    `loop` may be used from any thread, `service_states` from the tasks' thread; the rest on the
+    loop.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, client: AsyncClient) -> None:
         self.loop = loop
         self.client = client
-        self.standings = Standings()
+        self.service_states = ServiceStates()
         self.users = 0
         self.reaper: asyncio.TimerHandle | None = None
 
 
 class Clients:
-    """The loop of this process, and its clients by their connection."""
+    """The event loop of this process, and its clients by connection."""
 
     def __init__(self, idle_s: float = IDLE_S) -> None:
         self.pid = os.getpid()
@@ -43,7 +46,7 @@ class Clients:
         self._shared: dict[Connection, Shared] = {}
         self._lock = threading.Lock()
         self._loop = new_event_loop()
-        # A daemon: it must not keep a worker alive that Spark ends.
+        # A daemon thread: Spark must be able to end the worker.
         threading.Thread(target=self._loop.run_forever, name="requite-bulk", daemon=True).start()
 
     def __len__(self) -> int:
@@ -51,7 +54,7 @@ class Clients:
 
     @contextmanager
     def use(self, connection: Connection) -> Iterator[Shared]:
-        """Give the client for a connection, made if there is none; it is not closed meanwhile."""
+        """Yield the client for a connection, created on first use; it stays open meanwhile."""
         with self._lock:
             shared = self._shared.get(connection)
             if shared is None:
@@ -74,14 +77,16 @@ class Clients:
             if shared.users or self._shared.get(connection) is not shared:
                 return
             del self._shared[connection]
-        self._closing = self._loop.create_task(shared.client.close())  # a reference keeps it alive
+        self._closing = self._loop.create_task(
+            shared.client.close()
+        )  # the loop has only a weak reference
 
 
 _clients: Clients | None = None
 
 
 def process_clients() -> Clients:
-    """Return the clients of this process; a forked one has none of its parent's."""
+    """Return the clients of this process; a forked process does not use its parent's."""
     global _clients
     if _clients is None or _clients.pid != os.getpid():
         _clients = Clients()

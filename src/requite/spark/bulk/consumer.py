@@ -1,12 +1,12 @@
-"""Who reads what a task gives out: Spark's JVM, at the other end of a socket.
+"""Detects that Spark has cancelled a task, at the socket that carries its output to the JVM.
 
-Spark tells a Python worker nothing when its task is cancelled. The thread in the JVM that reads the
-worker's output looks for that when something arrives, and closes the socket then; otherwise the
-worker is killed two to four seconds later. So a task that waits for replies gives out an empty
-batch from time to time, has it sent at once, and looks whether anybody is still there.
+Spark does not notify a Python worker when its task is cancelled. The JVM thread that reads the
+worker's output checks for cancellation when data arrives, and then closes the socket; without data,
+Spark kills the worker two to four seconds later. So a task that waits for replies yields an empty
+batch at intervals, flushes it, and checks whether the socket is still open.
 
-The socket is not handed to user code. It is found in the frames of the worker that called us, by
-what it is; where it is not found, tasks end as Spark ends them.
+User code does not receive the socket. It is found by its type in the stack frames of the calling
+worker; if it is not found, tasks end when Spark kills the worker.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from typing import Any, Final
 
 from requite.errors import RequiteError
 
-_ENDED: Final = "Spark has ended this task: the requests that are out are cancelled"
+_ENDED: Final = "Spark has ended this task: its requests in flight are cancelled"
 _GONE: Final = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
 
 
-# How often a task looks whether it is still wanted. A cancelled one sends nothing half a second
-# later: a beat until the JVM hears something and closes the socket, and a beat to see that.
+# Interval of the check for cancellation. A cancelled task has stopped sending within half a second:
+# one beat until the JVM receives data and closes the socket, and one beat to detect that.
 BEAT_S: Final = 0.05
 
 
 class TaskEnded(RequiteError):
-    """Spark has ended the task: nobody wants the rest of its rows."""
+    """Spark has ended the task; the rest of its rows is not needed."""
 
 
 class Consumer:
-    """The reader of a task's output; `out` is the buffered writer to it, None: nobody known."""
+    """The reader of a task's output; `out` is the buffered writer to it, None if not found."""
 
     def __init__(self, out: io.BufferedWriter | None) -> None:
         self._out = out
@@ -46,9 +46,9 @@ class Consumer:
             self._poll.register(out.fileno(), _GONE)
 
     def beat(self, now: float) -> None:
-        """Send what has been given out, rather than when the buffer is full, once per beat.
+        """Flush the output, at most once per `BEAT_S`.
 
-        Raises `TaskEnded` where nobody is there to read it.
+        Raises `TaskEnded` if the reader has closed the socket.
         """
         if self._out is None or now < self._next_at:
             return
@@ -62,7 +62,7 @@ class Consumer:
 
 
 def this_consumer() -> Consumer:
-    """Return whoever reads the output of the task that calls this."""
+    """Return the consumer of the calling task's output."""
     return Consumer(next(_sockets_of_callers(), None))
 
 

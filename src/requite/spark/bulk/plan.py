@@ -1,4 +1,4 @@
-"""What a bulk call asks of its tasks: checked on the driver, pickled, carried out on executors."""
+"""The parameters of a bulk call: checked on the driver, pickled, executed by tasks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from requite.request import RetryPolicy
 from requite.speaks.plans import ClientSettings
 from requite.speaks.registry import client_plan, read_endpoints
 
-WINDOW: Final = 256  # requests that one task has out at a time; more are hardly faster (bench)
+WINDOW: Final = 256  # requests in flight per task; more are hardly faster (bench)
 COLUMNS: Final = {
     "reply": "binary",
     "status": "string",
@@ -27,16 +27,16 @@ COLUMNS: Final = {
     "error": "string",
     "idempotency_key": "string",
 }
-STATUS: Final = list(COLUMNS).index("status")  # its place among them
+STATUS: Final = list(COLUMNS).index("status")  # its index
 
 _KEY: Final = bytes(16)  # as long as every request's
 
-# Of the time that a row may take, this share is the broker's to say how the request ended: whether
-# a worker ever had it is known there alone. The timeout is what is left.
+# Share of a row's time that is reserved for the broker's report of the outcome: only the broker
+# knows whether a worker had the request. The timeout is the rest.
 _HOLD_BACK: Final = 1 / 11
 
-# What another request may change. A poisoned one would cost more workers, a cancelled one nobody
-# waits for.
+# Errors that another attempt may avoid. A poison request would crash more workers; nobody waits for
+# a cancelled one.
 RETRYABLE: Final = (
     "CallTimeout",
     "NoService",
@@ -49,7 +49,7 @@ RETRYABLE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """What decides whether two tasks of a process can share a client."""
+    """Client settings; tasks of a process with equal settings share a client."""
 
     url: str
     service: str | None = None
@@ -60,11 +60,11 @@ class Connection:
 
     @property
     def hold_back(self) -> float:
-        """The share of each call's time that is kept back from the broker."""
+        """The share of each call's time that the deadline sent to the broker leaves out."""
         return _HOLD_BACK if read_endpoints(self.url).protocol == "mdp" else 0.0
 
     def open(self) -> AsyncClient:
-        """Make a client; it connects when it is first used."""
+        """Create a client; it connects on first use."""
         return AsyncClient(
             self.url,
             service=self.service,
@@ -76,7 +76,7 @@ class Connection:
         )
 
     def check(self, idempotent: bool) -> None:
-        """Raise `ConfigurationError` for what cannot work, before any task is started."""
+        """Raise `ConfigurationError` for invalid settings, before any task starts."""
         endpoints = read_endpoints(self.url)
         settings = ClientSettings(self.retry, self.slots, self.heartbeat, None, 1, 1)
         traits = client_plan(endpoints, settings).traits
@@ -87,12 +87,14 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One bulk call. `body` and `key` are the numbers of columns, `key` None: rows are identified
-    by their position. The first `kept` columns are given on; `scope` tells apart positions of the
-    same job (its micro-batches). With `give_up`, nothing more is sent once the service is down.
+    """The parameters of one bulk call.
 
-    `retry_on` names the statuses after which a row is sent again. `rate` is what a task may send
-    per second, None: as fast as it can. Tasks report to the folder `report_to`, None: to nobody."""
+    `body` and `key` are column numbers; `key` None: rows are identified by position. The first
+    `kept` columns appear in the output. `scope` distinguishes positions in micro-batches of one
+    job. With `give_up`, nothing more is sent once the service is down. `retry_on` lists the
+    statuses after which a row is sent again. `rate` limits requests per second of a task; None: no
+    limit. `report_to` is the folder for progress reports; None: no reports.
+    """
 
     connection: Connection
     job: UUID
@@ -111,22 +113,22 @@ class Plan:
 
     @property
     def patience_s(self) -> float:
-        """How long the client waits for a reply, or for the broker's word that there is none."""
+        """How long the client waits for a reply or for the broker's error."""
         assert self.timeout_s is not None
         return self.timeout_s / (1 - self.connection.hold_back)
 
     @property
     def names(self) -> list[str]:
-        """The names of the columns that are added."""
+        """The names of the added columns."""
         return [self.prefix + name for name in COLUMNS]
 
 
 def make_plan(plan: Plan) -> Plan:
-    """Return the plan if it can be carried out; raise `ConfigurationError` otherwise."""
+    """Check a plan and return it; raise `ConfigurationError` if it is invalid."""
     if plan.timeout_s is None:
         raise ConfigurationError(
-            "bulk calls need a timeout: Spark may end a task at any time, and nobody else would"
-            " give its requests up"
+            "bulk calls need a timeout: Spark may end a task at any time, and without a timeout its"
+            " requests would never end"
         )
     check_timeout(plan.timeout_s)
     check_counts(window=plan.window)
@@ -136,32 +138,33 @@ def make_plan(plan: Plan) -> Plan:
 
 
 def check_counts(**counts: object) -> None:
-    """Raise `ConfigurationError` for a parameter that is no whole number of at least 1."""
+    """Raise `ConfigurationError` for a count that is not an integer of at least 1."""
     for name, count in counts.items():
         if count is not None and not (isinstance(count, int) and count >= 1):
-            raise ConfigurationError(f"{name} must be at least 1, a whole number, not {count!r}")
+            raise ConfigurationError(f"{name} must be an integer of at least 1, not {count!r}")
 
 
 def check_statuses(names: Iterable[str]) -> None:
-    """Raise `ConfigurationError` for a status after which another request makes no sense."""
+    """Raise `ConfigurationError` for a status that cannot be retried."""
     if unknown := sorted(set(names) - set(RETRYABLE)):
         raise ConfigurationError(
-            f"a row cannot be sent again after {', '.join(unknown)}; retry_on takes"
-            f" {', '.join(RETRYABLE)}"
+            f"retry_on cannot contain {', '.join(unknown)}; it takes {', '.join(RETRYABLE)}"
         )
 
 
 def share_of_rate(rate: float | None, task_slots: int) -> float | None:
-    """Return what each task may send per second. Raises `ConfigurationError`."""
+    """Return the rate per task; raise `ConfigurationError` for an invalid rate."""
     if rate is None:
         return None
     if not 0 < rate < inf:
-        raise ConfigurationError(f"rate is a positive number of requests per second, not {rate!r}")
+        raise ConfigurationError(
+            f"rate must be a positive number of requests per second, not {rate!r}"
+        )
     return rate / task_slots
 
 
 def share(in_flight_max: int | None, task_slots: int, window: int) -> int:
-    """Return how many requests each task may have out so that all together keep to the cap.
+    """Return the window of each task that keeps all tasks together within the cap.
 
     Raises `ConfigurationError` for a cap below one request per task.
     """
@@ -176,16 +179,16 @@ def share(in_flight_max: int | None, task_slots: int, window: int) -> int:
 
 
 def check_clash(present: Sequence[str], prefix: str) -> None:
-    """Raise `ConfigurationError` where added columns would have the names of present ones.
+    """Raise `ConfigurationError` if an added column would have the name of a present one.
 
-    Spark resolves names without regard to case, so this does, too.
+    Names are compared without regard to case, as Spark does.
     """
     lowered = [name.lower() for name in present]
     clashing = [prefix + name for name in COLUMNS if (prefix + name).lower() in lowered]
     if clashing:
         raise ConfigurationError(
-            f"the DataFrame has columns named {', '.join(clashing)} already: choose a prefix for"
-            " those of the replies (prefix='rq_')"
+            f"the DataFrame already has columns named {', '.join(clashing)}: pass a prefix for the"
+            " added columns (prefix='rq_')"
         )
     if twice := sorted({name for name in lowered if lowered.count(name) > 1}):
         raise ConfigurationError(
@@ -194,10 +197,10 @@ def check_clash(present: Sequence[str], prefix: str) -> None:
 
 
 def check_type(role: str, name: str, found: str, allowed: Sequence[str]) -> None:
-    """Raise `ConfigurationError` unless the column is of a type that can be sent or named by."""
+    """Raise `ConfigurationError` unless the column's type is allowed."""
     if found not in allowed:
         raise ConfigurationError(
-            f"the column of the {role}, {name!r}, is of the type {found}; it has to be"
+            f"the {role} column {name!r} has the type {found}; it must be"
             f" {', '.join(allowed[:-1])} or {allowed[-1]}: cast or encode it first"
         )
 
@@ -207,14 +210,14 @@ KEY_TYPES: Final = ("string", "binary", "tinyint", "smallint", "int", "bigint")
 
 
 def settings_known() -> tuple[str, ...]:
-    """Return the settings of a client that a bulk call passes on."""
+    """Return the names of the client settings that a bulk call accepts."""
     return ("retry", "heartbeat", "message_size_max")
 
 
 def connection(url: str, service: str | None, slots: int, settings: dict[str, Any]) -> Connection:
-    """Put the settings of a client together; raise `ConfigurationError` for unknown ones."""
+    """Build the connection settings; raise `ConfigurationError` for unknown ones."""
     if unknown := sorted(settings.keys() - set(settings_known())):
         raise ConfigurationError(
-            f"there is no setting {', '.join(unknown)}; there are {', '.join(settings_known())}"
+            f"unknown setting {', '.join(unknown)}; the settings are {', '.join(settings_known())}"
         )
     return Connection(url, service, slots, **settings)

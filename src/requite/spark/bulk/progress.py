@@ -1,13 +1,13 @@
-"""How far a job of bulk calls is, while it runs.
+"""Progress of a running bulk call.
 
     with requite.spark.Progress() as progress:
         requite.spark.call(orders, url, ..., progress=progress).write.parquet("priced")
 
     2 tasks at work, 6 ended: 41,300 rows, 1,377 rows/s (OK 41,288, CallTimeout 12)
 
-Each task keeps a small file with its numbers in a folder, and the driver adds them up. So it knows
-what tasks have given on to Spark, and not how many rows there are to come, which nobody does before
-Spark has read them. On several machines the folder has to be one that all of them share.
+Each task writes its counts to a small file in a folder, and the driver adds them up. The counts are
+rows that tasks have yielded; the total is unknown until Spark has read all input. On several
+machines, the folder must be shared by all of them.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from requite.errors import ConfigurationError
 
 _log: Final = logging.getLogger("requite.spark")
 
-_REPORT_EVERY_S: Final = 0.5  # of a task; each report is one small file
+_REPORT_EVERY_S: Final = 0.5  # per task; each report is one small file
 
 
 class Report(NamedTuple):
-    """What one task has given on so far: rows by status."""
+    """The rows that one task has yielded so far, by status."""
 
     statuses: dict[str, int]
     ended: bool = False
@@ -46,9 +46,9 @@ class Report(NamedTuple):
 
 
 class Tally:
-    """Counts the rows of one try of a task, and reports them to a folder at most twice a second.
+    """Counts the rows of one task attempt, and reports them to a folder at most twice a second.
 
-    A report that cannot be written is logged, and the last one of the task: rows matter more.
+    If a report cannot be written, the error is logged and the task writes no further reports.
     """
 
     def __init__(self, folder: str, stage: int, partition: int, attempt: int) -> None:
@@ -57,14 +57,14 @@ class Tally:
         self._next_at = 0.0
 
     def add(self, statuses: dict[str, int], now: float) -> None:
-        """Count rows that were given on."""
+        """Count yielded rows."""
         self._statuses.update(statuses)
         if now >= self._next_at:
             self._next_at = now + _REPORT_EVERY_S
             self._write(ended=False)
 
     def end(self) -> None:
-        """Report for the last time: all rows of the task were given on."""
+        """Write the last report: the task has yielded all rows."""
         self._write(ended=True)
 
     def _write(self, *, ended: bool) -> None:
@@ -81,7 +81,7 @@ class Tally:
 
 
 class Count(NamedTuple):
-    """How far a job is: rows by status, and how many tasks have begun and ended."""
+    """Progress of a job: rows by status, and the number of running and ended tasks."""
 
     statuses: dict[str, int]
     tasks_at_work: int
@@ -94,18 +94,18 @@ class Count(NamedTuple):
 
 
 class Progress:
-    """Shows on `out` (standard error) how far a job is, every `every` seconds.
+    """Writes the progress of a job to `out` (standard error) every `every` seconds.
 
-    `folder`: where tasks report, a path that driver and tasks share; each `Progress` has a folder
-    of its own in there, which it removes. None: a temporary one, for tasks on this machine; others
-    are refused. Use a `Progress` for each job. Tasks that were killed count as being at work.
+    `folder`: a path that driver and tasks share; each `Progress` creates a subfolder for reports,
+    and removes it at the end. None: a temporary folder, which works only for tasks on this machine.
+    Use one `Progress` per job. Killed tasks count as being at work.
     """
 
     def __init__(
         self, folder: str | None = None, *, every: float = 2.0, out: TextIO | None = None
     ) -> None:
         if not every > 0:
-            raise ConfigurationError(f"every is a positive number of seconds, not {every!r}")
+            raise ConfigurationError(f"every must be a positive number of seconds, not {every!r}")
         self._is_shared = folder is not None
         self.folder = str(Path(folder or gettempdir()) / f"requite-progress-{uuid4()}")
         Path(self.folder).mkdir(parents=True)
@@ -118,15 +118,15 @@ class Progress:
         self._has_written = False
 
     def check(self, master: str) -> None:
-        """Raise `ConfigurationError` where tasks cannot see a folder of this machine's."""
+        """Raise `ConfigurationError` if tasks run on machines that cannot write to the folder."""
         if not self._is_shared and not master.startswith("local"):
             raise ConfigurationError(
-                "tasks on other machines cannot report to a folder of this one: give Progress one"
-                " that all of them share (Progress('/shared/folder'))"
+                "tasks on other machines cannot report progress to a local folder: pass a folder"
+                " that all machines share (Progress('/shared/folder'))"
             )
 
     def count(self) -> Count:
-        """Return how far the job is. Of several tries of a task, the one that got farthest."""
+        """Return the progress of the job, counting the farthest attempt of each task."""
         statuses: Counter[str] = Counter()
         reports = list(self._reports())
         for report in reports:
@@ -140,7 +140,7 @@ class Progress:
         return self.count()
 
     def line(self) -> str:
-        """Return how far the job is, and how fast it was since the last line, in words."""
+        """Return the progress, and the rate since the last call, as a line of text."""
         now, count = monotonic(), self.count()
         since, rows = self._last
         self._last = (now, count.rows)
@@ -163,7 +163,7 @@ class Progress:
             self._write(self.line())
 
     def _write(self, line: str) -> None:
-        """Write a line; on a terminal in the place of the one before."""
+        """Write a line; on a terminal, replace the line before."""
         up = "\x1b[1A\x1b[2K" if self._has_written and self._out.isatty() else ""
         self._out.write(f"{up}{line}\n")
         self._out.flush()
@@ -180,8 +180,8 @@ class Progress:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(path.read_text())
-    return told
+    report: dict[str, Any] = json.loads(path.read_text())
+    return report
 
 
 def _words(count: Count, rows_per_s: float) -> str:
@@ -189,5 +189,5 @@ def _words(count: Count, rows_per_s: float) -> str:
     if not count.tasks_at_work and not count.tasks_ended:
         return "no task has reported yet"
     by_status = sorted(count.statuses.items(), key=lambda item: (item[0] != "OK", -item[1]))
-    told = ", ".join(f"{status} {rows:,}" for status, rows in by_status)
-    return f"{tasks}: {count.rows:,} rows, {rows_per_s:,.0f} rows/s ({told})"
+    statuses = ", ".join(f"{status} {rows:,}" for status, rows in by_status)
+    return f"{tasks}: {count.rows:,} rows, {rows_per_s:,.0f} rows/s ({statuses})"

@@ -1,17 +1,17 @@
-"""Sends the requests of one task, so many at a time, and sees that each has an outcome.
+"""Sends the requests of one task within a window, and gives every row an outcome.
 
-Lives on the event loop. The task's own thread hands over windows of rows and waits for each; what
-crosses between the two is one call and one future per window.
+The pump runs on the event loop. The task's thread hands over windows of rows and waits for each:
+one call and one future per window cross between the threads.
 
     waiting ──► out ──► settled: the row has its outcome
                  ▲ │
-                 │ ▼  a status that is to be tried again
-               resting
+                 │ ▼  a status that is retried
+               pausing
 
-A service that is down costs one timeout. The first request that ends unanswered, while nothing
-else was heard of the service for as long as it was out, stops new rows. Those that are out decide:
-an answer to one of them lets the others go on. When all have ended without one, and one of them
-provably ran nowhere, or they were many, the rest of the job is not sent (`Standing.lost_to`).
+A service that is down costs one timeout. When a request ends unanswered and the service answered
+nothing else while it was in flight, the pump sends no new rows. The requests in flight decide: if
+one is answered, sending resumes. If none is, and one of them provably did not run, or there were
+many of them, the rest of the job is not sent (`ServiceState.down_error`).
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from requite.errors import CallError, CallTimeout, NoService, TransportError
 from requite.request import Reply
 from requite.shell import clock
 from requite.spark.bulk.plan import Plan
-from requite.spark.bulk.standing import Standing
+from requite.spark.bulk.service_state import ServiceState
 
-# What may be on its way to the broker and back; far less than what a link holds before it is given
-# up (`LinkLimits.output_size_max`). A larger body goes alone.
+# Bytes in flight; far less than what a connection buffers before it is closed
+# (`LinkLimits.output_size_max`). A larger body is sent alone.
 _BYTES_MAX: Final = 16 << 20
-# So many requests in a row without an answer mean that nobody is there, though all may have run.
+# This many unanswered requests in a row mean that the service is down, even if all may have run.
 _UNPROVEN_MIN: Final = 32
-_UNHEARD: Final = (CallTimeout, NoService, TransportError)
+_UNANSWERED: Final = (CallTimeout, NoService, TransportError)
 
 
 class Outcome(NamedTuple):
-    """How a row ended: the columns that are added to it, but for the key. `elapsed_s` seconds."""
+    """How a row ended: the added columns except the key."""
 
     reply: bytes | None
     status: str
@@ -50,10 +50,9 @@ class Outcome(NamedTuple):
 
 
 class Window:
-    """Some rows of a batch that are to be sent; `done` when each has its outcome.
+    """The rows of a batch that are sent together; `done` when each has its outcome.
 
-    The four lists belong to the batch and are as long as that; `rows` are the numbers of those to
-    send.
+    `rows` are the row numbers to send. The four lists are the batch's, one item per row of it.
     """
 
     __slots__ = ("bodies", "done", "ids", "left", "outcomes", "rows", "sizes")
@@ -78,9 +77,10 @@ class Window:
 
 
 class Row:
-    """A row on its way, which takes the ends of its calls for its pump (a `Taker`).
+    """A row being sent, which receives the outcomes of its calls for its pump (a `Taker`).
 
-    `requests` counts those made for it; the rest is what they came to.
+    `requests` counts the requests sent for the row; `attempts`, `may_have_run` and `error` sum up
+    their outcomes.
     """
 
     __slots__ = (
@@ -100,7 +100,7 @@ class Row:
         self.error: CallError | None = None
 
     def done(self) -> bool:
-        """Whether nobody waits for the present call any more."""
+        """Whether the present call has ended or was cancelled."""
         return self not in self.pump.out
 
     def set_result(self, reply: Reply) -> None:
@@ -112,7 +112,7 @@ class Row:
         self.pump.failed(self, error)
 
     def failure(self, now: float, why: str | None = None) -> Outcome:
-        """Return how it ended where no request for it had a reply."""
+        """Return the outcome of a row without a reply."""
         assert self.error is not None
         return Outcome(
             None,
@@ -125,39 +125,39 @@ class Row:
 
 
 class Pump:
-    """Keeps up to `plan.window` requests of a task out, over the end of windows and batches."""
+    """Keeps up to `plan.window` requests of a task in flight, across windows and batches."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         client: AsyncClient,
         plan: Plan,
-        standing: Standing,
+        service_state: ServiceState,
     ) -> None:
         self._loop = loop
         self._client = client
         self._plan = plan
-        self._standing = standing
+        self._service_state = service_state
         self._timeout_s = plan.patience_s
         self._waiting: deque[Row] = deque()
-        self._again: deque[Row] = deque()  # their rest is over
-        self._resting: dict[Row, asyncio.TimerHandle] = {}
+        self._to_retry: deque[Row] = deque()  # rows whose retry pause is over
+        self._pausing: dict[Row, asyncio.TimerHandle] = {}
         self.out: set[Row] = set()
         self._bytes_out = 0
         self._suspicion: CallError | None = None  # why no new rows are sent for now
-        self._due: asyncio.TimerHandle | None = None  # when the rate allows the next one
-        self._is_proven = False  # that nobody was there
+        self._rate_timer: asyncio.TimerHandle | None = None  # when the rate allows the next one
+        self._is_proven = False  # that the service was down
         self._filling = False
         self._stopped = False
 
     # --- for the task's thread --------------------------------------------------------------------
     def offer(self, window: Window) -> None:
-        """Send these rows as room permits."""
+        """Queue rows; they are sent as the window permits."""
         if window.rows:
             self._loop.call_soon_threadsafe(self._take, window)
 
     def stop(self) -> None:
-        """Send nothing more, and cancel what is out: the task has ended."""
+        """Send nothing more, and cancel the requests in flight: the task has ended."""
         self._loop.call_soon_threadsafe(self._cancel)
 
     # --- on the loop ------------------------------------------------------------------------------
@@ -169,24 +169,24 @@ class Pump:
     def _cancel(self) -> None:
         self._stopped = True
         self._waiting.clear()
-        self._again.clear()
-        for timer in self._resting.values():
+        self._to_retry.clear()
+        for timer in self._pausing.values():
             timer.cancel()
-        self._resting.clear()
-        if self._due is not None:
-            self._due.cancel()
-        out, self.out = self.out, set()  # so that nobody is told of their ends
+        self._pausing.clear()
+        if self._rate_timer is not None:
+            self._rate_timer.cancel()
+        out, self.out = self.out, set()  # so that their outcomes are ignored
         for row in out:
             self._client.cancel_for(row)
 
     def _fill(self) -> None:
-        """Send what may be sent now."""
-        if self._standing.lost_to is not None:
-            self._refuse(self._standing.lost_to)
+        """Send rows as far as window, bytes and rate permit."""
+        if self._service_state.down_error is not None:
+            self._refuse(self._service_state.down_error)
             return
-        out, limit, bucket = self.out, self._plan.window, self._standing.bucket
+        out, limit, bucket = self.out, self._plan.window, self._service_state.bucket
         while len(out) < limit:
-            rows = self._again or self._waiting
+            rows = self._to_retry or self._waiting
             if not rows or (rows is self._waiting and self._suspicion is not None):
                 return
             if out and self._bytes_out + rows[0].size > _BYTES_MAX:
@@ -197,16 +197,16 @@ class Pump:
             self._send(rows.popleft())
 
     def _fill_up(self) -> None:
-        """Fill once for all requests that ended in a turn of the loop."""
+        """Fill the window once per turn of the loop, however many requests ended in it."""
         self._filling = False
         self._fill()
 
     def _fill_in(self, wait_s: float) -> None:
-        if self._due is None:
-            self._due = self._loop.call_later(wait_s, self._fill_now)
+        if self._rate_timer is None:
+            self._rate_timer = self._loop.call_later(wait_s, self._fill_now)
 
     def _fill_now(self) -> None:
-        self._due = None
+        self._rate_timer = None
         self._fill()
 
     def _send(self, row: Row) -> None:
@@ -225,29 +225,29 @@ class Pump:
                 idempotent=self._plan.idempotent,
                 idempotency_key=window.ids[number],
             )
-        except Exception as error:  # a defect, or a client that cannot do what was checked before
+        except Exception as error:  # a defect; the settings were checked before
             self._end(row)
             if not window.done.done():
                 window.done.set_exception(error)
 
-    # --- what the client tells --------------------------------------------------------------------
+    # --- outcomes from the client -----------------------------------------------------------------
     def answered(self, row: Row, reply: Reply) -> None:
         """Take the reply to a row's request."""
         now = self._end(row)
-        self._hear(now)
+        self._record_answer(now)
         attempts = row.attempts + reply.attempts
         self._settle(row, Outcome(reply.body, "OK", attempts, now - row.began_at, True, None))
 
     def failed(self, row: Row, error: CallError) -> None:
-        """Take the error in which a row's request ended."""
+        """Take the error of a row's request."""
         now = self._end(row)
         row.error = error
         row.attempts += error.attempts
         row.may_have_run |= error.may_have_executed
         self._judge(row, error, now)
         if self._may_repeat(row, error):
-            rest_s = self._plan.connection.retry.delay_s(row.requests, random.random)
-            self._resting[row] = self._loop.call_later(rest_s, self._rested, row)
+            pause_s = self._plan.connection.retry.delay_s(row.requests, random.random)
+            self._pausing[row] = self._loop.call_later(pause_s, self._end_pause, row)
         else:
             self._settle(row, row.failure(now))
         self._maybe_lose()
@@ -267,9 +267,9 @@ class Pump:
         if not window.left and not window.done.done():
             window.done.set_result(None)
 
-    # --- rows that are tried again ----------------------------------------------------------------
+    # --- retries ----------------------------------------------------------------------------------
     def _may_repeat(self, row: Row, error: CallError) -> bool:
-        """Whether a row is worth another request: never one that may run twice and must not."""
+        """Whether a row is retried: never one that may have run and is not idempotent."""
         plan = self._plan
         return (
             type(error).__name__ in plan.retry_on
@@ -277,44 +277,46 @@ class Pump:
             and (plan.idempotent or not row.may_have_run)
         )
 
-    def _rested(self, row: Row) -> None:
-        del self._resting[row]
-        self._again.append(row)
+    def _end_pause(self, row: Row) -> None:
+        del self._pausing[row]
+        self._to_retry.append(row)
         self._fill()
 
     # --- a service that is down -------------------------------------------------------------------
-    def _hear(self, now: float) -> None:
-        self._standing.hear(now)
+    def _record_answer(self, now: float) -> None:
+        self._service_state.record_answer(now)
         self._suspicion = None
         self._is_proven = False
 
     def _judge(self, row: Row, error: CallError, now: float) -> None:
-        """Take an error for a sign of life, or for the contrary.
+        """Decide whether an error is an answer of the service or a sign that it is down.
 
-        It proves that nobody was there if the request ran nowhere. A request of which nobody knows
-        that may have hung in its handler, and one such row says nothing about the others.
+        A request that provably did not run proves that the service is down. One that may have run
+        may hang in its handler, which says nothing about other rows.
         """
-        if not isinstance(error, _UNHEARD):
-            self._hear(now)
-        elif self._plan.give_up and self._standing.heard_at <= row.sent_at:
-            self._standing.unheard += 1
+        if not isinstance(error, _UNANSWERED):
+            self._record_answer(now)
+        elif self._plan.give_up and self._service_state.answered_at <= row.sent_at:
+            self._service_state.unanswered += 1
             self._suspicion = error
             self._is_proven |= not error.may_have_executed
 
     def _maybe_lose(self) -> None:
-        if self._suspicion is None or self.out or self._resting or self._again:
+        if self._suspicion is None or self.out or self._pausing or self._to_retry:
             return
-        if self._is_proven or self._standing.unheard >= max(self._plan.window, _UNPROVEN_MIN):
-            self._standing.lost_to = self._suspicion
+        if self._is_proven or self._service_state.unanswered >= max(
+            self._plan.window, _UNPROVEN_MIN
+        ):
+            self._service_state.down_error = self._suspicion
         self._suspicion = None
 
     def _refuse(self, error: CallError) -> None:
-        """End rows without sending them: each would only wait for its own deadline in turn."""
-        while self._again:
-            row = self._again.popleft()
+        """End rows without sending them: each would only wait for its timeout."""
+        while self._to_retry:
+            row = self._to_retry.popleft()
             self._settle(row, row.failure(clock.now()))
-        n = self._standing.unheard
-        why = f"not sent: no answer came to the {n} requests before it; the last one said: {error}"
+        n = self._service_state.unanswered
+        why = f"not sent: the {n} requests before it had no answer; the last error: {error}"
         outcome = Outcome(None, type(error).__name__, 0, 0.0, False, why)
         while self._waiting:
             self._settle(self._waiting.popleft(), outcome)

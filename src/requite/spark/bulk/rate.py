@@ -1,17 +1,17 @@
-"""How fast a task may send: its share of the rate of a job."""
+"""The rate limit of a task: its share of the job's rate."""
 
 from __future__ import annotations
 
 from typing import Final
 
-# What an idle task may send at once: enough for timers that count in milliseconds to keep up.
+# Burst of an idle task: long enough for timers with a resolution of milliseconds.
 _BURST_S: Final = 0.05
 
 
 class Bucket:
-    """A token bucket: `rate` requests per second, with at most 50 ms' worth of them at once.
+    """A token bucket: `rate` requests per second, in bursts of at most 50 ms' worth.
 
-    It holds one token at first, so that many short tasks in a row keep to the rate, too. `now` is
+    It starts with one token, so that a series of short tasks keeps to the rate, too. `now` is
     monotonic, in seconds.
     """
 
@@ -24,7 +24,7 @@ class Bucket:
         self._filled_at = now
 
     def take(self, now: float) -> float:
-        """Take a token and return 0.0; where there is none, return seconds until there is one."""
+        """Take a token and return 0.0; without a token, return the seconds until the next one."""
         earned = (now - self._filled_at) * self._rate
         self._tokens = min(self._burst, self._tokens + earned)
         self._filled_at = now

@@ -1,7 +1,7 @@
 """Arrow batches in and out of a bulk call: rows become requests, outcomes become columns.
 
-A row that cannot be a request stays in its place, with the status `BadRow` and the reason. Nothing
-in the data may end a job.
+A row that cannot be sent keeps its place and gets the status `BadRow` with the reason. Bad data
+never ends a job.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from requite.spark.bulk.plan import Plan
 from requite.spark.bulk.pump import Outcome, Window
 
 BAD_ROW: Final = "BadRow"
-# Replies of one outgoing batch: well below the 2 GiB that a binary column of Arrow can hold.
+# Reply bytes per outgoing batch; a binary column of Arrow holds at most 2 GiB.
 _REPLY_BYTES_MAX: Final = 64 << 20
 _TYPES: Final = (
     pa.binary(), pa.string(), pa.int32(), pa.float64(), pa.bool_(), pa.string(), pa.string(),
@@ -26,9 +26,9 @@ _TYPES: Final = (
 
 
 class Batch:
-    """One Arrow batch of a task: its requests, and what became of each.
+    """One Arrow batch of a task: its requests and their outcomes.
 
-    `first_row` is the number of rows of the task before this batch.
+    `first_row` is the number of the task's rows before this batch.
     """
 
     def __init__(self, batch: pa.RecordBatch, plan: Plan, partition: int, first_row: int) -> None:
@@ -49,7 +49,7 @@ class Batch:
 
     # --- in ---------------------------------------------------------------------------------------
     def windows(self) -> Iterator[tuple[int, int, Window]]:
-        """Cut the batch; yield first row, last row and what of these is to be sent."""
+        """Cut the batch into windows; yield start row, end row (exclusive) and the window."""
         count, step = self._batch.num_rows, self._plan.window
         for start in range(0, count, step):
             stop = min(start + step, count)
@@ -62,7 +62,7 @@ class Batch:
             yield start, stop, window
 
     def _fault(self, row: int) -> Outcome | None:
-        """Return the outcome of a row that cannot be sent."""
+        """Return the outcome of a row that cannot be sent; None if it can."""
         body = self._bodies[row]
         if not self._ids[row]:
             return _bad("the key is null")
@@ -77,7 +77,7 @@ class Batch:
 
     # --- out --------------------------------------------------------------------------------------
     def finished(self, start: int, stop: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a window that is done, with the columns that tell how they ended."""
+        """Yield the rows of a finished window with their outcome columns."""
         outcomes = [self._outcome(row) for row in range(start, stop)]
         keys = [id_text(one) if one else None for one in self._ids[start:stop]]
         self._forget(start, stop)
@@ -86,7 +86,7 @@ class Batch:
             yield _joined(kept, outcomes[begin:end], keys[begin:end], self._plan)
 
     def nothing(self) -> pa.RecordBatch:
-        """Return a batch without rows, of the columns that `finished` yields."""
+        """Return an empty batch with the columns of `finished`."""
         return _joined(self._batch.slice(0, 0), [], [], self._plan)
 
     def _outcome(self, row: int) -> Outcome:
@@ -100,7 +100,7 @@ class Batch:
         return outcome
 
     def _forget(self, start: int, stop: int) -> None:
-        """Let go of replies that are given out, except for what rows to come repeat."""
+        """Release the outcomes of yielded rows, except those that later rows repeat."""
         for row in range(start, stop):
             if row not in self._wanted_again:
                 self._outcomes[row] = None
@@ -119,7 +119,7 @@ def _joined(
 
 
 def _cuts(outcomes: list[Outcome]) -> Iterator[tuple[int, int]]:
-    """Cut rows so that the replies of each part fit into one column."""
+    """Split rows so that the replies of each part fit into one column."""
     begin = size = 0
     for row, outcome in enumerate(outcomes):
         size += len(outcome.reply or b"")
@@ -132,7 +132,7 @@ def _cuts(outcomes: list[Outcome]) -> Iterator[tuple[int, int]]:
 
 # --- columns of requests --------------------------------------------------------------------------
 def _bodies(column: pa.Array) -> list[Any]:
-    """Return bytes, lists of frames, or None."""
+    """Return each row's body: bytes, a list of frames, or None."""
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         column = column.cast(pa.binary() if pa.types.is_string(column.type) else pa.large_binary())
     bodies: list[Any] = column.to_pylist()
@@ -140,7 +140,7 @@ def _bodies(column: pa.Array) -> list[Any]:
 
 
 def _texts(column: pa.Array) -> list[bytes | None]:
-    """Return keys as bytes: texts and numbers as they are written."""
+    """Return keys as bytes; integers in decimal."""
     if pa.types.is_integer(column.type):
         column = pc.cast(column, pa.string())
     texts: list[bytes | None] = _bodies(column)
@@ -155,7 +155,7 @@ def _size(body: Any) -> int:
 
 def _fault_of_frames(frames: list[bytes | None]) -> Outcome | None:
     if len(frames) > BODY_FRAMES_MAX:
-        return _bad(f"the body has {len(frames)} frames; peers take {BODY_FRAMES_MAX} at most")
+        return _bad(f"the body has {len(frames)} frames; the maximum is {BODY_FRAMES_MAX}")
     if any(frame is None for frame in frames):
         return _bad("a frame of the body is null")
     return None

@@ -1,4 +1,4 @@
-"""How many tasks Spark may run at a time, as far as its settings tell."""
+"""The number of tasks that Spark may run at a time, from its settings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LOCAL_CLUSTER: Final = re.compile(r"local-cluster\[(\d+),(\d+),\d+\]")
 
 
 def task_slots(spark: SparkSession) -> int:
-    """Return the number of task slots. Raises `ConfigurationError` where settings do not tell."""
+    """Return the number of task slots; raise `ConfigurationError` if settings do not say it."""
 
     def number(name: str) -> int | None:
         value = spark.conf.get(name, None)
@@ -32,7 +32,7 @@ def task_slots(spark: SparkSession) -> int:
         cores = executors * per_executor if executors and per_executor else None
     if cores is None:
         raise ConfigurationError(
-            "Spark's settings do not tell how many tasks may run at a time"
+            "Spark's settings do not say how many tasks may run at a time"
             " (spark.cores.max, or spark.executor.instances and spark.executor.cores):"
             " pass task_slots=... with in_flight_max"
         )

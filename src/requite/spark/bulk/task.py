@@ -1,8 +1,7 @@
-"""What a task of a bulk call does: batches in, requests out, batches with replies out again.
+"""Runs one task of a bulk call: reads batches, sends requests, yields batches with replies.
 
-While the requests of one window are out, the next one is read and queued, and the one before is
-given on, so neither Spark nor the service waits for the other longer than it has to. Rows leave in
-the order in which they came.
+While one window is in flight, the task reads and queues the next one and yields the one before, so
+reading, calling and writing overlap. Rows keep their order.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from requite.spark.bulk.plan import STATUS, Plan
 from requite.spark.bulk.progress import Tally
 from requite.spark.bulk.pump import Pump, Window
 from requite.spark.bulk.rows import Batch
-from requite.spark.bulk.standing import Job
+from requite.spark.bulk.service_state import Job
 
-_AHEAD: Final = 2  # windows that are read before the oldest one is waited for
+_AHEAD: Final = 2  # windows read before waiting for the oldest
 
 
 class Task(NamedTuple):
-    """A task of Spark's, or what stands for one. `stage` None: it shares nothing with others."""
+    """The identity of a Spark task. `stage` None: outside of Spark, no state is shared."""
 
     stage: int | None = None
     partition: int = 0
@@ -35,8 +34,8 @@ class Task(NamedTuple):
 
 
 def this_task() -> Task:
-    """Return the task that this process has from Spark."""
-    from pyspark import TaskContext  # executors have it; drivers with pyspark-client do not
+    """Return the Spark task that this process runs."""
+    from pyspark import TaskContext  # pyspark-client, on drivers, lacks it
 
     context = TaskContext.get()
     if context is None:
@@ -47,20 +46,22 @@ def this_task() -> Task:
 def call_batches(
     batches: Iterable[pa.RecordBatch], plan: Plan, task: Task | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Make a request of each row; yield the rows with the columns of `plan.COLUMNS`."""
+    """Send each row as a request; yield the rows with the columns of `plan.COLUMNS`."""
     task = task or this_task()
     with process_clients().use(plan.connection) as shared:
-        standing = shared.standings.of(Job(plan.job, task.stage), plan.rate, clock.now())
-        pump = Pump(shared.loop, shared.client, plan, standing)
+        service_state = shared.service_states.of(Job(plan.job, task.stage), plan.rate, clock.now())
+        pump = Pump(shared.loop, shared.client, plan, service_state)
         answered = _through(_windows(batches, plan, task.partition), pump, this_consumer())
         try:
-            yield from answered if plan.report_to is None else _told(answered, plan, task)
+            yield from answered if plan.report_to is None else _with_progress(answered, plan, task)
         finally:
             pump.stop()
 
 
-def _told(answered: Iterator[pa.RecordBatch], plan: Plan, task: Task) -> Iterator[pa.RecordBatch]:
-    """Give batches on, and tell the driver how many rows have ended how."""
+def _with_progress(
+    answered: Iterator[pa.RecordBatch], plan: Plan, task: Task
+) -> Iterator[pa.RecordBatch]:
+    """Yield batches, and report the number of rows by status to the driver."""
     assert plan.report_to is not None
     tally = Tally(plan.report_to, task.stage or 0, task.partition, task.attempt)
     for batch in answered:
@@ -83,18 +84,18 @@ def _windows(batches: Iterable[pa.RecordBatch], plan: Plan, partition: int) -> I
 
 
 def _through(windows: Iterable[_Cut], pump: Pump, consumer: Consumer) -> Iterator[pa.RecordBatch]:
-    under_way: deque[_Cut] = deque()
+    in_flight: deque[_Cut] = deque()
     for cut in windows:
         pump.offer(cut[-1])
-        under_way.append(cut)
-        while len(under_way) > _AHEAD:
-            yield from _await(under_way.popleft(), consumer)
-    while under_way:
-        yield from _await(under_way.popleft(), consumer)
+        in_flight.append(cut)
+        while len(in_flight) > _AHEAD:
+            yield from _await(in_flight.popleft(), consumer)
+    while in_flight:
+        yield from _await(in_flight.popleft(), consumer)
 
 
 def _await(cut: _Cut, consumer: Consumer) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a window when it is done, and until then nothing, again and again."""
+    """Yield empty batches until a window is done, then its rows."""
     batch, start, stop, window = cut
     while not _is_done(window):
         yield batch.nothing()
@@ -105,7 +106,7 @@ def _await(cut: _Cut, consumer: Consumer) -> Iterator[pa.RecordBatch]:
 
 
 def _is_done(window: Window) -> bool:
-    """Wait for a window, but not for long. Raises what went wrong in it."""
+    """Wait up to `BEAT_S` for a window. Raises the window's exception."""
     try:
         window.done.result(BEAT_S)
     except TimeoutError:

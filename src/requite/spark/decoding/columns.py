@@ -1,9 +1,9 @@
-"""Arrow columns made of whole buffers: what the decoder of journals builds its batches from.
+"""Arrow columns from whole buffers, for the batches of the journal decoder.
 
-The arrays have exactly the types that Spark derives from a table's DDL. It refuses a batch of any
-other, even `large_string` for `string` (`pyspark.sql.worker.plan_data_source_read`).
+The arrays have exactly the types that Spark derives from a table's DDL. Spark refuses any other
+type, even `large_string` for `string` (`pyspark.sql.worker.plan_data_source_read`).
 
-`pyarrow.array` and `pyarrow.scalar` are avoided where sound journals are read: they import pandas,
+Code that reads sound journals avoids `pyarrow.array` and `pyarrow.scalar`: they import pandas,
 which costs a Python worker as much as reading a million events.
 """
 
@@ -43,7 +43,7 @@ def arrow_types(ddl: str) -> dict[str, Any]:
 
 
 def plain(values: Numbers, kind: Any, valid: Numbers | None = None) -> Array:
-    """Wrap numbers, whose items have the width of `kind`, without a copy; `valid` tells nulls."""
+    """Wrap numbers of the width of `kind` without a copy; `valid` is False for nulls."""
     buffers = [None if valid is None else bitmap(valid), pa.py_buffer(np.ascontiguousarray(values))]
     return pa.Array.from_buffers(kind, len(values), buffers)
 
@@ -59,7 +59,7 @@ def booleans(values: Numbers) -> Array:
 
 
 def texts(values: Sequence[str | None]) -> Array:
-    """Return a few texts as a column."""
+    """Return strings as a column; for short lists."""
     encoded = [b"" if value is None else value.encode() for value in values]
     offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
     valid = bitmap(np.array([value is not None for value in values], dtype=bool))
@@ -68,7 +68,7 @@ def texts(values: Sequence[str | None]) -> Array:
 
 
 class Constant(NamedTuple):
-    """A column of one value throughout, nulls for None, whose length is not known yet."""
+    """A column of one repeated value (None: nulls) of yet unknown length."""
 
     value: str | int | None
     kind: Any
@@ -77,10 +77,10 @@ class Constant(NamedTuple):
         return constant(self.value, self.kind, count)
 
 
-# The batches of a read are about equal in size, and most of their columns are the same throughout.
+# Batches of a read have about equal sizes, and most of their columns are constant.
 @lru_cache(maxsize=64)
 def constant(value: str | int | None, kind: Any, count: int) -> Array:
-    """Return a column of one value throughout; None gives nulls."""
+    """Return a column of one repeated value; nulls for None."""
     if value is None:
         return pa.nulls(count, kind)
     if isinstance(value, int):
@@ -92,7 +92,7 @@ def constant(value: str | int | None, kind: Any, count: int) -> Array:
 
 
 def dates(us: Numbers, valid: Numbers | None = None) -> Array:
-    """Return the UTC dates of instants. All of one day, nearly always, are told by two of them."""
+    """Return the UTC dates of instants, with a fast path if all are on one day."""
     first, last = (int(us.min()), int(us.max())) if len(us) else (0, 0)
     if valid is None and first // US_PER_DAY == last // US_PER_DAY:
         return plain(np.full(len(us), first // US_PER_DAY, dtype=np.int32), pa.date32())
@@ -100,7 +100,7 @@ def dates(us: Numbers, valid: Numbers | None = None) -> Array:
 
 
 def hexadecimal(cells: Numbers, valid: Numbers | None = None) -> Array:
-    """Return rows of bytes, shape (count, width), as text of two digits per byte."""
+    """Return rows of bytes, shape (count, width), as hexadecimal text."""
     count, width = cells.shape
     digits = hexlify(np.ascontiguousarray(cells).data)
     offsets = np.arange(0, (count + 1) * width * 2, width * 2, dtype=np.int32)

@@ -1,12 +1,12 @@
-"""Blocks of a journal as Arrow batches, decoded column by column.
+"""Decodes blocks of a journal to Arrow batches, column by column.
 
-A block holds its columns one after the other, as numpy wants them, and a row of spans stands for
-three or four events (`requite.journal.meaning`). So the rows of many blocks are put together
-(`rows.py`), and each of the events becomes one batch (`expand.py`): most of its columns are
-constants, and those that cost something, such as the hexadecimal request ids, are made once and
-shared. Nothing happens per row in Python, but for rows that do not decode.
+A block stores its columns one after the other, and a row of a span stands for three or four events
+(`requite.journal.meaning`). The decoder gathers the rows of many blocks (`rows.py`) and expands
+each step of the spans to one batch (`expand.py`). Most columns of such a batch are constants;
+expensive ones, such as the hexadecimal request ids, are computed once and shared. Only rows that do
+not decode are handled one by one in Python.
 
-Events leave out of order: a table has no order, and `seq` tells it.
+Events are not yielded in order; `seq` gives their order.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from requite.spark.schemas import SOURCE
 TYPES: Final[Mapping[str, Any]] = arrow_types(SOURCE)
 NAMES: Final = tuple(TYPES)
 
-# Rows that are decoded together: enough to forget what a batch costs, few enough for the caches.
+# Rows decoded together: enough to amortise the cost of a batch, few enough for the CPU caches.
 ROWS_TOGETHER: Final = 1 << 14
 RAW_SIZE_MAX: Final = 4096
 
@@ -36,7 +36,7 @@ Batch: TypeAlias = Any  # a pyarrow.RecordBatch
 
 
 class Unread(NamedTuple):
-    """Something that does not decode: where it is, its bytes or the first of them, and why."""
+    """Undecodable data: its offset, its first bytes (up to 4,096), and the reason."""
 
     byte_offset: int
     raw: bytes
@@ -49,11 +49,11 @@ def arrow_schema(names: Sequence[str]) -> Any:
 
 
 class Decoder:
-    """Decodes the blocks of one segment, in their order, to batches of the named columns.
+    """Decodes the blocks of one segment, in order, to batches of the named columns.
 
-    `feed` and `skip` yield batches when enough has come together, `finish` yields the rest. Events
-    of spans whose kind is not wanted are left out, others may come nevertheless. Of a segment
-    that belongs to another log, nothing is decoded but that.
+    `feed` and `skip` yield batches when enough rows are gathered, `finish` yields the rest. Spans'
+    events of unwanted kinds are left out; other unwanted events may be yielded. A segment that
+    belongs to another log yields only that error.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Decoder:
         self._is_stranger = False
 
     def define(self, payload: memoryview) -> None:
-        """Take in a block ahead of the range that is read: its strings matter, and whose it is."""
+        """Read strings and owner from a block that precedes the range to decode."""
         header = blocks.parse_header(payload)
         if header and header.type == BlockType.STRINGS and not blocks.flaw_of(payload):
             self._strings.define(blocks.read_strings(payload))
@@ -85,7 +85,7 @@ class Decoder:
         return blocks.stranger_of(payload, self._place.role_name, self._place.name)
 
     def _redefine(self, payload: memoryview) -> Iterator[Batch]:
-        """Take in strings; rows that were gathered before know only the former ones."""
+        """Read strings; if they redefine some, first decode the rows that refer to the old ones."""
         definitions = list(blocks.read_strings(payload))
         if self._strings.contradict(definitions):
             yield from self.finish()
@@ -108,7 +108,7 @@ class Decoder:
         return self._redefine(payload) if header.type == BlockType.STRINGS else iter(())
 
     def skip(self, unread: Unread) -> Iterator[Batch]:
-        """Take in what is not a block."""
+        """Add undecodable data."""
         self._unread.append(unread)
         return self._take_in(1)
 
@@ -117,7 +117,7 @@ class Decoder:
         return self.finish() if self._waiting >= ROWS_TOGETHER else iter(())
 
     def finish(self) -> Iterator[Batch]:
-        """Yield what was fed and has not left yet."""
+        """Yield the batches of all gathered rows."""
         gathered, self._gathered = self._gathered, {}
         unread, self._unread = self._unread, []
         self._waiting = 0
@@ -150,7 +150,7 @@ class Decoder:
         }
 
     def _batch(self, makers: expand.Makers, count: int, happened: Numbers | None = None) -> Batch:
-        """Make a batch of `count` rows, or of those of them that happened."""
+        """Build a batch of `count` rows, or of those where `happened` is True."""
         chosen, left = None, count
         if happened is not None and not happened.all():
             chosen, left = booleans(happened), int(np.count_nonzero(happened))

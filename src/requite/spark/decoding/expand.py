@@ -1,7 +1,8 @@
-"""The columns of events, made from rows of a journal: what each cell of the table means.
+"""Builds the columns of events from rows of a journal.
 
-`requite.journal.meaning` says it for one event; here it is said for whole columns. Each function
-returns *makers*: by the name of a column, what makes it. Columns without a maker are null.
+`requite.journal.meaning` defines the meaning of one event; this module applies it to whole columns.
+Each function returns *makers*: a function or a constant per column name. Columns without a maker
+are null.
 """
 
 from __future__ import annotations
@@ -46,10 +47,10 @@ _DROPPED: Final = _table({Kind.DROPPED})
 
 
 def common(rows: Rows) -> Makers:
-    """What all events of these rows have in common."""
+    """Return the makers of the columns that all events of these rows share."""
     place = rows.place
     return {
-        "schema_version": Constant(blocks.SCHEMA_VERSION, INT32),  # others do not come here
+        "schema_version": Constant(blocks.SCHEMA_VERSION, INT32),  # others are flawed
         "log": Constant(place.log, STRING),
         "segment": Constant(place.segment, INT64),
         "role": Constant(place.role_name, STRING),
@@ -61,14 +62,14 @@ def common(rows: Rows) -> Makers:
 
 
 def happened(rows: Rows, step: Step) -> Numbers:
-    """Tell of which rows a step took place: who waits for nobody was never queued."""
+    """Return the rows for which a step took place: QUEUED only if the request waited."""
     if step.kind is not Kind.QUEUED:
         return np.ones(rows.count, dtype=bool)
     return rows.column("second_at") > rows.column("first_at")
 
 
 def spans(rows: Rows, step: Step) -> Makers:
-    """One of the events that spans stand for."""
+    """Return the makers of one step's events of spans."""
     at = rows.instants(step.at)
     outcome = None if step.outcome is None else step.outcome.name
     makers: dict[str, Maker] = {
@@ -94,7 +95,7 @@ def spans(rows: Rows, step: Step) -> Makers:
 
 
 def event_rows(rows: Rows) -> Makers:
-    """Events that stand by themselves."""
+    """Return the makers of events that are not part of spans."""
     at = rows.instants("at")
     kinds = rows.column("kind")
 
@@ -132,9 +133,9 @@ def event_rows(rows: Rows) -> Makers:
 
 
 def _flaws(rows: Rows, flawed: Numbers, flaws: Array, reasons: Array) -> Makers:
-    """Why rows do not decode, and their cells; without a known flaw it is their instant.
+    """Return the makers of `reason` and `raw` for flawed rows.
 
-    The other rows keep the reasons they have.
+    A null flaw means an instant out of range. Rows without a flaw keep their reasons.
     """
     why = flaws.fill_null(meaning.INSTANT_OUT_OF_RANGE)
     return {

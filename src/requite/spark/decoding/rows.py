@@ -1,6 +1,6 @@
-"""Rows of a journal's blocks, gathered over several blocks so that numpy has something to do.
+"""Rows of a journal, gathered from several blocks so that numpy works on long arrays.
 
-What is asked for is made once: the three or four events of a span share their request ids.
+Columns are computed once: the three or four events of a span share their request ids.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SUM_MAX: Final = float(blocks.CLOCK_OFFSET_MAX)
 
 
 class SegmentSource(NamedTuple):
-    """Where blocks come from: a segment (its first record's number) of a log (`ROLE-NAME`)."""
+    """The source of blocks: a log (`ROLE-NAME`) and a segment (number of its first record)."""
 
     log: str
     role: WriterRole
@@ -50,7 +50,7 @@ class SegmentSource(NamedTuple):
 
 
 class Block(NamedTuple):
-    """A sound block of rows, and where its payload starts in the segment's file."""
+    """A sound block of rows, and the offset of its payload in the segment's file."""
 
     header: Header
     payload: memoryview
@@ -69,7 +69,7 @@ class Strings:
         self._tables.clear()
 
     def contradict(self, definitions: Iterable[tuple[int, bytes]]) -> bool:
-        """Whether a number means something else already, which no sound journal does."""
+        """Whether a number is already defined as another string, as in no sound journal."""
         known = self._strings
         return any(known.get(number, string) != string for number, string in definitions)
 
@@ -82,16 +82,16 @@ class Strings:
         return self._look_up(numbers, bytes.hex)
 
     def _look_up(self, numbers: Numbers, show: Callable[[bytes], str]) -> Array | Constant:
-        """Nearly always, all rows of a batch refer to a few strings, or to the same one."""
+        """Look up strings by number, with fast paths for one string and for a few."""
         first, largest = int(numbers[0]), int(numbers.max())
         if largest == first and int(numbers.min()) == first:
             return Constant(self._show(first, show), STRING)
-        if largest > len(self._strings):  # numbers count up, so definitions have been lost
+        if largest > len(self._strings):  # numbers are consecutive, so definitions are missing
             return texts([self._show(int(number), show) for number in numbers])
         return self._table(show).take(plain(numbers.astype(np.int32), INT32))
 
     def _table(self, show: Callable[[bytes], str]) -> Array:
-        """Return a column in which each string stands at the place of its number."""
+        """Return the string table as a column indexed by string id."""
         table = self._tables.get(show)
         if table is None:
             numbers = range(len(self._strings) + 1)
@@ -106,19 +106,19 @@ class Strings:
 
 
 def _within(values: Numbers, least: float, limit: float) -> bool:
-    """Whether all values are; NaN never is."""
+    """Return whether all values are in [least, limit); False if any is NaN."""
     return bool(values.min() >= least and values.max() < limit)
 
 
 class Instants(NamedTuple):
-    """UTC instants in µs since 1970; `valid` tells those that are instants (None: all)."""
+    """UTC instants in µs since 1970; `valid` is False for those out of range (None: all valid)."""
 
     us: Numbers
     valid: Numbers | None
 
     @classmethod
     def of(cls, seconds: Numbers, offset_us: Numbers) -> Instants:
-        """Translate from a writer's clock, as `meaning.wall_us` does one by one."""
+        """Convert from a writer's clock; the column form of `meaning.wall_us`."""
         with np.errstate(invalid="ignore", over="ignore"):
             near = seconds * 1e6
             us = np.rint(near).astype(np.int64) + offset_us
@@ -136,7 +136,7 @@ class Instants(NamedTuple):
         return dates(self.us, self.valid)
 
     def only(self, chosen: Numbers) -> Array:
-        """Return the instants of the rows that are chosen; null for all others."""
+        """Return the instants of the chosen rows; null for the others."""
         return plain(self.us, TIMESTAMP, chosen if self.valid is None else chosen & self.valid)
 
 
@@ -153,7 +153,7 @@ class Rows:
         self._instants: dict[str, Instants] = {}
 
     def column(self, name: str) -> Numbers:
-        """Return the cells of a column; those of a call id as bytes, 16 to a row."""
+        """Return the cells of a column; call ids as bytes, 16 per row."""
         layout = blocks.COLUMNS[self.type][name]
         dtype, width = ("u1", CALL_ID_SIZE) if layout.dtype == "V16" else (layout.dtype, 1)
         cells = [
@@ -164,7 +164,7 @@ class Rows:
         return np.concatenate(cells)
 
     def spread(self, values: Sequence[int]) -> Numbers:
-        """Return one value per block as one per row."""
+        """Repeat each block's value for each of its rows."""
         return np.repeat(np.array(values, dtype=np.int64), self.counts)
 
     def instants(self, name: str) -> Instants:
@@ -175,24 +175,24 @@ class Rows:
         return found
 
     def seq(self, step: int = 0) -> Array:
-        """Return the number in the log of each row's event of this step."""
+        """Return the sequence number of each row's event of this step."""
         return plain(self._first_seq + step, INT64)
 
     def byte_offset(self, column: str) -> Array:
-        """Return where in the segment's file each row's 8-byte cell of a column is."""
+        """Return the offset in the segment's file of each row's 8-byte cell of a column."""
         layout = blocks.COLUMNS[self.type][column]
         starts = [block.at + layout.offset(block.header.rows) for block in self.blocks]
         return plain(self.spread(starts) + 8 * self._index, INT64)
 
     @cached_property
     def request_id(self) -> Array:
-        """The call ids in hexadecimal; null where there is none."""
+        """The call ids in hexadecimal; null for rows without one."""
         cells, named = self._calls
         return hexadecimal(cells, named)
 
     @cached_property
     def client(self) -> Array:
-        """The first half of the call ids: who asked."""
+        """The client's id: the first half of the call id."""
         cells, named = self._calls
         return hexadecimal(cells[:, : CALL_ID_SIZE // 2], named)
 
@@ -205,7 +205,7 @@ class Rows:
         return self.strings.digits(self.column("worker"))
 
     def raw(self, chosen: Numbers) -> Array:
-        """Return the cells of the rows that are chosen; null for all others."""
+        """Return the raw bytes of the chosen rows; null for the others."""
         block_of = np.repeat(np.arange(len(self.blocks)), self.counts)
         raw: list[bytes | None] = [None] * self.count
         for row in np.flatnonzero(chosen):
@@ -215,14 +215,14 @@ class Rows:
 
     @cached_property
     def _index(self) -> Numbers:
-        """Which row of its block each row is."""
+        """The index of each row within its block."""
         ends = np.cumsum(self.counts)
         starts: Numbers = np.repeat(ends - self.counts, self.counts)
         return np.arange(self.count, dtype=np.int64) - starts
 
     @cached_property
     def _first_seq(self) -> Numbers:
-        # In unsigned cells, which a log that is not ours may fill: then the numbers wrap around.
+        # Unsigned 64-bit: in a foreign log the numbers may overflow, and wrap around.
         first = np.array([block.header.first_seq for block in self.blocks], dtype=np.uint64)
         seq: Numbers = np.repeat(first, self.counts).view(np.int64)
         seq += self._index * SEQS_PER_ROW[self.type]
@@ -234,7 +234,7 @@ class Rows:
 
     @cached_property
     def _calls(self) -> tuple[Numbers, Numbers | None]:
-        """The call ids, and which rows have one (None: all)."""
+        """The call ids, and a mask of the rows that have one (None: all)."""
         cells = self.column("call_id")
         named: Numbers = np.any(cells.view("<u8").reshape(-1, 2), axis=1)
         return cells.reshape(-1, CALL_ID_SIZE), None if named.all() else named

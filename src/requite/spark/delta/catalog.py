@@ -1,11 +1,12 @@
-"""The tables of a lake, as one run after another leaves them.
+"""The tables of a lake as of its last complete run.
 
-A run that has come to its end adds a row to the table `runs`: how far it has come, and the seal of
-every table. That row is what counts. A reader sees the tables as the last row names them, however
-far a run at work has come; and the next run puts tables back on which one that died had begun.
+A run that completes adds a row to the table `runs`: its position in the journal, and the seal of
+every table. A reader sees the tables at the versions of the last row, regardless of a run in
+progress. The next run restores the tables that a crashed run had changed.
 
-A run announces itself by a commit without a row. Its version is the run's number, and every commit
-of the run bears it. So a lake also notices that `runs` itself has lost its end.
+A run starts with a commit without a row to `runs`. The version of that commit is the run's number,
+and every commit of the run records it. So a lake also detects that `runs` has lost its last
+commits.
 """
 
 from __future__ import annotations
@@ -40,17 +41,17 @@ from requite.spark.delta.process import is_alive, is_here, this_process
 from requite.spark.delta.table import ADVICE, File, Note, Seal, Table, create
 
 RUNS: Final = "runs"
-KEPT: Final = (RUNS, "bronze_events", "bronze_quarantine")
-"""Tables that cannot be computed anew from others."""
+NOT_RECOMPUTED: Final = (RUNS, "bronze_events", "bronze_quarantine")
+"""Tables that cannot be recomputed from others."""
 
 FILES_MAX: Final = 10
-"""Of a table and day. Where there are more, the smallest are merged."""
+"""Maximum number of files per table and day; beyond it, the smallest are merged."""
 
 RETENTION_H: Final = 48
-"""Hours for which a file stays that no table needs any more: somebody may be reading it."""
+"""Hours before an unneeded file is deleted: a reader may still use it."""
 
 SILENCE_MAX_S: Final = 900
-"""A run of another machine that has committed nothing for as long is taken for dead."""
+"""Seconds without a commit after which a run on another machine counts as crashed."""
 
 _FAULTS_SHOWN: Final = 3
 
@@ -59,7 +60,7 @@ Days = Callable[[date | None], bool]
 
 @dataclass(frozen=True)
 class Record:
-    """What the last run left that came to its end: all empty before the first."""
+    """The row of the last complete run; empty before the first."""
 
     run: int = -1
     state: Mapping[str, Any] = field(default_factory=dict)
@@ -67,9 +68,9 @@ class Record:
 
 
 class Catalog:
-    """The tables of a lake: as of the last run, or for a run (`running`).
+    """The tables of a lake: as of the last run, or within a run (`running`).
 
-    Raises `LakeDamaged`, which names the file, wherever something is not what was written.
+    Methods raise `LakeDamaged`, which names the file, if a file or log is not as it was written.
     """
 
     def __init__(self, root: str) -> None:
@@ -79,13 +80,13 @@ class Catalog:
         self._runs = Table.open(root, RUNS)
         self._notes: dict[str, Note] = {}
         self._tables: dict[str, Table | None] = {}
-        self._sound: set[str] = set()
+        self._checked: set[str] = set()
         self.last = self._newest_record()
         self._mark: dict[str, Any] = {}
 
     # --- reading ----------------------------------------------------------------------------------
     def table(self, name: str) -> Table | None:
-        """Return a table; None where no run has written it yet."""
+        """Return a table; None if no run has written it yet."""
         if name not in self._tables:
             self._tables[name] = self._as_recorded(name)
         return self._tables[name]
@@ -96,12 +97,12 @@ class Catalog:
             return None
         found = Table.open(self.root, name, seal.version)
         if found is None:
-            raise _gone(self.root, name)
+            raise _missing(self.root, name)
         found.require(seal)
         return found
 
     def files(self, name: str, days: Days | None = None) -> list[File]:
-        """Return the files of a table, or of some of its days; each is looked at once."""
+        """Return the files of a table, or of some of its days; each file is checked once."""
         table = self.table(name)
         if table is None:
             return []
@@ -111,16 +112,16 @@ class Catalog:
         return chosen
 
     def check(self, name: str, files: Iterable[File]) -> None:
-        """Raise `LakeDamaged` for files that are gone, or not what was written."""
+        """Raise `LakeDamaged` for missing or changed files."""
         unseen = [(f"{name}/{file.path}", file.size) for file in files]
-        unseen = [file for file in unseen if file[0] not in self._sound]
+        unseen = [file for file in unseen if file[0] not in self._checked]
         if found := faults(self._store, unseen):
             more = f" and {len(found) - _FAULTS_SHOWN:,} more" if len(found) > _FAULTS_SHOWN else ""
             raise LakeDamaged(f"{self.root}: {'; '.join(found[:_FAULTS_SHOWN])}{more}; {ADVICE}")
-        self._sound.update(path for path, _ in unseen)
+        self._checked.update(path for path, _ in unseen)
 
     def path(self, name: str, file: File) -> str:
-        """Return where a file is."""
+        """Return the full path of a file."""
         return f"{self.root}/{name}/{file.path}"
 
     def _newest_record(self) -> Record:
@@ -146,10 +147,10 @@ class Catalog:
     def _require_nothing(self) -> None:
         """Raise `LakeDamaged` if there are tables without the table `runs`."""
         if self._names():
-            raise _gone(self.root, RUNS)
+            raise _missing(self.root, RUNS)
 
     def _names(self) -> list[str]:
-        """Return the names of the tables that are there."""
+        """Return the names of the existing tables except `runs`."""
         if self._store.get_file_info("").type == fs.FileType.NotFound:
             return []
         found = self._store.get_file_info(fs.FileSelector("", allow_not_found=True))
@@ -163,10 +164,10 @@ class Catalog:
     # --- running ----------------------------------------------------------------------------------
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Begin a run, and keep every other one out.
+        """Begin a run, and exclude every other one.
 
-        Raises `LakeBusy` where another one is at work. One that has died is none: its process is
-        gone, or, on another machine, it has committed nothing for a quarter of an hour.
+        Raises `LakeBusy` if another run is in progress. A run counts as crashed when its process
+        has ended or, on another machine, when it has committed nothing for 15 minutes.
         """
         self._begin()
         try:
@@ -205,37 +206,36 @@ class Catalog:
         if is_alive(begun) if is_here(begun) else silent_s < SILENCE_MAX_S:
             raise LakeBusy(
                 f"another run (process {begun['process']} on {begun['host']}) is at work on the "
-                f"lake at {self.root}; try again when it is done"
+                f"lake at {self.root}; try again when it has ended"
             )
 
     def _require_whole(self, name: str, runs_until: int) -> None:
         seal, table = self.last.seals.get(name), self._tables[name]
         if table is None:
-            raise _gone(self.root, name)
+            raise _missing(self.root, name)
         if seal and table.version < seal.version:
             raise LakeDamaged(
-                f"{self.root}/{name}/_delta_log has lost its end: version {seal.version} is gone; "
+                f"{self.root}/{name}/_delta_log is cut off: version {seal.version} is missing; "
                 + ADVICE
             )
         if seal and table.version == seal.version:
             table.require(seal)
         if self._notes[name].run > runs_until:
             raise LakeDamaged(
-                f"{self.root}/{RUNS}/_delta_log has lost its end: {name} tells of later runs; "
-                + ADVICE
+                f"{self.root}/{RUNS}/_delta_log is cut off: {name} records later runs; " + ADVICE
             )
 
     def _require_columns(self) -> None:
-        """Raise `ConfigurationError` where events have other columns than this version's."""
+        """Raise `ConfigurationError` if events have other columns than in this version."""
         for name, table in [*self._tables.items(), (RUNS, self._runs)]:
-            if name in KEPT and table is not None and not table.has_declared_columns:
+            if name in NOT_RECOMPUTED and table is not None and not table.has_declared_columns:
                 raise ConfigurationError(
-                    f"{self.root}/{name} was made by another version of requite, and has other "
-                    "columns: give a new lake, which is made from the whole journal"
+                    f"{self.root}/{name} was written by another version of requite, with other "
+                    "columns: name a new lake, which is built from the whole journal"
                 )
 
     def _settled(self, name: str) -> Table | None:
-        """Return a table without what a run that died has done to it."""
+        """Return a table without the changes of a crashed run."""
         table, seal = self._tables[name], self.last.seals.get(name)
         assert table is not None
         is_known = seal is not None and table.version == seal.version
@@ -246,7 +246,7 @@ class Catalog:
         return table.commit([], list(table.files.values()), run=self.run) if table.files else table
 
     def _is_merged(self, name: str, seal: Seal | None) -> bool:
-        """Whether all that was done to a table since the last run's end is that it was merged."""
+        """Whether the only change to a table since the last complete run is a merge."""
         return seal is not None and self._notes[name].more.get("merged") == seal.version
 
     def commit(
@@ -255,7 +255,7 @@ class Catalog:
         add: Sequence[Added],
         remove: Sequence[File] = (),
     ) -> None:
-        """Add and remove files of a table in one commit; the table is created if need be."""
+        """Add and remove files of a table in one commit; create the table if it does not exist."""
         self._require_run()
         table = self.table(name) or create(self.root, name, run=self.run)
         if add or remove:
@@ -263,22 +263,24 @@ class Catalog:
         self._tables[name] = table
 
     def clear(self) -> None:
-        """Empty the tables that are computed from events, which then have today's columns."""
+        """Empty the tables that are computed from events; they get this version's columns."""
         self._require_run()
         for name, table in self._tables.items():
-            if table is not None and name in schemas.LAKE and name not in KEPT:
+            if table is not None and name in schemas.LAKE and name not in NOT_RECOMPUTED:
                 self._tables[name] = table.clear(run=self.run)
 
     def _require_run(self) -> None:
-        """Raise `LakeBusy` if another run has begun, which took this one for dead."""
+        """Raise `LakeBusy` if another run has begun because this one counted as crashed."""
         newest = Table.open(self.root, RUNS)
         if newest is None:
-            raise _gone(self.root, RUNS)
+            raise _missing(self.root, RUNS)
         if newest.version != self.run:
-            raise LakeBusy(f"another run has changed the lake at {self.root} meanwhile: run again")
+            raise LakeBusy(
+                f"another run has changed the lake at {self.root} in the meantime: run again"
+            )
 
     def end(self, state: Mapping[str, Any], **columns: Any) -> None:
-        """End the run: what it has done counts from now on. `columns` are those of `runs`."""
+        """Complete the run: readers see its tables from now on. `columns` are those of `runs`."""
         assert self._runs is not None
         tables = {name: table for name, table in self._tables.items() if table is not None}
         seals = {name: table.seal for name, table in tables.items()}
@@ -289,15 +291,15 @@ class Catalog:
         self.last = Record(self.run, dict(state), seals)
 
     def _stop(self) -> None:
-        """Let others in."""
-        # A disk may be full now; others find out by themselves that this process is gone.
+        """Release the lake for other runs."""
+        # The disk may be full; other runs detect the end of this process.
         with suppress(LakeError):
             assert self._runs is not None
             self._runs = self._runs.commit([], [], run=self.run)
 
     # --- tidying up -------------------------------------------------------------------------------
     def merge(self) -> int:
-        """Merge small files, when the run has ended; return how many there were."""
+        """Merge small files after the run has ended; return how many were merged."""
         assert self._runs is not None
         merged = 0
         for name, table in [*self._tables.items(), (RUNS, self._runs)]:
@@ -318,12 +320,12 @@ class Catalog:
             self.check(table.name, group)
             paths = [file.path for file in group]
             added += self._writing(partial(merge, self._store, table.name, paths))
-        gone = [file for group in groups for file in group]
+        removed = [file for group in groups for file in group]
         note = self._mark | {"merged": table.version}
-        return table.commit(added, gone, run=self.run, more=note)
+        return table.commit(added, removed, run=self.run, more=note)
 
     def vacuum(self) -> int:
-        """Delete what no version of the last two days needs; return how many files there were."""
+        """Delete files that no version of the last two days needs; return how many."""
         deleted = 0
         for table in filter(None, [*self._tables.values(), self._runs]):
             table.forget_old_versions()
@@ -340,9 +342,9 @@ class Catalog:
 
 
 def to_merge(files: Iterable[File]) -> list[list[File]]:
-    """Choose files to merge, by folder: the smallest, until each other is larger than all of them.
+    """Choose files to merge, by folder: the smallest, until each other is larger than their sum.
 
-    So a row is written anew only as often as the table doubles.
+    A row is then rewritten only as often as the table doubles.
     """
     folders: dict[str, list[File]] = {}
     for file in files:
@@ -364,8 +366,8 @@ def _smallest(files: list[File]) -> list[File]:
     return chosen
 
 
-def _gone(root: str, name: str) -> LakeDamaged:
-    return LakeDamaged(f"{root}/{name} is gone; {ADVICE}")
+def _missing(root: str, name: str) -> LakeDamaged:
+    return LakeDamaged(f"{root}/{name} is missing; {ADVICE}")
 
 
 def _runs_schema() -> pa.Schema:

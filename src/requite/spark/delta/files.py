@@ -1,10 +1,10 @@
-"""Data files of Delta tables: Parquet, each named after its content.
+"""Data files of Delta tables: Parquet files, each named after its content.
 
     bronze_events/date=2026-03-02/5f0c…-9a41….parquet
 
-The first part of a name is random, so that no two tasks ever write the same file: what a killed or
-a speculative task leaves belongs to no table. The second part is the digest of all bytes. So a file
-that was cut, damaged or swapped with another one is found out by its name alone, whoever reads it.
+The first part of a name is random, so no two tasks write the same file: a file that a killed or
+speculative task leaves belongs to no table. The second part is the digest of all bytes, so a reader
+detects a truncated, damaged or swapped file by its name.
 """
 
 from __future__ import annotations
@@ -30,29 +30,29 @@ from requite.spark.decoding.columns import arrow_types
 from requite.storage.place import is_store
 
 DAY: Final = "date"
-"""The column by which tables are partitioned that have it."""
+"""The partition column of tables that have it."""
 
 NO_DAY: Final = "__HIVE_DEFAULT_PARTITION__"
-"""Stands for a day that is null, as in Hive."""
+"""The partition value for a null day, as in Hive."""
 
 FILE_BYTES_MAX: Final = 128 << 20
-"""A file that has become this long is closed: it is in memory until it is written."""
+"""Size at which a file is closed and written; until then it is in memory."""
 
-_ROW_GROUP_BYTES: Final = 32 << 20  # in Arrow's form: some 100,000 events
-_OPEN_BYTES_MAX: Final = 256 << 20  # of all files that a task has open
+_ROW_GROUP_BYTES: Final = 32 << 20  # in memory: some 100,000 events
+_OPEN_BYTES_MAX: Final = 256 << 20  # over all open files of a task
 _OPEN_MAX: Final = 64
 _DIGEST_LENGTH: Final = 32
 _CHUNK_BYTES: Final = 4 << 20
 _ERRNO: Final = re.compile(r"\[errno \d+\] (.+)$", re.IGNORECASE | re.MULTILINE)
-_WORDS_MAX: Final = 160  # characters of what a library says
+_WORDS_MAX: Final = 160  # characters of a library's message
 _THREADS: Final = 4
-_SHARE_BYTES: Final = 8 << 20  # of files that one task fetches, if there are more
+_SHARE_BYTES: Final = 8 << 20  # of files that one task reads
 
-# What readers skip files by. Each is a column of some table.
+# Columns with statistics, by which readers skip files.
 _STATISTICS: Final = ("ts", "accepted_at", "minute", "window", "request_id", "service")
 
 ADDED: Final = "path string, size bigint, rows bigint, stats string, failure string"
-"""What a task returns for each file that it has written, or instead where it cannot write."""
+"""The row that a task returns for each written file, or for a failure to write."""
 
 
 Store: TypeAlias = fs.SubTreeFileSystem
@@ -60,8 +60,7 @@ Store: TypeAlias = fs.SubTreeFileSystem
 
 
 class Added(NamedTuple):
-    """A file that was written: its path within the table, its bytes, its rows, and their ranges
-    as Delta's log has them (JSON)."""
+    """A written file: path within the table, bytes, rows, and statistics (JSON) for Delta's log."""
 
     path: str
     size: int
@@ -70,11 +69,11 @@ class Added(NamedTuple):
 
 
 def filesystem(root: str) -> Store:
-    """Return the files below a lake's root: a folder, or the URL of a store that Arrow knows.
+    """Return the file system of a lake's root: a folder, or the URL of a store that Arrow supports.
 
-    Stores take their settings from the environment, as Delta's log does. What deltalake offers
-    for files (`deltalake.fs`) cannot write with today's Arrow. Raises `ConfigurationError` for a
-    URL that Arrow does not know.
+    Stores read their settings from the environment, as Delta's log does. The file system of
+    deltalake (`deltalake.fs`) cannot write with current versions of Arrow. Raises
+    `ConfigurationError` for a URL that Arrow does not support.
     """
     if not is_store(root):
         return fs.SubTreeFileSystem(root, fs.LocalFileSystem())
@@ -82,14 +81,14 @@ def filesystem(root: str) -> Store:
         store, path = fs.FileSystem.from_uri(root)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise ConfigurationError(
-            f"no lake can be kept at {root}: {words_of(error)}; of Azure, write "
+            f"a lake cannot be stored at {root}: {words_of(error)}; for Azure, write "
             "abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"
         ) from None
     return fs.SubTreeFileSystem(path, store)
 
 
 def folder_of(path: str) -> str:
-    """Return the folder of a file within its table; empty where a table is not kept by day."""
+    """Return the folder of a file within its table; empty if the table is not partitioned."""
     return path.rpartition("/")[0]
 
 
@@ -99,7 +98,7 @@ def day_folder(day: date | None) -> str:
 
 
 def day_of(path: str) -> date | None:
-    """Return the day of a file by its path."""
+    """Return the day of a file, from its path."""
     value = folder_of(path).partition("=")[2]
     return None if value in ("", NO_DAY) else date.fromisoformat(value)
 
@@ -107,7 +106,7 @@ def day_of(path: str) -> date | None:
 # --- writing --------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Writer:
-    """What a task does to write its part of a table: for `DataFrame.mapInArrow`, to `ADDED`."""
+    """Writes a task's part of a table; for `DataFrame.mapInArrow`, with the columns `ADDED`."""
 
     root: str
     table: str
@@ -120,30 +119,33 @@ class Writer:
             for added in write(filesystem(self.root), self.table, batches, split):
                 yield _row(failure=None, **added._asdict())
         except OSError as error:
-            # A row instead of an exception, of which Spark would make pages.
+            # A row, since Spark prints pages of stack traces for an exception.
             yield _row(failure=f"{self.root}/{self.table} cannot be written: {words_of(error)}")
-            deque(batches, maxlen=0)  # Spark complains of tasks that do not read to the end
+            deque(batches, maxlen=0)  # Spark logs an error for unread input
 
 
 @dataclass(frozen=True)
 class Without:
-    """What a task does to write files anew without the rows of some requests: for `mapInArrow` of
-    their paths, to `ADDED` and `gone`, the path of a file that is replaced. Others are left."""
+    """Rewrites files without the rows of some requests; for `mapInArrow` of file paths.
+
+    Returns the columns `ADDED` and `gone`, the path of a replaced file. Files without such rows
+    are left as they are.
+    """
 
     root: str
     table: str
     ids: pa.Array
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write what is left of each file that has such rows; return a row per file."""
+        """Write the remaining rows of each file that has such rows; return a row per file."""
         store = filesystem(self.root)
         for batch in batches:
             for path in batch.column(0).to_pylist():
                 try:
                     yield from self._rewrite(store, path)
                 except OSError as error:
-                    told = f"{self.root}/{self.table} cannot be written: {words_of(error)}"
-                    yield _row(failure=told, gone=None)
+                    failure = f"{self.root}/{self.table} cannot be written: {words_of(error)}"
+                    yield _row(failure=failure, gone=None)
 
     def _rewrite(self, store: Store, path: str) -> Iterator[pa.RecordBatch]:
         with store.open_input_file(f"{self.table}/{path}") as opened:
@@ -170,7 +172,7 @@ def _row(**columns: Any) -> pa.RecordBatch:
 
 
 def words_of(error: BaseException) -> str:
-    """Return in a few words why the system refused."""
+    """Return a short reason from an error of the system or a library."""
     text = getattr(error, "strerror", None) or str(error)
     detail = _ERRNO.search(text)
     return detail[1] if detail else text.splitlines()[0][:_WORDS_MAX]
@@ -185,7 +187,7 @@ def as_one(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
 
 
 def by_day(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Put rows into folders by their day, which the files themselves do not have."""
+    """Put rows into folders by day; the files do not contain the column."""
     days, rest = batch.column(DAY), batch.drop_columns([DAY])
     found = pc.unique(days).to_pylist()
     for day in found:
@@ -196,7 +198,7 @@ def by_day(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
 def write(
     store: Store, table: str, batches: Iterable[pa.RecordBatch], split: Split = as_one
 ) -> Iterator[Added]:
-    """Write batches as files of a table; yield each file when it is written. Raises `OSError`."""
+    """Write batches as files of a table; yield each written file. Raises `OSError`."""
     drafts: dict[str, _Draft] = {}
     for batch in batches:
         for folder, part in split(batch):
@@ -216,7 +218,7 @@ def _too_much(drafts: dict[str, _Draft]) -> bool:
 
 
 class _Draft:
-    """A file that is being made, in memory: only when it is whole its name is known."""
+    """A file being built in memory: its name is known only when it is complete."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._sink = pa.BufferOutputStream()
@@ -226,12 +228,12 @@ class _Draft:
 
     @property
     def length(self) -> int:
-        """How long the file is by now."""
+        """Bytes of the file so far."""
         return int(self._sink.tell())
 
     @property
     def held(self) -> int:
-        """How many bytes of memory it takes."""
+        """Bytes of memory that it occupies."""
         return self.length + self._waiting_bytes
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -252,7 +254,7 @@ class _Draft:
         digest = hashlib.sha256(content).hexdigest()[:_DIGEST_LENGTH]
         name = f"{uuid4().hex}-{digest}.parquet"
         path = f"{folder}/{name}" if folder else name
-        if isinstance(store.base_fs, fs.LocalFileSystem):  # stores have no folders
+        if isinstance(store.base_fs, fs.LocalFileSystem):  # object stores have no folders
             store.create_dir(f"{table}/{folder}", recursive=True)
         with store.open_output_stream(f"{table}/{path}") as file:
             file.write(content)
@@ -261,7 +263,7 @@ class _Draft:
 
 
 def _stats(metadata: pq.FileMetaData) -> str:
-    """Return the statistics that Delta's log keeps of a file."""
+    """Return the statistics of a file for Delta's log, as JSON."""
     names = metadata.schema.names
     least: dict[str, Any] = {}
     most: dict[str, Any] = {}
@@ -290,8 +292,7 @@ def _plain(value: Any) -> Any:
 # --- reading --------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Reader:
-    """What a task does to read files of a table, in shares that it is given by number: for
-    `DataFrame.mapInArrow`, to the columns `ddl`."""
+    """Reads files of a table; for `DataFrame.mapInArrow` of share numbers, to the columns `ddl`."""
 
     root: str
     table: str
@@ -299,7 +300,7 @@ class Reader:
     shares: tuple[tuple[str, ...], ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the files. Raises `LakeError` for one that cannot be read."""
+        """Yield the rows of the files; raise `LakeError` if a file cannot be read."""
         store = filesystem(self.root)
         for batch in batches:
             for number in batch.column(0).to_pylist():
@@ -313,19 +314,19 @@ class Reader:
                 for rows in pq.ParquetFile(opened, pre_buffer=True).iter_batches():
                     yield with_day(rows, path, types)
         except OSError as error:
-            told = f"{self.root}/{self.table}/{path} cannot be read: {words_of(error)}"
-            raise LakeError(told) from error
+            failure = f"{self.root}/{self.table}/{path} cannot be read: {words_of(error)}"
+            raise LakeError(failure) from error
 
 
 def with_day(rows: pa.RecordBatch, path: str, types: Mapping[str, Any]) -> pa.RecordBatch:
-    """Return rows of a file with all columns of its table: the day is in its path alone."""
+    """Return rows of a file with all columns of its table; the day comes from the path."""
     if DAY in types:
         rows = rows.append_column(DAY, pa.array([day_of(path)] * rows.num_rows, types[DAY]))
     return rows.select(list(types)).cast(pa.schema(types))
 
 
 def share_out(files: Sequence[tuple[str, int]]) -> tuple[tuple[str, ...], ...]:
-    """Share out files, given by path and size, to tasks: a task costs what a megabyte does."""
+    """Divide files, given by path and size, among tasks, by size."""
     shares: list[tuple[str, ...]] = []
     room = 0
     for path, size in files:
@@ -339,7 +340,7 @@ def share_out(files: Sequence[tuple[str, int]]) -> tuple[tuple[str, ...], ...]:
 
 # --- checking -------------------------------------------------------------------------------------
 def faults(store: Store, files: Sequence[tuple[str, int]]) -> list[str]:
-    """Look at files, given by path and size; return what is wrong with them, each by its name."""
+    """Check files, given by path and size; return a message for each missing or changed one."""
     with ThreadPoolExecutor(_THREADS) as pool:
         found = pool.map(lambda file: _fault(store, *file), files)
         return [fault for fault in found if fault]
@@ -353,20 +354,20 @@ def _fault(store: Store, path: str, size: int) -> str | None:
                 digest.update(chunk)
                 length += len(chunk)
     except FileNotFoundError:
-        return f"{path} is gone"
+        return f"{path} is missing"
     except OSError as error:
         return f"{path} cannot be read: {words_of(error)}"
     if length != size:
-        return f"{path} has {length:,} bytes, and {size:,} were written"
+        return f"{path} has {length:,} bytes, but {size:,} were written"
     written = path.rpartition("-")[2].removesuffix(".parquet")
     if digest.hexdigest()[:_DIGEST_LENGTH] != written:
-        return f"{path} is not what was written"
+        return f"{path} has changed since it was written"
     return None
 
 
 # --- merging --------------------------------------------------------------------------------------
 def merge(store: Store, table: str, paths: Sequence[str]) -> list[Added]:
-    """Write the rows of several files of one folder anew, as few files. Raises `OSError`."""
+    """Rewrite the rows of several files of one folder as few files. Raises `OSError`."""
     folder = folder_of(paths[0])
     return list(write(store, table, _rows(store, table, paths), lambda batch: [(folder, batch)]))
 

@@ -1,4 +1,4 @@
-"""Whether a process of this machine is still the one that it was: for runs that have begun."""
+"""Identify processes of this machine, and check whether they are alive: for runs in progress."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ _PROCESSES: Final = Path("/proc")
 
 
 def this_process() -> dict[str, Any]:
-    """Return what names this process to others, as JSON."""
+    """Return the identity of this process, for JSON."""
     process = os.getpid()
     return {"host": socket.gethostname(), "process": process, "started": _started(process)}
 
 
 def is_here(named: Mapping[str, Any]) -> bool:
-    """Whether a process was named on this machine."""
+    """Return whether a process identity is from this machine."""
     return bool(named["host"] == socket.gethostname())
 
 
 def is_alive(named: Mapping[str, Any]) -> bool:
-    """Whether a process of this machine is still there."""
+    """Return whether a process of this machine is alive."""
     started = _started(named["process"])
     return started is not None and started == named["started"]
 
 
 def _started(process: int) -> str | None:
-    """Return when a process was started, in the kernel's ticks; None where it is gone."""
+    """Return when a process was started, in kernel ticks; None if it has ended."""
     if not _PROCESSES.is_dir():
         return _answers(process)
     try:
@@ -40,11 +40,11 @@ def _started(process: int) -> str | None:
 
 
 def _answers(process: int) -> str | None:
-    """Return a word if there is a process of this number, where no more can be found out."""
+    """Return "?" if a process has this id, on systems without /proc; None otherwise."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:
         return None
     except PermissionError:
-        pass  # it is somebody else's
+        pass  # another user's process
     return "?"

@@ -1,11 +1,11 @@
 """One Delta table: its log as delta-rs reads it, and commits on top of the version that was read.
 
-Every commit of ours has a note beside Delta's own entries: which version it makes, by which run,
-and the *seal* of the table after it, a digest of all its files with their sizes and rows. A log of
-which commits were lost, cut, doubled or swapped gives other files than its last note tells of.
+Every commit of requite adds a note to Delta's entries: the version it creates, its run, and the
+*seal* of the table after it, a digest of all files with their sizes and rows. If commits in a log
+were lost, truncated, doubled or swapped, the log lists other files than its last note.
 
-A commit succeeds only as the next version of the table: of two runs that start from one version,
-delta-rs lets one through.
+A commit succeeds only as the next version of the table: if two runs start from one version,
+delta-rs accepts the commit of one.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 
 _NOTE: Final = "requite"
 _SETTINGS: Final = {
-    # Commits; a table is read from its last checkpoint on.
+    # In commits; a reader starts at the last checkpoint.
     "delta.checkpointInterval": "20",
-    # A run that dies has the next one go back to the versions of before, whatever their age.
+    # After a crashed run the next one restores older versions, regardless of their age.
     "delta.enableExpiredLogCleanup": "false",
 }
-_DELTA_TYPES: Final = {"int": "integer", "bigint": "long"}  # the others have Spark's names
+_DELTA_TYPES: Final = {"int": "integer", "bigint": "long"}  # the others are named as in Spark
 
 
 class File(NamedTuple):
-    """A file of a table, as its log has it."""
+    """A file of a table, as listed in its log."""
 
     path: str
     size: int
@@ -47,7 +47,7 @@ class File(NamedTuple):
 
     @property
     def day(self) -> date | None:
-        """The day of its rows, where the table is kept by day."""
+        """The day of its rows; None if the table is not partitioned by day."""
         return day_of(self.path)
 
 
@@ -59,7 +59,7 @@ class Seal(NamedTuple):
 
 
 class Note(NamedTuple):
-    """What a commit of ours says of itself: `at` is in milliseconds since 1970."""
+    """The note of a commit; `at` is in milliseconds since 1970."""
 
     seal: Seal
     run: int
@@ -69,7 +69,7 @@ class Note(NamedTuple):
 
 @dataclass(frozen=True)
 class Table:
-    """A version of a table. Raises `LakeDamaged` wherever its log cannot be what was written."""
+    """A version of a table. Methods raise `LakeDamaged` if its log is not as it was written."""
 
     root: str
     name: str
@@ -79,7 +79,7 @@ class Table:
 
     @classmethod
     def open(cls, root: str, name: str, version: int | None = None) -> Table | None:
-        """Read a table's log; None where there is no table."""
+        """Read a table's log; return None if there is no table."""
         from deltalake import DeltaTable
         from deltalake.exceptions import TableNotFoundError
 
@@ -92,26 +92,26 @@ class Table:
 
     @property
     def place(self) -> str:
-        """Where the table is."""
+        """The path or URL of the table."""
         return f"{self.root}/{self.name}"
 
     @property
     def seal(self) -> Seal:
-        """What tells this version from every other state of the table."""
+        """The seal of this version."""
         return _seal(self.name, self.version, self.files.values())
 
     def note(self) -> Note:
-        """Return what the newest commit says of itself, and see that the table is as it says.
+        """Return the note of the newest commit, and verify the table against its seal.
 
-        Only for the newest version. Raises `LakeDamaged` where somebody else made that commit.
+        Only for the newest version. Raises `LakeDamaged` if requite did not write that commit.
         """
         with _named(self.root, self.name):
             newest = self._delta.history(1)
             record = json.loads(newest[0][_NOTE]) if newest and _NOTE in newest[0] else None
             if record is None:
                 raise LakeDamaged(
-                    f"{self.place}/_delta_log: version {self.version} was not written by requite, "
-                    f"which alone may change a lake; {ADVICE}"
+                    f"{self.place}/_delta_log: version {self.version} was not written by requite; "
+                    f"only requite may change a lake; {ADVICE}"
                 )
             at = int(newest[0]["timestamp"])
             note = Note(Seal(*record["seal"]), record["run"], record["more"], at)
@@ -119,7 +119,7 @@ class Table:
         return note
 
     def require(self, seal: Seal) -> None:
-        """Raise `LakeDamaged` unless the table is what it was when this seal was made."""
+        """Raise `LakeDamaged` unless the table matches this seal."""
         if self.seal != seal:
             raise LakeDamaged(
                 f"{self.place}/_delta_log is damaged: it lists other files than version "
@@ -136,10 +136,10 @@ class Table:
     ) -> Table:
         """Add and remove files in one commit; return the table after it.
 
-        Raises `LakeBusy` where somebody else has committed since the table was read.
+        Raises `LakeBusy` if another run has committed since the table was read.
         """
-        gone = {file.path for file in remove}
-        files = [file for file in self.files.values() if file.path not in gone]
+        removed = {file.path for file in remove}
+        files = [file for file in self.files.values() if file.path not in removed]
         files += [File(file.path, file.size, file.rows) for file in add]
         seal = _seal(self.name, self.version + 1, files)
         properties = _properties(seal, run, more)
@@ -151,17 +151,17 @@ class Table:
                 partition_by=_partitions(self.name),
                 commit_properties=properties,
             )
-        return self._again(seal)
+        return self._reopened(seal)
 
     @property
     def has_declared_columns(self) -> bool:
-        """Whether its columns are those that `schemas` declares."""
+        """Whether the columns are those that `schemas` declares."""
         with _named(self.root, self.name):
             there = [(field.name, field.type) for field in self._delta.schema().fields]
         return there == [(field.name, field.type) for field in _schema(self.name).fields]
 
     def clear(self, *, run: int) -> Table:
-        """Remove all rows, and give it the columns that `schemas` declares; return it."""
+        """Remove all rows, set the columns that `schemas` declares, and return the table."""
         seal = _seal(self.name, self.version + 1, ())
         with _named(self.root, self.name):
             self._delta.create_write_transaction(
@@ -171,34 +171,34 @@ class Table:
                 partition_by=_partitions(self.name),
                 commit_properties=_properties(seal, run, None),
             )
-        return self._again(seal)
+        return self._reopened(seal)
 
     def restore(self, seal: Seal, *, run: int) -> Table:
-        """Make the table again what it was at a version of before; return it."""
+        """Restore the files of an earlier version; return the table after it."""
         before = Table.open(self.root, self.name, seal.version)
         if before is None:
-            raise LakeDamaged(f"{self.place}/_delta_log is gone; {ADVICE}")
+            raise LakeDamaged(f"{self.place}/_delta_log is missing; {ADVICE}")
         before.require(seal)
         after = _seal(self.name, self.version + 1, before.files.values())
         with _named(self.root, self.name):
             properties = _properties(after, run, None)
             self._delta.restore(seal.version, commit_properties=properties)
-        return self._again(after)
+        return self._reopened(after)
 
-    def _again(self, seal: Seal) -> Table:
+    def _reopened(self, seal: Seal) -> Table:
         found = Table.open(self.root, self.name, seal.version)
         if found is None:
-            raise LakeDamaged(f"{self.place}/_delta_log is gone; {ADVICE}")
+            raise LakeDamaged(f"{self.place}/_delta_log is missing; {ADVICE}")
         found.require(seal)
         return found
 
     def forget_old_versions(self) -> None:
-        """Delete entries of the log that are older than a month and before a checkpoint."""
+        """Delete log entries that are older than a month and before a checkpoint."""
         with _named(self.root, self.name):
             self._delta.cleanup_metadata()
 
     def unneeded(self, hours: int) -> list[str]:
-        """Return files below the table that no version of the last `hours` has."""
+        """Return the files in the table's folder that no version of the last `hours` lists."""
         with _named(self.root, self.name):
             listed = self._delta.vacuum(
                 retention_hours=hours, dry_run=True, enforce_retention_duration=False, full=True
@@ -206,11 +206,11 @@ class Table:
             return [f"{self.name}/{path}" for path in listed]
 
 
-ADVICE: Final = "put it back, or give a new lake, which is made from the whole journal"
+ADVICE: Final = "restore it, or name a new lake, which is built from the whole journal"
 
 
 def create(root: str, name: str, *, run: int, more: Mapping[str, Any] | None = None) -> Table:
-    """Create a table without rows. Raises `LakeBusy` where there is one by now."""
+    """Create an empty table. Raises `LakeBusy` if it exists by now."""
     from deltalake.transaction import create_table_with_add_actions
 
     seal = _seal(name, 0, ())
@@ -227,13 +227,13 @@ def create(root: str, name: str, *, run: int, more: Mapping[str, Any] | None = N
         )
     created = Table.open(root, name)
     if created is None:
-        raise LakeDamaged(f"{root}/{name}/_delta_log is gone; {ADVICE}")
+        raise LakeDamaged(f"{root}/{name}/_delta_log is missing; {ADVICE}")
     created.require(seal)
     return created
 
 
 def is_by_day(name: str) -> bool:
-    """Whether a table is partitioned by day."""
+    """Return whether a table is partitioned by day."""
     return DAY in schemas.columns_of(schemas.TABLES[name])
 
 
@@ -275,7 +275,7 @@ def _properties(seal: Seal, run: int, more: Mapping[str, Any] | None) -> Any:
     import deltalake
 
     note = json.dumps({"seal": seal, "run": run, "more": more or {}})
-    # Without tries: delta-rs would put a commit on top of another run's.
+    # No retries: delta-rs would commit on top of another run's commit.
     return deltalake.CommitProperties(custom_metadata={_NOTE: note}, max_commit_retries=0)
 
 
@@ -304,7 +304,7 @@ def _now_ms() -> int:
 
 @contextmanager
 def _named(root: str, name: str) -> Iterator[None]:
-    """Raise what delta-rs says as an error of ours, which names the table."""
+    """Convert errors of delta-rs to requite's, which name the table."""
     from deltalake.exceptions import CommitFailedError
 
     log = f"{root}/{name}/_delta_log"
@@ -313,8 +313,10 @@ def _named(root: str, name: str) -> Iterator[None]:
     except LakeError:
         raise
     except CommitFailedError as error:
-        raise LakeBusy(f"another run has changed {root}/{name} meanwhile: run again") from error
+        raise LakeBusy(
+            f"another run has changed {root}/{name} in the meantime: run again"
+        ) from error
     except OSError as error:
         raise LakeError(f"{log} cannot be read or written: {words_of(error)}") from error
-    except Exception as error:  # delta-rs has many, for logs that it cannot follow
+    except Exception as error:  # delta-rs raises many types for broken logs
         raise LakeDamaged(f"{log} is damaged: {words_of(error)}; {ADVICE}") from error

@@ -1,4 +1,4 @@
-"""The table of what Titanic keeps: a row per request, with its bodies if they are asked for."""
+"""The table of requests that Titanic stores: one row per request, with bodies if selected."""
 
 from __future__ import annotations
 
@@ -20,61 +20,60 @@ if TYPE_CHECKING:
 
 BATCH_ROWS: Final = 4096
 BATCH_BYTES: Final = 16 << 20
-_ROW_BYTES: Final = 200  # what a request without bodies is worth, when tasks share them
+_ROW_BYTES: Final = 200  # size of a request without bodies, to divide requests among tasks
 _BODIES: Final = frozenset({"body", "reply"})
 
 
 @dataclass
-class KeptShare(InputPartition):
+class TitanicShare(InputPartition):
     """The requests that one task reads."""
 
     requests: tuple[StoredRequest, ...]
 
 
-class KeptReader(DataSourceReader):
-    """Reads the log on the driver, without bodies; tasks read these. In between it is pickled."""
+class TitanicReader(DataSourceReader):
+    """Reads the log without bodies on the driver; tasks read the bodies. Pickled in between."""
 
     def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
         self._options = options
         self._columns = columns
 
     def partitions(self) -> list[InputPartition]:
-        """Share out what is kept at this moment. Raises `ConfigurationError`."""
+        """Divide the requests that are stored now. Raises `ConfigurationError`."""
         requests = survey(Path(self._options.path))
         limit = self._options.partition_bytes
         weight = self._weight if _BODIES & {*self._columns} else lambda _kept: _ROW_BYTES
-        return [KeptShare(tuple(part)) for part in _parts(requests, weight, limit)]
+        return [TitanicShare(tuple(part)) for part in _parts(requests, weight, limit)]
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
-        """Yield the rows of a share; Spark makes up a partition where there is none."""
-        requests = partition.requests if isinstance(partition, KeptShare) else ()
+        """Yield the rows of a share; none for the partition that Spark adds to an empty list."""
+        requests = partition.requests if isinstance(partition, TitanicShare) else ()
         bodies = _Bodies(Path(self._options.path))
         for part in _parts(requests, self._weight, BATCH_BYTES, BATCH_ROWS):
             yield _batch(part, self._columns, self._options.types, bodies)
 
     @staticmethod
-    def _weight(kept: StoredRequest) -> int:
-        return _ROW_BYTES + kept.size
+    def _weight(stored: StoredRequest) -> int:
+        return _ROW_BYTES + stored.size
 
 
 class _Bodies:
-    """Reads bodies where the log has them. Titanic may have moved one since the log was read: then
-    the log is read again, once."""
+    """Reads bodies from the log. If Titanic has moved one, reads the whole log again, once."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._reader = LogReader(folder)
         self._moved: dict[bytes, StoredRequest] | None = None
 
-    def of(self, kept: StoredRequest, *, is_reply: bool) -> tuple[bytes | None, str]:
-        """Return a body; or None, and why it cannot be had ("": there is none)."""
-        place = kept.reply if is_reply else kept.request
+    def of(self, stored: StoredRequest, *, is_reply: bool) -> tuple[bytes | None, str]:
+        """Return a body and ""; or None and why it cannot be read ("": the request has none)."""
+        place = stored.reply if is_reply else stored.request
         if place is None:
             return None, ""
         try:
             return self._read(place), ""
         except LogGone:
-            return self._read_moved(kept.uuid, is_reply=is_reply)
+            return self._read_moved(stored.uuid, is_reply=is_reply)
         except (StorageError, RemoteViolation) as error:
             return None, str(error)
 
@@ -84,11 +83,11 @@ class _Bodies:
 
     def _read_moved(self, uuid: bytes, *, is_reply: bool) -> tuple[bytes | None, str]:
         if self._moved is None:
-            self._moved = {kept.uuid: kept for kept in survey(self._folder)}
+            self._moved = {stored.uuid: stored for stored in survey(self._folder)}
         now = self._moved.get(uuid)
         place = None if now is None else now.reply if is_reply else now.request
         if place is None:
-            return None, "it was closed before it was read"
+            return None, "the request was closed before it was read"
         try:
             return self._read(place), ""
         except (StorageError, RemoteViolation) as error:
@@ -98,12 +97,12 @@ class _Bodies:
 def _parts(
     requests: Sequence[StoredRequest], weight: Any, limit: int, rows_max: int = 1 << 62
 ) -> Iterator[list[StoredRequest]]:
-    """Cut requests into parts of about `limit` bytes, and of so many rows at most."""
+    """Cut requests into parts of about `limit` bytes and at most `rows_max` rows."""
     part: list[StoredRequest] = []
     size = 0
-    for kept in requests:
-        part.append(kept)
-        size += weight(kept)
+    for stored in requests:
+        part.append(stored)
+        size += weight(stored)
         if size >= limit or len(part) >= rows_max:
             yield part
             part, size = [], 0
@@ -119,26 +118,26 @@ def _batch(
 ) -> RecordBatch:
     import pyarrow as pa
 
-    rows = [_row(kept, columns, bodies) for kept in requests]
+    rows = [_row(stored, columns, bodies) for stored in requests]
     arrays = [pa.array([row[name] for row in rows], types[name]) for name in columns]
     return pa.RecordBatch.from_arrays(arrays, list(columns))
 
 
-def _row(kept: StoredRequest, columns: Sequence[str], bodies: _Bodies) -> dict[str, Any]:
+def _row(stored: StoredRequest, columns: Sequence[str], bodies: _Bodies) -> dict[str, Any]:
     row: dict[str, Any] = {
-        "uuid": kept.uuid.hex() or None,
-        "service": kept.service,
-        "state": kept.state,
-        "attempts": kept.attempts if kept.uuid else None,
-        "submitted_at": kept.submitted_us,
-        "answered_at": kept.answered_us,
-        "size": None if kept.request is None else kept.request.size,
-        "reply_size": None if kept.reply is None else kept.reply.size,
-        "reason": kept.reason,
+        "uuid": stored.uuid.hex() or None,
+        "service": stored.service,
+        "state": stored.state,
+        "attempts": stored.attempts if stored.uuid else None,
+        "submitted_at": stored.submitted_us,
+        "answered_at": stored.answered_us,
+        "size": None if stored.request is None else stored.request.size,
+        "reply_size": None if stored.reply is None else stored.reply.size,
+        "reason": stored.reason,
     }
     for name, is_reply in (("body", False), ("reply", True)):
         if name in columns:
-            row[name], missing = bodies.of(kept, is_reply=is_reply)
+            row[name], missing = bodies.of(stored, is_reply=is_reply)
             if missing:
                 row["reason"] = f"{name}: {missing}"
     return row

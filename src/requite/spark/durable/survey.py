@@ -1,4 +1,4 @@
-"""What the log of a Titanic says of each request, read beside the Titanic that writes it."""
+"""Reads the state of each request from Titanic's log, while Titanic may be writing it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ UNREADABLE: Final = "unreadable"
 
 
 class RecordLocation(NamedTuple):
-    """Where a record is, and how many bytes of bodies it has."""
+    """The position of a record, and the bytes of its bodies."""
 
     position: Position
     size: int
@@ -35,8 +35,10 @@ class RecordLocation(NamedTuple):
 
 @dataclass(slots=True)
 class StoredRequest:
-    """A request, as far as the log tells; times are microseconds since 1970. An UNREADABLE one
-    stands for a place in the log where nothing can be read; `reason` says why."""
+    """A request as recorded in the log; times are microseconds since 1970.
+
+    An UNREADABLE one stands for a part of the log that cannot be read; `reason` says why.
+    """
 
     uuid: bytes = b""
     service: str | None = None
@@ -50,7 +52,7 @@ class StoredRequest:
 
     @property
     def state(self) -> str:
-        """Where it is: WAITING also stands for those that a service has at this moment."""
+        """The state of the request; WAITING includes requests that a worker is handling."""
         if not self.uuid:
             return UNREADABLE
         if self.reply is not None:
@@ -59,14 +61,16 @@ class StoredRequest:
 
     @property
     def size(self) -> int:
-        """The bytes of its bodies."""
+        """Total bytes of its bodies."""
         places = (self.request, self.reply)
         return sum(place.size for place in places if place is not None)
 
 
 def survey(folder: Path) -> list[StoredRequest]:
-    """Read a store: all requests that it keeps, in the order of their submission, then what cannot
-    be read. Raises `ConfigurationError` where there is no store of Titanic."""
+    """Return the stored requests in order of submission, then the unreadable parts of the log.
+
+    Raises `ConfigurationError` if the folder is not a store of Titanic.
+    """
     reader = LogReader(folder)
     found, closed, unreadable = dict[bytes, StoredRequest](), set[bytes](), list[StoredRequest]()
     for item in _items(reader, _segments(reader, folder)):
@@ -79,22 +83,22 @@ def survey(folder: Path) -> list[StoredRequest]:
             unreadable.append(StoredRequest(reason=f"{reason} ({place})"))
     for uuid in closed:
         found.pop(uuid, None)
-    requests = (kept for kept in found.values() if kept.request is not None)
-    return [*sorted(requests, key=lambda kept: kept.submitted_us or 0), *unreadable]
+    requests = (stored for stored in found.values() if stored.request is not None)
+    return [*sorted(requests, key=lambda stored: stored.submitted_us or 0), *unreadable]
 
 
 def _segments(reader: LogReader, folder: Path) -> list[SegmentInfo]:
     try:
         infos = reader.segments()
     except LogGone:
-        raise ConfigurationError(f"{folder}: there is no such folder here") from None
+        raise ConfigurationError(f"{folder}: there is no such folder on this machine") from None
     if not any(info.purpose == PURPOSE for info in infos):
-        raise ConfigurationError(f"{folder} is no store of Titanic (requite titanic --dir)")
+        raise ConfigurationError(f"{folder} is not a store of Titanic (`requite titanic --dir`)")
     return infos
 
 
 def _items(reader: LogReader, infos: list[SegmentInfo]) -> Iterator[Record | Damage]:
-    """Read what is there; a segment that compaction removes meanwhile was copied to a later one."""
+    """Yield all records; compaction copies a segment to a later one before it removes it."""
     for info in infos:
         try:
             yield from reader.read(info.number)
@@ -103,22 +107,22 @@ def _items(reader: LogReader, infos: list[SegmentInfo]) -> Iterator[Record | Dam
 
 
 def _take(record: Record, found: dict[bytes, StoredRequest], closed: set[bytes]) -> str:
-    """Take over what a record says. Compaction copies records forward: the same may come twice."""
+    """Apply a record, which may occur twice: compaction copies records forward."""
     payload = record.payload
     entry = decode(payload, bodies=False)
     if isinstance(entry, Closed):
         closed.add(entry.uuid)
     elif isinstance(entry, Submitted | Answered | Tried):
-        kept = found.setdefault(entry.uuid, StoredRequest(entry.uuid))
+        stored = found.setdefault(entry.uuid, StoredRequest(entry.uuid))
         if isinstance(entry, Submitted):
-            kept.service = entry.service.decode("utf-8", "replace")
-            kept.submitted_us = entry.at_us
-            kept.request = RecordLocation(record.position, body_size(payload))
+            stored.service = entry.service.decode("utf-8", "replace")
+            stored.submitted_us = entry.at_us
+            stored.request = RecordLocation(record.position, body_size(payload))
         elif isinstance(entry, Answered):
-            kept.answered_us, kept.attempts = entry.at_us, entry.attempts
-            kept.poisoned, kept.reason = False, None
-            kept.reply = RecordLocation(record.position, body_size(payload))
-        elif kept.reply is None:
-            kept.attempts, kept.poisoned = entry.attempts, entry.poisoned
-            kept.reason = entry.reason or None
+            stored.answered_us, stored.attempts = entry.at_us, entry.attempts
+            stored.poisoned, stored.reason = False, None
+            stored.reply = RecordLocation(record.position, body_size(payload))
+        elif stored.reply is None:
+            stored.attempts, stored.poisoned = entry.attempts, entry.poisoned
+            stored.reason = entry.reason or None
     return ""

@@ -1,4 +1,4 @@
-"""Gold: what operators look at. Each table has its own module; this is where they are found."""
+"""Gold: the tables for operators, one module per subject."""
 
 from requite.spark.gold.capacity import gold_capacity
 from requite.spark.gold.failures import gold_failures

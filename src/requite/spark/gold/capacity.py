@@ -1,23 +1,23 @@
-"""Capacity: what the load asked of the workers, and what queueing theory says about it.
+"""Capacity: the load of the workers, and the predictions of queueing theory for it.
 
-Per minute and service, with λ the requests accepted per second, S the seconds a worker
+Per minute and service, with λ the requests accepted per second, S the seconds for which a worker
 is busy with one of them and W the seconds from acceptance to outcome:
 
-    busy_servers     a = λS, the handlers that are busy on average (Little's law for the workers)
+    busy_servers     a = λS, the mean number of busy handlers (Little's law for the workers)
     in_system        L, the mean number of requests between acceptance and outcome, measured:
-                     all time spent in the minute by requests, over its length
-    littles_law_gap  |L - λW| / L; near 0 where what came in also went out. A large gap says that
-                     the minute was not in balance (a queue grew or drained, the load had just
-                     begun), so that the other figures describe a passing state.
+                     the total time that requests spent in the minute, divided by its length
+    littles_law_gap  |L - λW| / L; near 0 if arrivals and departures were in balance. A large gap
+                     means that a queue grew or drained, or that the load had just begun, so the
+                     other figures describe a transient state.
     servers          c, the requests that the workers could handle at once
     utilisation      a / c
-    predicted_wait_ms  the mean wait for a server in an M/M/c queue (Erlang C); null from a
-                     utilisation of 1 on, where a queue grows without end. `measured_wait_ms` is
-                     the mean `queue_ms`.
+    predicted_wait_ms  the mean wait for a server in an M/M/c queue (Erlang C); null if the
+                     utilisation is at least 1, since the queue then grows without bound.
+                     `measured_wait_ms` is the mean `queue_ms`.
 
-How many requests a worker can handle at once is taken from what it was seen to do: the most that
-were in its hands at one instant of the period of ten minutes. Its own journal shows handlers; a
-broker's alone shows what was dispatched to it, and part of that waits inside the worker.
+The concurrency of a worker is its observed maximum: the most requests that it had at one instant of
+the period of ten minutes. A worker's own journal shows its running handlers; without it, a broker's
+journal shows the requests dispatched to it, some of which wait inside the worker.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from requite.spark.clock import (
 
 _KEY: Final = ("service", "minute")
 _SHORTEST_S: Final = 1.0
-"""Minutes at the ends of a journal count as at least so long, lest a handful be called a flood."""
+"""Minimum length of the partial minutes at a journal's ends, so that rates are not exaggerated."""
 
 
 def gold_capacity(
@@ -57,9 +57,9 @@ def gold_capacity(
     until: Instant,
     within: Periods | None = None,
 ) -> DataFrame:
-    """Compute the table from silver rows; the journal tells of `since` to `until`.
+    """Compute the table from silver rows; the journal covers `since` to `until`.
 
-    Minutes outside the periods `within` are left out, if these are given.
+    `within` limits the table to the minutes of some periods.
     """
     loads = _loads(requests.where(F.col("accepted_at").isNotNull()), until, within)
     joined = loads.join(servers(attempts, heartbeats, within), list(_KEY), "left")
@@ -70,9 +70,9 @@ def gold_capacity(
 
 
 def _loads(accepted: DataFrame, until: Instant, within: Periods | None) -> DataFrame:
-    """Sum up, by minute, what was accepted in it, and the time that requests spent in it.
+    """Sum up, by minute, the accepted requests and the time that requests spent in the system.
 
-    What has not ended is in the system until its deadline: nobody waits for it any longer.
+    An open request counts as in the system until its deadline.
     """
     begin = micros(F.col("accepted_at"))
     open_until = still_waiting_us(until, begin, F.col("deadline"))
@@ -95,13 +95,13 @@ def _loads(accepted: DataFrame, until: Instant, within: Periods | None) -> DataF
 
 
 def servers(attempts: DataFrame, heartbeats: DataFrame, within: Periods | None = None) -> DataFrame:
-    """Count, by minute and service, the workers that were there, and what all could do at once.
+    """Count, by minute and service, the workers and their total concurrency.
 
-    A worker is there from its first sign of life in the minute to its last. The most that were
-    there at one instant count: one that took the place of another is not one more.
+    A worker is present from its first event in the minute to its last. The maximum at one instant
+    counts, so a worker that replaces another one is not counted in addition.
     """
     busy = _parallel(_edges(attempts, within).union(_signs(heartbeats, within)))
-    # Not `distinct`: over Spark Connect it wants to know the columns of what may not be there yet.
+    # Not `distinct`: over Spark Connect it resolves the columns, of tables that may not exist yet.
     there = busy.groupBy(*_KEY, "worker").agg(
         F.min("at").alias("first"),
         F.max("at").alias("last"),
@@ -129,9 +129,9 @@ def _comes_and_goes() -> Column:
 
 
 def _edges(attempts: DataFrame, within: Periods | None) -> DataFrame:
-    """Return when a worker had one request more, or one fewer: each period by itself.
+    """Return the instants at which a worker's number of requests changes, per period.
 
-    Of an attempt that has not ended nothing is known but when it began.
+    An open attempt counts at the instant of its beginning only.
     """
     begin = micros(F.coalesce("started_at", "delivered_at"))
     ended = F.greatest(begin, F.coalesce(micros(F.col("ended_at")), begin))
@@ -142,7 +142,7 @@ def _edges(attempts: DataFrame, within: Periods | None) -> DataFrame:
     periods = F.explode(periods_of(F.col("begin"), F.col("end"), within)).alias("period")
     pieces = spans.select("service", "worker", "begin", "end", periods)
     first = F.greatest("begin", "period")
-    # What goes on in the next period leaves this one at its last instant, not at the next's first.
+    # An attempt that continues in the next period leaves this one at its last instant.
     last = F.least(F.col("end"), F.col("period") + (PERIOD_US - 1))
     lasted = last > first
     enters = F.struct(first.alias("at"), F.when(lasted, 1).otherwise(0).alias("step"))
@@ -153,7 +153,7 @@ def _edges(attempts: DataFrame, within: Periods | None) -> DataFrame:
 
 
 def _signs(heartbeats: DataFrame, within: Periods | None) -> DataFrame:
-    """Return when a worker was there, if it had nothing to do."""
+    """Return the instants of heartbeats, at which even an idle worker is present."""
     known = heartbeats.where(F.col("worker").isNotNull())
     if within is not None:
         known = known.where(is_within(micros(F.col("ts")), within))
@@ -161,8 +161,7 @@ def _signs(heartbeats: DataFrame, within: Periods | None) -> DataFrame:
 
 
 def _parallel(edges: DataFrame) -> DataFrame:
-    """Add, to all signs of each worker, the most requests that it had at one instant of the
-    period."""
+    """Add the maximum concurrency of each worker in the period to its events."""
     worker = Window.partitionBy("service", "worker", period_us(micros(F.col("at"))))
     so_far = worker.orderBy("at", "step").rowsBetween(Window.unboundedPreceding, 0)
     running = edges.withColumn("running", F.sum("step").over(so_far))
@@ -176,7 +175,7 @@ def _parallel(edges: DataFrame) -> DataFrame:
 
 
 def _rated(joined: DataFrame, since: Instant, until: Instant) -> DataFrame:
-    """Divide by the seconds of each minute of which the journal tells."""
+    """Divide by the seconds of each minute that the journal covers."""
     begin = micros(F.col("minute"))
     end = F.least(begin + MINUTE_US, micros(F.lit(until)))
     seconds = (end - F.greatest(begin, micros(F.lit(since)))) / 1e6
@@ -211,7 +210,7 @@ def _modelled(loaded: DataFrame) -> DataFrame:
 
 
 def erlang_c_wait_s(servers: Column, load: Column, service_s: Column) -> Column:
-    """Return the mean wait in an M/M/c queue (Erlang C), or null where it has no bound.
+    """Return the mean wait in an M/M/c queue (Erlang C), or null if it is unbounded.
 
     The probability of waiting comes from Erlang's B formula by its recurrence,
     B(k) = aB(k-1) / (k + aB(k-1)), which neither overflows nor cancels.

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from requite.request import Status
 
 POISONOUS: Final = (Status.FAILED.name, Status.WORKER_LOST.name, Status.POISONED.name)
-"""Outcomes for which the request itself may be to blame, and not the load or the network."""
+"""Outcomes that the request itself may have caused, rather than load or network."""
 
 KIND_OF_FAILURE: Final = ("service", "error_class", "fingerprint")
 
@@ -18,7 +18,7 @@ _FINGERPRINT_DIGITS: Final = 12
 
 
 def fingerprint(error_class: Column, reason: Column) -> Column:
-    """Return what is the same in failures of one kind: reasons without numbers, ids and quotes."""
+    """Return a hash that is equal for failures of one kind: numbers, ids and quotes are ignored."""
     text = F.lower(F.coalesce(reason, F.lit("")))
     text = F.regexp_replace(text, r"'[^']*'|\"[^\"]*\"", "?")
     text = F.regexp_replace(text, r"\b(0x)?[0-9a-f]{8,}\b", "#")
@@ -28,7 +28,7 @@ def fingerprint(error_class: Column, reason: Column) -> Column:
 
 
 def gold_failures(requests: DataFrame) -> DataFrame:
-    """Gather failed `silver_requests` by day, service, class and fingerprint of the error."""
+    """Group failed `silver_requests` by day, service, class and fingerprint of the error."""
     failed = requests.where(F.col("outcome").isin(*POISONOUS)).select(
         "service",
         F.coalesce("error_class", "outcome").alias("error_class"),
@@ -46,7 +46,7 @@ def gold_failures(requests: DataFrame) -> DataFrame:
 
 
 def over_days(failures: DataFrame) -> DataFrame:
-    """Gather rows of `gold_failures` that are of one kind, whatever their days."""
+    """Merge rows of `gold_failures` of one kind over all days."""
     first = F.struct("first_seen", "sample_request_id")
     return failures.groupBy(*KIND_OF_FAILURE).agg(
         F.sum("n").alias("n"),

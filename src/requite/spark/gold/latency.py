@@ -1,12 +1,12 @@
-"""Latency: histograms of logarithmic buckets, and the percentiles and counts of each minute.
+"""Latency: histograms with logarithmic buckets, and percentiles and counts per minute.
 
 Bucket `b` counts latencies in (upper(b - 1), upper(b)], where upper(b) is 0.001 ms × 1.02^b; bucket
-0 has everything up to 0.001 ms, the resolution of the journal. So a percentile read from a
-histogram is the upper edge of the bucket in which the true one lies: never too low, and at most 2 %
-too high. Histograms are exact counts: those of several minutes or services merge by adding `n`.
+0 has everything up to 0.001 ms, the resolution of the journal. A percentile read from a histogram
+is the upper edge of the bucket that contains the true one: never too low, and at most 2 % too high.
+Buckets hold exact counts: histograms of several minutes or services merge by adding `n`.
 
-Requests count in the minute in which they were accepted, and with whatever outcome they ended: a
-timeout is a long wait, not a missing value.
+Requests count in the minute of their acceptance, with any outcome: a timeout is a long wait, not a
+missing value.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ PERCENTILES: Final = {"p50_ms": 0.50, "p95_ms": 0.95, "p99_ms": 0.99}
 
 
 def bucket_of(latency_ms: Column) -> Column:
-    """Return the number of the bucket in which a latency lies."""
-    # Journals count whole microseconds, none of which is an edge but the first, for which the
-    # logarithm is exact; so its rounding errors move nothing into a wrong bucket.
+    """Return the bucket number of a latency."""
+    # Latencies are whole microseconds, and only the first is an edge, where the logarithm is
+    # exact: rounding errors move no latency into a wrong bucket.
     ratio = F.greatest(latency_ms, F.lit(LOWEST_MS)) / LOWEST_MS
     bucket = F.ceil(F.ln(ratio) / log(GROWTH)).cast("int")
     return F.when(latency_ms.isNotNull(), bucket)
 
 
 def upper_edge_ms(bucket: Column) -> Column:
-    """Return the highest latency that a bucket counts."""
+    """Return the upper edge of a bucket."""
     return F.lit(LOWEST_MS) * F.pow(F.lit(GROWTH), bucket)
 
 
 def gold_latency_histogram(requests: DataFrame) -> DataFrame:
-    """Count `silver_requests` that have ended by minute, service and bucket."""
+    """Count the ended `silver_requests` by minute, service and bucket."""
     ended = _by_bucket(requests).where(F.col("bucket").isNotNull())
     upper = upper_edge_ms(F.col("bucket")).alias("upper_ms")
     return ended.select("minute", "service", "bucket", upper, "n", "date")
 
 
 def percentiles(histogram: DataFrame, *key: str) -> DataFrame:
-    """Read the percentiles (nearest rank) of each group of histogram rows off its buckets."""
+    """Return the percentiles (nearest rank) of each group of histogram rows."""
     merged = histogram.groupBy(*key, "bucket").agg(
         F.sum("n").alias("n"), F.max("upper_ms").alias("upper_ms")
     )
@@ -62,7 +62,7 @@ def _ranks(bars: Column, total: Column) -> list[Column]:
 
 
 def _rank(bars: Column, wanted: Column) -> Column:
-    """Add bars up until so many are reached, and return the upper edge of the last one."""
+    """Return the upper edge of the bar at which the cumulative count reaches `wanted`."""
     start = F.struct(
         F.lit(0).cast("bigint").alias("reached"), F.lit(None).cast("double").alias("upper_ms")
     )
@@ -76,7 +76,7 @@ def _rank(bars: Column, wanted: Column) -> Column:
 
 
 def gold_service_minute(requests: DataFrame) -> DataFrame:
-    """Tell what each service was asked and how it answered, minute by minute.
+    """Count each service's requests and outcomes, with latency percentiles, per minute.
 
     `failed` ended with anything but OK; `retries` are attempts beyond the first; `duplicates` are
     ends beyond the first.
@@ -100,7 +100,7 @@ def gold_service_minute(requests: DataFrame) -> DataFrame:
 
 
 def _by_bucket(requests: DataFrame) -> DataFrame:
-    """Count accepted requests by minute, service and bucket; null: they have not ended."""
+    """Count accepted requests by minute, service and bucket; bucket null: still open."""
     accepted = requests.where(F.col("accepted_at").isNotNull())
     keyed = accepted.withColumns(
         {"minute": minute_of(F.col("accepted_at")), "bucket": bucket_of(F.col("total_ms"))}

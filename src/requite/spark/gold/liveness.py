@@ -1,4 +1,4 @@
-"""Workers as the brokers saw them: since when, how often silent, how busy, and their ends."""
+"""Workers as seen by the brokers: first and last contact, gaps, load, and status."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from requite.spark.clock import Instant, micros
 from requite.spark.vocabulary import HEARTBEAT, WORKER_DRAINED, WORKER_JOINED, WORKER_LOST
 
 GAP_S: Final = 2 * INTERVAL_S_DEFAULT
-"""Longer silences count as gaps: a heartbeat is late by a whole interval."""
+"""A silence longer than this is a gap: a heartbeat is late by a whole interval."""
 
 SILENT_S: Final = LIVENESS_DEFAULT * INTERVAL_S_DEFAULT
-"""A worker of which nothing was told for so long is silent, if its broker goes on telling."""
+"""A worker without events for this long is silent, if its broker still journals others."""
 
 
 def gold_worker_liveness(
     heartbeats: DataFrame, now: Instant, *, gap_s: float = GAP_S, silent_s: float = SILENT_S
 ) -> DataFrame:
-    """Tell of each worker, from all `silver_heartbeats`; `status` is as of `now`.
+    """Summarise each worker from all `silver_heartbeats`; `status` is as of `now`.
 
-    `alive`; `lost`: a broker gave it up; `drained`: it said goodbye; `silent`: neither, but nothing
-    was told of it for `silent_s`. `last_seen` is when it was last heard, so what a loss or a gap
-    adds lies after it. `busy_fraction` is the mean share of its capacity that was taken.
+    Status: `alive`; `lost`: a broker considered it lost; `drained`: it signed off; `silent`:
+    neither, but it has no events for `silent_s`. `last_seen` is the last message from the worker,
+    before the silence of a loss or a gap. `busy_fraction` is the mean share of its capacity in use.
     """
     kind, ts, gap = F.col("kind"), F.col("ts"), F.coalesce("gap_s", F.lit(0.0))
     heard_at = F.timestamp_micros(micros(ts) - F.round(gap * 1e6).cast("bigint"))
     beating = (kind == HEARTBEAT) & (F.col("capacity") > 0)
-    told = heartbeats.where(F.col("worker").isNotNull())
-    grouped = told.groupBy("worker", "service").agg(
+    known = heartbeats.where(F.col("worker").isNotNull())
+    grouped = known.groupBy("worker", "service").agg(
         F.min(heard_at).alias("first_seen"),
         F.max(heard_at).alias("last_seen"),
         F.count_if(gap > gap_s).alias("gaps"),
@@ -47,7 +47,7 @@ def gold_worker_liveness(
 
 
 def _status(now: Instant, silent_s: float) -> Column:
-    """Tell what became of a worker; one that was lost may have joined again."""
+    """Return the status of a worker; a lost one may have joined again."""
     joined_at = F.col("joined_at")
 
     def has_left(at: str) -> Column:

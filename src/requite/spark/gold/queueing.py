@@ -1,4 +1,4 @@
-"""How many requests wait in the brokers' queues, and how long the oldest of them has."""
+"""The depth of the brokers' queues, and the age of the oldest waiting request."""
 
 from __future__ import annotations
 
@@ -22,32 +22,30 @@ _KEY: Final = ("service", "minute")
 
 
 def gold_queue_depth(waits: DataFrame, now: Instant, *, within: Periods | None = None) -> DataFrame:
-    """Tell from `silver_waits` the deepest and the mean queue, and the longest wait in it.
+    """Compute maximum and mean queue depth and the longest wait per minute and service.
 
-    There is a row per minute and service.
-
-    `avg_depth` is the mean over the whole minute, `oldest_age_s` how long the request that had
-    waited longest in that minute had waited then. Minutes in which requests were accepted and none
-    waited have zeros. Minutes outside the periods `within` are left out, if these are given.
+    Source: `silver_waits`. `avg_depth` is the mean over the whole minute; `oldest_age_s` is the
+    longest time that any request had waited by then. Minutes in which requests were accepted and
+    none waited have zeros. `within` limits the table to the minutes of some periods.
     """
     edges = _edges(_by_minute(_spans(waits, now), within))
-    # At one instant those that leave go first: who is handed out then has not waited with them.
+    # At equal instants requests leave before others enter: these have not waited together.
     along = Window.partitionBy(*_KEY).orderBy("at_us", "step")
     depth = F.sum("step").over(along.rowsBetween(Window.unboundedPreceding, Window.currentRow))
     walked = edges.withColumn("depth", depth).groupBy(*_KEY)
-    told = walked.agg(
+    depths = walked.agg(
         F.greatest(F.max("depth"), F.lit(0)).alias("max_depth"),
         (F.sum("waited_us") / MINUTE_US).alias("avg_depth"),
         (F.max("age_us") / 1e6).alias("oldest_age_s"),
     )
     columns = "max_depth", "avg_depth", "oldest_age_s"
-    return told.select("minute", "service", *columns, date_of(F.col("minute")).alias("date"))
+    return depths.select("minute", "service", *columns, date_of(F.col("minute")).alias("date"))
 
 
 def _spans(waits: DataFrame, now: Instant) -> DataFrame:
-    """Return when requests waited: service, begin_us, end_us (microseconds since 1970).
+    """Return the waits of requests: service, begin_us, end_us (microseconds since 1970).
 
-    A wait without an end goes on until `now`, or the deadline.
+    An open wait lasts until `now`, or until the deadline if earlier.
     """
     begin_us = micros(F.col("begin_at"))
     open_until = still_waiting_us(now, begin_us, F.col("deadline"))
@@ -57,7 +55,7 @@ def _spans(waits: DataFrame, now: Instant) -> DataFrame:
 
 
 def _by_minute(spans: DataFrame, within: Periods | None) -> DataFrame:
-    """Cut spans where a minute ends, so that each minute can be told by itself."""
+    """Split spans at the ends of minutes, so that each minute is computed independently."""
     begin, end = F.col("begin_us"), F.col("end_us")
     minutes = minutes_of(begin, end, within)
     pieces = spans.select("service", "begin_us", "end_us", F.explode(minutes).alias("minute_us"))
@@ -71,7 +69,7 @@ def _by_minute(spans: DataFrame, within: Periods | None) -> DataFrame:
 
 
 def _edges(pieces: DataFrame) -> DataFrame:
-    """Return where the depth changes: one more where a piece begins, one fewer where it ends."""
+    """Return the changes of depth: +1 at the beginning of a piece, -1 at its end."""
     begin, end = F.col("begin_us"), F.col("end_us")
 
     def edge(at: Column, step: int, waited: Column, age: Column) -> Column:

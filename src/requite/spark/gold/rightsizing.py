@@ -1,17 +1,17 @@
-"""Advice: how many workers and client slots a service needs, and how long its callers should wait.
+"""Recommends the number of workers and client slots, and the timeout, for each service.
 
-workers   enough that at the busiest minute a share of `target` of their servers is busy, and at
+workers   enough that in the busiest minute a share of `target` of their servers is busy, and at
           least two, so that one may be lost
 slots     C = P × L, from the slotted client's P = C / L (RPC over AMQP, "Limits on throughput"):
-          what all clients together need to carry the highest rate P when a reply takes L, for
-          which the 99th percentile stands rather than the mean
-timeout   twice that latency, and what it takes to notice a lost worker in between: a request
-          whose worker dies can still be answered by another one in time
+          the slots that all clients together need for the highest rate P at a latency of L, for
+          which the 99th percentile is used rather than the mean
+timeout   twice that latency, plus the time to detect a lost worker: a request whose worker crashes
+          can still be answered by another one in time
 
-L is that of replies that are OK: how long the others took is what their callers' timeouts are, and
-advice that followed these would confirm whatever they had been set to. It is never less than what
-requests of the busiest minute took from the queue to the end of the work, on average: where callers
-give up early, only the quickest replies reach anybody.
+L is the latency of OK replies: the duration of other requests depends on their callers' timeouts,
+and advice from these would only confirm the timeouts. L is at least the mean time of the busiest
+minute's requests from queueing to the end of the work: if callers give up early, only the fastest
+replies arrive.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from requite.spark.gold.latency import bucket_of, percentiles, upper_edge_ms
 from requite.spark.vocabulary import MANAGEMENT, OK
 
 TARGET: Final = 0.7
-"""Above it queues grow fast: at 70 % of one server the wait is 2.3 services long, at 90 % nine."""
+"""Above it queues grow fast: the wait on one server is 2.3 service times at 70 %, 9 at 90 %."""
 
 WORKERS_MIN: Final = 2
 NOTICE_S: Final = INTERVAL_S_DEFAULT * LIVENESS_DEFAULT
@@ -43,9 +43,9 @@ def gold_rightsizing(
     target: float = TARGET,
     notice_s: float = NOTICE_S,
 ) -> DataFrame:
-    """Advise each service, from `gold_capacity` and `silver_requests` (of a week, say).
+    """Compute recommendations per service from `gold_capacity` and `silver_requests`.
 
-    Brokers' own services (`mmi.`) need no advice.
+    The brokers' own services (`mmi.`) are left out.
     """
     peaks = _peaks(capacity.where(~F.col("service").startswith(MANAGEMENT)))
     sized = peaks.join(_replies(requests), "service", "left").withColumns(
@@ -73,7 +73,7 @@ def gold_rightsizing(
 
 
 def _peaks(capacity: DataFrame) -> DataFrame:
-    """Find the minute with the most busy servers, the highest rate, and the workers of today."""
+    """Return the minute with the most busy servers, the highest rate, and the latest workers."""
     columns = "minute", "arrival_rate", "service_s", "measured_wait_ms"
     whole = F.struct(*columns, "busy_servers", "workers", "servers")
     return capacity.groupBy("service").agg(
@@ -84,7 +84,7 @@ def _peaks(capacity: DataFrame) -> DataFrame:
 
 
 def _replies(requests: DataFrame) -> DataFrame:
-    """Return the percentiles of the latency of replies that are OK, by service."""
+    """Return the latency percentiles of OK replies, by service."""
     replied = requests.where((F.col("outcome") == OK) & F.col("total_ms").isNotNull())
     counted = replied.groupBy("service", bucket_of(F.col("total_ms")).alias("bucket")).agg(
         F.count("*").alias("n")
@@ -93,7 +93,7 @@ def _replies(requests: DataFrame) -> DataFrame:
 
 
 def _reply_ms() -> Column:
-    """Return how long a reply may take; null where there was none."""
+    """Return the latency to plan for; null without an OK reply."""
     wait_ms = F.coalesce("peak.measured_wait_ms", F.lit(0.0))
     least = F.col("peak.service_s") * 1000 + wait_ms
     return F.when(F.col("p99_ms").isNotNull(), F.greatest("p99_ms", least))
@@ -111,7 +111,7 @@ def _timeout_ms(reply_ms: Column, notice_s: float) -> Column:
 
 
 def _reason(target: float, notice_s: float) -> Column:
-    unknown = F.lit("No worker has answered anything, so there is nothing to reckon with.")
+    unknown = F.lit("No worker has answered a request, so there is no data for a recommendation.")
     sentences = F.concat_ws(" ", _load(), _advice(target), _slots(notice_s))
     return F.when(F.col("peak.service_s").isNull(), unknown).otherwise(sentences)
 
@@ -134,8 +134,8 @@ def _advice(target: float) -> Column:
         .otherwise(F.lit("keep them"))
     )
     return F.format_string(
-        "To keep %d %% of them busy, with %s per worker and never fewer than %d workers, takes "
-        "%d; there are %d: %s.",
+        "Keeping %d %% of them busy, with %s per worker and at least %d workers, takes "
+        "%d workers; there are %d: %s.",
         F.lit(round(target * 100)),
         _figure(F.col("per_worker")),
         F.lit(WORKERS_MIN),
@@ -147,8 +147,8 @@ def _advice(target: float) -> Column:
 
 def _slots(notice_s: float) -> Column:
     nothing = F.lit(
-        "No reply was OK, so nothing is known of how long one takes, and nothing is advised for "
-        "slots and the timeout."
+        "No reply was OK, so the latency is unknown, and there is no recommendation for slots and "
+        "timeout."
     )
     latency = F.format_string("99 %% of the replies took at most %s", _duration(F.col("p99_ms")))
     longer = F.format_string(
@@ -156,8 +156,8 @@ def _slots(notice_s: float) -> Column:
         _duration(F.col("reply_ms")),
     )
     known = F.format_string(
-        "%s%s, so %s occupy %d client slots (C = P × L); the timeout leaves room for that latency "
-        "twice, and %s s to notice a lost worker.",
+        "%s%s, so %s occupy %d client slots (C = P × L); the timeout is twice that latency plus "
+        "%s s to detect a lost worker.",
         latency,
         F.when(F.col("reply_ms") > F.col("p99_ms"), longer).otherwise(F.lit("")),
         _rate(F.col("rate")),
@@ -167,9 +167,9 @@ def _slots(notice_s: float) -> Column:
     return F.when(F.col("p99_ms").isNull(), nothing).otherwise(known)
 
 
-# --- figures, as the report's tables have them ----------------------------------------------------
+# --- figures, formatted as in the report's tables -------------------------------------------------
 def _figure(value: Column) -> Column:
-    """Write a number with about three digits; none that is not 0 becomes 0."""
+    """Format a number with about three digits; only 0 becomes 0."""
     return (
         F.when(value >= 100, F.format_string("%,.0f", value))
         .when(value >= 10, F.format_string("%.1f", value))
@@ -179,7 +179,7 @@ def _figure(value: Column) -> Column:
 
 
 def _rate(per_second: Column) -> Column:
-    """Write a rate in a unit in which it is at least 1, or the longest there is."""
+    """Format a rate in the smallest unit of time in which it is at least 1, else per day."""
 
     def unit(seconds: int, name: str) -> Column:
         return F.struct(F.lit(seconds).alias("seconds"), F.lit(f" requests/{name}").alias("name"))

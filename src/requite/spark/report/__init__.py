@@ -1,6 +1,6 @@
-"""The report: one HTML file that tells what became of the requests in a lake.
+"""The report: one HTML file on the requests in a lake.
 
-facts.py      what it tells, as plain values
+facts.py      the report's content, as plain values
 lake.py, timeline.py, steps.py, bounded.py    from a lake to facts
 words.py, markup.py, html_table.py          text, and templates that escape it
 charts.py, drawing.py, scales.py, svg.py    rows to inline SVG
@@ -28,12 +28,12 @@ def write(
     lake: str | PathLike[str],
     path: str | PathLike[str],
 ) -> Path:
-    """Write the report of a lake to `path`, and return that as a `Path`.
+    """Write the report of a lake to `path`; return `path` as a `Path`.
 
-    The file needs nothing else to be read, and stays below a megabyte however much the lake holds.
-    A lake without requests gives a page that says so. Raises `ConfigurationError` where the extra
-    `report` (Altair, vl-convert and Jinja) is not installed, and where no file can be written;
-    `LakeDamaged` where the lake is not what its last run has left.
+    The file is self-contained, and smaller than a megabyte for lakes of any size. A lake without
+    requests gives a page that says so. Raises `ConfigurationError` if the extra `report` (Altair,
+    vl-convert and Jinja) is not installed or the file cannot be written; `LakeDamaged` if the lake
+    has changed since its last run.
     """
     require_charts()
     require_place(path)
@@ -49,19 +49,19 @@ def write(
 
 
 def require_place(path: str | PathLike[str]) -> None:
-    """Raise `ConfigurationError` where no report can be written; nothing is made."""
+    """Raise `ConfigurationError` if a report cannot be written to `path`; create nothing."""
     target = Path(path).absolute()
     if target.is_dir():
         raise ConfigurationError(f"the report {path} is a folder: name a file")
     nearest = next(place for place in (target, *target.parents) if place.exists())
     if nearest != target and not nearest.is_dir():
-        raise ConfigurationError(f"no report can be written to {path}: {nearest} is a file")
+        raise ConfigurationError(f"the report cannot be written to {path}: {nearest} is a file")
     if not os.access(nearest, os.W_OK):
-        raise ConfigurationError(f"no report can be written to {path}: {nearest} is read-only")
+        raise ConfigurationError(f"the report cannot be written to {path}: {nearest} is read-only")
 
 
 def require_charts() -> None:
-    """Raise `ConfigurationError` where what draws the charts is not installed."""
+    """Raise `ConfigurationError` if the packages for charts are not installed."""
     missing = [name for name in ("altair", "jinja2", "vl_convert") if find_spec(name) is None]
     if missing:
         raise ConfigurationError(

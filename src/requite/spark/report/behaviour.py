@@ -1,4 +1,4 @@
-"""The report's middle: how fast, how much, how long the queue was, and who was at work."""
+"""The report's middle part: latency, throughput, queue depth, and workers."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ Row = TypeVar("Row")
 
 
 def latency(facts: Facts, span: Span) -> Markup:
-    """Return the latencies: over time, and how they are spread."""
+    """Return the section on latency: over time, and its distribution."""
     return section(
         "Latency",
-        f"From acceptance to the end of a request, as its client's journal tells it, or else the "
+        f"From acceptance to the end of a request, by its client's journal, or else by the "
         f"broker's.{_dashes(facts)}",
         charts_of(_pace(facts, span), _histogram(facts)),
         _services(facts),
@@ -37,31 +37,31 @@ def latency(facts: Facts, span: Span) -> Markup:
 
 
 def flow(facts: Facts, span: Span) -> Markup:
-    """Return what ended, and what waited."""
+    """Return the section on throughput and queue depth."""
     figures = charts_of(_throughput(facts, span), _queue(facts, span))
     return section("Throughput and queue", _dashes(facts).strip(), figures)
 
 
 def workers(facts: Facts, span: Span) -> Markup:
-    """Return who was at work, and for how long."""
+    """Return the section on workers."""
     if not facts.workers:
-        return section("Workers", "The journal tells of no worker.")
-    lead = "From the first sign of life that a broker had of a worker to the last."
+        return section("Workers", "The journal contains no events of workers.")
+    lead = "From a broker's first message from a worker to its last."
     return section("Workers", lead, charts_of(_lives(facts, span), _worker_table(facts, span)))
 
 
 def section(title: str, lead: str, *parts: Markup | None, id: str | None = None) -> Markup:
-    """Return a part of the page with a heading."""
+    """Return a section of the page with a heading."""
     return fill("section.html", title=title, lead=lead, parts=parts, id=id)
 
 
 def group(kind: str, title: str | None, *parts: Markup) -> Markup:
-    """Return parts in one box; `kind` is a class of the stylesheet."""
+    """Return parts in one box; `kind` is a CSS class."""
     return fill("group.html", kind=kind, title=title, parts=parts)
 
 
 def charts_of(*figures: Markup | None) -> Markup | None:
-    """Return figures side by side, where there is room."""
+    """Return figures side by side, as the width permits."""
     shown = [figure for figure in figures if figure is not None]
     return group("charts", None, *shown) if shown else None
 
@@ -69,9 +69,9 @@ def charts_of(*figures: Markup | None) -> Markup | None:
 def figure(
     title: str, caption: str, draw: Callable[[str], Markup], data: Markup | None = None
 ) -> Markup:
-    """Return a chart with what it shows in words, and as a table for who cannot see it.
+    """Return a chart with a caption, and a table for readers who cannot see it.
 
-    No `data` where a table of the same stands beside it.
+    `data` is None if a table of the same values is next to it.
     """
     drawing = draw(f"{title}. {caption}")
     return fill("figure.html", title=title, drawing=drawing, caption=caption, data=data)
@@ -204,7 +204,7 @@ def _sums(flow: Iterable[Flow]) -> dict[datetime, tuple[int, int]]:
 def _grouped(
     sums: dict[datetime, tuple[int, int]], span: Span
 ) -> Iterable[tuple[datetime, int, int]]:
-    """Yield sums over groups of neighbouring steps, few enough for a small table."""
+    """Yield sums over groups of adjacent steps, few enough for a small table."""
     steps = span.steps
     size = -(-len(steps) // _ROWS)
     for start in range(0, len(steps), size):
@@ -218,7 +218,7 @@ def _queue(facts: Facts, span: Span) -> Markup | None:
     worst = max(facts.queue, key=lambda row: row.deepest)
     mean = sum(row.average for row in facts.queue) / len(facts.queue)
     ages = [row.oldest_age_s for row in facts.queue if row.oldest_age_s is not None]
-    oldest = f" The longest that one had waited was {words.duration(max(ages))}." if ages else ""
+    oldest = f" The longest wait was {words.duration(max(ages))}." if ages else ""
     caption = (
         f"{_WAITING[is_fine(span)]} At most {words.count(worst.deepest)}, at "
         f"{words.clock(worst.at, span)}; on average {words.figure(mean)}.{oldest}"
@@ -238,7 +238,7 @@ def _queue(facts: Facts, span: Span) -> Markup | None:
 
 
 def _every(rows: Sequence[Row], extreme: Row) -> Iterable[Row]:
-    """Return rows at equal distances, few enough for a small table, and the extreme one."""
+    """Return evenly spaced rows, few enough for a small table, and the extreme one."""
     step = -(-len(rows) // (_ROWS - 1))
     at = rows.index(extreme)
     chosen = sorted({*range(0, len(rows), step), at})
@@ -252,12 +252,12 @@ def _lives(facts: Facts, span: Span) -> Markup:
         statuses[status] = statuses.get(status, 0) + 1
     tally = ", ".join(f"{n} {status}" for status, n in statuses.items())
     left_out = facts.workers_known - len(facts.workers)
-    more = f" The journal knows {words.counted(left_out, 'more worker')}, not shown."
+    more = f" {words.counted(left_out, 'more worker')} not shown."
     silences = [life.longest_gap_s for life in facts.workers if life.longest_gap_s is not None]
     silence = f" The longest silence was {words.duration(max(silences))}." if silences else ""
     what = words.counted(len(facts.workers), "worker")
     caption = f"{what}: {tally}.{silence}{more if left_out else ''}"
-    return figure("Who was there", caption, partial(charts.worker_lives, facts.workers, span))
+    return figure("Presence", caption, partial(charts.worker_lives, facts.workers, span))
 
 
 def _worker_table(facts: Facts, span: Span) -> Markup:

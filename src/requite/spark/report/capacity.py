@@ -1,4 +1,4 @@
-"""The report's end: how near to their limits the workers are, what to change, what fails."""
+"""The report's last part: utilisation, recommendations, and failures."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _REASON_SIZE: Final = 600
 
 
 def capacity(facts: Facts) -> Markup | None:
-    """Return the load that the services carried, by Little's law."""
+    """Return the section on the services' load, by Little's law."""
     if not facts.loads:
         return None
     lead = (
-        "By Little's law: arrivals per second times seconds of work each are how many handlers are "
-        "busy on average, of those that the workers can run at once."
+        "By Little's law: arrivals per second times seconds of work each give the mean number of "
+        "busy handlers, of those that the workers can run at once."
     )
     return section("Capacity", lead, charts_of(_utilisation(facts), _loads(facts)))
 
@@ -30,11 +30,11 @@ def capacity(facts: Facts) -> Markup | None:
 def _utilisation(facts: Facts) -> Markup:
     busiest = max(facts.loads, key=lambda row: row.utilisation or 0)
     target = next((row.target_utilisation for row in facts.advice if row.target_utilisation), None)
-    goal = f" The dashed line is the {words.share(target)} that the advice aims at."
+    goal = f" The dashed line is the target of the advice, {words.share(target)}."
     caption = (
         f"{legible(busiest.service)} is the busiest: {words.share(busiest.utilisation)} of its "
-        f"capacity on average, {words.share(busiest.peak_utilisation)} at its height (the upright "
-        f"stroke).{goal if target else ''}"
+        f"capacity on average, {words.share(busiest.peak_utilisation)} at its peak (the vertical "
+        f"mark).{goal if target else ''}"
     )
     rows = [
         (legible(row.service), words.share(row.utilisation), words.share(row.peak_utilisation))
@@ -54,7 +54,7 @@ def _loads(facts: Facts) -> Markup:
         "of",
         "workers",
         "in system",
-        "wait foreseen",
+        "predicted wait",
         "gap",
     )
     more = f"The busiest; {words.counted(left_out, 'more service')} not shown."
@@ -77,7 +77,7 @@ def _load(row: Load) -> tuple[str, ...]:
 
 
 def advice(facts: Facts) -> Markup | None:
-    """Return what the measured load asks for."""
+    """Return the recommendations by the measured load."""
     if not facts.advice:
         return None
     left_out = facts.advice_known - len(facts.advice)
@@ -85,7 +85,7 @@ def advice(facts: Facts) -> Markup | None:
         "Advice",
         f"{words.counted(left_out, 'more service')} in the table gold_rightsizing."
         if left_out
-        else "What the load that was measured asks for.",
+        else "Recommendations by the measured load.",
         group("advice", None, *map(_advice, facts.advice)),
     )
 
@@ -114,11 +114,11 @@ def _workers(row: Advice) -> str | None:
 
 
 def failures(facts: Facts, span: Span) -> Markup | None:
-    """Return the errors that requests ran into."""
+    """Return the section on failed requests, by kind of error."""
     if not facts.failures:
         return None
     left_out = facts.failures_known - len(facts.failures)
-    more = f" The most frequent {len(facts.failures)} of {facts.failures_known:,}."
+    more = f" The {len(facts.failures)} most frequent of {facts.failures_known:,}."
     columns = (text("service"), text("error"), "times", text("first"), text("last"))
     rows = [
         (

@@ -1,4 +1,4 @@
-"""The report's charts: rows in, inline SVG out."""
+"""The report's charts: rows to inline SVG."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _DOTTED_MAX: Final = 30
 def latency_over_time(
     pace: Sequence[Pace], span: Span, losses: Sequence[datetime], label: str
 ) -> Markup:
-    """Draw percentiles over time; a step in which nothing ended leaves a gap."""
+    """Draw percentiles over time; a step without ended requests leaves a gap."""
     import altair as alt
 
     known = {row.at: row for row in pace}
@@ -65,7 +65,7 @@ def latency_over_time(
 
 
 def _isolated(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows that no line reaches, since the steps before and after are empty."""
+    """Return the rows between two empty steps, which no line connects."""
     n = len(_PERCENTILES)
     empty = {number for number, row in enumerate(rows) if row["ms"] is None}
     empty |= {*range(-n, 0), *range(len(rows), len(rows) + n)}
@@ -75,7 +75,7 @@ def _isolated(rows: Sequence[Row]) -> list[Row]:
 def latency_histogram(
     bars: Sequence[Bar], marks: Sequence[tuple[str, float]], label: str
 ) -> Markup:
-    """Draw how many replies took how long, with percentiles as `marks` (name, milliseconds)."""
+    """Draw the distribution of latency, with percentiles as `marks` (name, milliseconds)."""
     import altair as alt
 
     rows = [{"from": lower, "to": upper, "n": n, "zero": 0} for lower, upper, n in merge_bars(bars)]
@@ -100,7 +100,7 @@ def latency_histogram(
 def _marks(
     marks: Sequence[tuple[str, float]], domain: list[float], scale: alt.Scale
 ) -> list[alt.Chart]:
-    """Return dashed lines at some values, each with its name beside it."""
+    """Return dashed lines at some values, each with its name."""
     import altair as alt
 
     layers = []
@@ -128,7 +128,7 @@ def throughput(
     unit_s: float,
     label: str,
 ) -> Markup:
-    """Draw what ended per unit of time, services on top of each other. `rest` names the others."""
+    """Draw ended requests per unit of time, stacked by service. `rest` names the other services."""
     import altair as alt
 
     names = [legible(name) or rest for name in drawn_services(flow)]
@@ -153,7 +153,7 @@ def throughput(
 
 
 def drawn_services(flow: Iterable[Flow]) -> list[str]:
-    """Return the services of a flow, the busiest first, and "" (the others' sum) last."""
+    """Return the services of a flow, the busiest first, and "" (the sum of the others) last."""
     totals: dict[str, int] = {}
     for row in flow:
         totals[row.service] = totals.get(row.service, 0) + row.replied + row.failed
@@ -161,12 +161,12 @@ def drawn_services(flow: Iterable[Flow]) -> list[str]:
 
 
 def _steps_of(flow: Sequence[Flow], span: Span, rest: str, unit_s: float) -> Iterable[Row]:
-    """Yield every series in every step, zeros as well, and once more at the end of the last."""
+    """Yield every series in every step, including zeros, and again at the end of the last step."""
     replied: dict[tuple[str, datetime], int] = {}
     for row in flow:
         for series, n in ((legible(row.service) or rest, row.replied), (_FAILED, row.failed)):
             replied[series, row.at] = replied.get((series, row.at), 0) + n
-    for series in dict.fromkeys(series for series, _at in replied):  # in the same order each time
+    for series in dict.fromkeys(series for series, _at in replied):  # in a stable order
         for at in span.steps:
             rate = replied.get((series, at), 0) / span.step_s * unit_s
             yield {"series": series, "at": instant(at), "rate": rate}
@@ -176,7 +176,7 @@ def _steps_of(flow: Sequence[Flow], span: Span, rest: str, unit_s: float) -> Ite
 def queue_depth(
     queue: Sequence[Depth], span: Span, losses: Sequence[datetime], label: str
 ) -> Markup:
-    """Draw how many requests waited: the average as an area, the most as a line above it."""
+    """Draw the number of waiting requests: the average as an area, the maximum as a line."""
     import altair as alt
 
     known = {row.at: row for row in queue}
@@ -201,9 +201,9 @@ def queue_depth(
 
 
 def worker_lives(workers: Sequence[WorkerLife], span: Span, label: str) -> Markup:
-    """Draw each worker's time on stage as a bar, coloured by what became of it.
+    """Draw each worker's presence as a bar, coloured by its status.
 
-    Workers may have come before the first request, and left after the last.
+    Workers may be present before the first request and after the last.
     """
     import altair as alt
 
@@ -242,13 +242,13 @@ def worker_lives(workers: Sequence[WorkerLife], span: Span, label: str) -> Marku
 
 
 def status_colour(status: str) -> str:
-    """Return what stands for the status of a worker."""
+    """Return the colour for a worker's status."""
     known = {"lost": RED, "drained": GREY, "left": GREY, "silent": "#e69f00"}
     return known.get(status.lower(), "#009e73")
 
 
 def utilisation(loads: Sequence[Load], target: float | None, label: str) -> Markup:
-    """Draw how busy each service's workers are: on average a bar, at most a stroke."""
+    """Draw the utilisation of each service's workers: the mean as a bar, the peak as a mark."""
     import altair as alt
 
     rows = [

@@ -1,8 +1,8 @@
-"""What all charts of the report share: size, colours, axes, legends.
+"""Size, colours, axes and legends of the report's charts.
 
-They are drawn 480 units wide with text of 13: side by side on a desk, below each other on a phone,
-where they shrink by a quarter and stay legible. Colours tell apart for colour-blind eyes as well,
-and dark on light prints.
+Charts are 480 units wide with text of 13 units: side by side on a desktop, stacked on a phone,
+where they shrink by a quarter and stay legible. The colours suit colour-blind readers and print
+well.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ MILLISECONDS: Final = (
     "datum.value >= 1000 ? format(datum.value / 1000, ',~r') + ' s' : "
     "format(datum.value, '~r') + ' ms'"
 )
-"""Labels of an axis of milliseconds, in Vega's language."""
+"""Labels of an axis of milliseconds, as a Vega expression."""
 
 Row: TypeAlias = dict[str, Any]
 
 
 def chart_of(rows: list[Row]) -> alt.Chart:
-    """Begin a chart of rows."""
+    """Return a chart of rows, to be encoded."""
     import altair as alt
 
     return alt.Chart(alt.InlineData(values=rows))
 
 
 def time_axis(span: Span, field: str = "at") -> alt.X:
-    """Return the axis of time, UTC, from end to end of a span."""
+    """Return the time axis, UTC, of a span."""
     import altair as alt
 
     scale = alt.Scale(type="utc", domain=[instant(span.began), instant(span.ended)], nice=False)
@@ -80,14 +80,14 @@ def amount_axis() -> alt.Axis:
 
 
 def loss_lines(losses: Sequence[datetime], span: Span) -> list[alt.Chart]:
-    """Return a dashed line wherever a worker was lost."""
+    """Return a dashed line at each loss of a worker."""
     rows: list[Row] = [{"at": instant(at)} for at in losses if span.began <= at <= span.ended]
     rules = chart_of(rows).mark_rule(color=RED, strokeDash=[2, 3], strokeWidth=1)
     return [rules.encode(x=time_axis(span))] if rows else []
 
 
 def legend(field: str, colours: dict[str, str]) -> alt.Color:
-    """Colour by the values of a field, in their order, and say so above the chart."""
+    """Return colours by the values of a field, with a legend above the chart."""
     import altair as alt
 
     scale = alt.Scale(domain=[*colours], range=[*colours.values()])
@@ -96,7 +96,7 @@ def legend(field: str, colours: dict[str, str]) -> alt.Color:
 
 
 def draw(chart: Any, name: str, label: str, *, height: int = HEIGHT) -> Markup:
-    """Give a chart its size and looks, and draw it."""
+    """Set size and style of a chart, and return it as SVG."""
     sized = (
         chart.properties(
             width=WIDTH, height=height, autosize={"type": "fit", "contains": "padding"}
@@ -130,5 +130,5 @@ def height_of(rows: int) -> int:
 
 
 def instant(at: datetime) -> int:
-    """Milliseconds since 1970, as Vega counts."""
+    """Return an instant in milliseconds since 1970, as Vega expects."""
     return round(at.timestamp() * 1000)

@@ -1,7 +1,7 @@
-"""What a report tells, as plain values: read from a lake in `lake`, drawn in `page`.
+"""The content of a report, as plain values: read from a lake in `lake`, drawn in `page`.
 
-Every list is short by construction, however much the lake holds; what was left out is counted.
-Instants are UTC, aware. Names (services, workers, errors) come from peers and may hold anything.
+Every list has a maximum length; further items are counted. Instants are UTC, aware. Names
+(services, workers, errors) come from peers and may contain any characters.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FAILURES_SHOWN: Final = 12
 
 
 class Mood(Enum):
-    """What the verdict comes to, at a glance."""
+    """The verdict as one word."""
 
     GOOD = "good"
     DOUBTFUL = "doubtful"
@@ -32,7 +32,7 @@ class Mood(Enum):
 
 
 def mood_of(audit: Summary) -> Mood:
-    """Return the verdict at a glance: a journal with holes proves nothing good."""
+    """Return the verdict as one word; an incomplete journal cannot prove a good one."""
     if not audit.ok:
         return Mood.BAD
     if not audit.complete:
@@ -41,7 +41,7 @@ def mood_of(audit: Summary) -> Mood:
 
 
 class Evidence(NamedTuple):
-    """An event of a request that is in breach, as its verdict cites it."""
+    """An event in the evidence of a violation."""
 
     at: str
     log: str
@@ -53,7 +53,7 @@ class Evidence(NamedTuple):
 
 
 class Violation(NamedTuple):
-    """A request in breach. `events` are its first ones, `left_out` the number of the others."""
+    """A request in violation: its first `events`, and the number of events `left_out`."""
 
     request_id: str
     service: str
@@ -63,7 +63,7 @@ class Violation(NamedTuple):
 
 
 class Contradicted(NamedTuple):
-    """A kind of contradiction, how many there are, and the first of them: as a violation has it."""
+    """A kind of contradiction: its number `n`, and the first request with its events."""
 
     kind: str
     n: int
@@ -74,7 +74,7 @@ class Contradicted(NamedTuple):
 
 
 class Service(NamedTuple):
-    """A service over the whole time. Latencies are milliseconds, None where nothing was replied."""
+    """A service over the whole time. Latencies are milliseconds, None without replies."""
 
     name: str
     accepted: int
@@ -89,7 +89,7 @@ class Service(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """Percentiles of the latency of what ended in a step of time, all services together."""
+    """Latency percentiles of the requests of one step of time, over all services."""
 
     at: datetime
     p50_ms: float
@@ -98,14 +98,14 @@ class Pace(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """How many replies took up to `upper_ms`, and longer than the bar before."""
+    """Number of replies that took up to `upper_ms`, and longer than the bar before."""
 
     upper_ms: float
     n: int
 
 
 class Flow(NamedTuple):
-    """What ended in a step of time. `service` is empty for the sum of those not named."""
+    """Ended requests in a step of time. `service` is "" for the sum of unnamed services."""
 
     at: datetime
     service: str
@@ -114,7 +114,7 @@ class Flow(NamedTuple):
 
 
 class Depth(NamedTuple):
-    """How many requests waited in a step of time."""
+    """Number of waiting requests in a step of time."""
 
     at: datetime
     deepest: float
@@ -123,8 +123,7 @@ class Depth(NamedTuple):
 
 
 class WorkerLife(NamedTuple):
-    """A worker from its first sign of life to its last, with all services that it had: `service`
-    is their names, parted by commas. `busy_fraction`: 0 to 1."""
+    """A worker's presence. `service`: comma-separated names; `busy_fraction`: 0 to 1."""
 
     worker: str
     service: str
@@ -137,7 +136,7 @@ class WorkerLife(NamedTuple):
 
 
 class Load(NamedTuple):
-    """A service's load by Little's law: means over the time, `utilisation` also at its height."""
+    """A service's load by Little's law: means over the time, and the peak utilisation."""
 
     service: str
     arrival_rate: float | None
@@ -153,7 +152,7 @@ class Load(NamedTuple):
 
 
 class Advice(NamedTuple):
-    """How many workers and slots and what timeout a service should have, and why."""
+    """Recommended number of workers and slots, and timeout, of a service, with the reason."""
 
     service: str
     current: int | None
@@ -165,7 +164,7 @@ class Advice(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """An error that requests ran into again and again."""
+    """A kind of failure, with its number of requests."""
 
     service: str
     error_class: str
@@ -176,7 +175,7 @@ class Failure(NamedTuple):
 
 
 class Span(NamedTuple):
-    """The time that is told of, cut in steps of equal length; both ends lie on a step's border."""
+    """The time that the report covers, in steps of equal length; both ends are step borders."""
 
     began: datetime
     ended: datetime
@@ -195,7 +194,7 @@ class Span(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """Everything that a report tells. `span` is None where there is nothing to tell."""
+    """The content of a report. `span` is None for a lake without requests."""
 
     lake: str
     made_at: datetime

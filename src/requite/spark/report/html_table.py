@@ -1,4 +1,4 @@
-"""Tables of the report. Each scrolls inside itself where the page is narrow."""
+"""Tables of the report. On narrow pages each scrolls separately."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from requite.spark.report.markup import fill
 
 
 class Column(NamedTuple):
-    """A column's heading; figures stand to the right, text and ids to the left."""
+    """A column's heading; figures are aligned right, text and ids left."""
 
     title: str
-    kind: str | None = None  # a class of the stylesheet
+    kind: str | None = None  # a CSS class
 
 
 class _Row(NamedTuple):
-    kind: str | None  # a class of the stylesheet
+    kind: str | None  # a CSS class
     cells: list[tuple[Column, str]]
 
 
 def text(title: str) -> Column:
-    """Return a column of words."""
+    """Return a column of text."""
     return Column(title, "text")
 
 
@@ -39,7 +39,7 @@ def table(
     total: Sequence[str] | None = None,
     label: str,
 ) -> Markup:
-    """Return a table; plain strings in `columns` head figures. `total` is a last, stressed row."""
+    """Return a table; plain strings in `columns` are headings of figures, `total` the last row."""
     heads = [column if isinstance(column, Column) else Column(column) for column in columns]
     body = [_row(None, heads, row) for row in rows]
     if total is not None:

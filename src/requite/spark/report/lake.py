@@ -1,4 +1,4 @@
-"""What a lake holds, in as few rows as a report can show: everything is summed up by Spark."""
+"""Reads the content of a report from a lake; Spark aggregates it to few rows."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ _SUMS: Final = ("accepted", "replied", "failed", "retries", "duplicates")
 
 
 def gather(lake: Lake) -> Facts:
-    """Read from a lake what its report tells. Some twenty small queries, whatever its size."""
-    told = Facts(
+    """Read the content of a report from a lake, by some twenty queries with small results."""
+    found = Facts(
         lake.root,
         datetime.now(UTC),
         audit_of(lake),
@@ -51,11 +51,11 @@ def gather(lake: Lake) -> Facts:
     )
     work = Work(lake.spark, lake.catalog)
     span = _span(work)
-    return told if span is None else _with_story(told, work, span)
+    return found if span is None else _with_details(found, work, span)
 
 
 class Work(Lake):
-    """A lake without what was asked of brokers themselves: tools ask, and nobody's work waits."""
+    """A lake without requests to the brokers' own services (`mmi.`), which tools send."""
 
     def table(self, name: str, days: Days | None = None) -> DataFrame:
         """See `Lake.table`."""
@@ -66,7 +66,7 @@ class Work(Lake):
 
 
 def audit_of(lake: Lake) -> Summary:
-    """Return what the audit came to."""
+    """Return the summary of the audit."""
     counted = rows_of(lake.table("audit_verdicts").groupBy("verdict").count())
     lost = lake.table("bronze_events").where(F.col("kind") == DROPPED)
     return summarise(
@@ -99,16 +99,16 @@ def _violation(row: Row) -> Violation:
 
 
 def _evidence(row: Row) -> tuple[Evidence, ...]:
-    told = (event for event in row["events"] or () if event is not None)
-    return tuple(Evidence(at=event.pop("ts"), **event) for event in told)
+    events = (event for event in row["events"] or () if event is not None)
+    return tuple(Evidence(at=event.pop("ts"), **event) for event in events)
 
 
 def _contradictions(lake: Lake) -> tuple[Contradicted, ...]:
-    """Return how many there are of each kind, with the first request of each."""
+    """Return the number of contradictions of each kind, with its first request."""
     events = F.from_json(F.col("first")["evidence"], _EVENTS)
     first = F.min_by(F.struct("request_id", "service", "evidence"), F.struct("date", "request_id"))
     by_kind = lake.table("audit_contradictions").groupBy("kind")
-    told = by_kind.agg(F.count("*").alias("n"), first.alias("first")).select(
+    found = by_kind.agg(F.count("*").alias("n"), first.alias("first")).select(
         "kind",
         "n",
         "first.request_id",
@@ -116,7 +116,7 @@ def _contradictions(lake: Lake) -> tuple[Contradicted, ...]:
         F.slice(events, 1, facts.EVENTS_SHOWN).alias("events"),
         F.greatest(F.size(events) - facts.EVENTS_SHOWN, F.lit(0)).alias("left_out"),
     )
-    rows = rows_of(told.orderBy("kind").limit(len(Contradiction)))
+    rows = rows_of(found.orderBy("kind").limit(len(Contradiction)))
     return tuple(Contradicted(**{**row, "events": _evidence(row)}) for row in rows)
 
 
@@ -127,7 +127,7 @@ def _span(lake: Lake) -> Span | None:
     return span_of(ends["began"], ends["ended"]) if ends["began"] else None
 
 
-def _with_story(told: Facts, lake: Lake, span: Span) -> Facts:
+def _with_details(found: Facts, lake: Lake, span: Span) -> Facts:
     known, services, total = _services(lake)
     histogram = _histogram(lake)
     drawn = [service.name for service in services[: facts.SERVICES_DRAWN]]
@@ -135,7 +135,7 @@ def _with_story(told: Facts, lake: Lake, span: Span) -> Facts:
     loads_known, loads = _loads(lake)
     advice_known, advice = _advice(lake)
     failures_known, failures = _failures(lake)
-    return told._replace(
+    return found._replace(
         span=span,
         total=total and _with_percentiles(total, histogram),
         services=services,
@@ -163,7 +163,7 @@ def _with_percentiles(total: Service, histogram: tuple[Bar, ...]) -> Service:
 
 
 def _services(lake: Lake) -> tuple[int, tuple[Service, ...], Service | None]:
-    """Return how many services there are, the busiest, and all of them together."""
+    """Return the number of services, the busiest ones, and the sum of all."""
     minutes = lake.table("gold_service_minute").withColumn("name", _named("service"))
     ended = F.when(F.col("mean_ms").isNotNull(), F.col("replied") + F.col("failed"))
     sums = minutes.rollup("name").agg(
@@ -200,7 +200,7 @@ def _service(sums: Row, times: Row) -> Service:
 
 
 def rest_of(total: Service, shown: tuple[Service, ...]) -> Service:
-    """Return what the services that are not shown have in common: their counts."""
+    """Return the sums of the services that are not shown."""
     counts = {
         column: getattr(total, column) - sum(getattr(row, column) for row in shown)
         for column in _SUMS
@@ -209,7 +209,7 @@ def rest_of(total: Service, shown: tuple[Service, ...]) -> Service:
 
 
 def percentile(histogram: tuple[Bar, ...], share: float) -> float | None:
-    """Return the upper edge of the bucket up to which a share of all lies."""
+    """Return the upper edge of the bucket that contains a percentile."""
     wanted, reached = share * sum(bar.n for bar in histogram), 0
     for bar in sorted(histogram):
         reached += bar.n
@@ -225,8 +225,10 @@ def _histogram(lake: Lake) -> tuple[Bar, ...]:
 
 
 def _workers(lake: Lake) -> tuple[int, int, tuple[WorkerLife, ...]]:
-    """Return how many workers there were, how many were lost, and those with the longest silences,
-    as they came."""
+    """Return the numbers of all and of lost workers, and those with the longest silences.
+
+    These are in order of their first message.
+    """
     lives = _processes(lake.table("gold_worker_liveness").where(F.col("first_seen").isNotNull()))
     order = (F.desc_nulls_last("longest_gap_s"), F.asc("first_seen"), F.asc("worker"))
     known, rows = first_of(lives.select(*WorkerLife._fields), facts.WORKERS_SHOWN, *order)
@@ -236,9 +238,9 @@ def _workers(lake: Lake) -> tuple[int, int, tuple[WorkerLife, ...]]:
 
 
 def _processes(lives: DataFrame) -> DataFrame:
-    """Return one row per worker: the table has one for each service that a worker has.
+    """Return one row per worker from the table's rows per worker and service.
 
-    Of the statuses the most alarming counts; one that serves something yet has not drained.
+    The most alarming status counts; `drained` requires that all its services have drained.
     """
     alarm = F.array_position(F.array(*map(F.lit, _BY_ALARM)), F.col("status"))
     services = F.array_sort(F.collect_set(_named("service")))
@@ -264,7 +266,7 @@ def _cleared(row: Row) -> Row:
 
 
 def _loads(lake: Lake) -> tuple[int, tuple[Load, ...]]:
-    """Return how many services carried load, and the means of those that carried the most."""
+    """Return the number of services with load, and the means of the most loaded ones."""
     means = set(Load._fields) - {"service", "peak_utilisation"}
     loads = (
         lake.table("gold_capacity")
@@ -295,7 +297,7 @@ def _failures(lake: Lake) -> tuple[int, tuple[Failure, ...]]:
 
 
 def finite(value: float | None) -> float | None:
-    """Return a number that can be shown, or None for one that cannot: infinite, or none at all."""
+    """Return a finite number; None for None, infinity and NaN."""
     return value if value is not None and math.isfinite(value) else None
 
 

@@ -1,6 +1,6 @@
-"""HTML from the templates of this package: whatever is not `Markup` is text, and escaped.
+"""HTML from the templates of this package: every value that is not `Markup` is escaped.
 
-Templates are written so that the page is well-formed XML as well: tests read it strictly.
+Templates give well-formed XML as well, since tests parse it strictly.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _TEMPLATES: Final = Environment(
 
 
 def fill(template: str, **values: object) -> Markup:
-    """Return a template with its values. None stands for what is left out."""
+    """Render a template. None values are left out."""
     return Markup(_TEMPLATES.get_template(template).render(values))
 
 
 def legible(name: str | None, size: int = _NAME_SIZE) -> str:
-    """Return a name that a peer chose as one short line: what cannot be seen is spelt out."""
+    """Return a peer's name as one short line, with invisible characters as escapes."""
     shown = "".join(map(_visible, (name or "")[: size + 1]))
     return shown if len(shown) <= size else f"{shown[: size - 1]}…"
 

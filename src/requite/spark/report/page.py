@@ -1,4 +1,4 @@
-"""The page: one HTML file that needs nothing else, neither script nor network."""
+"""The page: one self-contained HTML file, without scripts and network access."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from requite.spark.report import behaviour, capacity, verdict, words
 from requite.spark.report.facts import Facts
 from requite.spark.report.markup import fill, legible
 
-# Whatever slipped into the page could neither run nor load anything.
+# Injected content could neither run scripts nor load resources.
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 _PATH_SIZE: Final = 300
 

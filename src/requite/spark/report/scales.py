@@ -1,4 +1,4 @@
-"""Round values and equal bars on a logarithmic scale."""
+"""Round tick values and equal bars on a logarithmic scale."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _BARS_MAX: Final = 60
 
 
 def round_values(lowest: float, highest: float) -> list[float]:
-    """Return 1, 2, 5, 10 … from below `lowest` to above `highest`; only tens where they are many.
+    """Return ticks 1, 2, 5, 10 … from below `lowest` to above `highest`; powers of 10 if many.
 
-    Both are positive; the values are the ticks of a logarithmic axis and its ends.
+    Both are positive; the ticks include the ends of the logarithmic axis.
     """
     first, last = math.floor(math.log10(lowest)), math.ceil(math.log10(highest))
     mantissas = (1, 2, 5) if last - first < 4 else (1,)
-    decades = range(first - 1, last + 2)  # logarithms near a whole number may be rounded either way
+    decades = range(first - 1, last + 2)  # allows for rounded logarithms
     values = [mantissa * 10.0**decade for decade in decades for mantissa in mantissas]
     begin = max(number for number, value in enumerate(values) if value <= lowest)
     end = next(number for number, value in enumerate(values) if value > highest)
@@ -27,10 +27,9 @@ def round_values(lowest: float, highest: float) -> list[float]:
 
 
 def merge_bars(bars: Sequence[Bar], at_most: int = _BARS_MAX) -> list[tuple[float, float, int]]:
-    """Join neighbouring buckets until there are few: (lower, upper, n), equally wide as logarithms.
+    """Merge adjacent buckets into at most `at_most` bars (lower, upper, n) of equal log width.
 
-    Buckets grow by a constant factor, so a bar of `width` of them does, too. The factor is read
-    from the closest two.
+    Buckets grow by a constant factor, which is derived from the closest two.
     """
     uppers = sorted({bar.upper_ms for bar in bars if bar.upper_ms > 0})
     ratios = [after / before for before, after in pairwise(uppers)]

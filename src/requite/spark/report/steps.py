@@ -1,4 +1,4 @@
-"""The time that a report tells of, cut into steps: few enough to draw, else as short as can be."""
+"""Divides the time of a report into steps: the shortest that give few enough to draw."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST_US: Final = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
 
 SAMPLES: Final = 10
-"""How often a step is looked at to tell how many requests wait."""
+"""Samples of the queue depth per step."""
 
 
 def span_of(began: datetime, ended: datetime) -> Span:
-    """Cut the time between two instants into whole steps, from before the first to past the last.
+    """Divide the time between two instants into whole steps that contain both.
 
-    Steps lie on borders that are multiples of their length, counted from 1970.
+    Borders of steps are multiples of their length since 1970.
     """
     first, last = _us(began), _us(ended)
     lengths = (length for length in _all_lengths() if _count(first, last, length) <= STEPS_DRAWN)
@@ -52,16 +52,16 @@ def _count(first: int, last: int, length: int) -> int:
 
 
 def is_fine(span: Span) -> bool:
-    """Whether steps are shorter than the minutes of the gold tables."""
+    """Return whether steps are shorter than the minutes of the gold tables."""
     return span.step < timedelta(minutes=1)
 
 
 def depths(
     span: Span, changes: Mapping[int, int], oldest_s: Mapping[int, float]
 ) -> tuple[Depth, ...]:
-    """Add up how many requests waited, from changes per sample and the longest waits per step.
+    """Compute queue depths from changes per sample and the longest waits per step.
 
-    Samples are counted from the beginning of the span, `SAMPLES` of them to a step.
+    Samples are numbered from the beginning of the span, `SAMPLES` per step.
     """
     count = len(span.steps) * SAMPLES
     waiting = [*accumulate(changes.get(sample, 0) for sample in range(count))]

@@ -1,8 +1,8 @@
-"""From an Altair chart to SVG that may stand inside a page.
+"""Converts an Altair chart to SVG for inlining in a page.
 
-Vega's SVG is taken apart and put together again from the elements and attributes that charts are
-made of: no script, link, image or stylesheet can pass, ids of two charts cannot collide, and what
-only matters to Vega's own runtime goes. That leaves 5 to 30 kB a chart.
+Only elements and attributes that charts need are copied from Vega's SVG: no script, link, image or
+stylesheet passes, and attributes for Vega's runtime are dropped. Ids get a prefix, so those of two
+charts do not collide. A chart takes 5 to 30 kB.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _ID: Final = re.compile(r"url\(#([^)]*)\)")
 
 
 class UnsafeChart(ValueError):
-    """A chart came out with something that must not be in a page."""
+    """A chart contains an element that is not allowed in a page."""
 
 
 def inline_svg(chart: altair.TopLevelMixin, *, name: str, label: str) -> Markup:
-    """Draw a chart. `name` is unique in the page; `label` says what it shows, for screen readers.
+    """Draw a chart. `name` is unique in the page; `label` describes it for screen readers.
 
-    It has a `viewBox` and no size, so that it takes the width of its place.
+    The SVG has a `viewBox` and no size, so it takes the width of its container.
     """
     import vl_convert
 
@@ -54,7 +54,7 @@ def inline_svg(chart: altair.TopLevelMixin, *, name: str, label: str) -> Markup:
 def _clean(element: ElementTree.Element, name: str) -> None:
     element.tag = element.tag.rpartition("}")[2]
     if element.tag not in _ELEMENTS:
-        raise UnsafeChart(f"a chart may not hold the element {element.tag!r}")
+        raise UnsafeChart(f"a chart must not contain the element {element.tag!r}")
     kept = {key: value for key, value in element.attrib.items() if key in _ATTRIBUTES}
     if "id" in kept:
         kept["id"] = f"{name}-{kept['id']}"
@@ -69,7 +69,7 @@ def _tidy(key: str, value: str, name: str) -> str:
 
 
 def _drop_empty(element: ElementTree.Element) -> None:
-    """Remove groups without content and paths without a line: Vega leaves many."""
+    """Remove empty groups and paths, of which Vega's SVG contains many."""
     for child in list(element):
         _drop_empty(child)
         is_empty_group = child.tag == "g" and not len(child)

@@ -1,7 +1,7 @@
-"""How things went over time, read from a lake: latency, throughput and the queue, step by step.
+"""Reads latency, throughput and queue depth per step of time from a lake.
 
-Where steps are shorter than a minute they are made of `silver_requests`, which then cover at most
-some minutes; else of the gold tables. Either way a query returns a row or some for each step.
+Steps shorter than a minute are computed from `silver_requests`, which then cover a few minutes at
+most; longer ones from the gold tables. In both cases a query returns few rows per step.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from requite.spark.vocabulary import OK
 
 
 def pace(lake: Lake, span: Span) -> tuple[Pace, ...]:
-    """Return the percentiles of the latency of what was accepted in each step, and has ended."""
+    """Return the latency percentiles of ended requests by step of their acceptance."""
     rows = rows_of(percentiles(_histogram(lake, span), "step").orderBy("step"))
     return tuple(
         Pace(span.began + row["step"] * span.step, row["p50_ms"], row["p95_ms"], row["p99_ms"])
@@ -40,9 +40,9 @@ def _histogram(lake: Lake, span: Span) -> DataFrame:
 
 
 def flow(lake: Lake, span: Span, services: Sequence[str]) -> tuple[Flow, ...]:
-    """Return what ended, by service; those not among `services` are summed.
+    """Return ended requests by step and service; services not in `services` are summed.
 
-    Short steps count requests when they ended, minutes when they were accepted.
+    Short steps count requests when they ended, others when they were accepted.
     """
     if is_fine(span):
         ended = lake.table("silver_requests").where(F.col("finished_at").isNotNull())
@@ -63,13 +63,16 @@ def flow(lake: Lake, span: Span, services: Sequence[str]) -> tuple[Flow, ...]:
 
 
 def queue(lake: Lake, span: Span) -> tuple[Depth, ...]:
-    """Return how many requests waited: in minutes, in the brokers' queues; in short steps, from
-    acceptance to the start of work, which includes the time while there was no broker."""
+    """Return the number of waiting requests by step.
+
+    In short steps, requests wait from acceptance to the start of work, including the time without a
+    broker; in others, in the brokers' queues.
+    """
     return _sampled_queue(lake, span) if is_fine(span) else _queue_of_minutes(lake, span)
 
 
 def _queue_of_minutes(lake: Lake, span: Span) -> tuple[Depth, ...]:
-    """Add up the services' depths in each minute; then take the most and the mean per step."""
+    """Sum the services' depths per minute; then take maximum and mean per step."""
     minutes = (
         lake.table("gold_queue_depth")
         .groupBy("minute")
@@ -118,7 +121,7 @@ def _step(at: str | Column, span: Span) -> Column:
 
 
 def _number(at: str | Column, span: Span, length: timedelta) -> Column:
-    """Count in which step of a length after the span's beginning an instant is."""
+    """Return the number of an instant's step of a given length since the span's beginning."""
     microsecond = timedelta(microseconds=1)
     began, step = round(span.began.timestamp() * 1_000_000), length // microsecond
     return F.floor((F.unix_micros(at) - began) / step)

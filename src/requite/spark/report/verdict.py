@@ -1,4 +1,4 @@
-"""The report's beginning: what the audit found, and the evidence of what is wrong."""
+"""The report's first part: the result of the audit, and the evidence of violations."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _BREACHES: Final = {
     "LATE": "ended after its deadline and one heartbeat period",
     "MISSING": "accepted, and never ended",
     "DUPLICATE_OUTCOME": "ended more than once",
-    "ORPHAN": "ended or was handed out without having been accepted",
+    "ORPHAN": "ended or was dispatched without having been accepted",
     "ACCEPTED_TWICE": "accepted twice without having ended in between",
 }
 _CONTRADICTIONS: Final = {
     "OUTCOMES_DIFFER": "the client got a reply, and no broker sent one",
     "BROKER_ENDED_TWICE": "a broker ended it more often than it had accepted it",
-    "TWO_OWNERS": "a broker gave it to a worker while another one had it",
-    "FORMER_OWNER": "a broker passed on the reply of a worker that did not have it any more",
-    "RAN_UNDISPATCHED": "a worker ran it, and no broker had given it to that worker",
-    "RAN_UNASKED": "a worker ran it, and nobody had asked for it",
-    "RAN_AGAIN": "it is not idempotent, and was given to workers more than once",
-    "BEGUN_LATE": "it was sent, given to a worker, or begun after its deadline",
+    "TWO_OWNERS": "a broker dispatched it to a worker while another one had it",
+    "FORMER_OWNER": "a broker forwarded the reply of a worker that did not have it any more",
+    "RAN_UNDISPATCHED": "a worker ran it, and no broker had dispatched it to that worker",
+    "RAN_UNASKED": "a worker ran it, and no client had sent it",
+    "RAN_AGAIN": "it is not idempotent, and was dispatched or run more than once",
+    "BEGUN_LATE": "it was sent, dispatched or started after its deadline",
     "SHARED_CALL_ID": "two requests have this call id",
 }
 _REASON_SIZE: Final = 160
@@ -41,7 +41,7 @@ class _Tile(NamedTuple):
 
 
 def verdict(facts: Facts) -> Markup:
-    """Return the verdict in a sentence, and what it rests on."""
+    """Return the verdict in a sentence, with an explanation."""
     audit = facts.audit
     return fill(
         "verdict.html",
@@ -52,7 +52,7 @@ def verdict(facts: Facts) -> Markup:
 
 
 def tiles(facts: Facts) -> Markup:
-    """Return the figures that everybody asks for first."""
+    """Return the key figures."""
     total, span = facts.total, facts.span
     if total is None or span is None:
         return Markup("")
@@ -71,7 +71,7 @@ def tiles(facts: Facts) -> Markup:
 
 
 def breaches(facts: Facts) -> Markup:
-    """Return the requests in breach, the first of them with their events."""
+    """Return the violations, the first of them with their events."""
     audit = facts.audit
     if not audit.violations:
         return Markup("")
@@ -81,7 +81,7 @@ def breaches(facts: Facts) -> Markup:
 
 
 def contradictions(facts: Facts) -> Markup:
-    """Return each kind of contradiction, with its number and the first request of it."""
+    """Return each kind of contradiction, with its number and its first request."""
     audit = facts.audit
     if not audit.contradictions:
         return Markup("")
@@ -95,7 +95,7 @@ def contradictions(facts: Facts) -> Markup:
         for each in facts.contradictions
     ]
     return section(
-        "Who contradicts whom",
+        "Contradictions",
         lead,
         table((text("kind"), "requests", text("meaning")), kinds, label="Contradictions"),
         *map(_contradicted, facts.contradictions),

@@ -1,4 +1,4 @@
-"""Figures in words: counts, durations, rates, shares and instants as people write them."""
+"""Formats counts, durations, rates, shares and instants for readers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from requite.spark.report.facts import Mood, Span, mood_of
 _DAY: Final = timedelta(days=1)
 _FAULTS_SHOWN: Final = 3
 NOTHING: Final = "–"
-GAP: Final = "\N{NO-BREAK SPACE}"  # a number and its unit stay on one line
+GAP: Final = "\N{NO-BREAK SPACE}"  # keeps a number and its unit on one line
 
 
 def count(n: float | None) -> str:
@@ -39,12 +39,12 @@ def share(value: float | None) -> str:
 
 
 def milliseconds(ms: float | None) -> str:
-    """Return a duration that is given in milliseconds, in a unit that suits it."""
+    """Format a duration in milliseconds in a suitable unit."""
     return NOTHING if ms is None else duration(ms / 1000)
 
 
 def duration(seconds: float | None) -> str:
-    """Return a duration in a unit that suits it: 3.25 ms, 42 s, 2 h 5 min."""
+    """Format a duration in a suitable unit: 3.25 ms, 42 s, 2 h 5 min."""
     if seconds is None:
         return NOTHING
     if seconds < 1:
@@ -61,7 +61,7 @@ def duration(seconds: float | None) -> str:
 
 
 class Unit(NamedTuple):
-    """What a rate is counted in: `name` in a sentence, `sign` after a number."""
+    """The unit of a rate: `name` in a sentence, `sign` after a number."""
 
     name: str
     sign: str
@@ -77,12 +77,12 @@ _UNITS: Final = (
 
 
 def unit_of(per_second: float) -> Unit:
-    """Return the unit in which a rate is at least 1, or the longest there is."""
+    """Return the smallest unit of time in which a rate is at least 1, else the largest."""
     return next((unit for unit in _UNITS if per_second * unit.seconds >= 1), _UNITS[-1])
 
 
 def rate(n: float, seconds: float, unit: Unit | None = None) -> str:
-    """Return a rate, in a unit that suits it where none is given."""
+    """Format a rate in a unit; None: a suitable one."""
     unit = unit or unit_of(n / seconds)
     return f"{figure(n / seconds * unit.seconds)}/{unit.sign}"
 
@@ -93,7 +93,7 @@ def day(at: datetime) -> str:
 
 
 def clock(at: datetime, span: Span) -> str:
-    """Return an instant as precisely as the steps of the span are short."""
+    """Format an instant with the precision of the span's steps."""
     if span.step_s >= _DAY.total_seconds():
         return f"{at:%Y-%m-%d}"
     time = f"{at:%H:%M}" if span.step_s >= 60 else f"{at:%H:%M:%S}"
@@ -103,7 +103,7 @@ def clock(at: datetime, span: Span) -> str:
 
 
 def period(span: Span) -> str:
-    """Return from when to when a span is."""
+    """Format a span: day, begin, end and length."""
     began, ended = span.began, span.ended
     length = duration((ended - began).total_seconds())
     pattern = "%H:%M:%S" if ended - began < timedelta(hours=1) else "%H:%M"
@@ -115,17 +115,17 @@ def period(span: Span) -> str:
 def verdict(audit: Summary) -> str:
     """Return the verdict in one sentence."""
     if mood_of(audit) is Mood.EMPTY:
-        return "The journal tells of no request."
+        return "The journal contains no requests."
     parts = [f"{audit.accepted:,} accepted", f"{audit.exactly_one:,} ended exactly once"]
     if audit.in_flight:
-        parts.append(f"{audit.in_flight:,} still under way")
+        parts.append(f"{audit.in_flight:,} still in flight")
     if audit.one_sided:
         parts.append(f"{audit.one_sided:,} seen from one side, not counted")
     return f"{', '.join([*parts, *breaches(audit), *contradicted(audit)])}."
 
 
 def breaches(audit: Summary) -> list[str]:
-    """Return what is wrong, a phrase each."""
+    """Return a phrase for each kind of violation."""
     phrases = (
         (audit.late, "ended too late"),
         (audit.missing, "never ended"),
@@ -137,18 +137,18 @@ def breaches(audit: Summary) -> list[str]:
 
 
 def contradicted(audit: Summary) -> list[str]:
-    """Return how often the sides contradict each other, if they do."""
+    """Return a phrase with the number of contradictions, if any."""
     n = audit.contradictions
     return [counted(n, "contradiction")] if n else []
 
 
 def explanation(audit: Summary) -> str:
-    """Return what the verdict rests on, and what it cannot tell."""
+    """Return the explanation of the verdict: evidence, and holes in the journal."""
     if audit.faults:
         return f"The journal is incomplete: {'; '.join(audit.faults[:_FAULTS_SHOWN])}."
     if audit.undecided and not (audit.dropped_events or audit.damaged):
         n = counted(audit.undecided, "request")
-        return f"{n} cannot be judged: a clock or a name that the verdict rests on is unknown."
+        return f"{n} cannot be judged: a clock was set meanwhile, or a request's id is unknown."
     if not audit.complete:
         return (
             f"The journal is incomplete: {counted(audit.dropped_events, 'event')} could not be "
@@ -156,11 +156,11 @@ def explanation(audit: Summary) -> str:
             "about the requests that these belonged to."
         )
     if mood_of(audit) is Mood.BAD:
-        return "The journal is complete, so these are breaches of the promise; evidence below."
+        return "The journal is complete, so these are violations of the guarantee; evidence below."
     if mood_of(audit) is Mood.EMPTY:
         return "Processes write a journal when they are started with --journal."
-    waiting = "Those under way still have time. " if audit.in_flight else ""
+    waiting = "Those in flight still have time. " if audit.in_flight else ""
     return (
-        f"{waiting}None late, none missing, none twice, none out of nowhere, "
-        "nobody contradicted, and the journal is complete."
+        f"{waiting}None late, missing, ended twice or unaccepted; no contradictions; "
+        "the journal is complete."
     )

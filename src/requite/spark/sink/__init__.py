@@ -1,6 +1,6 @@
-"""`format("requite")` as a sink: what is written becomes requests.
+"""`format("requite")` as a sink: written rows become requests.
 
-options.py   checks the options and makes the plan of them
-writer.py    what tasks do, and what a write or a micro-batch commits
-replies.py   the folder to which rows and replies go
+options.py   checks the options, and makes the plan
+writer.py    sends requests in tasks, and commits a write or a micro-batch
+replies.py   the folder for rows and replies
 """

@@ -1,4 +1,4 @@
-"""The options of the sink: texts, as Spark gives them, and the plan that they stand for."""
+"""The options of the sink, as strings from Spark, and the plan made from them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname"})
 
 @dataclass
 class Options:
-    """Options as Spark gives them: texts whose names have no case. Each is taken once."""
+    """Options as strings from Spark, with case-insensitive names; records which ones are read."""
 
     given: Mapping[str, str]
     _known: list[str] = field(default_factory=list)
@@ -29,29 +29,29 @@ class Options:
         self.given = {name.lower(): value for name, value in self.given.items()}
 
     def text(self, name: str) -> str | None:
-        """Return an option, None if it is not there or empty."""
+        """Return an option; None if it is missing or empty."""
         self._known.append(name)
         return self.given.get(name.lower()) or None
 
     def needed(self, name: str) -> str:
-        """Return an option that has to be there."""
+        """Return a required option; raise `ConfigurationError` if it is missing."""
         if not (value := self.text(name)):
             raise ConfigurationError(f"the sink needs the option {name}")
         return value
 
     def number(self, name: str, kind: Callable[[str], Any], default: Any) -> Any:
-        """Return an option as a number of a kind."""
+        """Return an option as a number of type `kind`."""
         value = self.text(name)
         try:
             return default if value is None else kind(value)
         except ValueError:
-            raise ConfigurationError(f"the option {name} is a number, not {value!r}") from None
+            raise ConfigurationError(f"the option {name} must be a number, not {value!r}") from None
 
     def count(self, name: str, default: Any) -> Any:
-        """Return an option as a whole number of at least 1."""
+        """Return an option as an integer of at least 1."""
         value = self.number(name, int, default)
         if value is not None and value < 1:
-            raise ConfigurationError(f"the option {name} is at least 1, not {value}")
+            raise ConfigurationError(f"the option {name} must be at least 1, not {value}")
         return value
 
     def flag(self, name: str, default: bool) -> bool:
@@ -59,14 +59,16 @@ class Options:
         return self.choice(name, ("true", "false"), str(default).lower()) == "true"
 
     def choice(self, name: str, choices: tuple[str, ...], default: str) -> str:
-        """Return an option that is one of some words."""
+        """Return an option that is one of `choices`."""
         value = (self.text(name) or default).lower()
         if value not in choices:
-            raise ConfigurationError(f"the option {name} is {' or '.join(choices)}, not {value!r}")
+            raise ConfigurationError(
+                f"the option {name} must be {' or '.join(choices)}, not {value!r}"
+            )
         return value
 
     def end(self) -> None:
-        """Refuse options that nobody has asked for."""
+        """Raise `ConfigurationError` for unknown options."""
         known = {name.lower() for name in self._known} | _SPARKS_OWN
         if unknown := sorted(self.given.keys() - known):
             raise ConfigurationError(
@@ -75,7 +77,7 @@ class Options:
 
 
 def read_plan(options: Options, schema: StructType) -> Plan:
-    """Return what tasks have to do. Raises `ConfigurationError`."""
+    """Return the plan for tasks. Raises `ConfigurationError`."""
     window, rate = _window_and_rate(options)
     settings: dict[str, Any] = {}
     if attempts := options.count("retryAttempts", None):
@@ -87,7 +89,7 @@ def read_plan(options: Options, schema: StructType) -> Plan:
     key = _column(options.text("key"), "key", schema, KEY_TYPES)
     by_position = options.flag("keyByPosition", False)
     if key is not None and by_position:
-        raise ConfigurationError("the options key and keyByPosition exclude each other")
+        raise ConfigurationError("set either the option key or keyByPosition, not both")
     if key is None and not by_position:
         raise ConfigurationError(
             "name the column that identifies a row (option key), or set keyByPosition=true"
@@ -113,13 +115,13 @@ def read_plan(options: Options, schema: StructType) -> Plan:
 
 
 def _window_and_rate(options: Options) -> tuple[int, float | None]:
-    """Return how many requests a task may have out, and how many it may send per second."""
+    """Return a task's maximum number of requests in flight, and its rate per second."""
     window: int = options.count("window", WINDOW)
     cap, slots = options.count("inFlightMax", None), options.count("taskSlots", None)
     rate = options.number("rate", float, None)
     if slots is None and (cap is not None or rate is not None):
         name = "rate" if cap is None else "inFlightMax"
-        raise ConfigurationError(f"{name} is divided among tasks: it needs taskSlots, too")
+        raise ConfigurationError(f"{name} is divided among tasks: set taskSlots, too")
     return planning.share(cap, slots or 1, window), planning.share_of_rate(rate, slots or 1)
 
 
@@ -128,7 +130,7 @@ def _column(name: str | None, role: str, schema: StructType, types: tuple[str, .
         return None
     if name not in schema.names:
         raise ConfigurationError(
-            f"there is no column {name!r} for the {role}; there are {', '.join(schema.names)}"
+            f"no column {name!r} for the {role}; there are {', '.join(schema.names)}"
         )
     planning.check_type(role, name, schema[name].dataType.simpleString(), types)
     return list(schema.names).index(name)

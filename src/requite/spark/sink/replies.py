@@ -1,12 +1,12 @@
-"""Where the replies of a sink are written: Parquet files that appear all at once, or not at all.
+"""The folder for a sink's replies: Parquet files that become visible atomically.
 
     FOLDER/_requite/WRITE/...parquet              being written: Spark does not read `_` folders
     FOLDER/requite_write=WRITE/part-...parquet    committed
 
 `WRITE` is a UUID for a batch write, and `QUERY-BATCH` for a micro-batch. Spark reads the folder as
-one table with a column `requite_write`. Tasks stage files under names of their own, and the driver
-commits those of the tasks that count, by renaming one folder: a write is seen whole or not at all
-where the file system renames folders atomically (local disks, NFS, HDFS; object stores do not).
+one table with a column `requite_write`. Tasks stage files under unique names, and the driver
+commits those of successful tasks by renaming one folder. A write is atomic if the file system
+renames folders atomically (local disks, NFS, HDFS; not object stores).
 """
 
 from __future__ import annotations
@@ -34,32 +34,32 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Replies:
-    """The folder at `location`: a path, or a URI of a file system that Arrow knows."""
+    """The folder at `location`: a path, or a URI of a file system that Arrow supports."""
 
     location: str
 
     def check(self) -> None:
-        """Raise `ConfigurationError` where nothing can be written, before any request is sent."""
+        """Raise `ConfigurationError` if the folder is not writable, before any request is sent."""
         try:
             system, root = self._open()
             probe = f"{root}/{_STAGING}/{uuid4()}"
             system.create_dir(probe, recursive=True)
             system.delete_dir(probe)
-        except (OSError, ValueError) as error:  # Arrow's errors are of these classes
+        except (OSError, ValueError) as error:  # Arrow's errors are subclasses
             raise ConfigurationError(
                 f"replies cannot be written to {self.location}: {error}"
             ) from error
 
     def has(self, write: str) -> bool:
-        """Tell whether a write has been committed."""
+        """Return whether a write has been committed."""
         system, root = self._open()
         kind = system.get_file_info(_committed(root, write)).type
         return bool(kind == fs.FileType.Directory)
 
     def stage(self, batches: Iterator[pa.RecordBatch], write: str) -> Part | None:
-        """Write batches to a file of its own; None if there is no row.
+        """Write batches to a new file; return None without batches.
 
-        The folder is made before the first batch is asked for: that is what sends requests.
+        The folder is created before the first batch is read, which sends requests.
         """
         system, root = self._open()
         system.create_dir(_staged(root, write), recursive=True)
@@ -76,7 +76,7 @@ class Replies:
         return Part(name, rows)
 
     def publish(self, write: str, parts: list[Part]) -> None:
-        """Make the files of a write visible, once: a write that is there already stays as it is."""
+        """Make the files of a write visible; a write that is already committed stays as it is."""
         system, root = self._open()
         if parts and not self.has(write):
             ready = f"{_staged(root, write)}/ready"
@@ -87,7 +87,7 @@ class Replies:
         self.discard(write)
 
     def discard(self, write: str) -> None:
-        """Remove what was staged for a write."""
+        """Remove the staged files of a write."""
         system, root = self._open()
         staged = _staged(root, write)
         if system.get_file_info(staged).type == fs.FileType.Directory:

@@ -8,14 +8,14 @@
 |---|---|
 | `url`, `service`, `body`, `key`, `keyByPosition`, `timeout`, `window`, `job`, `prefix`, `idempotent`, `giveUp`, `inFlightMax` and `rate` with `taskSlots`, `retryOn` (names with commas between), `retryAttempts`, `messageSizeMax` | as for `requite.spark.call`; `body` and `key` name columns |
 | `repliesTo` | a folder to which rows and replies are written as Parquet (`requite.spark.sink.replies`) |
-| `onError` | what a row without a reply does: `fail` ends the write with an error once all rows have been tried; `keep` is content with the row in `repliesTo`; `ignore` |
+| `onError` | for rows without a reply: `fail` ends the write with an error once all rows have been tried; `keep` writes the row to `repliesTo` only; `ignore` |
 
-`onError` is `keep` where there is `repliesTo`, and `fail` elsewhere: a failure is never lost
-unnoticed unless that is asked for.
+The default of `onError` is `keep` with `repliesTo`, and `fail` without: only `ignore` drops
+failures silently.
 
 Requests of a stream get their ids from the query (the same after a restart from its checkpoint) and
-the row's key. A micro-batch that Spark runs again sends the same ids; with `repliesTo`, one whose
-replies have been committed sends nothing.
+the row's key. A micro-batch that Spark runs again sends the same ids; with `repliesTo`, a
+micro-batch with committed replies sends nothing.
 """  # noqa: E501 - a table
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ _MICRO_BATCH: Final = "streaming.sql.batchId"
 
 
 class RowsFailed(RequiteError):
-    """Rows of a write ended without a reply; all of them were tried."""
+    """Rows of a write ended without a reply; all rows were tried."""
 
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task tells the driver. `write` names the write or micro-batch it belongs to."""
+    """A task's report to the driver. `write` names its write or micro-batch."""
 
     write: str
     rows: int = 0
@@ -63,17 +63,17 @@ class Written(WriterCommitMessage):
 
 @dataclass(frozen=True)
 class Sink:
-    """What every task of a write does, and what the driver does with all of them."""
+    """A write: `run` in each task, `commit` or `abort` on the driver."""
 
     plan: Plan
     replies: Replies | None
     on_error: str
 
     def run(self, batches: Iterator[pa.RecordBatch], write: str) -> Written:
-        """Make a request of each row, and write down how it ended. In a task."""
+        """Send each row as a request, and stage the outcomes. Runs in a task."""
         written = Written(write)
         if self.replies is not None and self.replies.has(write):
-            for _ in batches:  # it was committed before: nothing is sent again
+            for _ in batches:  # it is already committed: nothing is sent again
                 pass
             return written
         answered = self._counted(call_batches(batches, self.plan), written)
@@ -88,7 +88,7 @@ class Sink:
         self, batches: Iterator[pa.RecordBatch], written: Written
     ) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            if not batch.num_rows:  # from a task that waits
+            if not batch.num_rows:  # a waiting task yields empty batches
                 continue
             status = batch.column(self.plan.kept + 1).to_pylist()
             failed = [row for row, one in enumerate(status) if one != "OK"]
@@ -100,9 +100,10 @@ class Sink:
             yield batch
 
     def commit(self, messages: list[Written | None]) -> None:
-        """Publish what the tasks have staged. On the driver, when all have ended well.
+        """Publish the staged files. Runs on the driver when all tasks have succeeded.
 
-        Raises `RowsFailed` where rows had to have replies and have none; nothing is published then.
+        Raises `RowsFailed` if rows have no reply and `onError` is `fail`; nothing is published
+        then.
         """
         written = [message for message in messages if message is not None]
         failed = sum(message.failed for message in written)
@@ -112,21 +113,21 @@ class Sink:
             rows = sum(message.rows for message in written)
             raise RowsFailed(
                 f"{failed} of {rows} rows have no reply; the first ended with {first}"
-                " (the options repliesTo, which keeps them, and onError say what to do about such)"
+                " (to keep such rows set repliesTo, to ignore them onError=ignore)"
             )
         if self.replies is not None and written:
             self.replies.publish(written[0].write, [one.part for one in written if one.part])
 
     def abort(self, messages: list[Written | None]) -> None:
-        """Take back what was staged. Tasks that failed have no message."""
+        """Remove the staged files. Failed tasks have no message."""
         for write in {message.write for message in messages if message is not None}:
             if self.replies is not None:
                 self.replies.discard(write)
 
 
-# --- what Spark calls -----------------------------------------------------------------------------
+# --- Spark's interface ----------------------------------------------------------------------------
 class RequestWriter(DataSourceArrowWriter):
-    """The rows of one `DataFrame.write`."""
+    """Writer of one `DataFrame.write`."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
@@ -146,14 +147,14 @@ class RequestWriter(DataSourceArrowWriter):
 
 
 class RequestStreamWriter(DataSourceStreamArrowWriter):
-    """The rows of the micro-batches of one query."""
+    """Writer of the micro-batches of one query."""
 
     def __init__(self, sink: Sink, job: str | None) -> None:
         self._sink = sink
         self._job = job
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """See `Sink.run`; the query and its micro-batch stand in the task's properties."""
+        """See `Sink.run`; query and micro-batch are in the task's properties."""
         query, batch = _property(_QUERY), _property(_MICRO_BATCH)
         plan = replace(self._sink.plan, job=job_id(self._job or query), scope=batch)
         return replace(self._sink, plan=plan).run(iterator, f"{query}-{batch}")
@@ -171,7 +172,7 @@ def _property(name: str) -> str:
     context = TaskContext.get()
     value = None if context is None else context.getLocalProperty(name)
     if not value:
-        raise RequiteError(f"this is no task of a streaming query: it has no {name}")
+        raise RequiteError(f"this is not a task of a streaming query: it has no {name}")
     return str(value)
 
 
@@ -190,13 +191,11 @@ def stream_writer(
 
 def _sink(options: Options, schema: StructType, overwrite: bool) -> Sink:
     if overwrite:
-        raise ConfigurationError(
-            "requests that were sent cannot be overwritten: use mode('append')"
-        )
+        raise ConfigurationError("sent requests cannot be overwritten: use mode('append')")
     replies_to = options.text("repliesTo")
     on_error = options.choice("onError", (_FAIL, _KEEP, _IGNORE), _KEEP if replies_to else _FAIL)
     if on_error == _KEEP and not replies_to:
-        raise ConfigurationError("onError=keep needs a place to keep rows at: repliesTo")
+        raise ConfigurationError("onError=keep needs a folder for the rows: set repliesTo")
     plan = read_plan(options, schema)
     options.end()
     replies = Replies(replies_to) if replies_to else None

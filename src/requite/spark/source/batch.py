@@ -1,4 +1,4 @@
-"""The journal as a table, read as it is now."""
+"""The journal as a table, as of the time of the read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class JournalReader(DataSourceReader):
-    """Plans on the driver, reads in tasks; in between it is pickled."""
+    """Plans on the driver, and reads in tasks; pickled in between."""
 
     def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
         self._options = options
@@ -28,30 +28,30 @@ class JournalReader(DataSourceReader):
         self._selection: Selection = ALL
 
     def partitions(self) -> list[InputPartition]:
-        """Share out what is written at this moment. Raises `ConfigurationError`."""
+        """Divide the data that is written now into shares. Raises `ConfigurationError`."""
         logs = [log for log in find_logs(self._options.path) if self._selection.wants_log(log)]
         ranges = [part for found in of_each(logs, whole) for part in found]
         return list(share_out(ranges, self._options.partition_bytes))
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
-        """Yield the rows of a share; Spark makes up a partition where there is none."""
-        from requite.spark.source.reading import Wish, read_ranges
+        """Yield the rows of a share; none for the partition that Spark adds to an empty list."""
+        from requite.spark.source.reading import Scan, read_ranges
 
         ranges = partition.ranges if isinstance(partition, Share) else ()
-        return read_ranges(ranges, Wish(self._columns, self._selection))
+        return read_ranges(ranges, Scan(self._columns, self._selection))
 
 
 class PushingJournalReader(JournalReader):
-    """The same for sessions that push filters down: in all others Spark refuses it."""
+    """A `JournalReader` for sessions with filter push-down; in others Spark refuses it."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Skip what the filters exclude; Spark still applies all of them."""
+        """Skip data that the filters exclude; Spark still applies all of them."""
         self._selection = select(filters)
         return filters
 
 
 def whole(log: LogFolder) -> list[Range]:
-    """Return all there is of a log; nothing if it has just been removed."""
+    """Return the ranges of a whole log; none if it has just been removed."""
     try:
         infos = LogReader(log.place).segments()
     except LogGone:
@@ -60,7 +60,7 @@ def whole(log: LogFolder) -> list[Range]:
 
 
 def _ranges(log: LogFolder, infos: Iterable[SegmentInfo]) -> Iterator[Range]:
-    due: int | None = None  # a journal may begin anywhere: retention removes its oldest segments
+    due: int | None = None  # unknown at first: retention removes the oldest segments
     for info in infos:
         missed = "" if due is None else removed(due, info.number)
         yield Range(log, info.number, 0, info.written_bytes, info.written_bytes, missed)

@@ -1,13 +1,13 @@
-"""Up to where a stream has read each log, and how much further it may.
+"""The positions up to which a stream has read each log, and how far it may read next.
 
-An offset says, for each log, up to where it has been read:
+An offset contains the position in each log:
 
     {"version": 1, "logs": {"broker-0123456789abcdef": {"segment": 0, "offset": 4096, "next": 17}}}
 
-`offset` bytes of the segment, behind which the log's record number `next` is due. Offsets come from
-the files alone, and each is where a record, or damage, ends. A torn record at the end of a log is
-not part of any batch before it has been written completely. Where that will not happen any more, so
-many bytes behind `offset` have been told as `torn`; they are read again if they change after all.
+`offset` bytes of the segment have been read; record number `next` of the log follows. Offsets are
+computed from the files only, and each is the end of a record or of damage. A torn record at the end
+of a log is part of a batch only when it is complete. If it will not be completed, its `torn` bytes
+after `offset` have been reported as damage; they are read again if they change after all.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Offset: TypeAlias = dict[str, Any]
 
 
 class Mark(NamedTuple):
-    """A place in a log, between two records."""
+    """A position in a log, between two records."""
 
     segment: int
     offset: int
@@ -36,8 +36,8 @@ class Mark(NamedTuple):
     torn: int = 0
 
     @property
-    def told(self) -> int:
-        """Up to where the segment's bytes are rows, or part of one that tells of damage."""
+    def reported_end(self) -> int:
+        """The end of the bytes that batches contain, as rows or as damage."""
         return self.offset + self.torn
 
 
@@ -45,7 +45,7 @@ Marks: TypeAlias = Mapping[str, Mark]
 
 
 def encode_offset(marks: Marks) -> Offset:
-    """Return marks as an offset for Spark, which compares offsets as text."""
+    """Return marks as an offset for Spark, in a fixed order: Spark compares offsets as text."""
     logs = {name: _encode_mark(marks[name]) for name in sorted(marks)}
     return {"version": OFFSET_VERSION, "logs": logs}
 
@@ -55,19 +55,21 @@ def _encode_mark(mark: Mark) -> dict[str, int]:
 
 
 def decode_offset(offset: Offset) -> Marks:
-    """Return the marks of an offset. Raises `ConfigurationError` for what we cannot have made."""
+    """Return the marks of an offset. Raises `ConfigurationError` for an invalid offset."""
     try:
         if offset["version"] != OFFSET_VERSION:
             version = offset["version"]
-            raise ConfigurationError(f"offsets of version {version} are newer than this program")
+            raise ConfigurationError(
+                f"the checkpoint has offsets of version {version}: upgrade requite to read them"
+            )
         return {name: Mark(**mark) for name, mark in offset["logs"].items()}
     except (KeyError, TypeError, AttributeError):
         raise ConfigurationError(f"not an offset of a journal: {offset!r}") from None
 
 
 class Piece(NamedTuple):
-    """What is unread of a segment: from `start` up to a mark in it. `missed` tells which records
-    before it are not there."""
+    """The unread part of a segment, from `start` to a mark. `missed` names missing records
+    before it."""
 
     start: int
     end: Mark
@@ -75,12 +77,12 @@ class Piece(NamedTuple):
 
     @property
     def size(self) -> int:
-        return self.end.told - self.start
+        return self.end.reported_end - self.start
 
 
 @dataclass(frozen=True)
 class Backlog:
-    """What is unread of a log."""
+    """The unread part of a log."""
 
     log: LogFolder
     reader: LogReader
@@ -91,7 +93,7 @@ class Backlog:
     def of(
         cls, log: LogFolder, reader: LogReader, before: Mark | None, until: Mark | None
     ) -> Backlog | None:
-        """Look at the files; None if there are none."""
+        """Read it from the files; return None if there are none."""
         try:
             infos = [info for info in reader.segments() if info.written_bytes]
         except LogGone:
@@ -109,7 +111,7 @@ class Backlog:
         return self.pieces[-1].end if self.pieces else self.before
 
     def admit(self, room: int) -> Mark:
-        """Return the mark up to which at most `room` bytes lie, but at least one record."""
+        """Return the mark after at most `room` bytes, but after at least one record."""
         admitted = self.before
         for piece in self.pieces:
             if piece.size <= room:
@@ -117,29 +119,29 @@ class Backlog:
             else:
                 return self._cut(piece, room, admitted)
         if admitted is None:
-            raise LookupError(f"nothing of {self.log.log} is unread")
+            raise LookupError(f"{self.log.log} has no unread records")
         return admitted
 
     def _cut(self, piece: Piece, room: int, admitted: Mark | None) -> Mark:
-        """Admit the records of a piece that fit; where nothing has been admitted, the first one."""
+        """Admit the records of a piece that fit; if none is admitted yet, at least one."""
         mark = admitted if admitted != self.before else None
         following = piece.end.segment
         try:
-            for item in self.reader.read(piece.end.segment, piece.start, piece.end.told):
+            for item in self.reader.read(piece.end.segment, piece.start, piece.end.reported_end):
                 if mark is not None and item.end - piece.start > room:
                     return mark
                 if isinstance(item, Record):
                     following = item.number + 1
                 mark = Mark(piece.end.segment, item.end, following)
-        except LogGone:  # what reads it will find that out, and say so
+        except LogGone:  # the task that reads it reports it
             return piece.end
         return piece.end
 
 
 def admit(backlogs: Sequence[Backlog], room: int | None) -> dict[str, Mark]:
-    """Return up to where each log, all of which have something unread, is read next.
+    """Return the mark up to which each log is read next; every backlog has unread records.
 
-    `room` bytes are shared out evenly; what a small backlog leaves of its share goes to others.
+    `room` bytes are divided evenly; the rest of a small backlog's share goes to the others.
     """
     admitted: dict[str, Mark] = {}
     left = len(backlogs)
@@ -155,7 +157,7 @@ def admit(backlogs: Sequence[Backlog], room: int | None) -> dict[str, Mark]:
 def pieces_of(
     infos: Iterable[SegmentInfo], before: Mark | None, until: Mark | None
 ) -> Iterator[Piece]:
-    """Yield what is unread of segments, from one mark to another; None: all there is."""
+    """Yield the unread parts of segments between two marks; None: no limit."""
     due: int | None = 0 if before is None else before.next
     for info in infos:
         if until is not None and info.number > until.segment:
@@ -171,34 +173,34 @@ def pieces_of(
         end = Mark(info.number, intact, info.next_number, info.torn_bytes)
         if until is not None and info.number == until.segment:
             end = until
-        if end.told > start and end != before:
+        if end.reported_end > start and end != before:
             yield Piece(start, end, missed)
 
 
 def due_after(info: SegmentInfo) -> int | None:
-    """Return the number of the record that is due behind a segment, if the segment tells it.
+    """Return the number of the record that must follow a segment; None if it is unknown.
 
-    What is missing behind a segment without END is told as its damage.
+    Records missing after a segment without END are reported as its damage.
     """
     return info.next_number if info.sealed and info.next_number > info.number else None
 
 
 def removed(first: int, following: int) -> str:
-    """Say which records were removed before they were read; "" if there are none in between."""
+    """Return a message on the records removed before they were read; "" if there are none."""
     gone = lost_records(first, following)
     return f"removed before it was read{gone}" if gone else ""
 
 
 def planned(backlog: Backlog, until: Mark) -> Iterator[Range]:
-    """Yield what is to be read of a log up to a mark."""
+    """Yield the ranges to read of a log up to a mark."""
     for start, end, missed in backlog.pieces:
-        yield Range(backlog.log, end.segment, start, end.told, end.told, missed)
+        yield Range(backlog.log, end.segment, start, end.reported_end, end.reported_end, missed)
     if not backlog.pieces or backlog.pieces[-1].end != until:
         yield from vanished(backlog.log, backlog.before, until)
 
 
 def vanished(log: LogFolder, before: Mark | None, until: Mark) -> Iterator[Range]:
-    """Yield an empty range which tells that what a batch was to have has been removed."""
+    """Yield an empty range that reports the removal of a batch's records, if any."""
     missed = removed(0 if before is None else before.next, until.next)
     if missed:
         yield Range(log, until.segment, 0, 0, 0, missed)

@@ -1,4 +1,4 @@
-"""What `format("requite")` may be told when it reads, and how a mistake in it is refused."""
+"""The options of `format("requite")` for reading, and their checks."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 MIB: Final = 1 << 20
-PARTITION_BYTES: Final = 8 * MIB  # some 400,000 events; a task costs what reading 20,000 does
+PARTITION_BYTES: Final = 8 * MIB  # some 400,000 events; a task costs as much as reading 20,000
 
 JOURNAL: Final = "journal"
-KEPT: Final = "titanic"
+TITANIC_LOG: Final = "titanic"
 _TABLES: Final[Mapping[str, Mapping[str, str]]] = {
     JOURNAL: columns_of(SOURCE),
-    KEPT: columns_of(TITANIC),
+    TITANIC_LOG: columns_of(TITANIC),
 }
 _UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _SIZE: Final = re.compile(r"(\d+) *(?:([kmg])(?:i?b)?)?", re.IGNORECASE)
@@ -32,7 +32,7 @@ _KNOWN: Final = ("path", "log", "columns", "partitionBytes", "maxBytesPerTrigger
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Checked options. `bytes_per_trigger` is None for "all there is"."""
+    """Checked options. `bytes_per_trigger` None: no limit."""
 
     log: str
     path: str
@@ -48,21 +48,21 @@ class ReadOptions:
 
     @property
     def types(self) -> dict[str, Any]:
-        """Their Arrow types."""
+        """The Arrow types of all columns, by name."""
         from requite.spark.decoding.columns import arrow_types
 
         return arrow_types(", ".join(f"{name} {kind}" for name, kind in self.ddl.items()))
 
 
 def read_options(options: Mapping[str, str]) -> ReadOptions:
-    """Check the options of a read. Raises `ConfigurationError`, which names what is wrong."""
+    """Check the options of a read. Raises `ConfigurationError`, which names the invalid one."""
     given = {name.lower(): value for name, value in options.items()}
     unknown = sorted(given.keys() - {name.lower() for name in _KNOWN})
     if unknown:
         raise ConfigurationError(f"no option {unknown[0]!r}; there are {', '.join(_KNOWN)}")
     log = given.get("log", JOURNAL)
     if log not in _TABLES:
-        raise ConfigurationError(f"log={log!r}: the logs with a table are {', '.join(_TABLES)}")
+        raise ConfigurationError(f"log={log!r}: must be one of {', '.join(_TABLES)}")
     limit = given.get("maxbytespertrigger")
     return ReadOptions(
         log=log,
@@ -75,12 +75,12 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
 
 
 def schema_of(options: ReadOptions) -> str:
-    """Return the DDL of the columns that are asked for."""
+    """Return the DDL of the selected columns."""
     return ", ".join(f"{name} {options.ddl[name]}" for name in options.columns)
 
 
 def check_schema(schema: StructType, options: ReadOptions) -> tuple[str, ...]:
-    """Return the columns of a schema that a reader is asked for, if the table has them so."""
+    """Return the columns of a schema; raise `ConfigurationError` unless the table has them."""
     for field in schema.fields:
         declared = options.ddl.get(field.name)
         if declared is None:
@@ -95,7 +95,7 @@ def check_schema(schema: StructType, options: ReadOptions) -> tuple[str, ...]:
 def _path(path: str | None, log: str) -> str:
     if not path:
         what, example = ("journal", "journal") if log == JOURNAL else ("store", "requests")
-        raise ConfigurationError(f"which {what}? Name its folder: load('{example}')")
+        raise ConfigurationError(f"the {what} is missing: name its folder, as in load('{example}')")
     if log == JOURNAL:
         return place_of(path, "a journal is read from")
     return str(local_folder(path, f"a {log} is read from"))
@@ -117,14 +117,16 @@ def _size(option: str, text: str) -> int:
     match = _SIZE.fullmatch(text.strip())
     size = int(match[1]) * _UNITS[(match[2] or "").lower()] if match else 0
     if size < 1:
-        raise ConfigurationError(f"{option}={text!r}: a number of bytes, such as 8388608 or 8m")
+        raise ConfigurationError(
+            f"{option}={text!r}: must be a number of bytes, such as 8388608 or 8m"
+        )
     return size
 
 
 def _pushdown(text: Any) -> bool:
-    """Unless told, only where our own session has switched it on (`requite.spark.session`)."""
+    """Parse the option; by default, true if `requite.spark.session` created the session."""
     if text is None:
         return os.environ.get(PUSHDOWN_VARIABLE) == "1"
     if str(text).lower() not in ("true", "false"):
-        raise ConfigurationError(f"pushdown={text!r} is neither true nor false")
+        raise ConfigurationError(f"pushdown={text!r} must be true or false")
     return str(text).lower() == "true"

@@ -1,4 +1,4 @@
-"""Parts of a journal's segments, and how they are shared out to partitions."""
+"""Parts of a journal's segments, and their division among partitions."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ WORTH_A_TASK: Final = 1 << 20  # bytes, some 50,000 events
 class Range(NamedTuple):
     """The records of a segment that begin in the bytes `start` to `stop`.
 
-    `end` is up to where the segment was written when this was planned: what is no record up to
-    there is damage. `missed` says which records before it were removed before they were read.
+    `end` is the length of the segment at planning: bytes before it that are no record are damage.
+    `missed` names the preceding records that were removed before they were read.
     """
 
     log: LogFolder
@@ -34,13 +34,13 @@ class Range(NamedTuple):
 
     @property
     def is_last(self) -> bool:
-        """Whether what is found at the very end, such as a cut, belongs to it too."""
+        """Whether damage at the very end, such as a cut, belongs to this range."""
         return self.stop >= self.end
 
 
 @dataclass
 class Share(InputPartition):
-    """What one task reads."""
+    """The ranges that one task reads."""
 
     ranges: tuple[Range, ...]
 
@@ -48,10 +48,11 @@ class Share(InputPartition):
 def share_out(
     ranges: Sequence[Range], partition_bytes: int, cores: int | None = None
 ) -> list[Share]:
-    """Cut ranges and put them together so that each share has about as many bytes, at most so many.
+    """Divide ranges into shares of about equal size, at most `partition_bytes` each.
 
-    Shares worth it are as many as keep `cores` (the driver's, as we know no others) busy to the
-    end. A stop may fall anywhere: a record belongs to the range in which it begins.
+    If shares are large enough, their number is a multiple of `cores` (by default the driver's), to
+    keep all cores busy. Ranges may be cut anywhere: a record belongs to the range in which it
+    begins.
     """
     total = sum(each.size for each in ranges)
     least = max(1, -(-total // partition_bytes))

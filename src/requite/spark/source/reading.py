@@ -1,4 +1,4 @@
-"""Read a part of a segment to Arrow batches: what a task does."""
+"""Reads parts of segments to Arrow batches, in a task."""
 
 from __future__ import annotations
 
@@ -16,31 +16,34 @@ from requite.storage.layout import RECORD_HEADER_SIZE
 from requite.storage.place import is_store
 
 
-class Wish(NamedTuple):
-    """Which columns are wanted, and of which rows."""
+class Scan(NamedTuple):
+    """The columns and rows to read."""
 
     columns: tuple[str, ...]
     selection: Selection
 
 
-def read_ranges(ranges: Sequence[Range], wish: Wish) -> Iterator[Batch]:
-    """Yield the rows of ranges, damage included. Raises `ConfigurationError` for a hidden log."""
+def read_ranges(ranges: Sequence[Range], scan: Scan) -> Iterator[Batch]:
+    """Yield the rows of ranges, including damage.
+
+    Raises `ConfigurationError` if this machine cannot see the journal's folder.
+    """
     for each in ranges:
-        yield from _read(each, wish)
+        yield from _read(each, scan)
 
 
-def _read(part: Range, wish: Wish) -> Iterator[Batch]:
+def _read(part: Range, scan: Scan) -> Iterator[Batch]:
     log = part.log
     place = SegmentSource(log.log, log.role, log.name, part.segment)
-    decoder = Decoder(place, wish.columns, wish.selection.wants_kind)
+    decoder = Decoder(place, scan.columns, scan.selection.wants_kind)
     if part.missed:
         yield from decoder.skip(Unread(0, b"", part.missed))
     if part.size:
-        yield from _decode_what_is_there(part, decoder, wish.selection)
+        yield from _decode_existing(part, decoder, scan.selection)
     yield from decoder.finish()
 
 
-def _decode_what_is_there(part: Range, decoder: Decoder, selection: Selection) -> Iterator[Batch]:
+def _decode_existing(part: Range, decoder: Decoder, selection: Selection) -> Iterator[Batch]:
     try:
         yield from _decode(part, decoder, selection)
     except LogGone:
@@ -50,7 +53,7 @@ def _decode_what_is_there(part: Range, decoder: Decoder, selection: Selection) -
 
 
 def _decode(part: Range, decoder: Decoder, selection: Selection) -> Iterator[Batch]:
-    # From the beginning of the segment on, for that is where its strings are.
+    # From the beginning of the segment, since earlier blocks define its strings.
     for item in LogReader(part.log.place).read(part.segment, 0, part.end):
         if item.offset >= part.stop and not part.is_last:
             return
@@ -65,9 +68,9 @@ def _decode(part: Range, decoder: Decoder, selection: Selection) -> Iterator[Bat
 
 
 def _check_visible(part: Range) -> None:
-    """Retention removes segments; a folder that is not there at all was never to be seen here."""
+    """Raise `ConfigurationError` if the log's folder is missing: it is not visible here."""
     if not is_store(part.log.place) and not Path(part.log.place).is_dir():
         raise ConfigurationError(
-            f"{part.log.place} was there when the read was planned, and is not here: either the "
-            "log has been deleted meanwhile, or this machine does not see the folder of the journal"
+            f"{part.log.place} existed when the read was planned, and is missing here: either the "
+            "log was deleted meanwhile, or the journal's folder is not shared with this machine"
         ) from None

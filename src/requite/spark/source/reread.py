@@ -1,13 +1,13 @@
-"""Read again what was skipped, when it changes: a repaired segment, or one that comes late.
+"""Reads skipped segments again when they change: a repaired segment, or one that arrives late.
 
-A run notes each segment of which it could not read something: what its file was, and which segments
-were beside it. Where the file is another one later, it is read again as a whole; where segments
-have come in between, these are read. Whoever reads leaves out the events that are known already,
-and replaces what was said of the damage (the rows of `bronze_quarantine`).
+A run records each segment with unreadable parts: the state of its file, and the adjacent segments.
+If the file has changed, the whole segment is read again; segments that have arrived in between are
+read. The reader leaves out events that are already known, and replaces the reports of damage (the
+rows of `bronze_quarantine`).
 
-What was known and is not found any more was of another file: it is taken back.
+Known events that are not found again are deleted: they were in a different file.
 
-The end of a log is not noted: where that has changed, the next run goes on from the mark before it
+The end of a log is not recorded: if it has changed, the next run continues from the mark before it
 (`requite.spark.source.marks`).
 """
 
@@ -31,15 +31,15 @@ _CHUNK_SIZE: Final = 1 << 20
 
 
 class Skipped(NamedTuple):
-    """A segment of which something could not be read, up to the byte `told` (-1: to its end).
+    """A segment with unreadable parts up to the byte `read_until` (-1: to its end).
 
-    `size`, `changed_ns` and `checksum` tell what its file was; `before` and `after` are the numbers
-    of the segments beside it. Each is -1 where there was none.
+    `size`, `changed_ns` and `checksum` are the state of its file; `before` and `after` are the
+    numbers of the adjacent segments. -1: none.
     """
 
     log: str
     segment: int
-    told: int
+    read_until: int
     size: int
     changed_ns: int
     checksum: int
@@ -48,8 +48,10 @@ class Skipped(NamedTuple):
 
 
 class Outdated(NamedTuple):
-    """Rows of `bronze_quarantine` that do not hold any more: those of the bytes from `since` on of
-    a segment, except or only (`gaps`) those that tell of records before it."""
+    """Outdated rows of `bronze_quarantine`: those of a segment from the byte `since` on.
+
+    With `gaps`, only the rows on missing records before the segment; otherwise all others.
+    """
 
     log: str
     segment: int
@@ -57,11 +59,11 @@ class Outdated(NamedTuple):
     gaps: bool = False
 
 
-class Again(NamedTuple):
-    """What is read once more, and what that replaces.
+class Rereading(NamedTuple):
+    """The segments to read again, and the rows that this replaces.
 
-    `start` is the offset from which what is new is read: where the segment has changed that was
-    read last, it is the beginning of that. `segments` are all that are read once more.
+    `start` is the offset from which new records are read; if the last segment has changed, its
+    beginning. `segments` are all segments to read again.
     """
 
     start: Offset
@@ -73,18 +75,19 @@ class Again(NamedTuple):
 def note(
     log: LogFolder, infos: Sequence[SegmentInfo], segment: int, mark: Mark | None, since_ns: int
 ) -> Skipped:
-    """Note a segment that was read up to a mark.
+    """Record a segment that was read up to a mark.
 
-    If its file has changed since `since_ns`, nobody knows which one was read: it is read again.
+    If its file has changed since `since_ns`, its state when it was read is unknown, so it is read
+    again.
     """
     numbers = [info.number for info in infos]
-    told = mark.offset if mark is not None and mark.segment == segment else _NONE
+    read_until = mark.offset if mark is not None and mark.segment == segment else _NONE
     size, changed_ns = _state_of(infos, segment)
-    checksum = _NONE if changed_ns >= since_ns else _checksum(infos, segment, told)
+    checksum = _NONE if changed_ns >= since_ns else _checksum(infos, segment, read_until)
     return Skipped(
         log.log,
         segment,
-        told,
+        read_until,
         size,
         changed_ns,
         checksum,
@@ -96,10 +99,10 @@ def note(
 def plan(
     log: LogFolder, infos: Sequence[SegmentInfo], skipped: Sequence[Skipped], mark: Mark
 ) -> Iterator[tuple[Range, Outdated]]:
-    """Yield what is read again of a log that has been read up to a mark, and what that replaces.
+    """Yield the ranges to read again of a log that was read up to a mark, with the outdated rows.
 
-    What is missing before a segment is said anew where the segment before it has changed. The
-    segment of the mark is read with what is new: of that, the range has no bytes.
+    Missing records before a segment are reported again if the segment before it has changed. The
+    segment of the mark is read with the new records, so its range here is empty.
     """
     chosen = {number for each in skipped for number in _changed(each, infos)}
     firsts = chosen | {each.segment for each in skipped if each.before == _NONE}
@@ -113,7 +116,7 @@ def plan(
             stop = 0 if number == mark.segment else info.written_bytes
             yield Range(log, number, 0, stop, stop), Outdated(log.log, number)
         follows = before is not None and before.number in chosen
-        # What was before the first one may have been read, and removed since then.
+        # Records before the first segment may have been read, and removed since then.
         is_known = before is not None or number in firsts
         if is_known and (follows or number in chosen):
             due = 0 if before is None else due_after(before)
@@ -122,7 +125,7 @@ def plan(
 
 
 def _changed(noted: Skipped, infos: Sequence[SegmentInfo]) -> Iterator[int]:
-    """Yield the segments that have changed, or come, since one was noted."""
+    """Yield the segments that have changed or arrived since a segment was recorded."""
     segment = noted.segment
     for info in infos:
         number = info.number
@@ -131,14 +134,14 @@ def _changed(noted: Skipped, infos: Sequence[SegmentInfo]) -> Iterator[int]:
         elif segment < number < noted.after:
             yield from (segment, number)
         elif number == segment and (noted.size, noted.changed_ns) != _state_of(infos, segment):
-            if noted.checksum != _checksum(infos, segment, noted.told):
+            if noted.checksum != _checksum(infos, segment, noted.read_until):
                 yield segment
         elif number == segment and noted.checksum == _NONE:
             yield segment
 
 
 def is_past(first: int, segment: int, mark: Mark | None) -> bool:
-    """Whether what was skipped from the byte `first` of a segment on is before a mark."""
+    """Return whether a part skipped from the byte `first` of a segment on is before a mark."""
     return mark is None or segment != mark.segment or first < mark.offset
 
 
@@ -147,16 +150,16 @@ def _info(infos: Iterable[SegmentInfo], segment: int) -> SegmentInfo | None:
 
 
 def _opened(infos: Sequence[SegmentInfo], segment: int) -> AbstractContextManager[ReadableFile]:
-    """Open the file of a segment. Raises `LogGone` where there is none."""
+    """Open the file of a segment. Raises `LogGone` if it does not exist."""
     info = _info(infos, segment)
     if info is None:
-        raise LogGone(f"segment {segment} is not there (any more)")
+        raise LogGone(f"segment {segment} does not exist (any more)")
     folder, _, name = info.place.rpartition("/")
     return closing(open_folder(folder).open(name))
 
 
 def _state_of(infos: Sequence[SegmentInfo], segment: int) -> tuple[int, int]:
-    """Return the size of a file, and when it was changed."""
+    """Return the size and the modification time of a segment's file; -1 if it does not exist."""
     try:
         with _opened(infos, segment) as file:
             return file.size(), file.changed_ns()
@@ -165,7 +168,7 @@ def _state_of(infos: Sequence[SegmentInfo], segment: int) -> tuple[int, int]:
 
 
 def _checksum(infos: Sequence[SegmentInfo], segment: int, size: int) -> int:
-    """Return the checksum of the first bytes of a file; -1 where there is none."""
+    """Return the checksum of the first bytes of a segment's file; -1 if it does not exist."""
     found = offset = 0
     try:
         with _opened(infos, segment) as file:

@@ -1,7 +1,7 @@
-"""Which parts of a journal a filter leaves: whole logs, blocks and steps are skipped, rows never.
+"""The parts of a journal that filters select: whole logs, blocks and steps are skipped, not rows.
 
-Spark filters the rows itself afterwards, so everything in here may let too much pass, but nothing
-too little. What does not decode has no request id, and passes every other filter on its log alone.
+Spark filters the rows afterwards, so a selection may contain too much, but never too little.
+Undecodable data has no request id, and is filtered by its log only.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from requite.journal.folder import LogFolder
 from requite.journal.meaning import ROLE_NAMES
 
 Wanted = frozenset[Any] | None
-"""The values of a column that are wanted; None: any."""
+"""The selected values of a column; None: all."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What is wanted of some columns."""
+    """The selected values of some columns."""
 
     log: Wanted = None
     role: Wanted = None
@@ -36,9 +36,9 @@ class Selection:
         return _in(kind, self.kind)
 
     def may_have(self, payload: memoryview) -> bool:
-        """Whether a block can have a request that is wanted: its call id stands in there as it is.
+        """Return whether a block may contain a selected request, by the bytes of its call id.
 
-        Also true of what is no call id at all: such a filter has no rows, and Spark finds none.
+        True for an invalid call id: Spark then filters out all rows.
         """
         if self.request_id is None:
             return True
@@ -50,7 +50,7 @@ ALL = Selection()
 
 
 def select(filters: Iterable[Filter]) -> Selection:
-    """Return what filters, all of which have to hold, leave of a journal."""
+    """Return the selection by the conjunction of filters."""
     return reduce(_narrow, filters, ALL)
 
 

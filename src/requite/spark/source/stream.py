@@ -1,11 +1,10 @@
-"""The journal as a stream: micro-batches of what has been written since the last one.
+"""The journal as a stream: micro-batches of the records written since the last one.
 
-Offsets (`requite.spark.source.marks`) come from the files alone, so a query that starts again from
-its checkpoint reads the same batches. What retention has removed before it was read is told by a
-row of its own, like everything that does not decode.
+Offsets (`requite.spark.source.marks`) are computed from the files only, so a query that restarts
+from its checkpoint reads the same batches. Records that retention removed before they were read are
+reported by a row, like undecodable data.
 
-Nothing is ever deleted when a batch is committed: other queries, and people, want to read the
-journal as well, and how long it is kept is for the one to say who writes it.
+A committed batch is not deleted: others read the journal, too, and its writer controls retention.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from requite.spark.source.marks import (
 )
 from requite.spark.source.options import ReadOptions
 from requite.spark.source.ranges import Range, Share, share_out
-from requite.spark.source.reread import Again, Outdated, Skipped, is_past, note, plan
+from requite.spark.source.reread import Outdated, Rereading, Skipped, is_past, note, plan
 from requite.spark.source.selection import ALL
 from requite.storage import LogReader, SegmentInfo
 
@@ -48,50 +47,50 @@ if TYPE_CHECKING:
 
 
 class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Tells Spark what is new, on the driver, and reads it in tasks."""
+    """Plans micro-batches on the driver, and reads them in tasks."""
 
     def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
         self._options = options
         self._columns = columns
-        # A reader remembers how far it has looked, so that looking again costs only what is new.
+        # A reader remembers its position, so a repeated check reads only new data.
         self._readers: dict[str, LogReader] = {}
         self._target: Marks | None = None
 
     def __getstate__(self) -> dict[str, object]:
         return self.__dict__ | {"_readers": {}}
 
-    # --- how far there is something to read -----------------------------------------------------
+    # --- offsets --------------------------------------------------------------------------------
     def initialOffset(self) -> Offset:
-        """Begin with the oldest record of every log."""
+        """Return the offset of the oldest record of every log."""
         return encode_offset({})
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """`maxBytesPerTrigger`, or whatever there is."""
+        """Return `maxBytesPerTrigger`; without it, no limit."""
         limit = self._options.bytes_per_trigger
         return ReadAllAvailable() if limit is None else ReadMaxBytes(limit)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Let the query end with what is written now."""
+        """End the query at the present end of the journal."""
         self._target = {each.log.log: each.end for each in self._backlogs({}, None) if each.end}
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        """Return where the next batch ends; `start` itself if there is nothing new."""
+        """Return the end of the next batch; `start` if there are no new records."""
         before = decode_offset(start)
         backlogs = self._backlogs(before, self._target)
         waiting = [each for each in backlogs if each.size]
         if not waiting:
             return start
         room = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
-        # A log that has been removed is forgotten: no other will ever have its name.
+        # Removed logs are forgotten: names of logs are not reused.
         known = {each.log.log: each.before for each in backlogs if each.before is not None}
         return encode_offset(known | admit(waiting, room))
 
     def commit(self, end: Offset) -> None:
-        """Delete nothing: others want to read the journal as well."""
+        """Do nothing: others read the journal, too."""
 
-    # --- what is to be read ---------------------------------------------------------------------
+    # --- reading --------------------------------------------------------------------------------
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        """Share out what lies between two offsets."""
+        """Divide the part between two offsets into shares."""
         before, until = decode_offset(start), decode_offset(end)
         due = {name: mark for name, mark in until.items() if before.get(name) != mark}
         backlogs = {each.log.log: each for each in self._backlogs(before, due)}
@@ -105,16 +104,16 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
         """Yield the rows of a share."""
-        from requite.spark.source.reading import Wish, read_ranges
+        from requite.spark.source.reading import Scan, read_ranges
 
         ranges = partition.ranges if isinstance(partition, Share) else ()
-        return read_ranges(ranges, Wish(self._columns, ALL))
+        return read_ranges(ranges, Scan(self._columns, ALL))
 
-    # --- what was skipped, and is read again (`requite.spark.source.reread`) ----------------------
+    # --- skipped segments (`requite.spark.source.reread`) -----------------------------------------
     def note(
         self, segments: Mapping[str, Mapping[int, int]], end: Offset, since_ns: int
     ) -> list[Skipped]:
-        """Note segments, by log, of which something could not be read; from which byte on."""
+        """Record the segments, by log, that have unreadable parts, from the given bytes on."""
         marks = decode_offset(end)
         return [
             note(log, infos, segment, marks.get(log.log), since_ns)
@@ -123,8 +122,8 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if is_past(first, segment, marks.get(log.log))
         ]
 
-    def again(self, skipped: Collection[Skipped], start: Offset) -> Again:
-        """Share out what has changed of what was skipped up to an offset."""
+    def reread(self, skipped: Collection[Skipped], start: Offset) -> Rereading:
+        """Divide the skipped parts before an offset that have changed into shares."""
         marks = dict(decode_offset(start))
         by_log: dict[str, list[Skipped]] = {}
         for each in skipped:
@@ -142,10 +141,12 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 marks[log] = Mark(segment, 0, segment)
         ranges = [part for part, _ in found if part.size or part.missed]
         shares = share_out(ranges, self._options.partition_bytes) if ranges else ()
-        return Again(encode_offset(marks), tuple(shares), tuple(sorted(chosen)), tuple(outdated))
+        return Rereading(
+            encode_offset(marks), tuple(shares), tuple(sorted(chosen)), tuple(outdated)
+        )
 
     def _changed_ends(self, before: Marks) -> Iterator[Outdated]:
-        """Yield what was said of the ends of logs that have changed since."""
+        """Yield the outdated rows on ends of logs that have changed."""
         torn = {name: mark for name, mark in before.items() if mark.torn}
         for log, infos in self._infos(torn):
             mark = torn[log.log]
@@ -153,11 +154,11 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 yield Outdated(log.log, mark.segment, mark.offset)
 
     def faults(self, ended: Collection[str]) -> list[str]:
-        """Tell by name what must be in the journal, and is not (`requite.journal.ledger`)."""
+        """Return messages on missing logs and segments (`requite.journal.ledger`)."""
         return list(faults(self._options.path, ended))
 
     def behind(self) -> list[str]:
-        """Return the logs of which there are copies that may not have everything yet."""
+        """Return the logs that are copies and may be incomplete."""
         found = []
         for log in find_logs(self._options.path):
             with suppress(LogGone):
@@ -167,7 +168,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # --- the files ------------------------------------------------------------------------------
     def _backlogs(self, before: Marks, until: Marks | None) -> list[Backlog]:
-        """Return what is behind the marks `before`, up to `until`, in each log that is there."""
+        """Return the unread part of each existing log, from the marks `before` to `until`."""
 
         def backlog_of(log: LogFolder) -> Backlog | None:
             reader = self._readers.setdefault(log.log, LogReader(log.place))
@@ -178,7 +179,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [each for each in of_each(logs, backlog_of) if each is not None]
 
     def _infos(self, names: Collection[str]) -> Iterator[tuple[LogFolder, list[SegmentInfo]]]:
-        """Yield the segments of those of the logs that are there."""
+        """Yield the segments of those logs that exist."""
         for log in find_logs(self._options.path) if names else ():
             if log.log in names:
                 with suppress(LogGone):
@@ -186,8 +187,10 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     yield log, [info for info in infos if info.written_bytes]
 
     def _folder(self, name: str) -> LogFolder:
-        """Return where a log that is not there any more was."""
+        """Return the former folder of a removed log."""
         folder = identify(f"{self._options.path}/{name}")
         if folder is None:
-            raise ConfigurationError(f"the checkpoint names {name!r}, which is no log of a journal")
+            raise ConfigurationError(
+                f"the checkpoint names {name!r}, which is not the name of a log"
+            )
         return folder

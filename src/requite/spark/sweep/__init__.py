@@ -1,5 +1,5 @@
-"""Sweeps: seeds of the simulator in parallel, what they violated as tables.
+"""Sweeps: many seeds of the simulator in parallel, with violations as tables.
 
 runs.py    plans, waves, and the tables
-seeds.py   what a task does with its seeds
+seeds.py   runs the seeds of a task
 """

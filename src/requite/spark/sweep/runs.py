@@ -1,11 +1,11 @@
-"""Simulation sweeps: many seeds of the simulator in parallel, and what they violated as tables.
+"""Simulation sweeps: many seeds of the simulator in parallel, with violations as tables.
 
-`simulate` is a function from DataFrame to DataFrame: a plan of seeds in, one row per seed out, also
-for seeds that hang or crash (`requite.spark.sweep.seeds`). `sweep` runs a plan in waves: that gives
-progress, and an interruption leaves what was found before it.
+`simulate` is a function from DataFrame to DataFrame: a plan of seeds in, one row per seed out,
+including seeds that hang or crash (`requite.spark.sweep.seeds`). `sweep` runs a plan in waves,
+which gives progress, and preserves the results of earlier waves after an interruption.
 
-Seeds take turns over the scenarios, as in `requite sim --scenario all`: the same runs, and the same
-command repeats one.
+Seeds alternate between the scenarios, as in `requite sim --scenario all`: the runs are the same,
+and the same command repeats one.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ ALL: Final = "all"
 RUNS_TABLE: Final = "sim_runs"
 VIOLATIONS_TABLE: Final = "sim_violations"
 
-# A run takes about 0.1 s, a task about 0.02 s more than its runs.
+# A run takes about 0.1 s, a task about 0.02 s in addition to its runs.
 _RUNS_PER_TASK: Final = 8
 _FIRST_WAVE: Final = 32
 _WAVE_MAX: Final = 1 << 16
 _WAVE_S: Final = 4.0
 _GROWTH_MAX: Final = 4
-# A wave ends with its slowest seed; meanwhile the next one has the other cores.
+# A wave ends with its slowest seed; meanwhile the next wave uses the other cores.
 _WAVES_AT_ONCE: Final = 2
 _ROWS_PER_FILE: Final = 5000
 
@@ -49,7 +49,7 @@ _ROWS_PER_FILE: Final = 5000
 def plan(spark: SparkSession, first_seed: int, seeds: int, scenarios: Sequence[str]) -> DataFrame:
     """Return the seeds to run: columns `seed` and `scenario`, a partition per task.
 
-    Seed `first_seed + i` is of scenario `i % len(scenarios)`.
+    Seed `first_seed + i` has the scenario number `i % len(scenarios)`.
     """
     from pyspark.sql import functions as F
 
@@ -71,7 +71,7 @@ def simulate(
     """Run every row of `plan`, lazily: the columns of `sim_runs` and the array `violations`.
 
     Each action runs the seeds again, so write or collect the result first. `run` and `options` are
-    pickled: by reference where that works, else with cloudpickle.
+    pickled with cloudpickle, by reference if possible.
     """
     from pyspark import cloudpickle
 
@@ -101,10 +101,10 @@ def sim_violations(results: DataFrame) -> DataFrame:
     return bad.select(*runs, "found.invariant", "found.detail", "replay")
 
 
-def chosen(names: Sequence[str]) -> list[str]:
-    """Return the scenarios that take turns: those named, or each that there is for `all`.
+def find_scenarios(names: Sequence[str]) -> list[str]:
+    """Return the named scenarios, or all scenarios for `all`.
 
-    Raises `ConfigurationError` for one that there is not.
+    Raises `ConfigurationError` for an unknown scenario.
     """
     return list(SCENARIOS) if ALL in names else [find(name).name for name in names]
 
@@ -112,7 +112,7 @@ def chosen(names: Sequence[str]) -> list[str]:
 # --- waves ----------------------------------------------------------------------------------------
 @dataclass(slots=True)
 class Total:
-    """What all runs together came to."""
+    """Total of all runs."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
     violations: int = 0
@@ -120,12 +120,12 @@ class Total:
 
     @property
     def runs(self) -> int:
-        """How many seeds were run."""
+        """Number of seeds that were run."""
         return self.outcomes.total()
 
     @property
     def is_clean(self) -> bool:
-        """Whether every run came to its end, and none violated anything."""
+        """Whether every run ended without a violation."""
         return self.runs == self.outcomes[Outcome.OK]
 
     def add(self, rows: Sequence[Row]) -> None:
@@ -134,7 +134,7 @@ class Total:
         self.violations += sum(len(row.violations) for row in rows)
 
     def record(self) -> dict[str, float]:
-        """Return the figures for machines."""
+        """Return the figures as a JSON-ready dict."""
         ends = {outcome.lower(): self.outcomes[outcome] for outcome in Outcome}
         seconds = round(self.seconds, 3)
         return {"seeds": self.runs, **ends, "violations": self.violations, "seconds": seconds}
@@ -154,17 +154,17 @@ def sweep(
 ) -> Total:
     """Run `seeds` seeds, and append them to the tables `sim_runs` and `sim_violations` under `to`.
 
-    `on_wave` is given the results of each wave as it ends: rows of `seeds.RESULTS`. What was found
-    is also written when the sweep is interrupted. Raises `ConfigurationError` for a scenario that
-    there is not (`chosen`), and for a folder `to` that has other things in it.
+    `on_wave` receives the results of each wave when it ends: rows of `seeds.RESULTS`. Results are
+    also written when the sweep is interrupted. Raises `ConfigurationError` for an unknown scenario
+    (`find_scenarios`), and for a folder `to` with other contents.
     """
-    scenarios = chosen(scenarios)
+    scenarios = find_scenarios(scenarios)
     tables = None if to is None else _Tables(spark, to)
     total = Total()
     start = monotonic()
 
     def wave(first: int, count: int) -> list[Row]:
-        # The turns of the scenarios go on across waves.
+        # The alternation of scenarios continues across waves.
         turned = [
             scenarios[(first - first_seed + i) % len(scenarios)] for i in range(len(scenarios))
         ]
@@ -187,7 +187,7 @@ def sweep(
 def _in_waves(
     spark: SparkSession, wave: Callable[[int, int], list[Row]], first: int, seeds: int
 ) -> Iterator[list[Row]]:
-    """Run waves that take some seconds each, two at a time; yield what they found."""
+    """Run waves of some seconds each, two at a time; yield their results."""
     size, left = _FIRST_WAVE, range(first, first + seeds)
     running: dict[Future[list[Row]], float] = {}
     with ThreadPoolExecutor(_WAVES_AT_ONCE) as pool:
@@ -203,18 +203,18 @@ def _in_waves(
                     size = _next_size(len(rows), elapsed_s)
                     yield rows
         except BaseException:
-            spark.interruptAll()  # or the pool would wait for the waves that still run
+            spark.interruptAll()  # otherwise the pool waits for the running waves
             raise
 
 
 def _next_size(size: int, elapsed_s: float) -> int:
-    """Return how many runs make a wave of the right length, going by the last one."""
+    """Return the number of runs for a wave of `_WAVE_S`, extrapolated from the last one."""
     growth = min(_GROWTH_MAX, _WAVE_S / max(elapsed_s, 0.01))
     return max(_RUNS_PER_TASK, min(_WAVE_MAX, int(size * growth)))
 
 
 class _Tables:
-    """The two tables in a folder; rows are collected to files of some size."""
+    """The two tables in a folder; rows are buffered for files of `_ROWS_PER_FILE` rows."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         _check(folder)
@@ -244,6 +244,6 @@ def _check(folder: Path) -> None:
     names = {path.name for path in folder.iterdir()} if folder.exists() else set()
     if strange := sorted(names - {RUNS_TABLE, VIOLATIONS_TABLE}):
         raise ConfigurationError(
-            f"{folder} has other things in it than a sweep's tables, such as {strange[0]}; "
-            "give a folder of its own"
+            f"{folder} contains other things than a sweep's tables, such as {strange[0]}; "
+            "name a new folder"
         )

@@ -1,8 +1,8 @@
-"""Run seeds inside a Python worker of Spark: the executor's part of a sweep.
+"""Runs seeds inside a Python worker of Spark: the executor's part of a sweep.
 
-Each seed runs in a child process of the worker (`requite.sim.sandbox`), so one that hangs or
-takes its process along is a row like any other. The child outlives the task: it is started once for
-each Python worker, and again after a seed that it did not survive.
+Each seed runs in a child process of the worker (`requite.sim.sandbox`), so a seed that hangs or
+crashes its process gives a row like any other. The child serves further tasks: it is started once
+per Python worker, and restarted after a seed that hung or crashed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Outcome(StrEnum):
     CRASHED = "CRASHED"
 
 
-# Of this Python worker, by digest of the work and its limits; there is one at a time.
+# Of this Python worker, by digest of the work and its limits; at most one at a time.
 _sandboxes: dict[bytes, Sandbox] = {}
 
 
@@ -66,7 +66,7 @@ def _sandbox(work: bytes, limits: Limits) -> Sandbox:
 
 
 class Simulation:
-    """What the child process does with a seed: the events it took, and the violations."""
+    """Runs a seed in the child process; returns its number of events and the violations."""
 
     def __init__(self, work: bytes) -> None:
         self._work = work
@@ -99,7 +99,7 @@ def _record(sandbox: Sandbox, seed: int, scenario: str) -> dict[str, Any]:
 
 
 def arrow_schema() -> pa.Schema:
-    """Return the columns of `RESULTS`, as Arrow has them."""
+    """Return the Arrow schema of `RESULTS`."""
     import pyarrow as pa
 
     violation = pa.struct([("invariant", pa.string()), ("detail", pa.string())])

@@ -3,15 +3,15 @@
     events = spark.readStream.format("requite").load("journal")
     alerts(events).writeStream...
 
-Each request is a case (`case.py`), kept in Spark's state store from its acceptance until
-some time after its end. Timers are of processing time: of a request that got lost no further event
-comes, and event time stands still where events do. So clocks matter: the driver's is compared with
-the deadlines that brokers and clients wrote, and what it is ahead or behind, alerts are early or
-late. A false alert is taken back by ENDED_LATE.
+The state of a request (`watched_request.py`) is in Spark's state store from its acceptance until
+some time after its end. Timers use processing time: a lost request has no further events, and event
+time does not advance without events. So clocks matter: the driver's clock is compared with the
+deadlines of brokers and clients, and alerts are early or late by the difference. ENDED_LATE revokes
+a false alert.
 
-An old journal is read at once, or, with `maxBytesPerTrigger`, bit by bit: then everything in it is
-overdue, and what ended in a later bit is alerted first and taken back then. For verdicts on
-the past there is the audit (`requite.spark.audit`).
+An old journal is read at once or, with `maxBytesPerTrigger`, in parts: then everything in it is
+overdue, and a request that ended in a later part raises an alert that is revoked then. For verdicts
+on the past, use the audit (`requite.spark.audit`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,14 @@ from pyspark.sql.streaming.stateful_processor import (
 
 from requite.spark import schemas
 from requite.spark.vocabulary import BROKER, CLIENT
-from requite.spark.watch.case import KINDS, Alert, Case, Patience, Told, instant
+from requite.spark.watch.watched_request import (
+    KINDS,
+    Alert,
+    Patience,
+    WatchedEvent,
+    WatchedRequest,
+    instant,
+)
 
 _INSTANTS: Final = ("ts", "deadline")
 
@@ -38,11 +45,11 @@ _INSTANTS: Final = ("ts", "deadline")
 def alerts(events: DataFrame, patience: Patience = Patience()) -> DataFrame:  # noqa: B008
     """Return the alerts for a stream of events (`schemas.BRONZE_EVENTS`): `schemas.ALERTS`.
 
-    Needs RocksDB for the state store, as `requite.spark.session.configure` sets it, and a trigger
-    with an interval: a batch comes in each, with or without events. (With `availableNow` it would
+    Needs RocksDB as the state store, as set by `requite.spark.session.configure`, and a trigger
+    with an interval, which runs batches even without events. (With `availableNow` the query would
     not end before the last timer.) Output mode `append`.
     """
-    told = events.where(
+    handled = events.where(
         F.col("request_id").isNotNull()
         & F.col("role").isin(BROKER, CLIENT)
         & F.col("kind").isin(*KINDS)
@@ -50,21 +57,21 @@ def alerts(events: DataFrame, patience: Patience = Patience()) -> DataFrame:  # 
         "request_id",
         "service",
         *(F.unix_micros(name).alias(name) for name in _INSTANTS),
-        *(name for name in Told._fields if name not in _INSTANTS),
+        *(name for name in WatchedEvent._fields if name not in _INSTANTS),
     )
-    return told.groupBy("request_id").transformWithState(
+    return handled.groupBy("request_id").transformWithState(
         RequestWatch(patience), schemas.ALERTS, "Append", "ProcessingTime"
     )
 
 
 class RequestWatch(StatefulProcessor):
-    """Keeps a case per request: takes in its events, and looks at it when its time has come."""
+    """Keeps the state of each request: adds its events, and checks it when its timer expires."""
 
     def __init__(self, patience: Patience = Patience()) -> None:  # noqa: B008 - frozen
         self._patience = patience
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Declare the state: the case as text."""
+        """Declare the state: the request as text."""
         self._handle = handle
         self._state = handle.getValueState("case", "case string")
 
@@ -74,14 +81,14 @@ class RequestWatch(StatefulProcessor):
         rows: Iterable[Row],
         timerValues: TimerValues,
     ) -> Iterator[Row]:
-        """Take in events of one request; alerts are raised by timers alone."""
-        case = self._load()
-        armed = case.wake_at
+        """Add events of one request; only timers raise alerts."""
+        request = self._load()
+        armed = request.wake_at
         for row in rows:
-            case.add(_told(row), row.service)
-        case.heard(_now(timerValues), self._patience)
-        if case.wake_at:
-            self._keep(case, armed)
+            request.add(_event_of(row), row.service)
+        request.update(_now(timerValues), self._patience)
+        if request.wake_at:
+            self._store(request, armed)
         elif armed:
             self._handle.deleteTimer(armed)
             self._state.clear()
@@ -93,38 +100,38 @@ class RequestWatch(StatefulProcessor):
         timerValues: TimerValues,
         expiredTimerInfo: ExpiredTimerInfo,
     ) -> Iterator[Row]:
-        """Look at a request: raise an alert, or forget it."""
-        case = self._load()
-        if expiredTimerInfo.getExpiryTimeInMs() != case.wake_at:
+        """Check a request: raise an alert, or forget it."""
+        request = self._load()
+        if expiredTimerInfo.getExpiryTimeInMs() != request.wake_at:
             return
         now = _now(timerValues)
-        alert = case.check(now, self._patience)
-        if case.wake_at:
-            self._keep(case)
+        alert = request.check(now, self._patience)
+        if request.wake_at:
+            self._store(request)
         else:
             self._state.clear()
         if alert is not None:
-            yield _row(key[0], alert, case, now, self._patience)
+            yield _row(key[0], alert, request, now, self._patience)
 
-    def _load(self) -> Case:
+    def _load(self) -> WatchedRequest:
         value = self._state.get()
-        return Case() if value is None else Case.parse(value[0])
+        return WatchedRequest() if value is None else WatchedRequest.parse(value[0])
 
-    def _keep(self, case: Case, armed: int = 0) -> None:
-        """Keep a case, and one timer for it; `armed` is the one that it has.
+    def _store(self, request: WatchedRequest, armed: int = 0) -> None:
+        """Store a request and its timer; `armed` is its present timer.
 
-        Each of these calls is an exchange with the JVM: together they are most of what a request
-        costs here, about a millisecond of processor time.
+        Each of these calls is a round trip to the JVM: together they are most of the cost of a
+        request, about a millisecond of processor time.
         """
-        self._state.update((case.text(),))
-        if case.wake_at != armed:
+        self._state.update((request.text(),))
+        if request.wake_at != armed:
             if armed:
                 self._handle.deleteTimer(armed)
-            self._handle.registerTimer(case.wake_at)
+            self._handle.registerTimer(request.wake_at)
 
 
-def _told(row: Row) -> Told:
-    return Told(*(row[name] for name in Told._fields))
+def _event_of(row: Row) -> WatchedEvent:
+    return WatchedEvent(*(row[name] for name in WatchedEvent._fields))
 
 
 def _now(times: TimerValues) -> int:
@@ -132,13 +139,15 @@ def _now(times: TimerValues) -> int:
     return times.getCurrentProcessingTimeInMs() * 1000
 
 
-def _row(request_id: str, alert: Alert, case: Case, now: int, patience: Patience) -> Row:
-    due = case.deadline(patience)
+def _row(
+    request_id: str, alert: Alert, request: WatchedRequest, now: int, patience: Patience
+) -> Row:
+    due = request.deadline(patience)
     return Row(
         request_id=request_id,
-        service=case.service,
+        service=request.service,
         kind=alert.value,
         deadline=None if due is None else instant(due),
         noticed_at=instant(now),
-        evidence=case.evidence(),
+        evidence=request.evidence(),
     )

@@ -1,4 +1,4 @@
-"""A running streaming audit: alerts are handed to a function, and kept as a table."""
+"""A running streaming audit: passes alerts to a function, and writes them to a table."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _LOOK_EVERY_S: Final = 1.0
 class Watching:
     """A query that raises alerts for a stream of events, until it is stopped.
 
-    Every `every_s` a batch is made, and `on_alerts` called with its alerts, if there are any: rows
-    of `schemas.ALERTS` with instants in UTC, in another thread. After a restart from the
-    `checkpoint` that may be those of the last batch again. With `to`, alerts are written to the
+    Every `every_s` seconds a batch runs, and `on_alerts` is called with its alerts, if any: rows of
+    `schemas.ALERTS` with instants in UTC, in another thread. After a restart from the `checkpoint`
+    it may be called with the alerts of the last batch again. With `to`, alerts are written to the
     table `alerts` in that folder, each batch once.
     """
 
@@ -52,7 +52,7 @@ class Watching:
         )
 
     def _take(self, batch: DataFrame, number: int) -> None:
-        found = batch.toArrow()  # once: every action on the batch would make it again
+        found = batch.toArrow()  # once: every action on the batch recomputes it
         if found.num_rows:
             if self._to is not None:
                 table = batch.sparkSession.createDataFrame(found, schemas.ALERTS)
@@ -61,11 +61,11 @@ class Watching:
         self._between_batches.set()
 
     def _place(self, to: Path, number: int) -> str:
-        """A folder per batch, so that a batch that is repeated replaces its own alerts."""
+        """Return the folder of a batch; a repeated batch overwrites it."""
         return str(to / TABLE / f"batch={number}")
 
     def wait(self, until: Event, timeout_s: float = inf) -> None:
-        """Wait until somebody sets the event, or time is over; raise what ended the query."""
+        """Wait for an event or the time-out; raise the exception that ended the query, if any."""
         end = monotonic() + timeout_s
         while self.query.isActive and (left := end - monotonic()) > 0:
             if until.wait(min(_LOOK_EVERY_S, left)):
@@ -77,9 +77,8 @@ class Watching:
     def stop(self) -> None:
         """Stop between two batches.
 
-        Spark interrupts its thread to stop a query. In the middle of a call to Python that ends in
-        an endless search for what happened (`StreamExecution.isInterruptionException` overflows the
-        stack), so wait for the end of a batch.
+        Spark interrupts its thread to stop a query. During a call to Python, the interrupt causes a
+        stack overflow in `StreamExecution.isInterruptionException`, so wait for the end of a batch.
         """
         self._between_batches.clear()
         if self.query.isActive:

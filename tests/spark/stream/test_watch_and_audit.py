@@ -7,11 +7,11 @@ from random import Random
 import pytest
 from pyspark.sql import SparkSession
 from tests.spark.events import Event, Log, Story, call_id, instant
-from tests.spark.stream.test_watch_processor import told
+from tests.spark.stream.test_watch_processor import event_columns
 
 from requite.spark.audit import verdicts
 from requite.spark.lifecycle import lives
-from requite.spark.watch.case import Alert, Case, State, Told
+from requite.spark.watch.watched_request import Alert, State, WatchedEvent, WatchedRequest
 
 _MEANS = {
     State.ENDED: "EXACTLY_ONE",
@@ -34,9 +34,9 @@ def tell_anything(rng: Random, number: int, logs: list[Log]) -> None:
 
 
 def judged(events: list[Event]) -> str:
-    case = Case()
+    case = WatchedRequest()
     for event in events:
-        case.add(Told(**told(event)), event["service"])
+        case.add(WatchedEvent(**event_columns(event)), event["service"])
     return _MEANS[case.judge()]
 
 

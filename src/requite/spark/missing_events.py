@@ -1,12 +1,11 @@
-"""Who would have told of a thing that is in no log: witnesses for what workers ran.
+"""Witnesses for runs without a dispatch: logs that would contain the missing event.
 
-A journal need not be complete: a broker may keep none, and one that is killed takes the last tenth
-of a second with it. So a worker is accused of having run what nobody gave it only if somebody was
-there to write it down, and wrote other things down then:
+A journal may be incomplete: a broker may keep none, and a killed broker loses its last tenth of a
+second. So a run without a dispatch is a contradiction only if a log covers that time:
 
-- a broker with which the worker was for this service, as its log tells before and after the start,
-  with no other registration in between; or,
-- for what nobody accepted either, the client whose name is in the call id.
+- the log of a broker with which the worker was registered for this service before and after the
+  start, without another registration in between; or,
+- for a request that nobody accepted either, the log of the client whose id is in the call id.
 """
 
 from __future__ import annotations
@@ -30,26 +29,26 @@ from requite.spark.vocabulary import (
 )
 
 _SETTLED_S: Final = 1.0
-"""What happened so long ago is in a log that goes on: engines look at their tables, and journals
+"""Events are in a log that continues this long after them: engines sweep their tables, and journals
 write, several times a second."""
 
 ORDER_SLACK_S: Final = 0.05
-"""What two clocks of one machine, read in two processes, may disagree about."""
+"""Maximum difference between clock readings of two processes on one machine."""
 
 _BUCKET_US: Final = 10 * 10**6
-"""Signs of life are looked for so near to a start; brokers look at workers every second or so."""
+"""Heartbeats within this distance of a start are used; brokers check workers every second or so."""
 
 
 def undispatched(suspects: DataFrame, events: DataFrame) -> DataFrame:
-    """Return the requests that a worker began more often than brokers had given them to it."""
+    """Return the requests that a worker started more often than brokers dispatched them to it."""
     near = _starts(suspects).join(_signs(events), ["worker", "service", "bucket"])
     by_log = Window.partitionBy("request_id", "worker", "log")
-    told = F.struct("log", "kind", F.max("ts").over(by_log).alias("until"))
+    sign = F.struct("log", "kind", F.max("ts").over(by_log).alias("until"))
     is_before = F.col("ts") <= F.col("started_at")
     is_after = F.col("heard_at") >= F.col("started_at")
     judged = (
-        near.withColumn("told", told)
-        .groupBy(*_KEPT, "worker", "started_at")
+        near.withColumn("told", sign)
+        .groupBy(*_COLUMNS, "worker", "started_at")
         .agg(
             F.max_by("told", F.when(is_before, F.col("ts"))).alias("before"),
             F.min_by("told", F.when(is_after, F.col("ts"))).alias("after"),
@@ -72,11 +71,11 @@ def undispatched(suspects: DataFrame, events: DataFrame) -> DataFrame:
 
 
 def unasked(suspects: DataFrame, events: DataFrame) -> DataFrame:
-    """Return the requests that a worker began, and their own clients know nothing of."""
+    """Return the requests that a worker started without an event in their client's log."""
     nobody = ~F.col("is_asked")
     started = F.array_min(F.filter("events", lambda event: event["kind"] == STARTED)["ts"])
     ran = suspects.where(nobody & (F.col("tally")["begun"] > 0)).select(
-        *_KEPT,
+        *_COLUMNS,
         started.alias("started_at"),
         F.concat(F.lit(f"{CLIENT}-"), F.substring("request_id", 1, 16)).alias("log"),
     )
@@ -93,32 +92,34 @@ def unasked(suspects: DataFrame, events: DataFrame) -> DataFrame:
     return trusted.withColumn("kind", F.lit(Contradiction.RAN_UNASKED.value))
 
 
-_KEPT: Final = ("request_id", "service", "evidence", "date", "is_asked")
+_COLUMNS: Final = ("request_id", "service", "evidence", "date", "is_asked")
 
 
 def is_asked() -> Column:
-    """Whether a client, or a broker, knows of a request."""
+    """Return whether a client or a broker has events of a request."""
     tally = F.col("tally")
     return (tally["made"] + tally["taken"] + tally["given"]) > 0
 
 
-def needs_witness() -> Column:
-    """Whether a worker ran what nobody asked for, or more often than brokers had given it that."""
+def rests_on_missing_events() -> Column:
+    """Return whether a worker ran an unknown request, or ran one more often than dispatched."""
     is_unasked = ~is_asked() & (F.col("tally")["begun"] > 0)
     return is_unasked | (F.size(_starts_beyond_dispatches()) > 0)
 
 
 def _starts_beyond_dispatches() -> Column:
-    """Return, of each worker, the first start before which it had been given the request too
-    seldom. A later one may owe its surplus to a broker that took that dispatch with it."""
+    """Return each worker's first start with fewer dispatches than starts up to then.
+
+    Later starts may exceed dispatches because a crashed broker lost the event of a dispatch.
+    """
 
     def of_kind(kind: str) -> Column:
         return F.filter("events", lambda event: event["kind"] == kind)
 
     begun, given = of_kind(STARTED), of_kind(DISPATCHED)
 
-    def among(told: Column, worker: Column) -> Column:
-        return F.filter(told, lambda event: event["worker"] == worker)
+    def among(events: Column, worker: Column) -> Column:
+        return F.filter(events, lambda event: event["worker"] == worker)
 
     def first_beyond(worker: Column) -> Column:
         starts, gifts = F.sort_array(among(begun, worker)["ts"]), among(given, worker)["ts"]
@@ -138,18 +139,18 @@ def _starts_beyond_dispatches() -> Column:
 
 
 def _starts(suspects: DataFrame) -> DataFrame:
-    """Return a row per start that no dispatch explains, and per time at which to look for signs."""
+    """Return a row per unexplained start and bucket of time to search for heartbeats."""
     starts = suspects.withColumn("start", F.explode(_starts_beyond_dispatches()))
     middle = F.floor(micros(F.col("start")["started_at"]) / F.lit(_BUCKET_US))
     buckets = F.explode(F.array(middle - 1, middle, middle + 1))
-    return starts.select(*_KEPT, "start.*", buckets.alias("bucket"))
+    return starts.select(*_COLUMNS, "start.*", buckets.alias("bucket"))
 
 
 def _signs(events: DataFrame) -> DataFrame:
-    """Return what brokers tell of workers; `heard_at` is when the worker had spoken last."""
-    told = events.where((F.col("role") == BROKER) & F.col("kind").isin(*PRESENCE))
+    """Return the brokers' events on workers; `heard_at` is the worker's last message."""
+    presence = events.where((F.col("role") == BROKER) & F.col("kind").isin(*PRESENCE))
     silent_us = F.round(F.coalesce("gap_s", F.lit(0.0)) * 1e6).cast("bigint")
-    return told.select(
+    return presence.select(
         "worker",
         F.coalesce("service", F.lit("")).alias("service"),
         "log",
@@ -161,5 +162,5 @@ def _signs(events: DataFrame) -> DataFrame:
 
 
 def _with_holes(events: DataFrame) -> DataFrame:
-    """Return the logs that have lost rows: what is not in them may have happened."""
+    """Return the logs that have lost rows; a missing event proves nothing in them."""
     return events.where(F.col("kind") == DROPPED).select("log").distinct()

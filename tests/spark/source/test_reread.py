@@ -28,7 +28,7 @@ from tests.spark.source.test_stream import steps, stream_reader
 from requite.chronicle import WriterRole
 from requite.spark.ingest import Known, find_known
 from requite.spark.source.marks import Offset
-from requite.spark.source.reread import Again, Outdated, Skipped
+from requite.spark.source.reread import Outdated, Rereading, Skipped
 from requite.spark.source.stream import JournalStreamReader
 from requite.storage.shipped import SHIPPED_NAME, Shipped, encode_shipped
 
@@ -48,7 +48,7 @@ class Following:
     def read(self) -> int:
         """Read what is new or has changed; return how many events that were."""
         reader, since_ns = stream_reader(self.journal), time_ns()
-        again = reader.again(self.skipped, self.offset or reader.initialOffset())
+        again = reader.reread(self.skipped, self.offset or reader.initialOffset())
         end = steps(reader, again.start)[-1]
         shares = [*again.shares]
         shares += reader.partitions(again.start, end) if end != again.start else []
@@ -168,9 +168,9 @@ def test_what_does_not_change_is_not_read_again(undamaged: Undamaged) -> None:
     assert [row["segment"] for row in following.bad] == [each.segment for each in following.skipped]
     reader, offset = stream_reader(undamaged.damaged), following.offset
     assert offset is not None
-    assert reader.again(following.skipped, offset) == Again(offset)
+    assert reader.reread(following.skipped, offset) == Rereading(offset)
     segment.write_bytes(data)  # it looks as if it had changed
-    assert reader.again(following.skipped, offset) == Again(offset)
+    assert reader.reread(following.skipped, offset) == Rereading(offset)
 
 
 def test_what_changes_while_it_is_read_is_read_once_more(undamaged: Undamaged) -> None:
@@ -183,7 +183,7 @@ def test_what_changes_while_it_is_read_is_read_once_more(undamaged: Undamaged) -
     assert offset is not None
     [skipped] = following.skipped
     noted = reader.note({skipped.log: {skipped.segment: 0}}, offset, skipped.changed_ns)
-    assert reader.again(noted, offset).shares
+    assert reader.reread(noted, offset).shares
 
 
 def test_retention_takes_what_was_read_and_nothing_is_missed(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
-"""What the streaming audit knows of one request: a case, which is judged as the audit would.
+"""The streaming audit's state of one request, judged by the rules of the audit.
 
-A case holds what those who answer for a request have told of it so far, and judges it by the rules
-of `requite.spark.lifecycle`. Plain Python, with no Spark and no clock: instants are arguments, in
+It contains the events of the request so far, from clients and brokers, and judges them by the rules
+of `requite.spark.lifecycle`. Plain Python, without Spark or a clock: instants are arguments, in
 microseconds since 1970.
 """
 
@@ -21,14 +21,14 @@ from requite.spark.lifecycle import FAULT_ACCEPTED, FAULT_ENDED, FAULT_OPEN, FAU
 from requite.spark.vocabulary import ACCEPTED, BROKER, CLIENT, DISPATCHED, OUTCOMES
 
 KINDS: Final = (ACCEPTED, DISPATCHED, *OUTCOMES)
-"""The kinds of events that a case is made of; only brokers' and clients' count."""
+"""The kinds of events in a `WatchedRequest`; only those of brokers and clients count."""
 
 _EVENTS_MAX: Final = 200
 _SHOWN_MAX: Final = 20
 
 
-class Told(NamedTuple):
-    """An event, as far as it matters here; `ts` and `deadline` in microseconds since 1970."""
+class WatchedEvent(NamedTuple):
+    """The relevant columns of an event; `ts` and `deadline` in microseconds since 1970."""
 
     ts: int
     log: str
@@ -43,18 +43,18 @@ class Told(NamedTuple):
 
 
 class Alert(StrEnum):
-    """Why somebody should look at a request: the column `kind`."""
+    """Kind of alert: the column `kind`."""
 
-    MISSED_DEADLINE = "MISSED_DEADLINE"  # its end is overdue
-    ENDED_LATE = "ENDED_LATE"  # it had ended in time, and was read late: takes that one back
-    LATE = "LATE"  # it has ended, but after its deadline and the grace
+    MISSED_DEADLINE = "MISSED_DEADLINE"  # its outcome is overdue
+    ENDED_LATE = "ENDED_LATE"  # it had ended in time, but was read late: revokes MISSED_DEADLINE
+    LATE = "LATE"  # it ended after its deadline and the grace period
     DUPLICATE_OUTCOME = "DUPLICATE_OUTCOME"
-    ORPHAN = "ORPHAN"  # handled, or ended, and nobody has accepted it
+    ORPHAN = "ORPHAN"  # dispatched or ended without an acceptance
     ACCEPTED_TWICE = "ACCEPTED_TWICE"
 
 
 class State(StrEnum):
-    """Where a request is when nothing is wrong with it, or not yet."""
+    """State of a request without an alert so far."""
 
     OPEN = "OPEN"
     ENDED = "ENDED"
@@ -62,13 +62,13 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long to wait for what, in seconds.
+    """Waiting times, in seconds.
 
-    `grace_s` after a deadline its outcome may still be written, and for `settle_s` after the last
-    event there may be more to read of the same time, in other logs. Both pass before an alert.
-    `longest_deadline_s` stands in for the deadline of a request that has none. What has ended is
-    remembered for `remember_s`: a second outcome within it is a duplicate, a later one an orphan.
-    With 0, what begins and ends in one batch costs about half, and is not remembered.
+    An alert is raised `grace_s` after the deadline at the earliest, and `settle_s` after the
+    request's last event, since other logs may be read later. `longest_deadline_s` is the limit for
+    a request without a deadline. An ended request is remembered for `remember_s`: a second outcome
+    within it is a duplicate, a later one an orphan. With 0, a request that begins and ends in one
+    batch costs about half, and is not remembered.
     """
 
     grace_s: float = GRACE_S
@@ -78,37 +78,37 @@ class Patience:
 
 
 @dataclass(slots=True)
-class Case:
+class WatchedRequest:
     """A request under watch.
 
-    `wake_at` is when it is to be looked at again, in milliseconds; `raised` are the alerts so far.
+    `wake_at` is the instant of its next check, in milliseconds; `raised` are the alerts so far.
     """
 
     service: str | None = None
-    told: list[Told] = field(default_factory=list)
+    events: list[WatchedEvent] = field(default_factory=list)
     raised: list[str] = field(default_factory=list)
     wake_at: int = 0
 
     @classmethod
-    def parse(cls, text: str) -> Case:
-        """Read what `text()` has written."""
-        service, told, raised, wake_at = json.loads(text)
-        return cls(service, [Told(*event) for event in told], raised, wake_at)
+    def parse(cls, text: str) -> WatchedRequest:
+        """Parse the result of `text()`."""
+        service, events, raised, wake_at = json.loads(text)
+        return cls(service, [WatchedEvent(*event) for event in events], raised, wake_at)
 
     def text(self) -> str:
-        """Write it down, to be kept between batches."""
-        return json.dumps([self.service, self.told, self.raised, self.wake_at])
+        """Return the state as text, for the state store."""
+        return json.dumps([self.service, self.events, self.raised, self.wake_at])
 
-    def add(self, event: Told, service: str | None) -> None:
-        """Take in an event; of one request there are few, so what is old is forgotten."""
-        self.told.append(event)
-        self.told.sort(key=lambda event: (event.ts, event.log, event.seq))
-        del self.told[:-_EVENTS_MAX]
+    def add(self, event: WatchedEvent, service: str | None) -> None:
+        """Add an event; beyond `_EVENTS_MAX`, the oldest ones are dropped."""
+        self.events.append(event)
+        self.events.sort(key=lambda event: (event.ts, event.log, event.seq))
+        del self.events[:-_EVENTS_MAX]
         self.service = service or self.service
 
     # --- judgement --------------------------------------------------------------------------------
     def judge(self, patience: Patience = Patience()) -> Alert | State:
-        """Say what the events come to, whatever the time is: `State.OPEN` may be overdue."""
+        """Return the verdict by the events, independent of time: `State.OPEN` may be overdue."""
         own = self._own()
         last = _last_acceptance(own)
         if last is None:
@@ -123,7 +123,7 @@ class Case:
         return _MEANING[fault]
 
     def deadline(self, patience: Patience) -> int | None:
-        """Return the instant by which it had to end, if anybody has accepted it."""
+        """Return the instant by which the request must end; None if nobody accepted it."""
         own = self._own()
         last = _last_acceptance(own)
         if last is None:
@@ -131,31 +131,31 @@ class Case:
         deadlines = [event.deadline for event in own if event.deadline is not None]
         return max(deadlines, default=last.ts + _us(patience.longest_deadline_s))
 
-    def _own(self) -> list[Told]:
-        """Return the acceptances and outcomes of whoever answers for the request."""
-        by_client = any(event.role == CLIENT and event.kind == ACCEPTED for event in self.told)
+    def _own(self) -> list[WatchedEvent]:
+        """Return the acceptances and outcomes in the logs of the request's authority."""
+        by_client = any(event.role == CLIENT and event.kind == ACCEPTED for event in self.events)
         authority = CLIENT if by_client else BROKER
         counts = (ACCEPTED, *OUTCOMES)
-        return [event for event in self.told if event.role == authority and event.kind in counts]
+        return [event for event in self.events if event.role == authority and event.kind in counts]
 
     # --- time -------------------------------------------------------------------------------------
-    def heard(self, now: int, patience: Patience) -> None:
-        """Set when to look at it, after events have come; `now` is in microseconds.
+    def update(self, now: int, patience: Patience) -> None:
+        """Set the next check after new events; `now` is in microseconds.
 
-        As after `look`, a case without a next look is closed.
+        As after `check`, a request without a next check (`wake_at` is 0) is closed.
         """
         finding = self._finding(patience)
         if finding is None or finding in self.raised:
-            self._rest(now, patience)
+            self._remember(now, patience)
         elif finding is Alert.MISSED_DEADLINE:
             self._wake(max(now + _us(patience.settle_s), self._overdue_at(patience)))
         else:
             self._wake(now + _us(patience.settle_s))
 
     def check(self, now: int, patience: Patience) -> Alert | None:
-        """Return what to raise the alarm for, once per kind, and set when to look again.
+        """Return the alert to raise, once per kind, and set the next check.
 
-        Without a next look (`wake_at` is 0) the case is closed, and is to be forgotten.
+        Without a next check (`wake_at` is 0) the request is closed; the caller deletes its state.
         """
         finding = self._finding(patience)
         if finding is None or finding in self.raised:
@@ -165,11 +165,11 @@ class Case:
             self._wake(self._overdue_at(patience))
             return None
         self.raised.append(finding)
-        self._rest(now, patience)
+        self._remember(now, patience)
         return finding
 
     def _finding(self, patience: Patience) -> Alert | None:
-        """Return what has to be raised if nothing more is heard."""
+        """Return the alert to raise unless further events arrive."""
         match self.judge(patience):
             case State.OPEN:
                 return Alert.MISSED_DEADLINE
@@ -180,11 +180,11 @@ class Case:
 
     def _overdue_at(self, patience: Patience) -> int:
         due = self.deadline(patience)
-        assert due is not None, "only who was accepted is open"
+        assert due is not None, "an open request has been accepted"
         return due + _us(patience.grace_s)
 
-    def _rest(self, now: int, patience: Patience) -> None:
-        """Nothing is to be done: remember it for a while, or not at all."""
+    def _remember(self, now: int, patience: Patience) -> None:
+        """Keep the request for `remember_s`, or close it."""
         if patience.remember_s > 0:
             self._wake(now + _us(patience.remember_s))
         else:
@@ -195,39 +195,41 @@ class Case:
 
     # --- evidence ---------------------------------------------------------------------------------
     def evidence(self) -> str:
-        """Return the newest events as JSON, in the words of the audit's evidence."""
-        return json.dumps([_shown(event) for event in self.told[-_SHOWN_MAX:]])
+        """Return the newest events as JSON, in the form of the audit's evidence."""
+        return json.dumps([_shown(event) for event in self.events[-_SHOWN_MAX:]])
 
 
-def _last_acceptance(own: Sequence[Told]) -> Told | None:
+def _last_acceptance(own: Sequence[WatchedEvent]) -> WatchedEvent | None:
     return next((event for event in reversed(own) if event.kind == ACCEPTED), None)
 
 
 def _fault_in_order(
-    own: Sequence[Told], last: Told, order: Callable[[Told], tuple[int, ...]]
+    own: Sequence[WatchedEvent],
+    last: WatchedEvent,
+    order: Callable[[WatchedEvent], tuple[int, ...]],
 ) -> int:
-    """Walk along each log in an order, and look at what follows what."""
-    again = twice = stray = ended = False
-    before: Told | None = None
+    """Return the fault by the sequences of acceptances and outcomes in each log, in an order."""
+    reaccepted = twice = unmatched = ended = False
+    before: WatchedEvent | None = None
     for event in sorted(own, key=lambda event: (event.log, *order(event))):
         if before is not None and before.log != event.log:
             before = None
         if event.kind == ACCEPTED:
-            again |= before is not None and before.kind == ACCEPTED
+            reaccepted |= before is not None and before.kind == ACCEPTED
         else:
-            stray |= before is None
+            unmatched |= before is None
             twice |= before is not None and before.kind != ACCEPTED
             ended |= before is last
         before = event
-    if again:
+    if reaccepted:
         return FAULT_ACCEPTED
-    if twice or (stray and ended):
+    if twice or (unmatched and ended):
         return FAULT_TWICE
     return FAULT_ENDED if ended else FAULT_OPEN
 
 
-def _fault_by_count(own: Sequence[Told], last: Told) -> int:
-    """Compare how often each broker has accepted a request and ended it."""
+def _fault_by_count(own: Sequence[WatchedEvent], last: WatchedEvent) -> int:
+    """Return the fault by the counts of acceptances and outcomes in each broker's log."""
     surplus: Counter[str] = Counter()
     for event in own:
         surplus[event.log] += -1 if event.kind == ACCEPTED else 1
@@ -236,11 +238,11 @@ def _fault_by_count(own: Sequence[Told], last: Told) -> int:
     return FAULT_TWICE if max(surplus.values()) > 0 else FAULT_ENDED
 
 
-def _late_us(own: Sequence[Told], last: Told) -> float:
-    """Return how long after all deadlines in the log of the last acceptance its last end came."""
-    told = [event for event in own if event.log == last.log]
-    given = [inf if e.deadline is None else e.deadline for e in told if e.kind == ACCEPTED]
-    return max(event.ts for event in told if event.kind != ACCEPTED) - max(given)
+def _late_us(own: Sequence[WatchedEvent], last: WatchedEvent) -> float:
+    """Return by how much the last outcome missed all deadlines, in the last acceptance's log."""
+    events = [event for event in own if event.log == last.log]
+    given = [inf if e.deadline is None else e.deadline for e in events if e.kind == ACCEPTED]
+    return max(event.ts for event in events if event.kind != ACCEPTED) - max(given)
 
 
 _MEANING: Final[dict[int, Alert | State]] = {
@@ -260,7 +262,7 @@ def instant(us: int) -> datetime:
     return datetime.fromtimestamp(us // 1_000_000, UTC).replace(microsecond=us % 1_000_000)
 
 
-def _shown(event: Told) -> dict[str, Any]:
+def _shown(event: WatchedEvent) -> dict[str, Any]:
     shown = {
         "ts": f"{instant(event.ts):%Y-%m-%dT%H:%M:%S.%fZ}",
         "log": event.log,
