@@ -19,7 +19,8 @@ import requite
 from requite.errors import ConfigurationError
 from requite.shell import clock
 from requite.testing import SimulatedWorld, SimulationFailed, simulate
-from requite.testing.simulation import FAULTS, SEED
+from requite.testing.simulated_world import FAULTS
+from requite.testing.simulation import SEED
 
 PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "test-a-service.md"
 

@@ -40,7 +40,7 @@ from requite.sim.pool.stage import PoolSimParts
 from requite.sim.roles import Parts
 from requite.sim.scalability.party import SpParts
 from requite.sim.shells.knobs import Transport
-from requite.sim.shells.members import ShellParts
+from requite.sim.shells.stage import ShellParts
 from requite.sim.titanic.node import TitanicParts
 
 # --- knobs --------------------------------------------------------------------------------------

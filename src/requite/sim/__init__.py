@@ -13,12 +13,14 @@ nothing behind. The invariants I1 to I15 are those of ARCHITECTURE.md.
     world.py      virtual clock and queue of events
     network.py    nodes, routes between them, dialling; medium.py: what all routes share
     stream.py     one end of a connection; pipe.py: the bytes under way
-    process.py    engine + `requite.shell.Host` + streams: crash, restart, freeze
+    process.py    one life after the other on a node: crash, restart, freeze, power loss;
+                  engine_process.py: with an engine in a `requite.shell.Host`
     user.py       who makes the calls of a client
     trouble.py    faults, as they are performed
-    history.py    what has happened, as nouns; transcript.py: as text
+    history.py    what has happened, as nouns; transcript.py: as text; diagram.py: drawn
     simulation.py the phases of a run, and its result; run.py: one run, and its plan
     script.py     a scenario that is written down; playing.py
+    scenarios.py  the plug-in of each protocol: scenarios, how knobs are drawn, the simulation
     sandbox.py    runs that may hang or crash, in a child process; sandboxed.py: its side
 
 Of Majordomo are `majordomo.py`, with `knobs.py` and `majordomo_scenarios.py`, the processes
@@ -27,7 +29,8 @@ at every input and effect of their engines (`watch.py`, `watch_broker.py`), and 
 must hold, one class per invariant. `scalability/` has the same for the scalability protocols,
 `pirate/` for the Pirates, `titanic/` for Titanic, with its store on a disk that forgets. `pool/`
 has the manager of worker pools around a model of RabbitMQ, which takes the place of network and
-streams. `amqp/` has callers and responders around another one, which speaks AMQP over them.
+streams. `amqp/` has callers and responders around another one, which speaks AMQP over them. In
+`shells/` run whole brokers, workers and clients, on an event loop with virtual time.
 """
 
 from requite.sim.run import Options, Plan, Result, draw, play, read_knobs, read_plan, run, violates

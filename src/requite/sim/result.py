@@ -16,7 +16,7 @@ from requite.sim.pirate.parties import PirateParts
 from requite.sim.pool.stage import PoolSimParts
 from requite.sim.roles import Parts
 from requite.sim.scalability.party import SpParts
-from requite.sim.shells.members import ShellParts
+from requite.sim.shells.stage import ShellParts
 from requite.sim.titanic.node import TitanicParts
 from requite.sim.transcript import Entry
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from requite.testing.simulation import SimulatedWorld, SimulationFailed, simulate
+    from requite.testing.simulated_world import SimulatedWorld, SimulationFailed
+    from requite.testing.simulation import simulate
 
 __all__ = ["SimulatedWorld", "SimulationFailed", "simulate"]
 
@@ -20,6 +21,6 @@ def __getattr__(name: str) -> Any:
     """Import the simulator on first use."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from requite.testing import simulation
+    from requite.testing import simulated_world, simulation
 
-    return getattr(simulation, name)
+    return getattr(simulation if name == "simulate" else simulated_world, name)

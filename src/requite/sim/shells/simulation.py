@@ -26,8 +26,10 @@ from requite.sim.plan import Plan
 from requite.sim.process import Process
 from requite.sim.result import Options
 from requite.sim.shells import virtual
+from requite.sim.shells.cast import ShellCast
+from requite.sim.shells.clients import FETCH_S
 from requite.sim.shells.knobs import SERVICES, Handler, ShellFault, ShellKnobs, Transport
-from requite.sim.shells.members import FETCH_S, Member, ShellCast, ShellStage, brokers
+from requite.sim.shells.stage import Member, ShellStage, brokers
 from requite.sim.simulation import Luck, Phase, Simulation
 from requite.sim.stream import SimStream
 from requite.sim.trouble import Deed, Trouble, Way, choose, spare

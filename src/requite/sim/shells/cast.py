@@ -1,0 +1,52 @@
+"""Who takes part in a run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from requite.sim.process import Process
+from requite.sim.shells.knobs import (
+    MIDDLE,
+    ShellWorkerSpec,
+)
+
+if TYPE_CHECKING:
+    pass
+
+from requite.sim.shells.clients import ShellClient
+from requite.sim.shells.middle import Middle
+from requite.sim.shells.stage import FRONT, Member, ShellStage
+from requite.sim.shells.workers import ShellWorker
+
+
+class ShellCast:
+    """All processes of a run; none is started yet."""
+
+    def __init__(self, stage: ShellStage) -> None:
+        knobs = stage.knobs
+        self.world = stage.world
+        self.network = stage.network
+        self.middle = [Middle(name, stage) for name in MIDDLE[knobs.transport]]
+        self.workers = [ShellWorker(spec, stage) for spec in knobs.workers]
+        self.clients = [ShellClient(spec, stage) for spec in knobs.clients]
+        self.intruders: list[Process] = []
+        self._stage = stage
+        self.members: list[Member] = [*self.middle, *self.workers, *self.clients]
+        self.honest: list[Process] = [*self.members]
+        self._by_name = {client.name: client for client in self.clients}
+
+    def lose_primary(self) -> str:
+        """Retire the first of two brokers; return where the second one is, which gets a worker."""
+        primary, standby = self.middle
+        primary.retired = True
+        primary.crash()
+        place = f"{standby.name}:{FRONT}"
+        spare = ShellWorker(ShellWorkerSpec("worker-of-standby"), self._stage, place)
+        self.workers.append(spare)
+        self.members.append(spare)
+        spare.start()
+        return place
+
+    def client(self, name: str) -> ShellClient:
+        """Return the client of that name."""
+        return self._by_name[name]

@@ -1,0 +1,116 @@
+"""What is between clients and workers: real brokers, queues, devices and Titanics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from requite.core.liveness import HeartbeatPolicy
+from requite.pair import Pair
+from requite.protocols.majordomo.policy import BrokerPolicy
+from requite.protocols.pirate.policy import QueuePolicy
+from requite.protocols.titanic.policy import TitanicPolicy
+from requite.shell.daemon import Daemon
+from requite.sim.shells.knobs import (
+    MIDDLE,
+    Transport,
+)
+from requite.sim.shells.titanic import OnSimDisk
+from requite.sim.titanic.disk import SimDisk
+from requite.titanic.store import StoreSettings
+from requite.titanic.titanic import Titanic
+
+if TYPE_CHECKING:
+    pass
+
+from requite.sim.shells.stage import BACK, FRONT, Member, ShellStage, brokers, tcp
+
+PAIR_PORT: Final = 5560
+
+
+class Middle(Member):
+    """A broker, a queue or a device, while it lives: `daemon`."""
+
+    daemon: Daemon | None = None
+
+    def __init__(self, name: str, stage: ShellStage) -> None:
+        super().__init__(name, stage)
+        self.disk = SimDisk()
+        self._loses_power = False
+
+    async def main(self) -> None:
+        """Serve."""
+        self.daemon = self.make_daemon()
+        await self.daemon.serve()
+
+    def make_daemon(self) -> Daemon:
+        """Make what the transport of the run has between clients and workers."""
+        parts, knobs = self.stage.parts, self.stage.knobs
+        if self.name == "titanic":
+            return self._make_titanic()
+        match knobs.transport:
+            case Transport.QUEUE:
+                policy = QueuePolicy(
+                    heartbeat=HeartbeatPolicy(knobs.interval_s, knobs.liveness),
+                    drain_timeout_s=knobs.drain_timeout_s,
+                )
+                return parts.queue(tcp(FRONT), tcp(BACK), policy=policy)
+            case Transport.DEVICE:
+                return parts.device(front=f"sp+{tcp(FRONT)}", back=f"sp+{tcp(BACK)}")
+        titanic = self._replicating() if knobs.transport is Transport.REPLICA else None
+        return parts.broker(
+            tcp(FRONT), policy=self._broker_policy(), pair=self._pair(), titanic=titanic
+        )
+
+    def _make_titanic(self) -> Titanic:
+        parts, knobs = self.stage.parts, self.stage.knobs
+        heartbeat = HeartbeatPolicy(knobs.interval_s, knobs.liveness)
+        return parts.titanic(f"mdp://{brokers(knobs)}", self._on_disk(), heartbeat=heartbeat)
+
+    def _replicating(self) -> OnSimDisk:
+        _, other = MIDDLE[Transport.REPLICA]
+        if self.name == other:
+            return self._on_disk(standby=True)
+        return self._on_disk(replica=f"mdp://{other}:{FRONT}", sync=True)
+
+    def _on_disk(self, **settings: Any) -> OnSimDisk:
+        policy = TitanicPolicy(
+            attempt_timeout_s=5.0,
+            backoff_s=0.1,
+            backoff_s_max=2.0,
+            drain_timeout_s=self.stage.knobs.drain_timeout_s,
+            cache_bytes_max=0,
+        )
+        store = StoreSettings(disk_bytes_max=8 << 20, segment_size_bytes=256 << 10)
+        return OnSimDisk(policy=policy, store=store, machine=self, **settings)
+
+    def lose_power(self) -> None:
+        """Die with the machine; of what was not synced, anything may be on the disk."""
+        self._loses_power = self.alive
+        super().lose_power()
+
+    def _end(self, what: str) -> None:
+        super()._end(what)
+        disk = self.disk
+        self.disk = disk.after_power_cut(self.rng) if self._loses_power else disk.after_death()
+        self._loses_power = False
+
+    def _broker_policy(self) -> BrokerPolicy:
+        knobs = self.stage.knobs
+        return BrokerPolicy(
+            heartbeat=HeartbeatPolicy(knobs.interval_s, knobs.liveness),
+            attempts_max=knobs.attempts_max,
+            service_grace_s=knobs.service_grace_s,
+            drain_timeout_s=knobs.drain_timeout_s,
+        )
+
+    def _pair(self) -> Pair | None:
+        if self.stage.knobs.transport is not Transport.PAIR:
+            return None
+        one, other = MIDDLE[Transport.PAIR]
+        peer = other if self.name == one else one
+        return Pair(
+            "primary" if self.name == one else "backup",
+            bind=tcp(PAIR_PORT),
+            peer=f"tcp://{peer}:{PAIR_PORT}",
+            heartbeat=self.stage.knobs.interval_s,
+        )

@@ -1,0 +1,86 @@
+"""What all programs of a run share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from requite.broker import Broker
+from requite.client.aio import AsyncClient
+from requite.queue.queue import Queue
+from requite.sim.history import Call, History
+from requite.sim.process import Supervisor
+from requite.sim.shells.knobs import (
+    MIDDLE,
+    ShellKnobs,
+    Transport,
+)
+from requite.sim.shells.program import Program
+from requite.sp.device import Device
+from requite.titanic.titanic import Titanic
+from requite.worker.worker import Worker
+
+if TYPE_CHECKING:
+    from requite.sim.network import Network
+    from requite.sim.transcript import Transcript
+    from requite.sim.world import World
+
+FRONT: Final = 5555
+BACK: Final = 5556
+
+
+@dataclass(frozen=True, slots=True)
+class ShellParts:
+    """The shells under test. Mutation tests put broken ones here."""
+
+    client: Callable[..., AsyncClient] = AsyncClient
+    worker: Callable[..., Worker] = Worker
+    broker: Callable[..., Broker] = Broker
+    queue: Callable[..., Queue] = Queue
+    device: Callable[..., Device] = Device
+    titanic: Callable[..., Titanic] = Titanic
+
+
+@dataclass(frozen=True, slots=True)
+class ShellStage:
+    """What all processes of a run share."""
+
+    world: World
+    network: Network
+    history: History
+    supervisor: Supervisor
+    knobs: ShellKnobs
+    parts: ShellParts
+    transcript: Transcript | None = None
+    tickets: dict[str, Call] = field(default_factory=dict)  # of durable requests, while kept
+
+
+class Member(Program):
+    """A program of a run."""
+
+    def __init__(self, name: str, stage: ShellStage) -> None:
+        pace = stage.knobs.pace
+        super().__init__(name, stage.world, stage.network, pace, stage.supervisor, self.main)
+        self.stage = stage
+
+    async def main(self) -> None:
+        """Do what the program is for, until SIGTERM."""
+        raise NotImplementedError
+
+    def say(self, what: str) -> None:
+        """Write a line into the transcript."""
+        if self.stage.transcript is not None:
+            self.stage.transcript.event(self.name, what)
+
+
+def brokers(knobs: ShellKnobs) -> str:
+    """Return the brokers of a run, as in a URL; of replicating ones, the first."""
+    names = [name for name in MIDDLE[knobs.transport] if name.startswith("broker")]
+    if knobs.transport is Transport.REPLICA:
+        del names[1:]
+    return ",".join(f"{name}:{FRONT}" for name in names)
+
+
+def tcp(port: int) -> str:
+    return f"tcp://localhost:{port}"
