@@ -135,6 +135,14 @@ async def test_fixtures_come_after_the_world(world: SimulatedWorld, tmp_path: Pa
     assert tmp_path.name.startswith("test_fixtures")
 
 
+class TestMethods:
+    @simulate(seeds=2)
+    async def test_methods_work(self, world: SimulatedWorld, tmp_path: Path) -> None:
+        assert isinstance(self, TestMethods)
+        assert world.now < 1.0
+        assert tmp_path.name.startswith("test_methods_work")
+
+
 @simulate(seeds=1)
 async def test_an_hour_takes_no_time(world: SimulatedWorld) -> None:
     before = clock.now()
@@ -253,6 +261,37 @@ async def _callback_fails(_world: SimulatedWorld) -> None:
     await asyncio.sleep(10.0)
 
 
+async def _without_world() -> None:
+    """Take no argument."""
+
+
+async def _same_name_twice(world: SimulatedWorld) -> None:
+    world.broker()
+    world.broker()
+
+
+async def _keeps_a_journal(world: SimulatedWorld) -> None:
+    world.broker(journal="journal")
+
+
+async def _is_durable(world: SimulatedWorld) -> None:
+    world.broker(titanic="requests")
+
+
+async def _no_workers(world: SimulatedWorld) -> None:
+    world.worker(pay(Ledger()), count=0)
+
+
+async def _remembers_in_a_folder(world: SimulatedWorld) -> None:
+    @requite.service("echo", idempotent=requite.Dedup("folder"))
+    async def echo(request: requite.Request) -> bytes:
+        return request.body
+
+    world.broker()
+    world.worker(echo)
+    await asyncio.sleep(10.0)
+
+
 async def _looks_for_nobody(world: SimulatedWorld) -> None:
     world.kill("nobody")
 
@@ -263,6 +302,11 @@ async def _looks_for_nobody(world: SimulatedWorld) -> None:
         (_endless, SimulationFailed, "has not ended after 100 s of virtual time"),
         (_program_fails, SimulationFailed, "the process other fails:"),
         (_callback_fails, SimulationFailed, "ZeroDivisionError"),
+        (_same_name_twice, ConfigurationError, "there is a process 'broker' already"),
+        (_keeps_a_journal, ConfigurationError, "`journal` is set: it writes files from a thread"),
+        (_is_durable, ConfigurationError, "`titanic` is set: it writes files from a thread"),
+        (_no_workers, ConfigurationError, "at least one worker is needed, not 0"),
+        (_remembers_in_a_folder, SimulationFailed, "`Dedup` of 'echo' has a folder"),
         (_looks_for_nobody, ConfigurationError, "no process 'nobody'; the processes are test"),
     ],
 )
@@ -281,7 +325,18 @@ def test_a_test_that_runs_in_a_circle_is_told() -> None:
     ("make", "text"),
     [
         (lambda: simulate(faults=["kill everybody"]), "no fault 'kill everybody'; the faults are"),
+        (
+            lambda: simulate(faults="kill worker"),
+            "`faults` is a list of names, not the text",
+        ),
+        (lambda: simulate(seeds=0), "at least one seed is needed, not 0"),
+        (lambda: simulate(faults_per_s=0), "faults_per_s must be positive, not 0"),
+        (lambda: simulate(limit_s=-1), "limit_s must be positive, not -1"),
         (lambda: simulate()(lambda _world: None), "is not an `async def` function"),
+        (
+            lambda: simulate()(_without_world),
+            "_without_world needs an argument: the ",
+        ),
     ],
 )
 def test_bad_settings_are_refused(make: Callable[[], Any], text: str) -> None:

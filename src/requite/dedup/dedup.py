@@ -87,6 +87,11 @@ class Dedup:
         """What has been done with requests, and what is kept."""
         return self._engine.snapshot()
 
+    @property
+    def is_durable(self) -> bool:
+        """Whether replies are kept in a folder, beyond this process."""
+        return self._policy.durable
+
     # --- for workers ------------------------------------------------------------------------------
     @property
     def refuses_unkeyed(self) -> bool:

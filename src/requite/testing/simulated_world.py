@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from random import Random
 from typing import Any, Final
 
@@ -34,6 +34,10 @@ _OF_ROLES: Final = ("kill", "freeze", "drain", "cut power to")
 _OF_NETWORK: Final = ("partition", "partition one way", "reset connection", "forget connection")
 FAULTS: Final = (*_OF_NETWORK, *(f"{what} {role}" for what in _OF_ROLES for role in _ROLES))
 """The faults that `simulate` accepts."""
+_THREADS: Final = (
+    "it writes files from a thread of its own, which a simulation does not have; leave it out, and"
+    " test it with real processes"
+)
 _HEAL_S: Final = 1.0
 
 Make = Callable[[], Service | Sequence[Service]]
@@ -71,10 +75,12 @@ class SimulatedWorld:
     # --- processes --------------------------------------------------------------------------------
     def broker(self, **settings: Any) -> None:
         """Start a broker; `settings` are those of `requite.Broker`."""
+        _refuse_threads(settings)
         self._start("broker", self._brokers, lambda: Broker(f"tcp://*:{_PORT}", **settings))
 
     def pair(self, *, heartbeat: float = 1.0, **settings: Any) -> None:
         """Start a pair of brokers, of which one is active (`requite.pair.Pair`)."""
+        _refuse_threads(settings)
         names = ("broker-1", "broker-2")
         for role, name, other in zip(("primary", "backup"), names, names[::-1], strict=True):
 
@@ -96,6 +102,9 @@ class SimulatedWorld:
         the brokers of this world; "": nowhere, with `bind`). `settings` are those of
         `requite.Worker`.
         """
+        _refuse_threads(settings)
+        if count < 1:
+            raise ConfigurationError(f"at least one worker is needed, not {count}")
         dialled = self.url() if url is None else url
 
         def make() -> Worker:
@@ -106,7 +115,12 @@ class SimulatedWorld:
             self._start(f"worker-{len(self._workers) + 1}", self._workers, make)
 
     def program(self, name: str, main: Callable[[], Coroutine[Any, Any, object]]) -> Program:
-        """Start a process that runs `main`, again at each restart."""
+        """Start a process that runs `main`, again at each restart.
+
+        Raises `ConfigurationError` if another process has this name.
+        """
+        if any(program.name == name for program in self._programs):
+            raise ConfigurationError(f"there is a process {name!r} already")
         program = Program(name, self._world, self.network, self._pace, self, main)
         self._programs.append(program)
         program.start()
@@ -117,6 +131,7 @@ class SimulatedWorld:
 
         For other transports create an `AsyncClient` with a URL: `sp+tcp://worker-1:7000`.
         """
+        _refuse_threads(settings)
         return AsyncClient(self.url(service), **settings)
 
     def url(self, service: str = "") -> str:
@@ -254,10 +269,18 @@ class SimulatedWorld:
 
 
 def _made(what: Service | Make) -> Sequence[Service]:
-    if isinstance(what, Service):
-        return (what,)
-    made = what()
-    return (made,) if isinstance(made, Service) else made
+    made = what if isinstance(what, Service) else what()
+    services = (made,) if isinstance(made, Service) else made
+    for service in services:
+        if service.idempotent is not None and service.idempotent.is_durable:
+            raise ConfigurationError(f"`Dedup` of {service.name!r} has a folder: {_THREADS}")
+    return services
+
+
+def _refuse_threads(settings: Mapping[str, Any]) -> None:
+    for name in ("journal", "titanic"):
+        if settings.get(name) is not None:
+            raise ConfigurationError(f"`{name}` is set: {_THREADS}")
 
 
 def _draw_network(rng: Random) -> Shape:

@@ -26,6 +26,7 @@ import shlex
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from itertools import count
+from math import inf
 from typing import Any, Final
 
 from requite.errors import ConfigurationError
@@ -65,11 +66,9 @@ def simulate(
     fixtures. Do no real I/O in a simulated test: sockets, files and threads take no virtual time.
     The clock of the event loop is virtual, and `random` is seeded; the module `time` is real.
 
-    Raises `ConfigurationError` for an unknown fault.
+    Raises `ConfigurationError` for an unknown fault, and for figures that cannot work.
     """
-    unknown = [fault for fault in faults if fault not in FAULTS]
-    if unknown:
-        raise ConfigurationError(f"no fault {unknown[0]!r}; the faults are {', '.join(FAULTS)}")
+    _check(seeds, faults, faults_per_s, limit_s)
 
     def decorate(test: Callable[..., Coroutine[Any, Any, object]]) -> Callable[..., None]:
         if not inspect.iscoroutinefunction(test):
@@ -80,15 +79,34 @@ def simulate(
             __tracebackhide__ = True  # pytest hides this frame
             for seed in _seeds(seeds):
                 plan = [*_draw(seed, faults, faults_per_s)]
-                case = _Case(lambda world: test(world, *args, **given), seed, plan, limit_s)
+                case = _Case(lambda world: test(*args, world, **given), seed, plan, limit_s)
                 case.run()
 
-        _, *others = inspect.signature(test).parameters.values()
-        simulated.__signature__ = inspect.Signature(others)  # type: ignore[attr-defined]
+        parameters = [*inspect.signature(test).parameters.values()]
+        at = 1 if parameters and parameters[0].name == "self" else 0  # of the world
+        if len(parameters) <= at:
+            raise ConfigurationError(f"{test.__qualname__} needs an argument: the simulated world")
+        del parameters[at]
+        simulated.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         del simulated.__wrapped__  # pytest would take the arguments of the test from it
         return simulated
 
     return decorate
+
+
+def _check(
+    seeds: int | Iterable[int], faults: Sequence[str], faults_per_s: float, limit_s: float
+) -> None:
+    if isinstance(seeds, int) and seeds < 1:
+        raise ConfigurationError(f"at least one seed is needed, not {seeds}")
+    if isinstance(faults, str):
+        raise ConfigurationError(f"`faults` is a list of names, not the text {faults!r}")
+    unknown = [fault for fault in faults if fault not in FAULTS]
+    if unknown:
+        raise ConfigurationError(f"no fault {unknown[0]!r}; the faults are {', '.join(FAULTS)}")
+    for name, value in (("faults_per_s", faults_per_s), ("limit_s", limit_s)):
+        if not 0 < value < inf:
+            raise ConfigurationError(f"{name} must be positive, not {value}")
 
 
 def _seeds(seeds: int | Iterable[int]) -> Iterable[int]:
