@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -232,6 +232,26 @@ def test_time_outs_and_cancellation_work() -> None:
 
     ran(main)
     assert said == ["over"]
+
+
+def test_a_generator_that_is_left_in_the_middle_is_closed() -> None:
+    said: list[str] = []
+
+    async def numbers() -> AsyncIterator[int]:
+        try:
+            yield 1
+            yield 2
+        finally:
+            await asyncio.sleep(0.1)
+            said.append("closed")
+
+    async def main() -> None:
+        async for _number in numbers():
+            break
+        await asyncio.sleep(1.0)
+
+    ran(main)
+    assert said == ["closed"]
 
 
 def test_sigterm_is_handled_or_kills() -> None:

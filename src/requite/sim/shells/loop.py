@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import sys
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Executor
@@ -113,8 +114,9 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             timer = heappop(timers)[3]
             if not timer.cancelled():
                 ready.append(timer)
-        was_running = asyncio._get_running_loop()
+        was_running, hooks = asyncio._get_running_loop(), sys.get_asyncgen_hooks()
         asyncio._set_running_loop(self)
+        sys.set_asyncgen_hooks(firstiter=None, finalizer=self._finalize)
         self._runs = True
         try:
             for _ in range(len(ready)):
@@ -125,7 +127,13 @@ class VirtualLoop(asyncio.AbstractEventLoop):
                     handle._run()
         finally:
             self._runs = False
+            sys.set_asyncgen_hooks(*hooks)
             asyncio._set_running_loop(was_running)
+
+    def _finalize(self, generator: Any) -> None:
+        """Close an asynchronous generator that was left in the middle, as asyncio does."""
+        if not self.is_over:
+            self.call_soon(self.create_task, generator.aclose())
 
     def signal(self, number: int) -> bool:
         """Deliver a signal; return whether a handler is installed."""
