@@ -47,7 +47,7 @@ def test_the_module_packs(tmp_path: Path) -> None:
     ("words", "says"),
     [
         (["sweep", "--scenario", "nope"], "there is no scenario 'nope'"),
-        (["sweep", "--seeds", "0"], "at least one seed"),
+        (["sweep", "--seeds", "0"], "--seeds must be at least 1"),
     ],
 )
 def test_what_cannot_work_is_refused_before_spark_starts(
