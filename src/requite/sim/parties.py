@@ -72,14 +72,7 @@ class PartiesSimulation(Simulation):
     # --- the beginning ----------------------------------------------------------------------------
     def begin(self) -> None:
         """Let everybody start, and put the calls and the faults into the queue."""
-        world, cast = self.world, self.cast
-        rng = world.rng("start")
-        for party in cast.parties:
-            world.at(rng.random() * 0.1, party.start)
-        for plan in self.planned.calls:
-            self.plan_call(plan, cast.client(plan.client).user)
-        for fault in self.planned.faults:
-            world.at(fault.at_s, self.trouble.strike, fault)
+        self.plan_all(self.cast.parties, self.cast, self.trouble)
 
     def heal(self) -> None:
         """End all faults."""

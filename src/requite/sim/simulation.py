@@ -13,6 +13,7 @@ from requite.sim.plan import Plan
 from requite.sim.process import Process
 from requite.sim.result import Options, Result
 from requite.sim.transcript import RUN, Describe, Show, Transcript, show_body
+from requite.sim.trouble import Trouble
 from requite.sim.user import BaseUser
 from requite.sim.workload import CallPlan
 from requite.sim.world import Stuck, World
@@ -120,6 +121,16 @@ class Simulation:
             if self.world.is_stopped or not phase():
                 break
         self.history.finish()
+
+    def plan_all(self, processes: Iterable[Process], cast: Any, trouble: Trouble) -> None:
+        """Put the starts of processes into the queue, and the planned calls and faults."""
+        rng = self.world.rng("start")
+        for process in processes:
+            self.world.at(rng.random() * 0.1, process.start)
+        for plan in self.planned.calls:
+            self.plan_call(plan, cast.client(plan.client).user)
+        for fault in self.planned.faults:
+            self.world.at(fault.at_s, trouble.strike, fault)
 
     def plan_call(self, plan: CallPlan, user: BaseUser) -> None:
         """Put a call into the queue, or behind the one that it follows."""

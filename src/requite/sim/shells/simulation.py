@@ -16,6 +16,7 @@ from requite.sim.checkers.calls import (
     OwnReply,
     PartialsInOrder,
 )
+from requite.sim.checkers.manners import NobodyNotices
 from requite.sim.faults import Fault
 from requite.sim.history import Call, Checker
 from requite.sim.knobs import Behaviour
@@ -23,7 +24,6 @@ from requite.sim.network import Network
 from requite.sim.parties import handler_s_max, reconnect_s
 from requite.sim.plain_calls import plain_call, plan_plain_calls
 from requite.sim.plan import Plan
-from requite.sim.process import Process
 from requite.sim.result import Options
 from requite.sim.shells import virtual
 from requite.sim.shells.cast import ShellCast
@@ -42,17 +42,6 @@ _IDLE_S: Final = 2.5  # longer than any handler hangs
 _PAUSES_S: Final = 12.0
 _PLAIN: Final = [name for name, kind in SERVICES.items() if kind is not Handler.GENERATOR]
 _PARTS: Final = [name for name, kind in SERVICES.items() if kind is Handler.GENERATOR]
-
-
-class ProcessesDoNotFail(Checker):
-    """No exception comes out of a callback or a program."""
-
-    invariant = "I13"
-    sentence = "no input, order or delay makes a process fail"
-
-    def process_failed(self, process: Process, trace: str) -> None:
-        """Report it."""
-        self.violate(f"{process.name} fails: {trace}")
 
 
 class LosesNothing(Checker):
@@ -74,7 +63,7 @@ SHELL_CHECKERS: Final[tuple[type[Checker], ...]] = (
     PartialsInOrder,
     NeverRepeated,
     HonestErrors,
-    ProcessesDoNotFail,
+    NobodyNotices,
     LosesNothing,
 )
 
@@ -127,14 +116,7 @@ class ShellSimulation(Simulation):
 
     def begin(self) -> None:
         """Let everybody start, and put the calls and the faults into the queue."""
-        world, cast = self.world, self.cast
-        rng = world.rng("start")
-        for member in cast.members:
-            world.at(rng.random() * 0.1, member.start)
-        for plan in self.planned.calls:
-            self.plan_call(plan, cast.client(plan.client).user)
-        for fault in self.planned.faults:
-            world.at(fault.at_s, self.trouble.strike, fault)
+        self.plan_all(self.cast.members, self.cast, self.trouble)
 
     def heal(self) -> None:
         """End all faults; but of two replicating brokers the first is gone for good."""
