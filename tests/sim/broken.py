@@ -12,12 +12,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
-from itertools import count
 from typing import Final
 
 from tests.sim.finding import SEEDS, TABLE, Row, table
 from tests.sim.mutant_table import BROKEN
 
+_SEEDS_MAX: Final = 1000
 _HEAD: Final = """\
 # Engines that are broken on purpose, and what finds each: python -m tests.sim.broken writes this.
 # Columns: part of the simulator, invariant, engine, scenario, a seed that finds it, and how many of
@@ -31,7 +31,11 @@ def measure(place: int) -> Row:
     events = {seed: broken.events(seed) for seed in SEEDS}
     found = {seed: number for seed, number in events.items() if number}
     quickest = min(found, key=found.__getitem__, default=0)
-    seed = quickest or next(filter(broken.events, count(SEEDS.stop)))
+    seed = quickest or next(filter(broken.events, range(SEEDS.stop, _SEEDS_MAX)), 0)
+    if not seed:
+        raise SystemExit(
+            f"{broken.key}: none of {_SEEDS_MAX - 1} seeds of {broken.scenario} finds it"
+        )
     return Row(broken.scenario, seed, len(found))
 
 

@@ -35,6 +35,30 @@ def test_a_clean_run_ends_with_its_figures(capsys: pytest.CaptureFixture[str]) -
     assert "3 seeds, from 11" in out
 
 
+def test_coverage_lists_what_met_each_fault(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--seeds", "4", "--seed", "1", "--scenario", "crash-workers", "--jobs", "2"]
+    assert run_command(["sim", *arguments, "--coverage", "--json"]) == ExitCode.OK
+    *lines, last = capsys.readouterr().out.splitlines()
+    met = json.loads(last)["coverage"]
+    assert {"crash-worker", "none", "healed"} <= {each["fault"] for each in met}
+    assert {
+        "process": "worker",
+        "state": "restarted",
+        "event": "READY",
+        "fault": "crash-worker",
+    } in [{key: each[key] for key in each if key != "count"} for each in met]
+    assert all(each["count"] > 0 for each in met)
+    assert any(line.startswith("crash-worker ") for line in lines)
+
+
+def test_coverage_does_not_change_a_run() -> None:
+    plain, covered = (sim_run(3, "swarm", Options(coverage=each)) for each in (False, True))
+    assert covered.coverage
+    assert not plain.coverage
+    assert plain.digest == covered.digest
+    assert not covered.entries
+
+
 def test_jobs_change_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     said = []
     for jobs in ("1", "2"):

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from requite.sim import Options, Plan, Result
+    from requite.sim.coverage import Combination
 
 _SEEDS_DEFAULT: Final = 100
 _FRESH_SEEDS: Final = 1 << 31
@@ -99,6 +100,14 @@ def sim(
         bool,
         Parameter(group=OUTPUT, show_default=False, help="Print all messages of a single seed."),
     ] = False,
+    coverage: Annotated[
+        bool,
+        Parameter(
+            group=OUTPUT,
+            show_default=False,
+            help="Count the combinations of process, state, event and fault that the runs met.",
+        ),
+    ] = False,
     jobs: Annotated[
         int | None,
         Parameter(
@@ -119,7 +128,8 @@ def sim(
 
     For each seed with violations it prints the knobs and the command that replays
     it. With --json the last line is an object: seeds, violations, calls,
-    virtual_s. Exit code 1: there were violations.
+    virtual_s, and with --coverage a list of combinations. Exit code 1: there were
+    violations.
 
     A plan is a text file with everything that a seed generates: knobs, processes,
     calls and faults. It can be edited, and describes the same run in later
@@ -130,6 +140,7 @@ def sim(
       $ requite sim --seed 17 --scenario freezes --write-plan freezes-17.toml
       $ requite sim --plan freezes-17.toml
       $ requite sim --seeds 500 --knob outage_max=20 --shrink
+      $ requite sim --seeds 500 --scenario sp --coverage
     """
     if scenario == "list":
         _list_scenarios()
@@ -139,10 +150,12 @@ def sim(
             raise ConfigurationError(
                 "--plan cannot be combined with --seed, --seeds, --knob or --write-plan"
             )
-        total = _play(plan, transcript, shrink)
+        total = _play(plan, _Choice("", (), transcript, shrink, None, coverage))
     else:
-        choice = _Choice(scenario, knob, transcript, shrink, write_plan)
+        choice = _Choice(scenario, knob, transcript, shrink, write_plan, coverage)
         total = _run_seeds(seed, seeds, jobs, choice)
+    if coverage:
+        _show_coverage(total)
     say(total.sentence())
     if as_json:
         say_json(total.record())
@@ -158,12 +171,17 @@ class _Choice:
     transcript: bool
     shrink: bool
     write_plan: Path | None
+    coverage: bool = False
 
     def options(self, scenario: str) -> Options:
         """Return the options of a run. Raises `ConfigurationError` for an unknown knob."""
         from requite.sim import Options, read_knobs
 
-        return Options(knobs=read_knobs(scenario, self.knobs), transcript=self.transcript)
+        return Options(
+            knobs=read_knobs(scenario, self.knobs) if self.knobs else {},
+            transcript=self.transcript,
+            coverage=self.coverage,
+        )
 
     def replay(self, seed: int, scenario: str) -> str:
         """Return the command that repeats a run."""
@@ -196,6 +214,7 @@ class Total:
     calls: int = 0
     virtual_s: float = 0.0
     outcomes: Counter[str] = field(default_factory=Counter)
+    coverage: Counter[Combination] = field(default_factory=Counter)
 
     def add(self, result: Result) -> None:
         """Count a run."""
@@ -204,14 +223,17 @@ class Total:
         self.calls += result.calls
         self.virtual_s += result.virtual_s
         self.outcomes.update(result.outcomes)
+        self.coverage.update(result.coverage)
 
-    def record(self) -> dict[str, float]:
+    def record(self) -> dict[str, object]:
         """Return the totals as a JSON object."""
+        met = [{**key._asdict(), "count": n} for key, n in sorted(self.coverage.items())]
         return {
             "seeds": self.seeds,
             "violations": self.violations,
             "calls": self.calls,
             "virtual_s": round(self.virtual_s, 3),
+            **({"coverage": met} if met else {}),
         }
 
     def sentence(self) -> str:
@@ -247,17 +269,17 @@ def _run_one(seed: int, scenario: str, choice: _Choice) -> Total:
     if choice.write_plan is not None:
         with _naming(choice.write_plan):
             choice.write_plan.write_text(write(plan), "utf-8")
-    return _show(plan, choice.transcript, choice.shrink, choice.replay(seed, scenario))
+    return _show(plan, choice, choice.replay(seed, scenario))
 
 
-def _play(file: Path, transcript: bool, shrink: bool) -> Total:
+def _play(file: Path, choice: _Choice) -> Total:
     from requite.sim import read_plan
 
     with _naming(file):
         text = file.read_text("utf-8")
     plan = read_plan(text, str(file))
     say(f"plan {file}: seed {plan.seed} of {plan.scenario}")
-    return _show(plan, transcript, shrink, f"requite sim --plan {shlex.quote(str(file))}")
+    return _show(plan, choice, f"requite sim --plan {shlex.quote(str(file))}")
 
 
 @contextmanager
@@ -268,17 +290,17 @@ def _naming(file: Path) -> Iterator[None]:
         raise ConfigurationError(f"{file}: {error}") from None
 
 
-def _show(plan: Plan, transcript: bool, shrink: bool, replay: str) -> Total:
+def _show(plan: Plan, choice: _Choice, replay: str) -> Total:
     """Run a plan; print its knobs, its violations and, if asked for, its transcript."""
     from requite.sim import Options, play
 
     for line in plan.knobs.lines():
         say(f"  {line}")
-    result = play(plan, Options(transcript=transcript))
+    result = play(plan, Options(transcript=choice.transcript, coverage=choice.coverage))
     for line in result.transcript:
         say(line)
     _report(result, replay, with_knobs=False)
-    if shrink and result.violations:
+    if choice.shrink and result.violations:
         _shrink(plan, result.violations[0].invariant)
     total = Total()
     total.add(result)
@@ -317,6 +339,13 @@ def _results(
         return
     with ProcessPoolExecutor(min(jobs, len(runs))) as pool:
         yield from pool.map(run, *zip(*whole, strict=True), chunksize=_RUNS_PER_TASK)
+
+
+def _show_coverage(total: Total) -> None:
+    from requite.sim.coverage import table
+
+    for line in table(total.coverage):
+        say(line)
 
 
 def _shrink(plan: Plan, invariant: str) -> None:

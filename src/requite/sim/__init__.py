@@ -17,7 +17,8 @@ nothing behind. The invariants I1 to I15 are those of ARCHITECTURE.md.
                   engine_process.py: with an engine in a `requite.shell.Host`
     user.py       who makes the calls of a client
     trouble.py    faults, as they are performed
-    history.py    what has happened, as nouns; transcript.py: as text; diagram.py: drawn
+    history.py    what has happened, as nouns; transcript.py: as text; diagram.py: drawn;
+                  coverage.py: counted
     simulation.py the phases of a run, and its result; run.py: one run, and its plan
     script.py     a scenario that is written down; playing.py
     scenarios.py  the plug-in of each protocol: scenarios, how knobs are drawn, the simulation

@@ -126,6 +126,11 @@ class Checker:
     def __init__(self, history: History) -> None:
         self.history = history
 
+    @property
+    def knobs(self) -> Any:
+        """The knobs of the run: what it allows."""
+        return self.history.knobs
+
     def violate(self, text: str) -> None:
         """Report that the invariant does not hold, with the evidence."""
         self.history.violate(self.invariant, text)
@@ -196,8 +201,9 @@ EVENTS: Final = (
 class History:
     """All nouns of a run, and who wants to hear of changes."""
 
-    def __init__(self, world: World, checkers: Sequence[type[Checker]]) -> None:
+    def __init__(self, world: World, checkers: Sequence[type[Checker]], knobs: Any = None) -> None:
         self.world = world
+        self.knobs = knobs
         self.calls: dict[int, Call] = {}
         self.open: dict[int, Call] = {}
         self.executions: dict[int, Execution] = {}

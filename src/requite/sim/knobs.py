@@ -191,6 +191,11 @@ class Knobs(Printed):
         return max(self.interval_s, *(worker.interval_s for worker in self.workers))
 
     @property
+    def ending_late_s(self) -> float:
+        """How late a call may end after its deadline (I1)."""
+        return self.interval_s + self.pace.timer_late_s
+
+    @property
     def presence_s(self) -> float:
         """How long it may take until the broker and a worker know that the other is gone."""
         presence_s = self.liveness * self.slowest_interval_s

@@ -9,10 +9,6 @@ from typing import Any, ClassVar, Final
 from requite.request import Reply
 from requite.sim.cast import Cast
 from requite.sim.checkers import CHECKERS
-from requite.sim.checkers.calls import EndsOnce
-from requite.sim.checkers.dispatch import AttemptsBounded, NeverStartedInVain, OneOwner
-from requite.sim.checkers.intrusion import NobodyNotices
-from requite.sim.checkers.presence import HeardInTime
 from requite.sim.checkers.tables import (
     left_after_all,
     left_after_calls,
@@ -22,7 +18,7 @@ from requite.sim.checkers.tables import (
     sizes,
 )
 from requite.sim.clients import ClientProcess
-from requite.sim.history import Checker, History
+from requite.sim.history import Checker
 from requite.sim.knobs import Behaviour, FaultKind, Knobs
 from requite.sim.network import Network
 from requite.sim.plan import Plan
@@ -52,7 +48,6 @@ class MajordomoSimulation(Simulation):
         self.knobs: Knobs = plan.knobs
         self.cast = self.make_cast(self._stage())
         self.trouble = self.make_trouble()
-        instruct(self.history, self.knobs)
 
     def make_cast(self, stage: Stage) -> Cast:
         """Make everybody who takes part."""
@@ -233,22 +228,6 @@ class MajordomoTrouble(Trouble):
     def streams(self) -> Sequence[SimStream]:
         """Return the broker's connections."""
         return [stream for stream in self._cast.broker.streams if stream.is_open]
-
-
-def instruct(history: History, knobs: Knobs) -> None:
-    """Tell the checkers what the knobs allow."""
-    for checker in history.checkers:
-        if isinstance(checker, EndsOnce | NeverStartedInVain):
-            checker.grace_s = knobs.interval_s + knobs.pace.timer_late_s
-        elif isinstance(checker, AttemptsBounded):
-            checker.attempts_max = knobs.attempts_max
-        elif isinstance(checker, OneOwner):
-            checker.silence_s = knobs.silence_s
-            checker.lease_s = {worker.name: worker.lease_s for worker in knobs.workers}
-        elif isinstance(checker, NobodyNotices):
-            checker.silence_s = knobs.silence_s
-        elif isinstance(checker, HeardInTime):
-            checker.limit_s = knobs.silence_limit_s
 
 
 def settle_s(knobs: Knobs) -> float:

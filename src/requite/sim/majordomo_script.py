@@ -26,7 +26,6 @@ from requite.sim import majordomo_scenarios as scenarios
 from requite.sim.cast import Cast
 from requite.sim.checkers import CHECKERS
 from requite.sim.knobs import Behaviour, ClientSpec, Knobs, WorkerSpec
-from requite.sim.majordomo import instruct
 from requite.sim.process import Pace, Process
 from requite.sim.roles import Dialler, Parts, Stage
 from requite.sim.script import NETWORK, SEED, Script, Words, of_kind, settings
@@ -76,7 +75,7 @@ class MajordomoScript(Script):
     def put_up(self, cast: Sequence[Words]) -> Mapping[str, Process]:
         """Make the broker, and everybody else."""
         knobs = _knobs(cast)
-        instruct(self.history, knobs)
+        self.history.knobs = knobs
         stage = Stage(self.world, self.network, self.history, self, knobs, Parts(), self.transcript)
         strangers = [
             Stranger(name, stage, **_with_version(rest))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from requite.sim.amqp.stage import AmqpParts
+from requite.sim.coverage import Combination
 from requite.sim.diagram import diagram
 from requite.sim.freelance.stage import FlpParts
 from requite.sim.history import Violation
@@ -24,7 +25,7 @@ from requite.sim.transcript import Entry
 @dataclass(frozen=True, slots=True)
 class Options:
     """What may be set from outside. `knobs` replaces drawn knobs, by name; the first violation of
-    the invariant `stop_at` ends the run."""
+    the invariant `stop_at` ends the run. `coverage`: count what the run covers."""
 
     parts: Parts = field(default_factory=Parts)
     sp_parts: SpParts = field(default_factory=SpParts)
@@ -39,14 +40,15 @@ class Options:
     transcript: bool = False
     heartbeats: bool = True  # whether the transcript has them
     stop_at: str = ""
+    coverage: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
     """What came of a run. `digest` is equal for runs that went alike, and only for them.
 
-    `replay` is the command that repeats it; `entries`, those of the transcript, are empty unless
-    asked for.
+    `replay` is the command that repeats it. `entries`, those of the transcript, and `coverage` are
+    empty unless asked for.
     """
 
     seed: int
@@ -59,6 +61,7 @@ class Result:
     events: int
     digest: str
     entries: tuple[Entry, ...] = ()
+    coverage: Mapping[Combination, int] = field(default_factory=dict)
 
     @property
     def transcript(self) -> tuple[str, ...]:

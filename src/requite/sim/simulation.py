@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import sha256
 from random import Random
 from typing import Any, ClassVar, Final, Protocol, TypeAlias
 
+from requite.sim.coverage import Combination, coverage
 from requite.sim.faults import Fault, plan_faults
 from requite.sim.history import Checker, History
 from requite.sim.plan import Plan
 from requite.sim.process import Process
 from requite.sim.result import Options, Result
-from requite.sim.transcript import RUN, Describe, Show, Transcript, show_body
+from requite.sim.transcript import RUN, Describe, Entry, Show, Transcript, show_body
 from requite.sim.trouble import Trouble
 from requite.sim.user import BaseUser
 from requite.sim.workload import CallPlan
@@ -59,11 +61,11 @@ class Simulation:
         self.seed = plan.seed
         self.options = options
         self.world = World(plan.seed)
-        self.history = History(self.world, checkers)
+        self.history = History(self.world, checkers, plan.knobs)
         self.history.stop_at = options.stop_at
         self.transcript = (
             Transcript(self.world, describe, show, heartbeats=options.heartbeats)
-            if options.transcript
+            if options.transcript or options.coverage
             else None
         )
         last = max((call.number for call in plan.calls), default=0)
@@ -169,6 +171,7 @@ class Simulation:
     def result(self, scenario: str) -> Result:
         """Return what came of it."""
         history = self.history
+        entries = self.transcript.entries if self.transcript else []
         return Result(
             self.seed,
             scenario,
@@ -179,8 +182,12 @@ class Simulation:
             self.world.now,
             self.world.events,
             self._digest(),
-            () if self.transcript is None else tuple(self.transcript.entries),
+            tuple(entries) if self.options.transcript else (),
+            self._coverage(entries) if self.options.coverage else {},
         )
+
+    def _coverage(self, entries: Sequence[Entry]) -> Counter[Combination]:
+        return coverage(self.planned.faults, self._knobs.faulty_s, entries)
 
     def _digest(self) -> str:
         digest = sha256(f"{self.world.events} {self.world.now!r}".encode())

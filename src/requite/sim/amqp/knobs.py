@@ -130,6 +130,16 @@ class AmqpKnobs(Printed):
         return HeartbeatPolicy(self.interval_s, self.liveness)
 
     @property
+    def ending_late_s(self) -> float:
+        """How late a call may end after its deadline."""
+        return self.pace.timer_late_s
+
+    @property
+    def runs_at_once(self) -> int | None:
+        """How often a call runs at its first attempt if nothing goes wrong; None: any number."""
+        return 1
+
+    @property
     def limits(self) -> LinkLimits:
         """What one connection may cost."""
         return link_limits(self.output_size_max)

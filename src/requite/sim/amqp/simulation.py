@@ -9,7 +9,6 @@ from typing import Final
 from requite.sim.amqp.cast import AmqpCast
 from requite.sim.amqp.checkers import (
     AckedLast,
-    AmqpChecker,
     Bounded,
     Complete,
     DrainLosesNothing,
@@ -29,7 +28,7 @@ from requite.sim.amqp.speech import NAMES, unpack
 from requite.sim.amqp.stage import AmqpStage
 from requite.sim.amqp.tables import left_after_calls, left_after_drain, not_settled
 from requite.sim.checkers.calls import EndsOnce, HonestErrors, OwnReply, PartialsInOrder
-from requite.sim.history import Checker, History
+from requite.sim.history import Checker
 from requite.sim.knobs import Behaviour
 from requite.sim.network import Network
 from requite.sim.parties import LEAVE_S, PROBE_S, PartiesSimulation, handler_s_max, reconnect_s
@@ -70,7 +69,6 @@ class AmqpSimulation(PartiesSimulation):
         self.knobs: AmqpKnobs = plan.knobs
         self.cast: AmqpCast = AmqpCast(self._stage())
         self.trouble = AmqpTrouble(self.cast, self.knobs)
-        instruct(self.history, self.knobs)
 
     def _stage(self) -> AmqpStage:
         return AmqpStage(
@@ -140,20 +138,6 @@ def plan_calls(knobs: AmqpKnobs, rng: Random) -> Iterator[CallPlan]:
 def _may_be_endless(client: AmqpClientSpec, behaviour: Behaviour, idempotent: bool) -> bool:
     """What is lost with RabbitMQ ends only if its tries do."""
     return idempotent and client.attempt_s is not None and behaviour in ANSWERING
-
-
-def instruct(history: History, knobs: AmqpKnobs) -> None:
-    """Tell the checkers what the knobs allow."""
-    for checker in history.checkers:
-        if isinstance(checker, AmqpChecker):
-            checker.knobs = knobs
-        if isinstance(checker, EndsOnce):
-            checker.grace_s = knobs.pace.timer_late_s
-        elif isinstance(checker, SentOnce):
-            checker.attempt_s = {client.name: client.attempt_s for client in knobs.clients}
-        elif isinstance(checker, Bounded):
-            slots = {client.name: client.slots for client in knobs.clients}
-            checker.in_hand_max = slots | {each.name: each.prefetch for each in knobs.workers}
 
 
 def settle_s(knobs: AmqpKnobs) -> float:

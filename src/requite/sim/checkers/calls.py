@@ -26,14 +26,13 @@ class EndsOnce(Checker):
         "every accepted call ends exactly once: a final reply or a typed error, within its "
         "deadline plus one heartbeat period"
     )
-    grace_s = 1.0  # one heartbeat period; set by the run
 
     def ended(self, call: Call, outcome: Reply | CallError) -> None:
         """Check the end of a call."""
         if call.ended_at is not None:
             self.violate(f"{call} ended at {call.ended_at:.4f} s, and again with {outcome!r}")
         late_s = self.history.world.now - call.due_at - call.frozen_s
-        if late_s > self.grace_s + _TIMER_SLACK_S:
+        if late_s > self.knobs.ending_late_s + _TIMER_SLACK_S:
             self.violate(f"{call} ended {late_s:.3f} s after its deadline, with {outcome!r}")
 
     def partial(self, call: Call, partial: Partial) -> None:
@@ -203,3 +202,21 @@ class HonestErrors(Checker):
 
 def _labels(partials: Sequence[Sequence[bytes]]) -> list[bytes]:
     return [frame for frames in partials for frame in frames]
+
+
+class LosesNothing(Checker):
+    """In a run without faults every call gets its reply, at the first attempt."""
+
+    invariant = "lossless"
+    sentence = "in a run without faults every call gets its reply"
+
+    def ended(self, call: Call, outcome: Reply | CallError) -> None:
+        """Check the end of a call; `runs_at_once` is None where attempts are not counted."""
+        knobs = self.knobs
+        if not knobs.lossless or call.cancelled:
+            return
+        runs = len(call.executions)
+        if not isinstance(outcome, Reply):
+            self.violate(f"{call} ends with {outcome!r}, in a run without faults")
+        elif knobs.runs_at_once and (outcome.attempts != 1 or not 1 <= runs <= knobs.runs_at_once):
+            self.violate(f"{call} took {outcome.attempts} attempts and ran {runs} times")

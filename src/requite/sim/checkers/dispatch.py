@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, Final
 
 from requite.errors import CallError
@@ -27,8 +28,15 @@ class OneOwner(Checker):
         super().__init__(history)
         self._lost: dict[bytes, float] = {}
         self._broker: Any = None
-        self.lease_s: dict[str, float] = {}  # by worker; set by the run
-        self.silence_s: dict[str, float] = {}  # what makes a worker silent; set by the run
+
+    @cached_property
+    def _silence_s(self) -> dict[str, float]:
+        silence_s: dict[str, float] = self.knobs.silence_s
+        return silence_s
+
+    @cached_property
+    def _lease_s(self) -> dict[str, float]:
+        return {worker.name: worker.lease_s for worker in self.knobs.workers}
 
     def broker_started(self, broker: Any) -> None:
         """Begin anew: a new broker knows nobody."""
@@ -46,7 +54,7 @@ class OneOwner(Checker):
         if "silent" not in facts["reason"]:
             return
         silent_s = now - self._broker.watched.heard_at.get(facts["worker"], 0.0)
-        if silent_s < self.silence_s.get(name, 0.0) - _SLACK_S:
+        if silent_s < self._silence_s.get(name, 0.0) - _SLACK_S:
             self.violate(f"{name} is dropped as silent, but was heard {silent_s:.3f} s ago")
 
     def redelivered(self, trace: Trace | None, _facts: Facts) -> None:
@@ -59,7 +67,7 @@ class OneOwner(Checker):
             self.violate(f"{trace} is taken back, but nobody has it")
             return
         name = trace.owner_name
-        lease_s = self.lease_s.get(name, 0.0)
+        lease_s = self._lease_s.get(name, 0.0)
         unheard_s = now - trace.vouched_at
         is_over = bool(lease_s) and unheard_s >= (trace.vouched_s or lease_s) - _SLACK_S
         if self._lost.get(owner) != now and not is_over:
@@ -96,15 +104,11 @@ class AttemptsBounded(Checker):
     invariant = "I7"
     sentence = "a poison request runs at most attempts_max times, then is listed with its reason"
 
-    def __init__(self, history: History) -> None:
-        super().__init__(history)
-        self.attempts_max = 0  # set by the run
-
     def dispatched(self, trace: Trace | None, facts: Facts) -> None:
         """Check the number of a dispatch."""
         if trace is None:
             return
-        if trace.attempts >= self.attempts_max:
+        if trace.attempts >= self.knobs.attempts_max:
             self.violate(f"{trace} is handed out for the {trace.attempts + 1}. time")
         if facts["attempt"] != trace.attempts + 1:
             self.violate(f"{trace}: attempt {trace.attempts + 1} is numbered {facts['attempt']}")
@@ -113,7 +117,7 @@ class AttemptsBounded(Checker):
         """Check that nothing is called poisonous too soon, or without a reason."""
         if trace is None or facts["status"] != "POISONED":
             return
-        if trace.attempts < self.attempts_max:
+        if trace.attempts < self.knobs.attempts_max:
             self.violate(f"{trace} is called poisonous after {trace.attempts} attempts")
         if not facts["reason"]:
             self.violate(f"{trace} is poisonous, and nobody says why")
@@ -121,7 +125,7 @@ class AttemptsBounded(Checker):
     def execution_started(self, execution: Execution) -> None:
         """Check that handlers do not start more often than the broker says."""
         call = execution.call
-        if len(call.executions) > call.sent * self.attempts_max:
+        if len(call.executions) > call.sent * self.knobs.attempts_max:
             n = len(call.executions)
             self.violate(f"{call} was sent {call.sent} times, and has started {n} times")
 
@@ -135,7 +139,6 @@ class NeverStartedInVain(Checker):
     def __init__(self, history: History) -> None:
         super().__init__(history)
         self._broker: Any = None
-        self.grace_s = 0.0  # how late the broker may expire a request; set by the run
 
     def broker_started(self, broker: Any) -> None:
         """Begin anew."""
@@ -156,7 +159,7 @@ class NeverStartedInVain(Checker):
         if trace is None:
             return
         late_s = self._late_s(trace)
-        if late_s > self.grace_s:
+        if late_s > self.knobs.ending_late_s:
             self.violate(f"{trace} ends as {facts['status']}, {late_s:.3f} s after it expired")
         early_s = trace.expires_at - self.history.world.now
         if facts["status"] == "EXPIRED" and early_s > _SLACK_S:
@@ -167,7 +170,7 @@ class NeverStartedInVain(Checker):
         if self._broker is None or not self._broker.alive:
             return
         for trace in self._broker.watched.traces.values():
-            if self._late_s(trace) > self.grace_s:
+            if self._late_s(trace) > self.knobs.ending_late_s:
                 self.violate(f"{trace} expired at {trace.expires_at:.4f} s, and is still there")
 
     def sent(self, call: Call) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from requite.sim.history import Checker, History
+from functools import cached_property
+
+from requite.sim.history import Checker
 from requite.sim.roles import BROKER
 
 
@@ -12,14 +14,13 @@ class HeardInTime(Checker):
     invariant = "heartbeat"
     sentence = "each side sends something at least once per interval, the longer of the two"
 
-    def __init__(self, history: History) -> None:
-        super().__init__(history)
-        # By worker, for both directions; set by the run. Workers that may refuse to vouch for a
-        # handler, and fall silent on purpose, are not in it.
-        self.limit_s: dict[str, float] = {}
+    @cached_property
+    def _limit_s(self) -> dict[str, float]:
+        limit_s: dict[str, float] = self.knobs.silence_limit_s
+        return limit_s
 
     def spoke(self, sender: str, receiver: str, silent_s: float) -> None:
         """Check the silence before a message."""
-        limit_s = self.limit_s.get(receiver if sender == BROKER else sender)
+        limit_s = self._limit_s.get(receiver if sender == BROKER else sender)
         if limit_s is not None and silent_s > limit_s:
             self.violate(f"{sender} was silent towards {receiver} for {silent_s:.4f} s")

@@ -49,10 +49,6 @@ class OnceOnly(Checker):
         self._running: dict[Any, Effect] = {}
         self._by_serial: dict[int, Effect] = {}
         self._begun: Effect | None = None
-        # Set by the run.
-        self.window_s = 0.0
-        self.runs_doubtful = False
-        self.keeps_failures = False
 
     def effect_began(self, token: Any, key: bytes, worker: DedupWorker) -> None:
         """Check that none of the former effects forbids another."""
@@ -72,14 +68,14 @@ class OnceOnly(Checker):
         if former.status is None and former.life == effect.life:
             return True  # two at a time
         over_at = former.ended_at or former.began_at
-        if effect.began_at >= over_at + self.window_s - _SLACK_S:
+        if effect.began_at >= over_at + self.knobs.window_s - _SLACK_S:
             return False
         if former.status is Status.CANCELLED:
             return False
-        if former.status is Status.FAILED and not self.keeps_failures:
+        if former.status is Status.FAILED and not self.knobs.store_failures:
             return False
         was_cut_off = former.life != effect.life and not former.is_known
-        return not (was_cut_off and self.runs_doubtful)
+        return not (was_cut_off and self.knobs.in_doubt == "run")
 
     def execution_started(self, execution: Execution) -> None:
         """Learn which execution an effect is."""

@@ -8,13 +8,11 @@ from random import Random
 from typing import Any, Final
 
 from requite.sim.cast import Cast
-from requite.sim.dedup.checkers import DEDUP_CHECKERS, OnceOnly
+from requite.sim.dedup.checkers import DEDUP_CHECKERS
 from requite.sim.dedup.clients import DedupClient
 from requite.sim.dedup.knobs import DedupKnobs
 from requite.sim.dedup.workers import DedupWorker
 from requite.sim.majordomo import MajordomoSimulation
-from requite.sim.plan import Plan
-from requite.sim.result import Options
 from requite.sim.roles import Stage
 from requite.sim.simulation import Luck, Phase
 from requite.sim.workload import CallPlan
@@ -37,15 +35,6 @@ class DedupSimulation(MajordomoSimulation):
     knobs_type = DedupKnobs
     checkers = DEDUP_CHECKERS
     knobs: DedupKnobs
-
-    def __init__(self, plan: Plan, options: Options) -> None:
-        super().__init__(plan, options)
-        knobs = self.knobs
-        for checker in self.history.checkers:
-            if isinstance(checker, OnceOnly):
-                checker.window_s = knobs.window_s
-                checker.runs_doubtful = knobs.in_doubt == "run"
-                checker.keeps_failures = knobs.store_failures
 
     def make_cast(self, stage: Stage) -> Cast:
         """Make everybody who takes part."""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import cached_property
 from math import inf
 from typing import Any, Final
 
-from requite.errors import CallError
 from requite.protocols.freelance.wire import Model
-from requite.request import Reply
 from requite.sim.checkers import manners
 from requite.sim.freelance.knobs import FreelanceKnobs
 from requite.sim.freelance.watch import Hub
@@ -19,9 +17,13 @@ _SLACK_S: Final = 0.001
 
 
 class FlpChecker(Checker):
-    """A checker that knows the knobs, which are set by the run."""
+    """A checker of the Freelance pattern."""
 
-    knobs: FreelanceKnobs
+    @property
+    def knobs(self) -> FreelanceKnobs:
+        """The knobs of the run."""
+        knobs: FreelanceKnobs = self.history.knobs
+        return knobs
 
     def call_sent(self, hub: Hub, message: list[bytes]) -> Call | None:
         """Return the call that a client's message is for; None for a ping."""
@@ -48,10 +50,13 @@ class SentOnce(FlpChecker):
 
     def __init__(self, history: History) -> None:
         super().__init__(history)
-        self.attempt_s: Mapping[str, float | None] = {}  # by client; set by the run
         self._last: dict[int, tuple[float, Any]] = {}  # when, and over which connection
         self._had: dict[int, set[Any]] = {}
         self._revived: dict[Any, float] = {}  # when one was heard again after silence
+
+    @cached_property
+    def _attempt_s(self) -> dict[str, float | None]:
+        return {client.name: client.attempt_s for client in self.knobs.clients}
 
     def batch_came(self, hub: Hub, peer: Any) -> None:
         """Note when a server comes back from being silent."""
@@ -86,7 +91,7 @@ class SentOnce(FlpChecker):
         silent_s = self.now - hub.heard_at.get(peer, -inf)
         was_silent = silent_s >= self._may_be_silent_s(hub) - _SLACK_S
         was_gone = was_silent or self._revived.get(peer, -inf) >= sent_at
-        if not was_gone and waited_s < (self.attempt_s[hub.name] or inf) - _SLACK_S:
+        if not was_gone and waited_s < (self._attempt_s[hub.name] or inf) - _SLACK_S:
             self.violate(f"{call} is sent again after {waited_s:.4f} s, with its server alive")
 
     def execution_started(self, execution: Execution) -> None:
@@ -122,27 +127,6 @@ class NeverInVain(FlpChecker):
     def sent_in_vain(self, hub: Hub, _peer: Any, message: list[bytes]) -> None:
         """Report what goes nowhere."""
         self.violate(f"{hub} sends {message[:2]!r} to somebody who has gone")
-
-
-class LosesNothing(FlpChecker):
-    """Where nothing goes wrong, every call gets its reply, at the first try."""
-
-    invariant = "lossless"
-    sentence = "with a server that lives and is reached, a call gets its reply"
-
-    def ended(self, call: Call, outcome: Reply | CallError) -> None:
-        """Check how a call ends."""
-        if not self.knobs.lossless or call.cancelled:
-            return
-        if not isinstance(outcome, Reply):
-            self.violate(f"{call} ends with {outcome!r}, and nothing has gone wrong")
-        elif outcome.attempts != 1 or len(call.executions) > self._runs_max:
-            ran = f"ran {len(call.executions)} times"
-            self.violate(f"{call} took {outcome.attempts} tries and {ran}")
-
-    @property
-    def _runs_max(self) -> int:
-        return len(self.knobs.servers) if self.knobs.model is Model.SHOTGUN else 1
 
 
 class PongAtOnce(FlpChecker):

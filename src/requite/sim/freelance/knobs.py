@@ -110,6 +110,16 @@ class FreelanceKnobs(Printed):
         return self.ping_s * self.liveness
 
     @property
+    def ending_late_s(self) -> float:
+        """How late a call may end after its deadline."""
+        return self.pace.timer_late_s
+
+    @property
+    def runs_at_once(self) -> int | None:
+        """How often a call runs at its first attempt if nothing goes wrong; None: any number."""
+        return len(self.servers) if self.model is Model.SHOTGUN else 1
+
+    @property
     def limits(self) -> LinkLimits:
         """What one connection may cost."""
         return link_limits(self.output_size_max)

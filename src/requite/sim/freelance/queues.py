@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 from requite.sim.checkers.fairness import SENTENCE, Turns
@@ -96,21 +96,25 @@ class Bounded(_Queues):
     invariant = "I9"
     sentence = "bounded memory: every table is back at its baseline after a drain"
 
-    def __init__(self, history: History) -> None:
-        super().__init__(history)
-        self.queue_max: Mapping[str, int] = {}  # by server; set by the run
-        self.in_hand_max: Mapping[str, int] = {}  # by client or server; set by the run
+    @cached_property
+    def _queue_max(self) -> dict[str, int]:
+        return {server.name: server.queue_max for server in self.knobs.servers}
+
+    @cached_property
+    def _in_hand_max(self) -> dict[str, int]:
+        slots = {client.name: client.slots for client in self.knobs.clients}
+        return slots | {server.name: server.capacity for server in self.knobs.servers}
 
     def rested(self, hub: Hub) -> None:
         """Check, after each input, what waits and what is in hand."""
         state: Any = hub.snapshot()
         is_client = hub.kind == "client"
         in_hand = state.held + state.sent if is_client else state.running + state.abandoned
-        if in_hand > self.in_hand_max[hub.name]:
+        if in_hand > self._in_hand_max[hub.name]:
             self.violate(f"{hub} has {in_hand} requests in hand, more than it may")
         if hub in self.waiting:
             for peer, line in self.waiting[hub].lines.items():
-                if len(line) > self.queue_max[hub.name] and peer not in hub.unread:
+                if len(line) > self._queue_max[hub.name] and peer not in hub.unread:
                     name = hub.names[peer]
                     self.violate(
                         f"{len(line)} requests of {name} wait at {hub}, which goes on reading"

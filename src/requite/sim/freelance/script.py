@@ -16,7 +16,7 @@ from requite.protocols.freelance.wire import Model
 from requite.sim.freelance.cast import FlpCast
 from requite.sim.freelance.knobs import FlpClientSpec, FlpServerSpec, FreelanceKnobs
 from requite.sim.freelance.scenarios import FLP_SCENARIOS, draw
-from requite.sim.freelance.simulation import FLP_CHECKERS, instruct
+from requite.sim.freelance.simulation import FLP_CHECKERS
 from requite.sim.freelance.stage import FlpStage
 from requite.sim.freelance.words import describe
 from requite.sim.knobs import Behaviour
@@ -42,7 +42,7 @@ class FreelanceScript(Script):
     def put_up(self, cast: Sequence[Words]) -> Mapping[str, Process]:
         """Make everybody."""
         knobs = _knobs(cast)
-        instruct(self.history, knobs)
+        self.history.knobs = knobs
         stage = FlpStage(
             self.world, self.network, self.history, self, knobs, transcript=self.transcript
         )

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from requite.sim.checkers.calls import EndsOnce, HonestErrors, OwnReply, PartialsInOrder
+from requite.sim.checkers.calls import (
+    EndsOnce,
+    HonestErrors,
+    LosesNothing,
+    OwnReply,
+    PartialsInOrder,
+)
 from requite.sim.checkers.leftovers import left_after_all
 from requite.sim.freelance.cast import FlpCast
 from requite.sim.freelance.checkers import (
-    FlpChecker,
-    LosesNothing,
     NeverInVain,
     NobodyNotices,
     PongAtOnce,
@@ -29,7 +33,7 @@ from requite.sim.freelance.tables import (
 )
 from requite.sim.freelance.words import describe
 from requite.sim.freelance.workload import plan_calls
-from requite.sim.history import Checker, History
+from requite.sim.history import Checker
 from requite.sim.network import Network
 from requite.sim.parties import LEAVE_S, PROBE_S, PartiesSimulation, handler_s_max, reconnect_s
 from requite.sim.plain_calls import plain_call
@@ -68,7 +72,6 @@ class FreelanceSimulation(PartiesSimulation):
         self.knobs: FreelanceKnobs = plan.knobs
         self.cast: FlpCast = FlpCast(self._stage())
         self.trouble = FlpTrouble(self.cast)
-        instruct(self.history, self.knobs)
 
     def _stage(self) -> FlpStage:
         return FlpStage(
@@ -126,21 +129,6 @@ class FreelanceSimulation(PartiesSimulation):
         self.wait_until_alone(servers)
         left = [what for server in servers for what in left_after_all(server)]
         return self.send_home("servers", servers, left)
-
-
-def instruct(history: History, knobs: FreelanceKnobs) -> None:
-    """Tell the checkers what the knobs allow."""
-    for checker in history.checkers:
-        if isinstance(checker, FlpChecker):
-            checker.knobs = knobs
-        if isinstance(checker, EndsOnce):
-            checker.grace_s = knobs.pace.timer_late_s
-        elif isinstance(checker, SentOnce):
-            checker.attempt_s = {client.name: client.attempt_s for client in knobs.clients}
-        elif isinstance(checker, Bounded):
-            checker.queue_max = {server.name: server.queue_max for server in knobs.servers}
-            slots = {client.name: client.slots for client in knobs.clients}
-            checker.in_hand_max = slots | {each.name: each.capacity for each in knobs.servers}
 
 
 def settle_s(knobs: FreelanceKnobs) -> float:

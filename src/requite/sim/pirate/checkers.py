@@ -10,11 +10,15 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
-from requite.errors import CallError
-from requite.request import Reply
 from requite.sim.checkers import manners
-from requite.sim.checkers.calls import EndsOnce, HonestErrors, OwnReply, PartialsInOrder
-from requite.sim.history import Call, Checker, Execution, History
+from requite.sim.checkers.calls import (
+    EndsOnce,
+    HonestErrors,
+    LosesNothing,
+    OwnReply,
+    PartialsInOrder,
+)
+from requite.sim.history import Checker, Execution, History
 from requite.sim.pirate.presence import HeardInTime
 from requite.sim.pirate.queueing import TheQueue
 from requite.sim.pirate.watch import Hub
@@ -116,24 +120,6 @@ class NobodyNotices(manners.NobodyNotices):
     def sent_in_vain(self, hub: Hub, _peer: Any, message: Sequence[bytes]) -> None:
         """Check that nothing is sent where nobody is."""
         self.violate(f"{hub} sends over a connection that does not stand: {message!r}")
-
-
-class LosesNothing(Checker):
-    """Where nothing goes wrong, every call gets its reply at the first try."""
-
-    invariant = "lossless"
-    sentence = "the whole chain works, or the client abandons (Guide, Paranoid Pirate)"
-    is_on = False  # set by the run
-
-    def ended(self, call: Call, outcome: Reply | CallError) -> None:
-        """Check how a call ends."""
-        if not self.is_on or call.cancelled:
-            return
-        if not isinstance(outcome, Reply):
-            self.violate(f"{call} ends with {outcome!r}, and nothing has gone wrong")
-        elif (outcome.attempts, len(call.executions)) != (1, 1):
-            ran = f"ran {len(call.executions)} times"
-            self.violate(f"{call} took {outcome.attempts} tries and {ran}")
 
 
 PIRATE_CHECKERS: Final[tuple[type[Checker], ...]] = (

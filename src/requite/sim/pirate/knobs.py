@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from requite.core.liveness import HeartbeatPolicy
 from requite.shell.link import LinkLimits
 from requite.sim.knobs import Behaviour, Printed, link_limits
 from requite.sim.medium import Shape
 from requite.sim.process import Pace
+
+_SLACK_S: Final = 0.01
 
 
 class Crew(StrEnum):
@@ -119,6 +122,21 @@ class PirateKnobs(Printed):
     def silence_s(self) -> float:
         """How long an idle peer must have been silent to be counted as gone."""
         return self.interval_s * self.liveness
+
+    @property
+    def ending_late_s(self) -> float:
+        """How late a call may end after its deadline."""
+        return self.pace.timer_late_s
+
+    @property
+    def runs_at_once(self) -> int | None:
+        """How often a call runs at its first attempt if nothing goes wrong; None: any number."""
+        return 1
+
+    @property
+    def heartbeat_late_s(self) -> float:
+        """How late a heartbeat may be."""
+        return self.pace.timer_late_s + _SLACK_S
 
     @property
     def limits(self) -> LinkLimits:

@@ -7,6 +7,7 @@ from typing import Any
 
 from requite.protocols.pirate.policy import BACK
 from requite.sim.history import Checker, History
+from requite.sim.pirate.knobs import Crew
 from requite.sim.pirate.queueing import READY
 from requite.sim.pirate.watch import Hub
 
@@ -34,17 +35,13 @@ class HeardInTime(Checker):
 
     def __init__(self, history: History) -> None:
         super().__init__(history)
-        self.is_on = False  # set by the run, as is the rest
-        self.interval_s = 1.0
-        self.silence_s = 3.0
-        self.late_s = 0.0
         self._talks: dict[Any, _Talk] = {}
 
     # --- connections ------------------------------------------------------------------------------
     def channel_up(self, hub: Hub, peer: Any) -> None:
         """Note a connection between queue and worker."""
         is_ours = hub.kind == "worker" or (hub.kind == "queue" and hub.places[peer] == BACK)
-        if self.is_on and is_ours and peer not in self._talks:
+        if self.knobs.crew is Crew.PARANOID and is_ours and peer not in self._talks:
             self._talks[peer] = _Talk(hub)
 
     def channel_lost(self, _hub: Hub, peer: Any) -> None:
@@ -113,14 +110,15 @@ class HeardInTime(Checker):
 
     def _check_spoken(self, hub: Hub, peer: Any, talk: _Talk) -> None:
         silent_s = hub.now - talk.spoke_own
-        if talk.is_ready and silent_s > self.interval_s + self.late_s and not talk.is_told:
+        limit_s = self.knobs.interval_s + self.knobs.heartbeat_late_s
+        if talk.is_ready and silent_s > limit_s and not talk.is_told:
             talk.is_told = True
             self.violate(f"{hub} has said nothing to {hub.names[peer]} for {silent_s:.3f} s")
 
     def _check_heard(self, hub: Hub, peer: Any, talk: _Talk) -> None:
         silent_s = hub.now - talk.heard_own
         # One interval more, as a pause of its own may have been forgiven the other.
-        limit_s = self.silence_s + self.interval_s + self.late_s
+        limit_s = self.knobs.silence_s + self.knobs.interval_s + self.knobs.heartbeat_late_s
         if talk.is_ready and not talk.is_busy and silent_s > limit_s:
             talk.is_told = True
             self.violate(f"{hub} has not heard {hub.names[peer]} for {silent_s:.3f} s, and waits")
@@ -131,7 +129,7 @@ class HeardInTime(Checker):
         if talk is None or "nothing came" not in reason:
             return
         silent_s = hub.process.world.now - talk.heard_at
-        if silent_s < self.silence_s - self.late_s:
+        if silent_s < self.knobs.silence_s - self.knobs.heartbeat_late_s:
             self.violate(f"{hub} gives {hub.names[peer]} up, heard {silent_s:.3f} s ago")
         if talk.is_busy:
             self.violate(f"{hub} gives {hub.names[peer]} up in the middle of a request")

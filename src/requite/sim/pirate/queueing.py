@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from requite.protocols.pirate.policy import BACK, FRONT
 from requite.sim.history import Checker, History
+from requite.sim.pirate.knobs import Crew
 from requite.sim.pirate.watch import Hub
 
 READY: Final = (b"READY", b"\x01")
@@ -25,8 +26,11 @@ class TheQueue(Checker):
 
     def __init__(self, history: History) -> None:
         super().__init__(history)
-        self.is_simple = False  # set by the run
         self._begin()
+
+    @property
+    def _is_simple(self) -> bool:
+        return bool(self.knobs.crew is Crew.SIMPLE)
 
     def _begin(self) -> None:
         self._came: dict[Any, deque[list[bytes]]] = {}  # by client, in order
@@ -86,7 +90,7 @@ class TheQueue(Checker):
         """Check who gets a request, and which."""
         if hub.kind != "queue" or len(message) == 1:
             return
-        outer = 1 if self.is_simple else 0
+        outer = 1 if self._is_simple else 0
         address, request = message[outer], list(message[outer + 1 :])
         self._check_worker(hub, peer)
         client = self._clients.get(address)
@@ -117,7 +121,7 @@ class TheQueue(Checker):
         """Note what a worker says."""
         if hub.kind != "queue":
             return
-        said = message[1:] if self.is_simple else message
+        said = message[1:] if self._is_simple else message
         if len(said) == 1:
             if said[0] in READY:
                 self._in_hand.pop(peer, None)
@@ -128,7 +132,7 @@ class TheQueue(Checker):
             del self._in_hand[peer]
             self._make_idle(peer)
             self._said.append((client, said[1:]))
-        elif envelope is None and self.is_simple and peer not in self._idle:
+        elif envelope is None and self._is_simple and peer not in self._idle:
             self._make_idle(peer)
 
     def _make_idle(self, peer: Any) -> None:

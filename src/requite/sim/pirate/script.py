@@ -17,7 +17,7 @@ from requite.sim.pirate.checkers import PIRATE_CHECKERS
 from requite.sim.pirate.knobs import Crew, PirateClientSpec, PirateKnobs, PirateWorkerSpec
 from requite.sim.pirate.parties import PirateStage
 from requite.sim.pirate.scenarios import PIRATE_SCENARIOS, draw
-from requite.sim.pirate.simulation import Cast, instruct
+from requite.sim.pirate.simulation import Cast
 from requite.sim.pirate.words import describe
 from requite.sim.pirate.workload import SERVICE
 from requite.sim.process import Pace, Process
@@ -47,7 +47,7 @@ class PirateScript(Script):
     def put_up(self, cast: Sequence[Words]) -> Mapping[str, Process]:
         """Make everybody."""
         knobs = _knobs(cast)
-        instruct(self.history, knobs)
+        self.history.knobs = knobs
         stage = PirateStage(
             self.world, self.network, self.history, self, knobs, transcript=self.transcript
         )

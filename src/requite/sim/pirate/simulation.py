@@ -6,18 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
-from requite.sim.checkers.calls import EndsOnce
 from requite.sim.checkers.leftovers import dead_ends, held, left_after_all, left_after_drain
 from requite.sim.faults import Fault
-from requite.sim.history import History
 from requite.sim.network import Network
 from requite.sim.parties import PROBE_S, PartiesSimulation, handler_s_max, reconnect_s
-from requite.sim.pirate.checkers import PIRATE_CHECKERS, LosesNothing
+from requite.sim.pirate.checkers import PIRATE_CHECKERS
 from requite.sim.pirate.intruder import PirateIntruder
 from requite.sim.pirate.knobs import Crew, PirateFault, PirateKnobs
 from requite.sim.pirate.parties import Client, Party, PirateStage, Queue, Server, Worker
-from requite.sim.pirate.presence import HeardInTime
-from requite.sim.pirate.queueing import TheQueue
 from requite.sim.pirate.words import describe
 from requite.sim.pirate.workload import plan_call, plan_calls
 from requite.sim.plan import Plan
@@ -72,7 +68,6 @@ class PirateSimulation(PartiesSimulation):
         )
         self.cast: Cast = Cast(stage)
         self.trouble = PirateTrouble(self.cast)
-        instruct(self.history, self.knobs)
 
     @staticmethod
     def draw_calls(knobs: PirateKnobs, luck: Luck) -> Iterable[CallPlan]:
@@ -165,22 +160,6 @@ class PirateTrouble(Trouble):
 
 def _nothing(_fault: Fault) -> None:
     """Do nothing: there is nobody to whom it could happen."""
-
-
-def instruct(history: History, knobs: PirateKnobs) -> None:
-    """Tell the checkers what the knobs allow."""
-    for checker in history.checkers:
-        if isinstance(checker, EndsOnce):
-            checker.grace_s = knobs.pace.timer_late_s
-        elif isinstance(checker, LosesNothing):
-            checker.is_on = knobs.lossless
-        elif isinstance(checker, TheQueue):
-            checker.is_simple = knobs.crew is Crew.SIMPLE
-        elif isinstance(checker, HeardInTime):
-            checker.is_on = knobs.crew is Crew.PARANOID
-            checker.interval_s = knobs.interval_s
-            checker.silence_s = knobs.silence_s
-            checker.late_s = knobs.pace.timer_late_s + _SLACK_S
 
 
 def settle_s(knobs: PirateKnobs) -> float:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 from requite.shell.link import LinkLimits
 from requite.sim.knobs import Behaviour, Printed, link_limits
 from requite.sim.medium import Shape
 from requite.sim.process import Pace
 from requite.sim.scalability.topology import Edge
+
+_SLACK_S: Final = 0.01
 
 
 class Named(Protocol):
@@ -138,6 +140,26 @@ class ScalabilityKnobs(Printed):
     def outage_unit_s(self) -> float:
         """Outages are measured in seconds: nothing else sets a pace."""
         return 1.0
+
+    @property
+    def ending_late_s(self) -> float:
+        """How late a call may end after its deadline."""
+        return self.pace.timer_late_s
+
+    @property
+    def lossless(self) -> bool:
+        """Whether every call that waits for its reply gets one."""
+        return self.loss is not Loss.SOME
+
+    @property
+    def runs_at_once(self) -> int | None:
+        """How often a call runs at its first attempt if nothing goes wrong; None: any number."""
+        return 1 if self.loss is Loss.NONE_AT_ONCE else None
+
+    @property
+    def resend_late_s(self) -> float:
+        """How late a client may send a request again."""
+        return self.pace.timer_late_s + self.pace.flush_late_s + _SLACK_S
 
     @property
     def limits(self) -> LinkLimits:

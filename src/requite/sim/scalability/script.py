@@ -37,7 +37,6 @@ from requite.sim.scalability.knobs import (
 )
 from requite.sim.scalability.party import SpStage
 from requite.sim.scalability.scenarios import SP_SCENARIOS
-from requite.sim.scalability.simulation import instruct
 from requite.sim.scalability.topology import FRONT, Edge
 from requite.sim.scalability.words import describe, show
 from requite.sim.script import NETWORK, SEED, Script, Words, of_kind, settings
@@ -64,7 +63,7 @@ class ScalabilityScript(Script):
     def put_up(self, cast: Sequence[Words]) -> Mapping[str, Process]:
         """Make everybody, connected as the script wants it."""
         knobs = _knobs(cast)
-        instruct(self.history, knobs)
+        self.history.knobs = knobs
         stage = SpStage(
             self.world, self.network, self.history, self, knobs, transcript=self.transcript
         )

@@ -6,18 +6,13 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from requite.errors import CallTimeout
-from requite.sim.checkers.calls import EndsOnce
 from requite.sim.checkers.leftovers import left_after_all, left_after_drain
-from requite.sim.history import History
 from requite.sim.network import Network
 from requite.sim.parties import PROBE_S, PartiesSimulation, handler_s_max, reconnect_s
 from requite.sim.plan import Plan
 from requite.sim.result import Options
 from requite.sim.scalability.cast import SpCast
 from requite.sim.scalability.checkers import SP_CHECKERS
-from requite.sim.scalability.checkers.calls import LosesNothing, NeverRepeated, ResentAtOnce
-from requite.sim.scalability.checkers.devices import HopsBounded
-from requite.sim.scalability.checkers.queues import Bounded, FairQueues, NeverStartedInVain
 from requite.sim.scalability.faults import SpTrouble
 from requite.sim.scalability.knobs import ScalabilityKnobs
 from requite.sim.scalability.party import Party, SpStage
@@ -42,7 +37,6 @@ class ScalabilitySimulation(PartiesSimulation):
         self.cast: SpCast = SpCast(self._stage())
         self.trouble = SpTrouble(self.cast)
         self._handed_on = 0
-        instruct(self.history, self.knobs)
 
     def _stage(self) -> SpStage:
         return SpStage(
@@ -119,27 +113,6 @@ class ScalabilitySimulation(PartiesSimulation):
         self.wait_until_alone(workers)
         left = [what for worker in workers for what in left_after_all(worker)]
         return self.send_home("workers", workers, left)
-
-
-def instruct(history: History, knobs: ScalabilityKnobs) -> None:
-    """Tell the checkers what the knobs allow."""
-    for checker in history.checkers:
-        if isinstance(checker, EndsOnce):
-            checker.grace_s = knobs.pace.timer_late_s
-        elif isinstance(checker, ResentAtOnce):
-            checker.resend_s = {client.name: client.resend_s for client in knobs.clients}
-            checker.grace_s = knobs.pace.timer_late_s + knobs.pace.flush_late_s + _SLACK_S
-        elif isinstance(checker, NeverRepeated):
-            checker.resend_s = {client.name: client.resend_s for client in knobs.clients}
-        elif isinstance(checker, LosesNothing):
-            checker.loss = knobs.loss
-        elif isinstance(checker, HopsBounded | FairQueues | NeverStartedInVain):
-            checker.hops = knobs.hops
-        elif isinstance(checker, Bounded):
-            checker.hops = knobs.hops
-            checker.queue_max = {worker.name: worker.queue_max for worker in knobs.workers}
-            checker.in_hand_max = {client.name: client.slots for client in knobs.clients}
-            checker.in_hand_max |= {worker.name: worker.capacity for worker in knobs.workers}
 
 
 def settle_s(knobs: ScalabilityKnobs) -> float:

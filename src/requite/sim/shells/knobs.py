@@ -141,6 +141,16 @@ class ShellKnobs(Printed):
         return self.interval_s
 
     @property
+    def ending_late_s(self) -> float:
+        """How late a call may end after its deadline (I1)."""
+        return self.interval_s + self.pace.timer_late_s + 5 * self.pace.flush_late_s
+
+    @property
+    def runs_at_once(self) -> int | None:
+        """How often a call runs at its first attempt if nothing goes wrong; None: any number."""
+        return None
+
+    @property
     def silence_s(self) -> float:
         """How long a peer must have been silent to be counted as gone."""
         return self.interval_s * self.liveness

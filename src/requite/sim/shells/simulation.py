@@ -7,18 +7,18 @@ from enum import StrEnum
 from typing import Any, Final
 
 from requite.broker import Broker
-from requite.errors import CallError
 from requite.request import Reply
 from requite.sim.checkers.calls import (
     EndsOnce,
     HonestErrors,
+    LosesNothing,
     NeverRepeated,
     OwnReply,
     PartialsInOrder,
 )
 from requite.sim.checkers.manners import NobodyNotices
 from requite.sim.faults import Fault
-from requite.sim.history import Call, Checker
+from requite.sim.history import Checker
 from requite.sim.knobs import Behaviour
 from requite.sim.network import Network
 from requite.sim.parties import handler_s_max, reconnect_s
@@ -44,19 +44,6 @@ _PLAIN: Final = [name for name, kind in SERVICES.items() if kind is not Handler.
 _PARTS: Final = [name for name, kind in SERVICES.items() if kind is Handler.GENERATOR]
 
 
-class LosesNothing(Checker):
-    """Where nothing goes wrong, every call is answered."""
-
-    invariant = "lossless"
-    sentence = "in a run without faults every call ends with a reply"
-    is_lossless = False  # set by the run
-
-    def ended(self, call: Call, outcome: Reply | CallError) -> None:
-        """Check the end of a call."""
-        if self.is_lossless and not isinstance(outcome, Reply):
-            self.violate(f"{call} ends with {outcome!r}")
-
-
 SHELL_CHECKERS: Final[tuple[type[Checker], ...]] = (
     EndsOnce,
     OwnReply,
@@ -79,12 +66,6 @@ class ShellSimulation(Simulation):
         self.cast = ShellCast(self._stage())
         self.trouble = ShellTrouble(self.cast, self.knobs)
         self._place = brokers(self.knobs)  # where durable requests are in the end
-        for checker in self.history.checkers:
-            if isinstance(checker, LosesNothing):
-                checker.is_lossless = self.knobs.lossless
-            elif isinstance(checker, EndsOnce):
-                pace = self.knobs.pace
-                checker.grace_s = self.knobs.interval_s + pace.timer_late_s + 5 * pace.flush_late_s
 
     def _stage(self) -> ShellStage:
         return ShellStage(

@@ -5,11 +5,10 @@ The numbers are those of ARCHITECTURE.md; rules of the protocol that have none t
 
 from typing import Final
 
-from requite.sim.checkers.calls import EndsOnce, HonestErrors
+from requite.sim.checkers.calls import EndsOnce, HonestErrors, LosesNothing
 from requite.sim.checkers.manners import NobodyNotices
 from requite.sim.history import Checker
 from requite.sim.scalability.checkers.calls import (
-    LosesNothing,
     NeverRepeated,
     OwnReply,
     ResentAtOnce,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from math import inf
 from typing import Any, Final
 
@@ -11,7 +10,7 @@ from requite.errors import CallError
 from requite.protocols.scalability.policy import LOSSES_BEFORE_REST, RESEND_S_DEFAULT, REST_S
 from requite.request import Reply
 from requite.sim.history import Call, Checker, Execution, History
-from requite.sim.scalability.knobs import Loss
+from requite.sim.scalability.knobs import ScalabilityKnobs
 from requite.sim.scalability.watch import Hub
 from requite.sim.scalability.workload import call_in, read_reply
 
@@ -56,7 +55,6 @@ class NeverRepeated(Checker):
 
     def __init__(self, history: History) -> None:
         super().__init__(history)
-        self.resend_s: Mapping[str, float | None] = {}  # by client; set by the run
         self._last: dict[int, tuple[float, Any]] = {}  # when, and over which channel
 
     def request_sent(self, hub: Hub, peer: Any, payload: bytes) -> None:
@@ -75,7 +73,7 @@ class NeverRepeated(Checker):
         if call.sent > call.tries_max:
             self.violate(f"{call} is sent {call.sent} times; {call.tries_max} are allowed")
         sent_at, channel = self._last[call.number]
-        resend_s = self.resend_s[hub.name]
+        resend_s = _resend_s(self.knobs)[hub.name]
         waited_s = self.history.world.now - sent_at
         if channel in hub.places and waited_s < (resend_s or inf) - _SLACK_S:
             self.violate(f"{call} is sent again after {waited_s:.4f} s, with its channel alive")
@@ -98,8 +96,6 @@ class ResentAtOnce(Checker):
 
     def __init__(self, history: History) -> None:
         super().__init__(history)
-        self.grace_s = 0.0  # how late the client may be; set by the run
-        self.resend_s: Mapping[str, float | None] = {}  # by client; set by the run
         self._tried: dict[Call, Any] = {}  # the channel of the present try
         self._losses: Counter[Call] = Counter()
         self._up: dict[Hub, dict[Any, None]] = {}
@@ -154,7 +150,7 @@ class ResentAtOnce(Checker):
         now = self.history.world.now - hub.process.frozen_s
         for call, since in list(lost.items()):
             lost[call] = now if since is None else since
-            if since is not None and now - since > self.grace_s + self._rest_s(call):
+            if since is not None and now - since > self.knobs.resend_late_s + self._rest_s(call):
                 del lost[call]
                 waited = f"has waited {now - since:.3f} s for another one"
                 self.violate(f"{call} has lost its channel, and {waited}, though there is one")
@@ -163,29 +159,9 @@ class ResentAtOnce(Checker):
         """Return how long a call may rest; rests are up to twice as long as they should be, so that
         calls which were lost together part."""
         more = self._losses[call] - LOSSES_BEFORE_REST
-        longest_s = min(self.resend_s[call.client] or inf, RESEND_S_DEFAULT)
+        longest_s = min(_resend_s(self.knobs)[call.client] or inf, RESEND_S_DEFAULT)
         return 2 * min(REST_S * 2.0**more, longest_s) if more >= 0 else 0.0
 
 
-class LosesNothing(Checker):
-    """Where nothing goes wrong, every call gets its reply; without loops, at the first try."""
-
-    invariant = "lossless"
-    sentence = (
-        "as long as the client is alive and a server accessible, the task is processed and its "
-        "result delivered (sp-request-reply-01, section 1)"
-    )
-
-    def __init__(self, history: History) -> None:
-        super().__init__(history)
-        self.loss = Loss.SOME  # that is allowed; set by the run
-
-    def ended(self, call: Call, outcome: Reply | CallError) -> None:
-        """Check how a call ends."""
-        if self.loss is Loss.SOME or call.cancelled:
-            return
-        if not isinstance(outcome, Reply):
-            self.violate(f"{call} ends with {outcome!r}, and nothing has gone wrong")
-        elif self.loss is Loss.NONE_AT_ONCE and (outcome.attempts, len(call.executions)) != (1, 1):
-            ran = f"ran {len(call.executions)} times"
-            self.violate(f"{call} took {outcome.attempts} tries and {ran}")
+def _resend_s(knobs: ScalabilityKnobs) -> dict[str, float | None]:
+    return {client.name: client.resend_s for client in knobs.clients}

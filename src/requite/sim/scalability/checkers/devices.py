@@ -68,33 +68,32 @@ class HopsBounded(Checker):
 
     def __init__(self, history: History) -> None:
         super().__init__(history)
-        self.hops = 0  # set by the run
         self._handed_on: Counter[int] = Counter()  # by the number of the call
         self._too_deep: set[bytes] = set()
 
     def request_sent(self, hub: Hub, peer: Any, payload: bytes) -> None:
         """Check how deep a request is that is sent, and how often it was sent on."""
         depth = _depth(payload)
-        if depth > self.hops:
+        if depth > self.knobs.hops:
             self.violate(f"{hub} sends a request with {depth} tags to {hub.names[peer]}")
         call = call_in(self.history, payload) if hub.kind == "device" else None
         if call is None:
             return
         self._handed_on[call.number] += 1
-        limit = call.sent * (self.hops - 1)
+        limit = call.sent * (self.knobs.hops - 1)
         if self._handed_on[call.number] > limit:
             self.violate(f"{call}, sent {call.sent} times, was handed on more than {limit} times")
 
     def request_came(self, _hub: Hub, _peer: Any, payload: bytes) -> None:
         """Note what a worker must not take."""
         parsed = parse(payload)
-        if parsed is not None and parsed.depth > self.hops:
+        if parsed is not None and parsed.depth > self.knobs.hops:
             self._too_deep.add(payload)
 
     def request_taken(self, hub: Hub, payload: bytes) -> None:
         """Check what a worker takes."""
         if payload in self._too_deep:
-            self.violate(f"{hub} takes {payload[:60]!r}, with more than {self.hops} tags")
+            self.violate(f"{hub} takes {payload[:60]!r}, with more than {self.knobs.hops} tags")
 
 
 def _depth(payload: bytes) -> int:

@@ -7,7 +7,8 @@ or by what the device sends on.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 from requite.sim.checkers.fairness import SENTENCE, Turns
@@ -82,13 +83,12 @@ class _Queues(Checker):
 
     def __init__(self, history: History) -> None:
         super().__init__(history)
-        self.hops = 0  # set by the run
         self.waiting: dict[Hub, Waiting] = {}
 
     def hub_started(self, hub: Hub) -> None:
         """Begin a life."""
         if hub.kind != "client":
-            self.waiting[hub] = Waiting(hub, self.hops)
+            self.waiting[hub] = Waiting(hub, self.knobs.hops)
 
     def hub_ended(self, hub: Hub) -> None:
         """Forget a life."""
@@ -180,9 +180,16 @@ class Bounded(_Queues):
 
     def __init__(self, history: History) -> None:
         super().__init__(history)
-        self.queue_max: Mapping[str, int] = {}  # by worker; set by the run
-        self.in_hand_max: dict[str, int] = {}  # by client or worker; set by the run
         self._late: dict[Any, None] = {}  # channels that brought something after `StopReading`
+
+    @cached_property
+    def _queue_max(self) -> dict[str, int]:
+        return {worker.name: worker.queue_max for worker in self.knobs.workers}
+
+    @cached_property
+    def _in_hand_max(self) -> dict[str, int]:
+        slots = {client.name: client.slots for client in self.knobs.clients}
+        return slots | {worker.name: worker.capacity for worker in self.knobs.workers}
 
     def batch_came(self, hub: Hub, peer: Any) -> None:
         """Check that nothing is read from a channel that is not to be read from."""
@@ -196,7 +203,7 @@ class Bounded(_Queues):
     def rested(self, hub: Hub) -> None:
         """Check, after each input, what waits and what is in hand."""
         in_hand = _in_hand(hub)
-        if in_hand > self.in_hand_max.get(hub.name, in_hand):
+        if in_hand > self._in_hand_max.get(hub.name, in_hand):
             self.violate(f"{hub} has {in_hand} requests in hand, more than it may")
         for peer, waits in self._too_many(hub):
             if peer not in hub.unread:
@@ -205,7 +212,7 @@ class Bounded(_Queues):
 
     def _too_many(self, hub: Hub) -> Iterator[tuple[Any, int]]:
         if hub in self.waiting:
-            limit = self.queue_max.get(hub.name, 0)  # a device keeps nothing while it reads
+            limit = self._queue_max.get(hub.name, 0)  # a device keeps nothing while it reads
             for peer, line in self.waiting[hub].lines.items():
                 if len(line) > limit:
                     yield peer, len(line)
