@@ -27,7 +27,7 @@ CONFIG = PoolConfig(PoolSection("core"), broker=BrokerSection("mdp://a:5555"))
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """A clock that the test turns."""
     at = [100.0]
-    monkeypatch.setattr("requite.pool.manager.election.now", lambda: at[0])
+    monkeypatch.setattr("requite.shell.clock.now", lambda: at[0])
     return at
 
 

@@ -485,4 +485,7 @@ BROKEN: Final[tuple[Broken, ...]] = (
     _shells("lossless", "shells-calm", client=shells.GivesUp),
     _shells("may_have_executed", "shells-swarm", client=shells.SaysItHasNotRun),
     _shells("I10", "shells-deaths", {"transport": Transport.QUEUE}, queue=shells.ListensOnce),
+    _shells("I9", "shells-pool-calm", manager=shells.StopsNoGroup),
+    _shells("lossless", "shells-pool-calm", manager=shells.SeesNoRequests),
+    _shells("I10", "shells-pool", manager=shells.StartsAGroupOnce),
 )

@@ -16,6 +16,9 @@ from requite.broker import Broker
 from requite.client.aio import AsyncClient
 from requite.engine import Cancel
 from requite.errors import CallError, CallTimeout, NoService, TransportError
+from requite.pool.effects import StartGroup, StopGroup
+from requite.pool.inputs import ServicesListed
+from requite.pool.manager.manager import PoolManager
 from requite.queue.queue import Queue
 from requite.request import Partial, Reply
 from requite.shell.aio import AioShell
@@ -226,3 +229,41 @@ class ListensOnce(Queue):
         """Listen for a moment."""
         await super().start()
         asyncio.get_running_loop().call_later(2.0, self._shell.stop_listening)
+
+
+# --- managers of pools ----------------------------------------------------------------------------
+class StopsNoGroup(PoolManager):
+    """Leaves unused groups running."""
+
+    def _perform(self, effect: Any) -> None:
+        if not isinstance(effect, StopGroup):
+            super()._perform(effect)
+
+
+class StartsAGroupOnce(PoolManager):
+    """Starts no group a second time."""
+
+    def __init__(self, *args: Any, **given: Any) -> None:
+        super().__init__(*args, **given)
+        self._started: set[str] = set()
+
+    def _perform(self, effect: Any) -> None:
+        if isinstance(effect, StartGroup):
+            if effect.key in self._started:
+                return
+            self._started.add(effect.key)
+        super()._perform(effect)
+
+
+class SeesNoRequests(PoolManager):
+    """Overlooks that requests wait."""
+
+    def feed(self, event: Any) -> None:
+        """Feed an input to the engine, without requests in it."""
+        if isinstance(event, ServicesListed):
+            services = {
+                key: counts._replace(queued=0, in_progress=0, accepted=0)
+                for key, counts in event.services.items()
+            }
+            event = event._replace(services=services)
+        super().feed(event)

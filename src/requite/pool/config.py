@@ -163,8 +163,10 @@ class HttpSection:
     """`[http]`.
 
     Address of the manager's HTTP endpoints, without authentication; port 0 picks a free port.
+    `enabled = false`: the manager has none, and `requite pool status` and the like cannot reach it.
     """
 
+    enabled: bool = True
     host: str = "127.0.0.1"
     port: int = 8670
 

@@ -31,7 +31,7 @@ from requite.pool.manager.carrier import State
 from requite.pool.manager.election import Election, LeaderDriver
 from requite.pool.manager.refusals import Refusals
 from requite.pool.manager.services import ServiceListing, Services
-from requite.shell.clock import now
+from requite.shell import clock
 from requite.shell.warnings import Warnings
 from requite.speaks.registry import parse_url
 from requite.speaks.url import redact
@@ -55,7 +55,7 @@ class BrokerCarrier:
         self._config: Final = config
         self._feed: Final = feed
         self._on_state: Final = on_state
-        self._warnings: Final = Warnings(_log, now)
+        self._warnings: Final = Warnings(_log, clock.now)
         self._services: Final = Services(config)
         self._refusals: Final = Refusals(config.broker.url, config.pool.name)
         self._election: Final = Election(config.broker.url, config.pool.name, self._describe)
@@ -127,7 +127,7 @@ class BrokerCarrier:
 
     async def _run_connection(self) -> None:
         """Run one election; if this manager is elected, return when it is no longer active."""
-        asked_at = now()
+        asked_at = clock.now()
         listing = await self._services.fetch()
         if not self._election.confirm(listing.managers, asked_at):
             is_there = self._election.name in listing.managers
@@ -175,7 +175,7 @@ class BrokerCarrier:
         task.add_done_callback(self._tasks.discard)
 
     async def _list(self, ticket: int) -> None:
-        asked_at = now()
+        asked_at = clock.now()
         try:
             listing = await self._services.fetch()
         except RemoteViolation as error:

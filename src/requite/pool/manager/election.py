@@ -19,7 +19,7 @@ from requite.pool.drivers.base import Driver, DriverError
 from requite.pool.inputs import RunningGroup
 from requite.protocols.majordomo.keyed import managers_of
 from requite.request import Request
-from requite.shell.clock import now
+from requite.shell import clock
 from requite.worker import Worker, service
 
 _HEARTBEAT: Final = HeartbeatPolicy(interval_s=3.0)
@@ -49,7 +49,7 @@ class Election:
     @property
     def is_leader(self) -> bool:
         """Whether this manager may act; one that has left may still stop its own groups."""
-        return self.has_left or now() - self._confirmed_at <= LEASE_S
+        return self.has_left or clock.now() - self._confirmed_at <= LEASE_S
 
     async def register(self) -> None:
         """Register."""

@@ -30,7 +30,7 @@ from requite.pool.manager.endpoints import Endpoints
 from requite.pool.manager.environment import environment_of
 from requite.pool.manager.poison import PoisonQueue
 from requite.pool.recorder import PoolRecorder
-from requite.shell.clock import now
+from requite.shell import clock
 from requite.shell.daemon import Daemon
 from requite.shell.journaling import JournalOption, chronicle_of, journal_in, new_name
 from requite.shell.warnings import Warnings
@@ -58,8 +58,8 @@ class PoolManager(Daemon):
         if driver is None:
             label = Label(config.pool.name, config.pool.instance)
             driver = make_driver(config.driver, label, environment_of(config))
-        self._engine: Final = PoolEngine(self.config, now(), parts_of(self.config))
-        self._warnings: Final = Warnings(_log, now)
+        self._engine: Final = PoolEngine(self.config, clock.now(), parts_of(self.config))
+        self._warnings: Final = Warnings(_log, clock.now)
         self._carrier: Final = carrier_of(self.config, self.feed, on_state or (lambda _: None))
         driver = self._carrier.guarded(driver)
         tell = self._carrier.tell_to_drain
@@ -112,7 +112,7 @@ class PoolManager(Daemon):
         """Feed an input to the engine, and perform its effects."""
         if self._is_closed:
             return
-        at = now()
+        at = clock.now()
         effects = self._engine.handle((event,), at)
         if self._recorder is not None:
             self._recorder.record(event, effects, self._engine.tracker, at)
@@ -140,7 +140,7 @@ class PoolManager(Daemon):
             self._timer = None
         self._armed_at = deadline
         if deadline is not None:
-            delay_s = max(0.0, deadline - now())
+            delay_s = max(0.0, deadline - clock.now())
             self._timer = asyncio.get_running_loop().call_later(delay_s, self._wake)
 
     def _wake(self) -> None:

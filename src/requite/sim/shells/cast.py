@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from requite.sim.process import Process
+from requite.sim.shells.clients import ShellClient
 from requite.sim.shells.knobs import (
     MIDDLE,
     ShellWorkerSpec,
+    Transport,
 )
-
-if TYPE_CHECKING:
-    pass
-
-from requite.sim.shells.clients import ShellClient
 from requite.sim.shells.middle import Middle
+from requite.sim.shells.pool import Platform
 from requite.sim.shells.stage import FRONT, Member, ShellStage
 from requite.sim.shells.workers import ShellWorker
 
@@ -27,7 +23,13 @@ class ShellCast:
         self.world = stage.world
         self.network = stage.network
         self.middle = [Middle(name, stage) for name in MIDDLE[knobs.transport]]
-        self.workers = [ShellWorker(spec, stage) for spec in knobs.workers]
+        self.workers: list[ShellWorker] = []
+        if knobs.transport is Transport.POOL:
+            platform = Platform(stage, self.join)
+            for manager in self.middle[1:]:
+                manager.platform = platform
+        else:
+            self.workers += [ShellWorker(spec, stage) for spec in knobs.workers]
         self.clients = [ShellClient(spec, stage) for spec in knobs.clients]
         self.intruders: list[Process] = []
         self._stage = stage
@@ -42,10 +44,16 @@ class ShellCast:
         primary.crash()
         place = f"{standby.name}:{FRONT}"
         spare = ShellWorker(ShellWorkerSpec("worker-of-standby"), self._stage, place)
-        self.workers.append(spare)
-        self.members.append(spare)
+        self.join(spare)
         spare.start()
         return place
+
+    def join(self, worker: ShellWorker) -> None:
+        """Add a worker; those that never come back are no longer among `workers`."""
+        self.workers[:] = [each for each in self.workers if each.alive or not each.retired]
+        self.workers.append(worker)
+        self.members.append(worker)
+        self.honest.append(worker)
 
     def client(self, name: str) -> ShellClient:
         """Return the client of that name."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from math import inf
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from requite.client.aio import AsyncClient
 from requite.client.asking import deadline
@@ -18,13 +18,9 @@ from requite.sim.shells.knobs import (
     ShellClientSpec,
     Transport,
 )
+from requite.sim.shells.stage import FRONT, Member, ShellStage, brokers
 from requite.sim.user import BaseUser
 from requite.sim.workload import CallPlan
-
-if TYPE_CHECKING:
-    pass
-
-from requite.sim.shells.stage import FRONT, Member, ShellStage, brokers
 
 FETCH_S: Final = 60.0
 

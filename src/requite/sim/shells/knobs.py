@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from requite.protocols.majordomo.keyed import service_of
 from requite.sim.knobs import Behaviour, Printed
 from requite.sim.medium import Shape
 from requite.sim.process import Pace
@@ -21,6 +22,7 @@ class Transport(StrEnum):
     SP = "sp"  # SP, clients dial workers
     FREELANCE = "freelance"
     TITANIC = "titanic"  # durable requests: MDP 0.3, and a Titanic beside the broker
+    POOL = "pool"  # MDP 0.3; managers of a pool start and stop the workers
     REPLICA = "replica"  # the same inside the broker, in step with a replica in another one
 
 
@@ -31,6 +33,7 @@ MIDDLE: Final = {
     Transport.DEVICE: ("device",),
     Transport.SP: (),
     Transport.FREELANCE: (),
+    Transport.POOL: ("broker", "manager-1", "manager-2"),
     Transport.TITANIC: ("broker", "titanic"),
     Transport.REPLICA: ("broker-1", "broker-2"),
 }
@@ -70,7 +73,9 @@ SERVICES: Final = {
     "beta": Handler.FUNCTION,
     "gamma": Handler.GENERATOR,
 }
-"""The services of each worker behind a broker."""
+"""The services of each worker behind a broker; of a pool, its keys."""
+
+POOL: Final = "core"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +103,8 @@ class ShellKnobs(Printed):
 
     `faults_per_s` is the rate of each kind of fault; they last from a tenth of a heartbeat interval
     to `outage_max` of them. `behaviours` and `weights` say what is asked of handlers how often.
-    `lossless`: nothing goes wrong, so every call is answered.
+    `lossless`: nothing goes wrong, so every call is answered. `unused_s`: after how long without
+    requests the group of a pool is stopped.
     """
 
     one_by_one = frozenset({"clients", "workers"})
@@ -126,6 +132,7 @@ class ShellKnobs(Printed):
     attempts_max: int
     service_grace_s: float
     drain_timeout_s: float
+    unused_s: float = 3.0
     # the network, and how late processes are
     network: Shape
     pace: Pace
@@ -158,7 +165,15 @@ class ShellKnobs(Printed):
     @property
     def has_services(self) -> bool:
         """Whether services have names (MDP)."""
-        return self.transport in (Transport.BROKER, Transport.PAIR) or self.is_durable
+        live = (Transport.BROKER, Transport.PAIR, Transport.POOL)
+        return self.transport in live or self.is_durable
+
+    @property
+    def services(self) -> dict[str, Handler]:
+        """The handlers of services, by their names at the broker."""
+        if self.transport is not Transport.POOL:
+            return SERVICES
+        return {service_of(POOL, key): kind for key, kind in SERVICES.items()}
 
     @property
     def is_durable(self) -> bool:

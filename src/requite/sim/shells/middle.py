@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from requite.core.liveness import HeartbeatPolicy
 from requite.pair import Pair
@@ -14,15 +14,12 @@ from requite.sim.shells.knobs import (
     MIDDLE,
     Transport,
 )
+from requite.sim.shells.pool import Platform, PlatformDriver, config_of
+from requite.sim.shells.stage import BACK, FRONT, Member, ShellStage, brokers, tcp
 from requite.sim.shells.titanic import OnSimDisk
 from requite.sim.titanic.disk import SimDisk
 from requite.titanic.store import StoreSettings
 from requite.titanic.titanic import Titanic
-
-if TYPE_CHECKING:
-    pass
-
-from requite.sim.shells.stage import BACK, FRONT, Member, ShellStage, brokers, tcp
 
 PAIR_PORT: Final = 5560
 
@@ -31,6 +28,7 @@ class Middle(Member):
     """A broker, a queue or a device, while it lives: `daemon`."""
 
     daemon: Daemon | None = None
+    platform: Platform | None = None  # of a manager
 
     def __init__(self, name: str, stage: ShellStage) -> None:
         super().__init__(name, stage)
@@ -47,6 +45,9 @@ class Middle(Member):
         parts, knobs = self.stage.parts, self.stage.knobs
         if self.name == "titanic":
             return self._make_titanic()
+        if self.platform is not None:
+            driver = PlatformDriver(self.platform, self.rng)
+            return parts.manager(config_of(knobs), driver=driver)
         match knobs.transport:
             case Transport.QUEUE:
                 policy = QueuePolicy(

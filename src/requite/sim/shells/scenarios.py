@@ -23,7 +23,8 @@ from requite.sim.shells.knobs import (
 )
 
 # Of a replicating broker the runs of its own scenario end otherwise: it is gone for good.
-_USUAL: Final = tuple(each for each in Transport if each is not Transport.REPLICA)
+_ALONE: Final = (Transport.REPLICA, Transport.POOL)
+_USUAL: Final = tuple(each for each in Transport if each not in _ALONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,19 @@ _LIST: Final = (
         (*_DEATHS, ShellFault.FREEZE_MIDDLE, ShellFault.PARTITION, ShellFault.RESET),
     ),
     ShellScenario(
+        "shells-pool-calm",
+        "managers start and stop groups of workers at a broker; each call is answered",
+        (Transport.POOL,),
+        behaviours=(Behaviour.ECHO, Behaviour.STREAM),
+        fixed=_QUIET,
+    ),
+    ShellScenario(
+        "shells-pool",
+        "the same, while managers, workers and the broker die, stand still, drain, are cut off",
+        (Transport.POOL,),
+        (*_DEATHS, *_PAUSES, *_DRAINS, ShellFault.PARTITION, ShellFault.RESET),
+    ),
+    ShellScenario(
         "shells-swarm",
         "a random part of everything",
         faults=tuple(ShellFault),
@@ -132,7 +146,7 @@ def draw(seed: int, scenario: ShellScenario) -> ShellKnobs:
     transport: Transport = fixed_of(scenario.fixed).get("transport") or one_of(
         "transport", *scenario.transports
     )
-    is_live = transport in (Transport.BROKER, Transport.PAIR)
+    is_live = transport in (Transport.BROKER, Transport.PAIR, Transport.POOL)
     # What fails or kills its worker is tried again by a Titanic for ever.
     never = (Behaviour.STREAM, Behaviour.FAIL, Behaviour.POISON)
     is_durable = transport in (Transport.TITANIC, Transport.REPLICA)
@@ -157,6 +171,7 @@ def draw(seed: int, scenario: ShellScenario) -> ShellKnobs:
         "attempts_max": one_of("attempts_max", 1, 3, 10),
         "service_grace_s": one_of("service_grace_s", 0.5, 5.0),
         "drain_timeout_s": one_of("drain_timeout_s", 0.5, 3.0),
+        "unused_s": one_of("unused_s", 1.0, 3.0, 10.0),
         "pace": draw_pace(luck("pace")),
         "network": draw_network(luck("network"), fixed_of(scenario.fixed, "network")),
         "lossless": False,
@@ -176,6 +191,8 @@ def draw(seed: int, scenario: ShellScenario) -> ShellKnobs:
         _draw_worker(luck(f"worker-{i}"), f"worker-{i}", fixed_of(scenario.fixed, "workers"))
         for i in range(1, luck("workers").randint(1, 3) + 1)
     )
+    if transport is Transport.POOL:  # a request waits until its group has been started
+        drawn["service_grace_s"] = 10 * drawn["service_grace_s"]
     if not (is_live or transport is Transport.FREELANCE):
         drawn["idempotent_p"] = 1.0
     return ShellKnobs(**drawn | fixed_of(scenario.fixed))

@@ -84,7 +84,9 @@ class ShellSimulation(Simulation):
         rng = luck("services")
         for plan in plan_plain_calls(knobs, luck("calls"), _may_be_endless(knobs)):
             yield (
-                _at_service(plan, rng.choice(_PLAIN), rng.random()) if knobs.has_services else plan
+                _at_service(plan, knobs, rng.choice(_PLAIN), rng.random())
+                if knobs.has_services
+                else plan
             )
 
     # --- the run ----------------------------------------------------------------------------------
@@ -114,6 +116,7 @@ class ShellSimulation(Simulation):
             self._fetch,
             lambda: self._send_home("clients", cast.clients),
             self._find_nothing,
+            self._end_pool,
             lambda: self._send_home("workers", cast.workers),
             lambda: self._send_home("middle", cast.middle),
         )
@@ -185,7 +188,13 @@ class ShellSimulation(Simulation):
         return (self.knobs.calls + 10) * handler_s if self.knobs.retries else handler_s
 
     def _probes(self, client: str, limit_s: float) -> Iterator[CallPlan]:
-        names = [*SERVICES] if self.knobs.is_live else _PLAIN if self.knobs.is_durable else [""]
+        names = (
+            [*self.knobs.services]
+            if self.knobs.is_live
+            else _PLAIN
+            if self.knobs.is_durable
+            else [""]
+        )
         for name in names:
             plan = plain_call(client, next(self.numbers), limit_s, at_s=self.world.now)
             yield plan._replace(service=name)
@@ -205,6 +214,23 @@ class ShellSimulation(Simulation):
                 state = middle.daemon.snapshot()
                 if state.pending:
                     yield f"{middle.name} still holds {state.pending} requests"
+
+    def _end_pool(self) -> bool:
+        """I9: unused groups are stopped, and managers that end leave no workers behind."""
+        if self.knobs.transport is not Transport.POOL:
+            return True
+        return self._no_workers(
+            self.knobs.unused_s + _LEAVE_S, "are not used, and are not stopped"
+        ) and self._send_home("managers", self.cast.middle[1:])
+
+    def _no_workers(self, limit_s: float, what: str) -> bool:
+        if self.wait(lambda: not self._alive(), limit_s):
+            return True
+        self.history.violate("I9", f"{', '.join(self._alive())} {what}")
+        return False
+
+    def _alive(self) -> list[str]:
+        return [worker.name for worker in self.cast.workers if worker.alive]
 
     def _send_home(self, who: str, members: Sequence[Member]) -> bool:
         """I9: who gets SIGTERM ends, and leaves neither tasks nor timers."""
@@ -253,7 +279,9 @@ class ShellTrouble(Trouble):
 
     def strike(self, fault: Fault) -> None:
         """Let a fault happen, if there is anybody whom it could strike."""
-        if self._cast.middle or not fault.kind.endswith("-middle"):
+        cast = self._cast
+        victims = {"middle": cast.middle, "worker": cast.workers}
+        if victims.get(fault.kind.rpartition("-")[2], True):
             super().strike(fault)
 
     def choose_way(self, lot: float) -> Way:
@@ -264,8 +292,12 @@ class ShellTrouble(Trouble):
         peers: list[Member] = [*cast.clients, *cast.workers]
         if self._transport in (Transport.PAIR, Transport.REPLICA):
             peers = [*peers, cast.middle[0]]
+        elif self._transport is Transport.POOL:
+            peers += cast.middle[1:]
         peer = choose(peers, lot)
         others = [middle for middle in cast.middle if middle is not peer]
+        if self._transport is Transport.POOL:
+            del others[1:]  # all talk to the broker
         return peer.name, choose(others, spare(lot)).name
 
     def streams(self) -> Sequence[SimStream]:
@@ -280,10 +312,11 @@ def _may_be_endless(knobs: ShellKnobs) -> Any:
     )
 
 
-def _at_service(plan: CallPlan, name: str, lot: float) -> CallPlan:
+def _at_service(plan: CallPlan, knobs: ShellKnobs, name: str, lot: float) -> CallPlan:
+    names = dict(zip(SERVICES, knobs.services, strict=True))
     if plan.behaviour is not Behaviour.STREAM:
-        return plan._replace(service=name)
-    return plan._replace(service=_PARTS[0], wants_partials=lot < 0.5)
+        return plan._replace(service=names[name])
+    return plan._replace(service=names[_PARTS[0]], wants_partials=lot < 0.5)
 
 
 def settle_s(knobs: ShellKnobs) -> float:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from requite.broker import Broker
 from requite.client.aio import AsyncClient
+from requite.pool.manager.manager import PoolManager
 from requite.queue.queue import Queue
 from requite.sim.history import Call, History
 from requite.sim.process import Supervisor
@@ -40,6 +41,7 @@ class ShellParts:
     queue: Callable[..., Queue] = Queue
     device: Callable[..., Device] = Device
     titanic: Callable[..., Titanic] = Titanic
+    manager: Callable[..., PoolManager] = PoolManager
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,26 +8,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from requite.core.liveness import HeartbeatPolicy
+from requite.protocols.majordomo.keyed import service_of
 from requite.request import Request
 from requite.sim.history import Execution
 from requite.sim.knobs import Behaviour
 from requite.sim.shells.knobs import (
-    SERVICES,
+    POOL,
     Handler,
     ShellWorkerSpec,
     Transport,
 )
+from requite.sim.shells.stage import BACK, FRONT, Member, ShellStage, brokers
 from requite.sim.workload import final_frames, parse_task, partial_frames
 from requite.worker.handler import Service, service
 from requite.worker.worker import Worker
-
-if TYPE_CHECKING:
-    pass
-
-from requite.sim.shells.stage import BACK, FRONT, Member, ShellStage, brokers
 
 HANG_S: Final = 2.0
 _NO_SERVICE: Final = "alpha"  # what a worker without named services calls its own
@@ -38,8 +35,11 @@ class ShellWorker(Member):
 
     worker: Worker
 
-    def __init__(self, spec: ShellWorkerSpec, stage: ShellStage, broker: str = "") -> None:
+    def __init__(
+        self, spec: ShellWorkerSpec, stage: ShellStage, broker: str = "", *, key: str = ""
+    ) -> None:
         super().__init__(spec.name, stage)
+        self._key = key  # of its group in a pool
         self._broker = broker or brokers(stage.knobs)
         self.spec = spec
         self.running: set[int] = set()  # executions of this life
@@ -67,7 +67,11 @@ class ShellWorker(Member):
             case Transport.FREELANCE:
                 place = f"flp://*:{FRONT}?public=tcp://{self.name}:{FRONT}"
                 return make(only, bind=place, **capacity, **settings)
-        services = [self._service(name, handler) for name, handler in SERVICES.items()]
+        names = knobs.services
+        if self._key:
+            name = service_of(POOL, self._key)
+            names = {name: names[name]}
+        services = [self._service(name, handler) for name, handler in names.items()]
         url = f"mdp://{self._broker}"
         return make(url, *services, heartbeat=heartbeat, **capacity, **settings)
 
