@@ -166,9 +166,9 @@ class HttpSection:
     `enabled = false`: the manager has none, and `requite pool status` and the like cannot reach it.
     """
 
-    enabled: bool = True
     host: str = "127.0.0.1"
     port: int = 8670
+    enabled: bool = True
 
     def __post_init__(self) -> None:
         _check(0 <= self.port <= 65535, "http.port is not between 0 and 65535")
