@@ -39,8 +39,8 @@ from requite.sim.amqp import speech
 from requite.sim.amqp.knobs import AmqpKnobs
 from requite.sim.amqp.sessions import Channel, Holding, Session
 from requite.sim.amqp.store import HeldQueue, Letter, Store
-from requite.sim.pool.message import Entry
-from requite.sim.pool.queue import Consumer
+from requite.sim.rabbitmq.message import Entry
+from requite.sim.rabbitmq.queue import Consumer
 
 _BATCH_S: Final = 0.0005  # confirms of so much time go together
 _NOT_FOUND, _LOCKED, _PRECONDITION = 404, 405, 406
@@ -247,7 +247,7 @@ class Server:
         if name not in self.store.exchanges:
             if passive:
                 raise Refusal(_NOT_FOUND, f"NOT_FOUND - no exchange '{name}'")
-            self.store.exchanges[name] = kind
+            self.store.exchanges.declare(name, kind)
         self._send(session, channel.id, methods.EXCHANGE_DECLARE_OK)
 
     def _declare_queue(self, session: Session, channel: Channel, message: Message) -> None:
@@ -278,7 +278,7 @@ class Server:
         queue, exchange, key = speech.read_bind(message[1])
         if exchange not in self.store.exchanges:
             raise Refusal(_NOT_FOUND, f"NOT_FOUND - no exchange '{exchange}'")
-        self.store.bind(exchange, queue or channel.last_queue, key)
+        self.store.exchanges.bind(exchange, queue or channel.last_queue, key)
         self._send(session, channel.id, methods.QUEUE_BIND_OK)
 
     def delete(self, name: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from requite.protocols.amqp.methods import Confirmed
 from requite.sim.amqp.store import HeldQueue
-from requite.sim.pool.queue import Consumer
+from requite.sim.rabbitmq.queue import Consumer
 
 
 class Holding:

@@ -1,8 +1,8 @@
 """What RabbitMQ holds: queues, exchanges and bindings, and what of it survives the end.
 
-Queues are those of `requite.sim.pool.queue`. What is durable outlives a crash: what a quorum queue
-has taken, and in a durable classic queue what is persistent. What was about to reach the disk has
-reached it or not, and an acknowledgement that had not was none.
+Queues are those of `requite.sim.rabbitmq.queue`. A crash leaves what is durable: the messages of
+quorum queues, and the persistent messages of durable classic queues. A message that was about to
+reach the disk has reached it or not; an acknowledgement that has not reached it does not count.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from requite.protocols.amqp.topology import (
     RequestQueueLimits,
 )
 from requite.sim.amqp.knobs import AmqpKnobs
-from requite.sim.pool.message import Entry, SimMessage
-from requite.sim.pool.queue import SimQueue
+from requite.sim.rabbitmq.exchanges import Exchanges
+from requite.sim.rabbitmq.message import Entry, SimMessage
+from requite.sim.rabbitmq.queue import SimQueue
 from requite.sim.world import World
 
 POOL: Final = Pool("core")
@@ -97,8 +98,7 @@ class Store:
         self.world = world
         self.ledger = self
         self.queues: dict[str, HeldQueue] = {}
-        self.exchanges: dict[str, str] = {}  # kinds
-        self.bindings: dict[str, dict[str, dict[str, None]]] = {}  # exchange: key: queues
+        self.exchanges = Exchanges()
         self.coming: dict[int, tuple[list[str], Letter]] = {}  # on the way to the disk
         self.dead: list[tuple[Letter, str]] = []  # to be answered
         self.recalled: dict[tuple[str, str], None] = {}  # requests that were cancelled
@@ -112,10 +112,10 @@ class Store:
     def _set_up(self) -> None:
         """Declare what others than the engines under test do."""
         if self._knobs.pool:
-            self.exchanges[POOL.requests_exchange] = "direct"
-            self.exchanges[POOL.control_exchange] = "fanout"
+            self.exchanges.declare(POOL.requests_exchange, "direct")
+            self.exchanges.declare(POOL.control_exchange, "fanout")
             if self._knobs.has_activity:
-                self.exchanges[POOL.activity_exchange] = "fanout"
+                self.exchanges.declare(POOL.activity_exchange, "fanout")
         for service in self._knobs.services:
             self.make_service(service)
 
@@ -125,7 +125,7 @@ class Store:
             limits = RequestQueueLimits(delivery_limit=self._knobs.attempts_max - 1)
             queue = POOL.request_queue_to_declare(service, limits)
             self.make(queue.name, queue.arguments)
-            self.bind(POOL.requests_exchange, queue.name, service)
+            self.exchanges.bind(POOL.requests_exchange, queue.name, service)
         elif self._knobs.classic:
             self.make(service, {})
         elif self._knobs.lossless:
@@ -143,25 +143,14 @@ class Store:
         queue = self.queues[name] = HeldQueue(self, name, arguments, owner, maker)
         return queue
 
-    def bind(self, exchange: str, queue: str, key: str) -> None:
-        """Bind a queue."""
-        self.bindings.setdefault(exchange, {}).setdefault(key, {})[queue] = None
-
     def drop(self, name: str) -> HeldQueue:
         """Delete a queue with all that is in it."""
-        for table in self.bindings.values():
-            for bound in table.values():
-                bound.pop(name, None)
+        self.exchanges.remove(name)
         return self.queues.pop(name)
 
     def route(self, exchange: str, key: str) -> list[str]:
         """Return the queues that a message goes to."""
-        if not exchange:
-            return [key] if key in self.queues else []
-        table = self.bindings.get(exchange, {})
-        if self.exchanges[exchange] == "fanout":
-            return list({name: None for bound in table.values() for name in bound})
-        return list(table.get(key, {}))
+        return [name for name in self.exchanges.route(exchange, key) if name in self.queues]
 
     # --- what is on the way to the disk -----------------------------------------------------------
     def begin(self, names: list[str], letter: Letter) -> int:

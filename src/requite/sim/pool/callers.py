@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from requite.protocols.amqp.topology import Pool
 from requite.sim.pool.ledger import REPLIES, Request
-from requite.sim.pool.message import SimMessage
 from requite.sim.pool.node import Node
 from requite.sim.pool.rabbit import Refused
+from requite.sim.rabbitmq.message import SimMessage
 
 if TYPE_CHECKING:
     from requite.sim.pool.knobs import Task

@@ -21,7 +21,7 @@ from requite.sim.pool.knobs import Task
 if TYPE_CHECKING:
     from requite.sim.history import History
     from requite.sim.pool.knobs import PoolKnobs
-    from requite.sim.pool.message import Entry, SimMessage
+    from requite.sim.rabbitmq.message import Entry, SimMessage
 
 REPLIES: Final = "reply-"
 """What the names of callers' reply queues begin with; they are not modelled."""

@@ -13,10 +13,10 @@ from requite.pool import effects as fx
 from requite.pool import inputs as said
 from requite.pool.engine import PoolEngine
 from requite.protocols.amqp.wire import ATTEMPT, EVENT, FIRST_DEATH_REASON, STATUS
-from requite.sim.pool.message import Entry, SimMessage
 from requite.sim.pool.node import Node
-from requite.sim.pool.queue import Consumer
 from requite.sim.pool.rabbit import Absent, Refused
+from requite.sim.rabbitmq.message import Entry, SimMessage
+from requite.sim.rabbitmq.queue import Consumer
 
 if TYPE_CHECKING:
     from requite.sim.pool.driver import SimDriver
@@ -336,7 +336,7 @@ class Manager(Node):
         rabbit = self.stage.rabbit
 
         def delete() -> None:
-            self.stage.ledger.deleted(key, name in rabbit.bindings[exchange].get(key, ()))
+            self.stage.ledger.deleted(key, name in rabbit.exchanges.bound(exchange, key))
             rabbit.delete(name)
 
         self._step(effect.key, delete)

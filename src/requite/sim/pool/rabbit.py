@@ -8,19 +8,18 @@ what the other end held.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from requite.protocols.amqp.topology import Pool, Queue
 from requite.protocols.amqp.wire import FIRST_DEATH_REASON
-from requite.sim.pool.message import Entry, SimMessage
-from requite.sim.pool.queue import Consumer, SimQueue
+from requite.sim.rabbitmq.exchanges import DEFAULT, Exchanges
+from requite.sim.rabbitmq.message import Entry, SimMessage
+from requite.sim.rabbitmq.queue import Consumer, SimQueue
 
 if TYPE_CHECKING:
     from requite.sim.pool.knobs import PoolKnobs
     from requite.sim.pool.ledger import Ledger
     from requite.sim.world import World
-
-_DEFAULT: Final = ""
 
 
 class Refused(Exception):
@@ -42,9 +41,7 @@ class SimRabbit:
         self.names = Pool("core")
         self.up = True
         self.queues: dict[str, SimQueue] = {}
-        self.bindings: dict[str, dict[str, set[str]]] = {}  # exchange: routing key: queues
-        self.alternates: dict[str, str] = {}
-        self.fanouts: set[str] = set()
+        self.exchanges = Exchanges()
         self.connections: list[Connection] = []
         self.cursed: set[str] = set()
         self.api_fails = 0
@@ -76,11 +73,7 @@ class SimRabbit:
     def declare_pool(self, names: Pool, owner_of: Callable[[Queue], Connection | None]) -> None:
         """Declare what a pool has beside its request queues, as its topology says."""
         for name, kind, arguments in names.exchanges():
-            self.bindings.setdefault(name, {})
-            if kind == "fanout":
-                self.fanouts.add(name)
-            if "alternate-exchange" in arguments:
-                self.alternates[name] = arguments["alternate-exchange"]
+            self.exchanges.declare(name, kind, arguments)
         for queue in names.queues():
             self.declare(queue.name, queue.arguments, owner_of(queue))
         for binding in names.bindings():
@@ -88,15 +81,11 @@ class SimRabbit:
 
     def publish(self, exchange: str, message: SimMessage) -> bool:
         """Route a message; tell whether any queue took it."""
-        if exchange == _DEFAULT:
-            return self._put([message.key], message)
-        if exchange not in self.bindings:
+        if exchange != DEFAULT and exchange not in self.exchanges:
             raise Refused(f"there is no exchange {exchange}")
-        table = self.bindings[exchange]
-        found = set().union(*table.values()) if exchange in self.fanouts else table.get(message.key)
-        if self._put(sorted(found or ()), message):
+        if self._put(sorted(self.exchanges.route(exchange, message.key)), message):
             return True
-        alternate = self.alternates.get(exchange)
+        alternate = self.exchanges.alternate(exchange)
         return alternate is not None and self.publish(alternate, message)
 
     def _put(self, names: list[str], message: SimMessage) -> bool:
@@ -113,8 +102,8 @@ class SimRabbit:
             message.number, message.key, message.reply_to, message.correlation_id, None, headers
         )
         self.ledger.died(message, reason, entry)
-        exchange = queue.arguments.get("x-dead-letter-exchange")
-        if exchange not in self.bindings or not self.publish(exchange, dead):
+        exchange = str(queue.arguments.get("x-dead-letter-exchange", ""))
+        if exchange not in self.exchanges or not self.publish(exchange, dead):
             self.ledger.destroyed(
                 queue.name,
                 [message],
@@ -138,14 +127,11 @@ class SimRabbit:
     def bind(self, exchange: str, queue: str, key: str) -> None:
         """Bind a queue."""
         self.find(queue)
-        self.bindings[exchange].setdefault(key, set()).add(queue)
+        self.exchanges.bind(exchange, queue, key)
 
     def unbind(self, exchange: str, queue: str, key: str) -> None:
         """Unbind a queue; there may be no such binding."""
-        bound = self.bindings[exchange].get(key, set())
-        bound.discard(queue)
-        if not bound:
-            self.bindings[exchange].pop(key, None)
+        self.exchanges.unbind(exchange, queue, key)
 
     def find(self, name: str) -> SimQueue:
         """Return a queue. Raises `Absent`."""
@@ -157,11 +143,7 @@ class SimRabbit:
         """Delete a queue with all that is in it; its consumers are told."""
         queue = self.find(name)
         del self.queues[name]
-        for table in self.bindings.values():
-            for key in [key for key, bound in table.items() if name in bound]:
-                table[key].discard(name)
-                if not table[key]:
-                    del table[key]
+        self.exchanges.remove(name)
         self.ledger.destroyed(name, queue.content, "is in a queue that is deleted")
         for consumer in queue.consumers:
             consumer.connection.after_latency(consumer.cancelled)
@@ -183,9 +165,13 @@ class SimRabbit:
     def _listed(self) -> dict[str, bool] | None:
         if self.api_fails or not self.up:
             return None
-        table = self.bindings.get(self.names.requests_exchange, {})
+        return self.request_queues()
+
+    def request_queues(self) -> dict[str, bool]:
+        """Return the request queues, by key: whether each is bound."""
+        exchange, bound = self.names.requests_exchange, self.exchanges.bound
         keys = {self.names.key_of(name): name for name in self.queues}
-        return {k: name in table.get(k, ()) for k, name in keys.items() if k is not None}
+        return {k: name in bound(exchange, k) for k, name in keys.items() if k is not None}
 
 
 class Connection:

@@ -178,17 +178,11 @@ class PoolSimulation(Simulation):
         if manager is None:
             return "no manager decides"
         expected = manager.engine.tracker.state().groups
-        bound = self._bound()
+        bound = self.rabbit.request_queues()
         if {key: e.status == "active" for key, e in expected.items()} != bound:
             return f"expected are {expected}, bound queues are {bound}"
         running = {key for key, group in self.driver.groups.items() if not group.stopping}
         return "" if running == {*expected} else f"expected are {expected}, running {running}"
-
-    def _bound(self) -> dict[str, bool]:
-        """Return the request queues that there are, and whether they are bound."""
-        table = self.rabbit.bindings.get(self._names.requests_exchange, {})
-        keys = {self._names.key_of(name): name for name in self.rabbit.queues}
-        return {key: name in table.get(key, ()) for key, name in keys.items() if key is not None}
 
     def _keep_a_steady_group(self) -> bool:
         """A request now and then, as seldom as may be or often: the group stays (I14)."""
@@ -288,7 +282,7 @@ class PoolSimulation(Simulation):
         return self._must(lambda: not self._left(), limit_s, self._left)
 
     def _left(self) -> str:
-        queues, groups = self._bound(), self.driver.groups
+        queues, groups = self.rabbit.request_queues(), self.driver.groups
         return f"left are queues {queues}, groups {groups}" if queues or groups else ""
 
     def _send_home(self) -> bool:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from requite.protocols.amqp.wire import EVENT
 from requite.sim.pool.knobs import PoolFault
-from requite.sim.pool.message import SimMessage
 from requite.sim.pool.rabbit import Absent
+from requite.sim.rabbitmq.message import SimMessage
 from requite.sim.trouble import choose, spare
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ class PoolTrouble:
         )
         key = choose(("", _LONG_KEY, "key-0", "%/\x00"), spare(fault.lot))
         rabbit = self._stage.rabbit
-        if rabbit.up and names.orphan_exchange in rabbit.bindings:
+        if rabbit.up and names.orphan_exchange in rabbit.exchanges:
             exchange = choose(exchanges, fault.lot)
             try:
                 rabbit.publish(exchange, SimMessage(0, key, None, None, None, headers))

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 from requite.protocols.amqp.topology import Pool
 from requite.protocols.amqp.wire import EVENT, STATUS, Event
 from requite.sim.pool.knobs import Task
-from requite.sim.pool.message import Entry, SimMessage
 from requite.sim.pool.node import Node
-from requite.sim.pool.queue import Consumer
 from requite.sim.pool.rabbit import Refused
+from requite.sim.rabbitmq.message import Entry, SimMessage
+from requite.sim.rabbitmq.queue import Consumer
 
 if TYPE_CHECKING:
     from requite.sim.pool.rabbit import Connection

@@ -14,7 +14,7 @@ from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
 
-from requite.sim.pool.message import Entry, SimMessage
+from requite.sim.rabbitmq.message import Entry, SimMessage
 
 if TYPE_CHECKING:
     from requite.sim.world import World

@@ -1,0 +1,62 @@
+"""A model of RabbitMQ's exchanges: direct and fanout ones, alternates, and the default exchange.
+
+Sources: AMQP 0.9.1, sections 3.1.3 and 3.1.4; RabbitMQ's documentation of alternate exchanges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+DEFAULT: Final = ""
+"""The name of the exchange that routes by the name of a queue."""
+
+
+class Exchanges:
+    """The exchanges of a server, and the queues that are bound to them."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, str] = {}
+        self._alternates: dict[str, str] = {}
+        self._bindings: dict[str, dict[str, dict[str, None]]] = {}  # exchange: key: queues
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._kinds
+
+    def declare(self, name: str, kind: str, arguments: Mapping[str, Any] = {}) -> None:
+        """Make an exchange, unless it exists."""
+        self._kinds.setdefault(name, kind)
+        if "alternate-exchange" in arguments:
+            self._alternates[name] = arguments["alternate-exchange"]
+
+    def alternate(self, name: str) -> str | None:
+        """Return the exchange for messages that an exchange cannot route."""
+        return self._alternates.get(name)
+
+    def bind(self, exchange: str, queue: str, key: str) -> None:
+        """Bind a queue."""
+        self._bindings.setdefault(exchange, {}).setdefault(key, {})[queue] = None
+
+    def unbind(self, exchange: str, queue: str, key: str) -> None:
+        """Unbind a queue, if it is bound."""
+        self._bindings.get(exchange, {}).get(key, {}).pop(queue, None)
+
+    def remove(self, queue: str) -> None:
+        """Remove all bindings of a queue."""
+        for table in self._bindings.values():
+            for bound in table.values():
+                bound.pop(queue, None)
+
+    def bound(self, exchange: str, key: str) -> Collection[str]:
+        """Return the queues that are bound by a key."""
+        return self._bindings.get(exchange, {}).get(key, {})
+
+    def route(self, exchange: str, key: str) -> list[str]:
+        """Return the names of the queues of a message, in the order of their bindings. The default
+        exchange returns the key, whether there is such a queue or not."""
+        if exchange == DEFAULT:
+            return [key]
+        if self._kinds[exchange] != "fanout":
+            return [*self.bound(exchange, key)]
+        tables = self._bindings.get(exchange, {}).values()
+        return [*dict.fromkeys(name for bound in tables for name in bound)]
