@@ -29,6 +29,7 @@ from requite.errors import (
 )
 from requite.pair import Pair, PairRole, PairView, State
 from requite.pair.operator import Operator
+from requite.protocols.binarystar.wire import Word
 
 pytestmark = pytest.mark.e2e
 
@@ -177,6 +178,33 @@ async def test_two_primaries_fail_and_say_so(two: Two) -> None:
     for act in (two.backup.vote, two.backup.switch):
         with pytest.raises(PairFailed, match="as backup"):
             act()
+
+
+@pytest.mark.parametrize("victim", ["primary", "backup"])
+async def test_a_forged_heartbeat_ends_neither_server(
+    two: Two, victim: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Attack 5 of the security design: both servers exited when a stranger contradicted them."""
+    await two.start()
+    role = "backup" if victim == "primary" else "primary"
+    stranger = two.make(role, bind=f"ipc://{two.folder}/stranger", peer=two.address(victim))
+    engine = stranger._engine
+    state = State.ACTIVE if victim == "primary" else State.PASSIVE
+    epoch = two.primary.view.epoch
+    honest = engine._own_heartbeat
+
+    def forged() -> Word:
+        return honest()._replace(state=state, epoch=epoch, wants_answer=True)
+
+    engine._own_heartbeat = forged  # type: ignore[method-assign]
+    try:
+        await stranger.start()
+        await until(lambda: "check who can reach this address" in caplog.text)
+        assert two.primary.serves
+        assert two.primary.view.state is State.ACTIVE
+        assert two.backup.view.state is State.PASSIVE
+    finally:
+        await stranger.close()
 
 
 async def test_what_cannot_be_done_is_refused(two: Two) -> None:

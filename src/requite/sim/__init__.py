@@ -28,10 +28,11 @@ Of Majordomo are `majordomo.py`, with `knobs.py` and `majordomo_scenarios.py`, t
 (`roles.py`: the broker; `clients.py`, `workers.py`, `intruder.py`: those who dial it), what looks
 at every input and effect of their engines (`watch.py`, `watch_broker.py`), and `checkers/`: what
 must hold, one class per invariant. `scalability/` has the same for the scalability protocols,
-`pirate/` for the Pirates, `titanic/` for Titanic, with its store on a disk that forgets. `rabbitmq/`
-is a model of RabbitMQ's queues and exchanges; `pool/` has the manager of worker pools around it, by
-calls in place of AMQP, and `amqp/` has callers and responders that speak AMQP with it. In `shells/`
-run whole brokers, workers, clients and pool managers, on an event loop with virtual time.
+`pirate/` for the Pirates, `titanic/` for Titanic, with its store on a disk that forgets.
+`rabbitmq/` is a model of RabbitMQ's queues and exchanges; `pool/` has the manager of worker pools
+around it, by calls in place of AMQP, and `amqp/` has callers and responders that speak AMQP with
+it. In `shells/` run whole brokers, workers, clients and pool managers, on an event loop with
+virtual time.
 """
 
 from requite.sim.run import Options, Plan, Result, draw, play, read_knobs, read_plan, run, violates

@@ -21,13 +21,14 @@ _STRANGER_S: Final = 30.0
 
 class PeerLink:
     """One connection. `is_peer`: it leads to the other server, because we dialled it or because a
-    heartbeat came over it. `instance` is the process that sent the heartbeat."""
+    heartbeat came over it. `is_dialled`: it leads to the configured address of the other server,
+    while anybody can dial us. `instance` is the process that sent the heartbeat."""
 
-    __slots__ = ("heard_at", "instance", "is_peer", "peer")
+    __slots__ = ("heard_at", "instance", "is_dialled", "is_peer", "peer")
 
     def __init__(self, peer: Peer, is_dialled: bool, now: float) -> None:
         self.peer = peer
-        self.is_peer = is_dialled
+        self.is_peer = self.is_dialled = is_dialled
         self.instance = 0
         self.heard_at = now
 

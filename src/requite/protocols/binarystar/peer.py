@@ -50,6 +50,8 @@ from requite.protocols.binarystar.other import Other
 from requite.protocols.binarystar.policy import BinaryStarPolicy
 from requite.protocols.binarystar.reasons import (
     another_process,
+    contradiction,
+    distant,
     failure,
     misplaced,
     no_switch,
@@ -58,7 +60,15 @@ from requite.protocols.binarystar.reasons import (
 )
 from requite.protocols.binarystar.table import TABLE, Action, Event, State, heard, next_epoch
 from requite.protocols.binarystar.view import PairView, SwitchOver, Vote, view_on_wire
-from requite.protocols.binarystar.wire import Ask, Refused, Switch, Word, decode, encode
+from requite.protocols.binarystar.wire import (
+    EPOCH_JUMP_MAX,
+    Ask,
+    Refused,
+    Switch,
+    Word,
+    decode,
+    encode,
+)
 
 DIALLED: Final = "dialled"
 """The `place` of dialled connections, which lead to the other server; others were accepted."""
@@ -283,6 +293,9 @@ class BinaryStarPeer:
         if word.role is self.policy.role:
             self._conflict(link, now)
             return
+        if refusal := self._refusal(link, word):
+            self._refuse(link, refusal)
+            return
         link.is_peer = True
         link.instance = word.instance
         is_new = self._other.is_new(word)
@@ -300,12 +313,27 @@ class BinaryStarPeer:
             self._send_heartbeat(now)
 
     def _conflict(self, link: PeerLink, now: float) -> None:
-        """Handle a peer with our role: the one of the two that has just started fails."""
+        """Handle a peer with our role: the one of the two that has just started fails.
+
+        Anybody can dial this server, so it fails only if it reached such a peer itself.
+        """
         why = same_role(self.policy.role)
-        if self.state in (State.PRIMARY, State.BACKUP):
+        if link.is_dialled and self.state in (State.PRIMARY, State.BACKUP):
             self._fail(why, now)
         self._out.append(Send(link.peer, encode(self._own_heartbeat())))
         self._refuse(link, why)
+
+    def _refusal(self, link: PeerLink, word: Word) -> str:
+        """Return why not to accept a heartbeat; "" to accept it. Bytes from a stranger must neither
+        end this server nor use up the epochs."""
+        known = max(self.epoch, self._other.epoch)
+        if word.epoch > known + EPOCH_JUMP_MAX:
+            return distant(word.epoch, known)
+        event = heard(word.state, word.epoch, self.epoch)
+        if event is None or link.is_dialled:
+            return ""
+        step = TABLE.get((self.state, event))
+        return contradiction(event) if step is not None and step[1] is Action.FAIL else ""
 
     def _apply_heartbeat(self, word: Word, now: float) -> None:
         """Apply the table to a heartbeat; then update our epoch."""

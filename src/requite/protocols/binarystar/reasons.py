@@ -39,6 +39,22 @@ def same_role(role: PairRole) -> str:
     )
 
 
+def contradiction(event: Event) -> str:
+    """Return why a heartbeat over an accepted connection is refused."""
+    return (
+        f"{event.value}, which cannot be; the server does not act upon that from a connection that"
+        " it has not made itself: check who can reach this address"
+    )
+
+
+def distant(epoch: int, known: int) -> str:
+    """Return why a heartbeat with an epoch far ahead is refused."""
+    return (
+        f"epoch {epoch} cannot follow epoch {known}, the newest that this server knows: check who"
+        " can reach this address"
+    )
+
+
 def another_process(role: PairRole) -> str:
     """Return the warning for a new process in the role of a peer that was not silent."""
     name = role.name.lower()

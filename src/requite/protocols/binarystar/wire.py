@@ -20,6 +20,8 @@ from requite.protocols.binarystar.table import PairRole, State
 VERSION: Final = 1
 EPOCH_MAX: Final = 1 << 63
 """Larger epochs are refused, so that the next one always fits into its field."""
+EPOCH_JUMP_MAX: Final = 1 << 20
+"""A heartbeat whose epoch is newer by more is refused: an epoch is one take-over."""
 TEXT_SIZE_MAX: Final = 1024
 """Bytes of UTF-8."""
 NEVER_MS: Final = 0xFFFF_FFFF
