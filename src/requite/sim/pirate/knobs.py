@@ -1,4 +1,4 @@
-"""Everything that a run of the Pirates is made of, drawn from its seed."""
+"""The parameters of a Pirate run, drawn from its seed."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from requite.sim.process import Pace
 
 
 class Crew(StrEnum):
-    """Whom the clients ask."""
+    """The peers of the clients."""
 
-    LAZY = "lazy"  # servers, one after the other
+    LAZY = "lazy"  # servers, one at a time
     SIMPLE = "simple"  # a queue and REQ workers
     PARANOID = "paranoid"  # a queue and workers with heartbeats
 
 
 class PirateFault(StrEnum):
-    """What can go wrong; the middle is the queue, or the servers where there is none."""
+    """The kinds of faults; the middle is the queue, or the servers if there is no queue."""
 
     CRASH_CLIENT = "crash-client"
     CRASH_MIDDLE = "crash-middle"
@@ -43,7 +43,7 @@ class PirateFault(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PirateClientSpec:
-    """One client: it sends a request `tries` times at most, each after `attempt_timeout_s`."""
+    """One client: it makes at most `tries` attempts of `attempt_timeout_s` each."""
 
     name: str
     tries: int = 3
@@ -61,11 +61,11 @@ class PirateWorkerSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PirateKnobs(Printed):
-    """A run. `faulty_s` is the length of the first phase, in which `calls` calls are made.
+    """A run. The first phase takes `faulty_s` and makes `calls` calls.
 
-    `faults_per_s` is the rate of each kind of fault; they last from a tenth of a heartbeat interval
-    to `outage_max` of them. `behaviours` and `weights` say what is asked of handlers how often.
-    `servers` is how many there are without a queue; `lossless`: nothing may be lost.
+    `faults_per_s` is the rate of each kind of fault; a fault lasts from 0.1 to `outage_max`
+    heartbeat intervals. Handlers draw from `behaviours` with `weights`. `servers`: their number in
+    a run without a queue. `lossless`: no call may be lost.
     """
 
     one_by_one = frozenset({"clients", "workers"})
@@ -107,7 +107,7 @@ class PirateKnobs(Printed):
 
     @property
     def outage_unit_s(self) -> float:
-        """Outages are measured in heartbeat intervals."""
+        """The unit of outages: the heartbeat interval."""
         return self.interval_s
 
     @property
@@ -117,17 +117,17 @@ class PirateKnobs(Printed):
 
     @property
     def silence_s(self) -> float:
-        """How long an idle peer must have been silent to be counted as gone."""
+        """How long an idle peer may be silent before it is given up."""
         return self.interval_s * self.liveness
 
     @property
     def limits(self) -> LinkLimits:
-        """What one connection may cost."""
+        """The limits of one connection."""
         return link_limits(self.output_size_max)
 
     @property
     def middle(self) -> list[str]:
-        """The names of those whom clients dial."""
+        """The names of the queue or the servers, to which clients connect."""
         if self.crew is Crew.LAZY:
             return [f"server-{i + 1}" for i in range(self.servers)]
         return ["queue"]
