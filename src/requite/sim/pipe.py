@@ -47,7 +47,7 @@ class End(Protocol):
         """Break the stream."""
 
     def drained(self, size: int) -> None:
-        """Note that `size` bytes are still in flight."""
+        """Record that `size` bytes are still in flight."""
 
 
 class Pipe:

@@ -1,4 +1,4 @@
-"""Faults, as they are performed upon a cast."""
+"""Inject faults into the processes and connections of a cast."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Way = tuple[str, str]
 
 
 class Troubled(Protocol):
-    """A cast, as far as faults are concerned."""
+    """The parts of a cast that faults affect."""
 
     @property
     def world(self) -> World:

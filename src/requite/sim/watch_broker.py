@@ -135,7 +135,7 @@ class WatchedBroker:
 
     def _check_cancels(self, event: Input, effects: list[Effect]) -> None:
         """[client-timeout], [client-cancel]: check that a worker gets a CANCEL when no client waits
-        for its request, unless it has just ended it."""
+        for its request, unless the current input is from that worker."""
         told = {_cancelled(effect.message) for effect in effects if effect.__class__ is Send}
         speaker = event.peer if event.__class__ is Received else None
         for trace in self._to_be_told:

@@ -136,7 +136,7 @@ class FairToWorkers(Checker):
             self._look(identity)
 
     def dispatched(self, _trace: Trace | None, facts: Facts) -> None:
-        """Check that a turn passes nobody over."""
+        """Check that a turn passes no other peer over."""
         identity = facts["worker"]
         worker = self._workers[identity]
         passed_over = worker.turns.serve(identity)
@@ -217,7 +217,7 @@ class FairToClients(Checker):
         self._look(service, client)
 
     def dispatched(self, _trace: Trace | None, facts: Facts) -> None:
-        """Check that a turn passes nobody over."""
+        """Check that a turn passes no other peer over."""
         service, client = facts["service"], facts["client"]
         has_been_served = self._lines.get((service, client), {}).get(facts["request_id"])
         self._leave(facts)

@@ -25,7 +25,7 @@ _SOON_S: Final = 0.3
 
 
 class DedupCast(Cast):
-    """Everybody who takes part."""
+    """All processes of a run, not yet started."""
 
     make_client = DedupClient
     make_worker = DedupWorker

@@ -80,7 +80,7 @@ class FairQueues(_Queues):
     sentence = SENTENCE
 
     def request_taken(self, hub: Hub, peer: Any, message: list[bytes]) -> None:
-        """Check that a turn passes nobody over."""
+        """Check that a turn passes no other peer over."""
         is_first, passed_over = self.waiting[hub].taken(peer, message)
         if not is_first:
             self.violate(f"{hub} starts {message[:2]!r} of {hub.names.get(peer)} out of order")

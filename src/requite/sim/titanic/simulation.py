@@ -85,7 +85,7 @@ class TitanicSimulation(Simulation):
 
     # --- the phases -------------------------------------------------------------------------------
     def _settle(self) -> bool:
-        """Everybody gets what they came for."""
+        """Wait until every user has finished."""
         if self.wait(lambda: all(user.is_done for user in self.users), _SETTLE_S):
             return True
         late = [user.name for user in self.users if not user.is_done]

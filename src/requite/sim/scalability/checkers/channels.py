@@ -130,7 +130,7 @@ class FairChannels(Checker):
         self._rounds.setdefault(key, _Rounds()).is_there(peer, there)
 
     def request_sent(self, hub: Hub, peer: Any, payload: bytes) -> None:
-        """Check that a turn passes nobody over."""
+        """Check that a turn passes no other peer over."""
         place = hub.places[peer]
         key = hub, place.priority
         if key not in self._turns:

@@ -136,7 +136,7 @@ class FairQueues(_Queues):
     sentence = SENTENCE
 
     def taken(self, hub: Hub, payload: bytes) -> None:
-        """Check that a turn passes nobody over."""
+        """Check that a turn passes no other peer over."""
         served = self.waiting[hub].taken(payload)
         if served is not None and served[1] is not None:
             names = hub.names
