@@ -164,9 +164,11 @@ class Stranger(Dialler):
         """Send a command, such as `disconnect()`: its name in `_COMMANDS`, and its fields."""
         call = ast.parse(command, mode="eval").body
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
-            raise ConfigurationError(f"{command!r} is no command of a dialect")
+            raise ConfigurationError(f"{command!r} is not a command of a dialect")
         kind = _COMMANDS.get(call.func.id)
         if kind is None:
-            raise ConfigurationError(f"{call.func.id!r} is none of {', '.join(_COMMANDS)}")
+            raise ConfigurationError(
+                f"{call.func.id!r} is not a command; the commands are {', '.join(_COMMANDS)}"
+            )
         message = self._dialect.encode(kind(*map(ast.literal_eval, call.args)))
         self.turn(self.host.submit, _Says(message))

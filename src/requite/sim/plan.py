@@ -126,11 +126,13 @@ def read_tables(text: str, where: str) -> dict[str, Any]:
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigurationError(f"{where} is no plan: {error}") from None
+        raise ConfigurationError(f"{where} is not a plan: {error}") from None
     kinds = {"scenario": str, "seed": int, "knobs": dict, "calls": list, "faults": list}
     for name, kind in kinds.items():
         if type(tables.get(name)) is not kind:
-            raise ConfigurationError(f"{where} is no plan: {name!r} is missing, or of another type")
+            raise ConfigurationError(
+                f"{where} is not a plan: {name!r} is missing, or has the wrong type"
+            )
     return tables
 
 
@@ -158,7 +160,7 @@ def read_knob(kind: type, setting: str) -> tuple[str, Any]:
         raise ConfigurationError(f"knob {setting!r} has no value; write NAME=VALUE")
     known = [each for each in defaults_of(kind) if each not in _LISTS]
     if name not in defaults_of(kind):
-        raise ConfigurationError(f"there is no knob {name!r}; there are {', '.join(known)}")
+        raise ConfigurationError(f"there is no knob {name!r}; the knobs are {', '.join(known)}")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -180,10 +182,12 @@ def _records(kind: type, values: Iterable[Any], where: str) -> tuple[Any, ...]:
 def _record(kind: type, values: Any, where: str) -> Any:
     known = defaults_of(kind)
     if not isinstance(values, dict):
-        raise ConfigurationError(f"{where}: {values!r} is no table")
+        raise ConfigurationError(f"{where}: {values!r} is not a table")
     for name in values:
         if name not in known:
-            raise ConfigurationError(f"{where}: there is no {name!r}; there are {', '.join(known)}")
+            raise ConfigurationError(
+                f"{where}: there is no {name!r}; the names are {', '.join(known)}"
+            )
     for name, default in known.items():
         if default is Parameter.empty and name not in values:
             raise ConfigurationError(f"{where}: {name!r} is missing, and has no default")
@@ -225,7 +229,7 @@ def _check_range(name: str, value: Any, where: str) -> None:
 
 def _checked(kind: Any, value: Any, where: str) -> Any:
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise ConfigurationError(f"{where}: {value!r} is of another type")
+        raise ConfigurationError(f"{where}: {value!r} has the wrong type")
     return value
 
 
@@ -240,7 +244,7 @@ def _member(kind: type[Enum], value: Any, where: str) -> Any:
 def _bytes(text: str, where: str) -> bytes:
     part, _, times = text.rpartition("*")
     if text and not times.isdecimal():
-        raise ConfigurationError(f"{where}: {text!r} is no text with a number of times behind")
+        raise ConfigurationError(f"{where}: {text!r} is not a text with a number of repetitions")
     return part.encode("latin-1") * int(times or 0)
 
 

@@ -215,7 +215,7 @@ class PairSimulation(Simulation):
         return self._settle()
 
     def _freeze_shortly(self) -> bool:
-        """Freeze the active server for less than a fail-over takes; it resumes in the same epoch."""
+        """Freeze the active server while no client asks; it resumes in the same epoch."""
         active, _ = self._pair()
         epoch = active.half.epoch
         self._stand_still(active, 5 * self.knobs.heartbeat_s)
