@@ -95,7 +95,7 @@ class EngineProcess(Process):
         if self.alive:
             self._do(self.host.flush)
 
-    # --- what the host wants ----------------------------------------------------------------------
+    # --- for the host -----------------------------------------------------------------------------
     def want_flush(self) -> None:
         """Request a flush at the end of this turn, or of a later one."""
         if self.pace.flush_late_s:

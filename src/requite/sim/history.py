@@ -158,7 +158,7 @@ EVENTS: Final = (
     "spoke",
     "not_told",
     "finished",
-    # those of the scalability protocols: see `requite.sim.scalability.watch`
+    # events of the scalability protocols: see `requite.sim.scalability.watch`
     "hub_started",
     "hub_ended",
     "channel_lost",
@@ -177,16 +177,16 @@ EVENTS: Final = (
     "gave_up",
     "turns_unknown",
     "rested",
-    # those of RPC over AMQP: see `requite.sim.amqp.watch` and `requite.sim.amqp.server`
+    # events of RPC over AMQP: see `requite.sim.amqp.watch` and `requite.sim.amqp.server`
     "request_returned",
     "mistaken",
     "acked_unanswered",
     "silent",
     "left",
-    # those of services that run each request once: see `requite.sim.dedup.workers`
+    # events of services that run each request once: see `requite.sim.dedup.workers`
     "effect_began",
     "effect_ended",
-    # those of a pair of brokers: see `requite.sim.paired.brokers`
+    # events of a pair of brokers: see `requite.sim.paired.brokers`
     "served",
     "pair_changed",
 )

@@ -235,9 +235,9 @@ class Intruder(Dialler):
         raise AssertionError(f"an intruder was delivered {what!r}")
 
     def fail(self, token: Any, error: CallError) -> None:
-        """Get nothing."""
+        """Raise: an intruder makes no calls."""
         raise AssertionError(f"an intruder was told {error!r}")
 
     def abandon(self, token: Any, reason: str) -> None:
-        """Get nothing."""
+        """Raise: an intruder runs no handlers."""
         raise AssertionError(f"an intruder was told to give up: {reason}")

@@ -107,11 +107,11 @@ class Knobs(Printed):
 
     calls: int
     faulty_s: float
-    # the cast
+    # processes
     services: tuple[str, ...]
     clients: tuple[ClientSpec, ...]
     workers: tuple[WorkerSpec, ...]
-    # the work
+    # calls
     behaviours: tuple[Behaviour, ...]
     weights: tuple[int, ...]
     service_s: float
@@ -125,7 +125,7 @@ class Knobs(Printed):
     bursts_p: float
     manage_p: float
     follow_p: float
-    # the network, and how late processes are
+    # network and lateness
     network: Shape
     pace: Pace
     output_size_max: int
@@ -142,7 +142,7 @@ class Knobs(Printed):
     partials_for_0_1: PartialsFor01
     drain_timeout_s: float
     handover: bool
-    # what goes wrong
+    # faults
     faults: tuple[FaultKind, ...]
     faults_per_s: float
     outage_max: float

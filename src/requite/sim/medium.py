@@ -43,7 +43,7 @@ class Shape:
 
 
 class Medium:
-    """Draws latencies and chunk borders. Once it `is_healed` there are no latency spikes."""
+    """Draws latencies and chunk borders; once it `is_healed`, without latency spikes."""
 
     def __init__(self, world: World, shape: Shape) -> None:
         self.world = world

@@ -78,7 +78,7 @@ class PartiesSimulation(Simulation):
         """End all faults."""
         self.trouble.end()
 
-    # --- what must come about (I10) ---------------------------------------------------------------
+    # --- liveness (I10) ---------------------------------------------------------------------------
     def settle(self) -> bool:
         """Wait until all pending calls have ended, and all parties are connected."""
         limit_s = self.settle_s()
@@ -115,7 +115,7 @@ class PartiesSimulation(Simulation):
             yield plan
             before = plan.number
 
-    # --- what must not be left (I9) ---------------------------------------------------------------
+    # --- bounded memory (I9) ----------------------------------------------------------------------
     def left_in_the_end(self, limit_s: float) -> list[str]:
         """Return what is left after `limit_s`; until then a resent request may still run."""
         self.wait(lambda: not self.left_after_calls(), limit_s)

@@ -93,7 +93,7 @@ class Simulation:
         """Return the phases after the faults; each returns whether to continue with the next."""
         raise NotImplementedError
 
-    # --- what processes report --------------------------------------------------------------------
+    # --- events of processes ----------------------------------------------------------------------
     def process_failed(self, process: Process, trace: str) -> None:
         """Record a process that ended with an exception."""
         self.history.tell("process_failed", process, trace)

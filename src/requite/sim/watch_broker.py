@@ -83,7 +83,7 @@ class WatchedBroker:
         self._dialects: dict[Any, Dialect] = {}  # of client connections
         self._workers: dict[Any, Dialect] = {}  # of worker connections
         self._pulse = Pulse(process, history)
-        self._to_be_told: list[Trace] = []  # withdrawn while a worker had them
+        self._to_be_told: list[Trace] = []  # withdrawn while a worker has them
         self._asked: deque[tuple[ClientRequest, Any]] = deque()
         self._heed: dict[str, Callable[[Any], None]] = {
             "accepted": self._accepted,
@@ -144,7 +144,7 @@ class WatchedBroker:
                 self._history.tell("not_told", trace)
         self._to_be_told.clear()
 
-    # --- what comes in ----------------------------------------------------------------------------
+    # --- inputs -----------------------------------------------------------------------------------
     def _look(self, peer: Any, messages: Iterable[list[bytes]]) -> None:
         self._asked.clear()
         identity = peer.identity
@@ -200,7 +200,7 @@ class WatchedBroker:
         if process.is_honest and not any(word in effect.reason for word in _FAIR_REASONS):
             self._history.tell("expelled", process, effect.reason)
 
-    # --- what the broker notes --------------------------------------------------------------------
+    # --- notes of the broker ----------------------------------------------------------------------
     def _accepted(self, facts: Any) -> None:
         command, call = self._asked.popleft()
         if call is None:

@@ -59,7 +59,7 @@ def draw(seed: int, scenario: DedupScenario) -> DedupKnobs:
     knobs = majordomo_scenarios.draw(seed, replace(scenario, fixed=plain))
     rng = Random(f"{seed}/dedup")
     drawn = {name: getattr(knobs, name) for name in type(knobs).__dataclass_fields__}
-    # Each service has one worker: what one remembers, another does not know.
+    # Each service has one worker: workers do not share their stored replies.
     drawn["workers"] = tuple(
         replace(worker, service=service, identity=False)
         for worker, service in zip(knobs.workers, knobs.services, strict=False)

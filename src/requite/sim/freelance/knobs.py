@@ -69,13 +69,13 @@ class FreelanceKnobs(Printed):
 
     calls: int
     faulty_s: float
-    # the cast
+    # processes
     model: Model
     clients: tuple[FlpClientSpec, ...]
     servers: tuple[FlpServerSpec, ...]
     ping_s: float
     liveness: int
-    # the work
+    # calls
     behaviours: tuple[Behaviour, ...]
     weights: tuple[int, ...]
     service_s: float
@@ -86,11 +86,11 @@ class FreelanceKnobs(Printed):
     big_p: float
     bursts_p: float
     follow_p: float
-    # the network, and how late processes are
+    # network and lateness
     network: Shape
     pace: Pace
     output_size_max: int
-    # what goes wrong
+    # faults
     lossless: bool
     faults: tuple[FlpFault, ...]
     faults_per_s: float

@@ -90,7 +90,7 @@ class FreelanceSimulation(PartiesSimulation):
         """Settle, probe every server, then drain clients and servers."""
         return (self.settle, self.ask, self._send_clients_home, self._send_servers_home)
 
-    # --- what must come about (I10) ---------------------------------------------------------------
+    # --- liveness (I10) ---------------------------------------------------------------------------
     def settle_s(self) -> float:
         """See `settle_s`."""
         return settle_s(self.knobs)
@@ -107,7 +107,7 @@ class FreelanceSimulation(PartiesSimulation):
         """See `PartiesSimulation.probe`."""
         return plain_call(client, number, PROBE_S)
 
-    # --- what must not be left (I9) ---------------------------------------------------------------
+    # --- bounded memory (I9) ----------------------------------------------------------------------
     def left_after_calls(self) -> list[str]:
         """See `tables.left_after_calls`."""
         return left_after_calls(self.cast)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Messages = list[list[bytes]]
 _WORD: Final = Word(PairRole.PRIMARY, State.ACTIVE, True, 1000, 1, 1, 1, 1, 1)
-_LATE_EPOCH: Final = 1 << 40  # no run gets there: a switch in it is void
+_LATE_EPOCH: Final = 1 << 40  # no run reaches it: a switch in this epoch has no effect
 
 
 def _noise(rng: Random) -> Messages:

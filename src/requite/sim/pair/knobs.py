@@ -43,10 +43,10 @@ class PairKnobs(Printed):
     islands: bool
     heartbeat_s: float
     timely: bool
-    # the network, and how late processes are
+    # network and lateness
     network: Shape
     pace: Pace
-    # what goes wrong
+    # faults
     faults: tuple[PairFault, ...]
     faults_per_s: float
     outage_max: float

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Question:
-    """A call of a client: when it was made and answered, and by whom, in which epoch."""
+    """A call of a client: when it was made and answered, by which server, in which epoch."""
 
     number: int
     asked_at: float

@@ -113,7 +113,7 @@ class PairSimulation(Simulation):
             for i in range(knobs.askers)
         ]
 
-    # --- what happens -----------------------------------------------------------------------------
+    # --- events -----------------------------------------------------------------------------------
     @staticmethod
     def draw_calls(knobs: PairKnobs, luck: Luck) -> Iterable[PairCall]:
         """See `Simulation.draw_calls`."""
@@ -162,7 +162,7 @@ class PairSimulation(Simulation):
             self._send_home,
         )
 
-    # --- what must come about (I10) ---------------------------------------------------------------
+    # --- liveness (I10) ---------------------------------------------------------------------------
     def _settle(self) -> bool:
         """Wait until all calls are answered and one server serves."""
         network = self.knobs.network

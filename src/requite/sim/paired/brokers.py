@@ -133,7 +133,7 @@ class PairedBroker(Broker):
         """The silence after which the other broker may take over."""
         return self._policy.failover_s
 
-    # --- what the gate asks -----------------------------------------------------------------------
+    # --- for the gate -----------------------------------------------------------------------------
     @property
     def serves(self) -> bool:
         """See `requite.pair.Pair`."""

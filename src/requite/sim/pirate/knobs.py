@@ -72,14 +72,14 @@ class PirateKnobs(Printed):
 
     calls: int
     faulty_s: float
-    # the cast
+    # processes
     crew: Crew
     clients: tuple[PirateClientSpec, ...]
     workers: tuple[PirateWorkerSpec, ...]
     servers: int
     capacity: int
     queue_max: int
-    # the work
+    # calls
     behaviours: tuple[Behaviour, ...]
     weights: tuple[int, ...]
     service_s: float
@@ -95,11 +95,11 @@ class PirateKnobs(Printed):
     pause_first_s: float
     pause_max_s: float
     drain_timeout_s: float
-    # the network, and how late processes are
+    # network and lateness
     network: Shape
     pace: Pace
     output_size_max: int
-    # what goes wrong
+    # faults
     lossless: bool
     faults: tuple[PirateFault, ...]
     faults_per_s: float

@@ -56,7 +56,7 @@ class HeardInTime(Checker):
         for peer in hub.places:
             self._talks.pop(peer, None)
 
-    # --- what is said -----------------------------------------------------------------------------
+    # --- messages ---------------------------------------------------------------------------------
     def batch_came(self, hub: Hub, peer: Any) -> None:
         """Record that the peer was heard."""
         if talk := self._talks.get(peer):

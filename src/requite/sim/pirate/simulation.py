@@ -83,7 +83,7 @@ class PirateSimulation(PartiesSimulation):
         """Settle, probe every worker, then drain clients, workers, and the middle."""
         return (self.settle, self.ask, self._clients_home, self._workers_home, self._last_home)
 
-    # --- what must come about (I10) ---------------------------------------------------------------
+    # --- liveness (I10) ---------------------------------------------------------------------------
     def settle_s(self) -> float:
         """See `settle_s`."""
         return settle_s(self.knobs)
@@ -101,7 +101,7 @@ class PirateSimulation(PartiesSimulation):
         """See `PartiesSimulation.probe`."""
         return plan_call(self.knobs, client, number, PROBE_S, self.world.now)
 
-    # --- what must not be left (I9) ---------------------------------------------------------------
+    # --- bounded memory (I9) ----------------------------------------------------------------------
     def left_after_calls(self) -> list[str]:
         """Return what any party still holds when no calls are left."""
         return [*held(self.cast.parties, _IDLE)]

@@ -104,7 +104,7 @@ class ScalabilityKnobs(Printed):
 
     calls: int
     faulty_s: float
-    # the cast
+    # processes
     shape: str
     clients: tuple[SpClientSpec, ...]
     devices: tuple[DeviceSpec, ...]
@@ -113,7 +113,7 @@ class ScalabilityKnobs(Printed):
     hops: int
     hold_s: float
     wraps: bool
-    # the work
+    # calls
     behaviours: tuple[Behaviour, ...]
     weights: tuple[int, ...]
     service_s: float
@@ -124,12 +124,12 @@ class ScalabilityKnobs(Printed):
     big_p: float
     bursts_p: float
     follow_p: float
-    # the network, and how late processes are
+    # network and lateness
     network: Shape
     pace: Pace
     in_band: bool
     output_size_max: int
-    # what goes wrong
+    # faults
     loss: Loss
     faults: tuple[SpFault, ...]
     faults_per_s: float

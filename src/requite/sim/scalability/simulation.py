@@ -70,7 +70,7 @@ class ScalabilitySimulation(PartiesSimulation):
             self._send_workers_home,
         )
 
-    # --- what must come about (I10) ---------------------------------------------------------------
+    # --- liveness (I10) ---------------------------------------------------------------------------
     def settle_s(self) -> float:
         """See `settle_s`."""
         return settle_s(self.knobs)
@@ -98,7 +98,7 @@ class ScalabilitySimulation(PartiesSimulation):
         in_loop = self.knobs.shape == Shape.LOOP
         return in_loop and not spec.is_persistent and isinstance(outcome, CallTimeout)
 
-    # --- what must not be left (I9) ---------------------------------------------------------------
+    # --- bounded memory (I9) ----------------------------------------------------------------------
     def left_after_calls(self) -> list[str]:
         """See `tables.left_after_calls`."""
         return left_after_calls(self.cast)

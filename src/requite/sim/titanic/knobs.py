@@ -75,7 +75,7 @@ class TitanicKnobs(Printed):
     segment_size_bytes: int
     disk_segments_max: int | None
     compact_below: float
-    # what goes wrong
+    # faults
     faults: tuple[TitanicFault, ...]
     faults_per_s: float
     outage_max_s: float

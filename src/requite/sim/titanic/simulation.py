@@ -40,7 +40,7 @@ class TitanicSimulation(Simulation):
         self.network = Network(self.world, knobs, self.ledger, self.node)
         self.users: list[User] = []
 
-    # --- what happens -----------------------------------------------------------------------------
+    # --- events -----------------------------------------------------------------------------------
     @staticmethod
     def draw_calls(knobs: TitanicKnobs, luck: Luck) -> Iterable[TitanicCall]:
         """See `Simulation.draw_calls`."""
