@@ -125,14 +125,14 @@ def test_any_call_is_read_as_it_was_written(
 @pytest.mark.parametrize(
     ("old", "new", "complaint"),
     [
-        ("seed = 1", "seed = ", "x.toml is no plan"),
-        ("seed = 1", "seed = 1.5", "'seed' is missing, or of another type"),
+        ("seed = 1", "seed = ", "x.toml is not a plan"),
+        ("seed = 1", "seed = 1.5", "'seed' is missing, or has the wrong type"),
         ('"pool-calm"', '"nope"', "there is no scenario 'nope'"),
-        ("knobs.callers", "knobs.shouters", "x.toml: knobs: there is no 'shouters'; there are"),
+        ("knobs.callers", "knobs.shouters", "x.toml: knobs: there is no 'shouters'; the names are"),
         ("knobs.keys", "# knobs.keys", "x.toml: knobs: 'keys' is missing, and has no default"),
-        ("knobs.calls = ", 'knobs.calls = "two" # ', "x.toml: knobs: calls: 'two' is of another"),
+        ("knobs.calls = ", 'knobs.calls = "two" # ', "x.toml: knobs: calls: 'two' has the wrong"),
         ("knobs.tasks = [", 'knobs.tasks = ["nap", ', "x.toml: knobs: tasks: there is no 'nap'"),
-        ("\nfaults = []", "\nfaults = [1]", "x.toml: faults: 1 is no table"),
+        ("\nfaults = []", "\nfaults = [1]", "x.toml: faults: 1 is not a table"),
     ],
 )
 def test_what_is_no_plan_is_refused(old: str, new: str, complaint: str) -> None:
@@ -146,7 +146,7 @@ def test_a_payload_is_a_text_and_a_number_of_times() -> None:
     plan = draw(1, "calm")
     assert 'payload = "1:*' in write(plan)
     text = write(plan).replace('payload = "1:*', 'payload = "1:*x', 1)
-    with pytest.raises(ConfigurationError, match="no text with a number of times behind"):
+    with pytest.raises(ConfigurationError, match="not a text with a number of repetitions"):
         read_plan(text, "x.toml")
 
 

@@ -180,7 +180,7 @@ def test_knobs_that_were_given_are_part_of_the_command_that_repeats_a_run(
     [
         ("calls", "has no value"),
         ("nope=1", "there is no knob 'nope'"),
-        ("calls=many", "of another type"),
+        ("calls=many", "has the wrong type"),
         ("calls=-1", "out of range"),
         ("calls=2000000", "at most 100,000 calls"),
         ("follow_p=1.5", "out of range; it is 0 to 1"),
@@ -205,7 +205,7 @@ def test_a_file_that_is_no_plan_is_refused(
     for content in ("hello", 'scenario = "calm"'):
         file.write_text(content, "utf-8")
         assert run_command(["sim", "--plan", str(file)]) == ExitCode.USAGE
-        assert f"{file} is no plan: " in capsys.readouterr().err
+        assert f"{file} is not a plan: " in capsys.readouterr().err
     assert run_command(["sim", "--plan", str(tmp_path / "none.toml")]) == ExitCode.USAGE
     assert "No such file" in capsys.readouterr().err
 

@@ -1,4 +1,4 @@
-"""Who takes part in a run."""
+"""The processes of a run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _INTRUDERS = 3
 
 
 class Cast:
-    """All processes of a run; none is started yet."""
+    """All processes of a run, not yet started."""
 
     make_client: type[ClientProcess] = ClientProcess
     make_worker: type[WorkerProcess] = WorkerProcess

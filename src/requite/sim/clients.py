@@ -1,4 +1,4 @@
-"""A client's process."""
+"""The process of a client."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ClientProcess(Dialler):
         )
 
     def make_engine(self) -> Engine:
-        """Make a client."""
+        """Return a new client engine."""
         spec, knobs = self.spec, self._stage.knobs
         first = self._draw_sequence() if spec.first_sequence is None else spec.first_sequence
         self.rng.random()  # unused; keeps the later draws of saved seeds and plans as they were
@@ -49,7 +49,7 @@ class ClientProcess(Dialler):
         return self._stage.parts.client(dialect, policy, rng=self.rng.random, first_sequence=first)
 
     def _draw_sequence(self) -> int:
-        """Draw a sequence number that is about to wrap, in every second life."""
+        """Draw the first sequence number; every second start, one that is about to wrap."""
         return (1 << 32) - 8 if self.rng.random() < 0.5 else self.rng.getrandbits(32)
 
     def _end(self, what: str) -> None:

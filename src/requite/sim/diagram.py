@@ -5,7 +5,7 @@
        0.0041      │         ├────────►│      REQUEST 1, 2.499 s, attempt 1: hello
        0.0052      │         │         ●      crashes
 
-A message is drawn at the instant at which it is sent, whether it arrives or not.
+A message is drawn at the time it is sent, whether it arrives or not.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _WIDTH_MAX: Final = 120
 _GAP: Final = 2
 _INDENT: Final = 10  # of the lanes: the width of the time, and a space
 _LANES_MAX: Final = 8
-"""With more processes there is no room for what messages say."""
+"""With more processes the lines have no room for the messages."""
 
 
 def diagram(entries: Sequence[Entry]) -> Iterator[str]:
-    """Yield the lines of a diagram; without lanes where there are too many processes for them."""
+    """Yield the lines of a diagram; it has no lanes if there are too many processes."""
     seen = dict.fromkeys(name for entry in entries for name in (entry.source, entry.sink))
     names = sorted((name for name in seen if name not in ("", RUN)), key=_rank)
     if len(names) > _LANES_MAX:
@@ -35,12 +35,12 @@ def diagram(entries: Sequence[Entry]) -> Iterator[str]:
 
 
 def _rank(name: str) -> int:
-    """Put clients to the left, and workers to the right."""
+    """Return a sort key: clients to the left, workers to the right."""
     return 0 if name.startswith("client") else 2 if name.startswith("worker") else 1
 
 
 class _Lanes:
-    """Where the column of each process is."""
+    """The column of each process."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = names
@@ -54,7 +54,7 @@ class _Lanes:
         return f"{'seconds':>{_INDENT - 1}} {names}".rstrip()
 
     def line(self, entry: Entry) -> str:
-        """Return the line of a message, or of what happens to a process."""
+        """Return the line of a message, or of an event of a process."""
         cells = [" "] * (self._width * len(self._names))
         for place in self._at.values():
             cells[place] = "│"

@@ -1,4 +1,4 @@
-"""Dialling on the simulated network: what `requite.shell.aio_dialler` does with sockets."""
+"""Dialling on the simulated network, as `requite.shell.aio_dialler` does with sockets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class SimDialler:
-    """Dials for a process as often as connections are wanted; `opened` gets each stream."""
+    """Opens the connections that a process wants, one at a time; `opened` gets each stream."""
 
     def __init__(
         self, process: Process, addresses: AddressList, opened: Callable[[SimStream], Link]
@@ -28,12 +28,12 @@ class SimDialler:
         self._dialling = False
 
     def connect(self) -> None:
-        """Dial once more."""
+        """Want one more connection."""
         self._addresses.want()
         self.go_on()
 
     def go_on(self) -> None:
-        """Dial, if a connection is wanted and none is being dialled."""
+        """Dial if a connection is wanted and no dial is pending."""
         if not self._dialling:
             self._go_on()
 
@@ -70,6 +70,6 @@ class SimDialler:
 
 
 def _node(address: Address) -> str:
-    """Return the name by which the network knows an address."""
+    """Return the network's name of an address."""
     assert isinstance(address, HostAddress | InprocAddress)
     return address.host if isinstance(address, HostAddress) else address.name

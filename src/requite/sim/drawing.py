@@ -1,7 +1,6 @@
-"""How the knobs that the protocols have in common are drawn from a seed.
+"""Draw the knobs that the protocols share from a seed.
 
-The order in which a function draws is part of what it does: another one would make other runs of
-all seeds.
+The order of the draws matters: another order would change the runs of all seeds.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ Fault = TypeVar("Fault")
 
 ANSWERING: Final = (Behaviour.ECHO, Behaviour.STREAM)
 BEHAVIOURS: Final = (*ANSWERING, Behaviour.FAIL, Behaviour.HANG, Behaviour.POISON)
-"""What handlers do in protocols without leases, for which one would have to vouch."""
+"""The behaviours of handlers in protocols without leases."""
 
 
 # --- knobs that a scenario fixes ------------------------------------------------------------------
 def fixed_of(fixed: Mapping[str, Any], thing: str = "") -> dict[str, Any]:
-    """Return the knobs that are fixed for one kind of thing: those named `thing.NAME`, by NAME.
+    """Return the fixed knobs of one kind of thing: those named `thing.NAME`, by NAME.
 
-    Without a thing: those of the run.
+    Without `thing`: the fixed knobs of the run.
     """
     if not thing:
         return {name: value for name, value in fixed.items() if "." not in name}
@@ -37,7 +36,7 @@ def fixed_of(fixed: Mapping[str, Any], thing: str = "") -> dict[str, Any]:
 def draw_work(
     rng: Random, behaviours: Sequence[Behaviour], may_be_endless: bool = True
 ) -> dict[str, Any]:
-    """Draw what is asked, how often, and how long it takes."""
+    """Draw the knobs of the calls: behaviours, rates, and durations."""
     work: dict[str, Any] = {
         "behaviours": behaviours,
         "weights": tuple(_weight(rng, behaviour) for behaviour in behaviours),
@@ -65,12 +64,12 @@ def _weight(rng: Random, behaviour: Behaviour) -> int:
 
 
 def draw_pace(rng: Random) -> Pace:
-    """Draw how late processes are."""
+    """Draw the lateness of processes."""
     return Pace(rng.choice((0.0, 0.001, 0.02)), rng.choice((0.0, 0.0005, 0.005)))
 
 
 def draw_trouble(rng: Random, faults: tuple[Fault, ...], swarm: bool) -> dict[str, Any]:
-    """Draw what goes wrong, how often, and for how long."""
+    """Draw the faults, their rate, and their duration."""
     return {
         "faults": draw_faults(rng, faults, swarm),
         "faults_per_s": rng.uniform(0.05, 0.4),
@@ -79,7 +78,7 @@ def draw_trouble(rng: Random, faults: tuple[Fault, ...], swarm: bool) -> dict[st
 
 
 def draw_faults(rng: Random, faults: tuple[Fault, ...], swarm: bool) -> tuple[Fault, ...]:
-    """Return all faults, or in a swarm a random part of them."""
+    """Return all faults, or with `swarm` a random subset."""
     if not swarm:
         return faults
     share = rng.choice((0.15, 0.4, 0.7))
@@ -87,7 +86,7 @@ def draw_faults(rng: Random, faults: tuple[Fault, ...], swarm: bool) -> tuple[Fa
 
 
 def draw_network(rng: Random, fixed: Mapping[str, Any], spike_unit_s: float = 1.0) -> Shape:
-    """Draw the network, except for what is fixed."""
+    """Draw the knobs of the network that are not fixed."""
     latency_s = rng.choice((0.0001, 0.001, 0.01))
     drawn: dict[str, Any] = {
         "latency_s": latency_s,

@@ -1,7 +1,7 @@
 """A simulated process with one engine in a `Host`.
 
-It is the fourth shell, beside asyncio's, the blocking one and the tests': a few wires around a
-`Host`. One event is one turn: whatever it causes is written at its end, each connection once.
+This is the fourth shell around a `Host`, beside asyncio's, the blocking one and the tests'. One
+event is one turn: its output is written at the end of the turn, once per connection.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from requite.sim.stream import SimStream
     from requite.sim.world import Act, World
 
-# A timer that fires before its instant, by a rounding of the clock's offset, would be armed again
-# for the same instant without end.
+# A timer that fires too early, by a rounding of the clock's offset, would be re-armed for the same
+# instant forever.
 _ROUNDING_S: Final = 1e-6
 _LOOK_EVERY_S: Final = 0.05
 
@@ -35,36 +35,36 @@ class EngineProcess(Process):
         self, name: str, world: World, network: Network, pace: Pace, supervisor: Supervisor
     ) -> None:
         super().__init__(name, world, network, pace, supervisor)
-        self._armed = 0  # counts timers; only the last one is heeded
+        self._armed = 0  # counts timers; only the last one counts
         self._flush_wanted = False
 
     # --- for subclasses ---------------------------------------------------------------------------
     def make_host(self) -> Host:
-        """Make the engine and the host of a new life."""
+        """Return a host with a new engine."""
         raise NotImplementedError
 
     def started(self) -> None:
-        """Do what the process does first."""
+        """Perform the first actions of the process: listen, dial."""
 
     # --- life -------------------------------------------------------------------------------------
     def make(self) -> None:
-        """Make the engine and the host."""
+        """Create the engine and the host."""
         self._armed += 1
         self.host = self.make_host()
         self.engine = self.host.engine
 
     def boot(self) -> None:
-        """Start, and set the timer."""
+        """Start, and arm the timer."""
         self.started()
         self.wake_at(self.host.next_at())
 
     def drain(self) -> None:
-        """Tell the engine to finish what it has, taking nothing new."""
+        """Drain the engine: it finishes pending work and accepts no more."""
         if self.alive:
             self.turn(self.host.submit, Drain())
 
     def has_stopped(self) -> None:
-        """Leave, the engine having drained: close what stands, and exit when it has closed."""
+        """Exit after a drain: close all connections, and wait until they are closed."""
         self.drained = True
         self.later(0.0, self._leave)
 
@@ -79,32 +79,32 @@ class EngineProcess(Process):
             self.exit()
 
     def accept(self, stream: SimStream) -> None:
-        """Take a connection that another process has dialled."""
+        """Accept a connection that another process dialled."""
         self.adopt(stream, lambda: self.host.opened(stream, accepted=True))
 
     # --- turns ------------------------------------------------------------------------------------
     def turn(self, act: Act, *args: Any) -> None:
-        """Do one thing, and write what comes of it."""
+        """Run `act`, then write its output."""
         self._do(act, *args)
         if self._flush_wanted:
             self.end_turn()
 
     def end_turn(self) -> None:
-        """Write."""
+        """Write pending output."""
         self._flush_wanted = False
         if self.alive:
             self._do(self.host.flush)
 
-    # --- what the host wants ----------------------------------------------------------------------
+    # --- for the host -----------------------------------------------------------------------------
     def want_flush(self) -> None:
-        """Note that output waits for the end of the turn, or for one of the next."""
+        """Request a flush at the end of this turn, or of a later one."""
         if self.pace.flush_late_s:
             self.later(self.pace.flush_late_s * self.rng.random(), self.host.flush)
         else:
             self._flush_wanted = True
 
     def wake_at(self, at: float) -> None:
-        """Set the one timer."""
+        """Arm the timer."""
         self._armed += 1
         if at != inf:
             late_s = _ROUNDING_S + self.pace.timer_late_s * self.rng.random()
@@ -113,7 +113,7 @@ class EngineProcess(Process):
     def _timer(self, armed: int) -> None:
         if armed != self._armed or not self.alive:
             return
-        if self.frozen:  # the first thing that it finds overdue
+        if self.frozen:  # it fires first after the freeze
             self._overdue.insert(0, self._wake)
         else:
             self.turn(self.host.wake)

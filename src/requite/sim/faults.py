@@ -1,4 +1,4 @@
-"""What goes wrong in the first phase, and when: a schedule drawn from the seed."""
+"""The schedule of faults in the first phase, drawn from the seed."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from enum import StrEnum
 from random import Random
 from typing import Final, NamedTuple, Protocol
 
-_SHORTEST: Final = 0.1  # of the unit
+_SHORTEST: Final = 0.1  # in units
 _RESTART_S_MAX: Final = 3.0
 
 
 class Fault(NamedTuple):
-    """One thing that goes wrong at `at_s`, for `duration_s`. `lot` in [0, 1) chooses the victim."""
+    """A fault at `at_s` that lasts for `duration_s`. `lot` in [0, 1) chooses the victim."""
 
     at_s: float
     kind: str
@@ -21,12 +21,12 @@ class Fault(NamedTuple):
 
 
 class FaultyKnobs(Protocol):
-    """What knobs say of faults: which there are, how often each comes, until when, and how long
-    they last: from a tenth of `outage_unit_s` to `outage_max` of these units."""
+    """The knobs of faults: kinds, rate, time of the last one, and duration: from a tenth of
+    `outage_unit_s` to `outage_max` of these units."""
 
     @property
     def faults(self) -> Sequence[StrEnum]:
-        """The kinds; see `FaultKind`."""
+        """The kinds of faults; see `FaultKind`."""
 
     @property
     def faults_per_s(self) -> float:
@@ -34,19 +34,19 @@ class FaultyKnobs(Protocol):
 
     @property
     def faulty_s(self) -> float:
-        """When the last one comes at the latest."""
+        """The latest time of a fault."""
 
     @property
     def outage_unit_s(self) -> float:
-        """What outages are measured in."""
+        """The unit of outages."""
 
     @property
     def outage_max(self) -> float:
-        """How many units the longest lasts."""
+        """The longest outage, in units."""
 
 
 def plan_faults(knobs: FaultyKnobs, rng: Random) -> Iterator[Fault]:
-    """Draw the faults of the first phase: each kind comes at its rate, at random instants."""
+    """Draw the faults of the first phase: each kind at its rate, at random times."""
     for kind in knobs.faults:
         at_s = rng.expovariate(knobs.faults_per_s)
         while at_s < knobs.faulty_s:
@@ -59,6 +59,6 @@ def _duration_s(knobs: FaultyKnobs, rng: Random, kind: StrEnum) -> float:
         return rng.uniform(0.0, _RESTART_S_MAX)
     if kind == "intruder":
         return rng.uniform(0.5, 5.0)
-    # As many short ones as long ones, by orders of magnitude: the borders of timeouts lie between.
+    # Log-uniform, so that durations fall on both sides of every timeout.
     units: float = _SHORTEST * (knobs.outage_max / _SHORTEST) ** rng.random()
     return units * knobs.outage_unit_s

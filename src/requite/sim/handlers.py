@@ -1,4 +1,4 @@
-"""The handlers of a worker's process: they do what the requests say, on the simulated clock."""
+"""The handlers of a worker's process, which follow the requests' instructions in virtual time."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from requite.sim.history import Execution
 from requite.sim.knobs import Behaviour
 from requite.sim.workload import Task
 
-# A poisonous request lets its worker live for this part of its service time.
+# A poison request crashes its worker after this part of its service time.
 _DIES_AFTER: Final = 0.5
 _RESTART_S: Final = 1.0
 
 
 class Handling(EngineProcess):
-    """A process that runs handlers. Those that are told to hang do so for `hang_s` at most, where
-    nothing else ever ends them."""
+    """A process that runs handlers. A handler that hangs ends after `hang_s` if nothing else can
+    end it."""
 
     hang_s: float
 
     def forget_handlers(self) -> None:
-        """Begin a new life: handlers of an earlier one are gone."""
+        """Forget the handlers from before a restart."""
         self._running: dict[Any, Execution] = {}
 
     @abstractmethod
@@ -48,7 +48,7 @@ class Handling(EngineProcess):
         self.run(token, task, payload)
 
     def run(self, token: Any, task: Task, payload: bytes) -> None:
-        """Do as the task says."""
+        """Follow the instructions of the task."""
         match task.behaviour:
             case Behaviour.POISON:
                 self.later(task.service_s * _DIES_AFTER, self._poisoned, token)
@@ -62,12 +62,12 @@ class Handling(EngineProcess):
                 self.later(task.service_s, self.finish, token, task, payload)
 
     def lives(self, token: Any) -> bool:
-        """Whether a handler goes on."""
+        """Whether a handler still runs."""
         execution = self._running.get(token)
         return execution is not None and not execution.ended
 
     def finish(self, token: Any, task: Task, payload: bytes) -> None:
-        """End a handler, if it goes on, as its task says."""
+        """End a handler that still runs, as its task says."""
         if not self.lives(token):
             return
         serial = self._running[token].serial
@@ -77,14 +77,14 @@ class Handling(EngineProcess):
             self.answer(token, Status.OK, self.final_reply(task.number, serial, payload))
 
     def answer(self, token: Any, status: Status, frames: list[bytes]) -> None:
-        """Tell the engine how a handler has ended."""
+        """Report the end of a handler to the engine."""
         execution = self._running.pop(token, None)
         if execution is not None and not execution.ended:
             execution.ended = status.name
         self.say(Finished(token, frames, status))
 
     def say(self, event: Input) -> None:
-        """Tell the engine what a handler says."""
+        """Feed the engine an event of a handler."""
         self.host.submit(event)
 
     def _part(self, token: Any, task: Task, payload: bytes, index: int) -> None:

@@ -1,9 +1,9 @@
-"""What has happened in a run, as nouns: calls, what handlers did, and what the broker held.
+"""The history of a run: calls, executions of handlers, and the requests of the broker.
 
-Three independent witnesses tell of one call. Its client: submitted, given partials, ended. The
-handlers: started, stopped. And the broker, by its notes and by what goes in and out of its engine:
-accepted, dispatched, answered (a `Trace` each time the call is sent). `History` keeps the nouns up
-to date and lets each checker know, by the name of the event; checkers compare the witnesses.
+Three independent sources report on a call. The client: submitted, partial, ended. The handlers:
+started, stopped. The broker, by its notes and by the inputs and effects of its engine: accepted,
+dispatched, answered (one `Trace` each time the call is sent). `History` updates its objects and
+notifies each checker by the name of the event; checkers compare the sources.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _VIOLATIONS_MAX: Final = 50  # a run with more is broken in general
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """An invariant that did not hold: which, when, and what was seen."""
+    """A violated invariant: its id, the time, and the evidence."""
 
     invariant: str
     at_s: float
@@ -38,10 +38,10 @@ class Violation:
 class Call:
     """One call as its client made it. Times are the world's.
 
-    `frozen_s` is how long the client's process had stood still before. `is_told`: its dialect can
-    say that it is not idempotent, and carry `key`. `partials` were given to the user. `answered_by`
-    are the workers whose reply the broker passed on; `sent` counts how often the broker accepted
-    it. `abandoned`: its client's process died, and nobody waits for the call any more.
+    `frozen_s`: how long the client had been frozen before. `is_told`: its dialect carries `key`,
+    and whether the call is idempotent. `partials`: those that the user received. `answered_by`: the
+    workers whose reply the broker forwarded. `sent`: how often the broker accepted the call.
+    `abandoned`: its client's process ended, and no user waits for the call.
     """
 
     number: int
@@ -70,14 +70,14 @@ class Call:
 
 @dataclass(slots=True, eq=False)
 class Execution:
-    """One run of a handler for a call, with the `payload` and the `key` it was given."""
+    """One run of a handler for a call, with the `payload` and the `key` that it received."""
 
     serial: int
     call: Call
     worker: str
     payload: bytes
     key: bytes
-    ended: str = ""  # how; "" while it runs
+    ended: str = ""  # how it ended; "" while it runs
 
     def __str__(self) -> str:
         return f"execution {self.serial} on {self.worker}"
@@ -85,11 +85,10 @@ class Execution:
 
 @dataclass(slots=True, eq=False)
 class Trace:
-    """One request in one life of the broker, under the id its client or the broker gave it.
+    """One request at the broker since its last start, by the id from its client or the broker.
 
-    `owner` is the connection of the worker that holds it, under `dispatch_id`; `attempts` counts
-    its dispatches. `withdrawn`: the broker has been told that nobody waits for it, whether it took
-    note or not.
+    `owner` is the connection of the worker that has it, under `dispatch_id`; `attempts` counts its
+    dispatches. `withdrawn`: the broker received a cancellation, even if it ignored it.
     """
 
     call: Call
@@ -98,14 +97,14 @@ class Trace:
     service: str
     arrived_at: float
     expires_at: float
-    excused_s: float  # how long the broker had stood still before
+    excused_s: float  # how long the broker had been frozen before
     state: str = "accepted"
     owner: bytes | None = None
     owner_name: str = ""
     dispatch_id: int = 0
     dispatched_at: float = 0.0
-    vouched_at: float = 0.0  # when its worker last showed progress, as far as the broker has heard
-    vouched_s: float = 0.0  # for how long, if it said so
+    vouched_at: float = 0.0  # when the broker last received progress from its worker
+    vouched_s: float = 0.0  # the extension that the worker asked for, if any
     attempts: int = 0
     partials: int = 0
     withdrawn: str = ""
@@ -115,9 +114,9 @@ class Trace:
 
 
 class Checker:
-    """What must hold. Subclasses define methods named like the events they want to hear of.
+    """Checks one invariant. Subclasses define a method for each event that they need, by its name.
 
-    `invariant` is the id in ARCHITECTURE.md, `sentence` what it says.
+    `invariant` is the id in ARCHITECTURE.md, `sentence` its text.
     """
 
     invariant: str
@@ -132,7 +131,7 @@ class Checker:
         return self.history.knobs
 
     def violate(self, text: str) -> None:
-        """Report that the invariant does not hold, with the evidence."""
+        """Report a violation of the invariant, with the evidence."""
         self.history.violate(self.invariant, text)
 
 
@@ -164,7 +163,7 @@ EVENTS: Final = (
     "spoke",
     "not_told",
     "finished",
-    # those of the scalability protocols: see `requite.sim.scalability.watch`
+    # events of the scalability protocols: see `requite.sim.scalability.watch`
     "hub_started",
     "hub_ended",
     "channel_lost",
@@ -183,23 +182,23 @@ EVENTS: Final = (
     "gave_up",
     "turns_unknown",
     "rested",
-    # those of RPC over AMQP: see `requite.sim.amqp.watch` and `requite.sim.amqp.server`
+    # events of RPC over AMQP: see `requite.sim.amqp.watch` and `requite.sim.amqp.server`
     "request_returned",
     "mistaken",
     "acked_unanswered",
     "silent",
     "left",
-    # those of services that run each request once: see `requite.sim.dedup.workers`
+    # events of services that run each request once: see `requite.sim.dedup.workers`
     "effect_began",
     "effect_ended",
-    # those of a pair of brokers: see `requite.sim.paired.brokers`
+    # events of a pair of brokers: see `requite.sim.paired.brokers`
     "served",
     "pair_changed",
 )
 
 
 class History:
-    """All nouns of a run, and who wants to hear of changes."""
+    """All calls, executions and violations of a run; notifies the checkers."""
 
     def __init__(self, world: World, checkers: Sequence[type[Checker]], knobs: Any = None) -> None:
         self.world = world
@@ -217,12 +216,12 @@ class History:
         }
 
     def tell(self, event: str, *what: Any) -> None:
-        """Let all checkers that care know."""
+        """Notify all checkers that have a method for the event."""
         for hear in self._hearers[event]:
             hear(*what)
 
     def violate(self, invariant: str, text: str) -> None:
-        """Note a violation."""
+        """Record a violation."""
         if len(self.violations) < _VIOLATIONS_MAX:
             self.violations.append(Violation(invariant, self.world.now, text))
             if invariant == self.stop_at:
@@ -230,22 +229,22 @@ class History:
 
     # --- the client's testimony -------------------------------------------------------------------
     def submitted(self, call: Call) -> None:
-        """Note a new call."""
+        """Record a new call."""
         self.calls[call.number] = self.open[call.number] = call
         self.tell("submitted", call)
 
     def cancelled(self, call: Call) -> None:
-        """Note that the user has given a call up."""
+        """Record that the user cancelled a call."""
         call.cancelled = True
         self.tell("cancelled", call)
 
     def delivered(self, call: Call, partial: Partial) -> None:
-        """Note that the user got a partial reply."""
+        """Record that the user received a partial reply."""
         self.tell("partial", call, partial)
         call.partials.append(partial.frames)
 
     def ended(self, call: Call, outcome: Reply | CallError, frozen_s: float) -> None:
-        """Note the end of a call; `frozen_s` is how long its client stood still over all."""
+        """Record the end of a call; `frozen_s` is how long its client has been frozen in total."""
         call.frozen_s = frozen_s - call.frozen_s
         self.tell("ended", call, outcome)
         self.open.pop(call.number, None)
@@ -254,7 +253,7 @@ class History:
         self.outcomes["OK" if isinstance(outcome, Reply) else type(outcome).__name__] += 1
 
     def client_died(self, client: str) -> None:
-        """Note that nobody waits for the calls of a client any more."""
+        """Mark the open calls of a client as abandoned."""
         for call in [call for call in self.open.values() if call.client == client]:
             call.abandoned = True
             self.outcomes["abandoned"] += 1
@@ -262,7 +261,7 @@ class History:
 
     # --- the handlers' testimony ------------------------------------------------------------------
     def started(self, call: Call, worker: str, payload: bytes, key: bytes) -> Execution:
-        """Note that a handler starts."""
+        """Record the start of a handler."""
         serial = len(self.executions) + 1
         execution = Execution(serial, call, worker, payload, key)
         self.executions[serial] = execution
@@ -271,5 +270,5 @@ class History:
         return execution
 
     def finish(self) -> None:
-        """Let checkers look at the whole."""
+        """Let checkers check the whole run."""
         self.tell("finished")

@@ -1,8 +1,8 @@
-"""Peers that send what they should not: bytes of no protocol, and messages of no sense.
+"""Strangers that send garbage to the broker: random bytes, and meaningless messages.
 
-An intruder is a process like others, with an engine of its own making. Now and then it connects,
-does one piece of mischief, and leaves or stays. Whatever it does, nobody else may notice (I13): it
-offers a service that no honest client asks for, so that its lies reach nobody.
+An intruder is a process with a special engine. At random times it connects, sends one kind of
+garbage, and leaves or stays. No honest peer may be affected (I13): the intruder offers a service
+that no honest client calls, so that its false replies reach no user.
 """
 
 from __future__ import annotations
@@ -80,14 +80,14 @@ def _sensible(rng: Random, services: Sequence[str]) -> Messages:
 
 
 def _shuffled(rng: Random, services: Sequence[str]) -> Messages:
-    """Send commands in an order that makes no sense, dialects mixed."""
+    """Return commands in random order, with mixed dialects."""
     messages = [*_sensible(rng, services), *_sensible(rng, services)]
     rng.shuffle(messages)
     return messages[: rng.randint(1, 6)]
 
 
 def _damaged(rng: Random, services: Sequence[str]) -> Messages:
-    """Send commands with a few bytes, frames or ends that are not as they should be."""
+    """Return commands with a few damaged bytes, frames or ends."""
     return [_damage(rng, message) for message in _shuffled(rng, services)]
 
 
@@ -120,7 +120,7 @@ def _same_id_twice(_rng: Random, services: Sequence[str]) -> Messages:
 
 
 def _worker_for_itself(rng: Random, _services: Sequence[str]) -> Messages:
-    """Register, and answer what was never asked."""
+    """Register as a worker, and reply to requests that were never sent."""
     dialect = by_version(rng.choice(_VERSIONS))
     answers = [
         dialect.encode(WorkerFinal(b"nobody", [b"no"], rng.randint(0, 50), 0)) for _ in range(5)
@@ -129,13 +129,13 @@ def _worker_for_itself(rng: Random, _services: Sequence[str]) -> Messages:
 
 
 def _client_of_itself(rng: Random, _services: Sequence[str]) -> Messages:
-    """Ask the intruders' own service, so that its workers have something to lie about."""
+    """Call the intruders' own service, so that its workers get requests."""
     dialect = by_version(rng.choice(_VERSIONS))
     return [dialect.encode(ClientRequest(_OWN, [b"?"], n, 0, 0, b"")) for n in range(1, 9)]
 
 
 def _flood(_rng: Random, services: Sequence[str]) -> Messages:
-    """Ask more than is read: `_Mischief` stops reading after this one."""
+    """Return more requests than fit into buffers; `_Mischief` then stops reading."""
     dialect = by_version("0.3")
     body = [b"x" * 5000]
     name = services[0].encode()
@@ -174,7 +174,7 @@ def _draw_framing(rng: Random, services: Sequence[str]) -> Framing:
         good + ready + _command(b"ERROR", b"\6no way"),
         b"GET / HTTP/1.1\r\nHost: broker\r\n\r\n",
         rng.randbytes(rng.choice((1, 10, 64, 100, 3000))),
-        good[: rng.randint(0, len(good) - 1)],  # and then silence: the handshake never ends
+        good[: rng.randint(0, len(good) - 1)],  # an incomplete handshake, then silence
         good + rng.randbytes(80),
         good + ready + rng.randbytes(80),
         good + ready + b"\x03" + b"\xff" * 8,  # a frame of 2^64 - 1 bytes
@@ -210,13 +210,13 @@ class _Mischief(Mischief):
         return kind(self.rng, self._services)
 
     def answer(self, event: Received) -> Iterator[Effect]:
-        """Say something that makes no sense, now and then."""
+        """Send garbage in reply, at random."""
         if self.rng.random() < 0.2 and event.peer in self.peers:
             yield from (Send(event.peer, m) for m in _shuffled(self.rng, self._services))
 
 
 class Intruder(Dialler):
-    """A process that means no good."""
+    """A process that sends garbage."""
 
     is_honest = False
 
@@ -224,20 +224,20 @@ class Intruder(Dialler):
         super().__init__(name, False, stage)
 
     def make_engine(self) -> Engine:
-        """Make an engine that plays tricks."""
+        """Return an engine that sends garbage."""
         return _Mischief(self.rng, self._stage.knobs.services)
 
     def _make_framing(self) -> Framing:
         return _draw_framing(self.rng, self._stage.knobs.services)
 
     def deliver(self, token: Any, what: Any) -> None:
-        """Get nothing: an intruder makes no calls."""
+        """Raise: an intruder makes no calls."""
         raise AssertionError(f"an intruder was delivered {what!r}")
 
     def fail(self, token: Any, error: CallError) -> None:
-        """Get nothing."""
+        """Raise: an intruder makes no calls."""
         raise AssertionError(f"an intruder was told {error!r}")
 
     def abandon(self, token: Any, reason: str) -> None:
-        """Get nothing."""
+        """Raise: an intruder runs no handlers."""
         raise AssertionError(f"an intruder was told to give up: {reason}")

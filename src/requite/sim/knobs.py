@@ -1,4 +1,4 @@
-"""Everything that a run is made of, drawn from its seed; printed before anything happens."""
+"""The parameters of a run, drawn from its seed; printed before the run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from requite.sim.process import Pace
 
 
 class FaultKind(StrEnum):
-    """What can go wrong."""
+    """The kinds of faults."""
 
     CRASH_BROKER = "crash-broker"
     CRASH_WORKER = "crash-worker"
@@ -36,19 +36,19 @@ class FaultKind(StrEnum):
 
 
 class Behaviour(StrEnum):
-    """What a handler does with a request; the request tells it."""
+    """What a handler does; the request names it."""
 
-    ECHO = "echo"  # answers after its service time
-    STREAM = "stream"  # some partial replies first
-    FAIL = "fail"  # a negative reply
-    VOUCH = "vouch"  # takes longer than its lease, and says that it makes progress
-    HANG = "hang"  # never ends, unless it is abandoned
-    POISON = "poison"  # takes its worker's process along
+    ECHO = "echo"  # reply after the service time
+    STREAM = "stream"  # send some partial replies first
+    FAIL = "fail"  # send a negative reply
+    VOUCH = "vouch"  # take longer than the lease, and report progress
+    HANG = "hang"  # never end, unless abandoned
+    POISON = "poison"  # crash the worker's process
 
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """Knobs that are printed; those `one_by_one` are several things with a line each."""
+    """Knobs that can be printed; those in `one_by_one` are lists, with a line for each item."""
 
     one_by_one = frozenset[str]()
 
@@ -63,14 +63,14 @@ class Printed:
 
 
 def link_limits(output_size_max: int) -> LinkLimits:
-    """Return what one connection may cost."""
+    """Return the limits of one connection."""
     return LinkLimits(handshake_timeout_s=3.0, linger_s=1.0, output_size_max=output_size_max)
 
 
 @dataclass(frozen=True, slots=True)
 class ClientSpec:
-    """One client. `tries` bounds the attempts of a call; `identity`: it announces its name; without
-    a `first_sequence` one is drawn for each life.
+    """One client. `tries`: the most attempts of a call; `identity`: it announces its name; without
+    a `first_sequence`, each start draws one.
     """
 
     name: str
@@ -84,7 +84,7 @@ class ClientSpec:
 
 @dataclass(frozen=True, slots=True)
 class WorkerSpec:
-    """One worker; 0 as lease: it vouches for its handlers without end."""
+    """One worker; a lease of 0 never expires."""
 
     name: str
     service: str
@@ -97,21 +97,21 @@ class WorkerSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs(Printed):
-    """A run. `faulty_s` is the length of the first phase, in which `calls` calls are made.
+    """A run. The first phase takes `faulty_s` and makes `calls` calls.
 
-    `faults_per_s` is the rate of each kind of fault; they last from a tenth of a heartbeat interval
-    to `outage_max` of them. `behaviours` and `weights` say what is asked of handlers how often.
+    `faults_per_s` is the rate of each kind of fault; a fault lasts from 0.1 to `outage_max`
+    heartbeat intervals. Handlers draw from `behaviours` with `weights`.
     """
 
     one_by_one = frozenset({"clients", "workers"})
 
     calls: int
     faulty_s: float
-    # the cast
+    # processes
     services: tuple[str, ...]
     clients: tuple[ClientSpec, ...]
     workers: tuple[WorkerSpec, ...]
-    # the work
+    # calls
     behaviours: tuple[Behaviour, ...]
     weights: tuple[int, ...]
     service_s: float
@@ -125,7 +125,7 @@ class Knobs(Printed):
     bursts_p: float
     manage_p: float
     follow_p: float
-    # the network, and how late processes are
+    # network and lateness
     network: Shape
     pace: Pace
     output_size_max: int
@@ -142,7 +142,7 @@ class Knobs(Printed):
     partials_for_0_1: PartialsFor01
     drain_timeout_s: float
     handover: bool
-    # what goes wrong
+    # faults
     faults: tuple[FaultKind, ...]
     faults_per_s: float
     outage_max: float
@@ -154,12 +154,12 @@ class Knobs(Printed):
 
     @property
     def outage_unit_s(self) -> float:
-        """Outages are measured in heartbeat intervals."""
+        """The unit of outages: the heartbeat interval."""
         return self.interval_s
 
     @property
     def broker_policy(self) -> BrokerPolicy:
-        """The policy of the broker, which makes the notes that checkers read."""
+        """The policy of the broker; checkers read its notes."""
         return BrokerPolicy(
             heartbeat=self.heartbeat,
             legacy_busy_timeout_s=self.legacy_busy_s,
@@ -182,12 +182,12 @@ class Knobs(Printed):
 
     @property
     def limits(self) -> LinkLimits:
-        """What one connection may cost."""
+        """The limits of one connection."""
         return link_limits(self.output_size_max)
 
     @property
     def slowest_interval_s(self) -> float:
-        """The longest heartbeat interval that anybody announces: the longer of two holds."""
+        """The longest announced heartbeat interval; of two, the longer one is negotiated."""
         return max(self.interval_s, *(worker.interval_s for worker in self.workers))
 
     @property
@@ -197,7 +197,7 @@ class Knobs(Printed):
 
     @property
     def presence_s(self) -> float:
-        """How long it may take until the broker and a worker know that the other is gone."""
+        """How long the broker and a worker may need to detect the loss of the other."""
         presence_s = self.liveness * self.slowest_interval_s
         if all(worker.version == "0.3" for worker in self.workers):
             return presence_s
@@ -205,9 +205,9 @@ class Knobs(Printed):
 
     @property
     def silence_s(self) -> dict[str, float]:
-        """How long a peer and the broker must have been silent to count each other as gone.
+        """How long the broker and a peer may be silent before they give each other up, by peer.
 
-        MDP 0.1 and 0.2 announce no interval; there the two have to be configured alike.
+        MDP 0.1 and 0.2 announce no interval; their peers must be configured equally.
         """
         silence_s = {client.name: self.interval_s * self.liveness for client in self.clients}
         for worker in self.workers:
@@ -216,10 +216,10 @@ class Knobs(Printed):
 
     @property
     def silence_limit_s(self) -> dict[str, float]:
-        """How long the broker and a worker may be silent towards each other.
+        """How long the broker and a worker may be silent to each other, by worker.
 
-        Left out are those workers of MDP 0.1 and 0.2 that keep a lease: when a handler outlives it,
-        they say nothing, so that the broker counts them as gone.
+        It omits workers of MDP 0.1 and 0.2 with a lease: when a handler outlives the lease, they
+        fall silent, so that the broker gives them up.
         """
         late_s = self.pace.timer_late_s + 0.002
         return {

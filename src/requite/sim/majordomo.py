@@ -1,4 +1,4 @@
-"""A run around the Majordomo broker: its phases, and what its checkers are told."""
+"""A run of the Majordomo broker: its phases, faults and checkers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _LEAVE_S: Final = 10.0
 
 
 class MajordomoSimulation(Simulation):
-    """One broker, and those who dial it."""
+    """A run with one broker, clients and workers."""
 
     knobs_type: ClassVar[type] = Knobs
     checkers: tuple[type[Checker], ...] = CHECKERS
@@ -50,11 +50,11 @@ class MajordomoSimulation(Simulation):
         self.trouble = self.make_trouble()
 
     def make_cast(self, stage: Stage) -> Cast:
-        """Make everybody who takes part."""
+        """Create all processes."""
         return Cast(stage)
 
     def make_trouble(self) -> MajordomoTrouble:
-        """Make what can go wrong with them."""
+        """Return the faults of the run."""
         return MajordomoTrouble(self.cast)
 
     @staticmethod
@@ -75,11 +75,11 @@ class MajordomoSimulation(Simulation):
         )
 
     def places(self) -> tuple[TcpAddress, ...]:
-        """Return where brokers are."""
+        """Return the addresses of the brokers."""
         return (TcpAddress(BROKER, 5555),)
 
     def begin(self) -> None:
-        """Let everybody start, and put the calls and the faults into the queue."""
+        """Start all processes, and schedule the calls and the faults."""
         world, cast = self.world, self.cast
         rng = world.rng("start")
         self.start_brokers()
@@ -91,7 +91,7 @@ class MajordomoSimulation(Simulation):
             world.at(fault.at_s, self.trouble.strike, fault)
 
     def start_brokers(self) -> None:
-        """Let the broker start."""
+        """Start the broker."""
         self.world.at(0.0, self.cast.broker.start)
 
     def heal(self) -> None:
@@ -99,32 +99,32 @@ class MajordomoSimulation(Simulation):
         self.trouble.end()
 
     def phases(self) -> Iterable[Phase]:
-        """Settle, ask everybody, and go."""
+        """Settle, probe every service, then drain clients, workers and the broker."""
         return (self._settle, self._probe, self._send_clients_home, self._send_workers_home)
 
     def _settle(self) -> bool:
-        """I10: everything pending settles, and the tables become equal to the live peers."""
+        """Check I10: all pending calls end, and the tables match the live peers."""
         limit_s = self.settle_s()
-        self.world.run(self.world.now + self.knobs.network.spike_s)  # what is late has come by then
+        self.world.run(self.world.now + self.knobs.network.spike_s)  # late messages have arrived
         self.wait(lambda: not self.unsettled(), limit_s)
         problems = self.unsettled()
         for problem in problems:
-            self.history.violate("I10", f"{limit_s:.1f} s after all faults have healed, {problem}")
+            self.history.violate("I10", f"{limit_s:.1f} s after all faults ended, {problem}")
         return not problems
 
     def settle_s(self) -> float:
-        """Return the time in which everything must settle once faults are healed."""
+        """Return the time in seconds in which everything must settle once faults have ended."""
         return settle_s(self.knobs)
 
     def unsettled(self) -> list[str]:
-        """Say what has not settled yet."""
+        """Return what has not settled yet."""
         pending = [f"{call} has not ended" for call in self.history.open.values()]
         return pending or not_settled(self.cast) or [*left_after_calls(self.cast)]
 
     def _probe(self) -> bool:
-        """I10: who asks now gets replies, from every service."""
+        """Check I10: every client gets replies from every service."""
         self.remark("every client calls every service, one client after the other")
-        for client in self.cast.clients:  # together they might be too many for short attempts
+        for client in self.cast.clients:  # one at a time: attempts may be short
             self._probe_from(client)
         return not self.history.open
 
@@ -137,7 +137,7 @@ class MajordomoSimulation(Simulation):
             outcome = self.outcome_of(plan)
             if not isinstance(outcome, Reply) or len(outcome.frames) != 2:
                 text = f"{plan.client} calls {plan.service} and gets {outcome!r}"
-                self.history.violate("I10", f"with all faults healed, {text}")
+                self.history.violate("I10", f"after all faults have ended, {text}")
 
     def _plan_probe(self, client: str, service: str) -> CallPlan:
         number = next(self.numbers)
@@ -157,7 +157,7 @@ class MajordomoSimulation(Simulation):
         )
 
     def _send_clients_home(self) -> bool:
-        """I9: with the calls and the clients gone, nothing of them is left."""
+        """Check I9: once calls and clients have ended, no state of them is left."""
         cast = self.cast
         left = [*left_after_calls(cast)]
         self.remark("the clients leave")
@@ -173,7 +173,7 @@ class MajordomoSimulation(Simulation):
         return gone and not left
 
     def _send_workers_home(self) -> bool:
-        """I9: with everybody gone the broker is as good as new, and ends when it is told to."""
+        """Check I9: without peers the broker equals a new one, and it exits after a drain."""
         broker = self.cast.broker
         self.remark("the workers leave")
         for worker in self.cast.workers:
@@ -184,23 +184,23 @@ class MajordomoSimulation(Simulation):
         limit_s = self.knobs.service_ttl_s * 2 + _LEAVE_S
         self.wait(lambda: not [*left_after_all(broker, fresh)], limit_s)
         for what in left_after_all(broker, fresh):
-            self.history.violate("I9", f"with everybody gone, {what}")
+            self.history.violate("I9", f"after all peers have left, {what}")
         for what in [what for worker in self.cast.workers for what in left_after_drain(worker)]:
             self.history.violate("I9", what)
         broker.retired = True
         broker.drain()
         if not self.wait(lambda: not broker.alive, _LEAVE_S) or not gone:
-            self.history.violate("I9", "a worker or the broker does not end when it is told to")
+            self.history.violate("I9", "a worker or the broker does not exit after a drain")
         return gone
 
 
 class MajordomoTrouble(Trouble):
-    """What can go wrong with a broker in the middle."""
+    """Inject faults into a run with a broker."""
 
     _cast: Cast
 
     def deeds(self) -> Mapping[StrEnum, Deed]:
-        """Return what each `FaultKind` does."""
+        """Return the action of each `FaultKind`."""
         cast = self._cast
         return {
             FaultKind.CRASH_BROKER: self.crash(cast.brokers),
@@ -222,7 +222,7 @@ class MajordomoTrouble(Trouble):
         }
 
     def choose_way(self, lot: float) -> Way:
-        """Everybody talks with the broker."""
+        """Choose the broker and one of its peers."""
         return BROKER, choose(self._cast.peers, lot).name
 
     def streams(self) -> Sequence[SimStream]:
@@ -231,11 +231,10 @@ class MajordomoTrouble(Trouble):
 
 
 def settle_s(knobs: Knobs) -> float:
-    """Return the time in which everything must settle once faults are healed (I10).
+    """Return the time in seconds in which everything must settle once faults have ended (I10).
 
-    It is the sum of all that may have to happen one after the other: a dead connection is found
-    out and replaced, silent peers are noticed, deadlines pass, and what has no deadline is waited
-    for, tried again and worked off.
+    It is the sum of what may happen in sequence: a dead connection is detected and replaced, silent
+    peers are given up, deadlines pass, and calls without a deadline are retried and worked off.
     """
     network = knobs.network
     connection_s = network.keepalive_s + network.retransmit_s + 2 * network.connect_timeout_s + 12

@@ -1,8 +1,8 @@
-"""The scenarios of Majordomo, and how the knobs of a run are drawn from its seed.
+"""Scenarios of Majordomo; draws the knobs of a run from its seed.
 
-A scenario narrows the choice: which faults there may be, and which knobs are fixed. All others are
-drawn. `swarm` narrows nothing, and takes a random subset of the faults for each seed: most bugs
-need a few kinds together, and some only show when another kind is absent.
+A scenario restricts the faults, and fixes some knobs; all other knobs are drawn. `swarm` restricts
+nothing, and draws a random subset of the faults for each seed: most bugs need a few kinds together,
+and some only show when another kind is absent.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _BEHAVIOURS: Final = tuple(Behaviour)
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What distinguishes a run. `faults`: all of these; with `swarm` a random part of them.
+    """A scenario. `faults`: a run has all of these, with `swarm` a random subset.
 
-    `versions`: the dialects of peers, each as often as it stands there. `fixed`: knobs that are not
-    drawn, by name; those of the network as `network.NAME`.
+    `versions`: the dialects of peers; one listed twice is twice as likely. `fixed`: knobs with
+    fixed values, by name: `network.NAME` of the network.
     """
 
     name: str
@@ -44,28 +44,28 @@ _QUIET_NETWORK: Final = {"network.jitter_s": 0.0, "network.spike_p": 0.0}
 _LIST: Final = (
     Scenario(
         "calm",
-        "nothing goes wrong",
+        "no faults",
         behaviours=(Behaviour.ECHO, Behaviour.STREAM),
         fixed={"services_max": 1000, "queue_max": 1000, "client_pending_max": 1000},
     ),
     Scenario(
         "crash-broker",
-        "the broker dies and comes back, with all its memory lost",
+        "the broker crashes and comes back without its state",
         (FaultKind.CRASH_BROKER,),
     ),
     Scenario(
         "crash-workers",
-        "workers die in the middle of their work, and come back",
+        "workers crash while they handle requests, and come back",
         (FaultKind.CRASH_WORKER, FaultKind.POWER_LOSS),
     ),
     Scenario(
         "crash-clients",
-        "clients die with calls outstanding",
+        "clients crash with calls in flight",
         (FaultKind.CRASH_CLIENT, FaultKind.POWER_LOSS),
     ),
     Scenario(
         "partitions",
-        "the network is cut, clogged, reset; connections are forgotten",
+        "the network is cut or congested; connections are reset or silently dropped",
         (
             FaultKind.PARTITION,
             FaultKind.PARTITION_ONE_WAY,
@@ -76,26 +76,26 @@ _LIST: Final = (
     ),
     Scenario(
         "freezes",
-        "processes stand still for up to 30 heartbeats",
+        "processes freeze for up to 30 heartbeats",
         (FaultKind.FREEZE_BROKER, FaultKind.FREEZE_WORKER, FaultKind.FREEZE_CLIENT),
         fixed={"outage_max": 30.0},
     ),
     Scenario(
         "garbage",
-        "strangers send what they should not",
+        "strangers send garbage",
         (FaultKind.INTRUDER,),
         fixed={"faults_per_s": 1.0},
     ),
     Scenario(
         "overload",
-        "far more is asked than can be done in time",
+        "more requests than the workers can answer in time",
         versions=("0.3",),
         behaviours=(Behaviour.ECHO,),
         fixed={"calls": 300, "service_s": 0.3, "timeout_s": 3.0, "queue_max": 30, "bursts_p": 0.9},
     ),
     Scenario(
         "standstill",
-        "the same, while the broker and clients stand still or crash now and then",
+        "overload, while the broker and clients sometimes freeze or crash",
         (FaultKind.FREEZE_BROKER, FaultKind.FREEZE_CLIENT, FaultKind.CRASH_BROKER),
         behaviours=(Behaviour.ECHO,),
         fixed={"calls": 300, "service_s": 0.3, "timeout_s": 3.0, "outage_max": 30.0},
@@ -115,12 +115,12 @@ _LIST: Final = (
     ),
     Scenario(
         "drain",
-        "broker, workers and clients leave and return in good order",
+        "broker, workers and clients drain and come back",
         (FaultKind.DRAIN_BROKER, FaultKind.DRAIN_WORKER, FaultKind.DRAIN_CLIENT),
     ),
     Scenario(
         "fair",
-        "equal workers under light load: the same number of requests for each",
+        "equal workers under light load: each gets the same number of requests",
         (FaultKind.DRAIN_WORKER,),
         versions=("0.3",),
         behaviours=(Behaviour.ECHO,),
@@ -128,13 +128,13 @@ _LIST: Final = (
         | {"services": ("alpha",)}
         | {"cancel_p": 0.0, "nobody_p": 0.0, "bursts_p": 0.0, "big_p": 0.0},
     ),
-    Scenario("swarm", "a random part of everything", _ALL_FAULTS, swarm=True),
+    Scenario("swarm", "a random subset of all faults", _ALL_FAULTS, swarm=True),
 )
 MDP_SCENARIOS: Final = {scenario.name: scenario for scenario in _LIST}
 
 
 def draw(seed: int, scenario: Scenario) -> Knobs:
-    """Draw the knobs of a run. The same seed and scenario always give the same."""
+    """Draw the knobs of a run. The same seed and scenario always give the same knobs."""
     rng = Random(f"{seed}/knobs")
     drawn = _draw_all(rng, scenario)
     drawn |= fixed_of(scenario.fixed)
@@ -231,7 +231,7 @@ def _draw_worker(
         version=version,
         capacity=rng.choice((1, 2, 8)) if version == "0.3" else 1,
         lease_s=rng.choice((0.0, 0.5, 2.0)),
-        # Dialects without announced intervals need both ends to be configured alike.
+        # Dialects that announce no interval need the same configuration at both ends.
         interval_s=interval_s * (rng.choice((0.5, 1.0, 2.0)) if version == "0.3" else 1.0),
         identity=rng.random() < 0.3,
     )

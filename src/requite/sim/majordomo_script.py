@@ -1,13 +1,13 @@
 """Scripts about Majordomo: see `requite.sim.script`.
 
-    broker interval_s=1 attempts_max=2       knobs, by their names
-    worker w1 echo version=0.2               a name, its service, and what a `WorkerSpec` has
-    client c tries=1                         a name, and what a `ClientSpec` has
+    broker interval_s=1 attempts_max=2       knobs by name
+    worker w1 echo version=0.2               a name, its service, and fields of `WorkerSpec`
+    client c tries=1                         a name, and fields of `ClientSpec`
     stranger s version=0.3
-    0.1 c calls echo slow service_s=0.5      a service, a behaviour, what a `CallPlan` has
+    0.1 c calls echo slow service_s=0.5      a service, a behaviour, and fields of `CallPlan`
     0.4 s says ready(b"echo", 1, 1000, 0)    a command of its dialect
 
-A line `heartbeats` lets the transcript have them; it leaves them out else.
+With a line `heartbeats`, the transcript includes heartbeats.
 """
 
 from __future__ import annotations
@@ -67,13 +67,13 @@ _COMMANDS: Final[dict[str, Any]] = {
 
 
 class MajordomoScript(Script):
-    """A broker, and those who dial it."""
+    """A script with a broker and its peers."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         super().__init__(lines, CHECKERS, describe)
 
     def put_up(self, cast: Sequence[Words]) -> Mapping[str, Process]:
-        """Make the broker, and everybody else."""
+        """Create all processes of the script."""
         knobs = _knobs(cast)
         self.history.knobs = knobs
         stage = Stage(self.world, self.network, self.history, self, knobs, Parts(), self.transcript)
@@ -84,7 +84,7 @@ class MajordomoScript(Script):
         return {process.name: process for process in (*Cast(stage).honest, *strangers)}
 
     def read_call(self, words: Words) -> dict[str, Any]:
-        """Read a service, a behaviour, and more."""
+        """Read a service, a behaviour, and fields of the call."""
         service, behaviour, *rest = words
         return {"service": service, "behaviour": Behaviour(behaviour), **settings(rest)}
 
@@ -106,7 +106,7 @@ def _knobs(cast: Sequence[Words]) -> Knobs:
 
 
 def _with_version(words: Iterable[str]) -> dict[str, Any]:
-    """Read settings; a version looks like a number, and is none."""
+    """Read settings; a version looks like a number, but is text."""
     given = {"version": "0.3"} | settings(words)
     return given | {"version": str(given["version"])}
 
@@ -116,7 +116,7 @@ class _Says(tuple[Any, ...]):
 
 
 class _Obedient:
-    """The engine of a stranger: says what it is told, to whoever it is connected with."""
+    """The engine of a stranger: it sends scripted messages to its only peer."""
 
     def __init__(self) -> None:
         self._dial_at: float | None = 0.0
@@ -147,7 +147,7 @@ class _Obedient:
 
 
 class Stranger(Dialler):
-    """A process that connects, and says what the script has it say."""
+    """A process that connects, and sends the messages of the script."""
 
     is_honest = False
 
@@ -156,16 +156,18 @@ class Stranger(Dialler):
         self._dialect = by_version(version)
 
     def make_engine(self) -> Any:
-        """Make an engine that obeys."""
+        """Return an engine that sends scripted messages."""
         return _Obedient()
 
     def say(self, command: str) -> None:
-        """Say a command, such as `disconnect()`: its name in `_COMMANDS`, and its fields."""
+        """Send a command, such as `disconnect()`: its name in `_COMMANDS`, and its fields."""
         call = ast.parse(command, mode="eval").body
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
-            raise ConfigurationError(f"{command!r} is no command of a dialect")
+            raise ConfigurationError(f"{command!r} is not a command of a dialect")
         kind = _COMMANDS.get(call.func.id)
         if kind is None:
-            raise ConfigurationError(f"{call.func.id!r} is none of {', '.join(_COMMANDS)}")
+            raise ConfigurationError(
+                f"{call.func.id!r} is not a command; the commands are {', '.join(_COMMANDS)}"
+            )
         message = self._dialect.encode(kind(*map(ast.literal_eval, call.args)))
         self.turn(self.host.submit, _Says(message))

@@ -9,26 +9,26 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from requite.sim.world import World
 
-# Short enough for greetings and headers to be cut inside, long enough for bodies to come in pieces.
+# Short enough to cut greetings and headers, long enough to deliver bodies in pieces.
 _PIECE_SIZE_MAX: Final = 200
 
 
 class Chunking(StrEnum):
-    """At which borders a stream of bytes is cut on arrival."""
+    """Where a stream of bytes is cut on arrival."""
 
-    WHOLE = "whole"  # what one write sent arrives together
-    RANDOM = "random"  # now and then only the first part of it
-    BYTES = "bytes"  # now and then a single byte
+    WHOLE = "whole"  # the bytes of one write arrive together
+    RANDOM = "random"  # sometimes only their first part
+    BYTES = "bytes"  # sometimes a single byte
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What the network is like when nothing is wrong with it.
+    """The properties of the network without faults.
 
     One way takes `latency_s` plus up to `jitter_s`, and `spike_s` more with probability `spike_p`.
-    After `retransmit_s` without acknowledgement a sender gives up (minutes in nature, but then
-    longer than a run); an idle end finds out after `keepalive_s` that the other is gone. With more
-    than `buffer_size` bytes unread by the other end, a stream pushes back.
+    A sender gives up after `retransmit_s` without acknowledgement (real networks take minutes,
+    longer than a run); an idle end detects a lost peer after `keepalive_s`. A stream applies
+    back-pressure while the other end has more than `buffer_size` unread bytes.
     """
 
     latency_s: float = 0.001
@@ -43,7 +43,7 @@ class Shape:
 
 
 class Medium:
-    """Draws latencies and chunk borders. Once it `is_healed` there are no latency spikes."""
+    """Draws latencies and chunk borders; once it `is_healed`, without latency spikes."""
 
     def __init__(self, world: World, shape: Shape) -> None:
         self.world = world
@@ -65,7 +65,7 @@ class Medium:
         self._down.discard(node)
 
     def latency_s(self) -> float:
-        """Draw how long the next bytes take."""
+        """Draw the latency of the next bytes."""
         shape, random = self.shape, self.random
         latency_s = shape.latency_s + shape.jitter_s * random()
         if shape.spike_p and not self.is_healed and random() < shape.spike_p:
@@ -73,7 +73,7 @@ class Medium:
         return latency_s
 
     def border(self, size: int) -> int:
-        """Draw after how many of `size` bytes that could arrive together the first read ends."""
+        """Draw how many of `size` available bytes the first read returns."""
         chunking = self.shape.chunking
         if chunking is Chunking.WHOLE or size < 2 or self.random() < 0.7:
             return size

@@ -1,7 +1,7 @@
-"""Peers that send what they should not: the parts that the intruders of all protocols share.
+"""Strangers that send garbage: the parts that the intruders of all protocols share.
 
-An intruder is a process like others, with an engine of its own making. Now and then it connects,
-does one piece of mischief, and leaves or stays. Whatever it does, nobody else may notice (I13).
+An intruder is a process with a special engine. At random times it connects, sends one kind of
+garbage, and leaves or stays. No honest peer may be affected (I13).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Messages = list[list[bytes]]
 
 
 class Mischief:
-    """The engine of an intruder: on every connection, one kind of mischief."""
+    """The engine of an intruder: one kind of garbage on each connection."""
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
@@ -46,10 +46,10 @@ class Mischief:
     # --- for subclasses ---------------------------------------------------------------------------
     @abstractmethod
     def play(self, peer: Any) -> Messages:
-        """Return what to send on a new connection; that may be left unread from here on."""
+        """Return the messages for a new connection; may stop reading it."""
 
     def answer(self, event: Received) -> Iterable[Effect]:
-        """Swallow what comes, or say something to it."""
+        """Ignore received messages, or reply to them."""
         return ()
 
     # --- the engine -------------------------------------------------------------------------------
@@ -89,7 +89,7 @@ class Mischief:
 
 
 class Stranger(EngineProcess):
-    """A process that means no good, and dials somebody else each time."""
+    """A process that sends garbage to a random peer each time."""
 
     is_honest = False
 
@@ -100,15 +100,15 @@ class Stranger(EngineProcess):
     # --- for subclasses ---------------------------------------------------------------------------
     @abstractmethod
     def make_engine(self) -> Mischief:
-        """Make an engine that plays tricks."""
+        """Return an engine that sends garbage."""
 
     @abstractmethod
     def aim(self) -> tuple[str, Framing]:
-        """Draw whom to dial, and how to speak there."""
+        """Draw the address to dial, and the framing."""
 
     # --- life -------------------------------------------------------------------------------------
     def make_host(self) -> Host:
-        """Make the host of a new life."""
+        """Return a host with a new engine."""
         return Host(
             self.make_engine(),
             self.clock,

@@ -1,9 +1,8 @@
-"""Nodes, the routes between them, and how connections come about.
+"""Nodes, the routes between them, and dialling.
 
-A node is a machine with one process on it; both have the same name. Who listens at several ports of
-its node is dialled as `node:port`. A route leads one way from one
-node to another, so that a partition can be one-way. Faults act on routes and on single connections;
-`faults.py` decides when.
+A node is a machine with one process; both have the same name. A process with several ports is
+dialled as `node:port`. A route has one direction, so that a partition can be one-way. Faults act on
+routes and on single connections; `faults.py` decides when.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from requite.sim.world import World
 
 Accept = Callable[[SimStream], object]
-"""Takes a connection that somebody else has dialled."""
+"""Accepts a connection that another process dialled."""
 
 REFUSED: Final = "connection refused"
 NO_ANSWER: Final = "nobody answers"
@@ -36,7 +35,7 @@ class Network:
         self._listeners: dict[str, tuple[Holder, Accept]] = {}
 
     def route(self, source: str, sink: str) -> Route:
-        """Return the way from one node to another."""
+        """Return the route from one node to another."""
         key = (source, sink)
         if key not in self._routes:
             self._routes[key] = Route(self._medium)
@@ -48,11 +47,11 @@ class Network:
         return self._medium.is_up(node)
 
     def power_off(self, node: str) -> None:
-        """Let a machine fall silent."""
+        """Cut power to a machine: its connections drop without a FIN."""
         self._medium.power_off(node)
 
     def power_on(self, node: str) -> None:
-        """Let it answer again: to what former connections still send, with resets."""
+        """Restore power to a machine: it resets connections from before the outage."""
         self._medium.power_on(node)
         for pipe in self._pipes_to(node):
             pipe.trust()
@@ -60,7 +59,7 @@ class Network:
                 pipe.back.carry(pipe.source.end, RESET)
 
     def cut(self, source: str, sink: str) -> None:
-        """Partition one way: bytes are held, and senders either way miss acknowledgements."""
+        """Partition one way: bytes are held; senders in both directions miss acknowledgements."""
         self.route(source, sink).cuts += 1
         for pipe in self._pipes_between(source, sink):
             if pipe.size:
@@ -76,11 +75,11 @@ class Network:
                 pipe.trust()
 
     def clog(self, source: str, sink: str) -> None:
-        """Hold everything back one way; acknowledgements are not lost, only late."""
+        """Congest one way: bytes are held; acknowledgements are late, but not lost."""
         self.route(source, sink).clogs += 1
 
     def unclog(self, source: str, sink: str) -> None:
-        """Let it go on."""
+        """End a congestion."""
         route = self.route(source, sink)
         route.clogs -= 1
         route.maybe_resume()
@@ -95,7 +94,7 @@ class Network:
                 self.mend(source, sink)
 
     def reset(self, stream: SimStream) -> None:
-        """Break a connection both ways in mid-flight: some of what is under way still arrives."""
+        """Reset a connection in both directions: some of the bytes in flight still arrive."""
         stream.pipe.cut_off(self._prefix)
         stream.other.pipe.cut_off(self._prefix)
 
@@ -103,7 +102,7 @@ class Network:
         return int(self._medium.random() * (size + 1))
 
     def black_hole(self, stream: SimStream) -> None:
-        """Lose all bytes of a connection from now on, with both ends up (a NAT that forgot it)."""
+        """Drop all bytes of a connection from now on, with both ends up (an expired NAT entry)."""
         for pipe in (stream.pipe, stream.other.pipe):
             pipe.sever()
             self.world.after(self.shape.keepalive_s, pipe.source.end, KEEPALIVE)
@@ -117,26 +116,26 @@ class Network:
 
     # --- connections ------------------------------------------------------------------------------
     def listen(self, process: Holder, port: str = "", accept: Accept | None = None) -> None:
-        """Let a process be dialled by the name of its node, or at a port of it (`node:port`)."""
+        """Listen at a process's node, or at one of its ports (`node:port`)."""
         address = f"{process.name}:{port}" if port else process.name
         self._listeners[address] = process, accept or process.accept
 
     def is_taken(self, address: str) -> bool:
-        """Return whether somebody listens at `node:port`."""
+        """Return whether a process listens at `node:port`."""
         return address in self._listeners
 
     def stop_listening(self, address: str) -> None:
-        """Refuse who dials `node:port`."""
+        """Refuse connections to `node:port`."""
         self._listeners.pop(address, None)
 
     def listen_no_more(self, process: Holder) -> None:
-        """Refuse who dials it."""
+        """Refuse connections to all ports of a process."""
         listeners = self._listeners
         for address in [a for a, (whose, _) in listeners.items() if whose is process]:
             del listeners[address]
 
     def connect(self, one: Holder, other: Holder) -> tuple[SimStream, SimStream]:
-        """Make the two ends of a connection between two processes."""
+        """Connect two processes; return both ends."""
         left = SimStream(self._medium, one, f"sim://{other.name}")
         right = SimStream(self._medium, other, f"sim://{one.name}")
         left.other, right.other = right, left
@@ -153,12 +152,12 @@ class Network:
         connected: Callable[[SimStream], None],
         failed: Callable[[str], None],
     ) -> None:
-        """Connect `process` to `address`; exactly one of the callables is called, later."""
+        """Connect `process` to `address`; calls exactly one of the callables, later."""
         Dial(self, process, address, connected, failed)
 
 
 class Dial:
-    """One attempt to connect: a SYN there, an answer back, each of which may be lost or late."""
+    """One attempt to connect: a SYN and its answer, each of which may be lost or late."""
 
     def __init__(
         self,

@@ -1,7 +1,6 @@
-"""The processes of the protocols in which everybody may listen, and keep connected to others.
+"""Processes of protocols in which any party may listen, and stay connected to others.
 
-What `requite.shell.aio` does with sockets is done here on the simulated network, with the same host
-and the same `PersistentConnection`.
+They use the host and the `PersistentConnection` of `requite.shell.aio` on the simulated network.
 """
 
 from __future__ import annotations
@@ -34,39 +33,39 @@ MESSAGE_SIZE_MAX: Final = 1 << 20
 
 
 class Knobs(Protocol):
-    """What a process needs to know of a run's knobs."""
+    """The knobs that a process needs."""
 
     @property
     def pace(self) -> Pace:
-        """How late it is."""
+        """The lateness of the process."""
 
     @property
     def limits(self) -> LinkLimits:
-        """What one connection may cost."""
+        """The limits of one connection."""
 
 
 class Stage(Protocol):
-    """What all processes of a run share, whatever the protocol."""
+    """The state that all processes of a run share, in any protocol."""
 
     @property
     def world(self) -> World:
-        """Whose time passes."""
+        """The virtual clock and the events."""
 
     @property
     def network(self) -> Network:
-        """What joins them."""
+        """The network between the processes."""
 
     @property
     def history(self) -> History:
-        """Who is told what happens."""
+        """The history, which gets events of calls and engines."""
 
     @property
     def supervisor(self) -> Supervisor:
-        """Who is told what happens to processes as such."""
+        """The supervisor, which gets events of processes."""
 
     @property
     def knobs(self) -> Knobs:
-        """What was drawn."""
+        """The knobs of the run."""
 
 
 StageT = TypeVar("StageT", bound=Stage)
@@ -74,7 +73,7 @@ StageT = TypeVar("StageT", bound=Stage)
 
 @contextmanager
 def telling_who_is_expelled(history: History, stream: SimStream) -> Iterator[None]:
-    """Note if bytes are refused: whoever is honest never breaks a rule of the framing."""
+    """Report to the history if the framing refuses an honest peer's bytes."""
     try:
         yield
     except RemoteViolation as violation:
@@ -83,10 +82,10 @@ def telling_who_is_expelled(history: History, stream: SimStream) -> Iterator[Non
 
 
 class BaseParty(EngineProcess, Generic[StageT]):
-    """Anybody who takes part; it may listen."""
+    """A process of a run; it may listen."""
 
     kind: str
-    hub: Engine  # its engine, looked at from outside; one for each life
+    hub: Engine  # its engine under observation; a new one after each start
 
     def __init__(self, name: str, stage: StageT) -> None:
         super().__init__(name, stage.world, stage.network, stage.knobs.pace, stage.supervisor)
@@ -95,27 +94,27 @@ class BaseParty(EngineProcess, Generic[StageT]):
     # --- for subclasses ---------------------------------------------------------------------------
     @abstractmethod
     def make_engine(self) -> Engine:
-        """Make the engine of a new life."""
+        """Return a new engine."""
 
     @abstractmethod
     def make_framing(self, stream: SimStream, place: Any, accepted: bool) -> Framing:
-        """Make the framing of a connection from, or to, one of the places that the engine knows."""
+        """Return the framing of a connection from or to `place`, as the engine knows it."""
 
     def deliver(self, token: Any, what: Any) -> None:
-        """Take what the engine delivers."""
+        """Handle a delivery of the engine."""
         raise AssertionError(f"{self.name} was delivered {what!r}")
 
     def fail(self, token: Any, error: CallError) -> None:
-        """Take a failure."""
+        """Handle a failure that the engine reports."""
         raise AssertionError(f"{self.name} was told {error!r}")
 
     def abandon(self, token: Any, reason: str) -> None:
-        """Give work up."""
+        """Abandon a handler."""
         raise AssertionError(f"{self.name} was told to give up: {reason}")
 
     # --- life -------------------------------------------------------------------------------------
     def started(self) -> None:
-        """Begin."""
+        """Dial and listen; called after each start."""
         self.stage.history.tell("hub_started", self.hub)
 
     def _end(self, what: str) -> None:
@@ -124,13 +123,13 @@ class BaseParty(EngineProcess, Generic[StageT]):
         self.stage.history.tell("hub_ended", self.hub)
 
     def has_stopped(self) -> None:
-        """Take no more connections, and leave."""
+        """Accept no more connections, and exit."""
         self.network.listen_no_more(self)
         super().has_stopped()
 
     # --- connections ------------------------------------------------------------------------------
     def take_connections(self, port: str = "", place: Any = None) -> None:
-        """Listen, at a port if there is one."""
+        """Listen, at a port if one is given."""
 
         def accept(stream: SimStream) -> None:
             framing = self.make_framing(stream, place, accepted=True)
@@ -141,7 +140,7 @@ class BaseParty(EngineProcess, Generic[StageT]):
 
 
 class KeepingParty(BaseParty[StageT]):
-    """Somebody who stays connected to several others, all the time and to each by itself."""
+    """A party that stays connected to several others, with one connection for each."""
 
     def __init__(self, name: str, stage: StageT) -> None:
         super().__init__(name, stage)
@@ -149,10 +148,10 @@ class KeepingParty(BaseParty[StageT]):
 
     @abstractmethod
     def make_hub(self) -> Engine:
-        """Make what looks at the engine of a new life, around it."""
+        """Return a new engine in its observer."""
 
     def make_host(self) -> Host:
-        """Make an engine that remembers nothing, and its host."""
+        """Return a host with a new engine."""
         self._kept = {}
         self.hub = self.make_hub()
         return Host(
@@ -171,7 +170,7 @@ class KeepingParty(BaseParty[StageT]):
         )
 
     def keep(self, address: str, place: Any) -> None:
-        """Stay connected to somebody who listens; the engine knows the place by that name."""
+        """Stay connected to a listener; the engine knows the connection by `place`."""
         endpoint = Endpoint(InprocAddress(address), no_framing, place)
         kept = PersistentConnection(endpoint, Backoff(self.rng.random), self.clock)
         self._kept[kept] = dialler = SimDialler(self, kept, partial(self._opened, place))

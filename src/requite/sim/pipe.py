@@ -1,8 +1,8 @@
-"""One direction of a simulated connection, on its route: bytes under way, and what becomes of them.
+"""One direction of a simulated connection, on its route: the bytes in flight.
 
-What TCP can do to bytes, a pipe does: they arrive in order, late, and cut into pieces at any place;
-they wait where the route is shut, and the sender gives up when no acknowledgement comes for long;
-they are lost with the connection when it is reset. What TCP cannot do does not happen.
+A pipe does to bytes exactly what TCP can do: they arrive in order, late, and cut at any place. They
+wait while the route is shut; the sender gives up without acknowledgements. They are lost when the
+connection is reset.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from requite.sim.medium import Medium
 if TYPE_CHECKING:
     from requite.sim.world import Act
 
-# The rest of a chunk that was cut follows so much later.
+# The delay of the rest of a chunk that was cut.
 _NEXT_PIECE_S: Final = 50e-6
 
 RESET: Final = "the connection was reset by the peer"
@@ -47,11 +47,11 @@ class End(Protocol):
         """Break the stream."""
 
     def drained(self, size: int) -> None:
-        """Note that `size` bytes are still in flight."""
+        """Record that `size` bytes are still in flight."""
 
 
 class Pipe:
-    """One direction: what `source` has written and `sink` has not read yet (`size` bytes)."""
+    """One direction: the `size` bytes that `source` has written and `sink` has not read."""
 
     __slots__ = (
         "_doubt",
@@ -76,16 +76,16 @@ class Pipe:
         self.back = back
         self.size = 0
         self.broken = False
-        self._segments: deque[tuple[float, bytes]] = deque()  # (when it arrives, bytes)
-        self.last_at = 0.0  # nothing overtakes what was sent before
-        self._due = inf  # when bytes are to move next
+        self._segments: deque[tuple[float, bytes]] = deque()  # (time of arrival, bytes)
+        self.last_at = 0.0  # the last arrival; later bytes never arrive earlier
+        self._due = inf  # the next time at which bytes move
         self._finished = False  # a FIN follows the last segment
-        self._doubt = 0  # the number of the present wait for acknowledgements
+        self._doubt = 0  # the number of the current wait for acknowledgements
         self.route.pipes[self] = None
 
     # --- the sender's side ------------------------------------------------------------------------
     def write(self, data: bytes) -> None:
-        """Put bytes on their way."""
+        """Send bytes."""
         if self.broken or self._finished:
             return
         self.size += len(data)
@@ -95,13 +95,13 @@ class Pipe:
             self.doubt()
 
     def finish(self) -> None:
-        """Let the sink's end come after what was written."""
+        """Send a FIN after the written bytes."""
         if not self._finished and not self.broken:
             self._finished = True
             self._schedule(self._arrival())
 
     def cut_off(self, prefix: Callable[[int], int]) -> None:
-        """Break in mid-flight: `prefix(n)` of n waiting bytes still arrive, then the reset does."""
+        """Reset: `prefix(n)` of the n bytes in flight still arrive, then the reset does."""
         if self.broken:
             return
         waiting = b"".join(data for _, data in self._segments)
@@ -110,7 +110,7 @@ class Pipe:
         self.route.carry(self._reset_sink, early)
 
     def sever(self) -> None:
-        """Move no byte any more, and let nobody know."""
+        """Drop all bytes from now on; neither end is notified."""
         self.broken = True
         self._segments.clear()
         self.route.pipes.pop(self, None)
@@ -131,8 +131,8 @@ class Pipe:
             self._medium.world.at(at, self._move, at)
 
     def _move(self, due: float) -> None:
-        """Let arrive what is due."""
-        if due != self._due:  # an instant that has been replaced
+        """Deliver the bytes that are due."""
+        if due != self._due:  # the event is obsolete
             return
         self._due = inf
         if self.broken or not self.route.is_free:  # `Route.maybe_resume` schedules us again
@@ -150,7 +150,7 @@ class Pipe:
     def _arrive(self, data: bytes) -> None:
         if not self._medium.is_up(self.sink.node):
             self.doubt()
-        elif not self.sink.arrive(data):  # the end that data would go to is gone: it is reset
+        elif not self.sink.arrive(data):  # the receiving end is closed: it resets
             self.sever()
             self.back.carry(self.source.end, RESET, behind=self.sink.pipe)
 
@@ -167,24 +167,24 @@ class Pipe:
         return data[:border]
 
     def resume(self, at: float) -> None:
-        """Go on at `at`, the route having been mended."""
+        """Resume at `at`: the route is free again."""
         if self._segments or self._finished:
             self._schedule(at)
 
     # --- acknowledgements -------------------------------------------------------------------------
     @property
     def is_acknowledged(self) -> bool:
-        """Whether the source hears that its bytes arrive."""
+        """Whether the source gets acknowledgements."""
         way_is_free = not self.route.cuts and not self.back.cuts
         return way_is_free and self._medium.is_up(self.sink.node)
 
     def doubt(self) -> None:
-        """Begin to wait for an acknowledgement; without it the source gives the connection up."""
+        """Start to wait for an acknowledgement; without one, the source gives up."""
         world = self._medium.world
         world.after(self._medium.shape.retransmit_s, self._give_up, self._doubt)
 
     def trust(self) -> None:
-        """Call the wait off: acknowledgements come again."""
+        """Stop to wait: acknowledgements arrive again."""
         self._doubt += 1
 
     def _give_up(self, doubt: int) -> None:
@@ -193,34 +193,34 @@ class Pipe:
             self.source.end(TIMED_OUT)
 
     def is_read(self, size: int) -> None:
-        """Note that the sink's process has read `size` bytes."""
+        """Record that the sink's process has read `size` bytes."""
         self.size -= size
         self.source.drained(self.size)
 
 
 class Route:
-    """One way between two nodes: free, cut (a partition) or clogged (a queue that does not move).
+    """One direction between two nodes: free, cut (a partition) or clogged (congested).
 
-    Either way nothing arrives; acknowledgements are missed only where a route is cut.
+    Nothing arrives over a cut or clogged route; acknowledgements are missed only if it is cut.
     """
 
     __slots__ = ("_medium", "_stalled", "clogs", "cuts", "pipes")
 
     def __init__(self, medium: Medium) -> None:
         self._medium = medium
-        self.cuts = 0  # partitions may overlap, and clogs as well
+        self.cuts = 0  # a count: partitions may overlap, and so may clogs
         self.clogs = 0
         self.pipes: dict[Pipe, None] = {}
         self._stalled: list[tuple[Act, tuple[Any, ...]]] = []
 
     @property
     def is_free(self) -> bool:
-        """Whether anything arrives."""
+        """Whether bytes arrive."""
         return not self.cuts and not self.clogs
 
     def carry(self, act: Act, *args: Any, behind: Pipe | None = None) -> float:
-        """Let `act(*args)` happen at the far end, not before what `behind` carries by now; return
-        when, if nothing comes in between."""
+        """Schedule `act(*args)` at the far end, after the bytes that `behind` now carries; return
+        the time, if the route stays free."""
         at = self._medium.world.now + self._medium.latency_s()
         if behind is not None:
             at = max(at, behind.last_at)
@@ -234,7 +234,7 @@ class Route:
             self._stalled.append((act, args))
 
     def maybe_resume(self) -> None:
-        """Let go on what had to stop, if nothing is in its way any more."""
+        """Resume the stopped pipes if the route is free."""
         if not self.is_free:
             return
         world = self._medium.world

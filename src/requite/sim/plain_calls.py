@@ -1,4 +1,4 @@
-"""The calls of a run in which nobody names services and replies come whole."""
+"""The calls of runs without service names, and with whole replies."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from requite.sim.workload import CallPlan
 # Without a deadline, a call ends only if some handler answers in the end.
 ANSWERING: Final = (Behaviour.ECHO, Behaviour.STREAM)
 _BIG_SIZES: Final = (1_000, 9_000, 70_000)
-_SERVICE_SPREAD: Final = 3.0  # service times are up to so many times the knob's
+_SERVICE_SPREAD: Final = 3.0  # service times are at most this many times the knob's
 
 MayBeEndless: TypeAlias = Callable[[Any, Behaviour, bool], bool]
-"""Whether a call may go without a deadline: by its client, its behaviour, and whether it is
+"""Whether a call may have no deadline: by its client, its behaviour, and whether it is
 idempotent."""
 
 
@@ -24,7 +24,7 @@ def plan_plain_calls(knobs: Any, rng: Random, may_be_endless: MayBeEndless) -> I
     at_s = 0.0
     last: dict[str, int] = {}  # call of each client
     for number in range(1, knobs.calls + 1):
-        if number == 1 or rng.random() >= knobs.bursts_p:  # else together with the one before
+        if number == 1 or rng.random() >= knobs.bursts_p:  # else together with the previous call
             at_s = 0.1 + rng.random() * (knobs.faulty_s - 0.1)
         client = rng.choice(knobs.clients)
         behaviour = rng.choices(knobs.behaviours, knobs.weights)[0]
@@ -50,7 +50,7 @@ def plan_plain_calls(knobs: Any, rng: Random, may_be_endless: MayBeEndless) -> I
 def plain_call(
     client: str, number: int, timeout_s: float, *, service_s: float = 0.0, at_s: float = 0.0
 ) -> CallPlan:
-    """Make a call that asks for nothing special."""
+    """Return a call with default settings."""
     return CallPlan(
         number=number,
         at_s=at_s,
@@ -68,7 +68,7 @@ def plain_call(
 
 
 def draw_payload(rng: Random, number: int, big_p: float) -> bytes:
-    """Draw what a call carries, now and then much of it."""
+    """Draw the payload of a call, sometimes a large one."""
     size = rng.choice(_BIG_SIZES) if rng.random() < big_p else rng.randint(0, 40)
     return (b"%d:" % number) * (size // 3)
 

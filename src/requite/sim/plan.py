@@ -1,8 +1,8 @@
 """A plan: everything that is drawn before a run, and its text.
 
-`seed` gives the luck inside the run (latencies, chunk sizes, how late processes are), from one
-stream of randomness per concern (`world.luck`). Everything else is in the plan, so that the same
-text stands for the same run whatever is drawn in other ways by then.
+`seed` gives the randomness inside the run (latencies, chunk sizes, lateness of processes), with one
+stream per concern (`world.luck`). Everything else is in the plan, so that its text describes the
+same run in later versions, which may draw differently.
 
 The text is TOML, with a line for each knob, process, call and fault:
 
@@ -19,9 +19,9 @@ The text is TOML, with a line for each knob, process, call and fault:
       { at_s = 3.5, kind = "crash-broker", duration_s = 1.25, lot = 0.5 },
     ]
 
-Bytes are a text and how often it stands there: `"1:*3"` is `b"1:1:1:"`. `"none"` is None. What a
-line leaves out has its default; so a knob that is added later needs one: the value with which a run
-goes as it went before.
+Bytes are a text and its number of repetitions: `"1:*3"` is `b"1:1:1:"`. `"none"` is None. Omitted
+fields have their defaults; so a knob that is added later needs a default that leaves older plans
+unchanged.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _LARGEST: Final = 1e12
 
 
 class Plan(NamedTuple):
-    """A run before it begins. `knobs` includes who takes part; `calls` and `faults` are those of
-    the first phase."""
+    """A run before it begins. `knobs` includes the processes; `calls` and `faults` are those of the
+    first phase."""
 
     scenario: str
     seed: int
@@ -97,7 +97,7 @@ def _text(value: Any) -> str:
 
 
 def _shown(record: Any) -> Iterator[str]:
-    """Yield the fields of a record; those that are empty by default, only if they are not."""
+    """Yield the fields of a record; those with an empty default only if they are not empty."""
     kind: type = type(record)
     for name, default in defaults_of(kind).items():
         value = getattr(record, name)
@@ -106,7 +106,7 @@ def _shown(record: Any) -> Iterator[str]:
 
 
 def _bytes_text(content: bytes) -> str:
-    """Return the shortest part that gives the whole when it is repeated, and how often it is."""
+    """Return the shortest part whose repetition gives the whole, and the number of repetitions."""
     if not content:
         return ""
     size = (content + content).index(content, 1)
@@ -115,27 +115,29 @@ def _bytes_text(content: bytes) -> str:
 
 # --- from text ------------------------------------------------------------------------------------
 class Kinds(NamedTuple):
-    """What the knobs and the calls of a plan are."""
+    """The types of the knobs and the calls of a plan."""
 
     knobs: type
     call: type
 
 
 def read_tables(text: str, where: str) -> dict[str, Any]:
-    """Read the text of a plan. Raises `ConfigurationError` for what is no TOML, or no plan."""
+    """Parse the text of a plan. Raises `ConfigurationError` if it is not TOML, or not a plan."""
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigurationError(f"{where} is no plan: {error}") from None
+        raise ConfigurationError(f"{where} is not a plan: {error}") from None
     kinds = {"scenario": str, "seed": int, "knobs": dict, "calls": list, "faults": list}
     for name, kind in kinds.items():
         if type(tables.get(name)) is not kind:
-            raise ConfigurationError(f"{where} is no plan: {name!r} is missing, or of another type")
+            raise ConfigurationError(
+                f"{where} is not a plan: {name!r} is missing, or has the wrong type"
+            )
     return tables
 
 
 def from_tables(tables: Mapping[str, Any], kinds: Kinds, where: str) -> Plan:
-    """Make a plan of its tables. Raises `ConfigurationError`, which names what cannot be read."""
+    """Return the plan in parsed tables. Raises `ConfigurationError`, which names the bad field."""
     knobs = _record(kinds.knobs, tables["knobs"], f"{where}: knobs")
     fault_kind = get_args(_hints(kinds.knobs)["faults"])[0]
     faults = _records(Fault, tables["faults"], f"{where}: faults")
@@ -149,16 +151,16 @@ def from_tables(tables: Mapping[str, Any], kinds: Kinds, where: str) -> Plan:
 
 
 def read_knob(kind: type, setting: str) -> tuple[str, Any]:
-    """Read `NAME=VALUE` for knobs of a class; the value is TOML, or text without its quotes.
+    """Parse `NAME=VALUE` for a class of knobs; the value is TOML, or text without quotes.
 
-    Raises `ConfigurationError` for an unknown name, and for a value that this knob cannot have.
+    Raises `ConfigurationError` for an unknown name, or an invalid value.
     """
     name, equals, text = setting.partition("=")
     if not equals:
         raise ConfigurationError(f"knob {setting!r} has no value; write NAME=VALUE")
     known = [each for each in defaults_of(kind) if each not in _LISTS]
     if name not in defaults_of(kind):
-        raise ConfigurationError(f"there is no knob {name!r}; there are {', '.join(known)}")
+        raise ConfigurationError(f"there is no knob {name!r}; the knobs are {', '.join(known)}")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -180,10 +182,12 @@ def _records(kind: type, values: Iterable[Any], where: str) -> tuple[Any, ...]:
 def _record(kind: type, values: Any, where: str) -> Any:
     known = defaults_of(kind)
     if not isinstance(values, dict):
-        raise ConfigurationError(f"{where}: {values!r} is no table")
+        raise ConfigurationError(f"{where}: {values!r} is not a table")
     for name in values:
         if name not in known:
-            raise ConfigurationError(f"{where}: there is no {name!r}; there are {', '.join(known)}")
+            raise ConfigurationError(
+                f"{where}: there is no {name!r}; the names are {', '.join(known)}"
+            )
     for name, default in known.items():
         if default is Parameter.empty and name not in values:
             raise ConfigurationError(f"{where}: {name!r} is missing, and has no default")
@@ -225,7 +229,7 @@ def _check_range(name: str, value: Any, where: str) -> None:
 
 def _checked(kind: Any, value: Any, where: str) -> Any:
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise ConfigurationError(f"{where}: {value!r} is of another type")
+        raise ConfigurationError(f"{where}: {value!r} has the wrong type")
     return value
 
 
@@ -240,13 +244,13 @@ def _member(kind: type[Enum], value: Any, where: str) -> Any:
 def _bytes(text: str, where: str) -> bytes:
     part, _, times = text.rpartition("*")
     if text and not times.isdecimal():
-        raise ConfigurationError(f"{where}: {text!r} is no text with a number of times behind")
+        raise ConfigurationError(f"{where}: {text!r} is not a text with a number of repetitions")
     return part.encode("latin-1") * int(times or 0)
 
 
 # --- records --------------------------------------------------------------------------------------
 def is_record(kind: type) -> bool:
-    """Tell whether a type has named fields: a dataclass, or a named tuple."""
+    """Return whether a type has named fields: a dataclass, or a named tuple."""
     return is_dataclass(kind) or hasattr(kind, "_fields")
 
 

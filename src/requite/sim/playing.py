@@ -1,4 +1,4 @@
-"""Play a script, whichever protocol it is about."""
+"""Play a script of any protocol."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from requite.sim.pirate.script import PirateScript
 from requite.sim.scalability.script import ScalabilityScript
 from requite.sim.script import Script, clean
 
-# By the first word of a script.
+# By the first word of the script.
 _SCRIPTS: Final[dict[str, Callable[[Sequence[str]], Script]]] = {
     "sp": ScalabilityScript,
     "flp": FreelanceScript,
@@ -20,7 +20,7 @@ _SCRIPTS: Final[dict[str, Callable[[Sequence[str]], Script]]] = {
 
 
 def play(script: str) -> list[str]:
-    """Play a script; return the lines of its transcript, and of what was violated, if anything.
+    """Play a script; return the lines of its transcript, and of its violations.
 
     Raises `ConfigurationError` for a line that cannot be read.
     """

@@ -1,7 +1,7 @@
-"""A simulated process on a node of its own: it lives, dies, loses power, freezes and thaws.
+"""A simulated process on its own node: it starts, crashes, loses power, freezes and thaws.
 
-What it does in a turn is up to subclasses: `engine_process.py` has one engine in a `Host`,
-`shells/program.py` runs a coroutine on an event loop.
+Subclasses define its turns: `engine_process.py` runs one engine in a `Host`, `shells/program.py` a
+coroutine on an event loop.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _CLOCK_START_MAX_S: Final = 100_000.0
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How late a process does things, in seconds at most: timers that are due, and writing.
+    """The maximum lateness of a process, in seconds: of its timers, and of its writes.
 
-    An event loop writes in a later turn than the one in which it read; in between something may
-    have happened to the connection.
+    An event loop reads in one turn and writes in a later one; in between, the connection may have
+    changed.
     """
 
     timer_late_s: float = 0.0
@@ -32,23 +32,23 @@ class Pace:
 
 
 class Supervisor(Protocol):
-    """Who is told what happens to processes as such."""
+    """Gets the events of processes."""
 
     def process_failed(self, process: Process, trace: str) -> None:
-        """An exception came out of an engine, a framing or the host: a bug by definition (I13)."""
+        """Report an exception of an engine, a framing or the host: always a bug (I13)."""
 
     def process_changed(self, process: Process, what: str) -> None:
-        """It started, ended, froze or thawed."""
+        """Report that the process started, ended, froze or thawed."""
 
 
 class Process:
-    """What lives on one node. `life` counts its starts; what an earlier life ordered is void.
+    """The process of one node. `life` counts its starts; events from before a restart are void.
 
-    Its clock starts anywhere, anew in each life: instants mean nothing to anybody else. Its timers
-    fire up to `pace.timer_late_s` late.
+    Its clock begins at a random time after each start, so its times mean nothing to other
+    processes. Its timers fire up to `pace.timer_late_s` late.
     """
 
-    is_honest = True  # whether it keeps to the protocols, and must not be punished for others
+    is_honest = True  # whether it follows the protocols, and must not be disconnected
 
     def __init__(
         self, name: str, world: World, network: Network, pace: Pace, supervisor: Supervisor
@@ -59,41 +59,41 @@ class Process:
         self.network = network
         self.life = 0
         self.alive = False
-        self.retired = False  # nobody starts it any more
-        self.drained = False  # it has nothing left to do, and is about to leave
+        self.retired = False  # it is not restarted
+        self.drained = False  # it has finished its work, and is about to exit
         self.frozen = False
-        self.frozen_s = 0.0  # how long, over all
+        self.frozen_s = 0.0  # the total time that it was frozen
         self.streams: dict[SimStream, None] = {}
         self.rng = world.rng(name)
         self._supervisor = supervisor
         self._clock_start = 0.0
         self._froze_at = 0.0
-        # What happens to a frozen process, in the order in which it will find out.
+        # Events of a frozen process, in the order in which it handles them later.
         self._unread: dict[Any, Act] = {}
         self._overdue: list[Act] = []
 
     # --- for subclasses ---------------------------------------------------------------------------
     def make(self) -> None:
-        """Make what a new life needs."""
+        """Create the state of a new start."""
 
     def boot(self) -> None:
-        """Do what the process does first, in a turn of its own."""
+        """Perform the first actions of the process, in a separate turn."""
         raise NotImplementedError
 
     def drain(self) -> None:
-        """Be told to finish what is there, taking nothing new, and to exit."""
+        """Finish pending work, accept no more, and exit."""
         raise NotImplementedError
 
     def accept(self, stream: SimStream) -> None:
-        """Take a connection that another process has dialled."""
+        """Accept a connection that another process dialled."""
         raise NotImplementedError
 
     def end_turn(self) -> None:
-        """Do what comes at the end of a turn."""
+        """Finish a turn: write pending output."""
 
     # --- life and death ---------------------------------------------------------------------------
     def start(self) -> None:
-        """Come up with an empty memory."""
+        """Start with empty state."""
         if self.alive or self.retired:
             return
         self.life += 1
@@ -106,7 +106,7 @@ class Process:
         self.turn(self.boot)
 
     def crash(self, *, politely: bool = True) -> None:
-        """Die at once. The kernel closes the connections: with FIN where `politely`, else RST."""
+        """End at once. The kernel closes the connections: with FIN if `politely`, else RST."""
         if self.alive:
             self._end("crashes")
             for stream in self.streams:
@@ -114,7 +114,7 @@ class Process:
             self.streams.clear()
 
     def lose_power(self) -> None:
-        """Die with the whole machine: nobody is told."""
+        """End with the whole machine: peers get no FIN."""
         if self.alive:
             self._end("loses power")
             self.network.power_off(self.name)
@@ -123,7 +123,7 @@ class Process:
             self.streams.clear()
 
     def exit(self) -> None:
-        """End in good order, all connections being closed or closing."""
+        """End in order; all connections are closed or closing."""
         if self.alive:
             self._end("exits")
             for stream in self.streams:
@@ -138,14 +138,14 @@ class Process:
 
     # --- frozen: swapped out, stopped in a debugger, on a machine that sleeps ---------------------
     def freeze(self) -> None:
-        """Handle nothing any more. The kernel goes on: connections stand, bytes pile up."""
+        """Stop handling events. The kernel keeps the connections, and buffers bytes."""
         if self.alive and not self.frozen:
             self.frozen = True
             self._froze_at = self.world.now
             self._supervisor.process_changed(self, "freezes")
 
     def thaw(self) -> None:
-        """Find everything that has happened meanwhile at once: first what came, then timers."""
+        """Resume: handle all events since the freeze at once, first input, then timers."""
         if not self.frozen:
             return
         unread, overdue = list(self._unread.values()), self._overdue
@@ -158,7 +158,7 @@ class Process:
         self.end_turn()
 
     def thaw_silently(self) -> None:
-        """Stop being frozen, and forget what has piled up."""
+        """Resume, and drop all events since the freeze."""
         if self.frozen:
             self.frozen_s += self.world.now - self._froze_at
         self.frozen = False
@@ -167,12 +167,12 @@ class Process:
 
     # --- events: each is a turn -------------------------------------------------------------------
     def turn(self, act: Act, *args: Any) -> None:
-        """Let one thing happen to the process, and let it write what comes of it."""
+        """Run `act` in the process, then write its output."""
         self._do(act, *args)
         self.end_turn()
 
     def has_io(self, stream: SimStream) -> None:
-        """Let the process find out what there is about a stream."""
+        """Schedule a turn that handles the events of a stream."""
         if stream not in self.streams:
             return
         if self.frozen:
@@ -181,16 +181,16 @@ class Process:
             self.turn(stream.hand_over)
 
     def adopt(self, stream: SimStream, opened: Callable[[], object]) -> None:
-        """Own a stream from now on; `opened` is called when the process gets to it."""
+        """Own a stream from now on; calls `opened` in a turn of the process."""
         self.streams[stream] = None
         if self.frozen:
             self._unread[opened] = opened
         else:
             self.turn(opened)
-        self.has_io(stream)  # what came before the process knew of it
+        self.has_io(stream)  # bytes may have arrived before
 
     def later(self, delay_s: float, act: Act, *args: Any) -> None:
-        """Let the process itself do something after a time, unless it has died by then."""
+        """Run `act` in the process after a delay, unless it has ended by then."""
         self.world.after(delay_s, self._later, self.life, act, args)
 
     def _later(self, life: int, act: Act, args: tuple[Any, ...]) -> None:
@@ -212,5 +212,5 @@ class Process:
         self.crash()
 
     def clock(self) -> float:
-        """Return the instant on the clock of this process."""
+        """Return the time on the clock of this process."""
         return self.world.now + self._clock_start

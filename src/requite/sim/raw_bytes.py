@@ -1,4 +1,4 @@
-"""A framing without a protocol, for those who speak none."""
+"""A framing without a protocol, for intruders."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from random import Random
 
 
 class RawBytes:
-    """A `Framing` without a protocol: sends `opening`, and what it is given, as it is."""
+    """A `Framing` without a protocol: it sends `opening`, and then all messages, as raw bytes."""
 
     ready = True
     refusal = ""
@@ -19,11 +19,11 @@ class RawBytes:
         self._opening = opening
 
     def opening(self) -> bytes:
-        """Return what to send first."""
+        """Return the first bytes."""
         return self._opening
 
     def receive(self, _chunk: bytes) -> list[list[bytes]]:
-        """Take no notice."""
+        """Ignore received bytes."""
         return []
 
     def output(self) -> bytes:
@@ -31,7 +31,7 @@ class RawBytes:
         return b""
 
     def encode(self, message: Sequence[bytes], out: list[bytes]) -> int:
-        """Send frames without their borders."""
+        """Append the frames without lengths."""
         out.extend(message)
         return sum(map(len, message))
 
@@ -40,7 +40,7 @@ class RawBytes:
         return b""
 
     def at_end(self) -> None:
-        """Take no notice."""
+        """Ignore the end of the stream."""
 
 
 def spoil(rng: Random, session: bytes) -> bytes:

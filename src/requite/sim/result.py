@@ -1,4 +1,4 @@
-"""What a run is given, and what comes of it."""
+"""The options and the result of a run."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from requite.sim.transcript import Entry
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What may be set from outside. `knobs` replaces drawn knobs, by name; the first violation of
-    the invariant `stop_at` ends the run. `coverage`: count what the run covers."""
+    """The options of a run. `knobs` replaces drawn knobs, by name; the first violation of
+    the invariant `stop_at` ends the run. `coverage`: measure the run's coverage."""
 
     parts: Parts = field(default_factory=Parts)
     sp_parts: SpParts = field(default_factory=SpParts)
@@ -45,10 +45,10 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of a run. `digest` is equal for runs that went alike, and only for them.
+    """The result of a run. `digest` is equal for equal runs only.
 
-    `replay` is the command that repeats it. `entries`, those of the transcript, and `coverage` are
-    empty unless asked for.
+    `replay` is the command that repeats the run. `entries`, those of the transcript, and `coverage`
+    are empty unless requested.
     """
 
     seed: int
@@ -80,6 +80,6 @@ class Result:
 
 
 def replay_command(seed: int, scenario: str, knobs: Iterable[str] = ()) -> str:
-    """Return the command that repeats a run, also one without a result. `knobs` are NAME=VALUE."""
+    """Return the command that repeats a run. `knobs` are NAME=VALUE."""
     options = "".join(f" --knob {shlex.quote(knob)}" for knob in knobs)
     return f"requite sim --seed {seed} --scenario {scenario}{options}"

@@ -1,4 +1,4 @@
-"""The broker's process, and what clients, workers and intruders share: they dial it."""
+"""The broker's process, and the base of its clients, workers and intruders."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _ADDRESS: Final = TcpAddress(BROKER, 5555)
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The engines under test. Mutation tests put broken ones here."""
+    """The engines under test. Mutation tests pass broken ones."""
 
     broker: Callable[..., Engine] = MajordomoBroker
     client: Callable[..., Engine] = client_engine
@@ -53,7 +53,7 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What all processes of a run share."""
+    """The state that all processes of a run share."""
 
     world: World
     network: Network
@@ -63,7 +63,7 @@ class Stage:
     parts: Parts
     transcript: Transcript | None = None
     places: tuple[TcpAddress, ...] = (_ADDRESS,)
-    """Where brokers are; the host of each is the name of its node."""
+    """The addresses of the brokers; the host of each is the name of its node."""
 
 
 class Broker(EngineProcess):
@@ -76,7 +76,7 @@ class Broker(EngineProcess):
         self._stage = stage
 
     def make_host(self) -> Host:
-        """Make a broker that remembers nothing."""
+        """Return a host with a new broker."""
         stage = self._stage
         engine = stage.parts.broker(stage.knobs.broker_policy)
         self.watched = WatchedBroker(engine, self, stage.history, self._call_of, stage.transcript)
@@ -96,7 +96,7 @@ class Broker(EngineProcess):
         )
 
     def started(self) -> None:
-        """Listen."""
+        """Start to listen."""
         self.network.listen(self)
         self._stage.history.tell("broker_started", self)
 
@@ -106,7 +106,7 @@ class Broker(EngineProcess):
         self._stage.history.tell("broker_ended", self)
 
     def has_stopped(self) -> None:
-        """Take no more connections, and leave."""
+        """Accept no more connections, and exit."""
         self.network.listen_no_more(self)
         super().has_stopped()
 
@@ -116,7 +116,7 @@ class Broker(EngineProcess):
 
 
 class Dialler(EngineProcess):
-    """A process that keeps connected to the broker, as its engine asks for."""
+    """A process that connects to the broker when its engine asks for a connection."""
 
     watched: Watched
     watch: type[Watched] = Watched
@@ -127,11 +127,11 @@ class Dialler(EngineProcess):
         self._identity = name.encode() if identity else b""
 
     def make_engine(self) -> Engine:
-        """Make the engine of a new life."""
+        """Return a new engine."""
         raise NotImplementedError
 
     def make_host(self) -> Host:
-        """Make a host that dials."""
+        """Return a host that dials the brokers."""
         self._addresses = AddressList(self._stage.places, Backoff(self.rng.random), self.clock)
         dialler = SimDialler(self, self._addresses, self._opened)
         self.watched = self.watch(
@@ -154,15 +154,15 @@ class Dialler(EngineProcess):
         )
 
     def deliver(self, token: Any, what: Any) -> None:
-        """Take what the engine delivers."""
+        """Handle a delivery of the engine."""
         raise NotImplementedError
 
     def fail(self, token: Any, error: CallError) -> None:
-        """Take a failure."""
+        """Handle a failure that the engine reports."""
         raise NotImplementedError
 
     def abandon(self, token: Any, reason: str) -> None:
-        """Give work up."""
+        """Abandon a handler."""
         raise NotImplementedError
 
     def _make_framing(self) -> Framing:

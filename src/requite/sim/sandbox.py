@@ -1,8 +1,8 @@
 """Run work that may hang or crash, in a child process that can be killed.
 
-A `Sandbox` keeps one child for many runs, since starting an interpreter costs more than most runs.
-Only when a run hangs, or takes its process along, is the child replaced. The child ends with the
-process that made it, also in the middle of a run and also when that process is killed.
+A `Sandbox` reuses one child for many runs, since starting an interpreter costs more than most runs.
+It replaces the child only when a run hangs or crashes. The child ends with its parent, even in the
+middle of a run, and even if the parent is killed.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from requite.errors import RequiteError
 from requite.sim.sandboxed import Limits
 
 _START_S: Final = 60.0
-# The child writes down where it stands when its time is over; this is the time to do so.
+# The time in which a child that timed out writes its stacks.
 _LAST_WORDS_S: Final = 0.5
 _LAST_WORDS_SIZE: Final = 2000
 
 
 class SandboxBroken(RequiteError):
-    """A child process cannot even begin to work; the message has its last words."""
+    """A child process cannot start its work; the message has its last output."""
 
 
 class Returned(NamedTuple):
@@ -47,17 +47,17 @@ class Crashed(NamedTuple):
 
 
 class Hung(NamedTuple):
-    """The work did not end in time; `error` tells where it was, if that could be seen."""
+    """The work timed out; `error` has its stacks, if they could be read."""
 
     error: str
     elapsed_s: float
 
 
 class Sandbox:
-    """A child process that runs one piece of work, again and again, with other arguments.
+    """A child process that runs one function repeatedly, with other arguments each time.
 
-    `work` is a pickled function; where the child cannot import it, pickle it by value, with
-    cloudpickle. `limit_s` is for each run. One run at a time: there is no lock in here.
+    `work` is the pickled function; if the child cannot import it, pickle it by value with
+    cloudpickle. `limit_s` applies to each run. One run at a time: it is not thread-safe.
     """
 
     def __init__(self, work: bytes, limits: Limits) -> None:
@@ -66,7 +66,7 @@ class Sandbox:
         self._child: _Child | None = None
 
     def run(self, *args: Any) -> Returned | Crashed | Hung:
-        """Run the work with `args`, which are pickled, and wait for its end.
+        """Run the work with `args`, which must be picklable, and wait for its end.
 
         Raises `SandboxBroken` if no child can be started, or cannot unpickle the work.
         """
@@ -79,7 +79,7 @@ class Sandbox:
         return outcome
 
     def close(self) -> None:
-        """End the child. Another run would start a new one."""
+        """End the child; the next run starts a new one."""
         child, self._child = self._child, None
         if child is not None:
             child.kill()
@@ -97,7 +97,7 @@ class Sandbox:
 
 
 class _Child:
-    """One process; after a run that it did not survive it `is_spent`."""
+    """One process; it `is_spent` after a run that ended it."""
 
     def __init__(self, work: bytes, limits: Limits) -> None:
         self.is_spent = False
@@ -142,7 +142,7 @@ class _Child:
         return f"no end within {self._limit_s:g} s\n{self._last_words()}".rstrip()
 
     def _end(self) -> str:
-        """Say how the process ended; its pipe is closed already."""
+        """Return how the process ended; its pipe is already closed."""
         code = self._process.wait(_START_S)
         how = f"exit code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
         return f"its process ended: {how}\n{self._last_words()}".rstrip()
@@ -157,7 +157,7 @@ class _Child:
         return self._output.read().decode(errors="replace").strip()
 
     def kill(self) -> None:
-        """End the process and give back what it used."""
+        """Kill the process and free its resources."""
         self._process.kill()
         self._process.wait()
         self._pipe.close()
@@ -165,8 +165,7 @@ class _Child:
 
 
 def _start(pipe: Connection, output: IO[bytes]) -> subprocess.Popen[bytes]:
-    """Start an interpreter that finds the same modules as this one: also those in archives that
-    Spark has put on the path."""
+    """Start an interpreter with the module path of this one, including archives added by Spark."""
     fd = pipe.fileno()
     path = os.pathsep.join(filter(None, sys.path))
     return subprocess.Popen(

@@ -1,7 +1,7 @@
 """The child's side of a sandbox: `python -m requite.sim.sandboxed FD`.
 
-It is given a function and its limits once, then arguments again and again. See
-`requite.sim.sandbox`, which starts it.
+It receives a function and its limits once, then arguments for each run. `requite.sim.sandbox`
+starts it.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _ORPHAN_S: Final = 5
 
 
 class Limits(NamedTuple):
-    """What one run may use. Work that collects without end must not take the machine along."""
+    """The resources of one run. Work that allocates without end must not exhaust the machine."""
 
     run_s: float = 60.0
     memory_size: int = 4 << 30
 
 
 def main() -> None:
-    """Run what comes through the pipe, until its other end is closed."""
+    """Run the work for all arguments from the pipe, until its other end is closed."""
     pipe = Connection(int(sys.argv[1]))
     work, limits = pickle.loads(pipe.recv_bytes())
     _restrict(limits)
@@ -43,8 +43,8 @@ def main() -> None:
     pipe.send_bytes(b"")
     while True:
         args = pickle.loads(jobs.get())
-        # Both work also when the run never lets another thread of this process have its turn. The
-        # alarm is for the case that nobody is left who would kill the process.
+        # Both work even if the run never yields to another thread of this process. The alarm is for
+        # a parent that has ended and cannot kill this process.
         faulthandler.dump_traceback_later(limits.run_s)
         signal.alarm(ceil(limits.run_s) + _ORPHAN_S)
         answer = _attempt(run, args)
@@ -75,7 +75,7 @@ def _load(work: bytes, pipe: Connection) -> Callable[..., Any]:
 
 
 def _listen(pipe: Connection, jobs: SimpleQueue[bytes]) -> None:
-    """Take arguments; end the process, whatever it is at, when nobody waits for it any more."""
+    """Receive arguments; end the process at once when the parent has closed the pipe."""
     while True:
         try:
             jobs.put(pipe.recv_bytes())
@@ -84,7 +84,7 @@ def _listen(pipe: Connection, jobs: SimpleQueue[bytes]) -> None:
 
 
 def _attempt(run: Callable[..., Any], args: tuple[Any, ...]) -> bytes:
-    """Return what the work returned, or the traceback of what it raised, pickled."""
+    """Return the pickled result of the work, or the traceback of its exception."""
     try:
         return pickle.dumps((None, run(*args)))
     except Exception:

@@ -1,20 +1,20 @@
-"""Play a scenario that is written down, step by step, instead of drawn from a seed.
+"""Play a scenario from a script, step by step, instead of drawing it from a seed.
 
-A script names the cast, then says what happens when; `play` returns what was said, as the lines of
-a transcript. Nothing is random: each way takes a millisecond, and nothing goes wrong by itself.
+A script names the processes, then the events with their times; `play` returns the lines of the
+transcript. Nothing is random: each way takes a millisecond, and there are no unscripted faults.
 
-    client c                                 who there is: see the scripts of each protocol
-    0.1 c calls echo service_s=0.5           what is asked of a handler; what a `CallPlan` has
-    0.2 c cancels 1                          calls are numbered as they stand here
+    client c                                 a process: see the scripts of each protocol
+    0.1 c calls echo service_s=0.5           a call, with fields of `CallPlan`
+    0.2 c cancels 1                          calls are numbered in the order of the script
     0.3 w1 crashes                           or: loses-power, freezes, thaws, starts, drains
-    0.4 s says something                     a stranger, who says whatever it is told to
+    0.4 s says something                     a stranger sends a message
     0.5 cut c w1                             one way; mend, clog and unclog as well
     1.0 reset w1                             break its connections
     3.0 ends
 
-A script whose first line begins with `sp` is about the scalability protocols
-(`scalability/script.py`), with `pirate` about the Pirates (`pirate/script.py`), any other about
-Majordomo (`majordomo_script.py`).
+The first word of a script chooses the protocol: `sp` the scalability protocols
+(`scalability/script.py`), `pirate` the Pirates (`pirate/script.py`), any other Majordomo
+(`majordomo_script.py`).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Words = list[str]
 
 
 class Script:
-    """A script that has been read, and can be played once."""
+    """A parsed script, which can be played once."""
 
     def __init__(
         self,
@@ -74,26 +74,26 @@ class Script:
 
     # --- for subclasses ---------------------------------------------------------------------------
     def put_up(self, cast: Sequence[Words]) -> Mapping[str, Process]:
-        """Make the processes that the first lines name."""
+        """Create the processes that the first lines name."""
         raise NotImplementedError
 
     def read_call(self, words: Words) -> dict[str, Any]:
-        """Read what is called: what a `CallPlan` has, by name."""
+        """Parse the words of a call into fields of `CallPlan`, by name."""
         raise NotImplementedError
 
     # --- the play ---------------------------------------------------------------------------------
     def play(self) -> list[str]:
-        """Let everything happen."""
+        """Play all steps; return the transcript and the violations."""
         self.world.run(self._end_s)
         violated = [f"VIOLATED {violation}" for violation in self.history.violations]
         return [*self.transcript.lines, *violated]
 
     def process_failed(self, process: Process, trace: str) -> None:
-        """An exception came out of a process."""
+        """Record a process that ended with an exception."""
         self.history.tell("process_failed", process, trace)
 
     def process_changed(self, process: Process, what: str) -> None:
-        """A process started, ended, froze or thawed."""
+        """Record that a process started, ended, froze or thawed."""
         self.transcript.event(process.name, what)
 
     # --- the steps --------------------------------------------------------------------------------
@@ -155,18 +155,18 @@ class Script:
 
 
 def clean(script: str) -> list[str]:
-    """Return the lines of a script that say something."""
+    """Return the lines of a script without comments and empty lines."""
     logging.getLogger("requite.sim").setLevel(logging.CRITICAL)
     return [line for line in map(str.strip, script.splitlines()) if line and line[0] != "#"]
 
 
 def of_kind(cast: Sequence[Words], kind: str) -> list[Words]:
-    """Return what follows a first word, in each line that has it."""
+    """Return the words after `kind` of each line that begins with it."""
     return [words[1:] for words in cast if words[0] == kind]
 
 
 def settings(words: Iterable[str]) -> dict[str, Any]:
-    """Read `name=value`, where a value is a Python literal, or a text without quotes."""
+    """Parse `name=value`; a value is a Python literal, or text without quotes."""
     found = {}
     for word in words:
         name, _, value = word.partition("=")

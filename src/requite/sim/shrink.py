@@ -1,10 +1,10 @@
 """Shrink a plan: find a smaller one that violates the same invariant.
 
 A drawn plan has a dozen faults and a hundred calls; a violation needs one or two of each. `shrink`
-removes what the violation does not need, by delta debugging (Zeller and Hildebrandt, "Simplifying
-and isolating failure-inducing input", 2002): faults, then calls, then processes. What remains it
-simplifies: shorter faults, calls with the default settings, probabilities of 0. It plays every
-candidate, so the result is a plan that fails, whatever was removed.
+removes everything else by delta debugging (Zeller and Hildebrandt, "Simplifying and isolating
+failure-inducing input", 2002): faults, then calls, then processes. It simplifies the rest: shorter
+faults, calls with default settings, probabilities of 0. It plays every candidate, so the result is
+a plan that fails.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from requite.sim.plan import Plan, defaults_of, is_record
 
 TRIES_MAX: Final = 2_000
 _SHORTEST_S: Final = 0.01
-_AFTER_LAST_S: Final = 1.0  # the first phase ends so long after its last call or fault
+_AFTER_LAST_S: Final = 1.0  # from the last call or fault to the end of the first phase
 
 Item = TypeVar("Item")
 Fails = Callable[[Plan], bool]
-"""Plays a plan, and returns whether it violates what the first plan violated."""
+"""Plays a plan, and returns whether it violates the invariant of the first plan."""
 
 
 class Shrunk(NamedTuple):
-    """A plan that still fails, and how many plans were played to find it."""
+    """A plan that still fails, and the number of plans played to find it."""
 
     plan: Plan
     tries: int
@@ -40,7 +40,7 @@ def shrink(plan: Plan, fails: Fails, tries_max: int = TRIES_MAX) -> Shrunk:
     """
     search = _Search(plan, fails, tries_max)
     if not search.take(plan):
-        raise ConfigurationError("the plan cannot be shrunk: it violates nothing")
+        raise ConfigurationError("the plan cannot be shrunk: it violates no invariant")
     with suppress(_Exhausted):  # the smallest plan so far is the result
         search.run()
     return Shrunk(search.plan, search.tries)
@@ -49,8 +49,8 @@ def shrink(plan: Plan, fails: Fails, tries_max: int = TRIES_MAX) -> Shrunk:
 def fewest(
     items: tuple[Item, ...], still_fails: Callable[[tuple[Item, ...]], bool]
 ) -> tuple[Item, ...]:
-    """Return as few of some items as still fail: tries without all of them, without halves,
-    quarters and so on, down to single ones."""
+    """Return a small subset of the items that still fails: tries without all of them, without
+    halves, quarters and so on, down to single items."""
     size = len(items)
     while size:
         start = 0
@@ -65,11 +65,11 @@ def fewest(
 
 
 class _Exhausted(Exception):
-    """As many plans were played as may be."""
+    """The limit of played plans is reached."""
 
 
 class _Search:
-    """The smallest failing plan so far, and how many plans were played."""
+    """The smallest failing plan so far, and the number of plans played."""
 
     def __init__(self, plan: Plan, fails: Fails, tries_max: int) -> None:
         self.plan = plan
@@ -78,7 +78,7 @@ class _Search:
         self._tries_max = tries_max
 
     def take(self, candidate: Plan) -> bool:
-        """Play a plan; if it fails it is the smallest so far."""
+        """Play a plan; if it fails, keep it as the smallest so far."""
         if self.tries == self._tries_max:
             raise _Exhausted
         self.tries += 1
@@ -88,7 +88,7 @@ class _Search:
         return True
 
     def run(self) -> None:
-        """Repeat all steps until none of them finds a smaller plan."""
+        """Repeat all steps until none finds a smaller plan."""
         before = None
         while before != self.plan:
             before = self.plan
@@ -105,7 +105,7 @@ class _Search:
         fewest(items, lambda kept: self.take(put(self.plan, kept)))
 
     def _fewest_processes(self) -> None:
-        """Remove processes, but none that others need: their calls would never settle."""
+        """Remove processes that no other process needs; without those, calls would never end."""
         for records in _lists(self.plan.knobs).values():
             for name in (record.name for record in records if hasattr(record, "name")):
                 before = self.plan.knobs
@@ -137,7 +137,7 @@ class _Search:
 
 
 def _with_calls(plan: Plan, calls: tuple[Any, ...]) -> Plan:
-    """Return a plan with these calls alone; a call that followed a removed one starts by itself."""
+    """Return a plan with only these calls; a call that followed a removed one gets its own time."""
     numbers = {call.number for call in calls}
 
     def starts_alone(call: Any) -> bool:
@@ -153,7 +153,7 @@ def _with_knob(plan: Plan, name: str, value: Any) -> Plan:
 
 
 def _lists(knobs: Any) -> dict[str, tuple[Any, ...]]:
-    """Return the knobs that list records: processes, and the connections between them."""
+    """Return the knobs that are lists of records: processes, and connections between them."""
     values = {name: getattr(knobs, name) for name in defaults_of(knobs.__class__)}
     return {
         name: value
@@ -174,7 +174,7 @@ def _without(knobs: Any, process: str) -> Any:
 
 
 def _needs(knobs: Any) -> set[tuple[str, str, str]]:
-    """Return what a smaller cast still needs: each service, and both ends of connections."""
+    """Return what fewer processes still need: each service, and both ends of connections."""
     return {
         (name, field, text)
         for name, records in _lists(knobs).items()
@@ -194,7 +194,8 @@ def _put(items: Sequence[Item], place: int, item: Item) -> tuple[Item, ...]:
 
 
 def _simpler_fields(call: Any) -> Iterator[tuple[str, Any]]:
-    """Yield fields of a call that are not at their default, with it, and a small payload."""
+    """Yield the fields of a call that differ from their default, with the default, and a small
+    payload."""
     for name, default in defaults_of(call.__class__).items():
         value = getattr(call, name)
         if isinstance(value, bytes) and len(value) > 1:

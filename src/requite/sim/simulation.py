@@ -1,4 +1,4 @@
-"""What every simulation does, whatever it is about: phases in order, and a result at the end."""
+"""The base of all simulations: phases in order, and a result."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ Luck: TypeAlias = Callable[[str], Random]
 
 
 class AnyKnobs(Protocol):
-    """What the knobs of every simulation have."""
+    """The knobs that every simulation has."""
 
     @property
     def calls(self) -> int:
-        """How many calls are made in the first phase."""
+        """The number of calls in the first phase."""
 
     @property
     def faulty_s(self) -> float:
@@ -44,7 +44,7 @@ class AnyKnobs(Protocol):
 
 
 class Simulation:
-    """A run: its world, what is written down of it, and its phases, in order."""
+    """A run: its world, its history and transcript, and its phases."""
 
     knobs_type: ClassVar[type]
     call_type: ClassVar[type] = CallPlan
@@ -69,7 +69,7 @@ class Simulation:
             else None
         )
         last = max((call.number for call in plan.calls), default=0)
-        self.numbers = iter(range(last + 1, 1 << 30))  # of calls that are not planned
+        self.numbers = iter(range(last + 1, 1 << 30))  # for calls outside the plan
         self._knobs: AnyKnobs = plan.knobs
 
     # --- for subclasses ---------------------------------------------------------------------------
@@ -84,7 +84,7 @@ class Simulation:
         return plan_faults(knobs, luck("faults"))
 
     def begin(self) -> None:
-        """Start every process, and put the planned calls and faults into the queue."""
+        """Start every process, and schedule the planned calls and faults."""
         raise NotImplementedError
 
     def heal(self) -> None:
@@ -92,27 +92,27 @@ class Simulation:
         raise NotImplementedError
 
     def phases(self) -> Iterable[Phase]:
-        """Yield what is done once all is well again; each tells whether the next makes sense."""
+        """Return the phases after the faults; each returns whether to continue with the next."""
         raise NotImplementedError
 
-    # --- what processes report --------------------------------------------------------------------
+    # --- events of processes ----------------------------------------------------------------------
     def process_failed(self, process: Process, trace: str) -> None:
-        """An exception came out of a process."""
+        """Record a process that ended with an exception."""
         self.history.tell("process_failed", process, trace)
         self.world.after(_RESTART_S, process.start)
 
     def process_changed(self, process: Process, what: str) -> None:
-        """A process started, ended, froze or thawed."""
+        """Record that a process started, ended, froze or thawed."""
         if self.transcript is not None:
             self.transcript.event(process.name, what)
 
     # --- the phases -------------------------------------------------------------------------------
     def run(self) -> None:
-        """Go through all phases; a phase that fails makes those after it pointless."""
+        """Run all phases; stop after a phase that fails."""
         try:
             self._run()
         except Stuck as stuck:
-            self.history.violate("I13", f"the run comes to no end: {stuck}")
+            self.history.violate("I13", f"the run does not end: {stuck}")
 
     def _run(self) -> None:
         self.begin()
@@ -125,7 +125,7 @@ class Simulation:
         self.history.finish()
 
     def plan_all(self, processes: Iterable[Process], cast: Any, trouble: Trouble) -> None:
-        """Put the starts of processes into the queue, and the planned calls and faults."""
+        """Schedule the starts of processes, and the planned calls and faults."""
         rng = self.world.rng("start")
         for process in processes:
             self.world.at(rng.random() * 0.1, process.start)
@@ -135,14 +135,14 @@ class Simulation:
             self.world.at(fault.at_s, trouble.strike, fault)
 
     def plan_call(self, plan: CallPlan, user: BaseUser) -> None:
-        """Put a call into the queue, or behind the one that it follows."""
+        """Schedule a call, or queue it behind the call that it follows."""
         if plan.follows is None:
             self.world.at(plan.at_s, user.call, plan)
         else:
             user.followers[plan.follows] = plan
 
     def wait(self, until: Callable[[], bool], limit_s: float) -> bool:
-        """Let time pass until something holds; tell whether it came to that."""
+        """Run until a condition holds; return False after `limit_s`."""
         limit = self.world.now + limit_s
         while not until():
             if self.world.now >= limit:
@@ -151,25 +151,25 @@ class Simulation:
         return True
 
     def have_ended(self, plans: Iterable[CallPlan]) -> bool:
-        """Tell whether planned calls have been made, and are over."""
+        """Return whether the planned calls have been made, and have ended."""
         calls = self.history.calls
         return all(
             plan.number in calls and calls[plan.number].ended_at is not None for plan in plans
         )
 
     def outcome_of(self, plan: CallPlan) -> Any:
-        """Return how a planned call has ended; None if it has not."""
+        """Return the outcome of a planned call; None if it has not ended."""
         call = self.history.calls.get(plan.number)
         return None if call is None else call.outcome
 
     def remark(self, text: str) -> None:
-        """Write down what the run itself does."""
+        """Write an action of the run itself to the transcript."""
         if self.transcript is not None:
             self.transcript.event(RUN, text)
 
     # --- the result -------------------------------------------------------------------------------
     def result(self, scenario: str) -> Result:
-        """Return what came of it."""
+        """Return the result of the run."""
         history = self.history
         entries = self.transcript.entries if self.transcript else []
         return Result(

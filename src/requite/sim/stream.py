@@ -1,7 +1,7 @@
-"""The end of a simulated connection, as its process holds it: the contract of `Stream`.
+"""One end of a simulated connection, with the contract of `Stream`.
 
-An end may be gone without the other knowing (half-open). The other finds out when it writes (the
-reply is a reset, or nothing) or when its keepalive has passed.
+A connection may be half-open: one end is lost. The other end detects this when it writes (and gets
+a reset, or no acknowledgement), or by its keepalive.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from requite.sim.medium import Medium
 from requite.sim.pipe import Pipe
 from requite.transport.base import Owner
 
-# Bytes that the sender's kernel takes off its process: a close is through when no more are left.
+# Bytes that fit into the sender's kernel: a close completes when no more are left.
 _KERNEL_SIZE: Final = 16 << 10
 
 KEEPALIVE: Final = "the connection timed out: no answer to keepalives"
 
 
 class State(Enum):
-    """Where a stream is in its life."""
+    """The state of a stream."""
 
     OPEN = auto()
-    CLOSING = auto()  # its owner has closed it, and waits for what it wrote to leave
+    CLOSING = auto()  # closed by its owner; written bytes have yet to leave
     ENDED = auto()
 
 
@@ -38,11 +38,11 @@ class Holder(Protocol):
         """Schedule a call of `stream.hand_over`."""
 
     def accept(self, stream: SimStream) -> None:
-        """Take a connection that another process has dialled."""
+        """Accept a connection that another process dialled."""
 
 
 class SimStream:
-    """The end of a connection that `process` holds: a `requite.transport.base.Stream`."""
+    """One end of a connection, owned by `process`: a `requite.transport.base.Stream`."""
 
     __slots__ = (
         "_ending",
@@ -75,13 +75,13 @@ class SimStream:
         self._paused = False
         self._held = False
         self._pushed_back = False
-        self._writable = False  # the owner is to be told so
+        self._writable = False  # the owner has yet to learn that it can write
         self._state = State.OPEN
-        self._ending: str | None = None  # why, when the owner is to be told of the end
+        self._ending: str | None = None  # the reason, until the owner learns of the end
 
     @property
     def is_open(self) -> bool:
-        """Whether the process still talks over this stream."""
+        """Whether the process has not closed this stream."""
         return self._state is State.OPEN
 
     @property
@@ -91,12 +91,12 @@ class SimStream:
 
     # --- the owner's side: the contract of `Stream` -----------------------------------------------
     def start(self, owner: Owner, link: object) -> None:
-        """Begin to report."""
+        """Start to report events to the owner."""
         self._owner = owner
         self._link = link
 
     def write(self, data: bytes) -> None:
-        """Send."""
+        """Send bytes."""
         if self._state is not State.OPEN:
             return
         pipe = self.pipe
@@ -106,8 +106,8 @@ class SimStream:
             self._owner.blocked(self._link)
 
     def close(self) -> None:
-        """Close when everything written has left this process; at once if it has left bytes unread,
-        which the kernel tells the other end by a reset."""
+        """Close when all written bytes have left this process; with unread bytes at once, by a
+        reset."""
         if self._inbox:
             self.abort()
         elif self._state is State.OPEN:
@@ -123,29 +123,29 @@ class SimStream:
             self.end("")
 
     def pause_reading(self) -> None:
-        """Leave what arrives in the inbox."""
+        """Stop reading: bytes stay in the inbox."""
         self._paused = True
 
     def resume_reading(self) -> None:
-        """Read again, from the next turn on."""
+        """Resume reading in the next turn."""
         self._paused = False
         if self._inbox or self._ending is not None:
             self._medium.world.after(0.0, self.process.has_io, self)
 
     # --- a slow reader ----------------------------------------------------------------------------
     def hold(self) -> None:
-        """Let the process read nothing of what arrives, whatever it wants."""
+        """Keep the process from reading (a fault)."""
         self._held = True
 
     def let_go(self) -> None:
-        """Let it read again."""
+        """End the fault of `hold`."""
         self._held = False
         if self._inbox or self._ending is not None:
             self._medium.world.after(0.0, self.process.has_io, self)
 
     # --- the network's side -----------------------------------------------------------------------
     def arrive(self, data: bytes) -> bool:
-        """Take what has arrived; False where nobody will ever read it."""
+        """Receive bytes; return False if the stream has ended."""
         if self._state is not State.OPEN or self._ending is not None:
             return False
         self._inbox.append(data)
@@ -154,13 +154,13 @@ class SimStream:
         return True
 
     def hang_up(self) -> None:
-        """Note that the other end closed: this one closes, too, when it has read everything."""
+        """Receive a FIN: this end closes, too, when it has read all bytes."""
         if self._state is State.OPEN and self._ending is None:
             self._ending = ""
             self.process.has_io(self)
 
     def end(self, reason: str) -> None:
-        """Break this end, without a word to the other one; the process is told."""
+        """Break this end; its process learns the reason, the other end nothing."""
         if self._state is State.ENDED or self._ending:
             return
         self.pipe.sever()
@@ -171,7 +171,7 @@ class SimStream:
         self._medium.world.after(0.0, self.process.has_io, self)
 
     def drained(self, size: int) -> None:
-        """Note that `size` bytes are still under way."""
+        """Record that `size` bytes are still in flight."""
         if self._state is State.CLOSING and size <= _KERNEL_SIZE and self._ending is None:
             self._ending = ""
             self._medium.world.after(0.0, self.process.has_io, self)
@@ -181,19 +181,19 @@ class SimStream:
             self.process.has_io(self)
 
     def watch(self) -> None:
-        """Let the keepalive find out that the other end is gone, unless something does before."""
+        """Start the keepalive, which detects a lost peer."""
         if self._state is not State.ENDED:
             self._medium.world.after(self._medium.shape.keepalive_s, self._keepalive)
 
     def _keepalive(self) -> None:
-        # A frozen process does not know yet that its end has broken; its kernel does.
+        # A frozen process learns later that its end has broken; its kernel knows.
         if not self.other.is_open or self.other._ending:
             self.end(KEEPALIVE)
 
     # --- the end of the process -------------------------------------------------------------------
     def die(self, *, politely: bool) -> None:
-        """End with the process: its kernel says FIN or, where bytes are unread or `politely` is
-        False, RST."""
+        """End with the process: its kernel sends FIN, or RST if bytes are unread or `politely` is
+        False."""
         unread = bool(self._inbox)
         self._state = State.ENDED
         if politely and not unread:
@@ -203,14 +203,14 @@ class SimStream:
         self.other.watch()
 
     def vanish(self) -> None:
-        """End with the machine: nobody says anything."""
+        """End with the machine: the other end gets nothing."""
         self._state = State.ENDED
         self.pipe.sever()
         self.other.watch()
 
     # --- to the owner, in a turn of the process ---------------------------------------------------
     def hand_over(self) -> None:
-        """Tell the owner what there is to tell, in order: bytes, room to write, the end."""
+        """Report pending events to the owner, in order: bytes, writable, end."""
         if self._inbox and not self._rests:
             self._read()
         if self._writable:
@@ -222,14 +222,14 @@ class SimStream:
 
     @property
     def _rests(self) -> bool:
-        """Whether nothing is read, by the owner's wish or because somebody holds it."""
+        """Whether reading is paused, by the owner or by a fault."""
         return self._paused or self._held
 
     @property
     def _reads_on(self) -> bool:
-        """Whether the owner is to get more bytes before it learns of the end.
+        """Whether the owner gets more bytes before the end.
 
-        An owner that has paused learns of a broken connection all the same: it cannot write.
+        An owner that has paused still learns of a broken connection: it cannot write.
         """
         is_broken = bool(self._ending)
         return bool(self._inbox) and self._state is State.OPEN and not (self._rests and is_broken)
@@ -246,7 +246,7 @@ class SimStream:
             return
         if self._state is State.OPEN and not reason and not self.pipe.broken:
             self._ending = None
-            self.close()  # the other end has hung up; `closed` follows when what we wrote has left
+            self.close()  # after a FIN; `closed` follows when all written bytes have left
             return
         self._state = State.ENDED
         del self.process.streams[self]

@@ -1,11 +1,11 @@
-"""What was said in a run, as text: one line per message, with virtual time and symbolic names.
+"""The transcript of a run: one line per message, with virtual time and symbolic names.
 
     0.0031  client-1 → broker    REQUEST 0.1 to echo, 2.5 s: hello
     0.0041    broker → worker-1  REQUEST 1, 2.499 s, attempt 1: hello
 
-A line stands where the message is sent; whether it arrives is another matter. Lines with a star
-tell what happens to processes and calls. What a message says is put into words by `words.py` for
-Majordomo, and by `scalability/words.py` for the scalability protocols.
+A line has the time at which the message is sent, whether it arrives or not. Lines with a star are
+events of processes and calls. `words.py` describes the messages of Majordomo, and
+`scalability/words.py` those of the scalability protocols.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FRAME_SIZE_MAX: Final = 40
 _FRAMES_MAX: Final = 5
 
 Describe = Callable[[str, Sequence[bytes]], str]
-"""Says in words what a message says; it gets the name of the sender, and the frames."""
+"""Describes a message, from the name of the sender and the frames."""
 
 Show = Callable[[Sequence[bytes]], str]
 """Shows the frames of a reply."""
@@ -39,7 +39,7 @@ def show_body(frames: Sequence[bytes]) -> str:
 
 
 def show_frame(frame: bytes) -> str:
-    """Show a frame as text if it is any, and its length if it is long."""
+    """Show a frame as text if it is text, with its length if it is long."""
     if not frame:
         return '""'
     text = frame[:_FRAME_SIZE_MAX].decode("utf-8", "replace")
@@ -48,13 +48,13 @@ def show_frame(frame: bytes) -> str:
 
 
 RUN: Final = "--"
-"""Who does what the run itself does."""
+"""The name of the run itself in the transcript."""
 
 
 class Entry(NamedTuple):
-    """A message from `source` to `sink`, or what happens to `source` (`sink` is "" then).
+    """A message from `source` to `sink`, or an event of `source` (then `sink` is "").
 
-    `short` leaves out the name of the process, where `text` begins with it.
+    `short` is `text` without the name of the process.
     """
 
     at_s: float
@@ -70,7 +70,7 @@ class Entry(NamedTuple):
 
 
 class Transcript:
-    """Collects entries. Heartbeats are left out unless asked for: they would drown the rest."""
+    """Collects entries; without heartbeats unless requested, as they would outnumber the rest."""
 
     def __init__(
         self, world: World, describe: Describe, show: Show = show_body, *, heartbeats: bool = True
@@ -82,7 +82,7 @@ class Transcript:
         self._heartbeats = heartbeats
 
     def effects(self, process: Process, effects: Iterable[Effect]) -> None:
-        """Write down what an engine does."""
+        """Record the effects of an engine."""
         for effect in effects:
             if isinstance(effect, Send):
                 self._sent(process.name, effect)
@@ -96,7 +96,7 @@ class Transcript:
                 self.event(process.name, "has drained")
 
     def outcome(self, client: str, call: Call, outcome: Reply | CallError) -> None:
-        """Write down how a call ends."""
+        """Record how a call ends."""
         if isinstance(outcome, Reply):
             text = f"gets {self._show(outcome.frames)}"
         else:
@@ -105,7 +105,7 @@ class Transcript:
         self._add(client, f"call {call.number} of {client} {text}", f"call {call.number} {text}")
 
     def event(self, process: str, what: str) -> None:
-        """Write down what happens to a process."""
+        """Record an event of a process."""
         self._add(process, f"{process} {what}", what)
 
     def _sent(self, sender: str, send: Send) -> None:

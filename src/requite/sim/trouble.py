@@ -1,4 +1,4 @@
-"""Faults, as they are performed upon a cast."""
+"""Inject faults into the processes and connections of a cast."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ Way = tuple[str, str]
 
 
 class Troubled(Protocol):
-    """A cast, as far as faults are concerned."""
+    """The parts of a cast that faults affect."""
 
     @property
     def world(self) -> World:
-        """Where it happens."""
+        """The virtual clock and the events."""
 
     @property
     def network(self) -> Network:
-        """What joins the processes."""
+        """The network between the processes."""
 
     @property
     def honest(self) -> Sequence[Process]:
-        """Those who keep to the protocols."""
+        """The processes that follow the protocols."""
 
     @property
     def intruders(self) -> Sequence[Process]:
-        """Those who do not."""
+        """The processes that send garbage."""
 
 
 class Trouble:
-    """Performs faults upon a cast. Subclasses say which `deeds` there are, and what is where."""
+    """Injects faults into a cast. Subclasses define the `deeds`, and choose their victims."""
 
     def __init__(self, cast: Troubled) -> None:
         self._cast = cast
@@ -50,25 +50,25 @@ class Trouble:
 
     # --- for subclasses ---------------------------------------------------------------------------
     def deeds(self) -> Mapping[Any, Deed]:
-        """Return what each kind of fault does."""
+        """Return the action of each kind of fault."""
         raise NotImplementedError
 
     def choose_way(self, lot: float) -> Way:
-        """Choose two nodes that talk with each other."""
+        """Choose two connected nodes."""
         raise NotImplementedError
 
     def streams(self) -> Sequence[SimStream]:
-        """Return the connections that may break."""
+        """Return the connections that faults may break."""
         raise NotImplementedError
 
     # --- from the run -----------------------------------------------------------------------------
     def strike(self, fault: Fault) -> None:
-        """Let a fault happen."""
+        """Inject a fault."""
         if not self._over:
             self._do[fault.kind](fault)
 
     def end(self) -> None:
-        """Heal everything; what was planned does not happen any more."""
+        """End all faults, and cancel the planned ones."""
         self._over = True
         self._network.heal()
         for intruder in self._cast.intruders:
@@ -80,7 +80,7 @@ class Trouble:
 
     # --- processes --------------------------------------------------------------------------------
     def crash(self, processes: Sequence[Process]) -> Deed:
-        """Return what lets one of `processes` die, and come back."""
+        """Return a fault that crashes one of `processes`, and restarts it later."""
 
         def deed(fault: Fault) -> None:
             process = choose(processes, fault.lot)
@@ -90,7 +90,7 @@ class Trouble:
         return deed
 
     def freeze(self, processes: Sequence[Process]) -> Deed:
-        """Return what lets one of `processes` stand still."""
+        """Return a fault that freezes one of `processes`."""
 
         def deed(fault: Fault) -> None:
             process = choose(processes, fault.lot)
@@ -101,7 +101,7 @@ class Trouble:
         return deed
 
     def drain(self, processes: Sequence[Process]) -> Deed:
-        """Return what lets one of `processes` leave in good order, and come back."""
+        """Return a fault that drains one of `processes`, and restarts it later."""
 
         def deed(fault: Fault) -> None:
             process = choose(processes, fault.lot)
@@ -112,13 +112,13 @@ class Trouble:
         return deed
 
     def lose_power(self, fault: Fault) -> None:
-        """Let somebody's machine fall silent."""
+        """Cut power to a machine: its connections drop without a FIN."""
         process = choose(self._cast.honest, fault.lot)
         process.lose_power()
         self._world.after(fault.duration_s, process.start)
 
     def intrude(self, fault: Fault) -> None:
-        """Let a stranger come."""
+        """Start an intruder."""
         intruder = choose(self._cast.intruders, fault.lot)
         intruder.start()
         self._world.after(fault.duration_s, intruder.crash)
@@ -128,7 +128,7 @@ class Trouble:
             process.thaw()
 
     def _rejoin(self, process: Process) -> None:
-        """Start a process again that is draining, once it has left."""
+        """Restart a draining process once it has exited."""
         if process.alive and not process.retired:
             self._world.after(0.2, self._rejoin, process)
         else:
@@ -142,23 +142,23 @@ class Trouble:
             self._separate(way, fault.duration_s)
 
     def partition_one_way(self, fault: Fault) -> None:
-        """Cut one node off from another, but not the other from the one."""
+        """Cut one direction between two nodes."""
         self._separate(self._choose_direction(fault.lot), fault.duration_s)
 
     def clog(self, fault: Fault) -> None:
-        """Hold back what one node sends to another."""
+        """Hold the bytes that one node sends to another."""
         way = self._choose_direction(fault.lot)
         self._network.clog(*way)
         self._world.after(fault.duration_s, self._unless_over, self._network.unclog, *way)
 
     def reset(self, fault: Fault) -> None:
-        """Break a connection, and let both ends know."""
+        """Reset a connection; both ends learn of it."""
         stream = self._choose_stream(fault.lot)
         if stream is not None:
             self._network.reset(stream)
 
     def black_hole(self, fault: Fault) -> None:
-        """Break a connection, and let nobody know."""
+        """Drop all bytes of a connection; neither end learns of it."""
         stream = self._choose_stream(fault.lot)
         if stream is not None:
             self._network.black_hole(stream)
@@ -181,10 +181,10 @@ class Trouble:
 
 
 def choose(things: Sequence[Chosen], lot: float) -> Chosen:
-    """Choose one of several things by a lot in [0, 1)."""
+    """Choose one of several items by a lot in [0, 1)."""
     return things[int(lot * len(things))]
 
 
 def spare(lot: float) -> float:
-    """Return a second lot out of one: what its first digits leave."""
+    """Return a second lot from the lower digits of one."""
     return lot * 1000 % 1.0

@@ -1,4 +1,4 @@
-"""The user of a client: makes the planned calls, and takes what comes of them."""
+"""The user of a client: makes the planned calls, and receives their outcomes."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class BaseUser:
-    """Makes the calls of one client, and reports to the history what comes of them.
+    """Makes the calls of one client, and reports their outcomes to the history.
 
-    `tries_max` is how often the client may send a call at most; `is_told`: its protocol can say
-    that a call is not idempotent; `has_keys`: some calls are given an idempotency key.
+    `tries_max`: the most attempts of a call; `is_told`: the protocol carries whether a call is
+    idempotent; `has_keys`: some calls have an idempotency key.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class BaseUser:
         is_told: bool,
         has_keys: bool,
     ) -> None:
-        self.followers: dict[int, CallPlan] = {}  # calls to make when others end, by their numbers
+        self.followers: dict[int, CallPlan] = {}  # calls to make when another ends, by its number
         self._process = process
         self._history = history
         self._transcript = transcript
@@ -46,7 +46,7 @@ class BaseUser:
 
     # --- for subclasses ---------------------------------------------------------------------------
     def submit(self, call: Call, plan: CallPlan, timeout_s: float) -> None:
-        """Hand a call to the client; `timeout_s` may be `inf`."""
+        """Submit a call to the client; `timeout_s` may be `inf`."""
         raise NotImplementedError
 
     def cancel(self, call: Call) -> None:
@@ -55,7 +55,7 @@ class BaseUser:
 
     # --- calls ------------------------------------------------------------------------------------
     def call(self, plan: CallPlan) -> None:
-        """Make a call, if there is anybody to make it."""
+        """Make a call, if the client is alive."""
         process = self._process
         if process.alive and not process.drained:
             process.later(0.0, self._submit, plan)
@@ -90,7 +90,7 @@ class BaseUser:
         return b"key-%d" % plan.number if self._has_keys and plan.number % 3 == 0 else b""
 
     def end(self, call: Call, outcome: Reply | CallError) -> None:
-        """Note the end, and make the call that waited for it at once."""
+        """Record the end, and make the call that follows it at once."""
         if self._transcript is not None:
             self._transcript.outcome(self._process.name, call, outcome)
         self._history.ended(call, outcome, self._process.frozen_s)
@@ -100,8 +100,8 @@ class BaseUser:
 
 
 class User(BaseUser):
-    """The user of an engine. `frames_of` makes the body of a call. `soon`: calls of one turn are
-    made at the end of it, together."""
+    """The user of an engine. `frames_of` returns the body of a call. `soon`: the calls of one turn
+    are submitted together at its end."""
 
     _process: EngineProcess
 
@@ -129,7 +129,7 @@ class User(BaseUser):
         self._soon = soon
 
     def submit(self, call: Call, plan: CallPlan, timeout_s: float) -> None:
-        """Feed the engine."""
+        """Submit a call to the engine."""
         process = self._process
         submit = process.host.submit_soon if self._soon else process.host.submit
         submit(
@@ -147,11 +147,11 @@ class User(BaseUser):
     def cancel(self, call: Call) -> None:
         """Give a call up, unless it has ended."""
         if call.ended_at is None:
-            self._process.host.submit(Cancel(call))  # which first does what was put off
+            self._process.host.submit(Cancel(call))  # it first submits the deferred calls
             self._history.cancelled(call)
 
     def deliver(self, token: Any, what: Any) -> None:
-        """Take a reply."""
+        """Receive a reply."""
         if isinstance(what, Partial):
             self._history.delivered(token, what)
         else:
@@ -159,5 +159,5 @@ class User(BaseUser):
             self.end(token, what)
 
     def fail(self, token: Any, error: CallError) -> None:
-        """Take an error."""
+        """Receive an error."""
         self.end(token, error)

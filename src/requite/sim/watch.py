@@ -1,6 +1,6 @@
-"""Stand between a host and its engine: see every input and effect, and change none.
+"""Stand between a host and its engine, and observe every input and effect.
 
-Here are the engines of clients and workers; the broker's is in `watch_broker.py`.
+This is for engines of clients and workers; `watch_broker.py` has the broker's.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 class Pulse:
-    """When something was last sent over a connection, to notice a silence that was too long.
+    """The time of the last message on each connection, to detect a silence that was too long.
 
-    Time in which the process stood still does not count: nothing can be sent then.
+    The time that the process was frozen does not count.
     """
 
     def __init__(self, process: Process, history: History) -> None:
@@ -30,15 +30,15 @@ class Pulse:
         self._spoke: dict[Any, float] = {}
 
     def begin(self, peer: Any) -> None:
-        """Begin to listen: silence counts from now on."""
+        """Start to measure the silence of a connection."""
         self._spoke[peer] = self._now()
 
     def end(self, peer: Any) -> None:
-        """Listen no more."""
+        """Stop to measure it."""
         self._spoke.pop(peer, None)
 
     def spoke(self, peer: Any) -> None:
-        """Note a message, and how long there was none before."""
+        """Record a message, and report the silence before it."""
         before = self._spoke.get(peer)
         if before is not None:
             now = self._spoke[peer] = self._now()
@@ -49,7 +49,7 @@ class Pulse:
 
 
 class Watched:
-    """The engine of a client or worker, looked at from outside."""
+    """The engine of a client or worker, under observation."""
 
     def __init__(
         self,
@@ -64,10 +64,10 @@ class Watched:
         self.deadline = engine.deadline
         self.snapshot = engine.snapshot
         self._history = history
-        self._heard_at: dict[Any, float] = {}  # by connection whose other end has said something
+        self._heard_at: dict[Any, float] = {}  # by connection whose peer has sent a message
 
     def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
-        """See `requite.engine.Engine.handle`; the engine is fed one input at a time."""
+        """See `requite.engine.Engine.handle`; the engine gets one input at a time."""
         return [effect for event in events for effect in self._handle(event, now)]
 
     def _handle(self, event: Input, now: float) -> Iterable[Effect]:
@@ -84,7 +84,7 @@ class Watched:
         return effects
 
     def _sent(self, effect: Send) -> None:
-        """Look at a message; see the subclasses."""
+        """Observe a message; see the subclasses."""
 
     def _left(self, effect: Disconnect) -> None:
         heard_at = self._heard_at.pop(effect.peer, None)
@@ -93,7 +93,7 @@ class Watched:
 
 
 class WatchedClient(Watched):
-    """A client's engine: no call may be sent whose time is over."""
+    """A client's engine: it may send no expired call."""
 
     def _sent(self, effect: Send) -> None:
         task = parse_task(effect.message[-2:])
@@ -103,14 +103,14 @@ class WatchedClient(Watched):
 
 
 class WatchedWorker(Watched):
-    """A worker's engine: it must be heard once per interval, from READY on."""
+    """A worker's engine: after READY it must send at least once per interval."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._pulse = Pulse(self.process, self._history)
 
     def _sent(self, effect: Send) -> None:
-        if effect.peer not in self._heard_at:  # before the broker spoke no interval is agreed upon
+        if effect.peer not in self._heard_at:  # no interval is negotiated before the broker sends
             self._pulse.begin(effect.peer)
         self._pulse.spoke(effect.peer)
 

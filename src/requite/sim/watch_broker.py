@@ -1,8 +1,8 @@
-"""Stand between the broker's engine and its host, and turn what happens into the history.
+"""Stand between the broker's engine and its host, and record the broker's history.
 
-The broker's notes become the `Trace`s of `history.py`. What clients and workers send is decoded
-here once more, so that a broker which disobeys a CANCEL, a deadline or a sign of progress cannot
-hide it by not making a note.
+The broker's notes become the `Trace`s of `history.py`. The messages of clients and workers are
+decoded here again, so that a broker that ignores a CANCEL, a deadline or progress cannot hide it by
+omitting a note.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _CANCEL: Final = b"MDPW03\x09"
 _SIGNS_OF_PROGRESS: Final = (b"MDPW03\x03", b"MDPW03\x07")
 
-# Why a broker may send an honest peer away.
+# Reasons for which a broker may disconnect an honest peer.
 _FAIR_REASONS: Final = (
     "silent",
     "shutting down",
@@ -57,7 +57,7 @@ _FAIR_REASONS: Final = (
 
 
 class WatchedBroker:
-    """A broker's engine, looked at from outside; one per life of the broker's process."""
+    """A broker's engine under observation; a new one after each start of the broker."""
 
     def __init__(
         self,
@@ -72,18 +72,18 @@ class WatchedBroker:
         self.transcript = transcript
         self.deadline = engine.deadline
         self.snapshot = engine.snapshot
-        self.names: dict[bytes, str] = {}  # who is behind an identity, now or lately
-        self.heard_at: dict[bytes, float] = {}  # when messages of a peer last came in
+        self.names: dict[bytes, str] = {}  # the process of an identity, also after its connection
+        self.heard_at: dict[bytes, float] = {}  # the time of a peer's last messages
         self.traces: dict[tuple[bytes, int], Trace] = {}
         self._by_dispatch: dict[int, Trace] = {}
-        self._strangers: set[tuple[bytes, int]] = set()  # requests of intruders, not followed
+        self._strangers: set[tuple[bytes, int]] = set()  # requests of intruders, not checked
         self._history = history
         self._call_of = calls_by_body
-        self._links: dict[bytes, object] = {}  # who has an identity now
+        self._links: dict[bytes, object] = {}  # the connection that has an identity now
         self._dialects: dict[Any, Dialect] = {}  # of client connections
-        self._workers: dict[Any, Dialect] = {}  # of connections that spoke as workers first
+        self._workers: dict[Any, Dialect] = {}  # of worker connections
         self._pulse = Pulse(process, history)
-        self._to_be_told: list[Trace] = []  # withdrawn while a worker had them
+        self._to_be_told: list[Trace] = []  # withdrawn while a worker has them
         self._asked: deque[tuple[ClientRequest, Any]] = deque()
         self._heed: dict[str, Callable[[Any], None]] = {
             "accepted": self._accepted,
@@ -100,7 +100,7 @@ class WatchedBroker:
         }
 
     def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
-        """See `requite.engine.Engine.handle`; the engine is fed one input at a time."""
+        """See `requite.engine.Engine.handle`; the engine gets one input at a time."""
         return [effect for event in events for effect in self._handle(event, now)]
 
     def _handle(self, event: Input, now: float) -> Iterable[Effect]:
@@ -120,7 +120,7 @@ class WatchedBroker:
         return effects
 
     def watch(self, event: Input, effects: list[Effect]) -> None:
-        """Take note of what came of an input."""
+        """Record an input and its effects."""
         if self.transcript is not None:
             self.transcript.effects(self.process, effects)
         for effect in effects:
@@ -134,8 +134,8 @@ class WatchedBroker:
             self._check_cancels(event, effects)
 
     def _check_cancels(self, event: Input, effects: list[Effect]) -> None:
-        """[client-timeout], [client-cancel]: a worker is told when nobody waits any more, unless it
-        has just said so itself."""
+        """[client-timeout], [client-cancel]: check that a worker gets a CANCEL when no client waits
+        for its request, unless the current input is from that worker."""
         told = {_cancelled(effect.message) for effect in effects if effect.__class__ is Send}
         speaker = event.peer if event.__class__ is Received else None
         for trace in self._to_be_told:
@@ -144,12 +144,12 @@ class WatchedBroker:
                 self._history.tell("not_told", trace)
         self._to_be_told.clear()
 
-    # --- what comes in ----------------------------------------------------------------------------
+    # --- inputs -----------------------------------------------------------------------------------
     def _look(self, peer: Any, messages: Iterable[list[bytes]]) -> None:
         self._asked.clear()
         identity = peer.identity
         if self._links.get(identity) is not peer:
-            return  # refused, because another has its identity
+            return  # refused, because another connection has its identity
         self.heard_at[identity] = self.process.world.now
         dialect = self._dialects.get(peer)
         for message in messages:
@@ -168,7 +168,7 @@ class WatchedBroker:
                 return
 
     def _look_for_progress(self, worker: bytes, messages: Iterable[list[bytes]]) -> None:
-        """Note when handlers were vouched for, by PARTIAL or PROGRESS ([worker-lease])."""
+        """Record when PARTIAL or PROGRESS extended a lease ([worker-lease])."""
         for message in messages:
             if message[0].startswith(_SIGNS_OF_PROGRESS):
                 trace = self._by_dispatch.get(int.from_bytes(message[0][7:15], "big"))
@@ -200,7 +200,7 @@ class WatchedBroker:
         if process.is_honest and not any(word in effect.reason for word in _FAIR_REASONS):
             self._history.tell("expelled", process, effect.reason)
 
-    # --- what the broker notes --------------------------------------------------------------------
+    # --- notes of the broker ----------------------------------------------------------------------
     def _accepted(self, facts: Any) -> None:
         command, call = self._asked.popleft()
         if call is None:
@@ -227,7 +227,7 @@ class WatchedBroker:
         self._asked.popleft()
 
     def _find(self, facts: Any) -> Trace | None:
-        """Return the trace of a request, None for those of strangers."""
+        """Return the trace of a request; None for a stranger's request."""
         key = facts["client"], facts["request_id"]
         if key not in self.traces and key not in self._strangers:
             self._history.tell("unknown_request", f"request {key[1]} of client {key[0].hex()}")

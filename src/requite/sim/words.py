@@ -1,7 +1,7 @@
-"""What messages of Majordomo say, in words.
+"""Describe messages of Majordomo in words.
 
-The words are those of docs/protocols/mdp-0.3.md for all dialects; messages of the older ones are
-marked with their version.
+All dialects use the words of docs/protocols/mdp-0.3.md; messages of older dialects are marked with
+their version.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from requite.sim.transcript import show_body, show_frame
 
 
 def describe(sender: str, message: Sequence[bytes]) -> str:
-    """Say in words what a message says, whoever sent it."""
+    """Describe a message of any sender."""
     to_broker = sender != BROKER
     frames = list(message)
     found = detect(frames)
@@ -94,7 +94,7 @@ def _words(command: object) -> str:
 
 
 def _id(request_id: int) -> str:
-    """Show slot and sequence number of an id apart."""
+    """Show an id as slot and sequence number."""
     return f"{request_id >> 32}.{request_id & 0xFFFF_FFFF}"
 
 

@@ -1,4 +1,4 @@
-"""A worker's process, and its handlers, which do what the requests say."""
+"""The process of a worker, and its handlers, which follow the instructions in the requests."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from requite.sim.workload import Task, final_frames, parse_task, partial_frames
 
 
 class WorkerProcess(Handling, Dialler):
-    """A worker, and its handlers, which do what the requests say."""
+    """A worker, and its handlers."""
 
     watch = WatchedWorker
-    # Without a lease, and without ids to cancel by, nothing ever ends a handler that hangs.
+    # Ends a handler that hangs; without a lease, and without ids to cancel by, nothing else does.
     hang_s = 4.0
 
     def __init__(self, spec: WorkerSpec, stage: Stage) -> None:
@@ -29,7 +29,7 @@ class WorkerProcess(Handling, Dialler):
         self.spec = spec
 
     def make_engine(self) -> Engine:
-        """Make a worker; handlers of an earlier life are gone."""
+        """Return a new worker engine; forget handlers from before a restart."""
         spec = self.spec
         self.forget_handlers()
         policy = WorkerPolicy(
@@ -55,7 +55,7 @@ class WorkerProcess(Handling, Dialler):
         self.begin(token, execution, task, request.frames[1])
 
     def fail(self, token: Any, error: CallError) -> None:
-        """Take an error: workers make no calls."""
+        """Raise: workers make no calls."""
         raise AssertionError(f"a worker's engine fails {token!r}: {error}")
 
     def partial_reply(self, number: int, serial: int, index: int) -> list[bytes]:
@@ -68,7 +68,7 @@ class WorkerProcess(Handling, Dialler):
 
     # --- handlers ---------------------------------------------------------------------------------
     def run(self, token: Any, task: Task, payload: bytes) -> None:
-        """Do as the task says, within the lease; it ends a handler that hangs."""
+        """Follow the instructions of the task; the lease ends a handler that hangs."""
         lease_s = self.spec.lease_s
         match task.behaviour:
             case Behaviour.HANG if lease_s:
@@ -82,7 +82,7 @@ class WorkerProcess(Handling, Dialler):
                 super().run(token, task._replace(service_s=self._bounded_s(task)), payload)
 
     def _bounded_s(self, task: Task) -> float:
-        """Return a service time that needs no vouching."""
+        """Return a service time within the lease."""
         return min(task.service_s, 0.8 * self.spec.lease_s) if self.spec.lease_s else task.service_s
 
     def _vouch(self, token: Any, task: Task, payload: bytes, times: int) -> None:

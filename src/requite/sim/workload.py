@@ -1,8 +1,7 @@
-"""The work of a run: which calls are made when, and what handlers do with them.
+"""The calls of a run: their times, and the behaviour of their handlers.
 
-A request says in its first frame which call it is and what its handler shall do; replies say which
-execution they come from, and bring the payload back. So whoever gets one can tell whether it is the
-right one.
+The first frame of a request names its call and its behaviour. Replies name their execution, and
+return the payload, so that checkers can match them.
 """
 
 from __future__ import annotations
@@ -14,17 +13,17 @@ from typing import Final, NamedTuple
 from requite.sim.knobs import Behaviour, Knobs
 
 NOBODY: Final = "nobody"  # a service without workers
-# Names of the broker itself; 8/MMI.
+# The broker's own services; 8/MMI.
 _MANAGEMENT: Final = ("mmi.service", "mmi.list", "mmi.stats", "mmi.workers", "mmi.nothing")
 _BIG_SIZES: Final = (1_000, 9_000, 70_000)
-_SERVICE_SPREAD: Final = 3.0  # service times are up to so many times the knob's
+_SERVICE_SPREAD: Final = 3.0  # service times are at most this many times the knob's
 
 
 class CallPlan(NamedTuple):
-    """A call that will be made: at `at_s`, or as soon as the call `follows` has ended.
+    """A planned call: it starts at `at_s`, or when the call `follows` has ended.
 
-    `timeout_s` is None for none, and so is `cancel_after_s`. `key` is its idempotency key; with ""
-    its user chooses.
+    `timeout_s` and `cancel_after_s` may be None. `key` is its idempotency key; with "" the user
+    chooses.
     """
 
     number: int
@@ -50,7 +49,7 @@ class CallPlan(NamedTuple):
 
 
 class Task(NamedTuple):
-    """A request as its handler understands it."""
+    """The parsed instructions of a request."""
 
     number: int
     behaviour: Behaviour
@@ -59,7 +58,7 @@ class Task(NamedTuple):
 
 
 def parse_task(frames: Sequence[bytes]) -> Task | None:
-    """Read a request's body; None if it is not one of ours."""
+    """Parse a request's body; None for a stranger's request."""
     if len(frames) != 2 or not frames[0].startswith(b"call "):
         return None
     _, number, behaviour, service_s, parts = frames[0].decode().split()
@@ -67,12 +66,12 @@ def parse_task(frames: Sequence[bytes]) -> Task | None:
 
 
 def final_frames(number: int, execution: int, payload: bytes) -> list[bytes]:
-    """Make the body of a final reply."""
+    """Return the body of a final reply."""
     return [b"final %d %d" % (number, execution), payload]
 
 
 def partial_frames(number: int, execution: int, index: int) -> list[bytes]:
-    """Make the body of a partial reply."""
+    """Return the body of a partial reply."""
     return [b"part %d %d %d" % (number, execution, index)]
 
 
@@ -81,7 +80,7 @@ def plan_calls(knobs: Knobs, rng: Random) -> Iterator[CallPlan]:
     at_s = 0.0
     last: dict[str, int] = {}  # call of each client
     for number in range(1, knobs.calls + 1):
-        if number == 1 or rng.random() >= knobs.bursts_p:  # else together with the one before
+        if number == 1 or rng.random() >= knobs.bursts_p:  # else together with the previous call
             at_s = 0.1 + rng.random() * (knobs.faulty_s - 0.1)
         client = rng.choice(knobs.clients)
         behaviour = rng.choices(knobs.behaviours, knobs.weights)[0]
@@ -116,7 +115,7 @@ def _draw_payload(knobs: Knobs, rng: Random, number: int) -> bytes:
 
 
 def _draw_timeout(knobs: Knobs, rng: Random, behaviour: Behaviour, version: str) -> float | None:
-    """Only where every failure is told may a call go without a deadline."""
+    """Draw a timeout; only in dialects that report every failure may it be None."""
     may_be_endless = version == "0.3" and behaviour is not Behaviour.HANG
     if may_be_endless and rng.random() < knobs.endless_p:
         return None

@@ -1,7 +1,7 @@
-"""The world a simulated run happens in: one virtual clock, one queue of events, seeded randomness.
+"""The world of a simulated run: one virtual clock, one queue of events, seeded randomness.
 
-Nothing in a run happens outside the queue. Events of the same instant happen in the order in which
-they were asked for, so a run is a function of its seed: no wall clock, no hash order, no threads.
+Nothing in a run happens outside the queue. Events of the same time run in the order in which they
+were scheduled, so a run is a function of its seed: no wall clock, no hash order, no threads.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ _EVENTS_MAX: Final = 1_000_000
 
 
 class Stuck(Exception):
-    """Events cause events without end: a hundred times more than a long run has."""
+    """The run does not end: it has had a hundred times the events of a long run."""
 
 
 def luck(seed: int, concern: str) -> Random:
-    """Return the randomness for one concern: drawing more for one leaves the others as they were.
+    """Return the random stream of one concern; draws from it do not change the other streams.
 
-    A text as seed goes through SHA-512, never through `hash()`: the same in every process.
+    A text seed goes through SHA-512, not `hash()`, so it is the same in every process.
     """
     return Random(f"{seed}/{concern}")
 
 
 class World:
-    """The virtual clock (`now`, in seconds from 0) and what is still to happen."""
+    """The virtual clock (`now`, in seconds from 0) and the queue of events."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -43,27 +43,27 @@ class World:
         self._order = count()
 
     def rng(self, concern: str) -> Random:
-        """Return the randomness for one concern: see `luck`."""
+        """Return the random stream of one concern; see `luck`."""
         return luck(self.seed, concern)
 
     def at(self, instant: float, act: Act, *args: Any) -> None:
-        """Let `act(*args)` happen at `instant`, or at once if that has passed.
+        """Schedule `act(*args)` at `instant`, or now if that has passed.
 
-        There is no way to take an event back: whoever asks keeps a count, and ignores old events.
+        Events cannot be cancelled: callers number their events, and ignore obsolete ones.
         """
         heappush(self._queue, (max(instant, self.now), next(self._order), act, args))
 
     def after(self, delay_s: float, act: Act, *args: Any) -> None:
-        """Let `act(*args)` happen `delay_s` from now."""
+        """Schedule `act(*args)` in `delay_s`."""
         heappush(self._queue, (self.now + delay_s, next(self._order), act, args))
 
     def stop(self) -> None:
-        """Let nothing happen any more; time still passes."""
+        """Drop all events; time still passes."""
         self.is_stopped = True
         self._queue.clear()
 
     def run(self, until: float = inf, *, unless: Callable[[], bool] | None = None) -> None:
-        """Let everything up to `until` happen; stop before an event once `unless` is true."""
+        """Run all events up to `until`; stop before an event once `unless` is true."""
         queue = self._queue
         if self.is_stopped:
             queue.clear()

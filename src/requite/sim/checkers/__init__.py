@@ -1,7 +1,7 @@
-"""What must hold in every run: one class per invariant, each with the evidence it saw.
+"""Checkers of MDP runs: one class per invariant, each with the evidence that it saw.
 
 The numbers are those of ARCHITECTURE.md. I3 and I4 (storage), I12 (Binary Star) and I14 (pools) are
-not here: nothing in a run makes them true or false.
+not here: an MDP run does not exercise them.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""What the user of a client may rely on: I1, I2, I5, I11, and errors that tell the truth."""
+"""Check what a client guarantees to its user: I1, I2, I5, I11, and truthful errors."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from requite.errors import CallError, Poisoned
 from requite.request import Partial, Reply
 from requite.sim.history import Call, Checker, Execution, History, Trace
 
-# The clock of a run is exact, but timers fire late by design: `_TIMER_SLACK_S` of the host, and
-# `sweep._SPACING_S` of the engine for each call looked at.
+# The clock of a run is exact, but timers fire late by design: by `_TIMER_SLACK_S` of the host, and
+# by `sweep._SPACING_S` of the engine for each call that a sweep visits.
 _TIMER_SLACK_S: Final = 0.005
 
 _MANAGEMENT: Final = "mmi."
 
 
 class EndsOnce(Checker):
-    """A call ends neither twice, nor never, nor late."""
+    """Each call ends exactly once, and in time."""
 
     invariant = "I1"
     sentence = (
@@ -36,18 +36,18 @@ class EndsOnce(Checker):
             self.violate(f"{call} ended {late_s:.3f} s after its deadline, with {outcome!r}")
 
     def partial(self, call: Call, partial: Partial) -> None:
-        """Check that nothing follows the end."""
+        """Check that no partial follows the end of its call."""
         if call.ended_at is not None:
             self.violate(f"{call} ended at {call.ended_at:.4f} s, but got {partial!r} after that")
 
     def finished(self) -> None:
-        """Check that none was forgotten."""
+        """Check that every call has ended."""
         for call in self.history.open.values():
             self.violate(f"{call} to {call.service} never ended; it was due at {call.due_at:.4f} s")
 
 
 class OwnReply(Checker):
-    """Requests and replies tell which call they are for, and carry its payload unchanged."""
+    """Requests and replies name their call, and carry its payload unchanged."""
 
     invariant = "I2"
     sentence = "no reply reaches a call that did not ask for it"
@@ -58,7 +58,7 @@ class OwnReply(Checker):
             self._check_label(call, frame, b"part")
 
     def ended(self, call: Call, outcome: Reply | CallError) -> None:
-        """Check a final reply, and the partials in front of it that were joined."""
+        """Check a final reply, and the partials that were joined in front of it."""
         if not isinstance(outcome, Reply):
             return
         if call.service.startswith(_MANAGEMENT):
@@ -71,12 +71,12 @@ class OwnReply(Checker):
             return
         self._check_label(call, label, b"final")
         if payload != call.payload:
-            what = f"{len(payload)} bytes came back of {len(call.payload)}"
+            what = f"{len(payload)} bytes returned, {len(call.payload)} sent"
             self.violate(f"{call}: its payload was changed: {what}")
 
     def _check_management(self, call: Call, reply: Reply) -> None:
-        """Check an answer of the broker itself: a code, or JSON (8/MMI). No service has the name
-        that these calls ask for."""
+        """Check the broker's own reply: a code, or JSON (8/MMI). The calls ask for a service that
+        does not exist."""
         codes = {"mmi.service": b"404", "mmi.nothing": b"501"}
         expected = codes.get(call.service, reply.frames[0])
         if len(reply.frames) != 1 or reply.frames[0] != expected:
@@ -85,12 +85,12 @@ class OwnReply(Checker):
             json.loads(reply.frames[0])
 
     def execution_started(self, execution: Execution) -> None:
-        """Check that the request came to its handler as it was made."""
+        """Check that the handler got the request unchanged."""
         call = execution.call
         if execution.payload != call.payload:
             self.violate(f"{call}: its payload was changed on the way to {execution}")
         if execution.key != call.key:
-            self.violate(f"{call}: its key {call.key!r} came to {execution} as {execution.key!r}")
+            self.violate(f"{call}: {execution} got the key {execution.key!r}, not {call.key!r}")
 
     def _check_label(self, call: Call, label: bytes, kind: bytes) -> None:
         words = label.split()
@@ -99,26 +99,26 @@ class OwnReply(Checker):
 
 
 class PartialsInOrder(Checker):
-    """Partials come from one execution, in its order, without a gap, and all before the final."""
+    """All partials come from one execution, in order, without a gap, and before the final."""
 
     invariant = "I5"
     sentence = "partial indices are contiguous; none after the final"
 
     def passed_on(self, trace: Trace, facts: Mapping[str, Any]) -> None:
-        """Check how the broker counts."""
+        """Check the index that the broker gives to a partial."""
         if facts["index"] != trace.partials:
             due = trace.partials
             self.violate(f"{trace}: the broker sends partial {facts['index']}, but {due} is due")
 
     def partial(self, call: Call, partial: Partial) -> None:
-        """Check the index, and what the handler wrote into the partial."""
+        """Check the index, and the label that the handler wrote into the partial."""
         due = len(call.partials)
         if partial.index != due:
-            self.violate(f"{call}: partial {partial.index} came where {due} was due")
+            self.violate(f"{call}: got partial {partial.index}, expected {due}")
         self._check_sequence(call, [*_labels(call.partials), *partial.frames])
 
     def ended(self, call: Call, outcome: Reply | CallError) -> None:
-        """Check that the partials are complete, and of the execution that said the final."""
+        """Check that the partials are complete, and from the execution that sent the final."""
         if not isinstance(outcome, Reply) or len(outcome.frames) < 2:
             return
         *joined, label, _ = outcome.frames
@@ -126,7 +126,7 @@ class PartialsInOrder(Checker):
         self._check_sequence(call, labels)
         words = label.split()
         if words[0] == b"final" and labels and labels[0].split()[2] != words[2]:
-            self.violate(f"{call}: {labels[0]!r} and {label!r} are of different executions")
+            self.violate(f"{call}: {labels[0]!r} and {label!r} are from different executions")
         if call.partials and joined:
             self.violate(f"{call}: some partials were delivered, others joined to the final")
 
@@ -134,14 +134,15 @@ class PartialsInOrder(Checker):
         words = [label.split() for label in labels]
         for index, word in enumerate(words):
             if word[2:] != [words[0][2], b"%d" % index]:
-                self.violate(f"{call}: {labels[index]!r} came as partial {index}")
+                self.violate(f"{call}: partial {index} is {labels[index]!r}")
                 return
 
 
 class NeverRepeated(Checker):
-    """Handlers see a request that is not idempotent at most once.
+    """A request that is not idempotent reaches a handler at most once.
 
-    MDP 0.1 and 0.2 cannot tell a broker so: there only the client itself is bound.
+    MDP 0.1 and 0.2 cannot tell a broker that a request is not idempotent: there the rule binds only
+    the client.
     """
 
     invariant = "I11"
@@ -155,25 +156,26 @@ class NeverRepeated(Checker):
         """Check each start of a handler."""
         call = execution.call
         if not call.idempotent and call.is_told and len(call.executions) > 1:
-            self.violate(f"{call} is not idempotent, and starts again as {execution}")
+            self.violate(f"{call} is not idempotent, but starts again as {execution}")
 
     def accepted(self, trace: Trace) -> None:
-        """Check each time a client sends."""
+        """Check each attempt that a broker accepts."""
         call = trace.call
         if not call.idempotent and call.executions:
-            self.violate(f"{call} is not idempotent, has run, and is sent again")
+            self.violate(f"{call} is not idempotent and has run, but is sent again")
         tries = call.sent - self._given_back[call]
         if tries > call.tries_max:
-            self.violate(f"{call} is sent {tries} times; {call.tries_max} tries are allowed")
+            self.violate(f"{call} is sent {tries} times; at most {call.tries_max} are allowed")
 
     def answered(self, trace: Trace | None, facts: Mapping[str, Any]) -> None:
-        """Count what brokers give back when they shut down: these are no tries ([client-drain])."""
+        """Count requests that a broker returns when it shuts down: they do not count as attempts
+        ([client-drain])."""
         if trace is not None and facts["status"] == "SHUTTING_DOWN":
             self._given_back[trace.call] += 1
 
 
 class HonestErrors(Checker):
-    """An error that says that nothing has run is believed, and acted upon."""
+    """A call whose error says that it did not run has not run, and never runs later."""
 
     invariant = "may_have_executed"
     sentence = "it is False only where the request provably never reached a handler"
@@ -183,7 +185,7 @@ class HonestErrors(Checker):
         self._never_ran: dict[Call, CallError] = {}
 
     def ended(self, call: Call, outcome: Reply | CallError) -> None:
-        """Check what an error says of the past."""
+        """Check that a call whose error says so has not run."""
         if not isinstance(outcome, CallError):
             return
         if not outcome.may_have_executed:
@@ -191,13 +193,13 @@ class HonestErrors(Checker):
             if call.executions:
                 self.violate(f"{call} ran as {call.executions[0]}, but ends with {outcome!r}")
         if isinstance(outcome, Poisoned) and not str(outcome):
-            self.violate(f"{call} is poisoned, and nobody says why")
+            self.violate(f"{call} is poisoned, but its error gives no reason")
 
     def execution_started(self, execution: Execution) -> None:
-        """Check what an error said of the future."""
+        """Check that the call did not end earlier with an error that says it did not run."""
         error = self._never_ran.get(execution.call)
         if error is not None:
-            self.violate(f"{execution.call} had ended with {error!r}; now {execution} starts")
+            self.violate(f"{execution.call} ended with {error!r}, but {execution} starts")
 
 
 def _labels(partials: Sequence[Sequence[bytes]]) -> list[bytes]:

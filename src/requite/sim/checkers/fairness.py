@@ -1,7 +1,7 @@
-"""I8: nobody has two turns while somebody who was there all the time has none.
+"""I8: no peer has two turns while another that was ready all the time has none.
 
-That is what "served counts differ by at most 1 per round" means while peers join and leave, and
-workers are busy for different times: it compares only those who could have been served.
+This is what "served counts differ by at most 1 per round" means while peers join and leave, and
+workers are busy for different times: only peers that could have been served are compared.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SENTENCE: Final = "over n equal peers, served counts differ by at most 1 per rou
 
 
 class Turns(Generic[Name]):
-    """When each of a group had its last turn, and since when each has been there."""
+    """The time of each peer's last turn, and since when it has been ready, in serial numbers."""
 
     def __init__(self) -> None:
         self._serial = 0
@@ -27,7 +27,7 @@ class Turns(Generic[Name]):
         self._there_since: dict[Name, int] = {}
 
     def is_there(self, name: Name, there: bool) -> None:
-        """Note whether somebody could be served now."""
+        """Record whether a peer is ready to be served."""
         if there:
             self._there_since.setdefault(name, self._serial)
         else:
@@ -35,16 +35,16 @@ class Turns(Generic[Name]):
             self._lost.pop(name, None)
 
     def begin_anew(self) -> None:
-        """Forget whose turn it is, but not who is there."""
+        """Forget all turns; keep which peers are ready."""
         self._serial += 1
         self._had.clear()
         self._lost.clear()
         self._there_since = dict.fromkeys(self._there_since, self._serial)
 
     def serve(self, name: Name, instead_of: Name | None = None) -> Name | None:
-        """Note a turn; return somebody whom it passes over.
+        """Record a turn; return a peer that it passes over, if there is one.
 
-        `instead_of` may lose its turn by that, on purpose.
+        `instead_of` may lose its turn to `name`: that counts as fair.
         """
         self._serial += 1
         if instead_of is not None:
@@ -54,11 +54,11 @@ class Turns(Generic[Name]):
         return passed_over
 
     def is_fair(self, name: Name) -> bool:
-        """Whether it would pass nobody over to serve `name` now."""
+        """Whether serving `name` now would pass no peer over."""
         return next(self._passed_over(name), None) is None
 
     def _passed_over(self, name: Name) -> Iterator[Name]:
-        """Yield who was there since before the last turn of `name`, and has had none since."""
+        """Yield peers that have been ready since before the last turn of `name`, without a turn."""
         last = self._had.get(name)
         if last is None:
             return
@@ -70,7 +70,7 @@ class Turns(Generic[Name]):
 
 @dataclass(slots=True)
 class _Worker:
-    """One worker. `places` are the dispatches it has; False for one that was taken away from it."""
+    """One worker. `places` maps each dispatch it holds to False if the broker took it back."""
 
     name: str
     turns: Turns[bytes]
@@ -80,16 +80,16 @@ class _Worker:
 
     @property
     def has_room(self) -> bool:
-        """Whether it could be given a request."""
+        """Whether the broker may dispatch a request to it."""
         return not self.blocked and len(self.places) < self.capacity
 
 
 class FairToWorkers(Checker):
-    """Workers with room are used in turn.
+    """The broker serves workers with free capacity in turn.
 
-    Which places are taken is known by dispatches and answers. A place whose request was taken away
-    stays taken until the worker says FINAL, which makes no note: the worker then counts as full
-    until it is used again.
+    Dispatches and replies show which places are taken. A place whose request was taken back stays
+    taken until the worker sends FINAL, which records no event: until the next dispatch, the worker
+    counts as full.
     """
 
     invariant = "I8"
@@ -102,13 +102,13 @@ class FairToWorkers(Checker):
         self._dispatches: dict[int, bytes] = {}  # the connection, by dispatch id
 
     def broker_started(self, _broker: Any) -> None:
-        """Begin anew: a new broker knows nobody."""
+        """Reset: a new broker knows no peers."""
         self._turns.clear()
         self._workers.clear()
         self._dispatches.clear()
 
     def worker_joined(self, facts: Facts, name: str) -> None:
-        """Note a worker with all its places free."""
+        """Record a worker with all its places free."""
         turns = self._turns.setdefault(facts["service"], Turns[bytes]())
         self._workers[facts["worker"]] = _Worker(name, turns, facts["capacity"])
         self._look(facts["worker"])
@@ -119,39 +119,39 @@ class FairToWorkers(Checker):
         worker.turns.is_there(facts["worker"], False)
 
     def worker_drained(self, facts: Facts, _name: str) -> None:
-        """Note that a worker takes nothing more."""
+        """Record that a worker accepts no more requests."""
         self._workers[facts["worker"]].capacity = 0
         self._look(facts["worker"])
 
     def worker_blocked(self, identity: bytes) -> None:
-        """Note that a worker does not read."""
+        """Record back-pressure from a worker."""
         if identity in self._workers:
             self._workers[identity].blocked = True
             self._look(identity)
 
     def worker_writable(self, identity: bytes) -> None:
-        """Note that it reads again."""
+        """Record that a worker reads again."""
         if identity in self._workers:
             self._workers[identity].blocked = False
             self._look(identity)
 
     def dispatched(self, _trace: Trace | None, facts: Facts) -> None:
-        """Check that a turn passes nobody over."""
+        """Check that a turn passes no other peer over."""
         identity = facts["worker"]
         worker = self._workers[identity]
         passed_over = worker.turns.serve(identity)
         if passed_over is not None:
             waits = self._workers[passed_over].name
-            self.violate(f"{worker.name} has two turns while {waits} waits and has none")
+            self.violate(f"{worker.name} has two turns while {waits} waits without one")
         if len(worker.places) >= worker.capacity:
             self._drop_one_taken_away(worker)
         worker.places[facts["dispatch_id"]] = True
         self._dispatches[facts["dispatch_id"]] = identity
-        worker.turns.is_there(identity, False)  # and to the end of the line
+        worker.turns.is_there(identity, False)  # moves it to the end of the queue
         self._look(identity)
 
     def answered(self, _trace: Trace | None, facts: Facts) -> None:
-        """Free a place, or mark it where the request was taken away from its worker."""
+        """Free a place, or mark it if the broker took the request back."""
         self._place(facts, frees=facts["status"] in ("OK", "FAILED"))
 
     def withdrawn(self, _trace: Trace | None, facts: Facts) -> None:
@@ -159,11 +159,11 @@ class FairToWorkers(Checker):
         self._place(facts, frees=False)
 
     def redelivered(self, _trace: Trace | None, facts: Facts) -> None:
-        """Mark a place whose lease is over."""
+        """Mark a place whose lease has expired."""
         self._place(facts, frees=False)
 
     def _place(self, facts: Facts, *, frees: bool) -> None:
-        """Look for the place by its dispatch: the note may not name the worker any more."""
+        """Find the place by its dispatch id: the event may no longer name the worker."""
         dispatch_id = facts["dispatch_id"]
         identity = self._dispatches.get(dispatch_id)
         worker = None if identity is None else self._workers.get(identity)
@@ -174,7 +174,7 @@ class FairToWorkers(Checker):
             self._look(identity)
         else:
             worker.places[dispatch_id] = False
-            worker.turns.is_there(identity, False)  # who lost a lease goes to the end of the line
+            worker.turns.is_there(identity, False)  # a lost lease moves it to the end of the queue
             self._look(identity)
 
     def _drop_one_taken_away(self, worker: _Worker) -> None:
@@ -182,7 +182,7 @@ class FairToWorkers(Checker):
             if not held:
                 del worker.places[dispatch_id]
                 return
-        self.violate(f"{worker.name} is given more than the {worker.capacity} requests it takes")
+        self.violate(f"{worker.name} is given more requests than its capacity, {worker.capacity}")
 
     def _look(self, identity: bytes) -> None:
         worker = self._workers[identity]
@@ -190,9 +190,9 @@ class FairToWorkers(Checker):
 
 
 class FairToClients(Checker):
-    """Clients with queued requests are served in turn (18/MDP, "Architecture").
+    """The broker serves clients with queued requests in turn (18/MDP, "Architecture").
 
-    What comes back from a lost worker goes first, whoever's turn it is, and takes none.
+    A request that returns from a lost worker goes first, and does not count as a turn.
     """
 
     invariant = "I8"
@@ -201,43 +201,43 @@ class FairToClients(Checker):
     def __init__(self, history: History) -> None:
         super().__init__(history)
         self._turns: dict[bytes, Turns[bytes]] = {}  # by service
-        # Requests that wait, by service and client; True for those that have had their turn.
+        # Queued requests by service and client; True for those that have had their turn.
         self._lines: dict[tuple[bytes, bytes], dict[int, bool]] = {}
 
     def broker_started(self, _broker: Any) -> None:
-        """Begin anew."""
+        """Reset."""
         self._turns.clear()
         self._lines.clear()
 
     def queued(self, _trace: Trace | None, facts: Facts) -> None:
-        """Note a request that waits."""
+        """Record a queued request."""
         service, client = facts["service"], facts["client"]
         line = self._lines.setdefault((service, client), {})
         line[facts["request_id"]] = facts["attempt"] > 0
         self._look(service, client)
 
     def dispatched(self, _trace: Trace | None, facts: Facts) -> None:
-        """Check that a turn passes nobody over."""
+        """Check that a turn passes no other peer over."""
         service, client = facts["service"], facts["client"]
         has_been_served = self._lines.get((service, client), {}).get(facts["request_id"])
         self._leave(facts)
         if has_been_served is not False:
-            return  # it never waited, or has had its turn before
+            return  # it was never queued, or has had its turn before
         passed_over = self._turns[service].serve(client)
-        self._turns[service].is_there(client, False)  # and to the end of the line
+        self._turns[service].is_there(client, False)  # moves it to the end of the queue
         self._look(service, client)
         if passed_over is not None:
             self.violate(
                 f"client {client.hex()} has two turns at {service!r} while client "
-                f"{passed_over.hex()} waits and has none"
+                f"{passed_over.hex()} waits without one"
             )
 
     def answered(self, _trace: Trace | None, facts: Facts) -> None:
-        """Forget a request that waits no more."""
+        """Remove a request that has ended from its queue."""
         self._leave(facts)
 
     def withdrawn(self, _trace: Trace | None, facts: Facts) -> None:
-        """Forget a request that waits no more."""
+        """Remove a withdrawn request from its queue."""
         self._leave(facts)
 
     def _leave(self, facts: Facts) -> None:
@@ -247,7 +247,7 @@ class FairToClients(Checker):
             self._look(*key)
 
     def _look(self, service: bytes, client: bytes) -> None:
-        """Tell whether a client waits for a turn: with a request that has not had one."""
+        """Update whether a client waits for a turn: it has a request that had none."""
         line = self._lines.get((service, client), {})
         if not line:
             self._lines.pop((service, client), None)

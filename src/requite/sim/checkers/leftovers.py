@@ -1,4 +1,4 @@
-"""I9 and I10 for parties (`requite.sim.party`): what is there that should not be."""
+"""I9 and I10 for parties (`requite.sim.party`): report state that should be gone."""
 
 from __future__ import annotations
 
@@ -14,29 +14,30 @@ Sizes = Callable[[object], Mapping[str, int]]
 
 
 def held(parties: Iterable[Any], idle: Mapping[str, Iterable[str]]) -> Iterator[str]:
-    """Say which counts are not 0 that have to be, by kind of party, when nothing is asked."""
+    """Yield the snapshot counts that must be 0 without calls but are not; `idle` names them by kind
+    of party."""
     for party in parties:
         if not party.alive:
             continue
         state = party.hub.snapshot()
         for name in idle[party.kind]:
             if count := getattr(state, name):
-                yield f"nothing is asked any more, but {party.name} has {count} {name}"
+                yield f"no calls are left, but {party.name} has {count} {name}"
 
 
 def dead_ends(party: Any) -> Iterator[str]:
-    """Say which connections have nobody at the other end."""
+    """Yield a party's connections whose other end is closed."""
     for stream in party.streams:
         if not (stream.is_open and stream.other.is_open) or stream.pipe.broken:
             gone = stream.other.process.name
-            yield f"{party.name} has a connection whose other end, at {gone}, is gone"
+            yield f"{party.name} has a connection whose other end, at {gone}, is closed"
 
 
 def left_after_drain(party: Any, peers: Iterable[Any], size: Sizes = sizes) -> Iterator[str]:
-    """Say in what a party that has drained differs from one that never did anything; `peers` are
-    connected to it."""
+    """Yield the tables in which a drained party differs from an unused one; `peers` are connected
+    to it."""
     engine, now = party.hub.engine, party.clock()
-    for peer in list(peers):  # its host has not told it of them any more
+    for peer in list(peers):  # the host does not report them as lost after a drain
         engine.handle((PeerLost(peer),), now)
     fresh = party.make_engine()
     fresh.handle((Drain(),), now)
@@ -45,9 +46,9 @@ def left_after_drain(party: Any, peers: Iterable[Any], size: Sizes = sizes) -> I
 
 
 def left_after_all(party: Any, size: Sizes = sizes) -> Iterator[str]:
-    """Say in what a party that everybody has left differs from a new one."""
+    """Yield the tables in which a party without peers differs from a new one."""
     for what in difference(size(party.hub.engine), size(party.make_engine())):
-        yield f"everybody has left {party.name}, but {what}"
+        yield f"all peers have left {party.name}, but {what}"
     for table in _HOST_TABLES:
         if getattr(party.host, table):
-            yield f"everybody has left {party.name}, but its host's {table} has entries"
+            yield f"all peers have left {party.name}, but its host's {table} has entries"

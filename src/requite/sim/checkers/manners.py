@@ -1,4 +1,4 @@
-"""I13 for parties: whatever strangers send, no process ends and nobody honest is made to pay."""
+"""I13 for parties: whatever strangers send, no process ends, no honest peer is disconnected."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from requite.sim.process import Process
 
 
 class NobodyNotices(Checker):
-    """No exception leaves an engine, a framing or a host; nobody honest is sent away."""
+    """No exception escapes an engine, a framing or a host; no honest peer is disconnected."""
 
     invariant = "I13"
     sentence = "garbage bytes never end a loop or a process"
@@ -18,22 +18,22 @@ class NobodyNotices(Checker):
         "drain",
         "shut",
         "leav",
-    )  # reasons to send somebody honest away
+    )  # reasons for which an honest peer may be disconnected
 
     def process_failed(self, process: Process, trace: str) -> None:
-        """Check what ends a process: never an exception."""
+        """Report a process that ended with an exception."""
         self.violate(f"{process.name} ends with an exception:\n{trace}")
 
     def expelled(self, process: Process, reason: str) -> None:
-        """Check whose bytes a framing refuses."""
+        """Check that a framing refuses no honest peer's bytes."""
         if process.is_honest:
-            self.violate(f"{process.name}, which is honest, is sent away: {reason}")
+            self.violate(f"{process.name}, which is honest, is disconnected: {reason}")
 
     def sent_away(self, hub: Any, peer: Any, reason: str) -> None:
-        """Check whom an engine disconnects."""
+        """Check that an engine disconnects no honest peer without a fair reason."""
         if peer.stream.other.process.is_honest and not self.is_fair(reason):
-            self.violate(f"{hub} sends {hub.names[peer]} away, which is honest: {reason}")
+            self.violate(f"{hub} disconnects {hub.names[peer]}, which is honest: {reason}")
 
     def is_fair(self, reason: str) -> bool:
-        """Whether somebody honest may be sent away for that."""
+        """Whether an honest peer may be disconnected for this reason."""
         return any(word in reason for word in self.fair)

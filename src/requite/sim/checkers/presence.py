@@ -1,4 +1,4 @@
-"""Who is there is heard: the rule [worker-heartbeat] of docs/protocols/mdp-0.3.md."""
+"""Check heartbeats: the rule [worker-heartbeat] of docs/protocols/mdp-0.3.md."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from requite.sim.roles import BROKER
 
 
 class HeardInTime(Checker):
-    """The broker and its workers are never silent towards each other for longer than agreed."""
+    """Broker and workers are never silent to each other for longer than the negotiated interval."""
 
     invariant = "heartbeat"
     sentence = "each side sends something at least once per interval, the longer of the two"
@@ -20,7 +20,7 @@ class HeardInTime(Checker):
         return limit_s
 
     def spoke(self, sender: str, receiver: str, silent_s: float) -> None:
-        """Check the silence before a message."""
+        """Check how long `sender` was silent before a message."""
         limit_s = self._limit_s.get(receiver if sender == BROKER else sender)
         if limit_s is not None and silent_s > limit_s:
-            self.violate(f"{sender} was silent towards {receiver} for {silent_s:.4f} s")
+            self.violate(f"{sender} was silent to {receiver} for {silent_s:.4f} s")

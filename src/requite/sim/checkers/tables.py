@@ -1,6 +1,6 @@
-"""I9 and I10: after a run everything has settled, and the tables hold what lives and nothing else.
+"""I9 and I10: after a run, the tables of engines and hosts match the live peers and nothing else.
 
-These look at engines and hosts themselves, at chosen moments, instead of at events.
+These checks read engines and hosts at chosen moments, instead of following events.
 """
 
 from __future__ import annotations
@@ -20,17 +20,16 @@ if TYPE_CHECKING:
     from requite.sim.roles import Broker, Dialler
     from requite.sim.workers import WorkerProcess
 
-# Caches, which have a bound of their own, the heap of `Timers`, which keeps stale entries, and
-# counts by reason.
+# Caches with a bound, the heap of `Timers` (it keeps stale entries), and counts by reason.
 _NOT_TABLES: Final = frozenset({"_heap", "_names", "_dropped", "dropped"})
 _HEAP_FLOOR: Final = 64
 
 
 # --- the size of everything -----------------------------------------------------------------------
 def sizes(root: object) -> Counter[str]:
-    """Count the entries of every container that is reachable inside an engine, by its path.
+    """Count the entries of every container that an engine reaches, by its path.
 
-    Whatever a table is called, a leak shows. Connections belong to the host and are not entered.
+    A leak shows whatever its table is called. Connections belong to the host and are skipped.
     """
     counted: Counter[str] = Counter()
     waiting: deque[tuple[str, object]] = deque([("", root)])
@@ -62,7 +61,7 @@ def _attributes(thing: object) -> Iterator[tuple[str, object]]:
 
 
 def difference(found: Mapping[str, int], expected: Mapping[str, int]) -> list[str]:
-    """Say which tables are larger or smaller than they should be."""
+    """Return a sentence for each table with more or fewer entries than expected."""
     return [
         f"{path or 'it'} has {found.get(path, 0)} entries, not {expected.get(path, 0)}"
         for path in sorted({*found, *expected})
@@ -72,7 +71,7 @@ def difference(found: Mapping[str, int], expected: Mapping[str, int]) -> list[st
 
 # --- the tables equal the live peers (I10) --------------------------------------------------------
 def not_settled(cast: Cast) -> list[str]:
-    """Say in what the processes do not agree about who is there."""
+    """Return where the processes disagree about live peers and connections."""
     problems = [f"{process.name} is not alive" for process in cast.honest if not process.alive]
     problems += one_sided_connections(cast)
     if not problems:
@@ -83,7 +82,7 @@ def not_settled(cast: Cast) -> list[str]:
 
 def one_sided_connections(cast: Cast) -> list[str]:
     return [
-        f"{process.name} has a connection whose other end, at {stream.other.process.name}, is gone"
+        f"{process.name} has a connection with a closed other end, at {stream.other.process.name}"
         for process in cast.honest
         for stream in process.streams
         if not (stream.is_open and stream.other.is_open) or stream.pipe.broken
@@ -99,7 +98,7 @@ def _workers_unlike(cast: Cast) -> list[str]:
     expected = Counter(worker.name for worker in cast.workers)
     if registered == expected:
         return []
-    return [f"the broker knows {dict(registered)}, alive are {dict(expected)}"]
+    return [f"the broker has the workers {dict(registered)}; those alive are {dict(expected)}"]
 
 
 def _parties_unlike(broker: Broker) -> list[str]:
@@ -118,7 +117,7 @@ def _parties_unlike(broker: Broker) -> list[str]:
 
 # --- bounded memory (I9) --------------------------------------------------------------------------
 def left_after_calls(cast: Cast) -> Iterator[str]:
-    """Say what clients and workers still hold when nothing is asked any more."""
+    """Yield what clients and workers still hold when no calls are left."""
     for client in cast.clients:
         yield from _left_at_client(client)
     for worker in cast.workers:
@@ -136,18 +135,18 @@ def _left_at_worker(worker: WorkerProcess) -> Iterator[str]:
     state = worker.engine.snapshot()
     for name in ("running", "abandoned"):
         if getattr(state, name):
-            yield f"{worker.name} has nothing to do, but {getattr(state, name)} jobs {name}"
+            yield f"{worker.name} has no requests, but {getattr(state, name)} jobs {name}"
 
 
 def left_after_clients(broker: Broker) -> Iterator[str]:
-    """Say what the broker still holds when all clients have left."""
+    """Yield what the broker still holds when all clients have left."""
     state = broker.engine.snapshot()
     for name in ("clients", "newcomers", "pending"):
         if getattr(state, name):
             yield f"all clients have left, but the broker has {getattr(state, name)} {name}"
     for service in state.services:
         if service.queued or service.in_progress:
-            yield f"{service.service} has {service.queued} queued, {service.in_progress} at workers"
+            yield f"{service.service} has {service.queued} queued, {service.in_progress} in flight"
     for worker in state.workers:
         if worker.holding:
             yield f"{worker.worker} ({worker.service}) still holds {worker.holding} requests"
@@ -155,12 +154,12 @@ def left_after_clients(broker: Broker) -> Iterator[str]:
     if state.timers != len(state.workers) + bare:
         yield (
             f"{state.timers} timers are armed, for {len(state.workers)} workers and {bare} "
-            "services without any"
+            "services without workers"
         )
 
 
 def left_after_drain(process: Dialler) -> Iterator[str]:
-    """Say in what a client or worker that has drained differs from one that never did anything."""
+    """Yield the tables in which a drained client or worker differs from an unused one."""
     fresh = process.make_engine()
     fresh.handle((Drain(),), 0.0)
     for what in difference(sizes(process.watched.engine), sizes(fresh)):
@@ -168,21 +167,21 @@ def left_after_drain(process: Dialler) -> Iterator[str]:
 
 
 def left_after_all(broker: Broker, fresh: Mapping[str, int]) -> Iterator[str]:
-    """Say in what a broker that everybody has left differs from a new one, by their sizes."""
+    """Yield the tables in which a broker without peers differs from a new one (sizes: `fresh`)."""
     engine = _inner(broker)
     yield from difference(sizes(engine), fresh)
     for table in ("links", "_dirty", "_feeder", "_strangers", "_closing"):
         if getattr(broker.host, table):
-            yield f"everybody has left, but the host's {table} has entries"
+            yield f"all peers have left, but the host's {table} has entries"
     if len(broker.identities):
-        yield f"everybody has left, but {len(broker.identities)} identities are taken"
+        yield f"all peers have left, but {len(broker.identities)} identities are taken"
     yield from _stale_timers(engine)
 
 
 def _stale_timers(engine: object) -> Iterator[str]:
     timers = getattr(engine, "_timers", None)
     if isinstance(timers, Timers) and len(timers._heap) > _HEAP_FLOOR + 2 * len(timers):
-        yield f"{len(timers._heap)} entries in the heap of timers, of which {len(timers)} are armed"
+        yield f"the heap of timers has {len(timers._heap)} entries; only {len(timers)} are armed"
 
 
 def _inner(broker: Broker) -> object:

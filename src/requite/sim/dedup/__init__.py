@@ -1,11 +1,11 @@
-"""Simulations of services that run each request once: processes die, and so does what they know.
+"""Simulations of services that run each request once, while processes crash.
 
-knobs.py        what a run is made of, beside what every run around a broker is
-scenarios.py    what may go wrong
-disk.py         a disk that forgets what was not synced
-store.py        a log of replies on it, which takes its time
-workers.py      workers whose handlers stand behind a `DedupEngine`
+knobs.py        the parameters of a run, beside those of every run with a broker
+scenarios.py    the scenarios
+disk.py         a disk that loses unsynced data
+store.py        a slow log of replies on that disk
+workers.py      workers whose handlers are behind a `DedupEngine`
 clients.py      clients whose users repeat the calls of others
-checkers.py     each key runs once (I4), and everybody gets its reply
-simulation.py   all of it
+checkers.py     each key runs once (I4), and every caller gets its reply
+simulation.py   the phases of a run
 """

@@ -1,4 +1,4 @@
-"""What must hold where requests run once: I4, and whose reply a repetition may get (I2)."""
+"""Check services that run each request once: I4, and the reply that a repetition may get (I2)."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _SLACK_S: Final = 0.001
 
 @dataclass(slots=True, eq=False)
 class Effect:
-    """What a handler did for a key, in one life of its worker. `status` is None until it ended.
+    """One run of a handler for a key. `status` is None until it ends.
 
-    `is_known`: a caller has its reply.
+    `life` counts the starts of its worker. `is_known`: a caller has its reply.
     """
 
     key: bytes
@@ -36,8 +36,8 @@ class Effect:
 class OnceOnly(Checker):
     """A key has one effect within its window.
 
-    More are allowed after a failure, where failures are not kept, and after a handler that was cut
-    off by the death of its process, where that is to run again. Never after anybody got the reply.
+    More are allowed after a failure if failures are not stored, and after a crash during the
+    handler if it is configured to run again; never after a caller got the reply.
     """
 
     invariant = "I4"
@@ -51,15 +51,15 @@ class OnceOnly(Checker):
         self._begun: Effect | None = None
 
     def effect_began(self, token: Any, key: bytes, worker: DedupWorker) -> None:
-        """Check that none of the former effects forbids another."""
+        """Check that no earlier effect forbids this one."""
         now = self.history.world.now
         effect = Effect(key, worker.life, now)
         for former in self._by_key.setdefault(key, []):
             if self._forbids(former, effect):
                 self.violate(
                     f"{key!r} runs again on {worker.name}: it began at {former.began_at:.4f} s, "
-                    f"ended at {former.ended_at:.4f} s as {former.status!r}, in life {former.life} "
-                    f"of {worker.life}"
+                    f"ended at {former.ended_at:.4f} s as {former.status!r}, in start "
+                    f"{former.life} of {worker.life}"
                 )
         self._by_key[key].append(effect)
         self._running[token] = self._begun = effect
@@ -78,21 +78,21 @@ class OnceOnly(Checker):
         return not (was_cut_off and self.knobs.in_doubt == "run")
 
     def execution_started(self, execution: Execution) -> None:
-        """Learn which execution an effect is."""
+        """Match an execution with its effect."""
         if self._begun is not None:
             self._begun.execution = execution
             self._by_serial[execution.serial] = self._begun
             self._begun = None
 
     def effect_ended(self, token: Any, status: Status) -> None:
-        """Note the end of a handler."""
+        """Record the end of a handler."""
         effect = self._running.pop(token, None)
         if effect is not None:
             effect.status, effect.ended_at = status, self.history.world.now
 
     def ended(self, _call: Call, outcome: Reply | CallError) -> None:
-        """Note whose reply is known; it must be of the last effect of its key, or before its window
-        was over."""
+        """Record the effect whose reply a caller has; it must be the last effect of its key, or
+        within its window."""
         if not isinstance(outcome, Reply) or len(outcome.frames) < 2:
             return
         words = outcome.frames[-2].split()
@@ -102,7 +102,7 @@ class OnceOnly(Checker):
 
 
 class KeysReply(OwnReply):
-    """A repetition gets the reply that any call with its key has got, and nobody else's."""
+    """A repetition gets only a reply to a call with the same key."""
 
     def _check_label(self, call: Call, label: bytes, kind: bytes) -> None:
         words = label.split()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class DedupClient(ClientProcess):
-    """A client whose call ids are its own in each life: that is what workers know its calls by."""
+    """A client with unique call ids per start: workers identify its calls by them."""
 
     def __init__(self, spec: ClientSpec, stage: Stage) -> None:
         super().__init__(spec, stage)
@@ -29,7 +29,7 @@ class DedupClient(ClientProcess):
         )
 
     def make_engine(self) -> Engine:
-        """Make a client, with an origin that nobody else has."""
+        """Return a new client engine with a unique origin."""
         engine = super().make_engine()
         engine._origin = b"%-4b%4d" % (self.name[-1:].encode(), self.life)  # type: ignore[attr-defined]
         return engine

@@ -1,4 +1,4 @@
-"""A disk on which only what was synced is safe."""
+"""A disk on which only synced data survives a power cut."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Final
 from requite.storage.memory import MemoryFile, MemoryFolder
 
 _PAGE_SIZE: Final = 512
-_OLD_NAMES_P: Final = 0.5  # that a folder is found as it was when it was synced last
+_OLD_NAMES_P: Final = 0.5  # the probability that a power cut restores the folder's synced names
 
 
 class SimFile(MemoryFile):
-    """A file; `safe` is what a power cut leaves at least."""
+    """A file; `safe` is the data that survives a power cut."""
 
     def __init__(self, size: int, data: bytes = b"", safe: bytes = b"") -> None:
         super().__init__(size)
@@ -20,15 +20,15 @@ class SimFile(MemoryFile):
         self.safe = safe
 
     def sync(self) -> None:
-        """Make everything safe."""
+        """Make all data safe."""
         self.safe = self.read(self.size(), 0)
 
     def after_death(self) -> SimFile:
-        """Return what the next process finds: all of it, no safer than before."""
+        """Return the file after a kill: all data is there, synced or not."""
         return SimFile(self.size(), self.read(self.size(), 0), self.safe)
 
     def after_power_cut(self, rng: Random) -> SimFile:
-        """Return what is found then: of each page, the old state or the new one."""
+        """Return the file after a power cut: each page in its synced or its new state."""
         now = self.read(self.size(), 0)
         if now == self.safe:
             return SimFile(len(now), now, now)
@@ -44,7 +44,7 @@ class SimFile(MemoryFile):
 
 
 class SimDisk(MemoryFolder):
-    """A folder of such files; `safe` are the names that a power cut leaves at least."""
+    """A folder of files; `safe` are the names that survive a power cut."""
 
     def __init__(self, files: dict[str, SimFile] | None = None) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class SimDisk(MemoryFolder):
         self.safe: dict[str, SimFile] = dict(files or {})
 
     def create(self, name: str, size: int) -> MemoryFile:
-        """Make a file."""
+        """Create a file."""
         file = self._files[name] = SimFile(size)
         return file
 
@@ -61,14 +61,14 @@ class SimDisk(MemoryFolder):
         self.safe = {name: _ours(file) for name, file in self._files.items()}
 
     def after_death(self) -> SimDisk:
-        """Return the disk as the next process finds it."""
+        """Return the disk after a kill."""
         found = {name: _ours(file).after_death() for name, file in self._files.items()}
         disk = SimDisk(found)
         disk.safe = {name: found[name] for name in self.safe if name in found}
         return disk
 
     def after_power_cut(self, rng: Random) -> SimDisk:
-        """Return the disk as it is found when the power is back."""
+        """Return the disk after a power cut."""
         now = {name: _ours(file) for name, file in self._files.items()}
         found = self.safe if rng.random() < _OLD_NAMES_P else now
         return SimDisk({name: file.after_power_cut(rng) for name, file in found.items()})

@@ -1,4 +1,4 @@
-"""What a run is made of, beside what every run around a broker is."""
+"""The parameters of a run, beside those of every run with a broker."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from requite.sim.knobs import Knobs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DedupKnobs(Knobs):
-    """A run. `repeat_p` is how often a call is repeated by somebody, with the same key.
+    """A run. `repeat_p`: the probability that a user repeats a call with the same key.
 
-    The disk takes up to `disk_s` for a write, and for a sync. The rest is as in `DedupPolicy`.
+    The disk takes up to `disk_s` for a write, and for a sync. For the rest see `DedupPolicy`.
     """
 
     repeat_p: float

@@ -1,4 +1,4 @@
-"""The scenarios of services that run each request once, and how their knobs are drawn."""
+"""Scenarios of services that run each request once; draws their knobs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from requite.sim.majordomo_scenarios import Scenario
 
 @dataclass(frozen=True, slots=True)
 class DedupScenario(Scenario):
-    """What distinguishes a run; only MDP 0.3 tells repetitions from other requests."""
+    """A scenario; only MDP 0.3 tells repetitions from other requests."""
 
     versions: tuple[str, ...] = ("0.3",)
 
@@ -22,7 +22,7 @@ class DedupScenario(Scenario):
 _LIST: Final = (
     DedupScenario(
         "dedup-calm",
-        "calls are repeated, and nothing goes wrong",
+        "calls are repeated, without faults",
         behaviours=(Behaviour.ECHO, Behaviour.STREAM, Behaviour.FAIL),
     ),
     DedupScenario(
@@ -33,7 +33,7 @@ _LIST: Final = (
     ),
     DedupScenario(
         "dedup-power",
-        "machines fall silent, and what their disks had not synced is lost or torn",
+        "machines lose power: unsynced data is lost or torn",
         (FaultKind.POWER_LOSS,),
         fixed={"durable": True, "faults_per_s": 0.8},
     ),
@@ -44,7 +44,7 @@ _LIST: Final = (
     ),
     DedupScenario(
         "dedup-swarm",
-        "services that run each request once; a random part of everything",
+        "services that run each request once; a random subset of all faults",
         tuple(FaultKind),
         swarm=True,
     ),
@@ -53,13 +53,13 @@ DEDUP_SCENARIOS: Final = {scenario.name: scenario for scenario in _LIST}
 
 
 def draw(seed: int, scenario: DedupScenario) -> DedupKnobs:
-    """Draw the knobs of a run. The same seed and scenario always give the same."""
+    """Draw the knobs of a run. The same seed and scenario always give the same knobs."""
     ours = ("durable",)
     plain = {name: value for name, value in scenario.fixed.items() if name not in ours}
     knobs = majordomo_scenarios.draw(seed, replace(scenario, fixed=plain))
     rng = Random(f"{seed}/dedup")
     drawn = {name: getattr(knobs, name) for name in type(knobs).__dataclass_fields__}
-    # Each service has one worker: what one remembers, another does not know.
+    # Each service has one worker: workers do not share their stored replies.
     drawn["workers"] = tuple(
         replace(worker, service=service, identity=False)
         for worker, service in zip(knobs.workers, knobs.services, strict=False)
@@ -69,7 +69,7 @@ def draw(seed: int, scenario: DedupScenario) -> DedupKnobs:
         replace(client, attempt_timeout_s=None) if client.tries == 1 else client
         for client in knobs.clients
     )
-    drawn["idempotent_p"] = 1.0  # that is what it is about
+    drawn["idempotent_p"] = 1.0  # so that requests are resent
     drawn |= _draw_ours(rng)
     drawn |= {name: value for name, value in scenario.fixed.items() if name in ours}
     return DedupKnobs(**drawn)

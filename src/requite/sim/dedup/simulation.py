@@ -1,4 +1,4 @@
-"""A run around services that run each request once."""
+"""A run of services that run each request once."""
 
 from __future__ import annotations
 
@@ -23,38 +23,38 @@ _SOON_S: Final = 0.3
 
 
 class DedupCast(Cast):
-    """Everybody who takes part."""
+    """All processes of a run, not yet started."""
 
     make_client = DedupClient
     make_worker = DedupWorker
 
 
 class DedupSimulation(MajordomoSimulation):
-    """One broker, workers with a memory, and clients that repeat calls."""
+    """A run with one broker, workers that store replies, and clients that repeat calls."""
 
     knobs_type = DedupKnobs
     checkers = DEDUP_CHECKERS
     knobs: DedupKnobs
 
     def make_cast(self, stage: Stage) -> Cast:
-        """Make everybody who takes part."""
+        """Create all processes."""
         return DedupCast(stage)
 
     @staticmethod
     def draw_calls(knobs: Any, luck: Luck) -> Iterable[CallPlan]:
-        """Draw calls, and repetitions of some by anybody, at the same time or later."""
+        """Draw calls, and repetitions of some by any client, at the same time or later."""
         plans = list(MajordomoSimulation.draw_calls(knobs, luck))
         repeated = list(_repetitions(plans, knobs, luck("repetitions")))
         keys = {plan.key for plan in repeated}
         return [*(_with_key(plan, keys) for plan in plans), *repeated]
 
     def phases(self) -> Iterable[Phase]:
-        """Let handlers come to their ends before everybody leaves."""
+        """Return the phases; handlers end before the processes drain."""
         settle, probe, send_clients_home, send_workers_home = super().phases()
         return (settle, probe, send_clients_home, self._forget, send_workers_home)
 
     def _forget(self) -> bool:
-        """I9: with all handlers ended and all windows over, nothing is remembered."""
+        """Check I9: once all handlers and windows have ended, workers remember no keys."""
         workers = [each for each in self.cast.workers if isinstance(each, DedupWorker)]
         self.wait(lambda: not any(w.dedup.snapshot().running for w in workers), _HANDLERS_S)
         self.world.run(self.world.now + self.knobs.window_s + 1.0)
@@ -64,7 +64,7 @@ class DedupSimulation(MajordomoSimulation):
             stats, engine = worker.dedup.snapshot(), worker.dedup
             counts = (stats.running, stats.kept, stats.in_doubt, len(engine._entries))
             if any(counts) or engine._tokens or engine._loads:
-                left.append(f"{worker.name} still knows of keys: {stats}")
+                left.append(f"{worker.name} still has keys: {stats}")
         for what in left:
             self.history.violate("I9", what)
         return not left
@@ -85,7 +85,7 @@ def _repetitions(plans: Iterable[CallPlan], knobs: DedupKnobs, rng: Random) -> I
 
 
 def _with_key(plan: CallPlan, keys: set[str]) -> CallPlan:
-    """Give a call that is repeated the key of its repetitions."""
+    """Give a repeated call the key of its repetitions."""
     return plan._replace(key=_key_of(plan)) if _key_of(plan) in keys else plan
 
 

@@ -1,4 +1,4 @@
-"""A log of replies on a simulated disk: what `requite.dedup.store` does, in virtual time."""
+"""A log of replies on a simulated disk: `requite.dedup.store` in virtual time."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class SimStore:
-    """Writes, and some time after that syncs, what has come together; `tell` takes the inputs.
+    """Writes pending records as a batch, and syncs the batch later; `tell` gets the inputs.
 
-    Each of the two takes up to `slow_s`. In between, a process that is killed leaves what it has
-    written, and a power cut any part of it.
+    Each step takes up to `slow_s`. Between the two, a kill leaves the written records, and a power
+    cut any part of them.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class SimStore:
         self._busy = False
 
     def perform(self, effect: Store | Load | Discard) -> None:
-        """Do what the engine asks for, soon."""
+        """Perform an effect of the engine, soon."""
         if isinstance(effect, Load):
             self._later(self._load, effect)
             return
@@ -54,7 +54,7 @@ class SimStore:
             self._later(self._write)
 
     def close(self) -> None:
-        """Seal the log, as a process does that ends in good order."""
+        """Seal the log, as on an orderly exit."""
         self._log.close()
 
     def _later(self, act: Callable[..., None], *args: Any) -> None:

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from requite.sim.knobs import WorkerSpec
     from requite.sim.roles import Stage
 
-# A handler may have to wait for a thread; it has not started then.
+# A handler may wait for a thread before it starts.
 _WAITS_P: Final = 0.3
 _WAITS_S_MAX: Final = 0.05
 
 
 class DedupWorker(WorkerProcess):
-    """A worker, what it remembers, and its disk, which outlives it."""
+    """A worker with its stored replies, and a disk that survives its crashes."""
 
     dedup: DedupEngine
 
@@ -39,12 +39,12 @@ class DedupWorker(WorkerProcess):
         self._knobs = stage.knobs
         self._disk = SimDisk()
         self._store: SimStore | None = None
-        # In memory, what is known ends with the process: keys of other lives are other keys.
+        # Without a disk, replies are lost with the process: each start has its own keys.
         self._scope = b""
 
     # --- life -------------------------------------------------------------------------------------
     def make_host(self) -> Host:
-        """Begin a life with what the disk knows."""
+        """Return a host whose engine starts with the replies on the disk."""
         knobs = self._knobs
         self._unstarted: dict[Any, Request] = {}
         self._keys: dict[Any, bytes] = {}
@@ -72,7 +72,7 @@ class DedupWorker(WorkerProcess):
 
     # --- between the worker's engine and the handlers ---------------------------------------------
     def deliver(self, token: Any, what: Any) -> None:
-        """Take a request."""
+        """Deliver a request to the dedup engine."""
         request: Request = what
         key = request.idempotency_key
         call_id = clients_call_id(token)
@@ -81,18 +81,18 @@ class DedupWorker(WorkerProcess):
         self._feed(Asked(token, request, name if key or call_id else b""))
 
     def abandon(self, token: Any, reason: str) -> None:
-        """Hear that nobody waits any more."""
+        """Report that no caller waits for a request."""
         self._feed(GivenUp(token, reason))
 
     def run(self, token: Any, task: Task, payload: bytes) -> None:
-        """Let a handler that hangs come to an end: nobody interrupts it here."""
+        """Run a handler; one that hangs ends after `hang_s`, as nothing interrupts it."""
         if task.behaviour is Behaviour.HANG:
             self.later(self.hang_s, self.finish, token, task, payload)
         else:
             super().run(token, task, payload)
 
     def say(self, event: Input) -> None:
-        """Take what a handler says."""
+        """Handle an event of a handler."""
         if isinstance(event, Finished):
             self._stage.history.tell("effect_ended", event.token, event.status)
         self._feed(event)
@@ -125,12 +125,12 @@ class DedupWorker(WorkerProcess):
 
     def _start(self, token: Any) -> None:
         request = self._unstarted.pop(token, None)
-        if request is None:  # given up
+        if request is None:  # abandoned
             return
         self._feed(Started(token))
         self._stage.history.tell("effect_began", token, self._keys[token], self)
         super().deliver(token, request)
 
     def look(self) -> None:
-        """Let the time that has passed tell."""
+        """Let the engine handle the passage of time."""
         self._feed(Wake())

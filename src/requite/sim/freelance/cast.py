@@ -1,4 +1,4 @@
-"""Who takes part in a run."""
+"""The processes of a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _INTRUDERS: Final = 2
 
 
 class FlpCast:
-    """All processes of a run; none is started yet."""
+    """All processes of a run, not yet started."""
 
     def __init__(self, stage: FlpStage) -> None:
         knobs = stage.knobs

@@ -1,4 +1,4 @@
-"""What must hold for calls, in every model: I11, I13, and that nothing is lost without a reason."""
+"""Check calls in every model: I11, I13, I15, and that no call is lost without a reason."""
 
 from __future__ import annotations
 
@@ -26,23 +26,22 @@ class FlpChecker(Checker):
         return knobs
 
     def call_sent(self, hub: Hub, message: list[bytes]) -> Call | None:
-        """Return the call that a client's message is for; None for a ping."""
+        """Return the call of a client's message; None for a ping."""
         if tuple(message) == PING:
             return None
         return call_in(self.history, sent_body(hub.model, message))
 
     @property
     def now(self) -> float:
-        """The world's time."""
+        """The time of the world, in seconds."""
         return self.history.world.now
 
 
 class SentOnce(FlpChecker):
-    """A request is sent again only when it may be, as often as it may be, and not without reason.
+    """A client retries only idempotent requests, within the limit, and for a reason.
 
-    A reason is that the connection which had it is gone, that its server was silent for too long,
-    or that the try has had its time. The shotgun needs none: but no server gets a request twice
-    over the same connection.
+    Reasons: the connection was lost, the server was silent for too long, or the attempt timed out.
+    The shotgun model needs none, but no server gets a request twice over the same connection.
     """
 
     invariant = "I11"
@@ -59,7 +58,7 @@ class SentOnce(FlpChecker):
         return {client.name: client.attempt_s for client in self.knobs.clients}
 
     def batch_came(self, hub: Hub, peer: Any) -> None:
-        """Note when a server comes back from being silent."""
+        """Record when a silent server is heard again."""
         if self.now - hub.heard_at[peer] >= self._may_be_silent_s(hub) - _SLACK_S:
             self._revived[peer] = self.now
 
@@ -67,15 +66,15 @@ class SentOnce(FlpChecker):
         return self.knobs.ttl_s if hub.model is Model.AGENT else inf
 
     def request_sent(self, hub: Hub, peer: Any, message: list[bytes]) -> None:
-        """Check each try of a client."""
+        """Check each attempt of a client."""
         call = self.call_sent(hub, message)
         if call is None:
             return
         call.sent += 1
         if call.sent > call.tries_max:
-            self.violate(f"{call} is sent {call.sent} times; {call.tries_max} are allowed")
+            self.violate(f"{call} is sent {call.sent} times; at most {call.tries_max} are allowed")
         if call.sent > 1 and not call.idempotent:
-            self.violate(f"{call} is not idempotent, may have run, and is sent again")
+            self.violate(f"{call} is not idempotent and may have run, but is sent again")
         if hub.model is Model.SHOTGUN:
             had = self._had.setdefault(call.number, set())
             if peer in had:
@@ -92,24 +91,24 @@ class SentOnce(FlpChecker):
         was_silent = silent_s >= self._may_be_silent_s(hub) - _SLACK_S
         was_gone = was_silent or self._revived.get(peer, -inf) >= sent_at
         if not was_gone and waited_s < (self._attempt_s[hub.name] or inf) - _SLACK_S:
-            self.violate(f"{call} is sent again after {waited_s:.4f} s, with its server alive")
+            self.violate(f"{call} is sent again after {waited_s:.4f} s, but its server is alive")
 
     def execution_started(self, execution: Execution) -> None:
         """Check each start of a handler."""
         call = execution.call
         if not call.idempotent and len(call.executions) > 1:
-            self.violate(f"{call} is not idempotent, and starts again as {execution}")
+            self.violate(f"{call} is not idempotent, but starts again as {execution}")
 
 
 class NeverInVain(FlpChecker):
-    """What a client sends is neither over nor given up, and leaves over a connection that stands;
-    what a server starts has come over one that still does."""
+    """Clients send no request that has ended, and send only over open connections; servers start
+    only requests whose connection is still open."""
 
     invariant = "I15"
     sentence = "expired or cancelled work never starts"
 
     def request_sent(self, hub: Hub, _peer: Any, message: list[bytes]) -> None:
-        """Check what a client sends."""
+        """Check that a client's request has neither ended nor expired."""
         call = self.call_sent(hub, message)
         if call is None:
             return
@@ -117,20 +116,20 @@ class NeverInVain(FlpChecker):
         if late_s > 0.0:
             self.violate(f"{call} is sent {late_s:.4f} s after its deadline")
         if call.cancelled or call.ended_at is not None:
-            self.violate(f"{call} is sent, though nobody waits for it any more")
+            self.violate(f"{call} is sent, but has already ended or was cancelled")
 
     def request_taken(self, hub: Hub, peer: Any, message: list[bytes]) -> None:
-        """Check what a server starts."""
+        """Check that the client of a started request is connected."""
         if peer not in hub.names:
-            self.violate(f"{hub} takes {message[:2]!r} of a client that has gone")
+            self.violate(f"{hub} starts {message[:2]!r} of a client that has disconnected")
 
     def sent_in_vain(self, hub: Hub, _peer: Any, message: list[bytes]) -> None:
-        """Report what goes nowhere."""
-        self.violate(f"{hub} sends {message[:2]!r} to somebody who has gone")
+        """Report a message to a lost connection."""
+        self.violate(f"{hub} sends {message[:2]!r} over a lost connection")
 
 
 class PongAtOnce(FlpChecker):
-    """A ping is answered before anything else is done, and nothing else is."""
+    """A server answers each ping before the next input, and sends no other pongs."""
 
     invariant = "pong"
     sentence = "a server MUST answer PING with PONG (10/FLP)"
@@ -140,24 +139,24 @@ class PongAtOnce(FlpChecker):
         self._owed: dict[tuple[Hub, Any], int] = {}
 
     def request_came(self, hub: Hub, peer: Any, message: list[bytes]) -> None:
-        """Note a ping."""
+        """Record a ping."""
         if hub.model is Model.AGENT and tuple(message) == PING:
             self._owed[hub, peer] = self._owed.get((hub, peer), 0) + 1
 
     def reply_sent(self, hub: Hub, peer: Any, message: list[bytes]) -> None:
-        """Note a pong."""
+        """Record a pong."""
         if tuple(message) == PONG:
             self._owed[hub, peer] = self._owed.get((hub, peer), 0) - 1
 
     def rested(self, hub: Hub) -> None:
-        """Check, after each input, that nothing is owed."""
+        """Check, after each input, that every ping has its pong."""
         for (whose, peer), owed in self._owed.items():
             if whose is hub and owed and not hub.snapshot().stopped:
-                self.violate(f"{hub} owes {owed} answers to pings of {hub.names.get(peer)}")
+                self.violate(f"{hub} owes {owed} pongs to {hub.names.get(peer)}")
         self._owed.clear()
 
 
 class NobodyNotices(manners.NobodyNotices):
-    """No exception leaves an engine, a framing or a host; nobody honest is sent away."""
+    """No exception escapes an engine, a framing or a host; no honest peer is disconnected."""
 
     fair = ("closed", "shut", "given up")

@@ -1,7 +1,6 @@
-"""Which servers a client asks: one at a time and only those that live, or all at once.
+"""Check which servers a client asks: one live server at a time, or all at once.
 
-What a client may know of a server is judged by what has come from it, and by nothing that the
-client's engine says of itself.
+Only messages from a server show whether it is live; the client's engine is not asked.
 """
 
 from __future__ import annotations
@@ -17,50 +16,50 @@ from requite.sim.freelance.watch import Hub
 from requite.sim.history import Call, History
 
 _SLACK_S: Final = 0.001
-# The host moves its timer only for more than that.
+# The host re-arms its timer only for a larger difference.
 _TIMER_SLACK_S: Final = 0.005
 
 
 class OnlyTheLiving(FlpChecker):
-    """Model three asks servers only that have been heard of lately; all models only those that do
-    not push back."""
+    """Model three sends only to servers heard recently; models two and three only to servers
+    without back-pressure."""
 
     invariant = "live"
     sentence = "a server that is silent for several intervals is asked nothing (10/FLP)"
 
     def __init__(self, history: History) -> None:
         super().__init__(history)
-        self._pressed: set[Any] = set()  # connections that have pushed back since they were heard
-        self._frozen_s: dict[Any, float] = {}  # how long the client had stood still by then
+        self._pressed: set[Any] = set()  # connections with back-pressure since they were heard
+        self._frozen_s: dict[Any, float] = {}  # how long the client had been frozen by then
 
     def channel_up(self, hub: Hub, peer: Any) -> None:
-        """Note that a connection takes requests."""
+        """Record that a connection accepts requests."""
         self._frozen_s.setdefault(peer, hub.process.frozen_s)
 
     def channel_down(self, _hub: Hub, peer: Any) -> None:
-        """Note that it takes none."""
+        """Record back-pressure."""
         self._pressed.add(peer)
 
     def batch_came(self, hub: Hub, peer: Any) -> None:
-        """Note a sign of life."""
+        """Record that a server was heard."""
         if peer in hub.open:
             self._pressed.discard(peer)
         self._frozen_s[peer] = hub.process.frozen_s
 
     def request_sent(self, hub: Hub, peer: Any, message: list[bytes]) -> None:
-        """Check where a request goes."""
+        """Check that a request goes to a live server."""
         call = self.call_sent(hub, message)
         if call is None or peer not in hub.names:
             return
         if peer not in hub.open and hub.model is not Model.FAILOVER:
-            self.violate(f"{hub} asks {hub.names[peer]}, which pushes back")
+            self.violate(f"{hub} asks {hub.names[peer]}, which applies back-pressure")
         silent_s = self._silent_s(hub, peer)
         if hub.model is Model.AGENT and silent_s > self._most_s(peer):
             self.violate(f"{hub} asks {hub.names[peer]}, silent for {silent_s:.2f} s")
 
     def _silent_s(self, hub: Hub, peer: Any) -> float:
-        """Return for how long nothing has come; what a process misses while it stands still cannot
-        be held against its servers."""
+        """Return for how long a server has been silent, minus the time that the client was
+        frozen."""
         stood_still_s = hub.process.frozen_s - self._frozen_s[peer]
         return self.now - hub.heard_at[peer] - stood_still_s
 
@@ -70,7 +69,7 @@ class OnlyTheLiving(FlpChecker):
 
 
 class Faithful(FlpChecker):
-    """Model three asks the same server as before, unless something was wrong with that."""
+    """Model three stays with its server until that server fails, is silent or pushes back."""
 
     invariant = "faithful"
     sentence = "the server that has been live for longest is asked (Guide, flcliapi)"
@@ -82,7 +81,7 @@ class Faithful(FlpChecker):
         self._was_down: set[Any] = set()
 
     def request_sent(self, hub: Hub, peer: Any, message: list[bytes]) -> None:
-        """Check who gets a new call."""
+        """Check which server gets a new call."""
         call = self.call_sent(hub, message)
         if call is None or hub.model is not Model.AGENT:
             return
@@ -90,23 +89,23 @@ class Faithful(FlpChecker):
         if call.number not in self._tried:
             if before in hub.open and before is not peer and not self._is_silent(hub, before):
                 was, now = hub.names[before], hub.names[peer]
-                self.violate(f"{hub} asks {now} and not {was}, which nothing is wrong with")
+                self.violate(f"{hub} asks {now} instead of {was}, which is live")
             self._asked[hub] = peer
         self._tried[call.number] = peer
 
     def batch_came(self, hub: Hub, peer: Any) -> None:
-        """Begin anew with a server that is back from being silent."""
+        """Forget the preferred server if it was silent until now."""
         if self._asked.get(hub) is peer and self._is_silent(hub, peer):
             del self._asked[hub]
 
     def channel_down(self, hub: Hub, peer: Any) -> None:
-        """Begin anew when a server is not there for a while."""
+        """Forget the preferred server if it applies back-pressure."""
         self._was_down.add(peer)
         if self._asked.get(hub) is peer:
             del self._asked[hub]
 
     def channel_up(self, hub: Hub, peer: Any) -> None:
-        """Begin anew when one that pushed back may be the first again."""
+        """Forget the preferred server when another one may be preferred again."""
         if peer in self._was_down:
             self._asked.pop(hub, None)
 
@@ -115,7 +114,7 @@ class Faithful(FlpChecker):
 
 
 class MovesOn(FlpChecker):
-    """A call of model three whose server is lost goes at once to another that lives, or ends."""
+    """When model three loses a server, its calls move to a live server at once, or end."""
 
     invariant = "moves-on"
     sentence = "what was lost with its server goes to the next one at once"
@@ -126,19 +125,19 @@ class MovesOn(FlpChecker):
         self._lost: dict[Hub, dict[Call, None]] = {}
 
     def request_sent(self, hub: Hub, peer: Any, message: list[bytes]) -> None:
-        """Note a try."""
+        """Record an attempt."""
         call = self.call_sent(hub, message)
         if call is not None and hub.model is Model.AGENT:
             self._tried[call] = peer
             self._lost.get(hub, {}).pop(call, None)
 
     def channel_lost(self, hub: Hub, peer: Any) -> None:
-        """Note whose try is lost."""
+        """Record the calls whose attempt is lost."""
         lost = [call for call, tried in self._tried.items() if tried is peer]
         self._lost.setdefault(hub, {}).update(dict.fromkeys(lost))
 
     def hub_ended(self, hub: Hub) -> None:
-        """Forget a life."""
+        """Forget the lost calls of a client that ended."""
         self._lost.pop(hub, None)
 
     def ended(self, call: Call, _outcome: Reply | CallError) -> None:
@@ -148,7 +147,7 @@ class MovesOn(FlpChecker):
             lost.pop(call, None)
 
     def rested(self, hub: Hub) -> None:
-        """Check, after each input, that nothing waits which somebody would take."""
+        """Check, after each input, that no lost call waits while a server is live."""
         lost = self._lost.get(hub)
         if not lost or hub.snapshot().live == 0:
             return
@@ -158,11 +157,11 @@ class MovesOn(FlpChecker):
             if call in hub.ending:
                 continue
             taker = hub.names[takers[0]]
-            self.violate(f"{call} has lost its server and waits, though {taker} lives")
+            self.violate(f"{call} has lost its server and waits, but {taker} is live")
 
 
 class OneAtATime(FlpChecker):
-    """Model one has one request out over a connection, and uses it no more if that is given up."""
+    """Model one has at most one request in flight per connection, even if the call gave up."""
 
     invariant = "lanes"
     sentence = (
@@ -174,21 +173,21 @@ class OneAtATime(FlpChecker):
         self._out: dict[Any, Call] = {}
 
     def request_sent(self, hub: Hub, peer: Any, message: list[bytes]) -> None:
-        """Check whether the connection is free."""
+        """Check that no request is in flight on the connection."""
         call = self.call_sent(hub, message)
         if call is None or hub.model is not Model.FAILOVER:
             return
         if peer in self._out:
-            self.violate(f"{call} is sent where {self._out[peer]} has no reply yet")
+            self.violate(f"{call} is sent over a connection where {self._out[peer]} is in flight")
         self._out[peer] = call
 
     def reply_came(self, _hub: Hub, peer: Any, _message: list[bytes]) -> None:
-        """Note that it is free."""
+        """Record that the connection is free."""
         self._out.pop(peer, None)
 
 
 class AllAtOnce(FlpChecker):
-    """Model two asks all servers that are there when a call is made."""
+    """Model two sends each new call to all connected servers."""
 
     invariant = "volley"
     sentence = "a request goes to all servers at once (Guide, flclient2)"
@@ -198,17 +197,17 @@ class AllAtOnce(FlpChecker):
         self._volleys: dict[Call, dict[Any, None]] = {}
 
     def request_sent(self, hub: Hub, peer: Any, message: list[bytes]) -> None:
-        """Note who is asked."""
+        """Record a server that gets the call."""
         call = self.call_sent(hub, message)
         if call is not None and hub.model is Model.SHOTGUN and call.sent <= len(self.knobs.servers):
             self._volleys.setdefault(call, {})[peer] = None
 
     def rested(self, hub: Hub) -> None:
-        """Check that nobody was left out of the first volley."""
+        """Check that the first volley reached every server."""
         for call, asked in self._volleys.items():
             if call.client != hub.name:
                 continue
             left_out = [peer for peer in hub.open if peer not in asked]
             if left_out and call.sent == len(asked) and call.sent < call.tries_max:
-                self.violate(f"{call} is not sent to {hub.names[left_out[0]]}, which is there")
+                self.violate(f"{call} is not sent to {hub.names[left_out[0]]}, which is connected")
         self._volleys.clear()

@@ -1,4 +1,4 @@
-"""A client's process."""
+"""The process of a client."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class FlpClient(Party):
         )
 
     def make_engine(self) -> Engine:
-        """Make a client of the run's model."""
+        """Return a new client engine of the run's model."""
         spec, knobs = self.spec, self.stage.knobs
         policy = ClientPolicy(
             servers=len(spec.servers),
@@ -46,7 +46,7 @@ class FlpClient(Party):
         return self.stage.parts.clients[knobs.model](policy)
 
     def started(self) -> None:
-        """Dial all servers."""
+        """Connect to all servers."""
         super().started()
         for server in self.spec.servers:
             for _ in range(self.spec.lanes):
@@ -66,8 +66,8 @@ class FlpClient(Party):
 
 
 def tries_max(spec: FlpClientSpec, model: Model) -> int:
-    """Return how often a call may be sent: model two counts for each server; of several, model one
-    tries each once."""
+    """Return how often a call may be sent: model two multiplies by the servers; model one tries
+    each of several servers once."""
     servers = len(spec.servers)
     if model is Model.SHOTGUN:
         return spec.attempts * servers

@@ -1,4 +1,4 @@
-"""What can go wrong between clients and servers, and how it is performed."""
+"""Faults of clients, servers and their connections."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from requite.sim.trouble import Deed, Trouble, Way, choose, spare
 
 
 class FlpTrouble(Trouble):
-    """Performs faults upon clients and servers."""
+    """Inject faults into clients and servers."""
 
     _cast: FlpCast
 
@@ -20,7 +20,7 @@ class FlpTrouble(Trouble):
         super().__init__(cast)
 
     def deeds(self) -> Mapping[StrEnum, Deed]:
-        """Return what each `FlpFault` does."""
+        """Return the action of each `FlpFault`."""
         cast = self._cast
         return {
             FlpFault.CRASH_CLIENT: self.crash(cast.clients),
@@ -39,7 +39,7 @@ class FlpTrouble(Trouble):
         }
 
     def choose_way(self, lot: float) -> Way:
-        """Choose a client and a server."""
+        """Choose a pair of client and server."""
         return choose(self._cast.clients, lot).name, choose(self._cast.servers, spare(lot)).name
 
     def streams(self) -> Sequence[SimStream]:

@@ -1,4 +1,4 @@
-"""Peers that send servers what they should not. Whatever they do, nobody else may notice (I13)."""
+"""Strangers that send garbage to servers. No honest peer may be affected (I13)."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def _envelopes(rng: Random) -> Messages:
 
 
 def _strange(rng: Random) -> Messages:
-    """Ask what nobody understands, under control frames of any kind."""
+    """Return meaningless requests with various control frames."""
     controls = (b"", b"PING", b"1", rng.randbytes(300))
     return [[control, b"?" * rng.randint(0, 30)] for control in controls]
 
 
 def _flood(_rng: Random) -> Messages:
-    """Send more than is read; `_Mischief` does not read after this one."""
+    """Return more than fits into buffers; `_Mischief` then stops reading."""
     return [[b"1", b"x" * _FLOOD_SIZE]] * _FLOOD
 
 
@@ -63,7 +63,7 @@ class _Mischief(Mischief):
 
 
 class FlpIntruder(Stranger):
-    """A stranger among those who dial servers."""
+    """A stranger that connects to servers."""
 
     def __init__(self, name: str, stage: FlpStage) -> None:
         super().__init__(name, stage)
@@ -80,7 +80,7 @@ class FlpIntruder(Stranger):
 
 
 def _draw_framing(rng: Random) -> Framing:
-    """Speak ZMTP, as one socket or another, or something that only looks like it."""
+    """Draw ZMTP with a random socket type, or bytes that only resemble it."""
     kind = rng.choice((SocketType.ROUTER, SocketType.DEALER, SocketType.REQ, SocketType.REP))
     if rng.random() < 0.7:
         return Zmtp(kind, identity=b"" if kind is SocketType.REP else rng.choice((b"", b"same")))

@@ -1,4 +1,4 @@
-"""Everything that a run of the Freelance pattern is made of, drawn from its seed."""
+"""The parameters of a Freelance run, drawn from its seed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from requite.sim.process import Pace
 
 
 class FlpFault(StrEnum):
-    """What can go wrong."""
+    """The kinds of faults."""
 
     CRASH_CLIENT = "crash-client"
     CRASH_SERVER = "crash-server"
@@ -33,8 +33,9 @@ class FlpFault(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FlpClientSpec:
-    """One client. It knows the `servers` in this order, and has `lanes` connections to each. A try
-    may take `attempt_s` (None: as long as its server lives), and there may be `attempts` of them.
+    """One client: its `servers` in order, with `lanes` connections to each.
+
+    A call has at most `attempts` attempts of `attempt_s` each (None: while its server is live).
     """
 
     name: str
@@ -47,7 +48,8 @@ class FlpClientSpec:
 
 @dataclass(frozen=True, slots=True)
 class FlpServerSpec:
-    """One server: `capacity` handlers run at a time, `queue_max` requests of each client wait."""
+    """One server: it runs `capacity` handlers at a time, and queues `queue_max` requests per
+    client."""
 
     name: str
     capacity: int = 16
@@ -56,24 +58,24 @@ class FlpServerSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreelanceKnobs(Printed):
-    """A run. `faulty_s` is the length of the first phase, in which `calls` calls are made.
+    """A run. The first phase takes `faulty_s` and makes `calls` calls.
 
-    `faults_per_s` is the rate of each kind of fault; they last from a tenth of the interval of
-    pings to `outage_max` of them. `behaviours` and `weights` say what is asked of handlers how
-    often. `lossless`: nothing goes wrong, so every call must be answered at the first try.
+    `faults_per_s` is the rate of each kind of fault; a fault lasts from 0.1 to `outage_max` ping
+    intervals. Handlers draw from `behaviours` with `weights`. `lossless`: without faults, so every
+    call must be answered at the first attempt.
     """
 
     one_by_one = frozenset({"clients", "servers"})
 
     calls: int
     faulty_s: float
-    # the cast
+    # processes
     model: Model
     clients: tuple[FlpClientSpec, ...]
     servers: tuple[FlpServerSpec, ...]
     ping_s: float
     liveness: int
-    # the work
+    # calls
     behaviours: tuple[Behaviour, ...]
     weights: tuple[int, ...]
     service_s: float
@@ -84,11 +86,11 @@ class FreelanceKnobs(Printed):
     big_p: float
     bursts_p: float
     follow_p: float
-    # the network, and how late processes are
+    # network and lateness
     network: Shape
     pace: Pace
     output_size_max: int
-    # what goes wrong
+    # faults
     lossless: bool
     faults: tuple[FlpFault, ...]
     faults_per_s: float
@@ -96,17 +98,17 @@ class FreelanceKnobs(Printed):
 
     @property
     def outage_unit_s(self) -> float:
-        """Outages are measured in intervals of pings."""
+        """The unit of outages: the ping interval."""
         return self.ping_s
 
     @property
     def ping(self) -> HeartbeatPolicy:
-        """When servers are pinged, and when they are gone."""
+        """When a client pings servers, and when it gives them up."""
         return HeartbeatPolicy(self.ping_s, self.liveness)
 
     @property
     def ttl_s(self) -> float:
-        """How long a server may be silent."""
+        """How long a server may be silent before it is given up."""
         return self.ping_s * self.liveness
 
     @property
@@ -121,5 +123,5 @@ class FreelanceKnobs(Printed):
 
     @property
     def limits(self) -> LinkLimits:
-        """What one connection may cost."""
+        """The limits of one connection."""
         return link_limits(self.output_size_max)

@@ -1,4 +1,4 @@
-"""A process of the Freelance pattern: it listens, or it keeps connected to those who do."""
+"""A process of the Freelance pattern: it listens, or stays connected to listeners."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SOCKETS: Final = {
 
 
 class FlpFraming(Zmtp):
-    """The framing of one connection; whoever is honest never breaks a rule of it."""
+    """The framing of one connection; it reports honest peers whose bytes it refuses."""
 
     __slots__ = ("_history", "_stream")
 
@@ -35,7 +35,7 @@ class FlpFraming(Zmtp):
         self._history = stage.history
 
     def receive(self, chunk: bytes) -> list[Message]:
-        """Take bytes, and note if they are refused."""
+        """Receive bytes; report if they are refused."""
         with telling_who_is_expelled(self._history, self._stream):
             return super().receive(chunk)
 
@@ -50,7 +50,8 @@ class Party(KeepingParty[FlpStage]):
         return Hub(self.make_engine(), self, self.stage)
 
     def make_framing(self, stream: SimStream, place: Any, accepted: bool) -> FlpFraming:
-        """Whoever listens is a ROUTER with the own address as its identity."""
+        """Return the framing of a connection: a listener is a ROUTER with its address as
+        identity."""
         if accepted:
             identity = f"tcp://{self.name}".encode()
             return FlpFraming(SocketType.ROUTER, identity, stream, self.stage)

@@ -1,4 +1,4 @@
-"""What waits at a server: I8 and I9. Which requests wait is known from what comes in."""
+"""Check the queues of servers: I8 and I9. The queues are derived from received requests."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from requite.sim.history import History
 
 
 class Waiting:
-    """The requests that wait at a server, by client, and whose turn it is."""
+    """The queued requests of a server, by client, and whose turn it is."""
 
     def __init__(self) -> None:
         self.lines: dict[Any, deque[list[bytes]]] = {}
         self._turns: Turns[Any] = Turns()
 
     def came(self, peer: Any, message: list[bytes]) -> None:
-        """Note a request."""
+        """Record a received request."""
         self.lines.setdefault(peer, deque()).append(message)
         self._turns.is_there(peer, True)
 
@@ -31,67 +31,68 @@ class Waiting:
         self._turns.is_there(peer, False)
 
     def taken(self, peer: Any, message: list[bytes]) -> tuple[bool, Any]:
-        """Note that a request is taken: tell whether it was the first of its client, and who has
-        been passed over by it, if anybody was."""
+        """Record that a request starts. Return whether it was its client's first, and the client
+        that it passed over, if any."""
         line = self.lines.get(peer)
         if not line or line.popleft() != message:
             return False, None
         passed_over = self._turns.serve(peer)
-        self._turns.is_there(peer, False)  # and to the end of the line
+        self._turns.is_there(peer, False)  # moves it to the end of the queue
         self._turns.is_there(peer, bool(line))
         return True, passed_over
 
 
 class _Queues(FlpChecker):
-    """A checker that follows what waits at each server."""
+    """A checker that follows the queue of each server."""
 
     def __init__(self, history: History) -> None:
         super().__init__(history)
         self.waiting: dict[Hub, Waiting] = {}
 
     def hub_started(self, hub: Hub) -> None:
-        """Begin a life."""
+        """Start an empty queue."""
         if hub.kind == "server":
             self.waiting[hub] = Waiting()
 
     def hub_ended(self, hub: Hub) -> None:
-        """Forget a life."""
+        """Forget the queue."""
         self.waiting.pop(hub, None)
 
     def request_came(self, hub: Hub, peer: Any, message: list[bytes]) -> None:
-        """Note a request."""
+        """Record a received request."""
         if request_body(hub.model, message) is not None:
             self.waiting[hub].came(peer, message)
 
     def channel_lost(self, hub: Hub, peer: Any) -> None:
-        """Note that what came from a client does not count any more."""
+        """Drop the queued requests of a lost client."""
         if hub in self.waiting:
             self.waiting[hub].lost(peer)
 
     def request_taken(self, hub: Hub, peer: Any, message: list[bytes]) -> None:
-        """Note what a server starts."""
+        """Record that a request starts."""
         self.waiting[hub].taken(peer, message)
 
 
 class FairQueues(_Queues):
-    """Clients whose requests wait are served in turn, and each in its own order."""
+    """A server takes clients with queued requests in turn, and each client's requests in order."""
 
     invariant = "I8"
     sentence = SENTENCE
 
     def request_taken(self, hub: Hub, peer: Any, message: list[bytes]) -> None:
-        """Check that a turn passes nobody over."""
+        """Check that a turn passes no other peer over."""
         is_first, passed_over = self.waiting[hub].taken(peer, message)
         if not is_first:
-            self.violate(f"{hub} takes {message[:2]!r} of {hub.names.get(peer)} out of its order")
+            self.violate(f"{hub} starts {message[:2]!r} of {hub.names.get(peer)} out of order")
         elif passed_over is not None:
             names = hub.names
-            waits = f"{names[passed_over]} waits and has none"
+            waits = f"{names[passed_over]} waits without one"
             self.violate(f"{names[peer]} has two turns at {hub} while {waits}")
 
 
 class Bounded(_Queues):
-    """Nobody has more in hand than it may, or reads a client of whom too much waits."""
+    """No party has more requests in hand than allowed; a server stops reading a client whose queue
+    is full."""
 
     invariant = "I9"
     sentence = "bounded memory: every table is back at its baseline after a drain"
@@ -106,16 +107,16 @@ class Bounded(_Queues):
         return slots | {server.name: server.capacity for server in self.knobs.servers}
 
     def rested(self, hub: Hub) -> None:
-        """Check, after each input, what waits and what is in hand."""
+        """Check, after each input, the queues and the requests in hand."""
         state: Any = hub.snapshot()
         is_client = hub.kind == "client"
         in_hand = state.held + state.sent if is_client else state.running + state.abandoned
         if in_hand > self._in_hand_max[hub.name]:
-            self.violate(f"{hub} has {in_hand} requests in hand, more than it may")
+            self.violate(f"{hub} has {in_hand} requests in hand, more than its limit")
         if hub in self.waiting:
             for peer, line in self.waiting[hub].lines.items():
                 if len(line) > self._queue_max[hub.name] and peer not in hub.unread:
                     name = hub.names[peer]
                     self.violate(
-                        f"{len(line)} requests of {name} wait at {hub}, which goes on reading"
+                        f"{len(line)} requests of {name} wait at {hub}, which still reads it"
                     )

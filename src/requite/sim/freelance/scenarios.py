@@ -1,4 +1,4 @@
-"""The scenarios of the Freelance pattern, and how the knobs of a run are drawn from its seed."""
+"""Scenarios of the Freelance pattern; draws the knobs of a run from its seed."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ _CUTS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class FlpScenario:
-    """What distinguishes a run. `models`: one of these. `faults`: all of these; with `swarm` a
-    random part of them. `fixed`: knobs that are not drawn, by name; those of the network as
-    `network.NAME`, those of each client and server as `clients.NAME` and `servers.NAME`.
+    """A scenario. `models`: a run draws one. `faults`: a run has all, with `swarm` a random subset.
+
+    `fixed`: knobs with fixed values, by name: `network.NAME` of the network, `clients.NAME` and
+    `servers.NAME` of each client and server.
     """
 
     name: str
@@ -65,26 +66,26 @@ _QUIET: Final = {
 _LIST: Final = (
     FlpScenario(
         "flp-calm",
-        "requests and replies, nothing goes wrong: each call takes one try",
+        "requests and replies without faults: each call takes one attempt",
         behaviours=ANSWERING,
         fixed=_QUIET,
     ),
-    FlpScenario("flp-failover", "model one while servers die", (Model.FAILOVER,), _DEATHS),
-    FlpScenario("flp-shotgun", "model two while servers die", (Model.SHOTGUN,), _DEATHS),
-    FlpScenario("flp-agent", "model three while servers die", (Model.AGENT,), _DEATHS),
+    FlpScenario("flp-failover", "model one; clients and servers crash", (Model.FAILOVER,), _DEATHS),
+    FlpScenario("flp-shotgun", "model two; clients and servers crash", (Model.SHOTGUN,), _DEATHS),
+    FlpScenario("flp-agent", "model three; clients and servers crash", (Model.AGENT,), _DEATHS),
     FlpScenario(
         "flp-standstill",
-        "processes stand still for a while, on either side, and wake up",
+        "clients and servers freeze for a while, and resume",
         faults=(FlpFault.FREEZE_CLIENT, FlpFault.FREEZE_SERVER),
     ),
     FlpScenario(
         "flp-partitions",
-        "the network is cut, clogged, reset; connections are forgotten",
+        "the network is cut or congested; connections are reset or silently dropped",
         faults=_CUTS,
     ),
     FlpScenario(
         "flp-overload",
-        "far more is asked than can be done in time",
+        "more requests than the servers can answer in time",
         faults=(FlpFault.CLOG, FlpFault.RESET),
         behaviours=(Behaviour.ECHO,),
         fixed={
@@ -99,36 +100,36 @@ _LIST: Final = (
     ),
     FlpScenario(
         "flp-once",
-        "requests that are not idempotent: nothing is sent twice, and the caller is told",
+        "requests that are not idempotent: none is sent twice, and the caller gets an error",
         (Model.FAILOVER, Model.AGENT),
         (FlpFault.CRASH_SERVER, FlpFault.RESET, FlpFault.BLACK_HOLE, FlpFault.FREEZE_SERVER),
         fixed={"idempotent_p": 0.1},
     ),
     FlpScenario(
         "flp-garbage",
-        "strangers send what they should not",
+        "strangers send garbage",
         faults=(FlpFault.INTRUDER,),
         fixed={"faults_per_s": 1.0},
     ),
     FlpScenario(
         "flp-drain",
-        "clients and servers leave and return in good order",
+        "clients and servers drain and come back",
         faults=(FlpFault.DRAIN_CLIENT, FlpFault.DRAIN_SERVER),
     ),
-    FlpScenario("flp-swarm", "a random part of everything", faults=tuple(FlpFault), swarm=True),
+    FlpScenario("flp-swarm", "a random subset of all faults", faults=tuple(FlpFault), swarm=True),
 )
 FLP_SCENARIOS: Final = {scenario.name: scenario for scenario in _LIST}
 
 
 # --- drawing --------------------------------------------------------------------------------------
 def draw(seed: int, scenario: FlpScenario) -> FreelanceKnobs:
-    """Draw the knobs of a run. The same seed and scenario always give the same."""
+    """Draw the knobs of a run. The same seed and scenario always give the same knobs."""
     rng = Random(f"{seed}/flp-knobs")
     drawn = _draw_all(rng, scenario)
     drawn |= fixed_of(scenario.fixed)
     drawn["network"] = draw_network(rng, fixed_of(scenario.fixed, "network"))
     model: Model = drawn["model"]
-    if model is Model.SHOTGUN:  # which takes no others
+    if model is Model.SHOTGUN:  # it refuses requests that are not idempotent
         drawn["idempotent_p"] = 1.0
     servers = [f"server-{i + 1}" for i in range(rng.randint(1, 4))]
     drawn["servers"] = tuple(_draw_server(rng, name, scenario) for name in servers)

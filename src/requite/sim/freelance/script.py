@@ -1,9 +1,9 @@
 """Scripts about the Freelance pattern: see `requite.sim.script`.
 
-flp model=shotgun ping_s=1.0             the first line; knobs, by their names
-client c s1 s2 attempts=3                a name, the servers in order, what a `FlpClientSpec` has
-server s1 capacity=1                     a name, and what a `FlpServerSpec` has
-0.1 c calls echo service_s=0.5           a behaviour, what a `CallPlan` has
+flp model=shotgun ping_s=1.0             the first line; knobs by name
+client c s1 s2 attempts=3                a name, the servers in order, fields of `FlpClientSpec`
+server s1 capacity=1                     a name, and fields of `FlpServerSpec`
+0.1 c calls echo service_s=0.5           a behaviour, and fields of `CallPlan`
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _QUIET: Final[dict[str, Any]] = {
 
 
 class FreelanceScript(Script):
-    """Clients and servers."""
+    """A script with clients and servers."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         super().__init__(lines, FLP_CHECKERS, describe(_model(lines[0].split()[1:])))
 
     def put_up(self, cast: Sequence[Words]) -> Mapping[str, Process]:
-        """Make everybody."""
+        """Create all processes of the script."""
         knobs = _knobs(cast)
         self.history.knobs = knobs
         stage = FlpStage(
@@ -49,7 +49,7 @@ class FreelanceScript(Script):
         return {process.name: process for process in FlpCast(stage).honest}
 
     def read_call(self, words: Words) -> dict[str, Any]:
-        """Read a behaviour, and more."""
+        """Read a behaviour, and fields of the call."""
         behaviour, *rest = words
         return {"behaviour": Behaviour(behaviour), **settings(rest)}
 

@@ -1,4 +1,4 @@
-"""A server's process, and its handlers, which do what the requests say."""
+"""The process of a server, and its handlers, which follow the instructions in the requests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class FlpServer(Handling, Party):
     """A server, and its handlers."""
 
     kind = "server"
-    # Nothing else ever ends a handler that hangs, unless its client is lost.
+    # Ends a handler that hangs; otherwise only the loss of its client would.
     hang_s = 2.0
 
     def __init__(self, spec: FlpServerSpec, stage: FlpStage) -> None:
@@ -27,7 +27,7 @@ class FlpServer(Handling, Party):
         self.spec = spec
 
     def make_engine(self) -> Engine:
-        """Make a server; handlers of an earlier life are gone."""
+        """Return a new server engine; forget handlers from before a restart."""
         self.forget_handlers()
         spec = self.spec
         policy = ServerPolicy(
@@ -36,7 +36,7 @@ class FlpServer(Handling, Party):
         return self.stage.parts.server(policy)
 
     def started(self) -> None:
-        """Listen."""
+        """Start to listen."""
         super().started()
         self.take_connections()
 

@@ -1,4 +1,4 @@
-"""A run of the Freelance pattern: its phases, and what its checkers are told."""
+"""A run of the Freelance pattern: its phases and checkers."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ FLP_CHECKERS: Final[tuple[type[Checker], ...]] = (
 
 
 class FreelanceSimulation(PartiesSimulation):
-    """Clients and servers, each with each."""
+    """A run with clients and servers, each client connected to all its servers."""
 
     knobs_type = FreelanceKnobs
 
@@ -90,10 +90,10 @@ class FreelanceSimulation(PartiesSimulation):
         return plan_calls(knobs, luck("calls"))
 
     def phases(self) -> Iterable[Phase]:
-        """Settle, ask everybody, and go."""
+        """Settle, probe every server, then drain clients and servers."""
         return (self.settle, self.ask, self._send_clients_home, self._send_servers_home)
 
-    # --- what must come about (I10) ---------------------------------------------------------------
+    # --- liveness (I10) ---------------------------------------------------------------------------
     def settle_s(self) -> float:
         """See `settle_s`."""
         return settle_s(self.knobs)
@@ -103,14 +103,14 @@ class FreelanceSimulation(PartiesSimulation):
         return not_settled(self.cast)
 
     def probes(self, _client: str) -> int:
-        """Return how many calls there are: two for each server."""
+        """Return the number of probe calls: two for each server."""
         return 2 * len(self.knobs.servers)
 
     def probe(self, client: str, number: int) -> CallPlan:
         """See `PartiesSimulation.probe`."""
         return plain_call(client, number, PROBE_S)
 
-    # --- what must not be left (I9) ---------------------------------------------------------------
+    # --- bounded memory (I9) ----------------------------------------------------------------------
     def left_after_calls(self) -> list[str]:
         """See `tables.left_after_calls`."""
         return left_after_calls(self.cast)
@@ -120,11 +120,11 @@ class FreelanceSimulation(PartiesSimulation):
         return left_after_drain(party)
 
     def _send_clients_home(self) -> bool:
-        """The shotgun's servers may still be at work on what another one has answered."""
+        """Drain all clients; the shotgun's servers may still run calls that others answered."""
         return self.send_home("clients", self.cast.clients, self.left_in_the_end(LEAVE_S))
 
     def _send_servers_home(self) -> bool:
-        """With everybody gone, a server is as good as new."""
+        """Drain all servers, after checking that without peers they equal new ones."""
         servers = self.cast.servers
         self.wait_until_alone(servers)
         left = [what for server in servers for what in left_after_all(server)]
@@ -132,11 +132,11 @@ class FreelanceSimulation(PartiesSimulation):
 
 
 def settle_s(knobs: FreelanceKnobs) -> float:
-    """Return the time in which everything must settle once faults are healed (I10).
+    """Return the time in seconds in which everything must settle once faults have ended (I10).
 
-    It is the sum of all that may have to happen one after the other: a dead connection is found
-    out and replaced, a silent server is given up and revived, deadlines pass, tries are repeated,
-    and what servers were given, some of it more than once, is worked off by one of them.
+    It is the sum of what may happen in sequence: a dead connection is detected and replaced, a
+    silent server is given up and revived, deadlines pass, requests are retried, and one server
+    works off all requests, some of them twice.
     """
     deadlines_s = 1.5 * knobs.timeout_s
     tries_s = sum((client.attempt_s or 0.0) * client.attempts for client in knobs.clients)

@@ -1,4 +1,4 @@
-"""The state that all processes of a simulated Freelance pattern share."""
+"""The state that all processes of a simulated Freelance run share."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _CLIENTS: Final[dict[Model, Callable[..., Engine]]] = {
 
 @dataclass(frozen=True, slots=True)
 class FlpParts:
-    """The engines under test. Mutation tests put broken ones here."""
+    """The engines under test. Mutation tests pass broken ones."""
 
     clients: Mapping[Model, Callable[..., Engine]] = field(default_factory=lambda: _CLIENTS)
     server: Callable[..., Engine] = FreelanceServer
@@ -38,7 +38,7 @@ class FlpParts:
 
 @dataclass(frozen=True, slots=True)
 class FlpStage:
-    """What all processes of a run share."""
+    """The state that all processes of a run share."""
 
     world: World
     network: Network

@@ -1,4 +1,4 @@
-"""What tables must hold when nothing goes wrong any more: I9 and I10."""
+"""Check the tables once faults have ended: I9 and I10."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _IDLE: Final = {
 
 # --- the tables equal the live peers (I10) --------------------------------------------------------
 def not_settled(cast: FlpCast) -> list[str]:
-    """Say who is not alive, or not connected as the knobs want it."""
+    """Return parties that are not alive, or not connected as the knobs say."""
     problems = [f"{party.name} is not alive" for party in cast.parties if not party.alive]
     if not problems:
         for party in cast.parties:
@@ -52,7 +52,7 @@ def _unlike_knobs(party: Party, expected: Counter[str]) -> Iterator[str]:
 
 
 def _not_live(cast: FlpCast) -> Iterator[str]:
-    """A server that is there and answers pings is live to everybody."""
+    """Yield clients that do not count every connected server as live."""
     for client in cast.clients:
         state: Any = client.hub.snapshot()
         if state.live != state.connections:
@@ -61,15 +61,15 @@ def _not_live(cast: FlpCast) -> Iterator[str]:
 
 # --- bounded memory (I9) --------------------------------------------------------------------------
 def left_after_calls(cast: FlpCast) -> list[str]:
-    """Say what anybody still holds when nothing is asked any more."""
+    """Return what any party still holds when no calls are left."""
     return [*leftovers.held(cast.parties, _IDLE)]
 
 
 def left_after_drain(party: Party) -> Iterator[str]:
-    """Say in what a party that has drained differs from one that never did anything."""
+    """Yield the tables in which a drained party differs from an unused one."""
     return leftovers.left_after_drain(party, party.hub.names, _sizes)
 
 
 def _sizes(engine: object) -> dict[str, int]:
-    """Count everything but the places of servers, which are as many as the URL names."""
+    """Count all entries except the servers of the URL, which never change."""
     return {path: n for path, n in sizes(engine).items() if path not in ("._line", "._line[]")}

@@ -1,7 +1,7 @@
-"""Stand between a host and its engine: see every input and effect, change none, and tell of them.
+"""Stand between a host and its engine, and report every input and effect unchanged to checkers.
 
-A `Hub` is the engine of one life of a client or a server. It tells checkers what comes and what is
-sent, in whole messages, and keeps what everybody wants to know of its connections.
+A `Hub` wraps the engine of a client or server from one start to its end. It reports whole messages,
+and records the state of each connection.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 
 class Hub:
-    """An engine, looked at from outside; its `kind` is "client" or "server".
+    """An engine under observation; its `kind` is "client" or "server".
 
-    Of its connections: `names` of who is at the other end, `heard_at` when that one was heard last,
-    by the world's time, those that are `open` (do not push back), and those that are `unread`.
-    `ending` are the calls that the present input ends.
+    By connection: `names` of the peers, `heard_at` (the world's time of the last bytes), `open`
+    (without back-pressure), `unread` (the engine stopped reading). `ending`: the calls that the
+    current input ends.
     """
 
     def __init__(self, engine: Engine, process: BaseParty[FlpStage], stage: FlpStage) -> None:
@@ -77,7 +77,7 @@ class Hub:
         return self.name
 
     def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
-        """See `requite.engine.Engine.handle`; the engine is fed one input at a time."""
+        """See `requite.engine.Engine.handle`; the engine gets one input at a time."""
         return [effect for event in events for effect in self._handle(event, now)]
 
     def _handle(self, event: Input, now: float) -> Iterable[Effect]:
@@ -119,7 +119,7 @@ class Hub:
 
     def _received(self, event: Received) -> None:
         if event.peer not in self.names:
-            return  # sent away while the host had its first words in hand
+            return  # disconnected while the host still had its first messages
         self._tell("batch_came", self, event.peer)
         self.heard_at[event.peer] = self._world.now
         what = "reply_came" if self.kind == "client" else "request_came"
@@ -138,7 +138,7 @@ class Hub:
 
     def _delivered(self, effect: Deliver) -> None:
         self.ending[effect.token] = None
-        if isinstance(effect.what, Request):  # under a `Job`, which knows where it is from
+        if isinstance(effect.what, Request):  # its token is a `Job`, which has the peer
             job = effect.token
             self._tell("request_taken", self, job.peer, [*job.envelope, *effect.what.frames])
 

@@ -1,4 +1,4 @@
-"""Messages of the Freelance pattern, read without any help of the engines under test."""
+"""Read messages of the Freelance pattern without the code of the engines under test."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PONG = (b"PONG",)
 
 
 def request_body(model: Model, message: Sequence[bytes]) -> list[bytes] | None:
-    """Return the body of a request as a server gets it; None for anything else."""
+    """Return the body of a request as a server receives it; None for anything else."""
     if model is Model.AGENT:
         return list(message[1:]) or None
     frames = list(message)
@@ -25,24 +25,24 @@ def request_body(model: Model, message: Sequence[bytes]) -> list[bytes] | None:
 
 
 def sent_body(model: Model, message: Sequence[bytes]) -> list[bytes] | None:
-    """Return the body of a request as a client's engine makes it: a REQ socket adds the envelope of
-    model one."""
+    """Return the body of a request as a client's engine sends it; in model one, the REQ socket adds
+    the envelope later."""
     return list(message) if model is Model.FAILOVER else request_body(model, message)
 
 
 def call_in(history: History, body: Sequence[bytes] | None) -> Call | None:
-    """Return the call that the body of a request belongs to; None for a stranger's."""
+    """Return the call of a request's body; None for a stranger's request."""
     task = None if body is None else parse_task(body)
     return None if task is None else history.calls.get(task.number)
 
 
 def describe(model: Model) -> Callable[[str, Sequence[bytes]], str]:
-    """Return what says in words what a message says."""
+    """Return a function that describes a message in words."""
 
     def say(_sender: str, message: Sequence[bytes]) -> str:
         if tuple(message) in (PING, PONG):
             return f"{message[0].decode()} (HEARTBEAT)"
-        if model is Model.FAILOVER:  # whose clients' sockets add the envelope, and servers not
+        if model is Model.FAILOVER:  # a client's socket adds the envelope; a server's does not
             return show_body([frame for frame in message if frame] or message)
         heads = 1 if model is Model.AGENT else 2
         control = " ".join(map(show_frame, message[:heads]))

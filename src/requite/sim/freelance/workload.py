@@ -1,4 +1,4 @@
-"""The work of a run: which calls are made when. Bodies are those of `requite.sim.workload`."""
+"""The calls of a run, and when they start. Bodies are those of `requite.sim.workload`."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Simulations of a fail-over pair by itself: two servers, those who ask them, and an operator.
+"""Simulations of a fail-over pair alone: two servers, their clients, and an operator.
 
-knobs.py        what a run is made of
-scenarios.py    what may go wrong, and how knobs are drawn
+knobs.py        the parameters of a run
+scenarios.py    the scenarios, and how knobs are drawn
 server.py       one server: a process with one half of the pair
-askers.py       clients that ask one server after the other
+askers.py       clients that try one server after the other
 intruder.py     strangers at the address where the servers listen for each other
-ledger.py       what was answered by whom, and what must hold (I1, I12)
-words.py        messages in words
-simulation.py   all of it
+ledger.py       the answered calls, and the invariants (I1, I12)
+words.py        describes messages in words
+simulation.py   the phases of a run
 """

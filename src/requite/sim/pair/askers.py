@@ -1,6 +1,6 @@
-"""Clients, as the Guide wants them: they ask one server, and after a while the other one.
+"""Clients as in the Guide: they ask one server, and after a timeout the other one.
 
-They are no processes of their own: what matters is which server a request reaches, and when.
+They are not processes: only the server that a request reaches, and the time, matter.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from requite.sim.pair.server import PairServer, PairStage
     from requite.sim.world import Act
 
-_PAUSE: Final = 0.25  # of a heartbeat, between two tries
+_PAUSE: Final = 0.25  # between two attempts, in heartbeats
 
 
 class Asker:
-    """A client. `reach`: the servers that it can reach, the one to ask first in front."""
+    """A client. `reach`: the servers that it can reach, in the order in which it tries them."""
 
     def __init__(
         self, name: str, stage: PairStage, ledger: Ledger, reach: Sequence[PairServer]
@@ -30,7 +30,7 @@ class Asker:
         self._random = stage.world.rng(name).random
 
     def ask(self, number: int) -> None:
-        """Make a call; it is tried until it is answered."""
+        """Make a call; it is retried until it is answered."""
         self._try(self._ledger.asked(number))
 
     def _try(self, question: Question) -> None:
@@ -40,7 +40,7 @@ class Asker:
         self._world.after(self._knobs.patience_s, self._give_up, question, question.tries)
 
     def _arrive(self, server: PairServer, question: Question, tries: int) -> None:
-        """Reach a server; one that is not there refuses, one without power says nothing."""
+        """Arrive at a server: a stopped process refuses, a machine without power is silent."""
         if server.alive:
             life = server.life
             server.reached(lambda: self._put(server, life, question, tries))
@@ -48,7 +48,7 @@ class Asker:
             self._later(self._way_s(), self._give_up, question, tries)
 
     def _put(self, server: PairServer, life: int, question: Question, tries: int) -> None:
-        """Be the request that a server reads, in a turn of its own."""
+        """Deliver the request to the server, in a separate turn."""
         if server.life != life:
             return
         if not server.vote():
@@ -65,7 +65,7 @@ class Asker:
         """Try the other server, after a pause."""
         if question.answered_at is not None or question.tries != tries:
             return
-        question.tries += 1  # what comes of the last one is not waited for
+        question.tries += 1  # an answer to the last attempt is ignored
         self.reach.append(self.reach.pop(0))
         self._later(_PAUSE * self._knobs.heartbeat_s * self._random(), self._try, question)
 

@@ -1,8 +1,7 @@
 """Strangers at the address where the servers of a pair listen for each other.
 
-They send bytes of no protocol, messages of no sense, and questions without end. They do not lie
-about who they are: the link has no password, and whoever reaches it and knows its words is taken at
-them.
+They send random bytes, invalid messages, and floods of questions. They do not pose as the peer: the
+link has no password, and a server trusts any valid message.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 Messages = list[list[bytes]]
 _WORD: Final = Word(PairRole.PRIMARY, State.ACTIVE, True, 1000, 1, 1, 1, 1, 1)
-_LATE_EPOCH: Final = 1 << 40  # no run gets there: a switch in it is void
+_LATE_EPOCH: Final = 1 << 40  # no run reaches it: a switch in this epoch has no effect
 
 
 def _noise(rng: Random) -> Messages:
@@ -34,7 +33,7 @@ def _noise(rng: Random) -> Messages:
 
 
 def _spoilt(rng: Random) -> Messages:
-    """Return words that are not well-formed any more: cut, or longer."""
+    """Return malformed messages: truncated or extended ones."""
     (frame,) = encode(_WORD)
     return [[frame[: rng.randrange(len(frame))]], [frame + rng.randbytes(1)]]
 
@@ -67,7 +66,7 @@ _KINDS: Final[tuple[Callable[[Random], Messages], ...]] = (
 
 
 class _Mischief:
-    """The engine of an intruder: on every connection, one kind of mischief."""
+    """The engine of an intruder: one kind of garbage on each connection."""
 
     def __init__(self, rng: Random) -> None:
         self._rng = rng
@@ -103,7 +102,7 @@ class _Mischief:
 
 
 class PairIntruder(EngineProcess):
-    """A process that means no good."""
+    """A process that sends garbage."""
 
     is_honest = False
 
@@ -111,7 +110,7 @@ class PairIntruder(EngineProcess):
         super().__init__(name, stage.world, stage.network, stage.knobs.pace, stage.supervisor)
 
     def make_host(self) -> Host:
-        """Make an engine that plays tricks."""
+        """Return a host with an engine that sends garbage."""
         return Host(
             _Mischief(self.rng),
             self.clock,
@@ -136,7 +135,7 @@ class PairIntruder(EngineProcess):
 
 
 def _draw_framing(rng: Random) -> Framing:
-    """Speak ZMTP, as one socket or another, or something that only looks like it."""
+    """Draw ZMTP with a random socket type, or bytes that only resemble it."""
     kind = rng.choice((SocketType.DEALER, SocketType.DEALER, SocketType.ROUTER, SocketType.REQ))
     if rng.random() < 0.7:
         return Zmtp(kind)

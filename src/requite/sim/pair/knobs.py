@@ -1,4 +1,4 @@
-"""Everything that a run of a pair is made of, drawn from its seed; printed before it begins."""
+"""The parameters of a run of a pair, drawn from its seed; printed before it begins."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from requite.sim.process import Pace
 
 
 class PairFault(StrEnum):
-    """What can go wrong."""
+    """The kinds of faults."""
 
     CRASH = "crash"
     POWER_LOSS = "power-loss"
@@ -31,9 +31,9 @@ class PairFault(StrEnum):
 class PairKnobs(Printed):
     """A run: `askers` clients make `calls` calls in the first phase, of `faulty_s` seconds.
 
-    `patience_s` is how long a client waits for an answer before it tries the other server. With
-    `islands` each client reaches only one server while faults strike. `timely`: nothing disturbs
-    the network between the two servers, so no two may ever serve at the same time.
+    `patience_s` is how long a client waits for a reply before it tries the other server. With
+    `islands` each client reaches only one server during faults. `timely`: the network between the
+    two servers has no faults, so they may never serve at the same time.
     """
 
     calls: int
@@ -43,26 +43,26 @@ class PairKnobs(Printed):
     islands: bool
     heartbeat_s: float
     timely: bool
-    # the network, and how late processes are
+    # network and lateness
     network: Shape
     pace: Pace
-    # what goes wrong
+    # faults
     faults: tuple[PairFault, ...]
     faults_per_s: float
     outage_max: float
 
     @property
     def outage_unit_s(self) -> float:
-        """Outages are measured in heartbeats."""
+        """The unit of outages: the heartbeat interval."""
         return self.heartbeat_s
 
     @property
     def failover_s(self) -> float:
-        """How long the active one is silent before the other one may take over."""
+        """How long the active server is silent before the other may take over."""
         return LIVENESS * self.heartbeat_s
 
     @property
     def slack_s(self) -> float:
-        """What a few steps, each as late as may be, take beside heartbeats."""
+        """The time of a few steps, each with the maximum delay, beside heartbeats."""
         late_s = self.pace.timer_late_s + self.pace.flush_late_s
         return 10 * (self.network.latency_s + self.network.jitter_s + late_s) + 0.1

@@ -1,4 +1,4 @@
-"""What was answered by whom, and what must hold of it."""
+"""Record which server answers which call, and check I1 and I12."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Question:
-    """A call of a client: when it was made and answered, and by whom, in which epoch."""
+    """A call of a client: when it was made and answered, by which server, in which epoch."""
 
     number: int
     asked_at: float
@@ -32,8 +32,8 @@ class Question:
 
 
 class Ledger:
-    """I12: whoever answers reigns alone in its epoch; in a timely run, alone altogether. I1: who
-    asks is answered once."""
+    """Check I12: only one server answers per epoch, in a timely run only one at a time. I1: each
+    call is answered once."""
 
     def __init__(self, history: History, knobs: PairKnobs) -> None:
         self.questions: dict[int, Question] = {}
@@ -44,12 +44,12 @@ class Ledger:
         self._newest: tuple[int, PairServer | None, int] = (0, None, 0)
 
     def asked(self, number: int) -> Question:
-        """Note a new call."""
+        """Record a new call."""
         question = self.questions[number] = Question(number, self._history.world.now)
         return question
 
     def serves(self, server: PairServer, question: Question) -> None:
-        """Note that a server is about to answer."""
+        """Check a server that is about to answer."""
         epoch = server.half.epoch
         before = self._reigns.setdefault(epoch, server.name)
         if before != server.name:
@@ -63,37 +63,37 @@ class Ledger:
                 epochs = f"in epochs {server.half.epoch} and {other.half.epoch}"
                 self._violate("I12", f"{server.name} answers {question}; both serve, {epochs}")
         epoch, (newest, reigning, life) = server.half.epoch, self._newest
-        # When that one has died there may be nobody left who remembers how epochs were counted.
+        # If the newest server has crashed, no server may know its epoch.
         if epoch < newest and reigning is not server and reigning and reigning.life == life:
             self._violate("I12", f"{server.name} answers in epoch {epoch} after epoch {newest}")
         self._newest = epoch, server, server.life
 
     def answered(self, server: PairServer, epoch: int, question: Question) -> None:
-        """Note that an answer has come."""
+        """Record an answer that a client received."""
         question.answered_at = self._history.world.now
         question.by, question.epoch = server.name, epoch
 
     def changed(self, server: PairServer, view: PairView) -> None:
-        """Note what a server has become. Two that are configured well never contradict each other
-        in a way that only a person could settle."""
+        """Check the new state of a server. Two correctly configured servers never need an operator
+        to resolve a contradiction."""
         if view.state is State.FAILED:
             self._violate("fatal", f"{server.name} gives up: {view.trouble}")
         elif view.state is State.ACTIVE and view.epoch % 2 != server.role % 2:
-            self._violate("I12", f"{server.name} reigns in epoch {view.epoch}, which is not its")
+            self._violate("I12", f"{server.name} serves in epoch {view.epoch}, not its own")
 
     @property
     def open(self) -> list[Question]:
-        """The calls that have not been answered."""
+        """The calls without an answer."""
         return [each for each in self.questions.values() if each.answered_at is None]
 
     @property
     def outcomes(self) -> dict[str, int]:
-        """How many calls were answered by whom."""
+        """The number of calls answered by each server."""
         return dict(sorted(Counter(q.by or "nobody" for q in self.questions.values()).items()))
 
     @property
     def lines(self) -> list[str]:
-        """What makes two runs alike."""
+        """The lines of the digest: equal for equal runs."""
         questions = self.questions.values()
         return [str((q.number, q.tries, q.answered_at, q.by, q.epoch)) for q in questions]
 

@@ -1,4 +1,4 @@
-"""The scenarios of a pair, and how the knobs of a run are drawn from its seed."""
+"""Scenarios of a pair; draws the knobs of a run from its seed."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from requite.sim.process import Pace
 
 @dataclass(frozen=True, slots=True)
 class PairScenario:
-    """What distinguishes a run. `faults`: all of these; with `swarm` a random part of them.
+    """A scenario. `faults`: a run has all of these, with `swarm` a random subset.
 
-    `timely`: the network between the two is fast and whole. `fixed`: knobs that are not drawn.
+    `timely`: the network between the servers is fast and without faults. `fixed`: knobs with fixed
+    values.
     """
 
     name: str
@@ -28,27 +29,27 @@ class PairScenario:
 
 
 _LIST: Final = (
-    PairScenario("pair-calm", "two servers, and nothing goes wrong"),
+    PairScenario("pair-calm", "two servers without faults"),
     PairScenario(
         "pair-crash",
-        "one server or the other dies, or its machine does, and comes back",
+        "either server is killed, or its machine loses power, and comes back",
         (PairFault.CRASH, PairFault.POWER_LOSS),
     ),
     PairScenario(
         "pair-freeze",
-        "servers stand still for a while: nobody answers when it wakes that has been replaced",
+        "servers freeze for a while: one that was replaced does not answer when it resumes",
         (PairFault.FREEZE,),
         fixed={"faults_per_s": 1.0},
     ),
     PairScenario(
         "pair-switch",
-        "an operator switches, and servers leave in good order",
+        "an operator switches, and servers drain",
         (PairFault.SWITCH, PairFault.DRAIN),
         fixed={"faults_per_s": 1.0},
     ),
     PairScenario(
         "pair-all-at-once",
-        "servers die, stand still, leave and are switched: at no time do two of them serve",
+        "servers crash, freeze, drain and are switched: the two never serve at the same time",
         (
             PairFault.CRASH,
             PairFault.POWER_LOSS,
@@ -60,8 +61,8 @@ _LIST: Final = (
     ),
     PairScenario(
         "pair-cut",
-        "the link between the two is cut, clogged, reset, forgotten: both may serve, each in an"
-        " epoch of its own",
+        "the link between the two is cut, congested, reset or silently dropped: both may serve,"
+        " each in its own epoch",
         (
             PairFault.PARTITION,
             PairFault.PARTITION_ONE_WAY,
@@ -73,20 +74,20 @@ _LIST: Final = (
     ),
     PairScenario(
         "pair-islands",
-        "the link is cut, and half of the clients reach only the one, half only the other",
+        "the link is cut; half of the clients reach only one server, half only the other",
         (PairFault.PARTITION, PairFault.CRASH, PairFault.FREEZE),
         timely=False,
         fixed={"islands": True},
     ),
     PairScenario(
         "pair-garbage",
-        "strangers send what they should not to where the servers listen for each other",
+        "strangers send garbage to the address where the servers listen for each other",
         (PairFault.INTRUDER, PairFault.CRASH),
         fixed={"faults_per_s": 1.0},
     ),
     PairScenario(
         "pair-swarm",
-        "a random part of everything",
+        "a random subset of all faults",
         tuple(PairFault),
         swarm=True,
         timely=False,
@@ -96,7 +97,7 @@ PAIR_SCENARIOS: Final = {scenario.name: scenario for scenario in _LIST}
 
 
 def draw(seed: int, scenario: PairScenario) -> PairKnobs:
-    """Draw the knobs of a run. The same seed and scenario always give the same."""
+    """Draw the knobs of a run. The same seed and scenario always give the same knobs."""
     rng = Random(f"{seed}/pair-knobs")
     heartbeat_s = rng.choice((0.5, 1.0, 3.0))
     drawn: dict[str, Any] = {
@@ -126,8 +127,8 @@ def _draw_faults(rng: Random, scenario: PairScenario) -> tuple[PairFault, ...]:
 
 
 def _draw_network(rng: Random, timely: bool) -> Shape:
-    """Draw a network. A word must not take a quarter of a heartbeat longer than the one before, if
-    the run is to be timely."""
+    """Draw a network. In a timely run, message delays differ by less than a quarter of a
+    heartbeat."""
     latency_s = rng.choice((0.0001, 0.001, 0.01))
     return Shape(
         latency_s=latency_s,

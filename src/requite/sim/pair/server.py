@@ -1,4 +1,4 @@
-"""One server of a pair, as a simulated process: what `requite.pair.Pair` does with sockets."""
+"""One server of a pair as a simulated process; `requite.pair.Pair` does the same with sockets."""
 
 from __future__ import annotations
 
@@ -37,14 +37,15 @@ _HANDSHAKE_S_MIN: Final = 1.0  # that of `requite.pair.Pair`
 
 @dataclass(frozen=True, slots=True)
 class PairParts:
-    """The engine under test. Mutation tests put a broken one here."""
+    """The engine under test. Mutation tests pass a broken one."""
 
     engine: Callable[..., BinaryStarPeer] = BinaryStarPeer
 
 
 @dataclass(frozen=True, slots=True)
 class PairStage:
-    """What all processes of a run share. `changed` is called when a server changes its state."""
+    """The state that all processes of a run share. `changed` is called when a server's state
+    changes."""
 
     world: World
     network: Network
@@ -56,7 +57,7 @@ class PairStage:
 
 
 class _Watched:
-    """The engine, looked at from outside, for the transcript."""
+    """The engine, observed for the transcript."""
 
     def __init__(self, engine: BinaryStarPeer, server: PairServer, transcript: Transcript) -> None:
         self._engine = engine
@@ -66,14 +67,14 @@ class _Watched:
         self.snapshot = engine.snapshot
 
     def handle(self, events: Sequence[Input], now: float) -> list[Effect]:
-        """Feed it, and write down what it does."""
+        """Feed the engine, and write its effects to the transcript."""
         effects = list(self._engine.handle(events, now))
         self._transcript.effects(self._server, effects)
         return effects
 
 
 class PairServer(EngineProcess):
-    """A server; `half` is its half of the pair, anew in each life."""
+    """A server; `half` is its half of the pair, new after each start."""
 
     half: BinaryStarPeer
 
@@ -92,18 +93,18 @@ class PairServer(EngineProcess):
         return self.clock() < self.half.serves_until
 
     def vote(self) -> bool:
-        """Be asked by a client."""
+        """Handle a client's request: return whether it may be answered."""
         if not self.serves and self.half.state is not State.FAILED:
             self.host.submit(Vote())
         return self.serves
 
     def switch(self) -> None:
-        """Do what an operator's switch does, if it is possible."""
+        """Switch as an operator does, if possible."""
         if self.alive and not self.frozen and not self.half.objection(self.clock()):
             self.turn(self.host.submit, SwitchOver())
 
     def reached(self, act: Callable[[], object]) -> None:
-        """Let a client's request come. A process that wakes may find it before anything else."""
+        """Deliver a client's request. A process that resumes may handle it first."""
         if self.frozen:
             self._unread = {act: act, **self._unread}
         else:
@@ -111,7 +112,7 @@ class PairServer(EngineProcess):
 
     # --- life -------------------------------------------------------------------------------------
     def make_host(self) -> Host:
-        """Make a half of the pair that remembers nothing."""
+        """Return a host with a new half of the pair."""
         stage = self._stage
         self.half = stage.parts.engine(self._policy, instance=self.rng.getrandbits(63) + 1)
         self._way = PersistentConnection(
@@ -134,7 +135,7 @@ class PairServer(EngineProcess):
         )
 
     def started(self) -> None:
-        """Listen, and dial the other one."""
+        """Listen, and connect to the other server."""
         self.network.listen(self)
         self._dial()
         self.host.wake()
@@ -144,7 +145,7 @@ class PairServer(EngineProcess):
         self.network.listen_no_more(self)
 
     def has_stopped(self) -> None:
-        """Take no more connections, and leave."""
+        """Accept no more connections, and exit."""
         self.network.listen_no_more(self)
         super().has_stopped()
 

@@ -1,4 +1,4 @@
-"""A run of a pair: faults, then peace; then each promise is put to the test once more."""
+"""A run of a pair: faults, then none; then each guarantee is tested once more."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from requite.sim.trouble import Deed, Trouble, Way, choose
 
 _INTRUDERS: Final = 2
 _START_WITHIN_S: Final = 0.1
-_POLL: Final = 0.1  # of a heartbeat: how often somebody asks while a fail-over is awaited
-_LINKS_MAX: Final = 4  # two to the other server, two of its former life
+_POLL: Final = 0.1  # the interval of requests while a fail-over is awaited, in heartbeats
+_LINKS_MAX: Final = 4  # two to the other server, two from before its restart
 _LEAVE_S: Final = 10.0
 
 
 class PairCast:
-    """All processes of a run; none is started yet."""
+    """All processes of a run, not yet started."""
 
     def __init__(self, stage: PairStage) -> None:
         self.world = stage.world
@@ -42,12 +42,12 @@ class PairCast:
 
 
 class PairTrouble(Trouble):
-    """Performs faults upon a pair."""
+    """Inject faults into a pair."""
 
     _cast: PairCast
 
     def deeds(self) -> Mapping[StrEnum, Deed]:
-        """Return what each `PairFault` does."""
+        """Return the action of each `PairFault`."""
         servers = self._cast.servers
         return {
             PairFault.CRASH: self.crash(servers),
@@ -64,16 +64,16 @@ class PairTrouble(Trouble):
         }
 
     def choose_way(self, _lot: float) -> Way:
-        """There is but one."""
+        """Return the two servers, the only pair."""
         return "primary", "backup"
 
     def streams(self) -> Sequence[SimStream]:
-        """Return the connections of either."""
+        """Return the connections of both servers."""
         return [s for server in self._cast.servers for s in server.streams if s.is_open]
 
 
 class PairCall(NamedTuple):
-    """A call that client `asker` will make at `at_s`."""
+    """A call that client `asker` makes at `at_s`."""
 
     number: int
     at_s: float
@@ -81,7 +81,7 @@ class PairCall(NamedTuple):
 
 
 class PairSimulation(Simulation):
-    """Two servers, and those who ask them."""
+    """A run with two servers and their clients."""
 
     knobs_type = PairKnobs
     call_type = PairCall
@@ -113,7 +113,7 @@ class PairSimulation(Simulation):
             for i in range(knobs.askers)
         ]
 
-    # --- what happens -----------------------------------------------------------------------------
+    # --- events -----------------------------------------------------------------------------------
     @staticmethod
     def draw_calls(knobs: PairKnobs, luck: Luck) -> Iterable[PairCall]:
         """See `Simulation.draw_calls`."""
@@ -125,7 +125,7 @@ class PairSimulation(Simulation):
             yield PairCall(number, at_s, rng.choice(range(knobs.askers)))
 
     def begin(self) -> None:
-        """Put the start, the calls and the faults into the queue."""
+        """Schedule the start, the calls and the faults."""
         world, rng = self.world, self.world.rng("workload")
         for server in self.cast.servers:
             world.at(rng.random() * _START_WITHIN_S, server.start)
@@ -135,13 +135,13 @@ class PairSimulation(Simulation):
             world.at(fault.at_s, self._strike, fault)
 
     def heal(self) -> None:
-        """End all faults; everybody reaches everybody."""
+        """End all faults; every client reaches both servers."""
         self.trouble.end()
         for asker in self.askers:
             asker.reach = [*self.cast.servers]
 
     def process_failed(self, process: Process, trace: str) -> None:
-        """Nothing that is sent may end a process (I13)."""
+        """Report a process that ended with an exception (I13)."""
         self.history.violate("I13", f"{process.name}: {trace}")
         super().process_failed(process, trace)
 
@@ -150,7 +150,7 @@ class PairSimulation(Simulation):
         self.trouble.strike(fault)
 
     def phases(self) -> Iterable[Phase]:
-        """Yield what is done once all is well."""
+        """Return the phases after the faults."""
         return (
             self._settle,
             self._switch,
@@ -162,9 +162,9 @@ class PairSimulation(Simulation):
             self._send_home,
         )
 
-    # --- what must come about (I10) ---------------------------------------------------------------
+    # --- liveness (I10) ---------------------------------------------------------------------------
     def _settle(self) -> bool:
-        """All calls are answered, and one of the two serves."""
+        """Wait until all calls are answered and one server serves."""
         network = self.knobs.network
         connection_s = network.keepalive_s + network.retransmit_s + 2 * network.connect_timeout_s
         limit_s = 2 * connection_s + 10 * self.knobs.heartbeat_s + self.knobs.patience_s + 5
@@ -179,12 +179,12 @@ class PairSimulation(Simulation):
         if states != [State.ACTIVE, State.PASSIVE]:
             return f"the two are {[state.name for state in states]}"
         if any(server.half.view(server.clock()).peer_is_silent for server in self.cast.servers):
-            return "one has not heard the other"
+            return "a server has not heard the other"
         links = [server.half.snapshot().links for server in self.cast.servers]
         return "" if max(links) <= _LINKS_MAX else f"there are {links} connections"
 
     def _switch(self) -> bool:
-        """An operator may ask either server."""
+        """Switch by an operator's request to either server."""
         self.remark("an operator switches")
         _, passive = self._pair()
         chosen = choose(self.cast.servers, self.world.rng("operator").random())
@@ -193,9 +193,9 @@ class PairSimulation(Simulation):
         return done and self._settle()
 
     def _fail_over(self) -> bool:
-        """The other one takes over, two heartbeats after the last word."""
+        """Crash the active server; the other takes over two heartbeats after its last message."""
         active, passive = self._pair()
-        active.retired = True  # nobody starts it too soon
+        active.retired = True  # prevents an early restart
         if self.seed % 2:
             active.lose_power()
         else:
@@ -207,15 +207,15 @@ class PairSimulation(Simulation):
         return done
 
     def _do_not_fail_back(self) -> bool:
-        """Who came back is passive, and stays so."""
+        """Restart the crashed server; it becomes and stays passive."""
         before = next(server for server in self.cast.servers if server.serves)
         self.world.run(self.world.now + 5 * self.knobs.heartbeat_s + self._reconnect_s())
         if not before.serves:
-            self.history.violate("I10", f"{before.name} does not serve any more")
+            self.history.violate("I10", f"{before.name} no longer serves")
         return self._settle()
 
     def _freeze_shortly(self) -> bool:
-        """Who stands still for less than that, or is not missed, goes on in the same epoch."""
+        """Freeze the active server while no client asks; it resumes in the same epoch."""
         active, _ = self._pair()
         epoch = active.half.epoch
         self._stand_still(active, 5 * self.knobs.heartbeat_s)
@@ -223,30 +223,30 @@ class PairSimulation(Simulation):
         return self._must(
             lambda: active.serves and active.half.epoch == epoch,
             limit_s,
-            lambda: "it does not go on",
+            lambda: "it does not resume",
         )
 
     def _freeze(self) -> bool:
-        """Who stands still and is missed answers nobody any more when it wakes."""
+        """Freeze the active server until it is replaced; it answers no client when it resumes."""
         active, passive = self._pair()
         active.freeze()
         limit_s = self.knobs.failover_s + 2 * _POLL * self.knobs.heartbeat_s + self.knobs.slack_s
         done = self._must(lambda: self._served_by(passive), limit_s, lambda: "no fail-over")
         active.thaw()
         if active.serves:
-            self.history.violate("I12", f"{active.name} serves when it wakes")
+            self.history.violate("I12", f"{active.name} serves when it resumes")
         return done and self._settle()
 
     def _hand_over(self) -> bool:
-        """Who leaves in good order lets the other one take over first, without a vote."""
+        """Drain the active server; the other takes over first, without a vote."""
         active, passive = self._pair()
         active.retired = True
         active.drain()
         limit_s = self.knobs.failover_s + _LEAVE_S
-        done = self._must(lambda: not active.alive, limit_s, lambda: "it does not leave")
+        done = self._must(lambda: not active.alive, limit_s, lambda: "it does not exit")
         if not passive.serves:
             self.history.violate(
-                "I10", f"{active.name} has left, and {passive.name} does not serve"
+                "I10", f"{active.name} has exited, but {passive.name} does not serve"
             )
         return done
 
@@ -256,12 +256,12 @@ class PairSimulation(Simulation):
             server.drain()
         left = [server.half.snapshot().links for server in self.cast.servers]
         if not self.wait(lambda: not any(s.alive for s in self.cast.servers), _LEAVE_S):
-            self.history.violate("I9", f"one of the two does not end; connections: {left}")
+            self.history.violate("I9", f"one of the two does not exit; connections: {left}")
         return True
 
     # --- helpers ----------------------------------------------------------------------------------
     def _pair(self) -> tuple[PairServer, PairServer]:
-        """Return who serves, and the other one."""
+        """Return the active server and the other one."""
         one, two = self.cast.servers
         return (one, two) if one.serves else (two, one)
 
@@ -269,7 +269,7 @@ class PairSimulation(Simulation):
         self.askers[0].ask(next(self.numbers))
 
     def _served_by(self, server: PairServer) -> bool:
-        """Let a client ask, in a turn of its own, and tell whether it is served."""
+        """Send a client's request in a separate turn; return whether it was answered."""
         if server.alive and not server.frozen:
             server.turn(server.vote)
         return server.serves
@@ -280,12 +280,12 @@ class PairSimulation(Simulation):
         server.thaw()
 
     def _reconnect_s(self) -> float:
-        """How long it may take until two servers of which one stood still are connected again: the
-        dead connections are found out, and dialled anew with pauses of 2 s."""
+        """Return the time in seconds in which two servers reconnect after one was frozen: dead
+        connections are detected and redialled with pauses of 2 s."""
         return 2 * self.knobs.failover_s + 2 * self.knobs.network.connect_timeout_s + 5
 
     def _must(self, holds: Callable[[], bool], limit_s: float, why: Callable[[], str]) -> bool:
-        """Let time pass until something holds; it is a violation if that takes too long."""
+        """Run until a condition holds; report a violation after `limit_s`."""
         step_s = _POLL * self.knobs.heartbeat_s
         until = self.world.now + limit_s
         while not holds():
@@ -297,7 +297,7 @@ class PairSimulation(Simulation):
 
     # --- the result -------------------------------------------------------------------------------
     def result(self, scenario: str) -> Result:
-        """Return what came of it; outcomes tell who answered."""
+        """Return the result of the run; outcomes count the answers of each server."""
         return Result(
             self.seed,
             scenario,

@@ -1,4 +1,4 @@
-"""What the servers of a pair say to each other, in words."""
+"""Describe the messages between the servers of a pair in words."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from requite.sim.transcript import show_frame
 
 
 def describe(_sender: str, message: Sequence[bytes]) -> str:
-    """Say in words what a message says."""
+    """Describe a message."""
     try:
         command = decode(list(message))
     except RemoteViolation:

@@ -1,1 +1,1 @@
-"""Simulations of a pair of brokers: two of them, of which one serves, and those who follow it."""
+"""Simulations of a pair of brokers, one of which serves, with clients and workers."""

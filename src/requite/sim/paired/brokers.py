@@ -35,7 +35,7 @@ _ROUNDING_S: Final = 1e-6  # see `requite.sim.process`
 
 
 class WatchedHalf(WatchedBroker):
-    """The engine behind the gate, looked at from outside; for the gate it is the engine itself."""
+    """The engine behind the gate, under observation; the gate uses it like the engine."""
 
     process: PairedBroker
 
@@ -47,18 +47,18 @@ class WatchedHalf(WatchedBroker):
 
     @property
     def parties(self) -> Mapping[Peer, Party]:
-        """Those who are with the broker."""
+        """The peers of the broker."""
         parties: Mapping[Peer, Party] = self.engine.parties  # type: ignore[attr-defined]
         return parties
 
     def step_down(self, reason: str, now: float) -> list[Effect]:
-        """Do so, and be looked at meanwhile."""
+        """Step down, under observation."""
         effects: list[Effect] = self.engine.step_down(reason, now)  # type: ignore[attr-defined]
         self.watch(Wake(), effects)
         return effects
 
     def watch(self, event: Input, effects: list[Effect]) -> None:
-        """Take note of when it serves: of work that it hands out, and of replies."""
+        """Report when the broker serves: dispatches and replies."""
         for effect in effects:
             if effect.__class__ is Note and _is_service(effect):
                 self._history.tell("served", self.process)
@@ -80,10 +80,10 @@ class PairedBroker(Broker):
         self.role = role
         self._policy = BinaryStarPolicy(role, knobs.pair_heartbeat_s)
         self._peer_at = TcpAddress(role.other.name.lower(), 5560)
-        self.stood_still_s = 0.0  # of late, and nothing has told it since that it may go on
+        self.stood_still_s = 0.0  # the last freeze, until the pair confirms the state
 
     def make_host(self) -> Host:
-        """Make a broker that remembers nothing, and a half of the pair that does neither."""
+        """Return a host with a new broker and a new half of the pair."""
         stage, knobs = self._stage, self._stage.knobs
         self.stood_still_s = 0.0
         engine = stage.parts.broker(knobs.broker_policy)
@@ -130,10 +130,10 @@ class PairedBroker(Broker):
 
     @property
     def failover_s(self) -> float:
-        """After which silence the other one may take over."""
+        """The silence after which the other broker may take over."""
         return self._policy.failover_s
 
-    # --- what the gate asks -----------------------------------------------------------------------
+    # --- for the gate -----------------------------------------------------------------------------
     @property
     def serves(self) -> bool:
         """See `requite.pair.Pair`."""
@@ -151,7 +151,7 @@ class PairedBroker(Broker):
         return self.serves
 
     def switch(self) -> None:
-        """Do what an operator's switch does, if it is possible."""
+        """Switch as an operator does, if possible."""
         if self.alive and not self.frozen and not self.half.objection(self.clock()):
             self.turn(self.pair_host.submit, SwitchOver())
 
@@ -162,20 +162,20 @@ class PairedBroker(Broker):
 
     # --- life -------------------------------------------------------------------------------------
     def started(self) -> None:
-        """Listen for everybody, dial the other one."""
+        """Listen to all peers, and connect to the other broker."""
         super().started()
         self.network.listen(self, _PORT, self._accept_peer)
         self._dial_peer()
         self.pair_host.wake()
 
     def thaw(self) -> None:
-        """Go on; the other one may have taken over."""
+        """Resume after a freeze; the other broker may have taken over."""
         if self.frozen:
             self.stood_still_s = self.world.now - self._froze_at
         super().thaw()
 
     def accept(self, stream: SimStream) -> None:
-        """Be dialled by a client or worker."""
+        """Accept the connection of a client or worker."""
         self.adopt(stream, lambda: self._let_in(stream))
 
     def _let_in(self, stream: SimStream) -> None:
@@ -184,7 +184,7 @@ class PairedBroker(Broker):
             self.host.turn_away(link)
 
     def has_stopped(self) -> None:
-        """Take no more clients, and let the other one take over."""
+        """Accept no more clients, and hand over to the other broker."""
         self.network.listen_no_more(self)
         self.network.listen(self, _PORT, self._accept_peer)
         self.later(0.0, self.pair_host.submit, Drain())

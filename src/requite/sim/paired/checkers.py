@@ -1,4 +1,4 @@
-"""What must hold around a pair of brokers: I12, and what clients may rely on anyway.
+"""Check a pair of brokers: I12, and the guarantees to clients.
 
 The checkers that follow one broker's requests (I6 to I8) are for runs with one broker.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class OneActive(Checker):
-    """Who serves, serves in an epoch of its own, and only while it knows that it may."""
+    """A broker serves only in its own epoch, and only while it is active."""
 
     invariant = "I12"
     sentence = "never two actives that both serve a client in one epoch"
@@ -36,30 +36,30 @@ class OneActive(Checker):
         self._by_epoch: dict[int, str] = {}
 
     def served(self, broker: PairedBroker) -> None:
-        """Check a broker that hands out work, or answers."""
+        """Check a broker that dispatches or replies."""
         if not broker.serves:
             state = broker.half.state.name
-            self.violate(f"{broker.name} serves somebody, being {state}")
+            self.violate(f"{broker.name} serves while it is {state}")
         if broker.stood_still_s >= broker.failover_s:
-            self.violate(f"{broker.name} stood still for {broker.stood_still_s:.2f} s, and serves")
+            self.violate(f"{broker.name} was frozen for {broker.stood_still_s:.2f} s, but serves")
         epoch = broker.half.epoch
         other = self._by_epoch.setdefault(epoch, broker.name)
         if other != broker.name:
-            self.violate(f"{broker.name} serves in epoch {epoch}, and so did {other}")
+            self.violate(f"{broker.name} serves in epoch {epoch}, as did {other}")
 
     def pair_changed(self, broker: PairedBroker, view: PairView) -> None:
-        """Check that the two never contradict each other: both are configured well."""
+        """Check that the two never contradict each other: both are configured correctly."""
         if view.state is State.FAILED:
             self.violate(f"{broker.name} gives up: {view.trouble}")
 
 
 class NobodyPays(NobodyNotices):
-    """The same as with one broker; but the passive one may send anybody away."""
+    """No process ends by received bytes; only the passive broker disconnects honest peers."""
 
-    sentence = "no process ends by what it gets, and nobody honest is sent away but by the passive"
+    sentence = "no process ends by received bytes; only the passive disconnects honest peers"
 
     def expelled(self, process: Process, reason: str) -> None:
-        """Check who is sent away."""
+        """Check that only the passive broker disconnects an honest peer."""
         if reason != NOT_ACTIVE:
             super().expelled(process, reason)
 

@@ -1,4 +1,4 @@
-"""What a run is made of, beside what every run around a broker is."""
+"""The parameters of a run, beside those of every run with a broker."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from requite.sim.knobs import Knobs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedKnobs(Knobs):
-    """A run. The two brokers tell each other every `pair_heartbeat_s` what they are; an operator
-    wants the other one to serve `switches` times."""
+    """A run. The two brokers exchange heartbeats every `pair_heartbeat_s`; an operator switches
+    `switches` times."""
 
     pair_heartbeat_s: float
     switches: int

@@ -1,4 +1,4 @@
-"""The scenarios of a pair of brokers, and how their knobs are drawn."""
+"""Scenarios of a pair of brokers; draws their knobs."""
 
 from __future__ import annotations
 
@@ -11,45 +11,45 @@ from requite.sim.knobs import FaultKind
 from requite.sim.majordomo_scenarios import Scenario
 from requite.sim.paired.knobs import PairedKnobs
 
-# A heartbeat that is long beside how late a process may be.
+# Heartbeats that are long compared with the lateness of processes.
 _HEARTBEAT_S_MIN: Final = 0.2
 _ALL: Final = tuple(kind for kind in FaultKind if kind is not FaultKind.INTRUDER)
 
 
 @dataclass(frozen=True, slots=True)
 class PairedScenario(Scenario):
-    """What distinguishes a run. `switches`: how often an operator switches, at most."""
+    """A scenario. `switches`: the maximum number of an operator's switches."""
 
     switches: int = 0
 
 
 _LIST: Final = (
-    PairedScenario("pair-broker-calm", "a pair of brokers, and nothing goes wrong"),
+    PairedScenario("pair-broker-calm", "a pair of brokers without faults"),
     PairedScenario(
         "pair-broker-kill",
-        "one broker of the pair or the other is killed, or its machine",
+        "either broker of the pair is killed, or its machine loses power",
         (FaultKind.CRASH_BROKER, FaultKind.POWER_LOSS),
     ),
     PairedScenario(
         "pair-broker-freeze",
-        "brokers, workers and clients stand still, and go on as if nothing had been",
+        "brokers, workers and clients freeze for a while, and resume",
         (FaultKind.FREEZE_BROKER, FaultKind.FREEZE_WORKER, FaultKind.FREEZE_CLIENT),
         fixed={"outage_max": 30.0},
     ),
     PairedScenario(
         "pair-broker-cut",
-        "the network is cut, also between the two brokers; connections are forgotten",
+        "the network is cut, also between the two brokers; connections are silently dropped",
         (FaultKind.PARTITION, FaultKind.PARTITION_ONE_WAY, FaultKind.CLOG, FaultKind.BLACK_HOLE),
     ),
     PairedScenario(
         "pair-broker-switch",
-        "an operator switches, and brokers leave in good order",
+        "an operator switches, and brokers drain",
         (FaultKind.DRAIN_BROKER,),
         switches=10,
     ),
     PairedScenario(
         "pair-broker-swarm",
-        "a pair of brokers, and a random part of everything",
+        "a pair of brokers, and a random subset of all faults",
         _ALL,
         swarm=True,
         switches=5,
@@ -59,12 +59,12 @@ PAIRED_SCENARIOS: Final = {scenario.name: scenario for scenario in _LIST}
 
 
 def draw(seed: int, scenario: PairedScenario) -> PairedKnobs:
-    """Draw the knobs of a run. The same seed and scenario always give the same."""
+    """Draw the knobs of a run. The same seed and scenario always give the same knobs."""
     knobs = majordomo_scenarios.draw(seed, scenario)
     rng = Random(f"{seed}/pair")
     drawn = {name: getattr(knobs, name) for name in type(knobs).__dataclass_fields__}
-    # A peer that comes back by another connection is refused under its old name until the broker
-    # has noticed; who changes brokers has no use for names.
+    # A broker refuses the name of a peer that reconnects until it detects the dead connection, so
+    # peers that change brokers have no names.
     drawn["clients"] = tuple(replace(client, identity=False) for client in knobs.clients)
     drawn["workers"] = tuple(replace(worker, identity=False) for worker in knobs.workers)
     heartbeat_s = rng.choice((0.5, 1.0, 2.0)) * knobs.interval_s

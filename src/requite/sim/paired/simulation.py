@@ -1,4 +1,4 @@
-"""A run around a pair of brokers: clients and workers know both, and follow the one that serves."""
+"""A run of a pair of brokers: clients and workers know both, and use the one that serves."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _BETWEEN_THE_TWO_P: Final = 0.4
 
 
 class PairedCast(Cast):
-    """The two brokers, and those who know both."""
+    """The two brokers, their clients and workers."""
 
     brokers: Sequence[PairedBroker]
 
@@ -44,12 +44,12 @@ class PairedCast(Cast):
 
     @property
     def active(self) -> list[PairedBroker]:
-        """Those who serve now."""
+        """The brokers that serve now."""
         return [broker for broker in self.brokers if broker.alive and broker.serves]
 
 
 class PairedSimulation(MajordomoSimulation):
-    """Two brokers, and those who dial them."""
+    """A run with two brokers, clients and workers."""
 
     knobs_type = PairedKnobs
     checkers = PAIRED_CHECKERS
@@ -58,23 +58,23 @@ class PairedSimulation(MajordomoSimulation):
 
     @staticmethod
     def describe(sender: str, message: Sequence[bytes]) -> str:
-        """Say in words what a message says."""
+        """Describe a message."""
         return describe(BROKER if sender in _NAMES else sender, message)
 
     def make_cast(self, stage: Stage) -> PairedCast:
-        """Make everybody who takes part."""
+        """Create all processes."""
         return PairedCast(stage, self.knobs)
 
     def make_trouble(self) -> MajordomoTrouble:
-        """Make what can go wrong with them."""
+        """Return the faults of the run."""
         return PairedTrouble(self.cast)
 
     def places(self) -> tuple[TcpAddress, ...]:
-        """Return where the brokers are, the primary first."""
+        """Return the addresses of the brokers, the primary first."""
         return tuple(TcpAddress(name, 5555) for name in _NAMES)
 
     def start_brokers(self) -> None:
-        """Let both start, one a little after the other."""
+        """Start both brokers, one a little after the other."""
         rng = self.world.rng("brokers")
         for broker in self.cast.brokers:
             self.world.at(rng.random() * 0.5, broker.start)
@@ -83,16 +83,16 @@ class PairedSimulation(MajordomoSimulation):
             self.world.at(at_s, choose(self.cast.brokers, rng.random()).switch)
 
     def phases(self) -> Iterable[Phase]:
-        """Settle, and ask everybody."""
+        """Settle, and probe all services."""
         settle, probe, *_ = super().phases()
         return (settle, probe)
 
     def settle_s(self) -> float:
-        """Return the time in which everything must settle once faults are healed."""
+        """Return the time in seconds in which everything must settle once faults have ended."""
         return settle_s(self.knobs) + 10 * self.knobs.pair_heartbeat_s
 
     def unsettled(self) -> list[str]:
-        """I10: one of the two serves, and has all workers; the other has nobody."""
+        """Check I10: one broker serves, and has all workers; the other has no connections."""
         pending = [f"{call} has not ended" for call in self.history.open.values()]
         return pending or self._pair_unsettled() or [*left_after_calls(self.cast)]
 
@@ -105,7 +105,7 @@ class PairedSimulation(MajordomoSimulation):
             return gone or [f"{len(active)} of the two serve: {states}"]
         [broker] = active
         return _workers_unlike(broker, self.cast) + [
-            f"{other.name} does not serve, and has {len(other.host.links)} connections"
+            f"{other.name} does not serve, but has {len(other.host.links)} connections"
             for other in self.cast.brokers
             if other is not broker and (other.watched.parties or other.host.links)
         ]
@@ -121,12 +121,12 @@ def _workers_unlike(broker: PairedBroker, cast: Cast) -> list[str]:
 
 
 class PairedTrouble(MajordomoTrouble):
-    """What can go wrong with a pair of brokers in the middle."""
+    """Inject faults into a run with a pair of brokers."""
 
     _cast: PairedCast
 
     def deeds(self) -> Mapping[StrEnum, Deed]:
-        """Return what each `FaultKind` does."""
+        """Return the action of each `FaultKind`."""
         brokers = self._cast.brokers
         return {
             **super().deeds(),
@@ -136,7 +136,7 @@ class PairedTrouble(MajordomoTrouble):
         }
 
     def choose_way(self, lot: float) -> Way:
-        """The two talk with each other, and everybody with either."""
+        """Choose the two brokers, or one of them and a peer."""
         if spare(lot) < _BETWEEN_THE_TWO_P:
             return _NAMES
         return choose(_NAMES, spare(spare(lot))), choose(self._cast.peers, lot).name

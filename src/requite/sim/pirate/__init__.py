@@ -1,6 +1,6 @@
-"""Runs of the Pirates: lazy clients against a server, or against a queue and its workers.
+"""Simulations of the Pirate patterns: lazy clients with servers, or with a queue and its workers.
 
-`knobs.py` and `scenarios.py` say what a run is made of, `workload.py` what is asked, `parties.py`
-who takes part, `intruder.py` who should not, `watch.py` looks at every input and effect of their
-engines, `checkers.py` says what must hold, `simulation.py` has the phases.
+`knobs.py` and `scenarios.py` have the parameters of a run, `workload.py` the calls, `parties.py`
+the processes, `intruder.py` the strangers. `watch.py` observes every input and effect of the
+engines, `checkers.py` has the invariants, `simulation.py` the phases.
 """

@@ -1,7 +1,7 @@
-"""What must hold in every run of the Pirates: one class per rule, with its evidence.
+"""Checkers of Pirate runs: one class per invariant, each with the evidence that it saw.
 
-The numbers are those of ARCHITECTURE.md; rules that have none there have a word. What is said over
-connections is read here without any help of the engines under test.
+The numbers are those of ARCHITECTURE.md; rules without a number there have a name. The checkers
+read messages without the code of the engines under test.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ from requite.sim.workload import parse_task
 
 
 class NeverRepeated(Checker):
-    """A request is sent again only when it may be, and as often as it may be."""
+    """A client retries only idempotent requests, and within the limit."""
 
     invariant = "I11"
     sentence = "a non-idempotent request is never re-sent once it may have run"
 
     def request_sent(self, hub: Hub, _peer: Any, message: Sequence[bytes]) -> None:
-        """Check each try of a client."""
+        """Check each attempt of a client."""
         task = parse_task(message) if hub.kind == "client" else None
         call = None if task is None else self.history.calls.get(task.number)
         if call is None:
             return
         call.sent += 1
         if call.sent > 1 and not call.idempotent:
-            self.violate(f"{call} is not idempotent, may have run, and is sent again")
+            self.violate(f"{call} is not idempotent and may have run, but is sent again")
         if call.sent > call.tries_max:
-            self.violate(f"{call} is sent {call.sent} times; {call.tries_max} are allowed")
+            self.violate(f"{call} is sent {call.sent} times; at most {call.tries_max} are allowed")
 
     def execution_started(self, execution: Execution) -> None:
-        """Check each start of a handler: nobody but the client repeats anything."""
+        """Check each start of a handler: only the client may retry."""
         call = execution.call
         if len(call.executions) > (call.sent if call.idempotent else 1):
-            self.violate(f"{call} was sent {call.sent} times, and starts again as {execution}")
+            self.violate(f"{call} was sent {call.sent} times, but starts again as {execution}")
 
 
 class LockStep(Checker):
-    """Over one connection of a client goes one request after the other."""
+    """A client has at most one request in flight per connection."""
 
     invariant = "lock-step"
     sentence = "a REQ socket has one request outstanding (Guide, Client-side Reliability)"
@@ -61,15 +61,15 @@ class LockStep(Checker):
         self._out: Counter[Any] = Counter()
 
     def request_sent(self, hub: Hub, peer: Any, _message: Sequence[bytes]) -> None:
-        """Check that the connection is free."""
+        """Check that no request is in flight on the connection."""
         if hub.kind != "client":
             return
         self._out[peer] += 1
         if self._out[peer] > 1:
-            self.violate(f"{hub} sends over a connection on which a reply is outstanding")
+            self.violate(f"{hub} sends over a connection with a request in flight")
 
     def reply_came(self, hub: Hub, peer: Any, _message: Sequence[bytes]) -> None:
-        """Note that it is free."""
+        """Record that the connection is free."""
         if hub.kind == "client":
             self._out[peer] -= 1
 
@@ -79,7 +79,7 @@ class LockStep(Checker):
 
 
 class NeverStartedInVain(Checker):
-    """A server starts nothing whose client has hung up. (What a queue does is in `TheQueue`.)"""
+    """A server starts no request whose client has disconnected. (`TheQueue` checks queues.)"""
 
     invariant = "I15"
     sentence = "expired or cancelled work never starts"
@@ -89,37 +89,38 @@ class NeverStartedInVain(Checker):
         self._waiting: dict[tuple[str, int], list[Any]] = {}  # by server and call: connections
 
     def request_came(self, hub: Hub, peer: Any, message: Sequence[bytes]) -> None:
-        """Note a request."""
+        """Record a received request."""
         task = parse_task(message) if hub.kind == "server" else None
         if task is not None:
             self._waiting.setdefault((hub.name, task.number), []).append(peer)
 
     def channel_lost(self, hub: Hub, peer: Any) -> None:
-        """Forget what a client has given up."""
+        """Forget the requests of a lost connection."""
         if hub.kind == "server":
             for waiting in self._waiting.values():
                 if peer in waiting:
                     waiting.remove(peer)
 
     def execution_started(self, execution: Execution) -> None:
-        """Check that somebody waits."""
+        """Check that the client is still connected."""
         waiting = self._waiting.get((execution.worker, execution.call.number))
         if waiting == []:
-            self.violate(f"nobody waits for {execution.call} any more, and {execution} starts")
+            self.violate(f"no client waits for {execution.call}, but {execution} starts")
         elif waiting:
             waiting.pop(0)
 
 
 class NobodyNotices(manners.NobodyNotices):
-    """No exception leaves an engine, a framing or a host; nobody honest is sent away for it."""
+    """No exception escapes an engine, a framing or a host; no honest peer is disconnected for a
+    protocol error."""
 
     def is_fair(self, reason: str) -> bool:
-        """Pirates hang up for many reasons, but not for what somebody honest says."""
+        """Allow every reason except a protocol error."""
         return "broke the protocol" not in reason
 
     def sent_in_vain(self, hub: Hub, _peer: Any, message: Sequence[bytes]) -> None:
-        """Check that nothing is sent where nobody is."""
-        self.violate(f"{hub} sends over a connection that does not stand: {message!r}")
+        """Report a message to a lost connection."""
+        self.violate(f"{hub} sends over a lost connection: {message!r}")
 
 
 PIRATE_CHECKERS: Final[tuple[type[Checker], ...]] = (

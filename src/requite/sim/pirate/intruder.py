@@ -1,8 +1,8 @@
-"""Peers that send what they should not, as clients, as workers and in bare bytes.
+"""Strangers that send garbage, as clients, as workers and as raw bytes.
 
-Whatever an intruder does, nobody else may notice (I13). A worker that says that it is ready and
-answers with a lie is believed, and one that swallows requests cannot be kept from it; so at a
-queue's back an intruder never says READY, and in a simple one nothing that could pass for it.
+No honest peer may be affected (I13). A queue must believe a worker that sends READY, even if it
+replies falsely or never. So an intruder at the back of a queue never sends READY, and in a simple
+queue nothing that could pass for it.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ def _strange_words(_rng: Random) -> Messages:
 
 
 def _beats(_rng: Random) -> Messages:
-    """Say, unasked, that one lives."""
+    """Return heartbeats that nobody expects."""
     return [[b"\x02"], [b"\x02"]]
 
 
 def _requests(rng: Random) -> Messages:
-    """Ask, in several ways; nobody waits for the answers."""
+    """Return requests with various envelopes; their replies are ignored."""
     stack = [rng.randbytes(4) for _ in range(rng.randint(0, 3))]
     return [[*stack, b"", b"x" * rng.randint(1, _BODY)] for _ in range(rng.randint(1, 8))]
 
@@ -70,13 +70,13 @@ class _Mischief(Mischief):
 
 
 class PirateIntruder(Stranger):
-    """A stranger among those who dial servers, or either side of the queue."""
+    """A stranger that connects to servers, or to either side of the queue."""
 
     def __init__(self, name: str, stage: PirateStage) -> None:
         super().__init__(name, stage)
         has_queue = stage.knobs.crew is not Crew.LAZY
         self._targets = [f"{QUEUE}:{FRONT}", f"{QUEUE}:{BACK}"] if has_queue else stage.knobs.middle
-        # Whoever speaks to a simple queue's back is taken for ready if it looks like a reply.
+        # A simple queue takes a sender at its back for ready if the message looks like a reply.
         self._tame = stage.knobs.crew is Crew.SIMPLE
 
     def make_engine(self) -> Mischief:

@@ -1,4 +1,4 @@
-"""Everything that a run of the Pirates is made of, drawn from its seed."""
+"""The parameters of a Pirate run, drawn from its seed."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _SLACK_S: Final = 0.01
 
 
 class Crew(StrEnum):
-    """Whom the clients ask."""
+    """The peers of the clients."""
 
-    LAZY = "lazy"  # servers, one after the other
+    LAZY = "lazy"  # servers, one at a time
     SIMPLE = "simple"  # a queue and REQ workers
     PARANOID = "paranoid"  # a queue and workers with heartbeats
 
 
 class PirateFault(StrEnum):
-    """What can go wrong; the middle is the queue, or the servers where there is none."""
+    """The kinds of faults; the middle is the queue, or the servers if there is no queue."""
 
     CRASH_CLIENT = "crash-client"
     CRASH_MIDDLE = "crash-middle"
@@ -46,7 +46,7 @@ class PirateFault(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PirateClientSpec:
-    """One client: it sends a request `tries` times at most, each after `attempt_timeout_s`."""
+    """One client: it makes at most `tries` attempts of `attempt_timeout_s` each."""
 
     name: str
     tries: int = 3
@@ -64,25 +64,25 @@ class PirateWorkerSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PirateKnobs(Printed):
-    """A run. `faulty_s` is the length of the first phase, in which `calls` calls are made.
+    """A run. The first phase takes `faulty_s` and makes `calls` calls.
 
-    `faults_per_s` is the rate of each kind of fault; they last from a tenth of a heartbeat interval
-    to `outage_max` of them. `behaviours` and `weights` say what is asked of handlers how often.
-    `servers` is how many there are without a queue; `lossless`: nothing may be lost.
+    `faults_per_s` is the rate of each kind of fault; a fault lasts from 0.1 to `outage_max`
+    heartbeat intervals. Handlers draw from `behaviours` with `weights`. `servers`: their number in
+    a run without a queue. `lossless`: no call may be lost.
     """
 
     one_by_one = frozenset({"clients", "workers"})
 
     calls: int
     faulty_s: float
-    # the cast
+    # processes
     crew: Crew
     clients: tuple[PirateClientSpec, ...]
     workers: tuple[PirateWorkerSpec, ...]
     servers: int
     capacity: int
     queue_max: int
-    # the work
+    # calls
     behaviours: tuple[Behaviour, ...]
     weights: tuple[int, ...]
     service_s: float
@@ -98,11 +98,11 @@ class PirateKnobs(Printed):
     pause_first_s: float
     pause_max_s: float
     drain_timeout_s: float
-    # the network, and how late processes are
+    # network and lateness
     network: Shape
     pace: Pace
     output_size_max: int
-    # what goes wrong
+    # faults
     lossless: bool
     faults: tuple[PirateFault, ...]
     faults_per_s: float
@@ -110,7 +110,7 @@ class PirateKnobs(Printed):
 
     @property
     def outage_unit_s(self) -> float:
-        """Outages are measured in heartbeat intervals."""
+        """The unit of outages: the heartbeat interval."""
         return self.interval_s
 
     @property
@@ -120,7 +120,7 @@ class PirateKnobs(Printed):
 
     @property
     def silence_s(self) -> float:
-        """How long an idle peer must have been silent to be counted as gone."""
+        """How long an idle peer may be silent before it is given up."""
         return self.interval_s * self.liveness
 
     @property
@@ -140,12 +140,12 @@ class PirateKnobs(Printed):
 
     @property
     def limits(self) -> LinkLimits:
-        """What one connection may cost."""
+        """The limits of one connection."""
         return link_limits(self.output_size_max)
 
     @property
     def middle(self) -> list[str]:
-        """The names of those whom clients dial."""
+        """The names of the queue or the servers, to which clients connect."""
         if self.crew is Crew.LAZY:
             return [f"server-{i + 1}" for i in range(self.servers)]
         return ["queue"]

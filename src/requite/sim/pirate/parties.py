@@ -1,4 +1,4 @@
-"""Who takes part in a run of the Pirates: clients, servers, a queue, and its workers."""
+"""The processes of a Pirate run: clients, servers, a queue, and its workers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _ADDRESSES: Final = 1 << 32
 
 @dataclass(frozen=True, slots=True)
 class PirateParts:
-    """The engines under test. Mutation tests put broken ones here."""
+    """The engines under test. Mutation tests pass broken ones."""
 
     client: Callable[..., Engine] = LazyPirate
     server: Callable[..., Engine] = PirateServer
@@ -64,7 +64,7 @@ class PirateParts:
 
 @dataclass(frozen=True, slots=True)
 class PirateStage:
-    """What all processes of a run share."""
+    """The state that all processes of a run share."""
 
     world: World
     network: Network
@@ -76,12 +76,12 @@ class PirateStage:
 
     @property
     def pattern(self) -> Pattern:
-        """What queue and workers speak."""
+        """The pattern of queue and workers."""
         return Pattern.SIMPLE if self.knobs.crew is Crew.SIMPLE else Pattern.PARANOID
 
 
 class WatchedZmtp(Zmtp):
-    """The framing of one connection; whoever is honest never breaks a rule of it."""
+    """The framing of one connection; it reports honest peers whose bytes it refuses."""
 
     def __init__(self, kind: SocketType, stream: SimStream, history: History) -> None:
         super().__init__(kind, limits=_LIMITS)
@@ -89,14 +89,14 @@ class WatchedZmtp(Zmtp):
         self._history = history
 
     def receive(self, chunk: bytes) -> list[Message]:
-        """Take bytes, and note if they are refused."""
+        """Receive bytes; report if they are refused."""
         with telling_who_is_expelled(self._history, self._stream):
             return super().receive(chunk)
 
 
 class Party(BaseParty[PirateStage]):
-    """A client, a server, a queue or a worker. `dials` are the places that it may be connected to,
-    of which one is in use; `listens` are its ports, with the place that its engine knows."""
+    """A client, server, queue or worker. `dials` are the addresses that it may connect to, one at a
+    time; `listens` are its ports, each with the `place` that its engine gets."""
 
     hub: Hub
     dials: Sequence[str] = ()
@@ -104,12 +104,12 @@ class Party(BaseParty[PirateStage]):
 
     # --- for subclasses ---------------------------------------------------------------------------
     def socket(self) -> SocketType:
-        """Return the kind of socket that it has."""
+        """Return the socket type of the party."""
         raise NotImplementedError
 
     # --- life -------------------------------------------------------------------------------------
     def make_host(self) -> Host:
-        """Make an engine that remembers nothing, and its host."""
+        """Return a host with a new engine."""
         stage = self.stage
         addresses = [InprocAddress(place) for place in self.dials]
         self._addresses = AddressList(addresses, Backoff(self.rng.random), self.clock)
@@ -132,14 +132,14 @@ class Party(BaseParty[PirateStage]):
         )
 
     def started(self) -> None:
-        """Listen."""
+        """Start to listen."""
         for port, place in self.listens:
             self.take_connections(port, place)
         super().started()
 
     # --- connections ------------------------------------------------------------------------------
     def make_framing(self, stream: SimStream, place: Any, accepted: bool) -> WatchedZmtp:
-        """Speak as its kind of socket does."""
+        """Return a framing of the party's socket type."""
         return WatchedZmtp(self.socket(), stream, self.stage.history)
 
     def _opened(self, stream: SimStream) -> Link:
@@ -171,7 +171,7 @@ class Client(Party):
         return SocketType.REQ
 
     def make_engine(self) -> Engine:
-        """Make a client."""
+        """Return a new client engine."""
         spec = self.spec
         retry = RetryPolicy(attempts=spec.tries, attempt_timeout=spec.attempt_timeout_s)
         policy = ClientPolicy(spec.slots, retry, spec.connections)
@@ -191,18 +191,18 @@ class Client(Party):
 
 
 class Queue(Party):
-    """The queue."""
+    """The process of the queue."""
 
     kind = "queue"
     listens = ((FRONT, FRONT), (BACK, BACK))
-    first_address = 0  # of the clients of this life
+    first_address = 0  # the first client address since the last start
 
     def socket(self) -> SocketType:
         """See `Party.socket`."""
         return SocketType.ROUTER
 
     def make_engine(self) -> Engine:
-        """Make a queue."""
+        """Return a new queue engine."""
         knobs = self.stage.knobs
         policy = QueuePolicy(
             heartbeat=knobs.heartbeat,
@@ -214,9 +214,9 @@ class Queue(Party):
 
 
 class _Handler(Handling, Party):
-    """Whoever runs handlers."""
+    """A party that runs handlers."""
 
-    # Nothing else ever ends a handler that hangs, unless its connection is lost.
+    # Ends a handler that hangs; otherwise only the loss of its connection would.
     hang_s = 2.0
 
     def deliver(self, token: Any, what: Any) -> None:
@@ -251,7 +251,7 @@ class Server(_Handler):
         return SocketType.REP
 
     def make_engine(self) -> Engine:
-        """Make a server; handlers of an earlier life are gone."""
+        """Return a new server engine; forget handlers from before a restart."""
         self.forget_handlers()
         knobs = self.stage.knobs
         policy = ServerPolicy(capacity=knobs.capacity, queue_max=knobs.queue_max)
@@ -269,7 +269,7 @@ class Worker(_Handler):
         return SocketType.REQ if self.stage.pattern is Pattern.SIMPLE else SocketType.DEALER
 
     def make_engine(self) -> Engine:
-        """Make a worker; handlers of an earlier life are gone."""
+        """Return a new worker engine; forget handlers from before a restart."""
         self.forget_handlers()
         knobs = self.stage.knobs
         policy = WorkerPolicy(

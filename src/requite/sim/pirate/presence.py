@@ -1,4 +1,4 @@
-"""Heartbeats between a paranoid queue and its workers, seen from outside."""
+"""Check the heartbeats between a paranoid queue and its workers."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from requite.sim.pirate.watch import Hub
 
 
 class _Talk:
-    """One connection between a queue and a worker, from one end: when it was heard and spoken to.
+    """One end of a connection between queue and worker: when it last received and sent.
 
-    `heard_at` is by the clock of the world, and `heard_own` by that of the process, which stands
-    still with it. `is_ready`: a conversation has begun. `busy`: the worker has a request.
+    `heard_at` is the world's time; `heard_own` the process's, which stops while it is frozen.
+    `is_ready`: READY was sent. `is_busy`: the worker has a request.
     """
 
     def __init__(self, hub: Hub) -> None:
@@ -28,7 +28,7 @@ class _Talk:
 
 
 class HeardInTime(Checker):
-    """Both ends are heard once per interval, and none is counted as gone that was heard."""
+    """Both ends send at least once per interval, and neither gives up a peer that it heard."""
 
     invariant = "presence"
     sentence = "peers send heartbeats at regular intervals; one that is silent is gone (6/PPP)"
@@ -39,29 +39,29 @@ class HeardInTime(Checker):
 
     # --- connections ------------------------------------------------------------------------------
     def channel_up(self, hub: Hub, peer: Any) -> None:
-        """Note a connection between queue and worker."""
+        """Record a connection between queue and worker."""
         is_ours = hub.kind == "worker" or (hub.kind == "queue" and hub.places[peer] == BACK)
         if self.knobs.crew is Crew.PARANOID and is_ours and peer not in self._talks:
             self._talks[peer] = _Talk(hub)
 
     def channel_lost(self, _hub: Hub, peer: Any) -> None:
-        """Forget it."""
+        """Forget a lost connection."""
         self._talks.pop(peer, None)
 
     def hub_ended(self, hub: Hub) -> None:
-        """Forget those of a life."""
+        """Forget the connections of a process that ended."""
         for peer in hub.places:
             self._talks.pop(peer, None)
 
-    # --- what is said -----------------------------------------------------------------------------
+    # --- messages ---------------------------------------------------------------------------------
     def batch_came(self, hub: Hub, peer: Any) -> None:
-        """Note that the other end was heard."""
+        """Record that the peer was heard."""
         if talk := self._talks.get(peer):
             talk.heard_at = hub.process.world.now
             talk.heard_own = hub.now
 
     def reply_came(self, hub: Hub, peer: Any, message: Sequence[bytes]) -> None:
-        """Note, at the queue, READY and the end of a request."""
+        """Record, at the queue, READY and the end of a request."""
         talk = self._talks.get(peer)
         if talk is None:
             return
@@ -72,19 +72,19 @@ class HeardInTime(Checker):
             talk.is_busy = False
 
     def request_came(self, _hub: Hub, peer: Any, message: Sequence[bytes]) -> None:
-        """Note, at the worker, a request."""
+        """Record, at the worker, a request."""
         talk = self._talks.get(peer)
         if talk is not None and len(message) > 1:
             talk.is_busy = True
 
     def request_sent(self, hub: Hub, peer: Any, message: Sequence[bytes]) -> None:
-        """Note what the queue says."""
+        """Record what the queue sends."""
         self._spoke(hub, peer)
         if len(message) > 1 and (talk := self._talks.get(peer)):
             talk.is_busy = True
 
     def reply_sent(self, hub: Hub, peer: Any, message: Sequence[bytes]) -> None:
-        """Note what the worker says."""
+        """Record what the worker sends."""
         self._spoke(hub, peer)
         talk = self._talks.get(peer)
         if talk is None:
@@ -101,7 +101,7 @@ class HeardInTime(Checker):
 
     # --- checks -----------------------------------------------------------------------------------
     def rested(self, hub: Hub) -> None:
-        """Check, after each input, that nothing is overdue."""
+        """Check, after each input, that no heartbeat is overdue."""
         for peer in () if hub.stopped else hub.places:
             talk = self._talks.get(peer)
             if talk is not None and not talk.is_told:
@@ -113,23 +113,23 @@ class HeardInTime(Checker):
         limit_s = self.knobs.interval_s + self.knobs.heartbeat_late_s
         if talk.is_ready and silent_s > limit_s and not talk.is_told:
             talk.is_told = True
-            self.violate(f"{hub} has said nothing to {hub.names[peer]} for {silent_s:.3f} s")
+            self.violate(f"{hub} has sent nothing to {hub.names[peer]} for {silent_s:.3f} s")
 
     def _check_heard(self, hub: Hub, peer: Any, talk: _Talk) -> None:
         silent_s = hub.now - talk.heard_own
-        # One interval more, as a pause of its own may have been forgiven the other.
+        # One interval more: after its own pause a process does not count the silence.
         limit_s = self.knobs.silence_s + self.knobs.interval_s + self.knobs.heartbeat_late_s
         if talk.is_ready and not talk.is_busy and silent_s > limit_s:
             talk.is_told = True
             self.violate(f"{hub} has not heard {hub.names[peer]} for {silent_s:.3f} s, and waits")
 
     def sent_away(self, hub: Hub, peer: Any, reason: str) -> None:
-        """Check who is counted as gone."""
+        """Check that a peer given up was silent, and had no request."""
         talk = self._talks.get(peer)
         if talk is None or "nothing came" not in reason:
             return
         silent_s = hub.process.world.now - talk.heard_at
         if silent_s < self.knobs.silence_s - self.knobs.heartbeat_late_s:
-            self.violate(f"{hub} gives {hub.names[peer]} up, heard {silent_s:.3f} s ago")
+            self.violate(f"{hub} gives up {hub.names[peer]}, but heard it {silent_s:.3f} s ago")
         if talk.is_busy:
-            self.violate(f"{hub} gives {hub.names[peer]} up in the middle of a request")
+            self.violate(f"{hub} gives up {hub.names[peer]} while a request is in flight")

@@ -1,4 +1,4 @@
-"""What a queue does with requests and workers, kept account of beside its engine."""
+"""Check how a queue distributes requests to workers, with a model beside its engine."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ BEATS: Final = (b"HEARTBEAT", b"\x02")
 
 
 class TheQueue(Checker):
-    """Every request of a client that is there goes to one worker, the one that has been idle for
-    longest, and its reply to that client. What nobody waits for any more is not handed out (I15),
-    nothing goes to two workers or on top of another (I6), and nothing waits while a worker is idle
-    ("idle"). Replies reach who asked (I2)."""
+    """Each request of a connected client goes to one worker, the least recently used, and its reply
+    goes to that client (I2). Requests of lost clients are not dispatched (I15). No request goes to
+    two workers, or to a busy one (I6). No request waits while a worker is idle ("idle")."""
 
     invariant = "I8"
     sentence = "requests go to the worker that was used least recently"
@@ -34,16 +33,16 @@ class TheQueue(Checker):
 
     def _begin(self) -> None:
         self._came: dict[Any, deque[list[bytes]]] = {}  # by client, in order
-        self._clients: dict[bytes, Any] = {}  # by address: they are numbered as they come
+        self._clients: dict[bytes, Any] = {}  # by address, which counts connections
         self._next_address = 0
         self._lost: list[list[bytes]] = []
         self._idle: dict[Any, None] = {}  # workers, least recently used first
-        self._shut: dict[Any, None] = {}  # connections that push back
+        self._shut: dict[Any, None] = {}  # connections with back-pressure
         self._in_hand: dict[Any, tuple[Any, list[bytes], list[bytes]]] = {}
-        self._said: list[tuple[Any, list[bytes]]] = []  # replies to be passed on
+        self._said: list[tuple[Any, list[bytes]]] = []  # replies to be forwarded
 
     def hub_started(self, hub: Hub) -> None:
-        """Begin a life."""
+        """Reset for a queue that starts."""
         if hub.kind == "queue":
             self._begin()
             party: Any = hub.process
@@ -51,7 +50,7 @@ class TheQueue(Checker):
 
     # --- connections ------------------------------------------------------------------------------
     def channel_up(self, hub: Hub, peer: Any) -> None:
-        """Note who comes, or takes something again."""
+        """Record a new connection, or the end of back-pressure."""
         if hub.kind != "queue":
             return
         was_shut = peer in self._shut
@@ -67,12 +66,12 @@ class TheQueue(Checker):
             self._idle[peer] = None
 
     def channel_down(self, hub: Hub, peer: Any) -> None:
-        """Note who takes nothing."""
+        """Record back-pressure."""
         if hub.kind == "queue":
             self._shut[peer] = None
 
     def channel_lost(self, hub: Hub, peer: Any) -> None:
-        """Note who is gone, and with it what it wanted."""
+        """Forget a lost connection and its requests."""
         if hub.kind != "queue":
             return
         self._lost += self._came.pop(peer, ())
@@ -82,12 +81,12 @@ class TheQueue(Checker):
 
     # --- requests ---------------------------------------------------------------------------------
     def request_came(self, hub: Hub, peer: Any, message: list[bytes]) -> None:
-        """Note a request."""
+        """Record a received request."""
         if hub.kind == "queue" and not hub.draining and peer in self._came:
             self._came[peer].append(message)
 
     def request_sent(self, hub: Hub, peer: Any, message: Sequence[bytes]) -> None:
-        """Check who gets a request, and which."""
+        """Check which worker gets which request."""
         if hub.kind != "queue" or len(message) == 1:
             return
         outer = 1 if self._is_simple else 0
@@ -100,25 +99,25 @@ class TheQueue(Checker):
             envelope = [address, *request[: request.index(b"") + 1]]
             self._in_hand[peer] = client, envelope, request
             return
-        kind, why = ("I15", "nobody waits for") if request in self._lost else ("I6", "is repeated")
-        self.history.violate(kind, f"{hub} hands out what {why}: {request!r}")
+        kind, why = ("I15", "of a lost client") if request in self._lost else ("I6", "twice")
+        self.history.violate(kind, f"{hub} dispatches a request {why}: {request!r}")
 
     def _check_worker(self, hub: Hub, peer: Any) -> None:
         name = hub.names[peer]
         if peer in self._in_hand:
-            self.history.violate("I6", f"{hub} hands {name} a request on top of another")
+            self.history.violate("I6", f"{hub} dispatches a request to {name}, which is busy")
             return
         willing = [worker for worker in self._idle if worker not in self._shut]
         if peer not in self._idle:
-            self.history.violate("I6", f"{hub} hands a request to {name}, which is not ready")
+            self.history.violate("I6", f"{hub} dispatches a request to {name}, which is not ready")
         elif willing and willing[0] is not peer:
             first = hub.names[willing[0]]
-            self.violate(f"{hub} hands a request to {name}, but {first} has been idle for longer")
+            self.violate(f"{hub} dispatches a request to {name}, but {first} is idle for longer")
         self._idle.pop(peer, None)
 
     # --- replies ----------------------------------------------------------------------------------
     def reply_came(self, hub: Hub, peer: Any, message: list[bytes]) -> None:
-        """Note what a worker says."""
+        """Record READY or a reply of a worker."""
         if hub.kind != "queue":
             return
         said = message[1:] if self._is_simple else message
@@ -140,17 +139,17 @@ class TheQueue(Checker):
         self._idle[peer] = None
 
     def reply_sent(self, hub: Hub, peer: Any, message: list[bytes]) -> None:
-        """Check that a client gets what a worker has said to it."""
+        """Check that a client gets only replies that a worker sent to it."""
         if hub.kind != "queue":
             return
         if (peer, message) in self._said:
             self._said.remove((peer, message))
         else:
             name = hub.names[peer]
-            self.history.violate("I2", f"{hub} sends {name} what no worker has said: {message!r}")
+            self.history.violate("I2", f"{hub} sends {name} a reply of no worker: {message!r}")
 
     def rested(self, hub: Hub) -> None:
-        """Check, after each input, that nothing waits in vain."""
+        """Check, after each input, that no request waits while a worker is idle."""
         if hub.kind != "queue":
             return
         self._said.clear()
@@ -159,6 +158,6 @@ class TheQueue(Checker):
         idle = [p for p in self._idle if p not in self._shut and hub.places.get(p) == BACK]
         waiting = [p for p, came in self._came.items() if came and p not in self._shut]
         if idle and waiting:
-            who = f"{hub.names[waiting[0]]} waits, and {hub.names[idle[0]]} is idle"
+            who = f"{hub.names[waiting[0]]} waits, but {hub.names[idle[0]]} is idle"
             self.history.violate("idle", f"at {hub} {who}")
-            self._came[waiting[0]].clear()  # it has been told
+            self._came[waiting[0]].clear()  # reported once

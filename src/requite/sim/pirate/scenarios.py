@@ -1,4 +1,4 @@
-"""The scenarios of the Pirates, and how the knobs of a run are drawn from its seed."""
+"""Scenarios of the Pirate patterns; draws the knobs of a run from its seed."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from requite.sim.pirate.knobs import (
     PirateWorkerSpec,
 )
 
-_PATIENCE: Final = 40  # ways across the network
+_PATIENCE: Final = 40  # one-way network delays
 
 
 @dataclass(frozen=True, slots=True)
 class PirateScenario:
-    """What distinguishes a run. `faults`: all of these; with `swarm` a random part of them.
+    """A scenario. `crews`: a run draws one. `faults`: a run has all, with `swarm` a random subset.
 
-    `fixed`: knobs that are not drawn, by name; those of the network as `network.NAME`, those of
-    each client as `clients.NAME`.
+    `fixed`: knobs with fixed values, by name: `network.NAME` of the network, `clients.NAME` of each
+    client.
     """
 
     name: str
@@ -49,7 +49,7 @@ _ALL: Final = tuple(PirateFault)
 _LIST: Final = (
     PirateScenario(
         "pirate-calm",
-        "requests and replies, nothing goes wrong: each call takes one try",
+        "requests and replies without faults: each call takes one attempt",
         behaviours=ANSWERING,
         fixed={
             "lossless": True,
@@ -66,19 +66,19 @@ _LIST: Final = (
     ),
     PirateScenario(
         "pirate-lazy",
-        "clients that ask again, and servers that die, freeze and come back",
+        "clients retry; servers crash, freeze and come back",
         (Crew.LAZY,),
         (PirateFault.CRASH_MIDDLE, PirateFault.FREEZE_MIDDLE, PirateFault.POWER_LOSS),
     ),
     PirateScenario(
         "pirate-simple",
-        "a queue and REQ workers, which all die and come back",
+        "a queue and REQ workers, which crash and come back",
         (Crew.SIMPLE,),
         (PirateFault.CRASH_MIDDLE, PirateFault.CRASH_WORKER, PirateFault.POWER_LOSS),
     ),
     PirateScenario(
         "pirate-paranoid",
-        "a queue and workers with heartbeats: they die, freeze, and are cut off",
+        "a queue and workers with heartbeats, which crash, freeze, and are cut off",
         (Crew.PARANOID,),
         (
             PirateFault.CRASH_MIDDLE,
@@ -92,14 +92,14 @@ _LIST: Final = (
     ),
     PirateScenario(
         "pirate-silence",
-        "hardly anything is asked, and workers freeze: silence alone tells who is there",
+        "few requests, and workers freeze: only heartbeats show which peers are alive",
         (Crew.PARANOID,),
         (PirateFault.FREEZE_WORKER, PirateFault.FREEZE_MIDDLE, PirateFault.BLACK_HOLE),
         fixed={"calls": 12, "faults_per_s": 0.5, "outage_max": 10.0},
     ),
     PirateScenario(
         "pirate-partitions",
-        "the network is cut, clogged, reset; connections are forgotten",
+        "the network is cut or congested; connections are reset or silently dropped",
         faults=(
             PirateFault.PARTITION,
             PirateFault.PARTITION_ONE_WAY,
@@ -110,7 +110,7 @@ _LIST: Final = (
     ),
     PirateScenario(
         "pirate-overload",
-        "far more is asked than can be done in time: what is given up is never started",
+        "more requests than can be answered in time: abandoned ones never start",
         faults=(PirateFault.RESET, PirateFault.CRASH_CLIENT, PirateFault.CLOG),
         behaviours=(Behaviour.ECHO,),
         fixed={
@@ -124,28 +124,28 @@ _LIST: Final = (
     ),
     PirateScenario(
         "pirate-garbage",
-        "strangers send what they should not, as clients, workers and servers' clients",
+        "strangers send garbage, as clients, workers and servers' clients",
         faults=(PirateFault.INTRUDER,),
         fixed={"faults_per_s": 1.0},
     ),
     PirateScenario(
         "pirate-drain",
-        "clients, workers, servers and queues leave and return in good order",
+        "clients, workers, servers and queues drain and come back",
         faults=(PirateFault.DRAIN_CLIENT, PirateFault.DRAIN_MIDDLE, PirateFault.DRAIN_WORKER),
     ),
-    PirateScenario("pirate-swarm", "a random part of everything", faults=_ALL, swarm=True),
+    PirateScenario("pirate-swarm", "a random subset of all faults", faults=_ALL, swarm=True),
 )
 PIRATE_SCENARIOS: Final = {scenario.name: scenario for scenario in _LIST}
 
 
 def draw(seed: int, scenario: PirateScenario) -> PirateKnobs:
-    """Draw the knobs of a run. The same seed and scenario always give the same."""
+    """Draw the knobs of a run. The same seed and scenario always give the same knobs."""
     rng = Random(f"{seed}/pirate-knobs")
     drawn = _draw_all(rng, scenario)
     drawn |= fixed_of(scenario.fixed)
     drawn["network"] = draw_network(rng, fixed_of(scenario.fixed, "network"))
     clients = fixed_of(scenario.fixed, "clients")
-    # Who gives up before an answer can be there cannot be served.
+    # A client that times out before a reply can arrive never gets one.
     patience_s = _PATIENCE * (drawn["network"].latency_s + drawn["network"].jitter_s)
     drawn["clients"] = tuple(
         _draw_client(rng, i, patience_s, clients) for i in range(rng.randint(1, 4))

@@ -1,7 +1,7 @@
 """Scripts about the Pirates: see `requite.sim.script`.
 
-pirate paranoid interval_s=1.0           the first line: whom clients ask, and knobs by their names
-client c tries=3 attempt_timeout_s=1.0   a name, and what a `PirateClientSpec` has
+pirate paranoid interval_s=1.0           the first line: a `Crew`, and knobs by name
+client c tries=3 attempt_timeout_s=1.0   a name, and fields of `PirateClientSpec`
 worker w                                 a worker at the queue; without a queue there are
 0.1 c calls echo service_s=0.5           servers, server-1 and, with servers=2, server-2
 """
@@ -39,13 +39,13 @@ _QUIET: Final[dict[str, Any]] = {
 
 
 class PirateScript(Script):
-    """Clients, and a queue with workers, or servers."""
+    """A script with clients, and a queue with workers, or servers."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         super().__init__(lines, PIRATE_CHECKERS, describe)
 
     def put_up(self, cast: Sequence[Words]) -> Mapping[str, Process]:
-        """Make everybody."""
+        """Create all processes of the script."""
         knobs = _knobs(cast)
         self.history.knobs = knobs
         stage = PirateStage(
@@ -54,7 +54,7 @@ class PirateScript(Script):
         return {process.name: process for process in Cast(stage).honest}
 
     def read_call(self, words: Words) -> dict[str, Any]:
-        """Read a behaviour, and more."""
+        """Read a behaviour, and fields of the call."""
         behaviour, *rest = words
         return {"service": SERVICE, "behaviour": Behaviour(behaviour), **settings(rest)}
 

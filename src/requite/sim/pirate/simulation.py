@@ -1,4 +1,4 @@
-"""A run of the Pirates: its phases, and what its checkers are told."""
+"""A run of the Pirate patterns: its phases, faults and checkers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SLACK_S: Final = 0.01
 
 
 class Cast:
-    """All processes of a run; none is started yet."""
+    """All processes of a run, not yet started."""
 
     def __init__(self, stage: PirateStage) -> None:
         knobs = stage.knobs
@@ -50,7 +50,7 @@ class Cast:
 
 
 class PirateSimulation(PartiesSimulation):
-    """Clients, and those whom they ask."""
+    """A run with clients, and servers or a queue with workers."""
 
     knobs_type = PirateKnobs
 
@@ -75,30 +75,30 @@ class PirateSimulation(PartiesSimulation):
         return plan_calls(knobs, luck("calls"))
 
     def phases(self) -> Iterable[Phase]:
-        """Settle, ask everybody, and go."""
+        """Settle, probe every worker, then drain clients, workers, and the middle."""
         return (self.settle, self.ask, self._clients_home, self._workers_home, self._last_home)
 
-    # --- what must come about (I10) ---------------------------------------------------------------
+    # --- liveness (I10) ---------------------------------------------------------------------------
     def settle_s(self) -> float:
         """See `settle_s`."""
         return settle_s(self.knobs)
 
     def not_settled(self) -> list[str]:
-        """Say who is not alive, or not connected, or not ready."""
+        """Return parties that are not alive, not connected or not ready."""
         dead = [f"{party.name} is not alive" for party in self.cast.parties if not party.alive]
         return dead or [*_unlike_peers(self.cast)]
 
     def probes(self, _client: str) -> int:
-        """Return how many calls there are: one for each worker, and one more."""
+        """Return the number of probe calls: one for each worker, and one more."""
         return len(self.knobs.workers) + 1
 
     def probe(self, client: str, number: int) -> CallPlan:
         """See `PartiesSimulation.probe`."""
         return plan_call(self.knobs, client, number, PROBE_S, self.world.now)
 
-    # --- what must not be left (I9) ---------------------------------------------------------------
+    # --- bounded memory (I9) ----------------------------------------------------------------------
     def left_after_calls(self) -> list[str]:
-        """Say what anybody still holds when nothing is asked any more."""
+        """Return what any party still holds when no calls are left."""
         return [*held(self.cast.parties, _IDLE)]
 
     def left_after_drain(self, party: Party) -> Iterator[str]:
@@ -112,7 +112,7 @@ class PirateSimulation(PartiesSimulation):
         return self.send_home("workers", self.cast.workers, self.left_in_the_end(self.settle_s()))
 
     def _last_home(self) -> bool:
-        """With everybody gone, a queue or a server is as good as new."""
+        """Drain the queue or the servers, after checking that without peers they equal new ones."""
         middle = self.cast.middle
         self.wait_until_alone(middle)
         left = [what for party in middle for what in left_after_all(party)]
@@ -120,12 +120,12 @@ class PirateSimulation(PartiesSimulation):
 
 
 class PirateTrouble(Trouble):
-    """What can go wrong between clients, servers, queue and workers."""
+    """Inject faults into clients, servers, queue and workers."""
 
     _cast: Cast
 
     def deeds(self) -> Mapping[StrEnum, Deed]:
-        """Return what each `PirateFault` does."""
+        """Return the action of each `PirateFault`."""
         cast = self._cast
         workers = bool(cast.workers)
         return {
@@ -148,26 +148,25 @@ class PirateTrouble(Trouble):
         }
 
     def choose_way(self, lot: float) -> Way:
-        """Everybody talks with those in the middle."""
+        """Choose a party in the middle and one of its peers."""
         others = [*self._cast.clients, *self._cast.workers]
         ways = [(party.name, other.name) for party in self._cast.middle for other in others]
         return choose(ways, lot)
 
     def streams(self) -> Sequence[SimStream]:
-        """Return the connections of those in the middle."""
+        """Return the connections of the parties in the middle."""
         return [s for party in self._cast.middle for s in party.streams if s.is_open]
 
 
 def _nothing(_fault: Fault) -> None:
-    """Do nothing: there is nobody to whom it could happen."""
+    """Do nothing: the run has no process for this fault."""
 
 
 def settle_s(knobs: PirateKnobs) -> float:
-    """Return the time in which everything must settle once faults are healed (I10).
+    """Return the time in seconds in which everything must settle once faults have ended (I10).
 
-    It is the sum of all that may have to happen one after the other: a dead connection is found
-    out and replaced, silent peers are noticed, a pause before the next connection, deadlines pass,
-    and handlers end.
+    It is the sum of what may happen in sequence: a dead connection is detected and replaced, silent
+    peers are given up, a pause before the next connection, deadlines pass, and handlers end.
     """
     presence_s = 2 * knobs.silence_s + knobs.pause_max_s
     handler_s = handler_s_max(knobs.service_s, knobs.behaviours)
@@ -184,18 +183,18 @@ _IDLE: Final = {
 
 
 def _unlike_peers(cast: Cast) -> Iterator[str]:
-    """Say which tables differ from who is there."""
+    """Yield tables that do not match the live peers."""
     for party in cast.parties:
         yield from dead_ends(party)
     askers = sum(client.hub.snapshot().connections for client in cast.clients)
     known = sum(_front_of(party) for party in cast.middle)
     if askers != known:
-        yield f"clients have {askers} connections, and {known} are known at the other end"
+        yield f"clients have {askers} connections, but the other ends have {known}"
     for party in cast.middle:
         if party.kind == "queue":
             state: Any = party.hub.snapshot()
             if (state.unready, state.idle) != (0, len(cast.workers)):
-                yield f"{len(cast.workers)} workers are there, and {party.name} has {state}"
+                yield f"{len(cast.workers)} workers are connected, but {party.name} has {state}"
 
 
 def _front_of(party: Party) -> int:

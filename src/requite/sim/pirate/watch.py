@@ -1,8 +1,9 @@
-"""Stand between a host and its engine: see every input and effect, change none, and tell of them.
+"""Stand between a host and its engine, and report every input and effect unchanged to checkers.
 
-A `Hub` is the engine of one life of a client, a server, a queue or a worker. What comes in over a
-connection is told as `request_came` or `reply_came`, what leaves as `request_sent` or `reply_sent`:
-a client asks, a server and a worker answer, and a queue answers in front and asks at its back.
+A `Hub` wraps the engine of a client, server, queue or worker from one start to its end. It reports
+received messages as `request_came` or `reply_came`, sent ones as `request_sent` or `reply_sent`: a
+client sends requests, a server and a worker reply, and a queue replies at its front and sends
+requests at its back.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Hub:
-    """An engine, looked at from outside; `kind` is "client", "server", "queue" or "worker"."""
+    """An engine under observation; `kind` is "client", "server", "queue" or "worker"."""
 
     def __init__(
         self,
@@ -50,8 +51,8 @@ class Hub:
         self.kind = kind
         self.deadline = engine.deadline
         self.snapshot: Callable[[], Any] = engine.snapshot
-        self.places: dict[Any, Any] = {}  # of the connections that there are
-        self.names: dict[Any, str] = {}  # who is at the other end
+        self.places: dict[Any, Any] = {}  # by open connection
+        self.names: dict[Any, str] = {}  # the peer, by connection
         self.draining = self.stopped = False
         self._transcript = transcript
         self._tell = history.tell
@@ -69,15 +70,15 @@ class Hub:
 
     @property
     def now(self) -> float:
-        """The world's time, less that in which the process stood still."""
+        """The world's time, minus the time that the process was frozen."""
         return self.process.world.now - self.process.frozen_s
 
     def asks(self, peer: Any) -> bool:
-        """Whether requests go out over a connection, and replies come in."""
+        """Whether the engine sends requests over a connection, and receives replies."""
         return self.kind == "client" or (self.kind == "queue" and self.places.get(peer) == BACK)
 
     def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
-        """See `requite.engine.Engine.handle`; the engine is fed one input at a time."""
+        """See `requite.engine.Engine.handle`; the engine gets one input at a time."""
         return [effect for event in events for effect in self._handle(event, now)]
 
     def _handle(self, event: Input, now: float) -> Iterable[Effect]:
@@ -112,7 +113,7 @@ class Hub:
 
     def _received(self, event: Received) -> None:
         if event.peer not in self.places:
-            return  # sent away while the host had its first words in hand
+            return  # disconnected while the host still had its first messages
         self._tell("batch_came", self, event.peer)
         what = "reply_came" if self.asks(event.peer) else "request_came"
         for message in event.messages:

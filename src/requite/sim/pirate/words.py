@@ -1,4 +1,4 @@
-"""What messages of the Pirates say, in words."""
+"""Describe messages of the Pirate patterns in words."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WORDS: Final = {
 
 
 def describe(_sender: str, message: Sequence[bytes]) -> str:
-    """Say in words what a message says; the direction tells a request from a reply."""
+    """Describe a message; only its direction tells a request from a reply."""
     frames = list(message)
     while len(frames) > 1 and not frames[0]:
         del frames[0]

@@ -1,4 +1,4 @@
-"""The work of a run of the Pirates: which calls are made when."""
+"""The calls of a Pirate run, and when they start."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from requite.sim.pirate.knobs import PirateKnobs
 from requite.sim.plain_calls import draw_payload, plain_call
 from requite.sim.workload import CallPlan
 
-SERVICE: Final = "work"  # what handlers call it; nobody names it on the wire
-_SERVICE_SPREAD: Final = 3.0  # service times are up to so many times the knob's
+SERVICE: Final = "work"  # its name for handlers; the wire protocol has no service names
+_SERVICE_SPREAD: Final = 3.0  # service times are at most this many times the knob's
 
 
 def plan_calls(knobs: PirateKnobs, rng: Random) -> Iterator[CallPlan]:
@@ -20,7 +20,7 @@ def plan_calls(knobs: PirateKnobs, rng: Random) -> Iterator[CallPlan]:
     at_s = 0.0
     last: dict[str, int] = {}  # call of each client
     for number in range(1, knobs.calls + 1):
-        if number == 1 or rng.random() >= knobs.bursts_p:  # else together with the one before
+        if number == 1 or rng.random() >= knobs.bursts_p:  # else together with the previous call
             at_s = 0.1 + rng.random() * (knobs.faulty_s - 0.1)
         client = rng.choice(knobs.clients).name
         behaviour = rng.choices(knobs.behaviours, knobs.weights)[0]
@@ -40,7 +40,7 @@ def plan_calls(knobs: PirateKnobs, rng: Random) -> Iterator[CallPlan]:
 def plan_call(
     knobs: PirateKnobs, client: str, number: int, timeout_s: float, at_s: float
 ) -> CallPlan:
-    """Make a plain call."""
+    """Return a plain call."""
     service_s = min(0.001, knobs.service_s)
     plan = plain_call(client, number, timeout_s, service_s=service_s, at_s=at_s)
     return plan._replace(service=SERVICE)

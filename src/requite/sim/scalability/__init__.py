@@ -1,11 +1,11 @@
-"""Simulations of the scalability protocols: clients, workers and devices, connected somehow.
+"""Simulations of the scalability protocols: clients, workers and devices in any topology.
 
 seed ──scenarios.py, drawing.py──► ScalabilityKnobs ──workload.py, faults.py──► what will happen
-topology.py   who is connected with whom, and who dials; shapes.py: the kinds there are
-party.py      a process with an endpoint: listens, and keeps connected
+topology.py   the channels, and which end of each dials; shapes.py: the kinds of topologies
+party.py      a process with an endpoint: it listens, and stays connected
 clients.py, workers.py, devices.py, intruder.py: the parties
-stack.py      tags and bodies, read without any help of the engines under test
+stack.py      reads tags and bodies without the code of the engines under test
 watch.py      every input and effect of an engine, seen from outside
-checkers/     what must hold; tables.py: when nothing goes wrong any more
-simulation.py all of it in order; script.py: a scenario that is written down
+checkers/     the invariants; tables.py: the state once faults have ended
+simulation.py the phases of a run; script.py: scripted scenarios
 """

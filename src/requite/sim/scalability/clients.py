@@ -1,4 +1,4 @@
-"""A client's process."""
+"""The process of a client."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class SpClient(Party):
         )
 
     def make_engine(self) -> Engine:
-        """Make a client."""
+        """Return a new client engine."""
         spec = self.spec
         policy = ReqPolicy(
             slots=spec.slots,

@@ -1,4 +1,4 @@
-"""A device's process."""
+"""The process of a device."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from requite.sim.scalability.party import Party, SpStage
 
 
 class Device(Party):
-    """A device; nobody uses it but its peers."""
+    """A device; it has peers, but no user."""
 
     kind = "device"
 
@@ -18,7 +18,7 @@ class Device(Party):
         self.spec = spec
 
     def make_engine(self) -> Engine:
-        """Make a device."""
+        """Return a new device engine."""
         policy = DevicePolicy(
             hops=self.stage.knobs.hops, hold_s=self.stage.knobs.hold_s, notes=True
         )

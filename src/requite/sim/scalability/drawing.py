@@ -1,4 +1,4 @@
-"""How the knobs of a run are drawn from its seed."""
+"""Draw the knobs of a run from its seed."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from requite.sim.scalability.shapes import Shape, Topology, draw_topology
 from requite.sim.scalability.stack import IDS
 
 _PATIENCE: Final = 15  # service times
-_FAR_BELOW: Final = 20  # ids that wrap begin at most so far below their end
+_FAR_BELOW: Final = 20  # ids that wrap begin at most this far below their limit
 
 
 def draw(seed: int, scenario: SpScenario) -> ScalabilityKnobs:
-    """Draw the knobs of a run. The same seed and scenario always give the same."""
+    """Draw the knobs of a run. The same seed and scenario always give the same knobs."""
     rng = Random(f"{seed}/sp-knobs")
     drawn = _draw_all(rng, scenario)
     drawn |= fixed_of(scenario.fixed)
@@ -49,7 +49,7 @@ def _draw_all(rng: Random, scenario: SpScenario) -> dict[str, Any]:
 
 # --- the cast -------------------------------------------------------------------------------------
 def _draw_cast(rng: Random, scenario: SpScenario, drawn: dict[str, Any]) -> None:
-    """Draw everybody, and how they are connected."""
+    """Draw the processes and their channels."""
     clients = [f"client-{i + 1}" for i in range(rng.randint(1, 4))]
     workers = [f"worker-{i + 1}" for i in range(rng.randint(1, 4))]
     shape = rng.choice(scenario.shapes)
@@ -70,7 +70,7 @@ def _draw_client(
     rng: Random, name: str, scenario: SpScenario, knobs: Mapping[str, Any]
 ) -> SpClientSpec:
     resends = rng.random() < 0.8 if scenario.resends is None else scenario.resends
-    # Who asks again before an answer can be there may keep workers busy with answers for ever.
+    # A client that resends before a reply can arrive may keep workers busy for ever.
     patience_s = _PATIENCE * knobs["service_s"]
     drawn: dict[str, Any] = {
         "slots": rng.choice((4, 1024, 1024, 1024)),
@@ -84,8 +84,8 @@ def _draw_client(
 
 
 def _draw_devices(rng: Random, topology: Topology, wraps: bool) -> Iterator[DeviceSpec]:
-    """Let one of each layer have ids that wrap: with the same ids, two that stand side by side
-    would give a request that is sent again over the other one the same backtrace."""
+    """Yield devices; only one of each layer has ids that wrap. With equal ids, two devices of a
+    layer would give the first attempt and a resend the same backtrace."""
     for first, *others in topology.layers:
         yield DeviceSpec(first, _draw_id(rng, wraps))
         yield from map(DeviceSpec, others)
@@ -99,13 +99,13 @@ def _draw_worker(rng: Random, name: str, scenario: SpScenario, wraps: bool) -> S
 
 
 def _draw_id(rng: Random, wraps: bool) -> int | None:
-    """Draw where ids begin, if that is not to be left to each life."""
+    """Draw the first id; None: each start of the process draws its own."""
     far_below = rng.randint(1, _FAR_BELOW)
     return IDS - far_below if wraps else None
 
 
 def _draw_hops(rng: Random, shape: Shape, topology: Topology) -> int:
-    """Draw how many tags a message may have: eight, or no more than the longest way needs."""
+    """Draw how many tags a message may have: eight, or as many as the longest path needs."""
     if shape is Shape.LOOP:
         return rng.choice((8, 8, 5))
     return rng.choice((8, 8, len(topology.layers) + 1))

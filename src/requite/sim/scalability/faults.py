@@ -1,4 +1,4 @@
-"""What can go wrong in a topology, and how it is performed."""
+"""Faults of the processes and channels of a topology."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from requite.sim.trouble import Deed, Trouble, Way, choose
 
 
 class SpTrouble(Trouble):
-    """Performs faults upon clients, devices and workers."""
+    """Inject faults into clients, devices and workers."""
 
     _cast: SpCast
 
@@ -23,7 +23,7 @@ class SpTrouble(Trouble):
         self._held: dict[SimStream, None] = {}
 
     def deeds(self) -> Mapping[StrEnum, Deed]:
-        """Return what each `SpFault` does."""
+        """Return the action of each `SpFault`."""
         cast = self._cast
         return {
             SpFault.CRASH_CLIENT: self.crash(cast.clients),
@@ -46,7 +46,7 @@ class SpTrouble(Trouble):
         }
 
     def choose_way(self, lot: float) -> Way:
-        """Choose two that are connected."""
+        """Choose two connected processes."""
         edge = choose(self._cast.edges, lot)
         return edge.upper, edge.lower
 
@@ -55,13 +55,13 @@ class SpTrouble(Trouble):
         return [stream for p in self._cast.honest for stream in p.streams if stream.is_open]
 
     def end(self) -> None:
-        """Heal everything, slow readers as well."""
+        """End all faults, slow readers included."""
         super().end()
         for stream in list(self._held):
             self._let_go(stream)
 
     def _hold(self, fault: Fault) -> None:
-        """Let an end of a connection read nothing for a while."""
+        """Stop one end of a connection from reading for a while."""
         streams = self.streams()
         if streams:
             stream = choose(streams, fault.lot)
@@ -80,4 +80,4 @@ def _if_any(processes: Sequence[Process], deed: Deed) -> Deed:
 
 
 def _nothing(_fault: Fault) -> None:
-    """Do nothing: there is nobody to whom it could happen."""
+    """Do nothing: the run has no process for this fault."""

@@ -1,8 +1,7 @@
-"""Peers that send what they should not, as clients and as workers.
+"""Strangers that send garbage, as clients and as workers.
 
-Whatever an intruder does, nobody else may notice (I13). It cannot be kept from swallowing what is
-sent to it, and a worker that answers what it was asked with a lie is believed: so it never names a
-request that somebody waits for.
+No honest peer may be affected (I13). A client must believe a false reply to a pending request, so
+an intruder never names a pending one. It may swallow the requests it gets.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from requite.sim.scalability.topology import Edge
 _FLOOD_SIZE: Final = 5000
 _FLOOD: Final = 40
 _WRONG_TYPES: Final = (0, 16, 17, 32, 98, 112, 0xFFFF)
-# Request ids that are pending lie close together; with one of these bits changed none is.
+# Pending request ids are close together; one with any of these bits flipped is never pending.
 _FAR_BITS: Final = range(20, 30)
 
 
@@ -42,12 +41,12 @@ def _bottomless(rng: Random) -> list[bytes]:
 
 
 def _deep(rng: Random) -> list[bytes]:
-    """Send stacks around the depth at which they are dropped."""
+    """Return stacks around the depth at which receivers drop them."""
     return [_tags(rng, depth) + _bottom(rng) + b"deep" for depth in (6, 7, 8, 9, 60)]
 
 
 def _strange(rng: Random) -> list[bytes]:
-    """Ask, or answer, what nobody understands or has asked for."""
+    """Return meaningless requests, or replies that nobody requested."""
     return [_tags(rng, rng.randint(0, 3)) + _bottom(rng) + b"?" * n for n in (0, 1, 30)]
 
 
@@ -56,7 +55,7 @@ def _same_twice(rng: Random) -> list[bytes]:
 
 
 def _flood(rng: Random) -> list[bytes]:
-    """Send more than is read; `_Mischief` does not read after this one."""
+    """Return more than fits into buffers; `_Mischief` then stops reading."""
     return [_bottom(rng) + b"x" * _FLOOD_SIZE for _ in range(_FLOOD)]
 
 
@@ -80,7 +79,7 @@ _KINDS: Final[tuple[Callable[[Random], list[bytes]], ...]] = (
 
 
 def _lie(rng: Random, asked: Parsed) -> bytes:
-    """Answer a request, but not so that anybody could take it for the answer."""
+    """Return a false reply to a request that no client can take for its own."""
     channels, request_id = asked.stack[:-4], asked.request_id ^ (1 << rng.choice(_FAR_BITS))
     bottom = tag(request_id, bottom=True)
     match rng.randrange(5):
@@ -113,10 +112,10 @@ def _draw_framing(rng: Random, own: int, *, in_band: bool) -> Framing:
         b"\0SP\1" + good[4:],
         b"GET / HTTP/1.1\r\nHost: worker\r\n\r\n",
         rng.randbytes(rng.choice((1, 7, 8, 100, 3000))),
-        good[: rng.randint(0, 7)],  # and then silence: the header never ends
+        good[: rng.randint(0, 7)],  # an incomplete header, then silence
         good + mark + b"\xff" * 8,  # a message of 2^64 - 1 bytes
         good + mark + b"\x80" + b"\0" * 7,
-        good + b"\2" + b"\0" * 8 + b"\3" * 100,  # reserved on IPC, far too much elsewhere
+        good + b"\2" + b"\0" * 8 + b"\3" * 100,  # reserved on IPC, a far too large size elsewhere
         good + mark + (1000).to_bytes(8, "big") + b"and no more",
         good + _sized(b"", in_band) * 3000,
     )
@@ -136,7 +135,7 @@ class _Mischief(Mischief):
         return [[payload] for payload in kind(self.rng)]
 
     def answer(self, event: Received) -> Iterator[Effect]:
-        """Swallow what comes, and lie about some of it."""
+        """Swallow requests; answer some of them falsely."""
         for (payload,) in event.messages:
             asked = parse(payload)
             if asked is not None and event.peer in self.peers and self.rng.random() < 0.5:
@@ -144,14 +143,14 @@ class _Mischief(Mischief):
 
 
 class _Target(NamedTuple):
-    """Where an intruder dials, and as what."""
+    """The address that an intruder dials, and its role."""
 
     address: str
     own_type: int
 
 
 class SpIntruder(Stranger):
-    """A stranger at any port, on either side."""
+    """A stranger that connects to any port, on either side."""
 
     def __init__(self, name: str, stage: SpStage) -> None:
         super().__init__(name, stage)

@@ -1,4 +1,4 @@
-"""Everything that a run of the scalability protocols is made of, drawn from its seed."""
+"""The parameters of a run of the scalability protocols, drawn from its seed."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _SLACK_S: Final = 0.01
 
 
 class Named(Protocol):
-    """What the specification of any process has."""
+    """The specification of any process."""
 
     @property
     def name(self) -> str:
-        """What its node is called."""
+        """The name of its node."""
 
 
 class SpFault(StrEnum):
-    """What can go wrong."""
+    """The kinds of faults."""
 
     CRASH_CLIENT = "crash-client"
     CRASH_DEVICE = "crash-device"
@@ -46,18 +46,18 @@ class SpFault(StrEnum):
 
 
 class Loss(StrEnum):
-    """What a run must not lose, at the least."""
+    """The calls that a run may lose."""
 
-    SOME = "some"  # deadlines may pass: faults see to that
-    NONE = "none"  # every call that waits for its reply gets one
-    NONE_AT_ONCE = "none-at-once"  # and at the first try
+    SOME = "some"  # faults may make calls time out
+    NONE = "none"  # every call that is not cancelled gets its reply
+    NONE_AT_ONCE = "none-at-once"  # every call gets its reply at the first attempt
 
 
 @dataclass(frozen=True, slots=True)
 class SpClientSpec:
-    """One client. It sends again after `resend_s` (None: never by itself), at most `tries` times
-    (None: without a limit). `hold`: a call waits while there is nobody who takes it. `soon`: what
-    its user wants in one turn is done at the end of it, together."""
+    """One client. It resends after `resend_s` (None: never), with at most `tries` attempts (None:
+    no limit). `hold`: a call waits while no channel accepts it. `soon`: the calls of one turn are
+    submitted together at its end."""
 
     name: str
     slots: int = 1024
@@ -65,11 +65,11 @@ class SpClientSpec:
     tries: int | None = None
     hold: bool = True
     soon: bool = False
-    first_id: int | None = None  # of the request ids of its first life; None: drawn
+    first_id: int | None = None  # the first request id of its first start; None: drawn
 
     @property
     def is_persistent(self) -> bool:
-        """Whether it sends an idempotent call again until it is answered."""
+        """Whether it resends an idempotent call until it is answered."""
         return self.resend_s is not None and self.tries is None and self.hold
 
 
@@ -78,12 +78,13 @@ class DeviceSpec:
     """One device."""
 
     name: str
-    first_id: int | None = None  # of the channel ids of its first life; None: drawn
+    first_id: int | None = None  # the first channel id of its first start; None: drawn
 
 
 @dataclass(frozen=True, slots=True)
 class SpWorkerSpec:
-    """One worker: `capacity` handlers run at a time, `queue_max` requests of each channel wait."""
+    """One worker: it runs `capacity` handlers at a time, and queues `queue_max` requests per
+    channel."""
 
     name: str
     capacity: int = 16
@@ -93,19 +94,19 @@ class SpWorkerSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalabilityKnobs(Printed):
-    """A run. `faulty_s` is the length of the first phase, in which `calls` calls are made.
+    """A run. The first phase takes `faulty_s` and makes `calls` calls.
 
-    `faults_per_s` is the rate of each kind of fault; they last from a tenth of a second to
-    `outage_max` seconds. `behaviours` and `weights` say what is asked of handlers how often.
-    `hold_s` is how long a device keeps what nobody takes. `wraps`: ids begin a few below 2^31.
-    `in_band`: the IPC mapping is spoken, else that of TCP.
+    `faults_per_s` is the rate of each kind of fault; a fault lasts from 0.1 to `outage_max`
+    seconds. Handlers draw from `behaviours` with `weights`. `hold_s`: how long a device keeps a
+    request that no channel accepts. `wraps`: ids begin a few below 2^31. `in_band`: connections use
+    the IPC mapping, else that of TCP.
     """
 
     one_by_one = frozenset({"clients", "devices", "workers", "edges"})
 
     calls: int
     faulty_s: float
-    # the cast
+    # processes
     shape: str
     clients: tuple[SpClientSpec, ...]
     devices: tuple[DeviceSpec, ...]
@@ -114,7 +115,7 @@ class ScalabilityKnobs(Printed):
     hops: int
     hold_s: float
     wraps: bool
-    # the work
+    # calls
     behaviours: tuple[Behaviour, ...]
     weights: tuple[int, ...]
     service_s: float
@@ -125,12 +126,12 @@ class ScalabilityKnobs(Printed):
     big_p: float
     bursts_p: float
     follow_p: float
-    # the network, and how late processes are
+    # network and lateness
     network: Shape
     pace: Pace
     in_band: bool
     output_size_max: int
-    # what goes wrong
+    # faults
     loss: Loss
     faults: tuple[SpFault, ...]
     faults_per_s: float
@@ -138,7 +139,7 @@ class ScalabilityKnobs(Printed):
 
     @property
     def outage_unit_s(self) -> float:
-        """Outages are measured in seconds: nothing else sets a pace."""
+        """The unit of outages: one second."""
         return 1.0
 
     @property
@@ -163,11 +164,11 @@ class ScalabilityKnobs(Printed):
 
     @property
     def limits(self) -> LinkLimits:
-        """What one connection may cost."""
+        """The limits of one connection."""
         return link_limits(self.output_size_max)
 
     @property
     def names(self) -> list[str]:
-        """Everybody who is honest."""
+        """The names of all honest processes."""
         specs: tuple[Named, ...] = (*self.clients, *self.devices, *self.workers)
         return [spec.name for spec in specs]

@@ -1,4 +1,4 @@
-"""A process with an endpoint of the scalability protocols: it listens, and it keeps connected."""
+"""A process with an endpoint of the scalability protocols: it listens, and stays connected."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SpParts:
-    """The engines under test. Mutation tests put broken ones here."""
+    """The engines under test. Mutation tests pass broken ones."""
 
     client: Callable[..., Engine] = ScalabilityClient
     worker: Callable[..., Engine] = ScalabilityWorker
@@ -40,7 +40,7 @@ class SpParts:
 
 @dataclass(frozen=True, slots=True)
 class SpStage:
-    """What all processes of a run share."""
+    """The state that all processes of a run share."""
 
     world: World
     network: Network
@@ -52,7 +52,7 @@ class SpStage:
 
 
 class SpFraming(SpStream):
-    """The framing of one connection; whoever is honest never breaks a rule of it."""
+    """The framing of one connection; it reports honest peers whose bytes it refuses."""
 
     __slots__ = ("_history", "_stream")
 
@@ -64,7 +64,7 @@ class SpFraming(SpStream):
         self._history = stage.history
 
     def receive(self, chunk: bytes) -> list[Message]:
-        """Take bytes, and note if they are refused."""
+        """Receive bytes; report if they are refused."""
         with telling_who_is_expelled(self._history, self._stream):
             return super().receive(chunk)
 
@@ -76,13 +76,13 @@ class Party(KeepingParty[SpStage]):
 
     def __init__(self, name: str, stage: SpStage, first_id: int | None) -> None:
         super().__init__(name, stage)
-        self.first_id = 0  # of this life
+        self.first_id = 0  # the first id since the last start
         self._given_id = first_id
 
     def draw_first_id(self) -> int:
-        """Draw where the ids of a life begin: where the knobs say in the first life.
+        """Return the first id of this start: at the first start, the knobs may fix it.
 
-        Later lives draw anew: that ids of two lives never meet is what makes them safe.
+        Later starts draw at random, so that ids from before a restart are not reused.
         """
         given_id, self._given_id = self._given_id, None
         self.first_id = self.rng.randrange(IDS) if given_id is None else given_id
@@ -94,11 +94,11 @@ class Party(KeepingParty[SpStage]):
         return Hub(engine, self, self.kind, self.first_id, stage.history, stage.transcript)
 
     def make_framing(self, stream: SimStream, place: PipeOptions, accepted: bool) -> SpFraming:
-        """Speak as the place has it, whoever dials."""
+        """Return a framing for the side of the place, whichever end dials."""
         return SpFraming(place.side, stream, self.stage)
 
     def started(self) -> None:
-        """Listen at each port that somebody dials, and dial who listens."""
+        """Listen at each port that peers dial, and dial the listeners."""
         for edge in self.stage.knobs.edges:
             if edge.listener == self.name:
                 side = FRONT if edge.upper_dials else BACK
@@ -110,5 +110,5 @@ class Party(KeepingParty[SpStage]):
 
 
 def _place(edge: Edge, side: str) -> PipeOptions:
-    """Return what to call an edge at one of its ends: only those who send requests rank it."""
+    """Return the place of an edge at one end: only the end that sends requests ranks it."""
     return PipeOptions(side) if side == FRONT else PipeOptions(side, edge.priority, edge.weight)

@@ -17,11 +17,11 @@ _LAYERED: Final = (Shape.DIRECT, Shape.CHAIN, Shape.MESH)
 
 @dataclass(frozen=True, slots=True)
 class SpScenario:
-    """What distinguishes a run. `faults`: all of these; with `swarm` a random part of them.
+    """A scenario. `shapes`: a run draws one. `faults`: a run has all, with `swarm` a random subset.
 
-    `ranked`: channels have priorities and weights. `resends`: clients send again by themselves,
-    else never; None: either. `fixed`: knobs that are not drawn, by name; those of the network as
-    `network.NAME`, those of each client and worker as `clients.NAME` and `workers.NAME`.
+    `ranked`: channels have priorities and weights. `resends`: whether clients resend; None: drawn.
+    `fixed`: knobs with fixed values, by name: `network.NAME` of the network, `clients.NAME` and
+    `workers.NAME` of each client and worker.
     """
 
     name: str
@@ -53,21 +53,21 @@ _QUIET: Final = {
 _LIST: Final = (
     SpScenario(
         "sp-calm",
-        "requests and replies, nothing goes wrong: each call takes one try",
+        "requests and replies without faults: each call takes one attempt",
         _LAYERED,
         behaviours=ANSWERING,
         fixed=_QUIET | {"loss": Loss.NONE_AT_ONCE, "clients.resend_s": 100.0},
     ),
     SpScenario(
         "sp-loop",
-        "devices that forward to each other: the loop settles, and every call gets its reply",
+        "devices forward to each other: the loop settles, and every call gets its reply",
         (Shape.LOOP,),
         behaviours=ANSWERING,
         fixed=_QUIET | {"loss": Loss.NONE, "clients.resend_s": 1.0, "idempotent_p": 1.0},
     ),
     SpScenario(
         "sp-fair",
-        "equal channels that come and go: the same number of requests for each",
+        "equal channels come and go: each gets the same number of requests",
         (Shape.DIRECT, Shape.MESH),
         (SpFault.DRAIN_WORKER, SpFault.RESET, SpFault.CRASH_DEVICE),
         behaviours=(Behaviour.ECHO,),
@@ -75,7 +75,7 @@ _LIST: Final = (
     ),
     SpScenario(
         "sp-priorities",
-        "channels with priorities and weights, some of them blocked or lost for a while",
+        "channels with priorities and weights; some are blocked or lost for a while",
         _LAYERED,
         faults=(SpFault.CLOG, SpFault.SLOW_READER, SpFault.RESET, SpFault.CRASH_WORKER),
         ranked=True,
@@ -84,19 +84,19 @@ _LIST: Final = (
     ),
     SpScenario(
         "sp-chain",
-        "one to four devices one behind the other, which crash and come back",
+        "a chain of one to four devices, which crash and come back",
         (Shape.CHAIN,),
         (SpFault.CRASH_DEVICE, SpFault.RESET, SpFault.PARTITION),
     ),
     SpScenario(
         "sp-mesh",
-        "layers of devices, everybody connected to all of the next: any of them may die",
+        "layers of devices, each connected to all of the next layer; any of them may crash",
         (Shape.MESH,),
         (SpFault.CRASH_DEVICE, SpFault.CRASH_WORKER, SpFault.POWER_LOSS, SpFault.BLACK_HOLE),
     ),
     SpScenario(
         "sp-restart-devices",
-        "devices restart all the time: backtraces point nowhere, and resending repairs it",
+        "devices keep restarting: backtraces become invalid, and resending recovers the calls",
         (Shape.CHAIN, Shape.MESH, Shape.LOOP),
         (SpFault.CRASH_DEVICE,),
         resends=True,
@@ -104,7 +104,7 @@ _LIST: Final = (
     ),
     SpScenario(
         "sp-crash",
-        "clients, workers and devices die, and come back",
+        "clients, workers and devices crash and come back",
         faults=(
             SpFault.CRASH_CLIENT,
             SpFault.CRASH_DEVICE,
@@ -114,7 +114,7 @@ _LIST: Final = (
     ),
     SpScenario(
         "sp-partitions",
-        "the network is cut, clogged, reset; connections are forgotten",
+        "the network is cut or congested; connections are reset or silently dropped",
         faults=(
             SpFault.PARTITION,
             SpFault.PARTITION_ONE_WAY,
@@ -125,7 +125,7 @@ _LIST: Final = (
     ),
     SpScenario(
         "sp-slow-readers",
-        "some read little or nothing for a while, and push back",
+        "slow readers cause back-pressure",
         faults=(
             SpFault.SLOW_READER,
             SpFault.CLOG,
@@ -137,7 +137,7 @@ _LIST: Final = (
     ),
     SpScenario(
         "sp-overload",
-        "far more is asked than can be done in time",
+        "more requests than the workers can answer in time",
         faults=(SpFault.SLOW_READER, SpFault.RESET),
         behaviours=(Behaviour.ECHO,),
         fixed={
@@ -152,7 +152,7 @@ _LIST: Final = (
     ),
     SpScenario(
         "sp-no-resend",
-        "clients never send again by themselves: nothing runs twice, and the caller is told",
+        "clients never resend: nothing runs twice, and the caller gets an error",
         faults=(
             SpFault.CRASH_DEVICE,
             SpFault.CRASH_WORKER,
@@ -170,15 +170,15 @@ _LIST: Final = (
     ),
     SpScenario(
         "sp-garbage",
-        "strangers send what they should not, as clients and as workers",
+        "strangers send garbage, as clients and as workers",
         faults=(SpFault.INTRUDER,),
         fixed={"faults_per_s": 1.0},
     ),
     SpScenario(
         "sp-drain",
-        "clients, workers and devices leave and return in good order",
+        "clients, workers and devices drain and come back",
         faults=(SpFault.DRAIN_CLIENT, SpFault.DRAIN_DEVICE, SpFault.DRAIN_WORKER),
     ),
-    SpScenario("sp-swarm", "a random part of everything", faults=tuple(SpFault), swarm=True),
+    SpScenario("sp-swarm", "a random subset of all faults", faults=tuple(SpFault), swarm=True),
 )
 SP_SCENARIOS: Final = {scenario.name: scenario for scenario in _LIST}

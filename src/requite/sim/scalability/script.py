@@ -1,14 +1,14 @@
 """Scripts about the scalability protocols: see `requite.sim.script`.
 
-sp hops=8 in_band=True                   the first line; knobs, by their names
-client c resend_s=1.0 first_id=823       a name, and what a `SpClientSpec` has
-device d first_id=299                    the same for a `DeviceSpec`
-worker w capacity=1                      and for a `SpWorkerSpec`
+sp hops=8 in_band=True                   the first line; knobs by name
+client c resend_s=1.0 first_id=823       a name, and fields of `SpClientSpec`
+device d first_id=299                    a name, and fields of `DeviceSpec`
+worker w capacity=1                      a name, and fields of `SpWorkerSpec`
 connect c > d priority=2                 c dials d, and sends it requests
 connect d < w                            w dials d, and gets requests from it
 stranger s d:front                       dials a port: as a client at the front, ...
 stranger t d:back-1-1                    ... as a worker at the back, by priority and weight
-0.1 c calls echo service_s=0.5           a behaviour, what a `CallPlan` has
+0.1 c calls echo service_s=0.5           a behaviour, and fields of `CallPlan`
 0.4 s says 0000012b 80000337 hello       tags in hex, and a body, if any
 """
 
@@ -55,13 +55,13 @@ _QUIET: Final[dict[str, Any]] = {
 
 
 class ScalabilityScript(Script):
-    """Clients, devices and workers."""
+    """A script with clients, devices and workers."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         super().__init__(lines, SP_CHECKERS, describe, show)
 
     def put_up(self, cast: Sequence[Words]) -> Mapping[str, Process]:
-        """Make everybody, connected as the script wants it."""
+        """Create all processes of the script, with its connections."""
         knobs = _knobs(cast)
         self.history.knobs = knobs
         stage = SpStage(
@@ -72,7 +72,7 @@ class ScalabilityScript(Script):
         return {process.name: process for process in (*SpCast(stage).honest, *strangers)}
 
     def read_call(self, words: Words) -> dict[str, Any]:
-        """Read a behaviour, and more."""
+        """Read a behaviour, and fields of the call."""
         behaviour, *rest = words
         return {"behaviour": Behaviour(behaviour), **settings(rest)}
 
@@ -90,7 +90,7 @@ def _knobs(cast: Sequence[Words]) -> ScalabilityKnobs:
 
 
 def _specs(cast: Sequence[Words], kind: str, make: Any) -> tuple[Any, ...]:
-    """Make what the lines of one kind say; ids begin at 1 unless they say otherwise."""
+    """Return the specifications of one kind; ids begin at 1 unless a line sets them."""
     named = of_kind(cast, kind)
     return tuple(make(name, **{"first_id": 1} | settings(rest)) for name, *rest in named)
 
@@ -105,7 +105,7 @@ class _Says(tuple[bytes, ...]):
 
 
 class _Obedient:
-    """The engine of a stranger: says what it is told, to whoever it is connected with."""
+    """The engine of a stranger: it sends scripted messages to its only peer."""
 
     def __init__(self) -> None:
         self._peer: Any = None
@@ -123,7 +123,7 @@ class _Obedient:
             yield Send(self._peer, event)
 
     def deadline(self) -> None:
-        """Want nothing."""
+        """Return None: no timers."""
 
     def snapshot(self) -> bool:
         """Return whether it is connected."""
@@ -131,7 +131,7 @@ class _Obedient:
 
 
 class Stranger(EngineProcess):
-    """A process that connects once, and says what the script has it say."""
+    """A process that connects once, and sends the messages of the script."""
 
     is_honest = False
 
@@ -141,7 +141,7 @@ class Stranger(EngineProcess):
         self._address = address
 
     def make_host(self) -> Host:
-        """Make an engine that obeys."""
+        """Return a host with an engine that sends scripted messages."""
         own, peer = (REQ, REP) if self._address.endswith(f":{FRONT}") else (REP, REQ)
         return Host(
             _Obedient(),
@@ -153,14 +153,14 @@ class Stranger(EngineProcess):
         )
 
     def started(self) -> None:
-        """Dial."""
+        """Connect."""
         self.network.dial(self, self._address, self._connected, lambda _why: None)
 
     def _connected(self, stream: SimStream) -> None:
         self.adopt(stream, lambda: self.host.opened(stream, kept=True))
 
     def say(self, words: str) -> None:
-        """Say a message: words of eight hex digits are tags, the rest is the body."""
+        """Send a message: words of eight hex digits are tags, the rest is the body."""
         pieces = [_piece(word) for word in words.split()]
         message = _Says((b"".join(pieces),))
         transcript = self._stage.transcript

@@ -1,9 +1,9 @@
-"""How topologies are drawn: layers of devices between clients and workers, and loops.
+"""Draw topologies: layers of devices between clients and workers, and loops.
 
-direct   clients and workers, each with each
-chain    one to four devices, one behind the other
-mesh     one to three layers of devices; everybody is connected to all of the next layer
-loop     one or two devices that forward to each other, with a worker in reach of each request
+direct   every client connected to every worker
+chain    one to four devices in a row
+mesh     one to three layers of devices, each connected to all of the next layer
+loop     one or two devices that forward to each other; every request can reach a worker
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Dials(StrEnum):
 
 
 class Topology(NamedTuple):
-    """The devices there are, in layers, and how everybody is connected."""
+    """The devices, in layers, and all channels."""
 
     layers: Sequence[Sequence[str]]
     edges: list[Edge]
@@ -53,14 +53,14 @@ def draw_topology(
     rng: Random, shape: Shape, clients: Sequence[str], workers: Sequence[str], *, ranked: bool
 ) -> Topology:
     """Draw a topology. `ranked`: channels may have priorities and weights, except in a loop: if the
-    way round came first, no worker would ever be reached."""
+    loop had priority, no request would ever reach a worker."""
     ranked = ranked and shape is not Shape.LOOP
     widths = _draw_widths(rng, shape)
     layers = _layers(clients, widths, workers)
     pairs = [pair for upper, lower in pairwise(layers) for pair in product(upper, lower)]
     if shape is Shape.LOOP:
         pairs = [*_draw_loop(rng, pairs, layers)]
-    elif ranked:  # so that there is something to choose between
+    elif ranked:  # gives clients a second path
         pairs += [(client, worker) for client, worker in product(clients, workers[:1])]
     dials = rng.choice(tuple(Dials))
     edges = [_draw_edge(rng, upper, lower, dials, ranked) for upper, lower in dict.fromkeys(pairs)]
@@ -90,7 +90,8 @@ def _layers(
 def _draw_loop(
     rng: Random, pairs: Sequence[tuple[str, str]], layers: Sequence[Sequence[str]]
 ) -> Iterator[tuple[str, str]]:
-    """Let devices forward to each other (one alone: to itself), and some not to any worker."""
+    """Yield the channels of a loop: devices forward to each other (a single one to itself), and one
+    may have no worker."""
     devices, workers = layers[1], layers[2]
     without = devices[-1] if len(devices) > 1 and rng.random() < 0.5 else None
     yield from (pair for pair in pairs if pair[0] != without or pair[1] not in workers)

@@ -1,4 +1,4 @@
-"""A run of the scalability protocols: its phases, and what its checkers are told."""
+"""A run of the scalability protocols: its phases and checkers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SLACK_S: Final = 0.01
 
 
 class ScalabilitySimulation(PartiesSimulation):
-    """Clients, devices and workers, connected somehow."""
+    """A run with clients, devices and workers in any topology."""
 
     knobs_type = ScalabilityKnobs
 
@@ -55,7 +55,7 @@ class ScalabilitySimulation(PartiesSimulation):
         return plan_calls(knobs, luck("calls"))
 
     def phases(self) -> Iterable[Phase]:
-        """Settle, ask everybody, and go."""
+        """Settle, probe every channel, then drain clients, devices and workers."""
         return (
             self.settle,
             self.ask,
@@ -64,22 +64,22 @@ class ScalabilitySimulation(PartiesSimulation):
             self._send_workers_home,
         )
 
-    # --- what must come about (I10) ---------------------------------------------------------------
+    # --- liveness (I10) ---------------------------------------------------------------------------
     def settle_s(self) -> float:
         """See `settle_s`."""
         return settle_s(self.knobs)
 
     def unsettled(self) -> list[str]:
-        """Say what is still to come about; nothing may go round any more."""
+        """Return what has not settled yet; no request may loop any more."""
         before, self._handed_on = self._handed_on, sum(d.hub.handed_on for d in self.cast.devices)
-        return super().unsettled() or ["requests go round"] * (before != self._handed_on)
+        return super().unsettled() or ["requests still loop"] * (before != self._handed_on)
 
     def not_settled(self) -> list[str]:
         """See `tables.not_settled`."""
         return not_settled(self.cast)
 
     def probes(self, client: str) -> int:
-        """Return how many calls there are: two for each channel of a client."""
+        """Return the number of probe calls: two for each channel of a client."""
         return 2 * sum(edge.upper == client for edge in self.knobs.edges)
 
     def probe(self, client: str, number: int) -> CallPlan:
@@ -87,12 +87,12 @@ class ScalabilitySimulation(PartiesSimulation):
         return probe(self.knobs, client, number, PROBE_S)
 
     def may_be_lost(self, plan: CallPlan, outcome: object) -> bool:
-        """Whether a request may have gone round until it was dropped, and nobody sent it again."""
+        """Whether a loop may have dropped the request, and its client does not resend."""
         spec = self.cast.client(plan.client).spec
         in_loop = self.knobs.shape == Shape.LOOP
         return in_loop and not spec.is_persistent and isinstance(outcome, CallTimeout)
 
-    # --- what must not be left (I9) ---------------------------------------------------------------
+    # --- bounded memory (I9) ----------------------------------------------------------------------
     def left_after_calls(self) -> list[str]:
         """See `tables.left_after_calls`."""
         return left_after_calls(self.cast)
@@ -108,7 +108,7 @@ class ScalabilitySimulation(PartiesSimulation):
         return self.send_home("devices", self.cast.devices, self.left_in_the_end(self.settle_s()))
 
     def _send_workers_home(self) -> bool:
-        """With everybody gone, a worker is as good as new."""
+        """Drain all workers, after checking that without peers they equal new ones."""
         workers = self.cast.workers
         self.wait_until_alone(workers)
         left = [what for worker in workers for what in left_after_all(worker)]
@@ -116,11 +116,11 @@ class ScalabilitySimulation(PartiesSimulation):
 
 
 def settle_s(knobs: ScalabilityKnobs) -> float:
-    """Return the time in which everything must settle once faults are healed (I10).
+    """Return the time in seconds in which everything must settle once faults have ended (I10).
 
-    It is the sum of all that may have to happen one after the other: a dead connection is found
-    out and replaced, deadlines pass, what has none is sent again a few times, and what workers were
-    given, some of it more than once, is worked off by one of them.
+    It is the sum of what may happen in sequence: a dead connection is detected and replaced,
+    deadlines pass, calls without a deadline are resent a few times, and one worker works off all
+    requests, some of them twice.
     """
     deadlines_s = 1.5 * knobs.timeout_s
     resend_s = max((client.resend_s or 0.0) for client in knobs.clients)

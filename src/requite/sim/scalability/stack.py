@@ -1,4 +1,4 @@
-"""Tags and bodies of messages, read without any help of the engines under test.
+"""Read tags and bodies of messages without the code of the engines under test.
 
 A message is a stack of 32-bit tags and a body. All tags but the last have their top bit clear, and
 name channels; the last one has it set, and names the request (sp-request-reply-01, section 3).
@@ -15,14 +15,14 @@ IDS: Final = 1 << 31  # channel ids, and request ids
 
 
 class Parsed(NamedTuple):
-    """A message taken apart: its `stack` (all tags, in bytes) and its `body`."""
+    """A parsed message: its `stack` (all tags, in bytes) and its `body`."""
 
     stack: bytes
     body: bytes
 
     @property
     def depth(self) -> int:
-        """How many tags there are, the request id among them."""
+        """The number of tags, including the request id."""
         return len(self.stack) // TAG_SIZE
 
     @property
@@ -38,7 +38,7 @@ class Parsed(NamedTuple):
 
 
 def parse(payload: bytes) -> Parsed | None:
-    """Take a message apart; None if it has no bottom."""
+    """Parse a message; None if no tag has its top bit set."""
     for at in range(0, len(payload) - TAG_SIZE + 1, TAG_SIZE):
         if payload[at] & BOTTOM:
             end = at + TAG_SIZE
@@ -47,10 +47,10 @@ def parse(payload: bytes) -> Parsed | None:
 
 
 def payload_of(message: Sequence[bytes]) -> bytes:
-    """Return what a message is on the wire: its pieces, one behind the other."""
+    """Return the bytes of a message on the wire: its pieces, joined."""
     return message[0] if len(message) == 1 else b"".join(message)
 
 
 def tag(number: int, *, bottom: bool = False) -> bytes:
-    """Make a tag of an id."""
+    """Return the tag of an id."""
     return (number + IDS if bottom else number).to_bytes(TAG_SIZE, "big")

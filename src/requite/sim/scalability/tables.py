@@ -1,4 +1,4 @@
-"""What tables must hold when nothing goes wrong any more: I9 and I10."""
+"""Check the tables once faults have ended: I9 and I10."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _IDLE = {
 
 # --- the tables equal the live peers (I10) --------------------------------------------------------
 def not_settled(cast: SpCast) -> list[str]:
-    """Say who is not connected as the topology wants it."""
+    """Return parties that are not connected as the topology says."""
     problems = [f"{party.name} is not alive" for party in cast.parties if not party.alive]
     if not problems:
         for party in cast.parties:
@@ -55,5 +55,5 @@ def _channels(party: Party) -> int:
 
 # --- bounded memory (I9) --------------------------------------------------------------------------
 def left_after_calls(cast: SpCast) -> list[str]:
-    """Say what anybody still holds when nothing is asked any more."""
+    """Return what any party still holds when no calls are left."""
     return [*leftovers.held(cast.parties, _IDLE)]

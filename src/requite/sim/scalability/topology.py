@@ -1,4 +1,4 @@
-"""Who is connected with whom, over which channel requests go, and who dials."""
+"""The channels between processes: their direction, and which end dials."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ BACK: Final = "back"
 class Edge(NamedTuple):
     """A channel: `upper` sends requests over it, and `lower` serves them.
 
-    Whichever end does not dial listens, at a port that says for what (`node:port`). `priority` and
-    `weight` are what the upper end makes of the channel.
+    The end that does not dial listens, at a port for this kind of channel (`node:port`). The upper
+    end ranks the channel by `priority` and `weight`.
     """
 
     upper: str
@@ -23,22 +23,22 @@ class Edge(NamedTuple):
 
     @property
     def dialler(self) -> str:
-        """Who dials."""
+        """The process that dials."""
         return self.upper if self.upper_dials else self.lower
 
     @property
     def listener(self) -> str:
-        """Who is dialled."""
+        """The process that listens."""
         return self.lower if self.upper_dials else self.upper
 
     @property
     def port(self) -> str:
-        """The port at which the listener listens: channels that it treats alike share one."""
+        """The port of the listener; channels of equal rank share one."""
         return FRONT if self.upper_dials else f"{BACK}-{self.priority}-{self.weight}"
 
     @property
     def address(self) -> str:
-        """What the dialler dials."""
+        """The address that the dialler connects to."""
         return f"{self.listener}:{self.port}"
 
     def __str__(self) -> str:

@@ -1,7 +1,7 @@
-"""Stand between a host and its engine: see every input and effect, change none, and tell of them.
+"""Stand between a host and its engine, and report every input and effect unchanged to checkers.
 
-A `Hub` is the engine of one life of a client, a worker or a device. Its channels have sides: over
-those at the front requests come in, over those at the back they go out. So a client has only a
+A `Hub` wraps the engine of a client, worker or device from one start to its end. It receives
+requests over channels at its front, and sends them over channels at its back: a client has only a
 back, a worker only a front.
 """
 
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
 
 class Hub:
-    """An engine, looked at from outside; its `kind` is "client", "worker" or "device", and the ids
-    of its requests begin at `first_id`."""
+    """An engine under observation; its `kind` is "client", "worker" or "device", and its request
+    ids begin at `first_id`."""
 
     def __init__(
         self,
@@ -60,13 +60,13 @@ class Hub:
         self.kind = kind
         self.deadline = engine.deadline
         self.snapshot = engine.snapshot
-        self.places: dict[Any, PipeOptions] = {}  # of the channels that there are
-        self.unread: dict[Any, None] = {}  # those that the engine does not read from
-        self.names: dict[Any, str] = {}  # who is at the other end
-        self.handed_on = 0  # how many requests it has sent
+        self.places: dict[Any, PipeOptions] = {}  # by open channel
+        self.unread: dict[Any, None] = {}  # channels that the engine stopped reading
+        self.names: dict[Any, str] = {}  # the peer, by channel
+        self.handed_on = 0  # the number of requests sent
         self._first_id = first_id
         self._newest = -1  # a client's latest request, counted from the first one
-        self._is_mixed = False  # old requests are among new ones: nobody knows their order
+        self._is_mixed = False  # a batch mixes old and new requests: their order is unknown
         self._transcript = transcript
         self._tell = history.tell
         self._inputs: dict[type, Callable[[Any], None]] = {
@@ -91,8 +91,8 @@ class Hub:
     def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
         """See `requite.engine.Engine.handle`.
 
-        What a client sends in one turn leaves channel by channel. It is looked at in the order in
-        which it was made, which the request ids tell, unless some of it was made before.
+        The requests of one turn leave a client channel by channel. They are checked in the order of
+        their request ids, unless the turn also resends old ones.
         """
         for event in events:
             self._look_at(event)
@@ -120,7 +120,7 @@ class Hub:
         return effects
 
     def is_back(self, peer: Any) -> bool:
-        """Whether requests go out over a channel."""
+        """Whether the engine sends requests over a channel."""
         return peer in self.places and self.places[peer].side == BACK
 
     # --- inputs -----------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ class Hub:
 
     def _received(self, event: Received) -> None:
         if event.peer not in self.places:
-            return  # sent away while the host had its first words in hand
+            return  # disconnected while the host still had its first messages
         self._tell("batch_came", self, event.peer)
         what = "reply_came" if self.is_back(event.peer) else "request_came"
         for (payload,) in event.messages:
@@ -172,7 +172,7 @@ class Hub:
             self._tell("reply_sent", self, effect.peer, payload)
 
     def _delivered(self, effect: Deliver) -> None:
-        if isinstance(effect.what, Request):  # under a `Job`, which has the tags that it came with
+        if isinstance(effect.what, Request):  # its token is a `Job`, which has the request's tags
             self._tell("request_taken", self, effect.token.stack + effect.what.frames[0])
 
     def _disconnected(self, effect: Disconnect) -> None:
@@ -184,14 +184,14 @@ class Hub:
             self._tell("gave_up", self)
 
     def _sorted(self, effects: list[Effect]) -> list[Effect]:
-        """Put requests into their order, and in front."""
+        """Return the effects with requests first, in the order of their ids."""
         sends = [effect for effect in effects if isinstance(effect, Send)]
         sends.sort(key=self._number)
         self._is_mixed = bool(sends) and self._number(sends[0]) <= self._newest
         return [*sends, *(effect for effect in effects if not isinstance(effect, Send))]
 
     def _number(self, send: Send) -> int:
-        """Count from the client's first request id, beyond which they may begin at 0 again."""
+        """Return a request's number, counted from the client's first request id; ids wrap to 0."""
         return (int.from_bytes(send.message[0], "big") - self._first_id) % IDS
 
 

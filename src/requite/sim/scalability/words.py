@@ -1,4 +1,4 @@
-"""What messages of the scalability protocols say, in words."""
+"""Describe messages of the scalability protocols in words."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from requite.sim.transcript import show_frame
 
 
 def describe(_sender: str, message: Sequence[bytes]) -> str:
-    """Say in words what a message says: its channel ids, its request id, its body.
+    """Describe a message: its channel ids, its request id, its body.
 
-    Nothing in a message tells a request from a reply: the direction does.
+    Only its direction tells a request from a reply.
     """
     payload = payload_of(message)
     parsed = parse(payload)
@@ -22,5 +22,5 @@ def describe(_sender: str, message: Sequence[bytes]) -> str:
 
 
 def show(body: Sequence[bytes]) -> str:
-    """Show a body; those of planned calls have several lines."""
+    """Show a body; the bodies of planned calls have several lines."""
     return " | ".join(map(show_frame, payload_of(body).split(b"\n")))

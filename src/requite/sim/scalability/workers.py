@@ -1,4 +1,4 @@
-"""A worker's process, and its handlers, which do what the requests say."""
+"""The process of a worker, and its handlers, which follow the instructions in the requests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class SpWorker(Handling, Party):
     """A worker, and its handlers."""
 
     kind = "worker"
-    # Nothing else ever ends a handler that hangs, unless its channel is lost.
+    # Ends a handler that hangs; otherwise only the loss of its channel would.
     hang_s = 2.0
 
     def __init__(self, spec: SpWorkerSpec, stage: SpStage) -> None:
@@ -25,7 +25,7 @@ class SpWorker(Handling, Party):
         self.spec = spec
 
     def make_engine(self) -> Engine:
-        """Make a worker; handlers of an earlier life are gone."""
+        """Return a new worker engine; forget handlers from before a restart."""
         spec = self.spec
         self.forget_handlers()
         policy = RepPolicy(

@@ -1,8 +1,7 @@
-"""The work of a run: the calls, and the bodies that go with them.
+"""The calls of a run, and their bodies.
 
-A body has lines: which call it is and what its handler shall do, then the payload. A reply has a
-line for each partial that was joined into it, one that says which execution it comes from, and the
-payload again.
+The first line of a request's body has the call and the handler's instructions; the payload follows.
+A reply has a line for each joined partial, a line that names its execution, and the payload.
 """
 
 from __future__ import annotations
@@ -23,36 +22,36 @@ _NEWLINE: Final = b"\n"
 
 # --- bodies ---------------------------------------------------------------------------------------
 def body_of(plan: CallPlan) -> list[bytes]:
-    """Make the body of a request."""
+    """Return the body of a request."""
     return [_NEWLINE.join(plan.frames)]
 
 
 def read_task(body: bytes) -> tuple[Task, bytes] | None:
-    """Read the body of a request: what to do, and the payload. None if it is not one of ours."""
+    """Parse the body of a request into its task and payload; None for a stranger's request."""
     frames = body.split(_NEWLINE)
     task = parse_task(frames)
     return None if task is None else (task, frames[1])
 
 
 def call_in(history: History, payload: bytes) -> Call | None:
-    """Return the call that a request belongs to; None for a stranger's."""
+    """Return the call of a request; None for a stranger's request."""
     parsed = parse(payload)
     read = None if parsed is None else read_task(parsed.body)
     return None if read is None else history.calls.get(read[0].number)
 
 
 def final_body(number: int, execution: int, payload: bytes) -> list[bytes]:
-    """Make the body of a reply, or the end of it."""
+    """Return the body of a reply, or its end after partials."""
     return [_NEWLINE.join(final_frames(number, execution, payload))]
 
 
 def partial_body(number: int, execution: int, index: int) -> list[bytes]:
-    """Make a part of a reply."""
+    """Return a partial reply."""
     return [partial_frames(number, execution, index)[0] + _NEWLINE]
 
 
 def read_reply(body: bytes) -> list[bytes]:
-    """Take a reply apart: the labels of the partials, that of the final one, the payload."""
+    """Split a reply: the labels of the partials, the label of the final, the payload."""
     return body.split(_NEWLINE)
 
 
@@ -63,10 +62,10 @@ def plan_calls(knobs: ScalabilityKnobs, rng: Random) -> Iterator[CallPlan]:
 
 
 def probe(knobs: ScalabilityKnobs, client: str, number: int, timeout_s: float) -> CallPlan:
-    """Make a call that must be answered once all is well."""
+    """Return a call that must be answered once faults have ended."""
     return plain_call(client, number, timeout_s, service_s=min(knobs.service_s, 0.001))
 
 
 def _may_be_endless(client: SpClientSpec, behaviour: Behaviour, idempotent: bool) -> bool:
-    """Only what is sent again until it is answered may go without a deadline."""
+    """Whether a call may have no deadline: its client must resend it until it is answered."""
     return client.is_persistent and idempotent and behaviour in ANSWERING

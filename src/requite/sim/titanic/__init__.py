@@ -1,12 +1,12 @@
-"""Titanic in the simulator: the real engine and the real store, on a disk that loses what it may.
+"""Titanic in the simulator: the real engine and the real store, on a disk that loses unsynced data.
 
-    knobs.py       everything a run is made of; scenarios.py: what distinguishes runs, and drawing
-    disk.py        a disk that forgets what was not synced, fills up, and loses bits
+    knobs.py       the parameters of a run; scenarios.py: scenarios, and drawing
+    disk.py        a disk that loses unsynced data, fills up, and flips bits
     node.py        the process: engine and store, killed between any two operations of the disk
     exchange.py    the broker and the services behind it, as Titanic sees them
-    users.py       those who submit, wait and close, over a network that loses what is said
-    ledger.py      what was promised to whom, and what must hold
+    users.py       users that submit, wait and close, over a network that loses messages
+    ledger.py      the acknowledged requests, and the invariants
     simulation.py  the phases of a run
 
-Messages are not bytes here: that frames survive the wire is shown where Majordomo is simulated.
+Messages are not encoded here: the simulation of Majordomo covers the wire.
 """

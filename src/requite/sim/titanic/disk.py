@@ -1,4 +1,4 @@
-"""A disk that forgets what was not synced, stops at any operation, fills up, and loses bits."""
+"""A disk that loses unsynced data, stops at any operation, fills up, and flips bits."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from requite.storage import Log
 from requite.storage.layout import HEADER_SIZE
 from requite.storage.memory import MemoryFile, MemoryFolder
 
-PAGE_SIZE: Final = 512  # what a disk writes as a whole, or not at all
+PAGE_SIZE: Final = 512  # the disk writes a page completely or not at all
 
 
 class Killed(BaseException):
-    """The process dies here. Nobody can handle that."""
+    """The process is killed here; no code may catch this."""
 
 
 class SimLog(Log):
-    """A log whose bytes depend on nothing but what is written, so that runs can be repeated."""
+    """A log with reproducible bytes: no clock, no random id."""
 
     def _now_us(self) -> int:
         return 0
@@ -28,7 +28,7 @@ class SimLog(Log):
 
 
 class SimDisk(MemoryFolder):
-    """A folder. `stop_at`: before which operation the process dies (-1: none)."""
+    """A folder. `stop_at`: the operation before which the process is killed (-1: none)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,13 +39,13 @@ class SimDisk(MemoryFolder):
         self._safe: dict[str, SimFile] = {}
 
     def operation(self) -> None:
-        """Count an operation; die before it, if that is what is wanted."""
+        """Count an operation; raise `Killed` if the process is to be killed before it."""
         if self.operations == self.stop_at:
             raise Killed
         self.operations += 1
 
     def check_space(self) -> None:
-        """Raise `LogFull` while nothing more can be set aside."""
+        """Raise `LogFull` while the disk is full."""
         if self.is_full:
             raise LogFull("no space is left on the simulated disk")
 
@@ -69,11 +69,11 @@ class SimDisk(MemoryFolder):
 
     @property
     def files(self) -> dict[str, SimFile]:
-        """All files by name, as they are now."""
+        """All files by name, with unsynced data."""
         return {name: file for name, file in self._files.items() if isinstance(file, SimFile)}
 
     def after_death(self) -> SimDisk:
-        """Return the disk as the next process finds it: all is there, but no safer than before."""
+        """Return the disk after a kill: all data is there, synced or not."""
         found = SimDisk()
         for name, file in self.files.items():
             found._files[name] = SimFile(found, file.size(), file.data(), file.safe)
@@ -81,7 +81,7 @@ class SimDisk(MemoryFolder):
         return found
 
     def after_power_cut(self, random: Random) -> SimDisk:
-        """Return the disk as it may be found: of what was not synced, anything is there or not."""
+        """Return the disk after a power cut: any part of the unsynced data is lost."""
         found = SimDisk()
         entries = random.choice([self._safe, self.files])
         for name, file in entries.items():
@@ -91,10 +91,10 @@ class SimDisk(MemoryFolder):
         return found
 
     def flip(self, random: Random) -> bool:
-        """Turn one bit of a file round, where records have been written; tell whether any was.
+        """Flip one bit of a file among its records; return whether a bit was flipped.
 
-        Headers are left alone: a segment with a damaged header and no intact record is refused, and
-        waits for an operator.
+        Headers are not flipped: the store refuses a segment with a damaged header and no intact
+        record, until an operator acts.
         """
         written = [file for file in self.files.values() if file.data()[HEADER_SIZE:].strip(b"\0")]
         if not written:
@@ -104,7 +104,7 @@ class SimDisk(MemoryFolder):
 
 
 class SimFile(MemoryFile):
-    """A file whose pages are safe once it was synced."""
+    """A file whose pages survive a power cut once it is synced."""
 
     def __init__(self, disk: SimDisk, size: int, data: bytes = b"", safe: bytes = b"") -> None:
         super().__init__(size)
@@ -113,7 +113,7 @@ class SimFile(MemoryFile):
         self.safe = safe
 
     def data(self) -> bytes:
-        """Everything in it."""
+        """The content, with unsynced data."""
         return self.read(self.size(), 0)
 
     def write(self, data: bytes, offset: int) -> None:
@@ -136,7 +136,7 @@ class SimFile(MemoryFile):
         self.safe = self.data()
 
     def after_power_cut(self, random: Random) -> bytes:
-        """Page by page, what is there now, or what was synced; more of the one or of the other."""
+        """Return each page as it is now or as it was synced, with a drawn probability."""
         now = self.data()
         size = random.choice([len(now), len(self.safe)])
         odds = random.choice([0.0, random.random(), 1.0])
@@ -147,7 +147,7 @@ class SimFile(MemoryFile):
         return b"".join(pages)[:size]
 
     def flip(self, random: Random) -> None:
-        """Turn one bit round, for good."""
+        """Flip one bit, also in the synced data."""
         at = random.randrange(HEADER_SIZE, len(self.data().rstrip(b"\0")))
         bit = 1 << random.randrange(8)
         self._data[at] ^= bit

@@ -1,4 +1,4 @@
-"""The broker and its services, as Titanic sees them: what it submits comes to some end."""
+"""The broker and its services, as Titanic sees them: every submitted request ends somehow."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from requite.sim.world import World
 
 UNLUCKY = b"unlucky"
-"""A request with this in it fails each time, as long as things go wrong."""
+"""A request that contains this fails every time, as long as there are faults."""
 
 
 class Exchange:
-    """Takes what Titanic submits; `answered` is called with what becomes of it. What it was given
-    by a process that died is forgotten."""
+    """Accepts the requests of Titanic, and calls `answered` with each outcome. It forgets the
+    requests of a process that was killed."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Exchange:
         self._out: dict[Any, Submit] = {}
 
     def submit(self, effect: Submit) -> None:
-        """Take a request of Titanic's."""
+        """Accept a request of Titanic."""
         self._out[effect.token] = effect
         self._world.at(effect.deadline, self._time_out, effect)
         if effect.service == MMI_SERVICE:
@@ -65,11 +65,11 @@ class Exchange:
             self._world.after(self._latency_s(), self._arrive, effect)
 
     def cancel(self, token: Any) -> None:
-        """Titanic waits for it no longer."""
+        """Cancel a request."""
         self._out.pop(token, None)
 
     def forget(self) -> None:
-        """The process is dead."""
+        """Forget all requests: the process was killed."""
         self._out.clear()
 
     def _asked_for(self, effect: Submit) -> None:
@@ -80,7 +80,7 @@ class Exchange:
             self._world.after(self._latency_s(), self._end, effect, Reply([found]))
 
     def _arrive(self, effect: Submit) -> None:
-        """Decide what becomes of a request that has reached the broker."""
+        """Draw the outcome of a request that has reached the broker."""
         if effect.service in self.down:
             text = f"nobody serves {effect.service}"
             self._end(effect, NoService(text, may_have_executed=False))
@@ -108,7 +108,7 @@ class Exchange:
 
     def _end(self, effect: Submit, outcome: Reply | CallError) -> None:
         if self._out.get(effect.token) is not effect:
-            return  # over already, or asked by a process that is dead
+            return  # ended already, or from a process that was killed
         del self._out[effect.token]
         if effect.service != MMI_SERVICE:
             self._note(effect.idempotency_key, outcome)

@@ -1,4 +1,4 @@
-"""Everything that a run of Titanic is made of, drawn from its seed; printed before it begins."""
+"""The parameters of a Titanic run, drawn from its seed; printed before it begins."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from requite.titanic.store import StoreSettings
 
 
 class TitanicFault(StrEnum):
-    """What can go wrong."""
+    """The kinds of faults."""
 
-    KILL = "kill"  # the process dies, at the next operation of the disk or at once
-    POWER_LOSS = "power-loss"  # and what was not synced is lost
+    KILL = "kill"  # the process is killed, at the next operation of the disk or at once
+    POWER_LOSS = "power-loss"  # the process is killed, and unsynced data is lost
     SERVICE_DOWN = "service-down"
     BROKER_DOWN = "broker-down"
     DISK_FULL = "disk-full"
@@ -24,22 +24,22 @@ class TitanicFault(StrEnum):
 
 
 class Fate(StrEnum):
-    """What a service does with one request."""
+    """How a service handles one request."""
 
     ANSWER = "answer"
-    LOSE_REPLY = "lose-reply"  # runs it, but no reply arrives
+    LOSE_REPLY = "lose-reply"  # it runs, but no reply arrives
     LOSE_REQUEST = "lose-request"  # the connection breaks before it is sent
     FAIL = "fail"  # a negative reply
-    DIE = "die"  # the worker dies with it
+    DIE = "die"  # the worker crashes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TitanicKnobs(Printed):
     """A run: `calls` requests are submitted in the first phase, of `faulty_s` seconds.
 
-    `keyed_p`, `close_p`: how many submissions have an idempotency key, how many users close what
-    they have got. `loss_p`, `late_p`: what becomes of messages between users and Titanic.
-    `poison_p`: requests that fail each time. `fates` and `weights`: what services do.
+    Probabilities: `keyed_p`: a submission has an idempotency key; `close_p`: a user closes its
+    request; `loss_p`, `late_p`: a message between users and Titanic is lost or delayed;
+    `poison_p`: a request fails every time. Services draw from `fates` with `weights`.
     """
 
     calls: int
@@ -75,14 +75,14 @@ class TitanicKnobs(Printed):
     segment_size_bytes: int
     disk_segments_max: int | None
     compact_below: float
-    # what goes wrong
+    # faults
     faults: tuple[TitanicFault, ...]
     faults_per_s: float
     outage_max_s: float
 
     @property
     def policy(self) -> TitanicPolicy:
-        """The policy of the engine, which makes the notes that are checked."""
+        """The policy of the engine; its notes are checked."""
         return TitanicPolicy(
             attempts_max=self.attempts_max,
             attempt_timeout_s=self.attempt_timeout_s,
@@ -101,7 +101,7 @@ class TitanicKnobs(Printed):
 
     @property
     def store(self) -> StoreSettings:
-        """How the store is kept."""
+        """The settings of the store."""
         size, segments = self.segment_size_bytes, self.disk_segments_max
         return StoreSettings(
             segment_size_bytes=size,

@@ -1,11 +1,10 @@
-"""What was promised to whom, and what must hold.
+"""Check the acknowledged requests against the invariants.
 
-I1, I10: every errand comes to its end. I2: a reply is that to the request whose ticket was shown.
-I3: what was acknowledged is there until it is closed, and so is a reply that was given once. I7: a
-request is poisoned after as many attempts as allowed, and not run more often. I9: nothing is left.
-I13: nothing that is asked makes Titanic fail. I15: what is closed is not sent any more. `keys`: one
-key, one ticket. `window`, `polite`, `disk`: bounds hold; services are not asked for all the time.
-`damage`: what is lost to bits that turned round is reported, and no more is lost.
+I1, I10: every user finishes. I2: a reply belongs to the request of its ticket. I3: an acknowledged
+request, and a reply once delivered, stay until they are closed. I7: a request is poisoned after
+exactly the allowed attempts. I9: no state is left. I13: no request makes Titanic fail. I15: a
+closed request is not sent. `keys`: one ticket per key. `window`, `disk`: limits hold. `polite`:
+services are not queried too often. `damage`: flipped bits lose only what is reported.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ _SLACK_S = 0.01
 
 @dataclass(slots=True, eq=False)
 class Wish:
-    """What a user wants: one request, under one ticket, if all goes well. `unlucky`: it fails each
-    time, as long as things go wrong."""
+    """A request of a user, which gets one ticket. `unlucky`: it fails every time, as long as there
+    are faults."""
 
     number: int
     service: str
@@ -36,13 +35,13 @@ class Wish:
 
     @property
     def reply(self) -> bytes:
-        """What its service answers."""
+        """The reply of its service."""
         return b"re:" + self.body
 
 
 @dataclass(slots=True, eq=False)
 class Promise:
-    """A ticket that a user has got. `delivered`: the reply was given to somebody."""
+    """A ticket that a user has received. `delivered`: a user has received the reply."""
 
     ticket: bytes
     wish: Wish
@@ -54,8 +53,8 @@ class Promise:
 
 @dataclass(slots=True, eq=False)
 class Runs:
-    """What became of a request at its service. `started`: how often it was sent there; `counted`:
-    the attempts that count; `answered_at`: when it was first answered."""
+    """The attempts of a request. `started`: all; `counted`: those that count towards the limit;
+    `answered_at`: the time of the first reply."""
 
     started: int = 0
     counted: int = 0
@@ -63,7 +62,7 @@ class Runs:
 
 
 class Ledger:
-    """All wishes, promises and runs; it tells the history of violations."""
+    """All wishes, promises and runs; it reports violations to the history."""
 
     def __init__(self, history: History, knobs: TitanicKnobs) -> None:
         self.history = history
@@ -74,14 +73,14 @@ class Ledger:
         self.flips = 0
         self.excused: set[object] = set()
         self.reported = 0
-        self.lines: list[str] = []  # what was answered to users, for the digest
+        self.lines: list[str] = []  # the replies to users, for the digest
         self._knobs = knobs
         self._keys: dict[bytes, bytes] = {}
         self._asked_at: dict[str, float] = {}
 
     # --- users ------------------------------------------------------------------------------------
     def acknowledged(self, wish: Wish, ticket: bytes) -> None:
-        """A submission was answered with 200, whether its user still listens or not."""
+        """Record that Titanic accepted a submission (200), even if its user no longer waits."""
         if wish.key:
             known = self._keys.setdefault(wish.key, ticket)
             if known != ticket:
@@ -90,11 +89,11 @@ class Ledger:
                 )
 
     def promised(self, wish: Wish, ticket: bytes) -> Promise:
-        """A user has got a ticket."""
+        """Record that a user received a ticket."""
         return self.promises.setdefault(ticket, Promise(ticket, wish))
 
     def collected(self, promise: Promise, status: TitanicStatus, body: bytes) -> None:
-        """A user was told about a ticket."""
+        """Check the status that a user received for a ticket."""
         self.lines.append(f"{promise.wish.number} {status.code} {len(body)}")
         if status.code == 200:
             self._delivered(promise, body)
@@ -104,7 +103,7 @@ class Ledger:
             self._unknown(promise)
         elif status.code == 300 and promise.delivered:
             self._excusable(
-                "I3", promise.wish, f"the reply for {promise.wish.number} was there, and is not"
+                "I3", promise.wish, f"the reply to {promise.wish.number} was delivered, now is lost"
             )
 
     def _delivered(self, promise: Promise, body: bytes) -> None:
@@ -112,7 +111,7 @@ class Ledger:
         if body != wish.reply:
             self.history.violate("I2", f"wish {wish.number} got {body[:40]!r}")
         if promise.closed:
-            self._excusable("I3", wish, f"wish {wish.number} was closed, and is there again")
+            self._excusable("I3", wish, f"wish {wish.number} was closed, but is back")
         promise.delivered = True
 
     def _poisoned(self, promise: Promise, status: TitanicStatus) -> None:
@@ -126,7 +125,7 @@ class Ledger:
         if promise.close_sent or self._may_be_expired(promise):
             return
         self._excusable(
-            "I3", promise.wish, f"wish {promise.wish.number} was acknowledged, and is not known"
+            "I3", promise.wish, f"wish {promise.wish.number} was acknowledged, but is unknown"
         )
 
     def _may_be_expired(self, promise: Promise) -> bool:
@@ -140,7 +139,7 @@ class Ledger:
 
     # --- services ---------------------------------------------------------------------------------
     def sent(self, ticket: bytes, frames: tuple[bytes, ...]) -> None:
-        """Titanic sends a request to its service."""
+        """Check a request that Titanic sends to its service."""
         runs = self._runs(ticket)
         runs.started += 1
         promise = self.promises.get(ticket)
@@ -152,19 +151,19 @@ class Ledger:
         if frames != (wish.body,):
             self.history.violate("I2", f"wish {wish.number} left as {frames!r:.60}")
         if promise.closed:
-            self._excusable("I15", wish, f"wish {wish.number} is closed, and is sent")
-        # A process that dies takes an attempt along, and one that it had not stored yet.
+            self._excusable("I15", wish, f"wish {wish.number} is closed, but is sent")
+        # A killed process loses the current attempt, and one that it had not stored yet.
         if limit is not None and runs.counted >= limit + 2 * self.deaths:
             self._excusable("I7", wish, f"wish {wish.number} is sent after {runs.counted} attempts")
         if promise.delivered and not promise.closed:
-            self._excusable("I3", wish, f"wish {wish.number} was answered, and is sent again")
+            self._excusable("I3", wish, f"wish {wish.number} was answered, but is sent again")
 
     def counted(self, ticket: bytes) -> None:
-        """An attempt came to an end that counts."""
+        """Record an attempt that counts towards the limit."""
         self._runs(ticket).counted += 1
 
     def answered(self, ticket: bytes) -> None:
-        """A service has answered, and Titanic hears of it."""
+        """Record a reply that Titanic received."""
         runs = self._runs(ticket)
         if runs.answered_at is None:
             runs.answered_at = self.history.world.now
@@ -173,39 +172,39 @@ class Ledger:
         return self.runs.setdefault(ticket, Runs())
 
     def asked_for(self, service: str) -> None:
-        """Titanic asks whether a service is there."""
+        """Check how often Titanic asks whether a service is available."""
         now, least_s = self.history.world.now, 0.75 * self._knobs.check_every_s
         before = self._asked_at.get(service)
         if before is not None and now - before < least_s - _SLACK_S:
-            self.history.violate("polite", f"{service} is asked for {now - before:.3f} s later")
+            self.history.violate("polite", f"{service} is queried again {now - before:.3f} s later")
         self._asked_at[service] = now
 
     def restarted(self) -> None:
-        """A new process has yet to ask."""
+        """Forget the queries of the former process."""
         self._asked_at.clear()
 
     def out(self, overall: int, of_service: int) -> None:
-        """So many requests are with services."""
+        """Check the number of requests in flight, in total and at one service."""
         if overall > self._knobs.window or of_service > self._knobs.service_window:
-            self.history.violate("window", f"{overall} requests are out, {of_service} of a service")
+            self.history.violate("window", f"{overall} are in flight, {of_service} at one service")
 
     # --- the disk ---------------------------------------------------------------------------------
     def uses(self, disk_bytes: int) -> None:
-        """The store takes so much."""
+        """Check the size of the store."""
         limit = self._knobs.store.disk_bytes_max
         if limit is not None and disk_bytes > limit:
-            self.history.violate("disk", f"the store has {disk_bytes} bytes, and may have {limit}")
+            self.history.violate("disk", f"the store has {disk_bytes} bytes; the limit is {limit}")
 
     def _excusable(self, invariant: str, whom: object, text: str) -> None:
-        """What bits that turned round may cause: to so many requests at most."""
+        """Report a violation, unless flipped bits may have caused it."""
         if whom not in self.excused and len(self.excused) >= self.flips:
             self.history.violate(invariant, text)
         else:
             self.excused.add(whom)
 
     def finish(self) -> None:
-        """Look at the whole."""
+        """Check the whole run at its end."""
         if self.excused and not self.reported:
             self.history.violate(
-                "damage", f"{len(self.excused)} requests are hurt, and nobody says so"
+                "damage", f"{len(self.excused)} requests are damaged, but Titanic reported nothing"
             )

@@ -1,4 +1,4 @@
-"""The process: engine and store, killed between any two operations of the disk, and restarted."""
+"""The Titanic process: engine and store, killed between any two disk operations, and restarted."""
 
 from __future__ import annotations
 
@@ -37,22 +37,22 @@ if TYPE_CHECKING:
 EPOCH_S: Final = 1_700_000_000.0
 _RESTART_S: Final = 0.5
 _LOOK_EVERY_S: Final = 0.25
-_NEXT_OPERATIONS: Final = 8  # a process that is to be killed dies at one of the next few
-_GRACE_S: Final = 0.3  # or so much later, where none comes
+_NEXT_OPERATIONS: Final = 8  # a kill happens at one of the next few disk operations
+_GRACE_S: Final = 0.3  # or after this time, if there are none
 
 Answer = Callable[[Sequence[bytes]], None]
 
 
 @dataclass(frozen=True, slots=True)
 class TitanicParts:
-    """What a run is made of; mutants replace a part."""
+    """The parts under test. Mutation tests replace one."""
 
     engine: type[TitanicEngine] = TitanicEngine
     open_store: Callable[..., TitanicStore] = open_memory
 
 
 class Node:
-    """A Titanic that is started again whenever it dies."""
+    """A Titanic process that is restarted whenever it ends."""
 
     def __init__(
         self,
@@ -78,13 +78,13 @@ class Node:
         self._life = 0
         self._power_fails = False
         self._inbox: list[Input] = []
-        self._coming: list[list[Input]] = []  # what the store has done, and nobody knows yet
+        self._coming: list[list[Input]] = []  # results of the store that the engine has yet to get
         self._working = False
         self._armed_at: float | None = None
 
     # --- life -------------------------------------------------------------------------------------
     def start(self) -> None:
-        """Open the store, as a new process."""
+        """Start a new process, which opens the store."""
         if self.alive or self.retired:
             return
         self._life += 1
@@ -92,7 +92,7 @@ class Node:
         try:
             self.store = self._open()
         except Killed:
-            self._hear(1)  # it may have cut off a damaged tail, and died before it could say so
+            self._hear(1)  # it may have cut off a damaged tail, and been killed before its report
             self._die()
             return
         except StorageError as error:
@@ -139,7 +139,7 @@ class Node:
         self.feed(Wake())
 
     def _finish_with(self, store: TitanicStore) -> None:
-        """Let the engine hear of everything that a store has done."""
+        """Feed the engine all results of a store."""
         assert self.engine is not None
         events, self._inbox = self._inbox, []
         events += [event for done in self._coming for event in done]
@@ -156,7 +156,7 @@ class Node:
         )
 
     def kill(self, *, power: bool = False) -> None:
-        """Let the process die at one of the next operations of its disk, or soon."""
+        """Kill the process at one of its next disk operations, or soon."""
         self._power_fails = power
         self.disk.stop_at = self.disk.operations + self._rng.randrange(_NEXT_OPERATIONS)
         self._world.after(_GRACE_S * self._rng.random(), self._kill_now, self._life)
@@ -185,16 +185,16 @@ class Node:
 
     # --- the engine -------------------------------------------------------------------------------
     def ask(self, service: str, frames: Sequence[bytes], key: bytes, answer: Answer) -> None:
-        """A request for one of Titanic's services arrives; a dead process does not hear it."""
+        """Deliver a request to one of Titanic's services; a dead process drops it."""
         self.feed(Asked(answer, service, frames, key))
 
     def drain(self) -> None:
-        """Tell it to end in good order."""
+        """Drain the process."""
         self.retired = True
         self.feed(Drain())
 
     def feed(self, event: Input) -> None:
-        """Feed the engine in a moment, with whatever else comes until then."""
+        """Queue an input; the engine soon gets all queued inputs together."""
         if not self.alive:
             return
         self._inbox.append(event)
@@ -218,7 +218,7 @@ class Node:
             self._power_fails = False
             if self._rng.random() < 0.5:
                 self._reopen()
-            else:  # its supervisor restarts it
+            else:  # the supervisor restarts it
                 self._die()
 
     def _perform(self, effect: Effect) -> None:
@@ -241,10 +241,10 @@ class Node:
             case Note():
                 pass
             case _:
-                raise AssertionError(f"Titanic is not to ask for {effect!r}")
+                raise AssertionError(f"unexpected effect of Titanic: {effect!r}")
 
     def _hear(self, reports: int) -> None:
-        """Something is said to be damaged."""
+        """Count reports of damage."""
         self._ledger.reported += reports
 
     def _arm(self) -> None:
@@ -266,7 +266,7 @@ class Node:
             self._world.after(self._knobs.disk_s * self._rng.random(), self._work, self._life)
 
     def _work(self, life: int) -> None:
-        """Let the store work; what came of it is known a little later, or never."""
+        """Run the store's pending work; its results arrive a little later, or never."""
         if life != self._life or not self.alive or self.store is None:
             return
         self._working = False
@@ -287,7 +287,7 @@ class Node:
                 self.feed(event)
 
     def _look(self, life: int) -> None:
-        """The store's thread looks for something to compact, now and then."""
+        """Let the store look for segments to compact, at intervals."""
         if life == self._life and self.alive:
             self._want_work()
             self._world.after(_LOOK_EVERY_S, self._look, life)

@@ -1,4 +1,4 @@
-"""The scenarios of Titanic, and how the knobs of a run are drawn from its seed."""
+"""Scenarios of Titanic; draws the knobs of a run from its seed."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _SERVICES: Final = ("alpha", "beta", "gamma")
 
 @dataclass(frozen=True, slots=True)
 class TitanicScenario:
-    """What distinguishes a run. `faults`: all of these; with `swarm` a random part of them.
+    """A scenario. `faults`: a run has all of these, with `swarm` a random subset.
 
-    `fixed`: knobs that are not drawn.
+    `fixed`: knobs with fixed values.
     """
 
     name: str
@@ -30,7 +30,7 @@ class TitanicScenario:
 _LIST: Final = (
     TitanicScenario(
         "titanic-calm",
-        "requests are kept, answered, collected and closed; nothing goes wrong",
+        "requests are stored, answered, collected and closed, without faults",
         fates=(Fate.ANSWER,),
         fixed={"loss_p": 0.0, "late_p": 0.0, "poison_p": 0.0},
     ),
@@ -48,25 +48,25 @@ _LIST: Final = (
     ),
     TitanicScenario(
         "titanic-services",
-        "services come and go, fail, and lose replies; brokers do not answer",
+        "services come and go, fail, and lose replies; brokers do not reply",
         (TitanicFault.SERVICE_DOWN, TitanicFault.BROKER_DOWN),
         fixed={"faults_per_s": 1.0},
     ),
     TitanicScenario(
         "titanic-poison",
-        "requests that fail each time, with a limit to their attempts",
+        "requests that always fail, with a limit on attempts",
         (TitanicFault.KILL,),
         fixed={"attempts_max": 3, "poison_p": 0.3},
     ),
     TitanicScenario(
         "titanic-keys",
-        "answers to submissions are lost; keys see to it that nothing is kept twice",
+        "replies to submissions are lost; keys prevent storing a request twice",
         (TitanicFault.KILL, TitanicFault.POWER_LOSS),
         fixed={"loss_p": 0.3, "late_p": 0.2, "keyed_p": 1.0},
     ),
     TitanicScenario(
         "titanic-compaction",
-        "small segments, long lives: what is kept is moved again and again",
+        "small segments and old requests: compaction moves records again and again",
         (TitanicFault.KILL, TitanicFault.POWER_LOSS),
         fixed={
             "segment_size_bytes": 4096,
@@ -77,7 +77,7 @@ _LIST: Final = (
     ),
     TitanicScenario(
         "titanic-full",
-        "the bound is reached, and the disk is full",
+        "the size limit is reached, and the disk is full",
         (TitanicFault.DISK_FULL, TitanicFault.KILL),
         fixed={
             "segment_size_bytes": 4096,
@@ -91,31 +91,31 @@ _LIST: Final = (
     ),
     TitanicScenario(
         "titanic-bitrot",
-        "bits on the disk turn round: what they hit is reported, the rest is served",
+        "bits on the disk flip: the damage is reported, all else is served",
         (TitanicFault.FLIP, TitanicFault.KILL),
         fixed={"cache_bytes_max": 0, "faults_per_s": 1.0},
     ),
     TitanicScenario(
         "titanic-expire",
-        "what nobody collects is removed in the end",
+        "replies that nobody collects expire",
         (TitanicFault.KILL,),
         fixed={"expire_s": 3.0, "close_p": 0.2},
     ),
     TitanicScenario(
         "titanic-garbage",
-        "strangers ask for nonsense",
+        "strangers send garbage",
         (TitanicFault.GARBAGE,),
         fixed={"faults_per_s": 5.0},
     ),
     TitanicScenario(
-        "titanic-swarm", "a random part of everything", faults=tuple(TitanicFault), swarm=True
+        "titanic-swarm", "a random subset of all faults", faults=tuple(TitanicFault), swarm=True
     ),
 )
 TITANIC_SCENARIOS: Final = {scenario.name: scenario for scenario in _LIST}
 
 
 def draw(seed: int, scenario: TitanicScenario) -> TitanicKnobs:
-    """Draw the knobs of a run. The same seed and scenario always give the same."""
+    """Draw the knobs of a run. The same seed and scenario always give the same knobs."""
     rng = Random(f"{seed}/titanic-knobs")
     drawn: dict[str, Any] = {
         "calls": rng.randint(20, 60),

@@ -1,4 +1,4 @@
-"""One run of Titanic: faults, then peace; a last death; everything is closed; the end."""
+"""A run of Titanic: faults, then none; a last kill; close all requests; drain."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LEAVE_S: Final = 30.0
 
 
 class TitanicSimulation(Simulation):
-    """See the module."""
+    """A run with users, a Titanic process, and services behind a broker."""
 
     knobs_type = TitanicKnobs
     call_type = TitanicCall
@@ -40,7 +40,7 @@ class TitanicSimulation(Simulation):
         self.network = Network(self.world, knobs, self.ledger, self.node)
         self.users: list[User] = []
 
-    # --- what happens -----------------------------------------------------------------------------
+    # --- events -----------------------------------------------------------------------------------
     @staticmethod
     def draw_calls(knobs: TitanicKnobs, luck: Luck) -> Iterable[TitanicCall]:
         """See `Simulation.draw_calls`."""
@@ -59,7 +59,7 @@ class TitanicSimulation(Simulation):
                 at_s += rng.expovariate(knobs.faults_per_s)
 
     def begin(self) -> None:
-        """Start the node, and put users and faults into the queue."""
+        """Start the node, and schedule users and faults."""
         self.node.start()
         for call in self.planned.calls:
             wish = self.ledger.wishes[call.number] = call.wish()
@@ -69,13 +69,13 @@ class TitanicSimulation(Simulation):
             self.world.at(fault.at_s, self._strike, fault)
 
     def heal(self) -> None:
-        """All is well from now on."""
+        """End all faults."""
         self.exchange.is_well = self.network.is_well = True
         self.exchange.down.clear()
         self.exchange.broker_is_down = self.node.disk.is_full = False
 
     def phases(self) -> Iterable[Phase]:
-        """Yield what is done once all is well."""
+        """Return the phases after the faults."""
         yield self._settle
         yield self._die_once_more
         yield self._ask_once_more
@@ -85,11 +85,11 @@ class TitanicSimulation(Simulation):
 
     # --- the phases -------------------------------------------------------------------------------
     def _settle(self) -> bool:
-        """Everybody gets what they came for."""
+        """Wait until every user has finished."""
         if self.wait(lambda: all(user.is_done for user in self.users), _SETTLE_S):
             return True
         late = [user.name for user in self.users if not user.is_done]
-        self.history.violate("I10", f"{len(late)} do not get on, such as {late[0]}")
+        self.history.violate("I10", f"{len(late)} users do not finish, such as {late[0]}")
         return False
 
     def _die_once_more(self) -> bool:
@@ -99,14 +99,14 @@ class TitanicSimulation(Simulation):
         return self.wait(lambda: self.node.alive, _LEAVE_S)
 
     def _ask_once_more(self) -> bool:
-        """What has not been closed is still there."""
+        """Collect again every request that is not closed."""
         for promise in self.ledger.promises.values():
             if not promise.close_sent:
                 self._send(users.collect(self.ledger, promise), promise.wish.body[:8].decode())
         return self._settle()
 
     def _close_everything(self) -> bool:
-        self.world.run(self.world.now + users.LATE_S)  # what is late has come by then
+        self.world.run(self.world.now + users.LATE_S)  # late messages have arrived by then
         self.remark("everything is closed")
         self._send(users.close_all(self.ledger), "the one who closes")
         if not self._settle():
@@ -115,7 +115,7 @@ class TitanicSimulation(Simulation):
         return True
 
     def _find_nothing(self) -> bool:
-        """Tables and disk are as good as new (I9)."""
+        """Check that tables and disk are empty (I9)."""
         assert self.node.engine is not None
         assert self.node.store is not None
         for name, value in self.node.engine.snapshot()._asdict().items():
@@ -123,15 +123,15 @@ class TitanicSimulation(Simulation):
                 self.history.violate("I9", f"{name} is {value} when everything is closed")
         view = self.node.store.view()
         if view.live_bytes:
-            self.history.violate("I9", f"{view.live_bytes} bytes are needed, for nothing")
+            self.history.violate("I9", f"{view.live_bytes} live bytes are left without requests")
         if view.segments > 2 and not self.ledger.flips:
-            self.history.violate("I9", f"{view.segments} segments are left, of nothing")
+            self.history.violate("I9", f"{view.segments} segments are left without requests")
         return True
 
     def _drain(self) -> bool:
         self.node.drain()
         if not self.wait(lambda: self.node.stopped, _LEAVE_S):
-            self.history.violate("I9", "Titanic does not end when it is told to")
+            self.history.violate("I9", "Titanic does not stop after a drain")
         self.ledger.finish()
         return True
 
@@ -179,7 +179,7 @@ class TitanicSimulation(Simulation):
             self.transcript.event("titanic", what)
 
     def result(self, scenario: str) -> Result:
-        """Return what came of it; calls are wishes here."""
+        """Return the result of the run; its calls are the wishes."""
         wishes = self.ledger.wishes.values()
         outcomes = Counter(wish.ended or "not ended" for wish in wishes)
         return Result(

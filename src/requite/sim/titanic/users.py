@@ -1,4 +1,4 @@
-"""Those who submit, wait and close, over a network that loses what is said, or delays it."""
+"""Users that submit, wait and close, over a network that loses or delays messages."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 _PATIENCE_S: Final = 1.0
 _POLL_S: Final = 0.2
 LATE_S: Final = 2.0
-"""So late a message may come."""
+"""The longest delay of a message."""
 
 
 class Network:
-    """Between users and Titanic. `is_well`: nothing is lost or late any more."""
+    """The network between users and Titanic. `is_well`: it loses and delays no more messages."""
 
     def __init__(self, world: World, knobs: TitanicKnobs, ledger: Ledger, node: Node) -> None:
         self.world = world
@@ -46,7 +46,7 @@ class Network:
     def ask(
         self, service: str, frames: Sequence[bytes], key: bytes, answer: Callable[..., None]
     ) -> None:
-        """Carry a question there and the answer back; once, not at all, or twice."""
+        """Carry a request and its reply: once, not at all, or twice."""
         if self._is_lost():
             return
         self._carry(self._latency_s(), service, frames, key, answer)
@@ -75,10 +75,10 @@ class Network:
 
 
 class User:
-    """Somebody who runs an errand: asks, waits, and asks again where no answer comes.
+    """A user that runs an errand: it sends requests, and retries those without a reply.
 
-    An errand is a generator. It yields what to ask next (service, frames, key, and who else hears
-    every answer) and is sent the answer's frames; or it yields a pause, in seconds.
+    An errand is a generator. It yields the next request (service, frames, key, and a callback for
+    every reply) and receives the reply's frames; or it yields a pause in seconds.
     """
 
     def __init__(self, network: Network, errand: Any, name: str) -> None:
@@ -128,11 +128,11 @@ class User:
 
 
 class TitanicCall(NamedTuple):
-    """A request that a user will submit at `at_s`, and what its user does then.
+    """A request that a user submits at `at_s`, and the user's next steps.
 
-    `filling`: how much its body carries; `unlucky`: see `Wish`. A user who `closes_early` does not
-    wait for the reply; another one collects it, again after `again_after_s` (None: only once), and
-    may close the request in the end.
+    `filling`: the bytes of padding in its body; `unlucky`: see `Wish`. With `closes_early` the user
+    does not wait for the reply; else it collects the reply, again after `again_after_s` (None: only
+    once), and may then close the request.
     """
 
     number: int
@@ -146,7 +146,7 @@ class TitanicCall(NamedTuple):
     closes: bool
 
     def wish(self) -> Wish:
-        """Return what the user wants."""
+        """Return the wish of this call."""
         mark = UNLUCKY if self.unlucky else b""
         body = b"%d %s%s" % (self.number, mark, b"x" * self.filling)
         key = b"key-%d" % self.number if self.keyed else b""
@@ -154,7 +154,7 @@ class TitanicCall(NamedTuple):
 
 
 def draw_call(number: int, knobs: TitanicKnobs, rng: Random) -> TitanicCall:
-    """Draw a request, and what its user does."""
+    """Draw a request, and its user's steps."""
     unlucky = rng.random() < knobs.poison_p
     filling = rng.randrange(knobs.body_size_max)
     keyed = rng.random() < knobs.keyed_p
@@ -173,7 +173,7 @@ def draw_call(number: int, knobs: TitanicKnobs, rng: Random) -> TitanicCall:
 
 
 def whole_life(ledger: Ledger, wish: Wish, call: TitanicCall) -> Any:
-    """Submit, collect until there is a reply, perhaps again, and close, perhaps."""
+    """Submit, collect until there is a reply, perhaps collect again, and perhaps close."""
     promise = yield from submit(ledger, wish)
     if call.closes_early:
         yield from close(ledger, promise)
@@ -209,7 +209,7 @@ def submit(ledger: Ledger, wish: Wish) -> Any:
 
 
 def collect(ledger: Ledger, promise: Promise) -> Any:
-    """Ask for the reply until there is an answer that lasts; return its status."""
+    """Ask for the reply until its status is final; return the status."""
     while True:
         ticket = promise.ticket if promise.wish.number % 2 else promise.ticket.lower()
         frames = yield REPLY, [ticket], b"", _nothing
@@ -232,7 +232,7 @@ def close(ledger: Ledger, promise: Promise) -> Any:
 
 
 def close_all(ledger: Ledger) -> Any:
-    """Close everything that there is, page by page, until nothing is listed."""
+    """Close all requests, page by page, until none is listed."""
     while True:
         cursor, seen = b"", 0
         while True:
@@ -262,8 +262,8 @@ def garbage(ledger: Ledger, rng: Random) -> Any:
     try:
         decode_status(answered[0])
     except RemoteViolation as violation:
-        ledger.history.violate("I13", f"nonsense was answered with {violation}")
+        ledger.history.violate("I13", f"garbage was answered with {violation}")
 
 
 def _nothing(_frames: Sequence[bytes]) -> None:
-    """Nobody else wants to hear of it."""
+    """Ignore a reply."""

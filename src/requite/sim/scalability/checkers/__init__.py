@@ -1,6 +1,6 @@
-"""What must hold in every run of the scalability protocols: one class per rule, with its evidence.
+"""Checkers of runs of the scalability protocols: one class per invariant, with its evidence.
 
-The numbers are those of ARCHITECTURE.md; rules of the protocol that have none there have a word.
+The numbers are those of ARCHITECTURE.md; rules without a number there have a name.
 """
 
 from typing import Final

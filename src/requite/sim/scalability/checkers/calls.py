@@ -1,4 +1,4 @@
-"""What the user of a client may rely on: I2, I11, and that nothing is lost without a reason."""
+"""Check what a client guarantees: I2, I11, and that no call is lost without a reason."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SLACK_S: Final = 0.001
 
 
 class OwnReply(Checker):
-    """Requests and replies tell which call they are for, and carry its payload unchanged."""
+    """Requests and replies name their call, and carry its payload unchanged."""
 
     invariant = "I2"
     sentence = "no reply reaches a call that did not ask for it"
@@ -37,18 +37,18 @@ class OwnReply(Checker):
         if final.split()[:2] != [b"final", b"%d" % call.number]:
             self.violate(f"{call} got {final!r}")
         elif payload != call.payload:
-            what = f"{len(payload)} bytes came back of {len(call.payload)}"
+            what = f"{len(payload)} bytes returned, {len(call.payload)} sent"
             self.violate(f"{call}: its payload was changed: {what}")
 
     def execution_started(self, execution: Execution) -> None:
-        """Check that the request came to its handler as it was made."""
+        """Check that the handler got the request unchanged."""
         call = execution.call
         if execution.payload != call.payload:
             self.violate(f"{call}: its payload was changed on the way to {execution}")
 
 
 class NeverRepeated(Checker):
-    """A request is sent again only when it may be, as often as it may be, and not too soon."""
+    """A client retries only idempotent requests, within the limit, and not too early."""
 
     invariant = "I11"
     sentence = "a non-idempotent request is never re-sent once it may have run"
@@ -58,7 +58,7 @@ class NeverRepeated(Checker):
         self._last: dict[int, tuple[float, Any]] = {}  # when, and over which channel
 
     def request_sent(self, hub: Hub, peer: Any, payload: bytes) -> None:
-        """Check each try of a client."""
+        """Check each attempt of a client."""
         call = call_in(self.history, payload) if hub.kind == "client" else None
         if call is None:
             return
@@ -69,25 +69,25 @@ class NeverRepeated(Checker):
 
     def _check_again(self, call: Call, hub: Hub) -> None:
         if not call.idempotent:
-            self.violate(f"{call} is not idempotent, may have run, and is sent again")
+            self.violate(f"{call} is not idempotent and may have run, but is sent again")
         if call.sent > call.tries_max:
-            self.violate(f"{call} is sent {call.sent} times; {call.tries_max} are allowed")
+            self.violate(f"{call} is sent {call.sent} times; at most {call.tries_max} are allowed")
         sent_at, channel = self._last[call.number]
         resend_s = _resend_s(self.knobs)[hub.name]
         waited_s = self.history.world.now - sent_at
         if channel in hub.places and waited_s < (resend_s or inf) - _SLACK_S:
-            self.violate(f"{call} is sent again after {waited_s:.4f} s, with its channel alive")
+            self.violate(f"{call} is sent again after {waited_s:.4f} s, but its channel is alive")
 
     def execution_started(self, execution: Execution) -> None:
         """Check each start of a handler."""
         call = execution.call
         if not call.idempotent and len(call.executions) > 1:
-            self.violate(f"{call} is not idempotent, and starts again as {execution}")
+            self.violate(f"{call} is not idempotent, but starts again as {execution}")
 
 
 class ResentAtOnce(Checker):
-    """A call whose channel is lost does not wait for its timer: it is sent again as soon as another
-    channel takes it, or fails. One that loses channel after channel may rest in between."""
+    """When a call's channel is lost, it is resent as soon as another channel accepts it, or fails.
+    It does not wait for its timer, but may back off if it loses channel after channel."""
 
     invariant = "resend"
     sentence = (
@@ -96,41 +96,41 @@ class ResentAtOnce(Checker):
 
     def __init__(self, history: History) -> None:
         super().__init__(history)
-        self._tried: dict[Call, Any] = {}  # the channel of the present try
+        self._tried: dict[Call, Any] = {}  # the channel of the current attempt
         self._losses: Counter[Call] = Counter()
         self._up: dict[Hub, dict[Any, None]] = {}
-        # Those that wait for another channel, and since when there is one, by the client's time.
+        # Calls that wait for another channel; since when there is one, by the client's clock.
         self._lost: dict[Hub, dict[Call, float | None]] = {}
 
     def hub_started(self, hub: Hub) -> None:
-        """Begin a life."""
+        """Start to follow a client."""
         self._up[hub] = {}
         self._lost[hub] = {}
 
     def hub_ended(self, hub: Hub) -> None:
-        """Forget a life."""
+        """Forget a client that ended."""
         self._up.pop(hub, None)
         self._lost.pop(hub, None)
 
     def channel_up(self, hub: Hub, peer: Any) -> None:
-        """Note that a channel takes requests."""
+        """Record that a channel accepts requests."""
         self._up[hub][peer] = None
 
     def channel_down(self, hub: Hub, peer: Any) -> None:
-        """Note that it takes none."""
+        """Record back-pressure."""
         self._up[hub].pop(peer, None)
         if not self._up[hub]:
             self._lost[hub] = dict.fromkeys(self._lost[hub])
 
     def request_sent(self, hub: Hub, peer: Any, payload: bytes) -> None:
-        """Note a try."""
+        """Record an attempt."""
         call = call_in(self.history, payload) if hub.kind == "client" else None
         if call is not None:
             self._tried[call] = peer
             self._lost[hub].pop(call, None)
 
     def channel_lost(self, hub: Hub, peer: Any) -> None:
-        """Note whose try is lost."""
+        """Record the calls whose attempt is lost."""
         lost = [call for call, tried in self._tried.items() if tried is peer]
         self._losses.update(lost)
         self._lost[hub].update(dict.fromkeys(lost))
@@ -143,7 +143,7 @@ class ResentAtOnce(Checker):
             lost.pop(call, None)
 
     def rested(self, hub: Hub) -> None:
-        """Check, after each input, how long something has been waiting."""
+        """Check, after each input, how long calls without a channel have waited."""
         lost = self._lost.get(hub)
         if not lost or not self._up[hub]:
             return
@@ -153,11 +153,10 @@ class ResentAtOnce(Checker):
             if since is not None and now - since > self.knobs.resend_late_s + self._rest_s(call):
                 del lost[call]
                 waited = f"has waited {now - since:.3f} s for another one"
-                self.violate(f"{call} has lost its channel, and {waited}, though there is one")
+                self.violate(f"{call} has lost its channel, and {waited}, but there is one")
 
     def _rest_s(self, call: Call) -> float:
-        """Return how long a call may rest; rests are up to twice as long as they should be, so that
-        calls which were lost together part."""
+        """Return how long a call may back off: jitter makes the pause up to twice as long."""
         more = self._losses[call] - LOSSES_BEFORE_REST
         longest_s = min(_resend_s(self.knobs)[call.client] or inf, RESEND_S_DEFAULT)
         return 2 * min(REST_S * 2.0**more, longest_s) if more >= 0 else 0.0
