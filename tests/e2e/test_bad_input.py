@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import random
 import select
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -20,6 +20,7 @@ from tests.support.raw_zmtp import RawPeer, good_conversation, greeting, message
 from tests.support.zmq_peers import RFC18, HandClient, HandWorker, Sockets
 
 import requite
+from requite.protocols.majordomo.management import Management
 from requite.protocols.majordomo.policy import BrokerPolicy
 from requite.shell.host import LinkLimits
 
@@ -391,3 +392,27 @@ def test_all_of_it_against_one_broker(
 def names(scene: Scene) -> list[str]:
     """Return the services that the broker knows."""
     return [row["service"] for row in scene.broker.stats()["services"]]
+
+
+# --- what costs the broker more than its sender ---------------------------------------------------
+def test_half_a_megabyte_of_requests_for_tables_keeps_nobody_waiting(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Attack 7 of the security design: the broker stood still for 16 s."""
+    made: list[bytes] = []
+    answer = Management.answer
+
+    def counted(self: Management, name: bytes, body: Sequence[bytes], now: float) -> bytes:
+        made.append(name)
+        return answer(self, name, body, now)
+
+    monkeypatch.setattr(Management, "answer", counted)
+    stats = message(b"MDPC02", b"\x01", b"mmi.stats", b"")
+    count = 500_000 // len(stats)
+    with RawPeer(scene.broker.endpoint) as stranger:
+        stranger.shake_hands()
+        stranger.send(stats * count)
+        eventually(lambda: made, "the first answer")
+        for _ in range(5):
+            scene.serve()
+        assert len(made) < count / 2

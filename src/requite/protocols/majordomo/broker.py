@@ -94,6 +94,7 @@ class MajordomoBroker:
             notes=self.policy.notes,
         )
         self._directory = Directory(self.policy, self._timers)
+        self._management = management.Management(self)
         self._pushback = Pushback(self.policy, self._directory, self._timers, self._out)
         self._dispatcher = Dispatcher(
             self.policy, self._timers, self._out, self._pushback, self._observer
@@ -231,6 +232,7 @@ class MajordomoBroker:
                     self._request(client, command, now)
                     if client.limits and self._pushback.is_far_beyond(client):
                         client.backlog.extend(rest)
+                        self._pushback.pause(client, now)
                 elif command.__class__ is ClientCancel:
                     self._cancel(client, command, now)
                 else:
@@ -257,7 +259,7 @@ class MajordomoBroker:
         elif request_id in client.pending:
             raise RemoteViolation(f"request id {request_id} is still pending")  # [client-id]
         if name.startswith(MMI_PREFIX):
-            self._manage(client, command)
+            self._manage(client, command, now)
             return
         if self.draining or len(client.pending) >= self.policy.client_pending_max:
             why = self._refusal(client)
@@ -317,8 +319,10 @@ class MajordomoBroker:
             client.reassure_at = now + self.policy.heartbeat.interval_s
             self._client_heartbeat(client)
 
-    def _manage(self, client: Client, command: ClientRequest) -> None:
-        body = management.answer(command.service, command.body, self)
+    def _manage(self, client: Client, command: ClientRequest, now: float) -> None:
+        body = self._management.answer(command.service, command.body, now)
+        if self._management.is_costly(command.service):
+            self._pushback.pace(client, self._management)
         message = client.dialect.encode(
             ClientFinal(command.service, [body], command.request_id, Status.OK, 0)
         )

@@ -10,6 +10,10 @@ is room:
 | `queue_max` | when the queue is shorter, in the order in which it stopped reading from clients |
 | `services_max` | when it forgets a service, or the client's requests at new services have ended |
 
+Management requests (`mmi.`) that read whole tables are paced for clients of each dialect: of those
+that one read brings, one is answered, then the broker reads from other peers, and the rest waits in
+the client's `backlog`, for a millisecond each.
+
 Clients that are read from again fill each free slot of a queue. So while a client waits for a
 queue, a client of MDP 0.3 without a request in that queue is not refused: it may have one request
 there, and since clients take turns, it is served soon.
@@ -28,11 +32,13 @@ from typing import Any, Final, TypeAlias
 from requite.core.timers import Timers
 from requite.engine import Effect, ResumeReading, StopReading, Warn
 from requite.protocols.majordomo.directory import TOO_MANY, Directory
+from requite.protocols.majordomo.management import Management
 from requite.protocols.majordomo.parties import Client, PendingRequest, Service
 from requite.protocols.majordomo.policy import BrokerPolicy
 
-Limit: TypeAlias = Client | Service | Directory
-"""The exceeded limit: requests of a client, requests in a service's queue, or services."""
+Limit: TypeAlias = Client | Service | Directory | Management
+"""The exceeded limit: requests of a client, requests in a service's queue, services, or management
+requests in one read."""
 
 # Clients that wait for one limit are read from again in portions, so that the requests of the first
 # ones can reach the limit before the others are read.
@@ -63,6 +69,7 @@ class Pushback:
         self.ready: dict[Client, None] = {}  # unread clients whose backlog can be handled
         self._lines: dict[Limit, dict[Client, None]] = {}  # waiting clients, in order
         self._extra: dict[Client, dict[PendingRequest, None]] = {}  # at services beyond the limit
+        self._paced: dict[Client, Management] = {}  # within one turn
 
     def can_tell(self, client: Client) -> bool:
         """Whether a client can get a negative reply."""
@@ -90,8 +97,27 @@ class Pushback:
         self.stop(pending.client, self._directory, TOO_MANY)
 
     def is_far_beyond(self, client: Client) -> bool:
-        """Whether a client has the maximum of requests at services beyond the limit."""
-        return len(self._extra.get(client, ())) >= _EXTRA_MAX
+        """Whether the rest of what was read from a client must wait: it has the maximum of requests
+        at services beyond the limit, or has just had a costly answer."""
+        return client in self._paced or len(self._extra.get(client, ())) >= _EXTRA_MAX
+
+    # --- management requests --------------------------------------------------------------------
+    def pace(self, client: Client, management: Management) -> None:
+        """Let whatever follows a costly management request wait (`pause`)."""
+        self._paced[client] = management
+        client.limits.setdefault(management)
+
+    def pause(self, client: Client, now: float) -> None:
+        """Stop reading from a paced client for a moment, if anything of it waits."""
+        management = self._paced.pop(client, None)
+        if management is None:
+            return
+        if not client.backlog:
+            self._leave(client, management)
+            return
+        self.stop(client, management, "it pipelines requests for the broker's tables")
+        if self not in self._timers:
+            self._timers.set(self, now + _PACE_S)
 
     # --- resuming -------------------------------------------------------------------------------
     def settled(self, pending: PendingRequest, now: float) -> None:
@@ -126,6 +152,8 @@ class Pushback:
     def _has_room(self, limit: Limit) -> bool:
         if isinstance(limit, Service):
             return limit.queue.length < self._policy.queue_max
+        if isinstance(limit, Management):
+            return True
         return not self._directory.is_over_full
 
     def _release(self, client: Client, limit: Limit) -> None:
@@ -148,11 +176,9 @@ class Pushback:
         del client.limits[limit]
         if limit is self._directory:
             del self._extra[client]
-        if limit is not client:
-            line = self._lines[limit]
-            del line[client]
-            if not line:
-                del self._lines[limit]
+        line = self._lines.get(limit, {})
+        if line.pop(client, self) is None and not line:
+            del self._lines[limit]
 
     # --- ends -----------------------------------------------------------------------------------
     def resume_all(self) -> None:

@@ -1,0 +1,112 @@
+"""Management requests (`mmi.`) cannot keep the broker busy: attack 7 of the security design."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.support.broker import BrokerBench
+
+from requite.engine import Received
+from requite.protocols.majordomo import management
+from requite.protocols.majordomo.wire import NO_CALL, ClientRequest
+
+COSTLY = (b"mmi.stats", b"mmi.list", b"mmi.workers", b"mmi.under")
+MANY = 20_000  # 488 KiB of them were sent in the attack
+
+
+def pipelined(bench: BrokerBench, peer: str, names: list[bytes]) -> Received:
+    """Return requests that arrive in one read."""
+    encode = bench.dialect_of(peer).encode
+    requests = [
+        ClientRequest(name, [b""], i, 0, 0, b"", NO_CALL) for i, name in enumerate(names, 1)
+    ]
+    return Received(peer, [encode(request) for request in requests])
+
+
+@pytest.mark.parametrize("version", ["0.1", "0.2", "0.3"])
+@pytest.mark.parametrize("name", COSTLY)
+def test_one_read_of_many_gets_one_answer_per_turn(name: bytes, version: str) -> None:
+    bench = BrokerBench()
+    bench.worker("w")
+    bench.client("stranger", version)
+    bench.feed(pipelined(bench, "stranger", [name] * MANY))
+    assert len(bench.sent("stranger")) == 1
+    assert bench.unread == {"stranger": None}
+    bench.request("bystander", 1)
+    assert len(bench.requests("w")) == 1
+    bench.advance(0.1)
+    assert 50 <= len(bench.sent("stranger")) <= 110
+
+
+def test_all_are_answered_in_order_and_reading_goes_on() -> None:
+    bench = BrokerBench()
+    bench.worker("w")
+    bench.client("c")
+    names = [b"mmi.stats", b"echo", b"mmi.list", b"mmi.under", b"mmi.ping", b"mmi.service"]
+    bench.feed(pipelined(bench, "c", names))
+    bench.advance(0.05)
+    assert [final.request_id for final in bench.finals("c")] == [1, 3, 4, 5, 6]
+    assert len(bench.requests("w")) == 1
+    assert not bench.unread
+    bench.feed(pipelined(bench, "c", [b"mmi.ping"]))
+    assert len(bench.finals("c")) == 6
+
+
+def test_one_at_a_time_is_answered_at_once() -> None:
+    bench = BrokerBench()
+    bench.client("c")
+    for i in range(1, 50):
+        bench.request("c", i, b"", service=COSTLY[i % len(COSTLY)])
+        assert len(bench.finals("c")) == i
+    assert not bench.unread
+    assert not bench.warnings
+
+
+def test_a_stranger_that_leaves_leaves_nothing_behind() -> None:
+    bench = BrokerBench()
+    bench.client("stranger")
+    bench.feed(pipelined(bench, "stranger", [b"mmi.stats"] * MANY))
+    bench.lose("stranger")
+    bench.advance(1.0)
+    bench.assert_idle()
+    assert bench.broker.snapshot().unread == 0
+
+
+def test_a_broker_with_many_services_reuses_answers_for_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = BrokerBench()
+    for i in range(1000):
+        bench.worker(f"w{i}", b"service-%d" % i)
+    made: list[int] = []
+    whole = bench.broker.snapshot
+    monkeypatch.setattr(bench.broker, "snapshot", lambda: made.append(1) or whole())
+    for i in range(1, 21):
+        bench.request(f"c{i}", 1, b"", service=b"mmi.stats")
+    assert len(made) == 1
+    answers = [json.loads(bench.finals(f"c{i}")[0].body[0]) for i in range(1, 21)]
+    assert [len(answer["services"]) for answer in answers] == [1000] * 20
+    bench.now += 0.25
+    bench.request("c1", 2, b"", service=b"mmi.stats")
+    assert len(made) == 2
+
+
+def test_what_managers_of_pools_read_is_never_reused() -> None:
+    bench = BrokerBench()
+    for i in range(100):
+        bench.worker(f"w{i}", b"core/%02d" % i)
+    for accepted in range(3):
+        bench.request("manager", accepted + 1, b"core/07", service=b"mmi.under")
+        [row] = json.loads(bench.finals("manager")[-1].body[0])
+        assert row["accepted"] == accepted
+        bench.request("c", accepted + 1, service=b"core/07")
+
+
+def test_few_answers_are_kept() -> None:
+    bench = BrokerBench()
+    for i in range(100):
+        bench.worker(f"w{i}", b"service-%d" % i)
+    for i in range(1, 100):
+        bench.request("c", i, b"%d" % i, service=b"mmi.stats")
+    assert len(bench.broker._management._answers) <= management._ANSWERS_MAX
