@@ -7,7 +7,7 @@ omitting a note.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
@@ -84,7 +84,8 @@ class WatchedBroker:
         self._workers: dict[Any, Dialect] = {}  # of worker connections
         self._pulse = Pulse(process, history)
         self._to_be_told: list[Trace] = []  # withdrawn while a worker has them
-        self._asked: deque[tuple[ClientRequest, Any]] = deque()
+        # Requests that the broker has read and not yet handled, by client: some wait in a backlog.
+        self._asked: defaultdict[bytes, deque[tuple[ClientRequest, Any]]] = defaultdict(deque)
         self._heed: dict[str, Callable[[Any], None]] = {
             "accepted": self._accepted,
             "refused": self._refused,
@@ -146,7 +147,6 @@ class WatchedBroker:
 
     # --- inputs -----------------------------------------------------------------------------------
     def _look(self, peer: Any, messages: Iterable[list[bytes]]) -> None:
-        self._asked.clear()
         identity = peer.identity
         if self._links.get(identity) is not peer:
             return  # refused, because another connection has its identity
@@ -179,7 +179,7 @@ class WatchedBroker:
     def _look_at(self, peer: Any, command: object) -> None:
         if isinstance(command, ClientRequest):
             if not command.service.startswith(MMI_PREFIX):
-                self._asked.append((command, self._call_of(command.body)))
+                self._asked[peer.identity].append((command, self._call_of(command.body)))
         elif isinstance(command, ClientCancel):
             trace = self.traces.get((peer.identity, command.request_id))
             if trace is not None:
@@ -187,6 +187,8 @@ class WatchedBroker:
 
     def _leave(self, peer: Any) -> None:
         self._workers.pop(peer, None)
+        if self._links.get(peer.identity) is peer:
+            self._asked.pop(peer.identity, None)
         if self._dialects.pop(peer, None) is None:
             return
         for (client, _), trace in self.traces.items():
@@ -202,7 +204,7 @@ class WatchedBroker:
 
     # --- notes of the broker ----------------------------------------------------------------------
     def _accepted(self, facts: Any) -> None:
-        command, call = self._asked.popleft()
+        command, call = self._asked[facts["client"]].popleft()
         if call is None:
             self._strangers.add((facts["client"], facts["request_id"]))
             return
@@ -223,8 +225,8 @@ class WatchedBroker:
         self.traces[facts["client"], facts["request_id"]] = trace
         self._history.tell("accepted", trace)
 
-    def _refused(self, _facts: Any) -> None:
-        self._asked.popleft()
+    def _refused(self, facts: Any) -> None:
+        self._asked[facts["client"]].popleft()
 
     def _find(self, facts: Any) -> Trace | None:
         """Return the trace of a request; None for a stranger's request."""
