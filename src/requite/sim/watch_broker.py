@@ -79,7 +79,7 @@ class WatchedBroker:
         self._strangers: set[tuple[bytes, int]] = set()  # requests of intruders, not checked
         self._history = history
         self._call_of = calls_by_body
-        self._links: dict[bytes, object] = {}  # the connection that has an identity now
+        self._links: dict[bytes, Any] = {}  # the connection that has an identity now
         self._dialects: dict[Any, Dialect] = {}  # of client connections
         self._workers: dict[Any, Dialect] = {}  # of worker connections
         self._pulse = Pulse(process, history)
