@@ -72,10 +72,11 @@ def test_requests_are_routed_by_their_key() -> None:
 @requirement("pool:startup:declares")
 def test_a_manager_declares_its_pool() -> None:
     play = Play()
-    assert {exchange.name for exchange in CORE.exchanges()} <= play.rabbit.bindings.keys()
+    assert all(exchange.name in play.rabbit.exchanges for exchange in CORE.exchanges())
     assert {queue.name for queue in CORE.queues()} <= play.rabbit.queues.keys()
     for binding in CORE.bindings():
-        assert binding.queue in play.rabbit.bindings[binding.exchange][binding.routing_key]
+        bound = play.rabbit.exchanges.bound(binding.exchange, binding.routing_key)
+        assert binding.queue in bound
 
 
 @requirement("pool:drivers")

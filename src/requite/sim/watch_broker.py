@@ -187,8 +187,9 @@ class WatchedBroker:
 
     def _leave(self, peer: Any) -> None:
         self._workers.pop(peer, None)
-        if self._links.get(peer.identity) is peer:
-            self._asked.pop(peer.identity, None)
+        identity: bytes = peer.identity
+        if self._links.get(identity) is peer:
+            self._asked.pop(identity, None)
         if self._dialects.pop(peer, None) is None:
             return
         for (client, _), trace in self.traces.items():

@@ -34,6 +34,7 @@ _REUSE_S_PER_ROW: Final = 50e-6  # five times what a row takes to be made
 _REUSE_S_MAX: Final = 0.25
 _ANSWERS_MAX: Final = 16
 
+
 @dataclass(frozen=True, slots=True)
 class ServiceState:
     """Counts of one service: workers, requests, and outcomes of earlier requests."""
