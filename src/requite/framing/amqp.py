@@ -2,10 +2,10 @@
 
     type u8 | channel u16 | size u32 | payload | CE
 
-`protocols/amqp/methods.py` says what a message between an engine and this framing is. The handshake
-(Start, Tune, Open) is done in here; when it is through, the first message is what was agreed upon.
-A server that refuses it, for wrong credentials or a virtual host that does not exist, is heard as
-well: the connection counts as ready, the refusal is the only message, and the farewell.
+`protocols/amqp/methods.py` defines the messages between an engine and this framing. The framing
+does the handshake (Start, Tune, Open); then the first message has the negotiated values. If the
+server refuses, because of wrong credentials or an unknown virtual host, the connection counts as
+ready, and the refusal is its only message and its farewell.
 
 Source: AMQP 0.9.1, sections 2.2.4, 2.3.5 and 4.2.
 """
@@ -32,16 +32,16 @@ _END: Final = 0xCE
 _FRAME_OVERHEAD: Final = _HEAD_SIZE + 1
 _METHOD, _HEADER, _BODY, _HEARTBEAT = 1, 2, 3, 8
 _HEARTBEAT_FRAME: Final = _HEAD.pack(_HEARTBEAT, 0, 0) + bytes((_END,))
-_JOINED_MAX: Final = 2048  # bodies that are cheaper to copy than to queue by themselves
-_BODY_SIZE_AT: Final = 4  # in a content header: behind class and weight
+_JOINED_MAX: Final = 2048  # smaller bodies are cheaper to copy than to queue separately
+_BODY_SIZE_AT: Final = 4  # in a content header: after class and weight
 _U64: Final = Struct(">Q")
 
 FRAME_SIZE_MAX: Final = 131_072
-"""RabbitMQ's own default; larger frames hold other channels up, smaller ones cost more."""
+"""RabbitMQ's default. Larger frames delay other channels, smaller ones cost more."""
 
 OTHER_PROTOCOL: Final = "the server does not speak AMQP 0.9.1"
 NO_PASSWORDS: Final = "RabbitMQ takes no passwords"
-"""How those violations begin with which every further attempt will end as well."""
+"""The beginnings of violations that every further attempt will end with, too."""
 
 _FRAME_SIZE_MIN: Final = 4096  # AMQP 0.9.1, section 4.2.3: frame-min-size
 _PRODUCT: Final = {
@@ -59,12 +59,12 @@ _PRODUCT: Final = {
 
 @dataclass(frozen=True, slots=True)
 class AmqpSettings:
-    """Who enters which virtual host, and what one connection may cost.
+    """User, virtual host and limits of a connection.
 
-    `heartbeat_s`: whole seconds after which a silent peer is given up (0: never), if the server
-    does not want less. `body_size_max`: of larger bodies that come only the header is kept.
-    `name` is shown in RabbitMQ's list of connections. `channels` may be open at a time, if the
-    server does not want fewer.
+    `heartbeat_s`: time-out for a silent peer in whole seconds (0: none); the server may lower it.
+    `body_size_max`: of larger received bodies only the header is kept. `name` is shown in
+    RabbitMQ's list of connections. `channels` is the maximum of open channels; the server may lower
+    it.
     """
 
     vhost: str = "/"
@@ -85,7 +85,7 @@ class Amqp:
     def __init__(self, settings: AmqpSettings = _NO_SETTINGS) -> None:
         self._settings = settings
         self.ready = False
-        self.refusal = ""  # the engine ends with what RabbitMQ refuses
+        self.refusal = ""  # the engine handles what RabbitMQ refuses
         self.peer_identity = b""
         self.farewell = ""
         self._tail = b""
@@ -94,7 +94,7 @@ class Amqp:
         self._agreed = b""  # the TuneOk that was sent
         self._closing = False
         self._broken: RemoteViolation | None = None
-        # Content that has begun to come, per channel.
+        # Partial content, by channel.
         self._contents: dict[bytes, _Content] = {}
 
     # --- the contract -----------------------------------------------------------------------------
@@ -115,7 +115,7 @@ class Amqp:
             raise
 
     def _cut(self, chunk: bytes) -> list[Message]:
-        """Take the frames that are whole by now."""
+        """Parse the complete frames."""
         data = self._tail + chunk if self._tail else chunk
         messages: list[Message] = []
         at, end = 0, len(data)
@@ -134,13 +134,13 @@ class Amqp:
         return messages
 
     def output(self) -> bytes:
-        """Return what the handshake, or the end, has to say."""
+        """Return, once, the bytes of the handshake or of the close."""
         said, self._said = self._said, []
         return b"".join(said)
 
     def encode(self, message: Sequence[bytes], out: list[bytes]) -> int:
-        """Append the frames of a message; a body is cut where the frames that were agreed upon are
-        smaller."""
+        """Append the frames of a message. A body is split if it exceeds the negotiated size of
+        frames."""
         if not self.ready:
             raise LocalViolation("nothing may be sent before the handshake is through")
         if self.farewell or self._closing:
@@ -162,7 +162,7 @@ class Amqp:
         return size
 
     def closing(self) -> bytes:
-        """Return a Close: RabbitMQ counts connections that just end among the failures."""
+        """Return a Close: RabbitMQ counts connections that end without one as failures."""
         if not self.ready or self.farewell or self._closing:
             return b""
         self._closing = True
@@ -172,7 +172,7 @@ class Amqp:
 
     @property
     def mid_message(self) -> bool:
-        """Whether a message has begun to come in and is not complete."""
+        """Whether a message has been received in part."""
         return bool(self._tail or self._contents)
 
     def at_end(self) -> None:
@@ -219,7 +219,7 @@ class Amqp:
 
     # --- the connection itself --------------------------------------------------------------------
     def _hear(self, payload: bytes, messages: list[Message]) -> None:
-        """Go on with the handshake, or pass on what is said of the connection."""
+        """Continue the handshake, or deliver a method of the connection."""
         heard = methods.decode(payload)
         match heard:
             case methods.Started() if not self.ready:
@@ -269,7 +269,7 @@ class Amqp:
 
 
 class _Content:
-    """A message that comes in pieces: method, header, and as many frames as the body takes."""
+    """A message in parts: method, header, and the frames of the body."""
 
     __slots__ = ("_header", "_method", "_missing", "_parts", "_size_max")
 
@@ -281,7 +281,7 @@ class _Content:
         self._parts: Parts | None = None
 
     def take_header(self, payload: bytes) -> bool:
-        """Take the header; return whether that was all."""
+        """Parse the header; return whether the message is complete."""
         if self._header or len(payload) < _BODY_SIZE_AT + _U64.size:
             raise RemoteViolation("a content header that is cut, or a second one")
         self._header = payload
@@ -291,7 +291,7 @@ class _Content:
         return not self._missing
 
     def take_body(self, payload: bytes) -> bool:
-        """Take a piece of the body; return whether it was the last one."""
+        """Add a part of the body; return whether the message is complete."""
         self._missing -= len(payload)
         if not self._header or self._missing < 0:
             raise RemoteViolation("a body without its header, or longer than that says")
@@ -300,7 +300,7 @@ class _Content:
         return not self._missing
 
     def message(self, channel: bytes) -> Message:
-        """Return what has come; without a body that was too large."""
+        """Return the message; without its body if that is too large."""
         if self._parts is None:
             return [channel, self._method, self._header]
         return [
@@ -322,7 +322,7 @@ def _add_frame(kind: int, channel: bytes, payload: bytes, out: list[bytes]) -> i
 def _add_content(message: Sequence[bytes], out: list[bytes]) -> int:
     """Append a method, its header and a small body as one piece.
 
-    Frames that are made and queued one by one take nearly twice as long (1.6 us, and 0.9).
+    That takes 0.9 us; with a piece for each frame it takes 1.6 us.
     """
     channel, method, header, body = message
     parts = [

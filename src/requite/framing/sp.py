@@ -1,17 +1,17 @@
 """The Scalability Protocols on a byte stream: TCP, TLS, IPC, and pipes inside one process.
 
 sp-tcp-mapping-01, sp-tls-mapping-01 and sp-ipc-mapping-01. Both sides send a header at once, and
-wait for the other's before they go on:
+wait for the header of the other:
 
         00 'S' 'P' | version 00 | endpoint type u16 | reserved 0000
         0            3            4                   6
 
-Then messages. On IPC each has one byte more in front, 01: "in-band".
+Messages follow. On IPC each begins with one more byte, 01: "in-band".
 
         [01] | size u64 | payload
 
-What is in a payload (the tags of REQ and REP, and how long it has to be) is the protocol's
-business. Here a payload of any size up to the limit is one, none at all included.
+The protocol defines the content of a payload (the tags of REQ and REP, a minimum size). This
+framing accepts payloads of any size up to the limit, including empty ones.
 """
 
 from __future__ import annotations
@@ -36,12 +36,11 @@ _size_at: Final = Struct(">Q").unpack_from
 _stream_prefix: Final = Struct(">Q").pack
 _ipc_prefix: Final = Struct(">BQ").pack
 
-# Where it pays to look for messages of one size.
+# The sizes for which a search for messages of one size is worth its time.
 _RUN_MIN: Final = 4
 _RUN_SIZE_MIN: Final = 128
 
-# What precedes a payload, by the payload's size, made once: looking one up costs a third of making
-# it.
+# Prefixes by the size of the payload: a lookup costs a third of an encoding.
 _SHORT_SIZES: Final = 256
 _STREAM_PREFIXES: Final = tuple(map(_stream_prefix, range(_SHORT_SIZES)))
 _IPC_PREFIXES: Final = tuple(_ipc_prefix(_IN_BAND, size) for size in range(_SHORT_SIZES))
@@ -50,7 +49,7 @@ _NO_LIMITS_GIVEN: Final = Limits()
 
 
 class _NotReady(tuple[bytes, ...]):
-    """Stands in for the prefixes while the peer's header is awaited: nobody is there yet."""
+    """The prefixes before the peer's header is received: nothing may be encoded yet."""
 
     __slots__ = ()
 
@@ -62,15 +61,15 @@ _NOT_READY: Final = _NotReady()
 
 
 class SpStream:
-    """The `Framing` of one connection between an SP endpoint of ours and one of a peer's.
+    """The `Framing` of one connection between an SP endpoint of ours and one of a peer.
 
-    `own_type` is announced; a peer that announces another than `peer_type` is refused. `in_band`:
-    the mapping of IPC. A message is one frame, the payload; of `limits`, the size of a message is
-    looked at.
+    `own_type` is announced; a peer of any other type than `peer_type` is refused. `in_band`: the
+    mapping of IPC. A message is one frame, the payload. Of `limits`, only the size of a message
+    applies.
     """
 
     refusal = ""  # SP has no credentials
-    farewell = ""  # on a stream, SP has no word for the end of a connection
+    farewell = ""  # on a stream, SP has no message that ends a connection
 
     __slots__ = (
         "_broken",
@@ -104,24 +103,24 @@ class SpStream:
         self._limit = limits.message_size_bytes_max
         self._prefix_size = _SIZE_SIZE + in_band
         self._prefixes: tuple[bytes, ...] = _NOT_READY
-        self._traffic = False  # the header has come, and nothing wrong after it
+        self._traffic = False  # the header was received, and nothing invalid after it
         self._broken: RemoteViolation | None = None
-        self._tail = b""  # the beginning of the header, or of what precedes a payload
-        self._parts = Parts()  # what has come of a payload ...
-        self._missing = 0  # ... and how much of it is to come
+        self._tail = b""  # the beginning of the header or of a prefix
+        self._parts = Parts()  # the received part of a payload,
+        self._missing = 0  # and the number of its missing bytes
 
     # --- the contract -----------------------------------------------------------------------------
 
     def opening(self) -> bytes:
-        """Return our header."""
+        """Return the header of this side."""
         return _header.pack(_BEGINNING, self._own_type, 0)
 
     def receive(self, chunk: bytes) -> list[Message]:
         """Take the next bytes of the stream; return the messages that they complete.
 
-        One loop and no call per message: payloads of 15 bytes, 64 to a chunk, take 0.22 us each, or
-        0.13 where they come in a run (CPython 3.11). A payload that the chunk cuts is never put in
-        front of the next chunk, so a long one takes time linear in its size.
+        One loop without a call per message: payloads of 15 bytes, 64 per chunk, take 0.22 us each,
+        or 0.13 us in a run of one size (CPython 3.11). A partial payload is not parsed again with
+        the next chunk, so the time for a long one is linear in its size.
         """
         if not self._traffic:
             return self._receive_early(chunk)
@@ -150,20 +149,20 @@ class SpStream:
             messages.append([chunk[body:after]])
             at = after
         self._tail = chunk[at:]
-        if end > self._limit:  # else whatever was whole in it is within the limit
+        if end > self._limit:  # a smaller chunk has no payload beyond the limit
             self._check_sizes(messages)
         return messages
 
     def output(self) -> bytes:
-        """Return nothing: this framing has nothing to say beyond its header."""
+        """Return nothing: this framing sends nothing but its header."""
         return b""
 
     def encode(self, message: Sequence[bytes], out: list[bytes]) -> int:
         """Append the prefix, and all pieces of `message` as one payload; return the bytes added.
 
-        Pieces may be anything with bytes in it, a memoryview as well. Tags and a body are what
-        nearly every message is made of: with them written out, one of 4 and 11 bytes takes 0.14 us
-        (CPython 3.11), a fifth less than in the loop that takes any number.
+        Pieces may be bytes or memoryviews. Nearly every message consists of tags and a body: with a
+        case for two pieces, one of 4 and 11 bytes takes 0.14 us (CPython 3.11), a fifth less than
+        in the general loop.
         """
         if len(message) == 2:
             tags, body = message
@@ -185,7 +184,7 @@ class SpStream:
 
     @property
     def mid_message(self) -> bool:
-        """Whether a message has begun to come in and is not complete."""
+        """Whether a message has been received in part."""
         return self.ready and bool(self._missing or self._tail)
 
     def at_end(self) -> None:
@@ -220,7 +219,7 @@ class SpStream:
         return self.receive(data[_HEADER_SIZE:])
 
     def _check_header(self, data: bytes) -> None:
-        """Refuse a header that is not one ("MUST close"), and a peer that is of the wrong type."""
+        """Refuse an invalid header ("MUST close"), and a peer of the wrong type."""
         _, announced, reserved = _header.unpack_from(data)
         if reserved:
             self._fail(f"the reserved bytes of the SP header hold {reserved:#06x}, not zero")
@@ -231,10 +230,10 @@ class SpStream:
             )
 
     def _cut_run(self, chunk: bytes, at: int, messages: list[Message]) -> int:
-        """Take the messages at `at` that are all of one size; return where they end.
+        """Parse a run of messages of one size at `at`; return its end.
 
-        Calls of one kind often are, and then one `iter_unpack` does in 0.13 us what the loop does
-        in 0.22. Where they are not, looking costs 1 us per chunk.
+        Calls of one kind often have one size. One `iter_unpack` then takes 0.13 us per message, the
+        loop 0.22. Without such a run the search costs 1 us per chunk.
         """
         prefix = chunk[at : at + self._prefix_size]
         size: int = _size_at(prefix, self._prefix_size - _SIZE_SIZE)[0]
@@ -253,14 +252,14 @@ class SpStream:
     # --- long payloads ----------------------------------------------------------------------------
 
     def _begin(self, beginning: bytes, size: int) -> None:
-        """Keep the beginning of a payload of `size` bytes, of which at least one is to come."""
+        """Store the beginning of a payload of `size` bytes, of which at least one is missing."""
         if size > self._limit:
             self._refuse_size(size)
         self._parts.add(beginning)
         self._missing = size - len(beginning)
 
     def _continue(self, chunk: bytes, messages: list[Message]) -> int:
-        """Take what is missing from the beginning of `chunk`; return where that ends."""
+        """Take the missing bytes from the beginning of `chunk`; return their end."""
         missing = self._missing
         if len(chunk) < missing:
             self._parts.add(chunk)
@@ -286,7 +285,7 @@ class SpStream:
         self._fail(f"a message of {size} bytes; {self._limit} are allowed")
 
     def _fail(self, reason: str) -> NoReturn:
-        """End here: the peer has broken a rule, and learns it by the closing alone."""
+        """Raise `RemoteViolation`: SP has no message for errors, so the connection just closes."""
         self._traffic = False
         self._tail = b""
         self._parts = Parts()

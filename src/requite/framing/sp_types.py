@@ -1,7 +1,7 @@
-"""Endpoint types of the Scalability Protocols: their names for people, and for WebSocket.
+"""Endpoint types of the Scalability Protocols: names for messages, and for WebSocket.
 
 A type is a 16-bit number: protocol id << 4 | role (sp-protocol-ids). REQ and REP are 48 and 49 in
-every implementation; the request-reply draft says 16 and 17, which are PAIR's by now.
+each implementation; the request-reply draft has 16 and 17, which now belong to PAIR.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _NAMES: Final = {
     112: "BUS",
 }
 
-# What our own ends are called: by the draft's numbers they are never PAIR.
+# The names of our own endpoints: numbers of the draft never mean PAIR here.
 _ROLES: Final = {16: "REQ", 17: "REP", 48: "REQ", 49: "REP"}
 
 
 def describe_type(endpoint_type: int) -> str:
-    """Return the number with the name that belongs to it, for messages: `49 (REP)`."""
+    """Return a type with its name, for messages: `49 (REP)`."""
     return f"{endpoint_type} ({_NAMES.get(endpoint_type, 'unknown')})"
 
 
 def role_of(endpoint_type: int) -> str:
-    """Return what an end of ours is called: REQ or REP, or its number if it is neither."""
+    """Return the name of an endpoint of ours: REQ, REP, or its number."""
     return _ROLES.get(endpoint_type, f"endpoint of type {endpoint_type}")
 
 

@@ -1,13 +1,13 @@
 """SP on WebSocket (sp-websocket-mapping-01): one SP message is one binary WebSocket message.
 
-There is no SP header and no length in front: the opening handshake names the role of the server,
-and WebSocket's frames have lengths. A connection goes through
+There is no SP header and no length prefix: the opening handshake names the role of the server, and
+WebSocket frames have lengths. The states of a connection:
 
         UPGRADE ──101, the subprotocol repeated──▶ TRAFFIC ──the peer's Close frame──▶ farewell
            └─────────────── any violation, any refusal ────┴──▶ the same error for ever
 
-The two halves have files of their own; wsproto does RFC 6455 in both, and is loaded with the first
-WebSocket that is made, because programs without WebSockets should not pay for it.
+Upgrade and traffic have separate files. Both use wsproto for RFC 6455, which is imported with the
+first WebSocket, so that programs without WebSockets do not load it.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _NO_LIMITS_GIVEN: Final = Limits()
 
 
 class SpWebSocket:
-    """The `Framing` of one WebSocket between an SP endpoint of ours and one of a peer's.
+    """The `Framing` of one WebSocket between an SP endpoint of ours and one of a peer.
 
-    A client names the server's `host` (as in a URL: with the port, unless it is 80 or 443) and the
-    `path`, `/` if it is "". A server takes requests for its `path` only, or for any if it is "".
-    Of `limits`, the size of a message is looked at. `masks(size)` gives the random bytes that
-    clients mask with: RFC 6455 wants them from a strong source (section 10.3).
+    A client gives the server's `host` (as in a URL: with the port, unless it is 80 or 443) and the
+    `path` ("": `/`). A server accepts requests for its `path` only ("": any). Of `limits`, only the
+    size of a message applies. `masks(size)` returns random bytes for the masks of clients; RFC 6455
+    requires a strong source (section 10.3).
     """
 
     refusal = ""  # SP has no credentials
@@ -80,16 +80,16 @@ class SpWebSocket:
 
     @property
     def farewell(self) -> str:
-        """What the peer's Close frame said, for people; "" while none has come."""
+        """The text of the peer's Close frame, for people; "" before one is received."""
         return self._traffic.farewell if self._traffic is not None else ""
 
     @property
     def mid_message(self) -> bool:
-        """Whether a message has begun to come in and is not complete."""
+        """Whether a message has been received in part."""
         return self._traffic is not None and self._traffic.mid_message
 
     def opening(self) -> bytes:
-        """Return a client's HTTP request; a server waits for it."""
+        """Return a client's HTTP request; empty for a server, which waits for it."""
         return self._upgrade.opening()
 
     def receive(self, chunk: bytes) -> list[Message]:
@@ -105,7 +105,7 @@ class SpWebSocket:
             raise
 
     def output(self) -> bytes:
-        """Return, once, what the WebSocket itself has to say: HTTP answers, pongs, Close frames."""
+        """Return, once, what the WebSocket itself sends: HTTP responses, pongs and Close frames."""
         if not self._said:
             return b""
         output = b"".join(self._said)
@@ -115,14 +115,14 @@ class SpWebSocket:
     def encode(self, message: Sequence[bytes], out: list[bytes]) -> int:
         """Append all pieces of `message` as one binary message; return the bytes added.
 
-        A server's pieces are appended as they are; what a client masks is copied.
+        The pieces of a server are appended without a copy; those of a client are masked copies.
         """
         if self._traffic is None:
             raise LocalViolation("nothing may be encoded before the WebSocket is open")
         return self._traffic.encode(message, out)
 
     def closing(self) -> bytes:
-        """Return our Close frame, unless one has been said or the upgrade is not through."""
+        """Return a Close frame, unless one was sent or the upgrade is incomplete."""
         if self._traffic is not None:
             self._traffic.close()
         return self.output()
@@ -130,7 +130,7 @@ class SpWebSocket:
     def at_end(self) -> None:
         """Raise `RemoteViolation` if the stream ended inside the upgrade or a message.
 
-        An end without a Close frame is let pass between two messages: SP peers hang up so.
+        An end between two messages without a Close frame is accepted: SP peers close like that.
         """
         if self._broken is not None:
             raise self._broken

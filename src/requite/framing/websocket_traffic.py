@@ -1,11 +1,11 @@
-"""WebSocket messages once the upgrade is through (RFC 6455, sections 5 to 7), with wsproto's parts.
+"""WebSocket messages after the upgrade (RFC 6455, sections 5 to 7), with parts of wsproto.
 
         FIN, opcode u8 | mask bit, size u7 [u16 or u64] | [mask, 4 bytes] | payload
 
-One SP message is one binary message. Clients mask what they send with a fresh key per frame, and
-servers do not. Fragments, pings and the Close frame are dealt with here.
+One SP message is one binary message. Clients mask their frames with a new key each, servers do not.
+Fragments, pings and the Close frame are handled here.
 
-This module loads wsproto; it is loaded itself by the first WebSocket that is made.
+This module imports wsproto; the first WebSocket imports this module.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ from requite.framing.websocket_upgrade import quote
 _FIN: Final = 0x80
 _WHOLE_BINARY: Final = _FIN | Opcode.BINARY
 _MASK_BIT: Final = 0x80
-_U16: Final = 126  # says that the size is in the next two bytes; smaller ones stand by themselves
+_U16: Final = 126  # the size is in the next two bytes; smaller values are sizes
 _u16_at: Final = Struct(">H").unpack_from
 _u16_header: Final = Struct(">BBH").pack
 
-# Longer messages leave in several frames. nng refuses frames of more than 1 MiB, whatever limit its
-# user sets for messages, and sends 64 KiB itself.
+# Longer messages are sent in several frames. nng refuses frames of more than 1 MiB, whatever limit
+# its user sets for messages, and sends 64 KiB itself.
 _FRAME_SIZE_MAX: Final = 0xFFFF
 
-# The headers of short messages, made once: looking one up costs a third of making it.
+# Headers of short messages: a lookup costs a third of an encoding.
 _SERVER_HEADERS: Final = tuple(bytes((_WHOLE_BINARY, size)) for size in range(_U16))
 _CLIENT_HEADERS: Final = tuple(bytes((_WHOLE_BINARY, size | _MASK_BIT)) for size in range(_U16))
 
-# What may stand in a Close frame: section 7.4, and those registered with IANA since.
+# Valid codes in a Close frame: section 7.4, and those registered with IANA since.
 _CODES: Final = frozenset((*range(1000, 1004), *range(1007, 1015), *range(3000, 5000)))
 
 
 class Traffic:
-    """Reads and writes the frames of one side.
+    """Parses and encodes the frames of one side.
 
-    `masks` gives random bytes. `say` takes what is to be sent for the WebSocket's own sake: pongs
-    and Close frames. `farewell` tells of the peer's Close frame; nothing is read or written after
-    it. When `read` has raised, the object must not be used again.
+    `masks` returns random bytes. `say` is called with what the WebSocket itself sends: pongs and
+    Close frames. `farewell` describes the peer's Close frame; nothing is read or written after it.
+    After `read` has raised, the object must not be used again.
     """
 
     __slots__ = (
@@ -81,21 +81,21 @@ class Traffic:
         say: Callable[[bytes], None],
     ) -> None:
         self.farewell = ""
-        self._closed = False  # our own Close frame has been said
+        self._closed = False  # a Close frame was sent
         self._limit = limit
         self._say = say
         self._keys = draw_keys(masks) if is_client else None
         self._headers = _CLIENT_HEADERS if is_client else _SERVER_HEADERS
-        self._mask_bit = 0 if is_client else _MASK_BIT  # of what comes in
+        self._mask_bit = 0 if is_client else _MASK_BIT  # of received frames
         self._decoder = FrameDecoder(is_client)
         self._fragments = MessageDecoder()
         self._writer = FrameProtocol(is_client, [])
-        self._parts = Parts()  # what has come of a message
-        self._idle = True  # between two messages, nothing of a frame has come
+        self._parts = Parts()  # the received part of a message
+        self._idle = True  # between two messages, without a partial frame
 
     @property
     def mid_message(self) -> bool:
-        """Whether a frame or a message has begun to come in and is not complete."""
+        """Whether a frame or a message has been received in part."""
         return not (self._idle or self.farewell)
 
     # --- in ---------------------------------------------------------------------------------------
@@ -116,11 +116,11 @@ class Traffic:
         return messages
 
     def _cut(self, chunk: bytes, messages: list[Message]) -> int:
-        """Take whole, short, unfragmented messages off the chunk's front; return where they end.
+        """Parse complete, short, unfragmented messages at the start of the chunk; return their end.
 
-        Nearly all are of that kind: with 15 bytes they take 0.4 us each here, 1.1 us where they are
-        masked. Through wsproto it would be 5.6 and 8.1 (CPython 3.11). Whatever is unusual or wrong
-        ends this loop, and wsproto judges it.
+        Nearly all messages are of that kind: with 15 bytes they take 0.4 us each, 1.1 us if masked,
+        against 5.6 and 8.1 with wsproto (CPython 3.11). Any other frame ends this loop, and wsproto
+        parses it.
         """
         mask_bit = self._mask_bit
         header_size = 2 + MASK_SIZE if mask_bit else 2
@@ -147,9 +147,9 @@ class Traffic:
         return at
 
     def _finish(self, chunk: bytes, messages: list[Message]) -> bytes:
-        """Let wsproto finish the message it has begun; return what follows.
+        """Let wsproto finish a partial message; return the rest of the chunk.
 
-        Chunks end anywhere, so without this hardly anything of a full stream would be cut fast.
+        Chunks end anywhere, so without this the fast loop would parse little of a full stream.
         """
         buffer = self._decoder.buffer
         buffer.feed(chunk)
@@ -162,11 +162,11 @@ class Traffic:
         return b""
 
     def _is_whole(self) -> bool:
-        """Whether wsproto stands between two messages, but for the first bytes of a header."""
+        """Whether wsproto is between two messages, apart from the first bytes of a header."""
         return self._decoder.header is None and self._fragments.opcode is None
 
     def _read_frame(self, messages: list[Message]) -> bool:
-        """Let wsproto read a frame, or the part of one that is there; False if none is."""
+        """Let wsproto parse a frame, or the received part of one; return False if there is none."""
         decoder = self._decoder
         try:
             frame = decoder.process_buffer()
@@ -194,14 +194,14 @@ class Traffic:
                 messages.append([self._parts.take()])
 
     def _check_size(self, size: int) -> None:
-        """Refuse `size` bytes more, come or announced, where they pass the limit."""
+        """Refuse `size` more bytes, received or announced, beyond the limit."""
         total = self._parts.size + size
         if total > self._limit:
             reason = f"a message of {total} bytes or more; {self._limit} are allowed"
             self._fail(CloseReason.MESSAGE_TOO_BIG, reason)
 
     def _take_close(self, payload: bytes) -> None:
-        """Answer a Close frame with its own code, as section 5.5.1 has it."""
+        """Answer a Close frame with its own code (section 5.5.1)."""
         code = int.from_bytes(payload[:2]) if payload else None
         if code is not None and (len(payload) < 2 or code not in _CODES):
             self._fail(CloseReason.PROTOCOL_ERROR, f"a Close frame with {payload[:2]!r} for a code")
@@ -217,8 +217,8 @@ class Traffic:
     def encode(self, message: Sequence[bytes], out: list[bytes]) -> int:
         """Append `message` as one binary message; return the bytes added: none after a Close frame.
 
-        A server's pieces are not copied; a client's have to be, because they are masked. One of 4
-        and one of 11 bytes take a server 0.25 us, a client 1.1 (CPython 3.11).
+        The pieces of a server are not copied; those of a client are, because they are masked.
+        Pieces of 4 and 11 bytes take a server 0.25 us, a client 1.1 us (CPython 3.11).
         """
         if self._closed:
             return 0
@@ -238,7 +238,7 @@ class Traffic:
         return len(header) + MASK_SIZE + size
 
     def _encode_frames(self, message: Sequence[bytes], out: list[bytes]) -> int:
-        """Append a long message: each piece is cut by itself, for the borders mean nothing."""
+        """Append a long message. Each piece is split separately: frame borders mean nothing."""
         parts = [
             cast("bytes", memoryview(piece)[at : at + _FRAME_SIZE_MAX])
             for piece in message
@@ -263,11 +263,11 @@ class Traffic:
         return _u16_header(first, _U16 | mask_bit, size)
 
     def close(self) -> None:
-        """Say that we are done, if that has not been said: nothing is written any more."""
+        """Send a Close frame, unless one was sent. Nothing is written after it."""
         self._close(CloseReason.NORMAL_CLOSURE)
 
     def _fail(self, code: CloseReason, reason: str) -> NoReturn:
-        """End here; the peer learns why from our Close frame."""
+        """Raise `RemoteViolation`; a Close frame tells the peer the reason."""
         self._close(code, reason)
         raise RemoteViolation(reason)
 
@@ -278,7 +278,7 @@ class Traffic:
 
 
 def _describe(code: int | None, reason: str) -> str:
-    """Return what a Close frame says, for people: ` with 1001 (going away): restarting`."""
+    """Return a Close frame as text: ` with 1001 (going away): restarting`."""
     if code is None:
         return ""
     known = code in CloseReason.__members__.values()

@@ -4,12 +4,12 @@
         Sec-WebSocket-Protocol: rep.sp.nanomsg.org      Sec-WebSocket-Protocol: rep.sp.nanomsg.org
         ...                                             ...
 
-The subprotocol names the server's role (sp-websocket-mapping-01), and the server has to repeat it:
-that is all that two SP endpoints tell each other of what they are. A server which is asked for
-another one, or for none, refuses with an HTTP error whose body says why, as nng and mangos do; that
-is plainer than the 1002 that the mapping has for it, and comes earlier.
+The subprotocol names the server's role (sp-websocket-mapping-01), and the server repeats it. SP
+endpoints exchange nothing else about their types. A server that is asked for another subprotocol,
+or for none, refuses with an HTTP error whose body has the reason, as nng and mangos do. That is
+clearer than the code 1002 of the mapping, and comes earlier.
 
-This module loads wsproto; it is loaded itself by the first WebSocket that is made.
+This module imports wsproto; the first WebSocket imports this module.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from wsproto.utilities import RemoteProtocolError
 from requite.errors import LocalViolation, RemoteViolation
 from requite.framing import foreign
 
-# What h11 holds, too, of a header section that is not complete. Endpoints of SP need some 200
-# bytes; the rest is for the cookies of a browser, and what proxies add.
+# The limit of h11 for an incomplete header section. SP endpoints need some 200 bytes; the rest is
+# for a browser's cookies and the fields that proxies add.
 HEADER_SIZE_MAX: Final = 16 << 10
 _TARGET: Final = re.compile(r"/[!-~]*")
-# RFC 9112, section 3.2.2: what stands before the path in the absolute-form of a target.
+# RFC 9112, section 3.2.2: the part before the path in the absolute-form of a target.
 _ABSOLUTE: Final = re.compile(r"(?:https?|wss?)://[^/?]*", re.I)
-_END_OF_HEADER: Final = re.compile(rb"\n\r?\n")  # as lenient as h11 is
+_END_OF_HEADER: Final = re.compile(rb"\n\r?\n")  # as lenient as h11
 
 _MAY_BEGIN_A_REQUEST: Final = re.compile(rb"[A-Z]{0,20}(?: |\Z)")
 _ANSWER: Final = b"HTTP/1."
@@ -48,18 +48,18 @@ _FIELDS: Final = {
     405: ("Allow: GET", "Connection: close"),
     426: ("Upgrade: websocket", "Sec-WebSocket-Version: 13", "Connection: close, Upgrade"),
 }
-# Of wsproto's refusals only this one is a 426, and its own words are of a header that is missing.
+# The only refusal of wsproto with 426; its own message is about a missing header.
 _ANOTHER_VERSION: Final = "this endpoint speaks WebSocket version 13 (RFC 6455) only"
 _PHRASES: Final = {status.value: status.phrase for status in HTTPStatus}
 
-# How much of a refusal's body is read, and shown.
+# The size of a refusal's body that is read, and shown.
 _EXPLANATION_SIZE_MAX: Final = 500
 _QUOTED_SIZE_MAX: Final = 100
 _BEGINNING_SIZE_MAX: Final = 20
 
 
 class _Head:
-    """Collects a header section: up to its empty line, bounded, and judged as it begins."""
+    """Collects a header section up to its empty line, with a limit and a check of its beginning."""
 
     def __init__(self, may_begin: Callable[[bytes], object], expected: str) -> None:
         self.data = b""
@@ -67,9 +67,9 @@ class _Head:
         self._expected = expected
 
     def add(self, chunk: bytes) -> bytes | None:
-        """Return what follows the header section, which is in `data` then; None: not complete.
+        """Return the bytes after the header section, which is then in `data`; None: incomplete.
 
-        Raises `RemoteViolation` when it cannot become one, or is too large.
+        Raises `RemoteViolation` for a section that is too large or cannot be one.
         """
         searched = max(0, len(self.data) - 2)
         data = self.data = self.data + chunk
@@ -86,16 +86,16 @@ class _Head:
 
 
 class ServerUpgrade:
-    """The side that was dialled: answers the request for `subprotocol` at `path`; "": at any path.
+    """The server: answers requests for `subprotocol` at `path` ("": at any path).
 
-    `say` takes what is to be sent. A request that is refused is answered before `receive` raises:
+    `say` is called with the bytes to send. A refused request is answered before `receive` raises:
 
     | status | for |
     |---|---|
     | 404 | any request at another path |
     | 426 | plain HTTP, or another version of WebSocket than 13 (RFC 9110, section 15.5.22) |
     | 405 | a WebSocket, by another method than GET |
-    | 400 | what is no HTTP, or no opening handshake; another subprotocol |
+    | 400 | invalid HTTP, an invalid opening handshake, or another subprotocol |
     """
 
     def __init__(self, subprotocol: str, path: str, say: Callable[[bytes], None]) -> None:
@@ -106,7 +106,7 @@ class ServerUpgrade:
         self._handshake = H11Handshake(ConnectionType.SERVER)
 
     def opening(self) -> bytes:
-        """Return nothing: the client speaks first."""
+        """Return nothing: the client sends first."""
         return b""
 
     def receive(self, chunk: bytes) -> bytes | None:
@@ -127,7 +127,7 @@ class ServerUpgrade:
         raise RemoteViolation("the peer hung up before its HTTP request was complete")
 
     def _judge_request(self) -> None:
-        """Refuse a request that asks for something else than a WebSocket at this path."""
+        """Refuse a request for anything but a WebSocket at this path."""
         request = _REQUEST.fullmatch(self._head.data)
         if request is None:
             self._refuse("malformed HTTP request")
@@ -148,7 +148,7 @@ class ServerUpgrade:
             self._refuse(reason, 405, is_head=is_head)
 
     def _judge_upgrade(self) -> None:
-        """Refuse an opening handshake that is malformed, or is for another subprotocol."""
+        """Refuse an opening handshake that is malformed or for another subprotocol."""
         try:
             self._handshake.receive_data(self._head.data)
             [request] = self._handshake.events()
@@ -164,7 +164,7 @@ class ServerUpgrade:
             self._refuse(f"asked for subprotocol {asked}; here it is {self._subprotocol}")
 
     def _refuse(self, reason: str, status: int = 400, *, is_head: bool = False) -> NoReturn:
-        """Answer with an HTTP error that says why, and give up. HEAD gets no body."""
+        """Answer with an HTTP error that has the reason, and raise. HEAD gets no body."""
         body = reason.encode() + b"\n"
         fields = [
             f"HTTP/1.1 {status} {_PHRASES[status]}",
@@ -177,13 +177,13 @@ class ServerUpgrade:
 
 
 class ClientUpgrade:
-    """The side that dials: asks the server at `host` (as in a URL, with the port) for `path`."""
+    """The client: requests `path` from the server at `host` (as in a URL, with the port)."""
 
     def __init__(self, subprotocol: str, host: str, path: str) -> None:
         self._subprotocol = subprotocol
         self._head = _Head(_may_begin_an_answer, "an answer of HTTP/1")
         self._handshake = H11Handshake(ConnectionType.CLIENT)
-        self._refusal = ""  # the HTTP status, once the server has refused
+        self._refusal = ""  # the HTTP status, after a refusal
         self._explanation = b""
         self._request = self._handshake.send(_request(host, path or "/", subprotocol))
 
@@ -194,7 +194,7 @@ class ClientUpgrade:
     def receive(self, chunk: bytes) -> bytes | None:
         """Take the next bytes; return those behind the upgrade, or None while it is not through.
 
-        Raises `RemoteViolation` with the server's words when it refuses.
+        Raises `RemoteViolation` with the server's reason if it refuses.
         """
         if self._refusal:
             self._read_explanation(self._feed(chunk))
@@ -219,7 +219,7 @@ class ClientUpgrade:
 
     def _feed(self, data: bytes) -> list[Event]:
         try:
-            if data:  # else h11 takes it for the end of the stream
+            if data:  # h11 would take empty data for the end of the stream
                 self._handshake.receive_data(data)
         except (RemoteProtocolError, ValueError) as error:  # ValueError: a header is not ASCII
             raise RemoteViolation(f"the server's answer is not a WebSocket's: {error}") from error
@@ -229,7 +229,7 @@ class ClientUpgrade:
         assert isinstance(answer, RejectConnection)
         status = answer.status_code
         self._refusal = f"HTTP {status} {_PHRASES.get(status, '')}".rstrip()
-        # A page of HTML, such as nng sends, says nothing more to a person who reads a log.
+        # A page of HTML, such as nng sends, has no further information for a log.
         is_text = (b"content-type", b"text/plain") in (
             (name, value.partition(b";")[0].strip().lower()) for name, value in answer.headers
         )
@@ -238,7 +238,7 @@ class ClientUpgrade:
         self._read_explanation(others)
 
     def _read_explanation(self, events: list[Event]) -> None:
-        """Take the next parts of a refusal's body; give up when there is enough of it."""
+        """Read the next parts of a refusal's body; raise when it is long enough."""
         for event in events:
             assert isinstance(event, RejectData)
             self._explanation += event.data
@@ -252,10 +252,10 @@ class ClientUpgrade:
 
 
 def _request(host: str, path: str, subprotocol: str) -> Request:
-    """Make a request, or raise `LocalViolation` for what cannot stand in one."""
+    """Encode a request. Raises `LocalViolation` for an invalid host or path."""
     try:
         is_host = bool(host) and host.isprintable() and bool(host.encode("idna"))
-    except UnicodeError:  # a label that is empty or too long
+    except UnicodeError:  # a label is empty or too long
         is_host = False
     if not is_host or _TARGET.fullmatch(path) is None:
         raise LocalViolation(f"no WebSocket can be asked for at host {host!r} and path {path!r}")
@@ -270,7 +270,7 @@ def _path_of(target: str) -> str:
 
 
 def _shown(data: bytes) -> str:
-    """Return bytes as quoted text, or in hexadecimal digits where they are none."""
+    """Return bytes as quoted text, or in hexadecimal if they are not printable."""
     text = data.decode("ascii", "replace")
     return f'"{text}"' if text.isascii() and text.isprintable() else f"the bytes {data.hex(' ')}"
 
@@ -280,7 +280,7 @@ def _may_begin_an_answer(data: bytes) -> bool:
 
 
 def quote(words: bytes | str, size_max: int = _QUOTED_SIZE_MAX) -> str:
-    """Return a peer's words as one printable line, cut to `size_max` characters."""
+    """Return a peer's text as one printable line of at most `size_max` characters."""
     text = words if isinstance(words, str) else words.decode(errors="backslashreplace")
     printable = "".join(char if char.isprintable() else " " for char in text[:size_max])
     return " ".join(printable.split())

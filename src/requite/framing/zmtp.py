@@ -1,19 +1,19 @@
 """ZMTP 3.0 and 3.1, the wire protocol of ZeroMQ, for REQ, REP, DEALER and ROUTER sockets.
 
-RFC 23 (3.0), RFC 37 (3.1), RFC 24 (PLAIN), RFC 28 (REQ and REP). A connection goes through
+RFC 23 (3.0), RFC 37 (3.1), RFC 24 (PLAIN), RFC 28 (REQ and REP). The states of a connection:
 
         GREETING ──64 bytes──▶ HANDSHAKE ──the mechanism admits the peer──▶ TRAFFIC
             └──────────────────────┴───────── any violation ──────────────────┴──▶ FAILED
 
-The parts have files of their own: greeting, commands, mechanisms, socket types, frames. Here they
-are put in order. Where the RFCs leave it open:
+Greeting, commands, mechanisms, socket types and frames have separate files; this one joins them.
+Choices where the RFCs leave one:
 
-- Unknown commands among messages are ignored, as in libzmq: RFC 37 allows commands anywhere in the
-  traffic, keeps no list of names, and wants peers of later versions accepted. During the handshake
-  each mechanism says exactly what may come, so there they are violations.
-- ERROR is fatal whenever it comes ("SHALL treat an incoming ERROR command as fatal"): with NULL the
-  peer may have sent READY before it saw and refused ours.
-- PING is a command of 3.1; on a connection of 3.0 it is an unknown one.
+- Unknown commands between messages are ignored, as in libzmq: RFC 37 allows commands anywhere in
+  the traffic, defines no list of names, and requires that peers of later versions are accepted. In
+  the handshake each mechanism defines which command may come, so an unknown one is a violation.
+- ERROR is fatal at any time ("SHALL treat an incoming ERROR command as fatal"): with NULL the peer
+  may have sent READY before it received and refused ours.
+- PING is a command of 3.1; on a connection of 3.0 it is unknown, and ignored.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _NOT_READY: Final = NotReady()
 
 
 class RefusedByPeer(RemoteViolation):
-    """The peer sent ERROR. It SHALL not be asked again with the same credentials (RFC 37)."""
+    """The peer sent ERROR. RFC 37: SHALL not connect again with the same credentials."""
 
 
 class _Phase(Enum):
@@ -83,16 +83,16 @@ class _Phase(Enum):
 
 
 class Zmtp:
-    """The `Framing` of one connection between a ZeroMQ socket of ours and one of a peer's.
+    """The `Framing` of one connection between a ZeroMQ socket of ours and one of a peer.
 
-    `identity` is what we announce (0 to 255 bytes, the first not zero; REP announces none).
-    `who_hangs_up`: a peer that may end connections in their handshake on purpose, for errors. After
-    the handshake, `peer_identity` and `peer_socket_type` hold what the peer announced, and
-    `peer_ttl_s` the wish of its last PING: to be hung up on when it is silent for so long.
-    `refusal` tells of credentials that are missing, wrong or not wanted.
+    `identity` is announced to the peer (0 to 255 bytes, the first not zero; REP announces none).
+    `who_hangs_up`: a kind of peer that closes connections in the handshake on purpose; for error
+    messages. After the handshake, `peer_identity` and `peer_socket_type` hold what the peer
+    announced, and `peer_ttl_s` the time to live of its last PING: after so much silence it wants
+    the connection to be closed. `refusal` describes credentials that are missing, wrong or unused.
     """
 
-    farewell = ""  # ZMTP has no word for the end of a connection
+    farewell = ""  # ZMTP has no command that ends a connection
 
     __slots__ = (
         "_broken",
@@ -136,7 +136,7 @@ class Zmtp:
         self._limits = limits
         self._phase = _Phase.GREETING
         self._minor = 0
-        self._buffer = b""  # what came before the traffic and is not understood yet
+        self._buffer = b""  # bytes before the traffic that are not parsed yet
         self._output = b""
         self._handshake: Handshake | None = None
         self._broken: RemoteViolation | None = None
@@ -146,7 +146,7 @@ class Zmtp:
     # --- the contract -----------------------------------------------------------------------
 
     def opening(self) -> bytes:
-        """Return our greeting."""
+        """Return the greeting of this side."""
         return encode_greeting(self._mechanism.name, as_server=self._mechanism.as_server)
 
     def receive(self, chunk: bytes) -> list[Message]:
@@ -164,7 +164,7 @@ class Zmtp:
             raise
 
     def output(self) -> bytes:
-        """Return what has to be sent for the framing's own sake, once."""
+        """Return, once, the bytes that the framing itself has to send."""
         output, self._output = self._output, b""
         return output
 
@@ -172,9 +172,9 @@ class Zmtp:
         """Append the header and the body of each frame to `out`; return the bytes added.
 
         Written for speed, like `FrameReader.read`: 0.24 us for frames of 40 and 11 bytes (CPython
-        3.11). Each frame is taken for one that others follow, and the last header is then set
-        right, which costs less than asking each frame whether it is the last. Two calls of
-        `append` are a fifth faster than one `+=`.
+        3.11). Each frame gets a header with MORE, and the last header is replaced afterwards, which
+        is faster than a test for each frame. Two calls of `append` are a fifth faster than one
+        `+=`.
         """
         role = self._role
         if role is not None:
@@ -201,7 +201,7 @@ class Zmtp:
 
     @property
     def mid_message(self) -> bool:
-        """Whether a message has begun to come in and is not complete."""
+        """Whether a message has been received in part."""
         return not self._reader.between_messages
 
     def at_end(self) -> None:
@@ -232,7 +232,7 @@ class Zmtp:
         except RemoteViolation as violation:
             self._fail(violation)
             raise
-        except Exception:  # out of the check of credentials: nobody comes in by a mistake of ours
+        except Exception:  # raised by the check of credentials: an error there admits nobody
             self._fail(RemoteViolation("the credentials could not be checked"))
             raise
         if self._phase is not _Phase.TRAFFIC:
@@ -254,10 +254,10 @@ class Zmtp:
         self._output += next(self._handshake)
 
     def _check_mechanism(self, greeting: Greeting) -> None:
-        """Both sides MUST announce the same mechanism, and not both be its server.
+        """Refuse another mechanism, and a second server of it.
 
-        Two clients are not told apart here: libzmq leaves as-server 0 even on a server. They end
-        at once, because each gets a HELLO where it waits for WELCOME.
+        Two clients pass this check, since libzmq sends as-server 0 even from a server. They fail at
+        the next command: each receives a HELLO where it expects WELCOME.
         """
         if greeting.mechanism != self._mechanism.name:
             self.refusal = self._mechanism.mismatch(greeting.mechanism)
@@ -266,7 +266,7 @@ class Zmtp:
             raise RemoteViolation("both sides announce that they are the server")
 
     def _take_command(self) -> bool:
-        """Put the next command to the handshake; False when it is not there in full yet."""
+        """Give the next command to the handshake; return False if it is incomplete."""
         if self._buffer[0] < COMMAND:
             raise RemoteViolation("a message came before the handshake was complete")
         found = find_command(self._buffer, 0, self._limits.handshake_size_max)
@@ -306,7 +306,7 @@ class Zmtp:
                 raise RefusedByPeer(f"the peer gave up: {decode_error(data)}")
 
     def _fail(self, violation: RemoteViolation) -> None:
-        """Remember the end, and tell the peer why where ZMTP has words for it: in the handshake."""
+        """Record the failure, and send ERROR with the reason, if in the handshake."""
         if self._phase is _Phase.HANDSHAKE and not isinstance(violation, RefusedByPeer):
             refused = isinstance(violation, CredentialsRefused)
             self._output += encode_error(REFUSED_STATUS if refused else str(violation))

@@ -1,7 +1,7 @@
-"""Commands of ZMTP: what the two framings say to each other between and before messages (RFC 37).
+"""Commands of ZMTP, which framings send before and between messages (RFC 37).
 
-A command is one frame with the COMMAND flag, never MORE: `04 size` or `06 size-as-u64`, then the
-length of its name, the name, and data whose form the name decides.
+A command is one frame with the flag COMMAND and without MORE: `04 size` or `06 size-as-u64`, the
+length of its name, the name, and data in a format that depends on the name.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ MORE: Final = 0x01
 LONG: Final = 0x02
 COMMAND: Final = 0x04
 
-# What PLAIN servers on libzmq 4.3 send for ERROR, seen with 4.3.5: its source has "\\x05ERROR", in
-# which C takes the E for a third hexadecimal digit. No other name of 94 characters begins so.
+# PLAIN servers on libzmq 4.3 (seen with 4.3.5) send this for ERROR: its source has "\\x05ERROR", in
+# which C reads the E as a third hexadecimal digit. No other name of 94 characters begins like it.
 _ERROR_OF_LIBZMQ: Final = b"^RROR"
 
 _PING_CONTEXT_MAX: Final = 16
@@ -34,7 +34,8 @@ class Command(NamedTuple):
 
 
 class Ping(NamedTuple):
-    """A heartbeat: hang up when nothing comes for `ttl_s` seconds (0: no wish); echo `context`."""
+    """A heartbeat. The receiver closes the connection after `ttl_s` seconds of silence (0: never),
+    and echoes `context`."""
 
     ttl_s: float
     context: bytes
@@ -44,7 +45,7 @@ class Ping(NamedTuple):
 
 
 def encode_command(name: bytes, data: bytes = b"") -> bytes:
-    """Return the whole frame of a command."""
+    """Encode a command as a frame."""
     body = bytes((len(name),)) + name + data
     if len(body) < 256:
         return bytes((COMMAND, len(body))) + body
@@ -52,10 +53,10 @@ def encode_command(name: bytes, data: bytes = b"") -> bytes:
 
 
 def find_command(data: bytes, at: int, size_max: int) -> tuple[Command, int] | None:
-    """Read the command frame that begins at `at`; return it and where it ends, None if it is cut.
+    """Parse the command frame at `at`; return it and its end, or None if it is incomplete.
 
-    `size_max` bounds the body in bytes, and is held against the announced size. Flag bits 3 to 7
-    MUST be zero and MORE SHALL be zero on commands (RFC 37, Framing).
+    The announced size of the body may be at most `size_max` bytes. Flag bits 3 to 7 MUST be zero,
+    and MORE SHALL be zero in commands (RFC 37, Framing).
     """
     flags = data[at]
     if flags & ~LONG != COMMAND:
@@ -71,7 +72,7 @@ def find_command(data: bytes, at: int, size_max: int) -> tuple[Command, int] | N
 
 
 def _split(body: bytes) -> Command:
-    """Take a command's body apart: u8 length of the name (at least 1), name, data."""
+    """Parse the body of a command: u8 length of the name (at least 1), name, data."""
     if body.startswith(_ERROR_OF_LIBZMQ):
         return Command(b"ERROR", body[len(_ERROR_OF_LIBZMQ) :])
     border = 1 + body[0] if body else 0
@@ -84,7 +85,7 @@ def _split(body: bytes) -> Command:
 
 
 def encode_metadata(properties: Mapping[str, bytes]) -> bytes:
-    """Encode properties: each u8 length of the name, name, u32 length of the value, value."""
+    """Encode properties, each as u8 length of the name, name, u32 length of the value, value."""
     parts: list[bytes] = []
     for name, value in properties.items():
         parts += (bytes((len(name),)), name.encode("ascii"), _u32.pack(len(value)), value)
@@ -92,7 +93,7 @@ def encode_metadata(properties: Mapping[str, bytes]) -> bytes:
 
 
 def decode_metadata(data: bytes) -> dict[str, bytes]:
-    """Decode properties; names are folded to lower case, since their case SHALL NOT matter."""
+    """Decode properties. Names are converted to lower case, since their case SHALL NOT matter."""
     properties: dict[str, bytes] = {}
     at = 0
     while at < len(data):
@@ -112,14 +113,14 @@ def decode_metadata(data: bytes) -> dict[str, bytes]:
 
 
 def encode_error(reason: str) -> bytes:
-    """Return an ERROR command. The grammar allows visible characters only, hence no spaces."""
+    """Encode an ERROR command. The grammar allows visible characters only, so no spaces."""
     text = reason.encode("ascii", "replace")[:_ERROR_REASON_MAX]
     visible = bytes(c if 0x21 <= c <= 0x7E else ord("-") for c in text)
     return encode_command(b"ERROR", bytes((len(visible),)) + visible)
 
 
 def decode_error(data: bytes) -> str:
-    """Return the reason in an ERROR command, safe to print whatever it holds."""
+    """Return the reason in an ERROR command, with unprintable characters escaped."""
     if not data or len(data) != 1 + data[0]:
         raise RemoteViolation(f"a malformed ERROR command: {data[:16]!r}")
     return data[1:].decode("ascii", "backslashreplace")
@@ -133,5 +134,5 @@ def decode_ping(data: bytes) -> Ping:
 
 
 def encode_pong(context: bytes) -> bytes:
-    """Return the PONG that answers a PING with this context."""
+    """Encode the PONG for a PING with this context."""
     return encode_command(b"PONG", context)

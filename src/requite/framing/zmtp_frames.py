@@ -1,8 +1,8 @@
-"""Frames of ZMTP: reading a stream of them as whole messages, and the headers for writing them.
+"""Frames of ZMTP: parses a stream of frames into messages, and has the headers for encoding.
 
         flags u8 | size u8, or u64 with LONG | body             flags: MORE 1, LONG 2, COMMAND 4
 
-A message is frames with MORE up to one without (RFC 37, Framing).
+A message consists of frames with MORE and a last one without (RFC 37, Framing).
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from requite.framing.zmtp_command import LONG, MORE, Command, find_command
 
 SHORT_SIZES: Final = 256
 
-# Smaller parts of a long body are put together as they come. An object costs some 40 bytes, so
-# this keeps what a body costs beyond its size near one per cent.
+# Smaller parts of a long body are joined on arrival. An object costs some 40 bytes, so the overhead
+# of a body stays near one per cent.
 _PART_SIZE_MIN: Final = 4096
 
-# Headers by body size, made once: looking one up costs a third of making it.
+# Headers by body size: a lookup costs a third of an encoding.
 SHORT_MORE: Final = tuple(bytes((MORE, size)) for size in range(SHORT_SIZES))
 SHORT_LAST: Final = tuple(bytes((0, size)) for size in range(SHORT_SIZES))
 
@@ -29,21 +29,21 @@ _long_header: Final = Struct(">BQ").pack
 
 
 def long_more(size: int) -> bytes:
-    """Return the header of a long frame that others follow."""
+    """Return the header of a long frame with MORE."""
     return _long_header(LONG | MORE, size)
 
 
 def long_last(size: int) -> bytes:
-    """Return the header of a long frame that ends its message."""
+    """Return the header of a long last frame."""
     return _long_header(LONG, size)
 
 
 class FrameReader:
-    """Turns chunks of a stream into messages; commands among them are put into `commands`.
+    """Parses chunks of a stream into messages, and appends commands to `commands`.
 
-    Between two chunks it holds the whole frames of an unfinished message, and either the beginning
-    of a short frame or command, or what has come of one long body. Only the former is put in front
-    of the next chunk and read again, so reading a long message takes time linear in its size.
+    Between two chunks it holds the complete frames of a partial message, and either the beginning
+    of a short frame or command, or the received part of one long body. Only the beginning is parsed
+    again with the next chunk, so the time for a long message is linear in its size.
 
     After `read` has raised, the reader must not be used again.
     """
@@ -63,20 +63,20 @@ class FrameReader:
     def __init__(self, limits: Limits) -> None:
         self.commands: list[Command] = []
         self._limits = limits
-        # A message of at most this many bytes on the wire is within both limits, for a frame takes
-        # two bytes at least: one comparison clears nearly every message, the others are counted.
+        # A message of at most this many bytes on the wire is within both limits, since a frame has
+        # at least two bytes: one comparison admits nearly every message; the others are counted.
         self._unsuspicious = min(limits.message_size_bytes_max, 2 * limits.frames_max)
-        self._frames: Message = []  # whole frames of the message that is not complete yet
-        # What that message has taken of the stream, announced body and commands included.
+        self._frames: Message = []  # complete frames of the partial message
+        # The bytes of that message in the stream, with announced body and commands.
         self._wire_size = 0
-        self._tail = b""  # the beginning of a frame or command whose rest is to come
-        self._body: list[bytes] = []  # what has come of a long body ...
-        self._missing = 0  # ... and how much of it is to come
-        self._ends_message = False  # ... and whether it is the last of its message
+        self._tail = b""  # the beginning of an incomplete frame or command
+        self._body: list[bytes] = []  # the received part of a long body,
+        self._missing = 0  # the number of its missing bytes,
+        self._ends_message = False  # and whether it ends its message
 
     @property
     def between_messages(self) -> bool:
-        """True when the stream may end here without anything being lost."""
+        """Whether the stream may end here: no message is partial."""
         return not (self._frames or self._tail or self._missing)
 
     def read(self, chunk: bytes) -> list[Message]:
@@ -93,13 +93,13 @@ class FrameReader:
 
         frames = self._frames
         end = len(chunk)
-        header_end = end - 1  # a frame header has two bytes or more
+        header_end = end - 1  # a frame header has at least two bytes
         unsuspicious = self._unsuspicious
-        start = -self._wire_size  # where the current message began, in the coordinates of `chunk`
+        start = -self._wire_size  # where the current message began, relative to `chunk`
         at = 0
-        # One loop and no call per frame, because a broker spends its time here: two-frame messages
-        # of 40 and 11 bytes, 64 to a chunk, take 0.43 us each (CPython 3.11). A call per frame, and
-        # limits counted at each, double that.
+        # One loop without a call per frame, because it is on the hot path of a broker: messages of
+        # two frames (40 and 11 bytes), 64 per chunk, take 0.43 us each (CPython 3.11). A call per
+        # frame, with limits checked in each, doubles that.
         while at < header_end:
             flags = chunk[at]
             if flags < 2:
@@ -122,8 +122,8 @@ class FrameReader:
                 found = find_command(chunk, at, self._limits.handshake_size_max)
                 if found is None:
                     break
-                # libzmq sends a heartbeat between two frames of a message when its output buffer
-                # fills up there, so commands are taken anywhere.
+                # libzmq sends a heartbeat between two frames of a message if its output buffer
+                # fills up there, so commands are accepted anywhere.
                 self.commands.append(found[0])
                 at = found[1]
                 continue
@@ -143,10 +143,10 @@ class FrameReader:
         return messages
 
     def _check_limits(self, frames: Message, wire_size: int, announced: int | None = None) -> None:
-        """Refuse a message that is, or with an announced frame becomes, larger than allowed.
+        """Raise `RemoteViolation` for a message beyond a limit, with an announced frame included.
 
-        Bodies are only added up when the size on the wire does not clear them, so that a message
-        of many frames is not added up for each of them.
+        It sums up the bodies only if the size on the wire is above the limit, so that the frames
+        of a long message are not summed up for each of them.
         """
         limits = self._limits
         if len(frames) + (announced is not None) > limits.frames_max:
@@ -163,10 +163,11 @@ class FrameReader:
         self._ends_message = ends_message
 
     def _grow_body(self, chunk: bytes) -> None:
-        """Keep the next part of the long body: what has come, never room for what was announced.
+        """Store the next part of the long body. Only received bytes take memory.
 
-        Chunks are kept as they are and joined once, in half the time that a growing bytearray
-        takes for 64 MiB; but a peer that sends single bytes must not cost an object for each.
+        Chunks are stored and joined once, which for 64 MiB takes half the time of a growing
+        bytearray. Small chunks are joined, so that a peer that sends single bytes does not cost an
+        object for each.
         """
         if len(self._body[-1]) < _PART_SIZE_MIN:
             self._body[-1] += chunk
@@ -174,7 +175,7 @@ class FrameReader:
             self._body.append(chunk)
 
     def _finish_body(self, chunk: bytes, messages: list[Message]) -> bytes:
-        """Complete the long body, and its message if that was the last; return what follows."""
+        """Complete the long body, and its message if it is the last frame; return the rest."""
         missing, self._missing = self._missing, 0
         self._frames.append(b"".join((*self._body, chunk[:missing])))
         self._body = []

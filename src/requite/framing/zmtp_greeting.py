@@ -3,8 +3,8 @@
         FF | 8 bytes of padding | 7F | major | minor | mechanism, 20 bytes | as-server | 31 zeros
          0   1                    9    10      11      12                    32          33
 
-Both sides send theirs at once. libzmq may send the first 11 bytes alone and the rest only when it
-has seen our version, so what has arrived is judged as it comes.
+Both sides send it at once. libzmq may send the first 11 bytes alone, and the rest after it has
+received our version, so a partial greeting is checked on arrival.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _AS_SERVER_AT: Final = 32
 
 
 class Greeting(NamedTuple):
-    """What a peer's greeting says, with the version already lowered to the one both speak."""
+    """The greeting of a peer; the version is the highest that both sides support."""
 
     minor: int
     mechanism: bytes
@@ -34,17 +34,17 @@ class Greeting(NamedTuple):
 
 
 def encode_greeting(mechanism: bytes, *, as_server: bool) -> bytes:
-    """Return our greeting, which is always the full 64 bytes: there is no older version to try."""
+    """Encode a greeting: always 64 bytes, since no older version is supported."""
     signature = b"\xff" + bytes(8) + b"\x7f"
     version = bytes((MAJOR, MINOR))
     return signature + version + mechanism.ljust(20, b"\0") + bytes((as_server,)) + bytes(31)
 
 
 def check_beginning(data: bytes) -> None:
-    """Refuse the beginning of a stream as soon as it cannot become a greeting of ZMTP 3, and is
-    told from that of other protocols.
+    """Raise `RemoteViolation` as soon as a stream cannot begin with a greeting of ZMTP 3. The error
+    names the other protocol if its first bytes are known.
 
-    The padding means nothing (RFC 37: MUST NOT validate this): libzmq puts the length of its
+    The padding is not checked (RFC 37: MUST NOT validate this): libzmq puts the length of its
     identity there, for peers of ZMTP 1.0.
     """
     if data and data[0] != 0xFF and not foreign.may_get_a_name(data):
@@ -61,10 +61,10 @@ def check_beginning(data: bytes) -> None:
 
 
 def parse_greeting(data: bytes) -> Greeting:
-    """Read a whole greeting that `check_beginning` has let pass.
+    """Parse a complete greeting that `check_beginning` has accepted.
 
-    A higher version is taken as our own (RFC 37: MUST accept higher protocol versions as valid).
-    The filler is not looked at, for a later version may use it.
+    A higher version counts as our own (RFC 37: MUST accept higher protocol versions as valid). The
+    filler is not checked, since a later version may use it.
     """
     minor = min(data[_MINOR_AT], MINOR) if data[_MAJOR_AT] == MAJOR else MINOR
     return Greeting(minor, data[_MECHANISM].rstrip(b"\0"), data[_AS_SERVER_AT] == 1)

@@ -1,14 +1,14 @@
 """Security mechanisms of ZMTP: NULL (RFC 37) and PLAIN (RFC 24).
 
-A mechanism is a small immutable setting, shared by all connections; `handshake` makes the exchange
-for one of them. An exchange is a generator: it yields bytes to send, is sent the peer's next
-command, and returns the last bytes to send together with the peer that it has admitted.
+A mechanism is an immutable setting that all connections share; `handshake` returns the handshake of
+one connection. It is a generator: it yields bytes to send, is sent the peer's next command, and
+returns the last bytes to send and the admitted peer.
 
         NULL    both:    READY, in any order
         PLAIN   client:  HELLO            INITIATE
                 server:         WELCOME             READY
 
-ERROR may come in place of any answer of the peer's; whoever drives the generator sees to that.
+ERROR may come in place of any command of the peer; the caller of the generator handles it.
 """
 
 from __future__ import annotations
@@ -23,51 +23,51 @@ from requite.framing.zmtp_command import Command, encode_command
 from requite.framing.zmtp_socket import Peer
 
 Admit: TypeAlias = Callable[[bytes], Peer]
-"""Reads the peer's metadata; raises `RemoteViolation` to refuse it."""
+"""Parses the metadata of a peer; raises `RemoteViolation` to refuse the peer."""
 
 Handshake: TypeAlias = Generator[bytes, Command, tuple[bytes, Peer]]
 Check: TypeAlias = Callable[[str, str], bool]
 
-# The status of ZAP (RFC 27) for failed authentication, which servers on libzmq give as the reason.
+# The status of ZAP (RFC 27) for failed authentication, which libzmq servers send as the reason.
 REFUSED_STATUS: Final = "400"
 _PLAIN: Final = b"PLAIN"
 
 
 class CredentialsRefused(RemoteViolation):
-    """The peer's user name and password did not pass our check."""
+    """The user name or password of the peer is wrong."""
 
 
 class MechanismMismatch(RemoteViolation):
-    """The peer announced another mechanism than ours; mostly, one side has no credentials."""
+    """The peer announced another mechanism; usually, one side has no credentials."""
 
 
 class Mechanism(Protocol):
-    """What the greeting announces, and how to make the exchange that follows it."""
+    """The mechanism in the greeting, and its handshake."""
 
     @property
     def name(self) -> bytes: ...
     @property
     def as_server(self) -> bool: ...
     def handshake(self, metadata: bytes, admit: Admit) -> Handshake:
-        """Return the exchange for one connection, in which we announce `metadata`."""
+        """Return the handshake of one connection, which sends `metadata`."""
 
     def mismatch(self, theirs: bytes) -> str:
-        """Return what is wrong, and what to do, when the peer announces the mechanism `theirs`."""
+        """Return the error for a peer that announces the mechanism `theirs`, and what to do."""
 
     def refusal(self, status: str) -> str:
-        """Return why a peer refuses us for good that sends ERROR with `status`; "" if it may take
-        us another time."""
+        """Return why a peer that sends ERROR with `status` will always refuse this client; "" if a
+        later connection may succeed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Null:
     """No authentication: both sides send READY with their metadata.
 
-    RFC 37 lets the server answer the client's READY; like libzmq, we do not wait, because neither
-    side can tell from the greeting who is the client, and two that wait would wait for ever.
+    In RFC 37 the server answers the client's READY. Like libzmq, this side does not wait: the
+    greeting does not tell which side is the client, and two sides that wait would wait forever.
 
-    `when_plain` is what to say of a peer that announces PLAIN: only the owner of the connection
-    knows whether that is a server that asks for a password or a client that shows one.
+    `when_plain` is the error for a peer that announces PLAIN. Only the owner of the connection
+    knows whether it is a server that requires a password or a client that sends one.
     """
 
     when_plain: str = "the peer uses user names and passwords (ZMTP PLAIN), and none are used here"
@@ -89,7 +89,7 @@ class Null:
 
 @dataclass(frozen=True, slots=True)
 class PlainClient:
-    """Announces a user name and a password, in clear text, of up to 255 bytes of UTF-8 each."""
+    """Sends a user name and a password in clear text, each of up to 255 bytes of UTF-8."""
 
     username: str
     password: str = field(repr=False)
@@ -131,9 +131,9 @@ class PlainClient:
 
 @dataclass(frozen=True, slots=True)
 class PlainServer:
-    """Asks `check(username, password)` whether a client may come in.
+    """Admits a client if `check(username, password)` returns True.
 
-    `check` should take the same time whatever is wrong: see `same_secret` and `known_users`.
+    `check` should take the same time for each wrong input: see `same_secret` and `known_users`.
     """
 
     check: Check
@@ -172,14 +172,14 @@ def _unknown(theirs: bytes, ours: str) -> str:
 
 
 def _data_of(command: Command, expected: bytes) -> bytes:
-    """Return the data of the one command that may come now."""
+    """Return the data of the expected command; raise `RemoteViolation` for any other."""
     if command.name != expected:
         raise RemoteViolation(f"{command.name!r} came where the handshake demands {expected!r}")
     return command.data
 
 
 def _credentials(data: bytes) -> tuple[str, str]:
-    """Split HELLO's data: u8 length and user name, u8 length and password, and nothing behind."""
+    """Parse the data of HELLO: u8 length and user name, u8 length and password."""
     border = 1 + data[0] if data else 0
     if not 0 < border < len(data) or len(data) != border + 1 + data[border]:
         raise RemoteViolation("malformed HELLO: it does not hold a user name and a password")
@@ -193,14 +193,14 @@ def _credentials(data: bytes) -> tuple[str, str]:
 
 
 def same_secret(given: str, expected: str) -> bool:
-    """Compare two secrets in a time that does not tell how much of them is equal."""
+    """Compare two secrets in a time that does not depend on how many bytes are equal."""
     return compare_digest(given.encode(), expected.encode())
 
 
 def known_users(passwords: Mapping[str, str]) -> Check:
-    """Return a check against a table of user names and passwords.
+    """Return a check of user names and passwords against a table.
 
-    An unknown user costs the same comparison as a known one, so time does not tell who exists.
+    An unknown user costs the same comparison as a known one, so the time reveals no user names.
     """
     table = dict(passwords)
 

@@ -1,7 +1,7 @@
-"""Socket types of ZeroMQ: who may talk to whom, and what REQ and REP wrap around messages.
+"""Socket types of ZeroMQ: which types are compatible, and the envelopes of REQ and REP.
 
 Compatibility and identity: RFC 37, "The Socket-Type Property" and "The Identity Property".
-Envelopes: RFC 28 (REQREP). DEALER and ROUTER pass frames as they are, and have no role here.
+Envelopes: RFC 28 (REQREP). DEALER and ROUTER do not change messages, and have no role here.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PEERS: Final = {
 
 
 class Peer(NamedTuple):
-    """What a peer's metadata says about it."""
+    """A peer, as its metadata describes it."""
 
     socket_type: SocketType
     identity: bytes
@@ -46,7 +46,7 @@ class Peer(NamedTuple):
 
 
 def own_metadata(socket_type: SocketType, identity: bytes) -> bytes:
-    """Return the properties that we announce: as libzmq does, all but REP tell their identity."""
+    """Encode the properties of this side. As in libzmq, all types but REP send their identity."""
     if len(identity) > IDENTITY_SIZE_MAX or identity[:1] == b"\0":
         raise LocalViolation(f"an identity has 0 to 255 bytes, the first not zero: {identity!r}")
     properties = {"Socket-Type": socket_type.encode()}
@@ -56,10 +56,11 @@ def own_metadata(socket_type: SocketType, identity: bytes) -> bytes:
 
 
 def admit_peer(own: SocketType, metadata: bytes) -> Peer:
-    """Read a peer's properties; refuse a socket type that `own` cannot talk to, or a bad identity.
+    """Parse the properties of a peer. Raises `RemoteViolation` for a socket type that is
+    incompatible with `own`, and for an invalid identity.
 
-    A missing type is refused as well: every known implementation sends it, and without it the two
-    may misread each other's frames.
+    A missing type is refused as well: each known implementation sends it, and without it the two
+    sides may misinterpret each other's frames.
     """
     properties = decode_metadata(metadata)
     announced = properties.get("socket-type", b"").decode("ascii", "backslashreplace")
@@ -78,17 +79,17 @@ def admit_peer(own: SocketType, metadata: bytes) -> Peer:
 
 
 class SocketRole(Protocol):
-    """What a socket type adds to outgoing messages and takes off incoming ones."""
+    """Adds the envelope of a socket type to sent messages, and removes it from received ones."""
 
     def wrap(self, message: Sequence[bytes]) -> Sequence[bytes]:
         """Return the frames to send for `message`, or raise `LocalViolation`."""
 
     def unwrap(self, message: Message) -> Message:
-        """Return what the application sees of a received message, or raise `RemoteViolation`."""
+        """Return a received message without its envelope, or raise `RemoteViolation`."""
 
 
 class NotReady:
-    """Stands in for the role while the handshake runs: there is nobody to encode for yet."""
+    """The role during the handshake: nothing may be encoded or decoded yet."""
 
     def wrap(self, message: Sequence[bytes]) -> Sequence[bytes]:
         raise LocalViolation("nothing may be encoded before the handshake is complete")
@@ -98,10 +99,10 @@ class NotReady:
 
 
 class RequestRole:
-    """REQ: an empty delimiter in front of every message, both ways.
+    """REQ: an empty delimiter precedes each message in both directions.
 
-    That a request waits for the reply to the one before is a rule for a socket with all its
-    connections together, and left to the caller.
+    The rule that a request waits for the reply to the previous one concerns all connections of a
+    socket, and is left to the caller.
     """
 
     def wrap(self, message: Sequence[bytes]) -> Sequence[bytes]:
@@ -117,10 +118,10 @@ class RequestRole:
 
 
 class ReplyRole:
-    """REP: keeps each request's envelope, and puts it in front of the reply.
+    """REP: stores the envelope of each request, and adds it to the reply.
 
-    Replies leave in the order of the requests: the n-th message encoded answers the n-th received.
-    A DEALER may have sent several requests before the first is answered.
+    Replies are sent in the order of the requests: the n-th encoded message answers the n-th
+    received one. A DEALER may send several requests before the first reply.
     """
 
     def __init__(self) -> None:
@@ -142,7 +143,7 @@ class ReplyRole:
 
 
 def role_of(socket_type: SocketType) -> SocketRole | None:
-    """Return a fresh role for one connection; None where messages pass as they are."""
+    """Return a new role for one connection; None for types that do not change messages."""
     if socket_type is SocketType.REQ:
         return RequestRole()
     return ReplyRole() if socket_type is SocketType.REP else None
