@@ -1,7 +1,7 @@
-"""Connections within one event loop: bytes are passed on without a system call.
+"""Connections within one event loop, without system calls.
 
-As over a socket, the peer receives data in a later loop iteration, never from inside the write. An
-end that pauses reading pushes back.
+As over a socket, the peer receives data in a later loop iteration, never during the write. An end
+that pauses reading causes back-pressure.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class InprocStream:
         self._size = 0  # of the inbox, in bytes
         self._scheduled = False
         self._paused = False
-        self._pushing_back = False  # our inbox is full, and the other end has been told
-        self._finished = False  # nothing more comes in behind what is in the inbox
-        self._ended = False  # `closed` has been, or is about to be, reported
+        self._pushing_back = False  # the inbox is full, and the other end is blocked
+        self._finished = False  # no more data follow those in the inbox
+        self._ended = False  # `closed` was reported, or is scheduled
 
     def start(self, owner: Owner, link: object) -> None:
         """Start reading and report to `owner`."""
@@ -71,23 +71,23 @@ class InprocStream:
             self._owner.blocked(self._link)
 
     def close(self) -> None:
-        """Let the other end read what was written, then end both."""
+        """Close both ends after the other end has read everything."""
         self._other._finished = True
         self._inbox.clear()
         self._other._schedule()
 
     def abort(self) -> None:
-        """End both at once."""
+        """Close both ends at once."""
         self._other._inbox.clear()
         self._end("")
         self._other._end("the connection broke: the other end was aborted")
 
     def pause_reading(self) -> None:
-        """Leave what comes in the inbox; drop it when the other end closes."""
+        """Stop reading: data stay in the inbox, and are dropped when the other end closes."""
         self._paused = True
 
     def resume_reading(self) -> None:
-        """Take from the inbox again."""
+        """Resume reading from the inbox."""
         self._paused = False
         self._schedule()
 
@@ -97,7 +97,7 @@ class InprocStream:
             self._loop.call_soon(self._turn)
 
     def _turn(self) -> None:
-        """Hand over what had come in before this turn."""
+        """Deliver the data that were in the inbox before this turn."""
         self._scheduled = False
         for _ in range(len(self._inbox)):
             if self._paused or not self._inbox:

@@ -40,7 +40,7 @@ async def dial(address: IpcAddress, on_stream: OnStream) -> None:
     loop = asyncio.get_running_loop()
     dialled = Dialled(lambda: SocketStream(on_stream, address))
     try:
-        if isinstance(loop, asyncio.BaseEventLoop):  # would wait for ever at a full backlog
+        if isinstance(loop, asyncio.BaseEventLoop):  # would wait forever at a full backlog
             making = loop.create_unix_connection(dialled, sock=connect_ipc(address))
         else:
             making = loop.create_unix_connection(dialled, address.path)

@@ -1,4 +1,4 @@
-"""Sockets as this package wants them, for the asyncio transports and the blocking one alike."""
+"""Create and configure sockets, for the asyncio transports and the blocking one."""
 
 from __future__ import annotations
 
@@ -17,47 +17,47 @@ from requite.transport.address import Address, HostAddress, IpcAddress
 
 BACKLOG: Final = 1024
 READ_SIZE: Final = 64 << 10
-# Bytes held for a peer before it is said to push back, and down to which they must drain then.
+# High-water mark and low-water mark of a peer's output buffer, in bytes.
 WRITE_HIGH: Final = 256 << 10
 WRITE_LOW: Final = 64 << 10
-# Heartbeats find a dead peer within seconds where they flow; keep-alive is for idle clients behind
-# a network that forgets: the first probe after a minute, the end two minutes later.
+# Heartbeats detect a dead peer within seconds. Keep-alive is for idle clients whose connection a
+# router has forgotten: the first probe follows after a minute, the end two minutes later.
 _KEEPALIVE: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 30), ("TCP_KEEPCNT", 4))
-# How a system says that it does not have an address, or the whole family.
+# Errors for an address, or an address family, that the system does not have.
 _NOT_HERE: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
-# Whether the other end has closed, though bytes are unread, is not told by every system.
+# Not every system reports that the peer has closed while bytes are unread.
 _HUNG_UP: Final[int] = getattr(select, "POLLRDHUP", 0)
 
 AddressInfo = tuple[int, int, int, str, Any]
 
 
 class HasOptions(Protocol):
-    """What both `socket.socket` and the stand-ins of event loops offer."""
+    """The methods that `socket.socket` and the substitutes of event loops share."""
 
     def setsockopt(self, level: int, option: int, value: int, /) -> None: ...
 
 
 def tune_tcp(sock: HasOptions) -> None:
-    """Send without Nagle's delay, and let the kernel probe peers that have long been silent."""
+    """Disable Nagle's algorithm, and enable keep-alive probes."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _KEEPALIVE:
-        if hasattr(socket, name):  # each system has its own selection
+        if hasattr(socket, name):  # systems differ in the options that they have
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def has_hung_up(fd: int) -> bool:
-    """Whether the other end of a connection has closed it, or it has broken; reads nothing."""
+    """Whether the peer has closed the connection, or it is broken. Reads nothing."""
     poll = select.poll()
-    poll.register(fd, _HUNG_UP)  # errors are told in any case
+    poll.register(fd, _HUNG_UP)  # errors are always reported
     return bool(poll.poll(0))
 
 
 def why(error: OSError) -> str:
-    """Return what an `OSError` says in the system's own plain words, where it has them.
+    """Return the system's text for an `OSError`, if there is one.
 
-    asyncio puts numbers and tuples into the text; a resolver's errors have numbers of their own.
+    asyncio adds numbers and tuples to the text, and errors of a resolver have other numbers.
     """
     if error.errno is not None and not isinstance(error, socket.gaierror):
         return os.strerror(error.errno).lower()
@@ -65,13 +65,13 @@ def why(error: OSError) -> str:
 
 
 def cannot(what: str, address: Address, reason: str) -> TransportError:
-    """Make the error of a place that cannot be reached or listened at; nothing was sent there."""
+    """Return the error for an address that cannot be dialled or listened at; nothing was sent."""
     return TransportError(f"cannot {what} {address}: {reason}", may_have_executed=False)
 
 
 # --- listening ------------------------------------------------------------------------------------
 def bind_tcp_wildcard(port: int) -> list[socket.socket]:
-    """Listen at all addresses: one socket for both families where the system has it."""
+    """Listen at all addresses, with one socket for both families if the system supports it."""
     if socket.has_dualstack_ipv6():
         family, dual = socket.AF_INET6, True
     else:
@@ -80,9 +80,9 @@ def bind_tcp_wildcard(port: int) -> list[socket.socket]:
 
 
 def bind_tcp(infos: Iterable[AddressInfo], port: int) -> list[socket.socket]:
-    """Listen at each address a host name stands for, at one port (0: the first one's choice).
+    """Listen at each address of a host name, at one port (0: the free port of the first address).
 
-    An address that the machine turns out not to have is skipped as long as another one works.
+    An address that the machine does not have is skipped if another one works.
     """
     bound: list[socket.socket] = []
     failure: OSError | None = None
@@ -106,11 +106,11 @@ def bind_tcp(infos: Iterable[AddressInfo], port: int) -> list[socket.socket]:
 def bind_ipc(address: IpcAddress) -> socket.socket:
     """Listen at a Unix socket that only its owner may connect to (mode 0600).
 
-    A file left by a process that died is found out by dialling it, and removed.
+    The file of a process that died is detected by dialling it, and removed.
     """
     _remove_stale(address)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    umask = os.umask(0o177)  # set for the moment of creation: a chmod would come too late
+    umask = os.umask(0o177)  # set during creation: a later chmod would leave a gap
     try:
         sock.bind(address.path)
         sock.listen(BACKLOG)
@@ -135,20 +135,20 @@ def _remove_stale(address: IpcAddress) -> None:
             probe.connect(address.path)
         except ConnectionRefusedError:
             os.unlink(address.path)
-        except BlockingIOError:  # its backlog is full, so somebody lives there
+        except BlockingIOError:  # its backlog is full, so a process listens
             raise cannot("listen at", address, "another process listens there") from None
         else:
             raise cannot("listen at", address, "another process listens there")
 
 
 def socket_file_id(path: str) -> tuple[int, int]:
-    """Return what tells the file of a Unix socket from one that is put in its place."""
+    """Return an identifier of a socket file, which differs for a file that replaces it."""
     found = os.lstat(path)
     return found.st_dev, found.st_ino
 
 
 def remove_socket_file(path: str, made: tuple[int, int]) -> None:
-    """Remove the file unless another listener has put its own in its place, or it is gone."""
+    """Remove a socket file, unless another listener has replaced it or it does not exist."""
     with suppress(FileNotFoundError):
         if socket_file_id(path) == made:
             os.unlink(path)
@@ -156,10 +156,10 @@ def remove_socket_file(path: str, made: tuple[int, int]) -> None:
 
 # --- dialling -------------------------------------------------------------------------------------
 def connect_ipc(address: IpcAddress) -> socket.socket:
-    """Connect to a Unix socket; the answer is there at once.
+    """Connect to a Unix socket; the result is immediate.
 
-    A listener whose backlog is full makes a non-blocking connect fail with EAGAIN, which event
-    loops take for "under way" and then wait for ever.
+    If the backlog of the listener is full, a non-blocking connect fails with EAGAIN. Event loops
+    take that for "in progress", and would wait forever.
     """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.setblocking(False)
@@ -175,8 +175,8 @@ def connect_ipc(address: IpcAddress) -> socket.socket:
 
 
 def name_of(sockaddr: object, family: int, place: Address) -> str:
-    """Return a peer's address as text, after the place that it was reached or accepted at, whose
-    name it takes where it has none of its own (the dialling end of ipc)."""
+    """Return a peer's address as text, in the form of `place`, where it was dialled or accepted. A
+    peer without an address (the dialling end of ipc) gets the text of `place`."""
     is_inet = family in (socket.AF_INET, socket.AF_INET6)
     if is_inet and isinstance(sockaddr, tuple) and isinstance(place, HostAddress):
         return str(replace(place, host=sockaddr[0], port=sockaddr[1]))

@@ -1,8 +1,8 @@
-"""A connection on asyncio, for TCP and Unix sockets; works alike on uvloop.
+"""A connection on asyncio or uvloop, over TCP or a Unix socket.
 
-Reads go into one buffer per event loop: asyncio's own streams take a fresh 256 KiB for each read,
-8.5 us and two page faults where this costs 0.8. Sharing it is safe because a loop calls
-`get_buffer` and `buffer_updated` back to back, and the bytes are copied out first thing.
+All connections of an event loop share one read buffer. asyncio's streams allocate 256 KiB for each
+read, which costs 8.5 us and two page faults, against 0.8 us here. Sharing is safe because a loop
+calls `buffer_updated` right after `get_buffer`, which copies the bytes first.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from requite.transport.address import Address
 from requite.transport.base import HUNG_UP_UNREAD, OnStream, Owner
 from requite.transport.sockets import READ_SIZE, WRITE_HIGH, WRITE_LOW, has_hung_up, name_of
 
-# How often a connection that is not read from is checked for the peer's FIN or RST: no event loop
-# reports them by itself. Lazy clients give up after 2.5 s, and reconnect. A FIN waits behind the
-# bytes that do not fit into the receive buffer: with a full one, only an RST is seen, which the
-# system of a peer that has closed sends when it gets a reply.
+# The interval for checking paused connections for the peer's FIN or RST, which event loops do not
+# report. (Lazy clients time out after 2.5 s, and reconnect.) A FIN waits behind the bytes that do
+# not fit into the receive buffer. If that is full, only an RST is detected, which the system of a
+# closed peer sends when it receives a reply.
 _LOOK_EVERY_S: Final = 1.0
 
 _read_buffers: WeakKeyDictionary[asyncio.AbstractEventLoop, memoryview] = WeakKeyDictionary()
@@ -34,10 +34,10 @@ def _read_buffer(loop: asyncio.AbstractEventLoop) -> memoryview:
 
 
 class SocketStream(asyncio.BufferedProtocol):
-    """The `Stream` over an asyncio transport; made by the loop, one per connection.
+    """The `Stream` over an asyncio transport; the loop makes one per connection.
 
-    `on_stream` is called once the connection stands, and must `start` the stream. `tune` gets the
-    transport's socket first. `place` is where it was dialled or accepted.
+    `on_stream` is called when the connection is established, and must `start` the stream. Before
+    that, `tune` is called with the transport's socket. `place` is the dialled or listening address.
     """
 
     __slots__ = (
@@ -71,15 +71,15 @@ class SocketStream(asyncio.BufferedProtocol):
         self.is_made = False
         self.is_over = False
         self._loop = asyncio.get_running_loop()
-        self._fd: int | None = None  # for writing, where the loop would put that off
+        self._fd: int | None = None  # for writes that the loop would defer
         self._buffer = _read_buffer(self._loop)
-        self._look: asyncio.TimerHandle | None = None  # while it is not read from
-        self._end = ""  # why it was closed, if there is more to say than that it was
+        self._look: asyncio.TimerHandle | None = None  # while reading is paused
+        self._end = ""  # the reason of the close, if there is one
 
     # --- the loop's side --------------------------------------------------------------------------
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Set the new connection up and hand it over."""
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's own are no subclass
+        """Configure the new connection, and pass it to `on_stream`."""
+        self._transport = cast(asyncio.Transport, transport)  # those of uvloop are no subclass
         self._transport.set_write_buffer_limits(WRITE_HIGH, WRITE_LOW)
         if not isinstance(self._loop, asyncio.BaseEventLoop):  # uvloop
             self._fd = transport.get_extra_info("socket").fileno()
@@ -89,15 +89,15 @@ class SocketStream(asyncio.BufferedProtocol):
         self.is_made = True
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Lend the loop the place for its next read."""
+        """Return the buffer for the next read."""
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Hand on what was read."""
+        """Deliver the received bytes."""
         self._owner.received(self._link, bytes(self._buffer[:nbytes]))
 
     def eof_received(self) -> bool:
-        """Close at the end of the turn, so that what the last bytes were answered with leaves.
+        """Close at the end of the turn, after the replies to the last bytes have been sent.
 
         uvloop reports data and end in one turn, before any flush.
         """
@@ -105,11 +105,11 @@ class SocketStream(asyncio.BufferedProtocol):
         return True
 
     def pause_writing(self) -> None:
-        """Pass on that the peer pushes back."""
+        """Report back-pressure."""
         self._owner.blocked(self._link)
 
     def resume_writing(self) -> None:
-        """Pass on that the peer takes more."""
+        """Report the end of back-pressure."""
         self._owner.writable(self._link)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -123,24 +123,24 @@ class SocketStream(asyncio.BufferedProtocol):
     # --- the owner's side -------------------------------------------------------------------------
     @property
     def peer_name(self) -> str:
-        """The other end, for people."""
+        """The address of the peer, for messages."""
         transport = self._transport
         sock = transport.get_extra_info("socket")
         family = -1 if sock is None else sock.family
         return name_of(transport.get_extra_info("peername"), family, self._place)
 
     def start(self, owner: Owner, link: object) -> None:
-        """Begin to report; the loop reads from the next turn on."""
+        """Start reporting to `owner`; the loop reads from the next turn."""
         self._owner = owner
         self._link = link
 
     def write(self, data: bytes) -> None:
-        """Send, or let the loop hold what the network does not take yet."""
+        """Send, and let the loop buffer what the network does not accept yet."""
         if not self.is_over and not self._transport.is_closing():
             self._transport.write(data)
 
     def write_now(self, data: bytes) -> None:
-        """Send at once, where uvloop's `write` sends at the end of its turn; see `PromptStream`."""
+        """Send at once; `write` of uvloop sends at the end of the turn. See `PromptStream`."""
         transport = self._transport
         if self.is_over or transport.is_closing():
             return
@@ -150,16 +150,16 @@ class SocketStream(asyncio.BufferedProtocol):
             transport.write(rest)
 
     def _send(self, data: bytes) -> bytes | memoryview:
-        """Send what the network takes, past the loop; return the rest."""
+        """Send to the socket directly; return the bytes that it does not accept."""
         assert self._fd is not None
         try:
             sent = os.write(self._fd, data)
-        except OSError:  # the network takes nothing; or it is broken, and the loop will find out
+        except OSError:  # the buffer is full, or the connection is broken, which the loop reports
             return data
         return b"" if sent == len(data) else memoryview(data)[sent:]
 
     def close(self) -> None:
-        """Close when everything written has left."""
+        """Close after all written data have been sent."""
         if self.is_made:
             self._transport.close()
         else:
@@ -173,7 +173,7 @@ class SocketStream(asyncio.BufferedProtocol):
             self._soon(self.abort)
 
     def _soon(self, method: Callable[[], None]) -> None:
-        """End a stream whose loop is just making it, after that: uvloop is not ready for it."""
+        """End a stream in the next iteration if it is still being made: uvloop requires that."""
         self._loop.call_soon(self._loop.call_soon, method)
 
     def pause_reading(self) -> None:
@@ -183,12 +183,12 @@ class SocketStream(asyncio.BufferedProtocol):
             self._look = self._loop.call_later(_LOOK_EVERY_S, self._look_for_end)
 
     def resume_reading(self) -> None:
-        """Read again."""
+        """Resume reading."""
         if self._look_no_more() and not self.is_over and not self._transport.is_closing():
             self._transport.resume_reading()
 
     def _look_no_more(self) -> bool:
-        """Return whether somebody did."""
+        """Stop checking; return whether there was a check."""
         look, self._look = self._look, None
         if look is not None:
             look.cancel()
@@ -197,8 +197,8 @@ class SocketStream(asyncio.BufferedProtocol):
     def _look_for_end(self) -> None:
         """Close the connection if the peer has closed it, without reading what it sent last.
 
-        The kernel can hold megabytes of that: reading them at once would stall the loop, and get
-        past the limit for which the connection is not read from.
+        The kernel may hold megabytes of unread data: reading them at once would stall the loop, and
+        exceed the limit because of which reading is paused.
         """
         if self._transport.is_closing():
             return
@@ -211,13 +211,13 @@ class SocketStream(asyncio.BufferedProtocol):
 
 
 class Dialled:
-    """Makes the one stream of a connection that is being dialled, as the loop's protocol factory.
+    """Makes the stream of a connection that is being dialled, as the loop's protocol factory.
 
-    uvloop has two ways to lose a connection while it is being made. Cancelled after
-    `connection_made`, it closes the transport and never tells the protocol. And given a connected
-    socket, it takes hold of that a turn after `connection_made`; if the connection ends before, it
-    closes the descriptor behind the socket's back, which later closes it once more, whoever it
-    belongs to by then. So no socket is passed to it, and cancelling is done with care.
+    uvloop has two faults here. If it is cancelled after `connection_made`, it closes the transport
+    and never calls `connection_lost`. If it is given a connected socket, it takes ownership a turn
+    after `connection_made`; if the connection ends before, it closes the descriptor, and the socket
+    object closes the same number again, which may belong to another file by then. So no socket is
+    passed to it, and cancellation is handled here.
     """
 
     def __init__(self, make_stream: Callable[[], SocketStream]) -> None:
@@ -225,12 +225,12 @@ class Dialled:
         self._stream: SocketStream | None = None
 
     def __call__(self) -> SocketStream:
-        """Make the stream."""
+        """Return the stream."""
         self._stream = self._make_stream()
         return self._stream
 
     async def by(self, making: Coroutine[Any, Any, Any]) -> None:
-        """Let the loop connect; where that is cancelled, the stream's owner is told of its end."""
+        """Await the connection. If that is cancelled, the stream's owner gets `closed`."""
         task = asyncio.create_task(making)
         try:
             await asyncio.shield(task)

@@ -22,7 +22,7 @@ from requite.transport.sockets import (
 from requite.transport.stream import Dialled, SocketStream
 
 networks: WeakKeyDictionary[asyncio.AbstractEventLoop, Network] = WeakKeyDictionary()
-"""The networks of event loops that have no sockets: those of the simulator."""
+"""The networks of event loops without sockets: those of the simulator."""
 
 
 async def listen(address: HostAddress, on_stream: OnStream) -> Listener:
@@ -71,9 +71,9 @@ async def dial(address: HostAddress, on_stream: OnStream) -> None:
 async def _connect_to_any(
     infos: Sequence[AddressInfo], make_stream: Callable[[], SocketStream]
 ) -> None:
-    """Connect to the first address that answers; if none does, raise the last one's error.
+    """Connect to the first address that answers; if none does, raise the error of the last one.
 
-    Each is dialled by itself: of several failures asyncio tells in one line of tuples.
+    Each address is dialled separately, since asyncio reports several failures as a line of tuples.
     """
     loop = asyncio.get_running_loop()
     failure = OSError("the name stands for no address")

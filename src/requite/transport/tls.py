@@ -147,7 +147,7 @@ def _load_certificate(context: ssl.SSLContext, settings: TlsSettings) -> None:
 
 
 class _PassphraseWantedError(Exception):
-    """OpenSSL would ask for a passphrase at the terminal."""
+    """OpenSSL would prompt for a passphrase at the terminal."""
 
 
 def _no_passphrase() -> str:

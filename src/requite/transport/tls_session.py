@@ -1,7 +1,7 @@
-"""One connection's TLS, sans I/O: encrypted bytes in, plain bytes out, and back.
+"""The TLS session of one connection, without I/O: it decrypts received and encrypts sent bytes.
 
-The records go through memory, so the same session serves every event loop and the blocking shell,
-and fails everywhere in the same words.
+Records pass through memory buffers, so one implementation serves each event loop and the blocking
+shell, with the same error messages.
 """
 
 from __future__ import annotations
@@ -10,31 +10,31 @@ import ssl
 from contextlib import suppress
 from typing import Final
 
-_RECORD_SIZE: Final = 1 << 14  # RFC 8446, section 5.1: the most that one record holds
-# RFC 8446, section 5.1: what a TLS peer sends first is a record with a handshake, or an alert.
+_RECORD_SIZE: Final = 1 << 14  # RFC 8446, section 5.1: the maximum size of a record
+# RFC 8446, section 5.1: the first record of a TLS peer is a handshake or an alert.
 _FIRST_BYTES: Final = (0x15, 0x16)
 # X509_V_ERR: self-signed, self-signed in the chain, no issuer found, no first link of the chain.
 _UNKNOWN_ISSUER: Final = (18, 19, 20, 21)
 _ALERT: Final = "_ALERT_"
 
 
-class TlsFailure(Exception):  # it is what happened to a connection, told in words
-    """TLS cannot go on; the text says why, for people."""
+class TlsFailure(Exception):  # an event of the connection, not a programming error
+    """TLS has failed; the text has the reason."""
 
 
 class TlsSession:
-    """The state of TLS between two ends. `server_name`: whom we dial; None on the server's side.
+    """The TLS state of a connection. `server_name`: the dialled host; None for a server.
 
-    After each call, what `output` returns has to be sent; after a failure, too: it tells the peer.
-    Raises `ValueError` for a `server_name` that can be none.
+    After each call, also after a failure, the bytes that `output` returns have to be sent; a
+    failure sends an alert. Raises `ValueError` for an invalid `server_name`.
     """
 
     __slots__ = ("_heard", "_incoming", "_outgoing", "_tls", "established", "peer_has_ended")
 
     def __init__(self, context: ssl.SSLContext, server_name: str | None) -> None:
-        self.established = False  # both ends have shaken hands: `send` may be called
-        self.peer_has_ended = False  # it will send nothing more, and has said so
-        self._heard = False  # anything at all
+        self.established = False  # the handshake is complete: `send` may be called
+        self.peer_has_ended = False  # it has sent close_notify
+        self._heard = False  # any bytes were received
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._tls = context.wrap_bio(
@@ -45,11 +45,11 @@ class TlsSession:
         )
 
     def begin(self) -> None:
-        """Say what the dialling end says first; the server's waits for that."""
+        """Start the handshake, on the dialling end only."""
         self._shake_hands()
 
     def receive(self, chunk: bytes) -> bytes:
-        """Take what came over the connection; return what it holds for us. Raises `TlsFailure`."""
+        """Decrypt received bytes; return the plain ones. Raises `TlsFailure`."""
         if not self._heard:
             self._heard = True
             if chunk[0] not in _FIRST_BYTES:
@@ -60,7 +60,7 @@ class TlsSession:
         return self._read() if self.established else b""
 
     def send(self, data: bytes | memoryview) -> None:
-        """Encrypt `data`, at least one byte of it. Raises `TlsFailure`."""
+        """Encrypt `data` (at least one byte). Raises `TlsFailure`."""
         try:
             sent = self._tls.write(data)
             while sent < len(data):
@@ -69,12 +69,12 @@ class TlsSession:
             raise TlsFailure(_in_words(error)) from error
 
     def end(self) -> None:
-        """Say that we send nothing more."""
-        with suppress(ssl.SSLError):  # the peer has not said so yet, or had no time to
+        """Send close_notify."""
+        with suppress(ssl.SSLError):  # the peer has not sent its close_notify
             self._tls.unwrap()
 
     def output(self) -> bytes:
-        """Return, once, what has to be sent."""
+        """Return, once, the bytes to send."""
         return self._outgoing.read()
 
     def _shake_hands(self) -> None:
@@ -87,7 +87,7 @@ class TlsSession:
         self.established = True
 
     def _read(self) -> bytes:
-        """Read all records that are complete; one read takes one record."""
+        """Decrypt all complete records; one read returns one record."""
         parts: list[bytes] = []
         try:
             while self._incoming.pending or self._tls.pending():
@@ -97,8 +97,8 @@ class TlsSession:
                     break
                 parts.append(data)
         except ssl.SSLWantReadError:
-            pass  # the last record is not complete
-        except ssl.SSLZeroReturnError:  # in place of no data, where we have ended, too
+            pass  # the last record is incomplete
+        except ssl.SSLZeroReturnError:  # raised instead of an empty read after our own close_notify
             self.peer_has_ended = True
         except ssl.SSLError as error:
             raise TlsFailure(_in_words(error)) from error

@@ -1,9 +1,9 @@
-"""The `Stream` over TLS, above any other stream: of an event loop's, of the blocking shell's.
+"""The `Stream` over TLS, on top of any other stream: of an event loop or of the blocking shell.
 
-Event loops have TLS of their own. It is not used: asyncio's and uvloop's differ in how they end and
-in what they say when they fail, and the blocking shell would need a third one. An echo of 64 bytes
-costs 16 us here on uvloop (both ends in one process), as with its own, and 21 us on asyncio, where
-its own takes 35.
+The TLS of event loops is not used: asyncio and uvloop differ in how connections end and in their
+error messages, and the blocking shell would need a third implementation. An echo of 64 bytes costs
+16 us on uvloop (both ends in one process), as much as with uvloop's TLS, and 21 us on asyncio,
+whose own TLS takes 35 us.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 from requite.transport.base import Owner, Stream
 from requite.transport.tls_session import TlsFailure, TlsSession
 
-# Encrypted and handed on at a time: the memory that OpenSSL takes for it is kept by the connection.
+# The bytes encrypted at a time. OpenSSL keeps a buffer of that size per connection.
 _PIECE: Final = 256 << 10
 
 Later = Callable[[Callable[[], object]], object]
@@ -23,9 +23,9 @@ Later = Callable[[Callable[[], object]], object]
 class TlsStream:
     """A stream to its owner, and the owner of the stream `below`.
 
-    `later` does something after what is being done now. Who listens hands the stream on at once:
-    its owner bounds the time for the handshake, as for its own. Who dials calls `shake_hands` first
-    and hands it on when that has succeeded.
+    `later` schedules a call after the current one. A listener passes the stream on at once, and its
+    owner limits the time for the handshake. A dialler calls `shake_hands` first, and passes the
+    stream on after success.
     """
 
     __slots__ = (
@@ -48,35 +48,35 @@ class TlsStream:
         self._owner: Owner | None = None
         self._link: object = None
         self._shaken: Callable[[str], object] | None = None
-        self._held: list[bytes] = []  # written before hands were shaken
-        self._closing = False  # by our owner: nothing goes up or comes down any more
-        self._over = False  # nothing that comes from below matters
+        self._held: list[bytes] = []  # data written before the end of the handshake
+        self._closing = False  # the owner has closed it: no data pass in either direction
+        self._over = False  # events of the stream below are ignored
         self._failure = ""
 
     # --- the owner's side -------------------------------------------------------------------------
     @property
     def peer_name(self) -> str:
-        """The other end, for people."""
+        """The address of the peer, for messages."""
         return self._below.peer_name
 
     def shake_hands(self, done: Callable[[str], object]) -> None:
-        """Begin, and call `done` with "" when hands are shaken, or with why there was an end.
+        """Start the handshake. `done` is called with "" after success, or with the error.
 
-        With "", `done` must `start` or `abort` the stream before it returns; it hears of the end of
-        a stream that it did not start.
+        With "", `done` must `start` or `abort` the stream before it returns. `done` is also called
+        for the end of a stream that was not started.
         """
         self._shaken = done
         self._begin()
 
     def start(self, owner: Owner, link: object) -> None:
-        """Begin to report."""
+        """Start reporting to `owner`."""
         self._owner = owner
         self._link = link
         if self._shaken is None:
             self._begin()
 
     def write(self, data: bytes) -> None:
-        """Encrypt and send, or keep until hands are shaken."""
+        """Encrypt and send, or buffer until the handshake is complete."""
         if self._closing or self._over or not data:
             return
         if self._session.established:
@@ -85,7 +85,7 @@ class TlsStream:
             self._held.append(data)
 
     def close(self) -> None:
-        """Close when everything written has left."""
+        """Close after all written data have been sent."""
         if self._closing:
             return
         self._closing = True
@@ -99,20 +99,20 @@ class TlsStream:
         self._below.abort()
 
     def discard(self) -> None:
-        """Close the file descriptor alone, where the stream below can."""
-        self._below.discard()  # type: ignore[attr-defined]  # only asked of blocking ones
+        """Close only the file descriptor, if the stream below supports it."""
+        self._below.discard()  # type: ignore[attr-defined]  # called for blocking streams only
 
     def pause_reading(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self._below.pause_reading()
 
     def resume_reading(self) -> None:
-        """Read again."""
+        """Resume reading."""
         self._below.resume_reading()
 
     # --- the side of the stream below: the contract of `Owner` ------------------------------------
     def received(self, _link: object, chunk: bytes) -> None:
-        """Decrypt what came, and hand it on."""
+        """Decrypt received bytes, and deliver the plain ones."""
         if self._over:
             return
         was_established = self._session.established
@@ -127,20 +127,20 @@ class TlsStream:
         if data and self._owner is not None and not self._closing:
             self._owner.received(self._link, data)
         if self._session.peer_has_ended and not self._closing:
-            self._later(self.close)  # what the last bytes are answered with leaves before
+            self._later(self.close)  # after the replies to the last bytes have been sent
 
     def blocked(self, _link: object) -> None:
-        """Pass on that the peer pushes back."""
+        """Report back-pressure."""
         if self._owner is not None:
             self._owner.blocked(self._link)
 
     def writable(self, _link: object) -> None:
-        """Pass on that the peer takes more."""
+        """Report the end of back-pressure."""
         if self._owner is not None:
             self._owner.writable(self._link)
 
     def closed(self, _link: object, reason: str) -> None:
-        """Report the end, and what TLS knows of it."""
+        """Report the end, with the reason that TLS knows."""
         self._over = True
         reason = self._reason_of_end(reason)
         if self._owner is not None:
@@ -185,7 +185,7 @@ class TlsStream:
         self._below.close()
 
     def _fail(self, reason: str) -> None:
-        """Tell the peer, in an alert, and end; our owner hears of it when the stream has ended."""
+        """Send an alert, and close; `closed` is reported when the stream below has ended."""
         self._failure = reason
         self._over = True
         self._flush()

@@ -1,24 +1,24 @@
-"""Streams over non-blocking sockets without an event loop, for whoever polls them itself.
+"""Streams over non-blocking sockets without an event loop; their owner polls them.
 
-A `BlockingStream` sends at once, in the caller's thread, what the kernel takes. An `Attempt` is a
-connection on its way; a `BlockingListener` is where connections arrive. All tell through `Poll`
-what they wait for, and are told through `ready`. Nothing here blocks, but for the resolution of a
-host name. Over TLS the streams are `TlsStream`s, driven by the same poll.
+A `BlockingStream` sends in the caller's thread, as much as the kernel accepts. An `Attempt` is a
+connection being established; a `BlockingListener` accepts connections. All register their events
+with `Poll`, and are called by `ready`. Only the resolution of a host name blocks. Over TLS the
+streams are `TlsStream`s, driven by the same poll.
 
-Whoever owns the poll drives them so:
+The owner of the poll drives them:
 
     attempt = Attempt(address, poll, done, failed, tls)  # done(address, stream), failed(.., error)
     listener = BlockingListener(address, poll, on_stream, tls)  # on_stream(stream)
     ...
-    for fd, events in system_poll.poll(timeout_ms):      # of what `Poll.watch` was told
+    for fd, events in system_poll.poll(timeout_ms):      # those given to `Poll.watch`
         watched[fd].ready(events)                        # reads, writes, connects, accepts
     while todo:
-        todo.popleft()()                                 # what `Poll.later` was told
+        todo.popleft()()                                 # those given to `Poll.later`
     ...
-    listener.close()                                     # but in a fork: `discard` all watched
+    listener.close()                                     # in a forked child instead: `discard` all watched
 
 `done` and `on_stream` must `start` the stream before they return, as `Host.opened` does. Both are
-called from `ready` or `Poll.later` only.
+called only from `ready` or `Poll.later`.
 """
 
 from requite.transport.blocking.attempt import Attempt

@@ -1,4 +1,4 @@
-"""A connection on its way, without an event loop."""
+"""Dial an address without an event loop."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Failed: TypeAlias = Callable[[Address, TransportError], object]
 
 
 class Attempt:
-    """A connection on its way to an address: to each of the addresses its name stands for, in turn;
-    over TLS, until hands are shaken and the server's certificate is checked.
+    """A connection attempt. It tries the addresses of a host name in turn; over TLS it includes the
+    handshake and the check of the server's certificate.
 
-    `done` gets the stream, which it must `start` before it returns, or `failed` the error; either
-    is called once, never from inside a call to the attempt, but from `Poll.later` or `ready`. Time
-    is the owner's business: see `give_up`.
+    Either `done` is called with the stream, which it must `start` before it returns, or `failed`
+    with the error. That happens once, from `Poll.later` or `ready`, never during a call to the
+    attempt. The attempt has no time-out: see `give_up`.
     """
 
     def __init__(
@@ -43,8 +43,8 @@ class Attempt:
         self._done = done
         self._failed = failed
         self._is_over = False
-        self._sock: socket.socket | None = None  # while it is being connected
-        self._stream: BlockingStream | TlsStream | None = None  # from then on
+        self._sock: socket.socket | None = None  # while it connects
+        self._stream: BlockingStream | TlsStream | None = None  # after that
         self._session: TlsSession | None = None
         self._places: deque[AddressInfo] = deque()
         try:
@@ -57,7 +57,7 @@ class Attempt:
             self._fail(self._error(str(error)))
 
     def ready(self, _events: int) -> None:
-        """Look whether the connection stands."""
+        """Check whether the connection is established."""
         sock, self._sock = self._sock, None
         assert sock is not None
         self._poll.forget(sock.fileno())
@@ -69,7 +69,7 @@ class Attempt:
             self._connected(sock)
 
     def discard(self) -> None:
-        """Close the file descriptor alone; see `Pollable`."""
+        """Close only the file descriptor; see `Pollable`."""
         if self._sock is not None:
             self._sock.close()
         if self._stream is not None:
@@ -102,7 +102,7 @@ class Attempt:
                 raise self._error("inproc works between the ends of one event loop only")
 
     def _next(self, error: OSError) -> None:
-        """Try the next address, having failed with `error` at the last."""
+        """Try the next address, after the last one failed with `error`."""
         while self._places:
             try:
                 self._connect(*self._places.popleft())

@@ -1,4 +1,4 @@
-"""Where connections arrive, without an event loop."""
+"""Listen at an address without an event loop."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ _logger: Final = logging.getLogger("requite.transport")
 
 
 class BlockingListener:
-    """The `Listener` over non-blocking sockets that a poll watches from now on.
+    """The `Listener` over non-blocking sockets, which it registers with a poll.
 
-    Each connection becomes a stream (over TLS, before its handshake, which its owner gives time to
-    as to its own) and is handed to `on_stream`, from inside `ready` and never from the constructor.
-    `on_stream` must `start` it before it returns. While nobody polls, connections wait in the
-    system's queue, and their handshakes with them.
+    Each connection becomes a stream, which is passed to `on_stream` from `ready`, never from the
+    constructor; over TLS before its handshake, whose time the stream's owner limits. `on_stream`
+    must `start` it before it returns. Without polling, connections and their handshakes wait in the
+    system's queue.
 
-    Raises `TransportError` where the address cannot be had, and `ConfigurationError` for files of
-    `tls` that cannot be used or, at an address that is secure, are missing.
+    Raises `TransportError` if the address cannot be bound, and `ConfigurationError` for files of
+    `tls` that cannot be used or, at a secure address, are missing.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class BlockingListener:
             acceptor.open(self.address)
 
     def close(self) -> None:
-        """Take no more connections; those that stand are left alone."""
+        """Accept no more connections; existing ones stay open."""
         for acceptor in self._acceptors:
             acceptor.close()
         if isinstance(self.address, IpcAddress) and self._file_id is not None:
@@ -76,7 +76,7 @@ class BlockingListener:
 
 
 class _Acceptor:
-    """One listening socket in the poll, with a spare descriptor for when there are no others."""
+    """A listening socket in the poll, with a spare descriptor for when all others are in use."""
 
     _place: Address
 
@@ -85,7 +85,7 @@ class _Acceptor:
         self._poll = poll
         self._on_stream = on_stream
         self._spare = -1
-        self._is_short = False  # of descriptors, as was said in the log
+        self._is_short = False  # of descriptors; a warning was logged
         sock.setblocking(False)
 
     @property
@@ -95,20 +95,20 @@ class _Acceptor:
         return port
 
     def open(self, place: Address) -> None:
-        """Begin to take connections, at a place that is named so."""
+        """Accept connections. `place` names the socket in messages."""
         self._place = place
         self._keep_spare()
         self._poll.watch(self._sock.fileno(), self, READ)
 
     def ready(self, _events: int) -> None:
-        """Take the connections that wait; others in the poll get their turn, too."""
+        """Accept waiting connections, a limited number per call."""
         for _ in range(_PER_TURN):
             try:
                 sock, sockaddr = self._sock.accept()
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as error:
-                if error.errno not in EXHAUSTED:  # what befell a connection that waited: it is gone
+                if error.errno not in EXHAUSTED:  # the error of a waiting connection, which has ended
                     continue
                 self._turn_away(error)
                 return
@@ -116,13 +116,13 @@ class _Acceptor:
             self._adopt(sock, sockaddr)
 
     def close(self) -> None:
-        """Take no more."""
+        """Accept no more connections."""
         if self._sock.fileno() >= 0:
             self._poll.forget(self._sock.fileno())
             self.discard()
 
     def discard(self) -> None:
-        """Close the file descriptors alone; see `Pollable`."""
+        """Close only the file descriptors; see `Pollable`."""
         self._sock.close()
         self._drop_spare()
 
@@ -131,15 +131,15 @@ class _Acceptor:
         if isinstance(self._place, HostAddress):
             try:
                 tune_tcp(sock)
-            except OSError:  # some systems say so when the peer has gone already
+            except OSError:  # on some systems: the peer has closed already
                 sock.close()
                 return
         name = name_of(sockaddr, sock.family, self._place)
         self._on_stream(BlockingStream(sock, name, self._poll))
 
     def _turn_away(self, error: OSError) -> None:
-        """Take a connection with the spare descriptor and close it: left alone, it would make the
-        poll return at once, again and again."""
+        """Accept a connection with the spare descriptor and close it. If it stayed in the queue, the
+        poll would return at once each time."""
         if not self._is_short:
             self._is_short = True
             told = exhaustion(error)

@@ -1,4 +1,4 @@
-"""What sockets and the owner of the poll that they are in tell each other."""
+"""The interfaces between sockets and the owner of their poll."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ WRITE: Final = select.POLLOUT
 
 
 class Pollable(Protocol):
-    """What a `Poll` calls when its socket is ready; `events` may hold errors as well."""
+    """An object that a `Poll` calls when its socket is ready; `events` may include errors."""
 
     def ready(self, events: int) -> None:
-        """Do what can be done."""
+        """Read, write, connect or accept, as far as possible without blocking."""
 
     def discard(self) -> None:
-        """Close the file descriptor and forget it, saying nothing to anybody."""
+        """Close and forget the file descriptor, without any callback."""
 
 
 class Poll(Protocol):
-    """What the owner of the poll offers to the sockets in it."""
+    """The services of the poll's owner for its sockets."""
 
     def watch(self, fd: int, what: Pollable, events: int) -> None:
-        """Wait for these events at `fd` from now on (0: for errors alone)."""
+        """Watch `fd` for these events (0: only for errors)."""
 
     def forget(self, fd: int) -> None:
-        """Wait for nothing at `fd` any more."""
+        """Stop watching `fd`."""
 
     def later(self, act: Callable[[], object]) -> None:
-        """Do something as soon as nothing else is being done."""
+        """Call `act` after the current callback."""

@@ -36,7 +36,7 @@ class BlockingStream:
         self._fd = sock.fileno()
         self._poll = poll
         self._unsent: deque[bytes | memoryview] = deque()
-        self._size = 0  # of what is unsent, in bytes
+        self._size = 0  # of the unsent data, in bytes
         self._pushing_back = False
         self._reading = True
         self._closing = False
@@ -44,13 +44,13 @@ class BlockingStream:
 
     # --- the owner's side -------------------------------------------------------------------------
     def start(self, owner: Owner, link: object) -> None:
-        """Begin to report."""
+        """Start reporting to `owner`."""
         self._owner = owner
         self._link = link
         self._watch()
 
     def write(self, data: bytes) -> None:
-        """Send what the kernel takes now, and keep the rest."""
+        """Send what the kernel accepts, and buffer the rest."""
         if self._closing or self._broken or not data:
             return
         if self._unsent:
@@ -68,7 +68,7 @@ class BlockingStream:
             self._watch()
 
     def close(self) -> None:
-        """Close when everything written has left."""
+        """Close after all written data have been sent."""
         if self._closing or self._broken:
             return
         self._closing = True
@@ -83,23 +83,23 @@ class BlockingStream:
             self._end("")
 
     def discard(self) -> None:
-        """Close the file descriptor alone; see `Pollable`."""
+        """Close only the file descriptor; see `Pollable`."""
         self._broken = True
         self._sock.close()
 
     def pause_reading(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self._reading = False
         self._watch()
 
     def resume_reading(self) -> None:
-        """Read again."""
+        """Resume reading."""
         self._reading = True
         self._watch()
 
     # --- the poll's side --------------------------------------------------------------------------
     def ready(self, events: int) -> None:
-        """Read or write what can be."""
+        """Read and write as far as possible."""
         if events & WRITE and self._unsent:
             self._send_rest()
         if events & ~WRITE and not self._broken:
