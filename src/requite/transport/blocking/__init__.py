@@ -15,7 +15,7 @@ The owner of the poll drives them:
     while todo:
         todo.popleft()()                                 # those given to `Poll.later`
     ...
-    listener.close()                                     # in a forked child instead: `discard` all watched
+    listener.close()                                     # in a forked child: `discard` them all
 
 `done` and `on_stream` must `start` the stream before they return, as `Host.opened` does. Both are
 called only from `ready` or `Poll.later`.

@@ -108,7 +108,7 @@ class _Acceptor:
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as error:
-                if error.errno not in EXHAUSTED:  # the error of a waiting connection, which has ended
+                if error.errno not in EXHAUSTED:  # a waiting connection has ended
                     continue
                 self._turn_away(error)
                 return
@@ -138,8 +138,8 @@ class _Acceptor:
         self._on_stream(BlockingStream(sock, name, self._poll))
 
     def _turn_away(self, error: OSError) -> None:
-        """Accept a connection with the spare descriptor and close it. If it stayed in the queue, the
-        poll would return at once each time."""
+        """Accept a connection with the spare descriptor, and close it. If it stayed in the queue,
+        the poll would return at once each time."""
         if not self._is_short:
             self._is_short = True
             told = exhaustion(error)
