@@ -23,7 +23,7 @@ _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 @contextmanager
 def as_storage_error(what: str, path: Path) -> Iterator[None]:
-    """Turn errors of the system into ours."""
+    """Convert errors of the system to `StorageError`s."""
     try:
         yield
     except OSError as error:
@@ -45,8 +45,8 @@ def _storage_error(what: str, path: Path, error: OSError) -> StorageError:
 class DiskFile:
     """A file, by its descriptor.
 
-    Reading copies instead of mapping the file into memory: a mapped page that the writer cuts off
-    when it seals the segment, or that the disk fails to deliver, kills the process with SIGBUS.
+    Files are read, not mapped into memory: access to a mapped page that the writer truncates when
+    it seals the segment, or that the disk cannot read, kills the process with SIGBUS.
     """
 
     __slots__ = ("_descriptor", "path")
@@ -62,7 +62,7 @@ class DiskFile:
     def write(self, data: bytes, offset: int) -> None:
         with as_storage_error("write", self.path):
             written = os.pwrite(self._descriptor, data, offset)
-            while written < len(data):  # a signal, or the last space on the disk
+            while written < len(data):  # interrupted by a signal, or the disk is almost full
                 written += os.pwrite(self._descriptor, data[written:], offset + written)
 
     def size(self) -> int:
@@ -78,7 +78,7 @@ class DiskFile:
             return os.fstat(self._descriptor).st_ctime_ns
 
     def next_data(self, offset: int) -> tuple[int, int] | None:
-        """Skip what was set aside and never written, where the system can tell."""
+        """Skip preallocated space that was never written, if the system reports it."""
         try:
             start = os.lseek(self._descriptor, offset, os.SEEK_DATA)
             return start, os.lseek(self._descriptor, start, os.SEEK_HOLE)
@@ -88,7 +88,7 @@ class DiskFile:
             return offset, self.size()
 
     def set_aside(self, size: int) -> None:
-        """Make the file `size` bytes long, and let the disk keep that much for it."""
+        """Extend the file to `size` bytes, and allocate them on the disk."""
         with as_storage_error(f"set {size} bytes aside for", self.path):
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(self._descriptor, 0, size)
@@ -102,12 +102,12 @@ class DiskFile:
     def sync(self) -> None:
         try:
             _sync_data(self._descriptor)
-        except OSError as error:  # no space as well: what was written is lost, not refused
+        except OSError as error:  # also for ENOSPC: written data are lost, not refused
             raise LogFailed(
                 f"cannot sync {self.path}: {error.strerror}. What was written since the last sync "
                 "may be lost. Check the disk, and open the log again."
             ) from error
-        if not os.fstat(self._descriptor).st_nlink:  # it ends with this process
+        if not os.fstat(self._descriptor).st_nlink:  # a removed file exists until this process ends
             raise LogFailed(
                 f"{self.path.parent}, or the file in it that is being written, has been removed. "
                 "What was in that file is lost with this process. Open the log again."
@@ -118,7 +118,7 @@ class DiskFile:
 
 
 class DiskFolder:
-    """A folder, and the lock in it that makes its holder the one writer."""
+    """A folder, and the lock file in it, whose holder is the only writer."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -129,7 +129,7 @@ class DiskFolder:
         return str(self.path)
 
     def make(self) -> None:
-        """Create the folder, unless it is there."""
+        """Create the folder, unless it exists."""
         if self.path.is_dir():
             return
         try:
@@ -195,7 +195,7 @@ class DiskFolder:
             self._lock = None
 
     def is_locked(self) -> bool:
-        """Take a shared lock for a moment; who is to open the log just then has to try again."""
+        """Take a shared lock briefly; a writer that opens the log at that moment has to retry."""
         try:
             descriptor = os.open(self.path / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:  # a copy of the segments alone
@@ -204,14 +204,14 @@ class DiskFolder:
             return True
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:  # it is held, or this file system knows no locks
+        except OSError:  # the lock is held, or the file system has no locks
             return True
         finally:
             os.close(descriptor)
         return False
 
     def is_copy(self) -> bool:
-        """Whether the lock is not the one that the writer took: it names its own file."""
+        """Whether the lock file is a copy: the original contains its own identity."""
         try:
             descriptor = os.open(self.path / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:  # a copy of the segments alone
@@ -233,7 +233,7 @@ class DiskFolder:
 
 
 def _lock(descriptor: int, path: Path) -> None:
-    """Take the lock, and leave our process id and the file's identity for those who come later."""
+    """Take the lock, and write the process id and the identity of the file into it."""
     with as_storage_error("lock", path):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -249,7 +249,7 @@ def _lock(descriptor: int, path: Path) -> None:
 
 
 def _identity(descriptor: int) -> bytes:
-    """Name a file as no copy of it is named: by its number, its device and its machine."""
+    """Return the identity of a file, which no copy has: inode, device and machine."""
     found = os.fstat(descriptor)
     return b"%d:%d %b" % (found.st_dev, found.st_ino, platform.node().encode()[:_NODE_SIZE_MAX])
 
@@ -263,7 +263,7 @@ def sync_folder(path: Path) -> None:
 
 
 def _sync_data(descriptor: int) -> None:
-    """Let the data, and what is needed to read it back, reach the disk."""
+    """Sync the data, and the metadata that reading them needs, to the disk."""
     if hasattr(os, "fdatasync"):
         os.fdatasync(descriptor)
     else:  # macOS

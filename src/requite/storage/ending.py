@@ -1,13 +1,12 @@
-"""How the last segment of a log ends when nothing will be added to it.
+"""The end of the last segment of a log to which nothing will be added.
 
-The original of a log tells by its lock whether it is being written. A copy cannot tell: what it was
-made of may grow, and the copy be made anew. So the end of a copy is settled when its last file has
-not been written for `SETTLED_AFTER_S`; or when it says itself that its original has ended
-(`requite.storage.shipped`).
+The lock of an original log shows whether it has a writer. A copy has no lock: its original may
+grow, and be copied again. So the end of a copy is final when its last file has not been written for
+`SETTLED_AFTER_S`, or when the copy records that its original has ended (`requite.storage.shipped`).
 
-A writer that closes its log seals it. One that is killed leaves zeros up to the size that was set
-aside, at times behind the beginning of what it was writing: that is *torn*. Whatever else has no
-END has been *cut*: records may have been there that were acknowledged.
+A writer that closes its log seals it. A killed writer leaves zeros up to the allocated size,
+possibly after the beginning of an incomplete write: such a segment is *torn*. Any other segment
+without END is *cut*: it may have lost acknowledged records.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ LOST: Final = "records that were copied are not there"
 
 
 def rest_of(segment: OpenSegment, offset: int) -> Damage | None:
-    """What is wrong behind the last record of a segment without END; that ends at `offset`.
+    """Return the damage after the last record, which ends at `offset`, of a segment without END.
 
-    None is what a killed writer leaves between two writes. The damage takes at least the place of
-    the missing END, so there always is something to be read there.
+    None: the writer was killed between two writes. The damage has at least the size of the missing
+    END, so a reader always has something to return there.
     """
     torn, size = tail_size(segment.file, offset), segment.file.size()
     is_cut = size < max(_set_aside(segment), offset + RECORD_HEADER_SIZE)
@@ -41,17 +40,17 @@ def rest_of(segment: OpenSegment, offset: int) -> Damage | None:
 
 
 def reason_of_rest(segment: OpenSegment, end: int) -> str:
-    """Why there are no records up to `end`, where somebody has seen the rest of a segment end."""
+    """Return why there are no records up to `end`, an end that was reported for the segment."""
     return CUT if segment.file.size() < max(_set_aside(segment), end) else TORN
 
 
 def is_blank(segment: OpenSegment, offset: int) -> bool:
-    """Whether nothing has been begun at `offset`: enough while what is behind it has been seen."""
+    """Whether no write has begun at `offset`; sufficient if the bytes after it were checked."""
     return not segment.file.read(RECORD_HEADER_SIZE, offset).strip(b"\0")
 
 
 def tail_size(file: ReadableFile, offset: int) -> int:
-    """How far behind `offset` there is anything but zeros."""
+    """Return the distance from `offset` to the end of the last byte that is not zero."""
     size = 0
     for base, data in data_chunks(file, offset, file.size()):
         written = len(data.rstrip(b"\0"))

@@ -1,7 +1,7 @@
-"""What a log needs of a disk: a folder of files that can be written at any offset.
+"""The interface between a log and a disk: a folder of files, written at any offset.
 
-`disk` has the real one, `memory` one without a disk, `remote` one that is only read, in a store of
-objects. All raise `StorageError` and nothing else.
+Implementations: `disk`, `memory`, and `remote` (read only, in an object store). They raise no other
+errors than `StorageError`.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from requite.storage.shipped import Shipped
 
 
 class ReadableFile(Protocol):
-    """An open file. It may be longer than what has been written; the rest reads as zeros."""
+    """An open file. It may be longer than its written part; the rest reads as zeros."""
 
     def read(self, size: int, offset: int) -> bytes:
-        """At most `size` bytes; fewer only at the end of the file."""
+        """Return at most `size` bytes; fewer only at the end of the file."""
 
     def size(self) -> int: ...
 
     def age_s(self) -> float:
-        """How many seconds ago the file was last written, as it says itself."""
+        """Return the seconds since the modification time of the file."""
 
     def changed_ns(self) -> int:
-        """When the file was last changed, in nanoseconds since 1970; no copying sets that back."""
+        """Return the change time in nanoseconds since 1970, which copying does not preserve."""
 
     def next_data(self, offset: int) -> tuple[int, int] | None:
-        """From where to where, from `offset` on, not all may be zero; None: only zeros follow."""
+        """Return the next range from `offset` that may have other bytes than zeros, or None."""
 
     def close(self) -> None: ...
 
@@ -35,59 +35,59 @@ class File(ReadableFile, Protocol):
     """An open file that can be written."""
 
     def write(self, data: bytes, offset: int) -> None:
-        """All of `data`, or a `StorageError` and any part of it."""
+        """Write `data`. After a `StorageError` any part of it may have been written."""
 
     def set_aside(self, size: int) -> None:
-        """Make the file `size` bytes long, with zeros; `LogFull` where the disk has not as much."""
+        """Extend the file with zeros to `size` bytes. Raises `LogFull` if the disk lacks space."""
 
     def truncate(self, size: int) -> None: ...
 
     def sync(self) -> None:
-        """Return when everything written so far is on the disk."""
+        """Wait until all written data are on the disk."""
 
 
 class ReadableFolder(Protocol):
-    """A flat folder of files, for one who reads them."""
+    """A folder of files, without subfolders, for a reader."""
 
     @property
     def place(self) -> str:
-        """Where it is (`requite.storage.place`)."""
+        """The place of the folder (`requite.storage.place`)."""
 
     def names(self) -> list[str]:
-        """What is in there now; `LogGone` if there is no folder."""
+        """Return the names of the files. Raises `LogGone` if the folder does not exist."""
 
     def open(self, name: str) -> ReadableFile:
-        """An existing file; `LogGone` if there is none."""
+        """Open an existing file. Raises `LogGone` if it does not exist."""
 
     def is_locked(self) -> bool:
-        """Whether there is a writer, or nobody can tell."""
+        """Whether the log has a writer, or that is unknown."""
 
     def is_copy(self) -> bool:
-        """Whether this is a copy: then the lock tells nothing about who writes the log."""
+        """Whether this is a copy, whose lock file does not show whether there is a writer."""
 
     def shipped(self) -> Shipped | None:
-        """What the copy says about its original; None for anything else."""
+        """Return what a copy records about its original; None if this is no copy."""
 
 
 class Folder(ReadableFolder, Protocol):
-    """A flat folder of files, for the one who writes them."""
+    """A folder of files, without subfolders, for the writer."""
 
     def open(self, name: str, *, writable: bool = False) -> File:
-        """An existing file; `LogGone` if there is none."""
+        """Open an existing file. Raises `LogGone` if it does not exist."""
 
     def create(self, name: str, size: int) -> File:
-        """A new file of `size` zeros, with that much space set aside; an old one is replaced."""
+        """Create a file of `size` zeros, allocated on the disk. It replaces an existing file."""
 
     def rename(self, old: str, new: str) -> None:
-        """Give a file another name; a file that had it is gone."""
+        """Rename a file. It replaces an existing file of the new name."""
 
     def remove(self, name: str) -> None:
-        """Remove a file; no error if it is gone already."""
+        """Remove a file, if it exists."""
 
     def sync(self) -> None:
-        """Return when files created, renamed and removed so far are so on the disk."""
+        """Wait until all created, renamed and removed files are so on the disk."""
 
     def lock(self) -> None:
-        """Become the one writer; `LogLocked` if there is one already."""
+        """Become the only writer. Raises `LogLocked` if there is another one."""
 
     def unlock(self) -> None: ...

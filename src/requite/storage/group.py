@@ -1,11 +1,10 @@
 """Group commit: many small commits share one write and one `fdatasync`.
 
-A sync takes as long for a thousand records as for one. So whoever wants something on the disk adds
-it here, and whoever may wait for the disk (a thread next to an event loop, say) flushes again and
-again what has come together meanwhile:
+A sync takes as long for a thousand records as for one. So any thread adds commits here, and one
+that may block (for example next to an event loop) repeatedly flushes those that have accumulated:
 
     group.add([payload], waiter)                                     # in any thread
-    for waiter, positions, error in group.flush(): ...               # where waiting does no harm
+    for waiter, positions, error in group.flush(): ...               # in a thread that may block
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class GroupCommit(Generic[Waiter]):
         self._waiting: list[tuple[Waiter, Sequence[bytes]]] = []
 
     def __len__(self) -> int:
-        """How many commits wait."""
+        """Return the number of waiting commits."""
         return len(self._waiting)
 
     def add(self, payloads: Sequence[bytes], waiter: Waiter) -> None:

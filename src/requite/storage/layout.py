@@ -1,11 +1,11 @@
 """The bytes of a log: segment headers and records (docs/protocols/log-format.md).
 
-A segment is a 64-byte header and, from there on, records: a 24-byte header, the payload, and zeros
-up to the next multiple of 8. All integers are little-endian.
+A segment is a 64-byte header followed by records: a 24-byte header, the payload, and zeros up to
+the next multiple of 8. All integers are little-endian.
 
-Every checksum of a segment starts from the *seed*, which is the checksum of its header. The header
-holds 16 random bytes, so nobody who only chooses payloads can make bytes that pass for a record:
-a reader that looks for the next record behind damage is not misled by what it skips.
+All checksums of a segment start from the *seed*, the checksum of its header. The header has 16
+random bytes, so a payload cannot be chosen such that its bytes pass for a record: a reader that
+searches the next record after damage is not misled by the bytes that it skips.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _PADDING: Final = tuple(bytes(-size % ALIGNMENT) for size in range(ALIGNMENT))
 
 
 class SegmentHeader(NamedTuple):
-    """What a segment says about itself. `created_us`: microseconds of wall time since 1970.
+    """The header of a segment. `created_us`: microseconds of wall time since 1970.
 
-    `set_aside`: the size in bytes that its file has until it is sealed; 0 where that is not told.
+    `set_aside`: the size of its file in bytes until it is sealed; 0 if unknown.
     """
 
     first_record: int
@@ -54,7 +54,7 @@ def segment_name(first_record: int) -> str:
 
 
 def segment_number(name: str) -> int | None:
-    """The number of the first record, or None where the file is not a segment."""
+    """Return the number of the first record; None for a file that is no segment."""
     digits = name.removesuffix(SUFFIX)
     if not (name.endswith(SUFFIX) and len(digits) == 20 and digits.isascii() and digits.isdigit()):
         return None
@@ -63,7 +63,7 @@ def segment_number(name: str) -> int | None:
 
 
 def record_size(payload_size: int) -> int:
-    """How many bytes of a segment a payload takes."""
+    """Return the size of a record in bytes."""
     return RECORD_HEADER_SIZE + payload_size + -payload_size % ALIGNMENT
 
 
@@ -83,13 +83,13 @@ def encode_header(header: SegmentHeader) -> bytes:
 
 
 def decode_header(data: bytes) -> SegmentHeader:
-    """Decode without judging: `header_fault` tells what is wrong with the bytes."""
+    """Decode a header without validation: see `header_fault`."""
     *_, first_record, created_us, log_id, purpose, set_aside = _SEGMENT.unpack_from(data)
     return SegmentHeader(first_record, created_us, log_id, purpose, set_aside)
 
 
 def header_fault(data: bytes, number: int) -> str:
-    """Why `data` cannot be the header of segment `number`; empty where it can."""
+    """Return why `data` is not the header of segment `number`; "" if it is."""
     if len(data) < HEADER_SIZE:
         return "the segment is cut off within its header"
     if crc32(data[:-4]) != _CHECKSUM.unpack_from(data, HEADER_SIZE - 4)[0]:
@@ -106,7 +106,7 @@ def header_version(data: bytes) -> int:
 
 
 def header_seeds(data: bytes) -> tuple[int, ...]:
-    """What the checksums may start from: the second one matters where the header is damaged."""
+    """Return the possible seeds of the checksums; the second one is for a damaged header."""
     stored, computed = _CHECKSUM.unpack_from(data, HEADER_SIZE - 4)[0], crc32(data[:-4])
     return (stored,) if stored == computed else (stored, computed)
 
@@ -114,9 +114,9 @@ def header_seeds(data: bytes) -> tuple[int, ...]:
 def encode_records(
     payloads: Iterable[bytes], number: int, offset: int, seed: int
 ) -> tuple[bytes, list[int]]:
-    """The bytes of consecutive records, the first of which gets `number`, and their offsets.
+    """Encode consecutive records, the first with `number`; return the bytes and the offsets.
 
-    One function with its names at hand: this is what a record costs, about a microsecond.
+    One function without calls: this is most of the cost of a record, about a microsecond.
     """
     pieces: list[bytes] = []
     offsets: list[int] = []
@@ -141,7 +141,7 @@ def encode_records(
 
 
 def encode_end(number: int, seed: int) -> bytes:
-    """The record that seals a segment; `number` is that of the next record."""
+    """Encode the record that seals a segment; `number` is that of the next record."""
     head = _HEAD.pack(MARKER, 0, number, END)
     check = crc32(head, seed)
     return head + _CHECKS.pack(check & 0xFFFF, check)

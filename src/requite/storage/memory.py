@@ -95,7 +95,7 @@ class MemoryFolder:
         return False
 
     def shipped(self) -> None:
-        """It is no copy."""
+        """Return None: it is no copy."""
 
 
 class MemoryLog(Log):

@@ -1,11 +1,10 @@
-"""Mending records in which one bit has turned round.
+"""Repair records with one flipped bit.
 
-A checksum that does not match tells more than that something is wrong: if a single bit has changed,
-there is one bit whose turning back makes everything match again. Records of up to `MEND_SIZE_MAX`
-bytes are mended by trying all of them, which takes a tenth of a second at worst.
+If a single bit has changed, exactly one flip makes the checksum match again. Records of up to
+`MEND_SIZE_MAX` bytes are repaired by trying each bit, which takes at most a tenth of a second.
 
-Other damage is not taken for that but once in 100,000 times: a record of that size has 32,768 bits,
-and its checksum 32 (that of its head has 16 more).
+Other damage is taken for a flipped bit once in 100,000 cases: a record of that size has 32,768
+bits, and its checksum 32 (the check of its head has 16 more).
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ from requite.storage.records import RAW_SIZE_MAX
 MEND_SIZE_MAX: Final = RAW_SIZE_MAX
 
 Mended = tuple[int, int, bytes, int]
-"""A record: kind, number, payload, and how many bytes it takes."""
+"""A record: kind, number, payload, and its size in bytes."""
 
 
 def mend_all(raw: bytes, seed: int) -> list[Mended]:
-    """Return the records that these bytes have been, in order, up to the first that is beyond help.
+    """Return the original records of these bytes, in order, up to the first irreparable one.
 
-    Between them there may be intact ones. `seed` is what their checksums start from.
+    Intact records may be among them. Their checksums start from `seed`.
     """
     found: list[Mended] = []
     at = 0
@@ -47,9 +46,9 @@ def mend_all(raw: bytes, seed: int) -> list[Mended]:
 
 
 def mend(raw: bytes, seed: int) -> Mended | None:
-    """Return the record that begins here, with at most one bit turned back; None if there is none.
+    """Return the record that begins here, with at most one flipped bit repaired; else None.
 
-    What follows it may be there, too.
+    `raw` may have more bytes after the record.
     """
     if len(raw) < RECORD_HEADER_SIZE:
         return None
@@ -74,9 +73,9 @@ def _head(raw: bytearray, seed: int) -> tuple[int, int] | None:
 
 
 def _with_head(raw: bytearray, size: int, head: int) -> Mended | None:
-    """Return the record behind an intact head."""
+    """Return the record after an intact head."""
     difference = _checksum(raw, size, head)
-    if difference.bit_count() <= 1:  # none, or the bit is in the checksum itself
+    if difference.bit_count() <= 1:  # no flip, or one in the checksum itself
         return _found(raw, size)
     for _ in _flips(raw, RECORD_HEADER_SIZE, size):
         if _checksum(raw, size, head) == 0:
@@ -85,13 +84,13 @@ def _with_head(raw: bytearray, size: int, head: int) -> Mended | None:
 
 
 def _checksum(raw: bytearray, size: int, head: int) -> int:
-    """Return in which bits the checksum differs from what it should be."""
+    """Return the bits in which the stored checksum differs from the computed one."""
     stored: int = RECORD.unpack_from(raw)[5]
     return crc32(memoryview(raw)[RECORD_HEADER_SIZE:size], head) ^ stored
 
 
 def _flips(raw: bytearray, begin: int, end: int) -> Iterator[None]:
-    """Turn one bit after the other round, and back again when the next one is asked for."""
+    """Flip one bit after the other; each is restored before the next."""
     for at in range(begin, end):
         for bit in range(8):
             raw[at] ^= 1 << bit

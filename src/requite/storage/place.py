@@ -1,7 +1,7 @@
-"""Which folder, or which part of a store, a path or a URL names.
+"""Places: folders, and parts of object stores, as texts.
 
-A *place* is a text: the absolute path of a folder, or the URL of a store of objects without a slash
-at its end, always the same one for the same place. `/` and a name make a place below it.
+A *place* is the absolute path of a folder, or the URL of an object store without a slash at its
+end, in a unique form. `/` and a name make a place below it.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ _URL: Final = re.compile(r"(file(?=:)|[a-z][a-z0-9+.-]+(?=:/)):(.*)", re.IGNOREC
 _FILE: Final = re.compile(r"/*(?:localhost(?=/))?/+(.*)", re.IGNORECASE | re.DOTALL)
 
 STORES: Final = ("s3", "gs", "az", "abfs", "abfss")
-_OTHER_NAMES: Final = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}  # by which Hadoop, say, calls them
+_OTHER_NAMES: Final = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}  # names that Hadoop uses, for example
 _KNOWN: Final = ", ".join(f"{scheme}://" for scheme in (*STORES, "s3a"))
 
 
 def place_of(place: str | PathLike[str], what: str) -> str:
-    """Return a place; `what` says what it is for ("a lake is kept in").
+    """Return a place. `what` is the beginning of error messages ("a lake is kept in").
 
-    Raises `ConfigurationError` for a URL of something else: no folder must be named after it.
+    Raises `ConfigurationError` for any other URL, so that no folder is created with its name.
     """
     return store_url(place, what) or str(_folder(os.fspath(place), what))
 
 
 def store_url(place: str | PathLike[str], what: str) -> str | None:
-    """Return the URL of a store; None for a folder. Raises `ConfigurationError` likewise, and for
-    a URL with credentials in it."""
+    """Return the URL of a store; None for a folder. Raises `ConfigurationError` for any other URL,
+    and for one with credentials."""
     text = os.fspath(place)
     url = _URL.fullmatch(text)
     if url is None or url[1].lower() == "file":
@@ -58,15 +58,12 @@ def store_url(place: str | PathLike[str], what: str) -> str | None:
 
 
 def is_store(place: str) -> bool:
-    """Whether a place is in a store of objects."""
+    """Whether a place is in an object store."""
     return "://" in place
 
 
 def local_folder(place: str | PathLike[str], what: str) -> Path:
-    """Return the folder, as an absolute path, for what is kept in folders alone.
-
-    Raises `ConfigurationError` for the URL of a store.
-    """
+    """Return the absolute path of a folder. Raises `ConfigurationError` for the URL of a store."""
     if store_url(place, what) is not None:
         raise ConfigurationError(
             f"{os.fspath(place)}: {what} a folder that this machine and all executors see (a mount "
