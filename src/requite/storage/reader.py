@@ -47,9 +47,9 @@ class LogReader:
 
     def _begin(self, folder: ReadableFolder) -> None:
         self._folder = folder
-        self._known: dict[int, tuple[int, int]] = {}  # segment: offset, number; looked through
-        self._searched: set[int] = set()  # segments without a record behind what is written
-        self._blank: dict[int, tuple[int, int]] = {}  # where only zeros are there, and up to where
+        self._known: dict[int, tuple[int, int]] = {}  # segment: offset, number; scanned
+        self._searched: set[int] = set()  # segments without a record after the written part
+        self._blank: dict[int, tuple[int, int]] = {}  # ranges of zeros, by segment
 
     @property
     def folder(self) -> ReadableFolder:
@@ -57,7 +57,7 @@ class LogReader:
         return self._folder
 
     def segments(self) -> list[SegmentInfo]:
-        """Return the present segments, oldest first. Raises `LogGone` if there is no folder."""
+        """Return the segments, oldest first. Raises `LogGone` if the folder does not exist."""
         numbers = segment_numbers(self._folder)
         found = [self._info(number, last=number == numbers[-1]) for number in numbers]
         infos = [info for info in found if info is not None]
@@ -70,9 +70,9 @@ class LogReader:
         ]
 
     def may_grow(self) -> bool:
-        """Whether records may still come: there is a writer, or this is a copy that is not settled.
+        """Whether records may follow: there is a writer, or this is a copy whose end is not final.
 
-        True also where a writer was killed when there was a segment to begin.
+        Also True if a writer was killed before it began the next segment.
         """
         names = self._folder.names()
         if any(name.endswith(NEW_SUFFIX) for name in names):
@@ -87,9 +87,9 @@ class LogReader:
             return self._may_be_written(file)
 
     def is_behind(self) -> bool:
-        """Whether this is a copy of a log that may have more by now.
+        """Whether this is a copy whose original may have more records.
 
-        A copy of which nothing was heard for a quarter of an hour counts as all there is.
+        A copy without changes for a quarter of an hour counts as complete.
         """
         folder = self._folder
         shipped = folder.shipped()
@@ -106,12 +106,12 @@ class LogReader:
     def read(
         self, segment: int, start: int = 0, end: int | None = None
     ) -> Iterator[Record | Damage]:
-        """What begins in the bytes `start` to `end` of a segment; `LogGone` if it is not there.
+        """Yield what begins in the bytes `start` to `end` of a segment. Raises `LogGone`.
 
-        `start` is 0 or where a record begins, or damage ends. Up to `end`, which may be any
-        `written_bytes`, whatever is no record is damage; without it, reading goes on to the end,
-        and stops where the last segment has not been written yet. If nobody will ever do that, and
-        it is not the end that a writer leaves, it is damage as well.
+        `start` is 0, the offset of a record, or the end of damage. Up to `end`, which may be any
+        `written_bytes`, all bytes that are no record are damage. Without `end`, the segment is read
+        to its end, or to the end of its written part. An end that no writer leaves is damage, too,
+        if nothing can follow.
         """
         numbers = segment_numbers(self._folder)
         following = next(iter(numbers[bisect_right(numbers, segment) :]), None)
@@ -130,10 +130,10 @@ class LogReader:
                 yield from _cut_off(walk, following)
 
     def tail(self, after: Record | Damage | Position | None = None) -> Iterator[Record | Damage]:
-        """What has come since: everything behind `after`, the last thing that was got.
+        """Yield everything after `after`, which is the last result of an earlier call.
 
-        It ends at what has not been written yet; ask again later. Where segments have been removed
-        before they were read, a `Damage` of no size says which records were missed.
+        It ends at the end of the written part; call it again later. If segments were removed before
+        they were read, a `Damage` of size 0 names the missed records.
         """
         numbers = segment_numbers(self._folder)
         due = None if after is None or isinstance(after, Damage) else after.number + 1
@@ -145,7 +145,7 @@ class LogReader:
             items = self._tail_of(number, after)
             try:
                 first = next(items, None)
-            except LogGone:  # removed since we listed the segments
+            except LogGone:  # removed after the segments were listed
                 missed = True
                 continue
             if missed and (due is None or due < number):
@@ -157,7 +157,7 @@ class LogReader:
     def _tail_of(
         self, segment: int, after: Record | Damage | Position | None
     ) -> Iterator[Record | Damage]:
-        """What is in a segment, behind `after` if that is in the same one."""
+        """Yield the content of a segment, from `after` if that is in it."""
         if after is None or after.segment != segment:
             yield from self.read(segment)
         elif isinstance(after, Position):
@@ -167,12 +167,12 @@ class LogReader:
             yield from self.read(segment, after.end)
 
     def read_at(self, position: Position) -> bytes:
-        """The payload of a record. Raises `LogGone` if its segment is, `LogCorrupt` for damage."""
+        """Return the payload of a record. Raises `LogGone` if it was removed, and `LogCorrupt`."""
         return read_record(self._folder, position)
 
     def mend(self, damage: Damage) -> list[Record] | None:
-        """The records that were there, if no more than one bit of each has turned round; None if
-        they cannot be told. See `requite.storage.mending`."""
+        """Return the original records of damage, if each has at most one flipped bit; else None.
+        See `requite.storage.mending`."""
         if not damage.size or damage.size > len(damage.raw):
             return None
         with closing(self._folder.open(segment_name(damage.segment))) as file:
@@ -190,7 +190,7 @@ class LogReader:
         return found
 
     def mend_at(self, position: Position) -> bytes:
-        """The payload of a record that `read_at` calls damaged, if that can be mended; errors as of
+        """Return the payload of a damaged record, if it can be repaired. Raises the errors of
         `read_at`."""
         with closing(self._folder.open(segment_name(position.segment))) as file:
             segment = OpenSegment(file, position.segment)
@@ -201,7 +201,7 @@ class LogReader:
         return found[2]
 
     def _info(self, number: int, *, last: bool) -> SegmentInfo | None:
-        """None if the segment has been removed since it was listed."""
+        """Return a segment; None if it was removed after the segments were listed."""
         try:
             file = self._folder.open(segment_name(number))
         except LogGone:
@@ -225,7 +225,7 @@ class LogReader:
             )
 
     def _extent(self, segment: OpenSegment, *, last: bool) -> tuple[int, int, bool]:
-        """Up to where a segment is written, the number that is next there, whether it is sealed."""
+        """Return the end of the written part, the next number, and whether it is sealed."""
         size, end_number = segment.file.size(), segment.end_number()
         if end_number is not None or not segment.readable:
             self._known.pop(segment.number, None)
@@ -235,23 +235,23 @@ class LogReader:
         return walk.offset if last else size, walk.next_number, walk.ended
 
     def _torn_at(self, segment: OpenSegment, offset: int) -> Iterator[Damage]:
-        """What is wrong behind the last record, if that is where somebody has come to."""
+        """Yield the damage after the last record, if `offset` is there."""
         torn = self._torn(segment)
         if torn is not None and torn.offset == offset:
             yield torn
 
     def _torn(self, segment: OpenSegment) -> Damage | None:
-        """What is wrong at the end of the last segment; None while it may be written."""
+        """Return the damage at the end of the last segment; None while it may be written."""
         shipped = self._folder.shipped()
         if shipped is not None:
             return self._lost(segment, shipped)
         if self._rest(segment) is None or self._may_be_written(segment.file):
             return None
         self._blank.pop(segment.number, None)
-        return self._rest(segment)  # it may have been completed before the writer went away
+        return self._rest(segment)  # the writer may have completed it before it ended
 
     def _lost(self, segment: OpenSegment, shipped: Shipped) -> Damage | None:
-        """What a copy should have, and has not. It ends with its last record, without zeros."""
+        """Return the part that a copy lacks. A copy ends with its last record, without zeros."""
         if not segment.readable or segment.end_number() is not None:
             return None
         walk = self._walk_on(segment)
@@ -276,7 +276,7 @@ class LogReader:
         return rest
 
     def _walk_on(self, segment: OpenSegment) -> Walk:
-        """Look through what has been added to a segment since we looked last."""
+        """Scan the bytes that were added to a segment since the last scan."""
         number = segment.number
         offset, next_number = self._known.get(number, (HEADER_SIZE, number))
         walk = Walk(segment, offset, None, searched=number in self._searched)
@@ -291,7 +291,7 @@ class LogReader:
 def scan(
     path: str | PathLike[str], start: int = 0, end: int | None = None
 ) -> Iterator[Record | Damage]:
-    """What begins in the bytes `start` to `end` of the segment in a file: see `LogReader.read`."""
+    """Yield what begins in the bytes `start` to `end` of a segment file: see `LogReader.read`."""
     place = Path(path)
     number = segment_number(place.name)
     if number is None:
@@ -312,7 +312,7 @@ def read_record(folder: ReadableFolder, position: Position) -> bytes:
 def _passed_on(
     first: Record | Damage | None, items: Iterator[Record | Damage]
 ) -> Generator[Record | Damage, None, int | None]:
-    """Yield all of them; return the number of the last record."""
+    """Yield all items; return the number of the last record."""
     number = None
     for item in items if first is None else chain((first,), items):
         if isinstance(item, Record):

@@ -1,4 +1,4 @@
-"""What comes out of a log: records, and the places where something else than records was found."""
+"""The content of a log: records, and damage between them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ RAW_SIZE_MAX: Final = 4096
 
 
 class Position(NamedTuple):
-    """Where a record is: its segment (named by its first record), its offset there, its number."""
+    """The position of a record: segment (the number of its first record), offset and number."""
 
     segment: int
     offset: int
@@ -18,7 +18,7 @@ class Position(NamedTuple):
 
 
 class Record(NamedTuple):
-    """One record. The payload begins `RECORD_HEADER_SIZE` bytes behind `offset`."""
+    """A record. The payload begins `RECORD_HEADER_SIZE` bytes after `offset`."""
 
     segment: int
     offset: int
@@ -36,9 +36,9 @@ class Record(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """Bytes that are no records, though records are there or are due.
+    """Bytes that are no records, where records were or should be.
 
-    `raw` holds the first 4 KiB of them. `size` is 0 where bytes are missing altogether.
+    `raw` has the first 4 KiB of them. `size` is 0 if the bytes are missing.
     """
 
     segment: int
@@ -53,14 +53,13 @@ class Damage(NamedTuple):
 
 
 class SegmentInfo(NamedTuple):
-    """A segment as a reader finds it.
+    """A segment, for a reader.
 
-    `written_bytes`: up to here there are records (and damage); a later read may start there.
-    `next_number`: the number of the record that comes next. `sealed`: nothing will be added.
-    `place` is where it is: a path, or a URL. `log_id` and `purpose` are empty where the header is
-    damaged and no other segment tells them.
-    `torn`: what is wrong with the end of a log whose writer is gone without having closed it; that
-    takes the last `torn_bytes` of those written.
+    `written_bytes`: the size of the part with records and damage; a later read may start there.
+    `next_number`: the number of the next record. `sealed`: nothing will be added. `place`: a path
+    or a URL. `log_id` and `purpose` are empty if the header is damaged and no other segment has
+    them. `torn`: the damage at the end of a log whose writer ended without closing it, in the last
+    `torn_bytes` of the written ones.
     """
 
     place: str
@@ -76,9 +75,9 @@ class SegmentInfo(NamedTuple):
 
 
 class Recovery(NamedTuple):
-    """What opening a log found in its last segment: a tail that was cut off, and damage.
+    """The result of recovery in the last segment: a truncated tail, and damage.
 
-    `torn_at` is where the tail began: what was being written when the writer died.
+    `torn_at`: the offset of the tail, which was being written when the writer died.
     """
 
     cut_bytes: int = 0
@@ -86,7 +85,7 @@ class Recovery(NamedTuple):
     damaged: tuple[Damage, ...] = ()
 
     def add_to(self, error: Exception) -> None:
-        """Have an error tell what was cut off, too: when it is opened again, the log cannot."""
+        """Add the truncated tail to an error's message: the next opening will not find it."""
         if self.cut_bytes:
             cut = f"{self.cut_bytes} bytes at the end of the log were torn, and are cut off"
             error.args = (f"{error} (before that: {cut})",)

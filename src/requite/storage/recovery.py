@@ -1,8 +1,8 @@
-"""Opening a log: find its segments, and give the last one the end that its writer could not.
+"""Recovery of a log when it is opened: find its segments, and seal the last one.
 
-A segment is written by one process only. What a dead writer left is looked through once: behind the
-last intact record there may be the beginning of what was being written, which is cut off. Damage
-before that stays as it is, for it may have been acknowledged, and is reported.
+A segment is written by one process only. The last segment of a dead writer is scanned once. After
+the last intact record there may be the beginning of an incomplete write, which is truncated. Damage
+before that remains, since the records may have been acknowledged, and is reported.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from requite.storage.segment import wall_clock_us
 
 
 class Found(NamedTuple):
-    """What is in the folder of a log. `log_id` is None for a log that is yet to begin."""
+    """The content of a log's folder. `log_id` is None for a new log."""
 
     log_id: bytes | None
     next_number: int
@@ -43,7 +43,7 @@ class _LastSegment(NamedTuple):
 
 
 class _Look(NamedTuple):
-    """One segment, looked at from outside."""
+    """A segment, with the information from its header and its file."""
 
     number: int
     size: int
@@ -52,16 +52,16 @@ class _Look(NamedTuple):
 
 
 def segment_numbers(folder: ReadableFolder) -> list[int]:
-    """The segments that are there, oldest first."""
+    """Return the numbers of the segments, oldest first."""
     numbers = map(segment_number, folder.names())
     return sorted(number for number in numbers if number is not None)
 
 
 def recover(folder: Folder, purpose: bytes, *, sync: bool) -> Found:
-    """Look at all headers and through the last segment, and seal that one.
+    """Check all headers, scan the last segment, and seal it.
 
-    Without a record in it, it stays as it is: the next segment has its number, and replaces it.
-    Raises `LogMismatch` for what is not a log for this purpose, before anything is changed.
+    A last segment without records is not changed: the next one has its number, and replaces it.
+    Raises `LogMismatch` for a log of another purpose, before any change.
     """
     looks = [_look(folder, number) for number in segment_numbers(folder)]
     headers = [look.header for look in looks if look.header is not None]
@@ -94,7 +94,7 @@ def _check_purpose(place: str, found: bytes, wanted: bytes) -> None:
 
 
 def _sealed(looks: list[_Look], last: _LastSegment) -> Iterator[Sealed]:
-    """All segments that stay, the last one too if there are records in it."""
+    """Yield the segments that remain, with the last one if it has records."""
     for look, follower in pairwise(looks):
         ended_us = follower.header.created_us if follower.header else wall_clock_us()
         yield Sealed(look.number, look.size, ended_us)
@@ -105,7 +105,7 @@ def _sealed(looks: list[_Look], last: _LastSegment) -> Iterator[Sealed]:
 def _recover_last(folder: Folder, number: int, *, sync: bool) -> _LastSegment:
     with closing(folder.open(segment_name(number), writable=True)) as file:
         segment = OpenSegment(file, number)
-        if not segment.readable:  # cut off within its header
+        if not segment.readable:  # truncated within its header
             torn = Recovery(file.size(), Position(number, 0, number))
             return _LastSegment(file.size(), number, torn)
         walk = Walk(segment, 0, None)
@@ -119,7 +119,7 @@ def _recover_last(folder: Folder, number: int, *, sync: bool) -> _LastSegment:
             )
         if not empty and not (walk.ended and file.size() == walk.offset):
             _seal(file, walk, segment.seed)
-        if sync:  # also what was written and not synced by a process that is dead
+        if sync:  # also data that the dead process wrote without a sync
             file.sync()
         torn_at = Position(number, walk.offset, walk.next_number) if cut_bytes else None
         recovery = Recovery(cut_bytes, torn_at, damaged)
@@ -127,7 +127,7 @@ def _recover_last(folder: Folder, number: int, *, sync: bool) -> _LastSegment:
 
 
 def _seal(file: File, walk: Walk, seed: int) -> None:
-    """Cut off what is torn and what was set aside, and write the end."""
+    """Truncate the torn tail and the preallocated space, and write END."""
     file.truncate(walk.offset)
     if not walk.ended:
         file.write(encode_end(walk.next_number, seed), walk.offset)

@@ -1,8 +1,7 @@
-"""Reading a log where it was shipped to: in a store of objects.
+"""Read a log that was shipped to an object store.
 
-The objects of a log are listed, and from then on the log is as it was at that moment: the last
-segment ends where it ended then, even if it is replaced by a longer one meanwhile. It is listed
-anew whenever somebody asks for the names of its segments.
+A listing of the log's objects is a snapshot: the last segment keeps its size at that moment, even
+if a longer one replaces it. Each request for the names of the segments makes a new listing.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from requite.storage.place import local_folder, store_url
 from requite.storage.shipped import SHIPPED_NAME, SHIPPED_SIZE_MAX, Shipped, decode_shipped
 from requite.storage.stores import Store, open_store
 
-_AHEAD_BYTES: Final = 4 << 20  # what is fetched at once of a segment that is read on and on
-_SMALL_BYTES: Final = 1 << 10  # a header or an end: segments are looked at again and again
+_AHEAD_BYTES: Final = 4 << 20  # the size of a request in a sequential read
+_SMALL_BYTES: Final = 1 << 10  # the size of a request for a header or an end
 _SMALL_MAX: Final = 8
 
 _READ_FROM: Final = "a log is read from"
@@ -37,7 +36,7 @@ def open_folder(place: str | PathLike[str]) -> ReadableFolder:
 
 
 class RemoteFile:
-    """An object of a store, with the size that it had when it was listed."""
+    """An object of a store, with its size in the listing."""
 
     def __init__(self, store: Store, name: str, size: int) -> None:
         self._store = store
@@ -56,7 +55,7 @@ class RemoteFile:
             return small
         if size <= _SMALL_BYTES:
             return self._read_small(size, offset)
-        # Who reads on from where the last part ended is likely to want it all.
+        # A read at the end of the previous one is probably part of a sequential read.
         goes_on = bool(self._data) and 0 <= at <= len(self._data)
         length = max(size, _AHEAD_BYTES) if goes_on else size
         self._base = offset
@@ -82,12 +81,12 @@ class RemoteFile:
         return (offset, self._size) if offset < self._size else None
 
     def close(self) -> None:
-        """Forget what was fetched ahead."""
+        """Drop the read-ahead buffer."""
         self._base, self._data = 0, b""
 
 
 class RemoteFolder:
-    """The objects of one log. What was shipped there is a copy; nobody writes it in place."""
+    """The objects of a log: a copy, which is never written in place."""
 
     def __init__(self, store: Store, name: str) -> None:
         self._store = store
@@ -104,7 +103,8 @@ class RemoteFolder:
         return list(self._files)
 
     def _listed(self) -> dict[str, RemoteFile]:
-        # The note first: what it tells of was there before it, so the list has it.
+        # The note first: the segments that it describes were written before it, so the list has
+        # them.
         self._shipped = self._note()
         sizes = self._store.sizes(self._name)
         if not sizes:

@@ -1,9 +1,8 @@
-"""Walk over the records of one segment, past whatever damage there is.
+"""Scan the records of one segment, and skip damage.
 
-A segment may be in the hands of a writer meanwhile. So a walk without a given end stops at the
-first place from which on there is no intact record: that is what has not been written yet, or not
-completely. A walk to a given end has been promised records up to there, and calls everything else
-damage.
+A segment may be written at the same time. So a scan without a given end stops after the last intact
+record: the rest is not written yet, or incomplete. In a scan to a given end, all bytes up to there
+that are no records are damage.
 """
 
 from __future__ import annotations
@@ -31,16 +30,16 @@ from requite.storage.layout import (
 )
 from requite.storage.records import RAW_SIZE_MAX, Damage, Record
 
-CHUNK_SIZE: Final = 1 << 20  # one read; larger ones gain nothing, smaller ones cost system calls
-FIRST_CHUNK_SIZE: Final = 1 << 14  # often one record, or the end, is all that is asked for
+CHUNK_SIZE: Final = 1 << 20  # one read: larger ones are not faster, smaller ones cost system calls
+FIRST_CHUNK_SIZE: Final = 1 << 14  # often only one record, or the end, is read
 _ZEROS: Final = memoryview(bytes(CHUNK_SIZE))
 
 Found = tuple[int, int, memoryview, int]
-"""An intact record: kind, number, payload, and the offset at which the next one begins."""
+"""An intact record: kind, number, payload, and the offset of the next one."""
 
 
 class Window:
-    """The part of a file that was read last. Payloads are views into it, which keep it alive."""
+    """The part of a file that was read last. Payloads are views, which keep it in memory."""
 
     __slots__ = ("_base", "_chunk", "_data", "_file", "_seed", "_view")
 
@@ -53,7 +52,7 @@ class Window:
         self._view = memoryview(b"")
 
     def record(self, offset: int) -> Found | None:
-        """The intact record at `offset`, or None."""
+        """Return the intact record at `offset`, or None."""
         at = offset - self._base
         if not 0 <= at <= len(self._data) - RECORD_HEADER_SIZE:
             self._read(offset, RECORD_HEADER_SIZE)
@@ -79,18 +78,18 @@ class Window:
         return kind, number, view[begin : begin + length], offset + size
 
     def reread(self, offset: int) -> Found | None:
-        """The same from the file as it is now."""
+        """Read the file again, and return the intact record at `offset`, or None."""
         self._data = b""
         return self.record(offset)
 
     def blank(self, offset: int) -> bool:
-        """Whether nothing has been written where a record would begin."""
+        """Whether the bytes of a record's beginning at `offset` are zeros."""
         at = offset - self._base
         header = self._data[at : at + RECORD_HEADER_SIZE] if at >= 0 else b""
         return not header.strip(b"\0")
 
     def next_record(self, offset: int, limit: int, least_number: int) -> tuple[int, Found] | None:
-        """The first intact record from `offset` on that begins before `limit`, and its offset."""
+        """Return the first intact record between `offset` and `limit`, with its offset; or None."""
         for candidate in _candidates(self._file, offset, limit):
             found = self.record(candidate)
             if found is not None and found[1] >= least_number:
@@ -98,7 +97,7 @@ class Window:
         return None
 
     def _read(self, offset: int, least: int) -> memoryview:
-        """Read on, twice as much each time: the one who reads on is likely to want it all."""
+        """Read the next bytes, each time twice as many, for sequential reads."""
         self._base = offset
         self._data = self._file.read(max(self._chunk, least), offset)
         self._view = memoryview(self._data)
@@ -107,9 +106,9 @@ class Window:
 
 
 def data_chunks(file: ReadableFile, offset: int, limit: int) -> Iterator[tuple[int, bytes]]:
-    """The bytes from `offset` to `limit`, without long stretches of zeros, each with its offset.
+    """Yield the bytes from `offset` to `limit` with their offsets, without long ranges of zeros.
 
-    Offsets are multiples of 8, where `offset` is.
+    If `offset` is a multiple of 8, so are all offsets.
     """
     while offset < limit:
         data_range = file.next_data(offset)
@@ -120,7 +119,7 @@ def data_chunks(file: ReadableFile, offset: int, limit: int) -> Iterator[tuple[i
         stop = min(stop, limit)
         while offset < stop:
             data = file.read(min(CHUNK_SIZE, stop - offset), offset)
-            if not data:  # cut off meanwhile
+            if not data:  # truncated meanwhile
                 return
             if data != _ZEROS[: len(data)]:
                 yield offset, data
@@ -128,7 +127,7 @@ def data_chunks(file: ReadableFile, offset: int, limit: int) -> Iterator[tuple[i
 
 
 def _candidates(file: ReadableFile, offset: int, limit: int) -> Iterator[int]:
-    """Where a record may begin: at a marker, on a multiple of 8."""
+    """Yield the offsets of markers at multiples of 8, where records may begin."""
     for base, data in data_chunks(file, offset, limit):
         at = data.find(MARKER)
         while at >= 0:
@@ -138,10 +137,10 @@ def _candidates(file: ReadableFile, offset: int, limit: int) -> Iterator[int]:
 
 
 class OpenSegment:
-    """A segment opened for reading: what its header says, and what its checksums start from.
+    """A segment opened for reading, with its header and the seed of its checksums.
 
-    `header` is None where it is damaged; `fault` tells why. Records can be read nevertheless,
-    unless the header is cut off or of a later version (`readable`).
+    `header` is None if it is damaged; `fault` has the reason. Records are `readable` all the same,
+    unless the header is truncated or has a later version.
     """
 
     def __init__(self, file: ReadableFile, number: int) -> None:
@@ -160,13 +159,13 @@ class OpenSegment:
         return Window(self.file, self.seed)
 
     def end_number(self) -> int | None:
-        """The number of the next record, which ends a sealed segment; None for any other."""
+        """Return the number of the next record from the END of a sealed segment; else None."""
         at = self.file.size() - RECORD_HEADER_SIZE
         found = self.window().record(at) if self.readable and at >= HEADER_SIZE else None
         return found[1] if found is not None and found[0] == END else None
 
     def damage(self) -> Damage | None:
-        """What is wrong with the header; with the whole segment, if nothing in it is readable."""
+        """Return the damage of the header, or of the whole segment if it is not readable."""
         if not self.fault:
             return None
         size = HEADER_SIZE if self.readable else self.file.size()
@@ -174,7 +173,7 @@ class OpenSegment:
         return Damage(self.number, 0, size, self.fault, raw)
 
     def _seed(self, data: bytes) -> int:
-        """What the records' checksums start from: where the header is damaged, what fits."""
+        """Return the seed of the checksums; for a damaged header, the seed that matches."""
         seeds = header_seeds(data)
         fitting = (
             seed
@@ -185,12 +184,11 @@ class OpenSegment:
 
 
 class Walk:
-    """Iterate over records and damage from `start` on; afterwards the attributes tell where it got.
+    """Iterates over records and damage from `start`; afterwards the attributes have its position.
 
-    `offset`: where the next record is due; `next_number`: its number, at least; `ended`: the
-    segment was seen to be sealed. `searched`: nothing but zeros follow what has been written, or so
-    it was when somebody looked; then there is no need to look again each time. `rest`: why there
-    are no records up to `end`, if that is known.
+    `offset`: the offset of the next record; `next_number`: the minimum of its number; `ended`: the
+    segment is sealed. `searched`: at the last search only zeros followed the written part, so no
+    further search is needed. `rest`: why there are no records up to `end`, if known.
     """
 
     def __init__(
@@ -241,8 +239,7 @@ class Walk:
     def reaches_short_of(self, following: int) -> bool:
         """Whether records are missing between the last one that was found and `following`.
 
-        In a sealed segment none are: there, the numbers that follow belong to segments which have
-        been removed.
+        After a sealed segment none are: the numbers between belong to removed segments.
         """
         return self._segment.readable and not self.ended and self.next_number < following
 
@@ -253,7 +250,7 @@ class Walk:
             yield damage
 
     def _found(self) -> Found | None:
-        """The record that is due; None sets `_behind` to the one before which there is damage."""
+        """Return the next record; with None, `_behind` is the one that follows damage."""
         found = self._due(self._window.record(self.offset))
         if found is not None:
             return found
@@ -267,14 +264,14 @@ class Walk:
         if not live:
             return None
         self.searched = self._behind is None
-        # What seemed broken may have been completed before we found what is behind it.
+        # A record that seemed broken may have been completed during the search.
         return self._due(self._window.reread(self.offset)) if self._behind else None
 
     def _due(self, found: Found | None) -> Found | None:
         return found if found is not None and found[1] >= self.next_number else None
 
     def _damage(self) -> Damage | None:
-        """What lies before the next intact record, or, if we know the end, before that."""
+        """Return the damage before the next intact record, or before a known end."""
         if self._behind is not None:
             end, found = self._behind
             reason, which = "", lost_records(self.next_number, found[1])
@@ -296,7 +293,7 @@ def _reason(raw: bytes) -> str:
 
 
 def lost_records(first: int, following: int) -> str:
-    """Which records were there, in brackets, for the end of a reason."""
+    """Return the numbers of the lost records in brackets, for the end of a reason."""
     if following <= first:
         return ""
     last = following - 1

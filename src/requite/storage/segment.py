@@ -1,4 +1,4 @@
-"""The segment that is being written."""
+"""The writer of the active segment."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from requite.storage.layout import (
 from requite.storage.records import Position
 
 LOG_ID_SIZE: Final = 16
-NEW_SUFFIX: Final = ".new"  # a segment gets its name when its header is on the disk
-_new: Final = tuple.__new__  # half the price of calling a NamedTuple's class
+NEW_SUFFIX: Final = ".new"  # of a file whose header is not on the disk yet
+_new: Final = tuple.__new__  # takes half the time of calling the class of a NamedTuple
 OVERHEAD: Final = HEADER_SIZE + RECORD_HEADER_SIZE  # header and end
 
 
@@ -38,7 +38,7 @@ def wall_clock_us() -> int:
 
 
 class SegmentWriter:
-    """Append records to one segment, then seal it. Nobody else writes it, before or after."""
+    """Appends records to one segment, then seals it. No other process ever writes it."""
 
     def __init__(self, file: File, data: bytes, size: int, *, sync: bool) -> None:
         self.header = decode_header(data)
@@ -53,7 +53,7 @@ class SegmentWriter:
 
     @classmethod
     def prepare(cls, folder: Folder, header: SegmentHeader, *, sync: bool) -> SegmentWriter:
-        """Make the file complete under another name, so that no reader meets half a header."""
+        """Create the file with its header under another name, so that readers see it complete."""
         name = segment_name(header.first_record) + NEW_SUFFIX
         data = encode_header(header)
         file = folder.create(name, header.set_aside)
@@ -68,7 +68,7 @@ class SegmentWriter:
         return cls(file, data, header.set_aside, sync=sync)
 
     def publish(self, folder: Folder) -> None:
-        """Give the file its name: from now on readers see it."""
+        """Rename the file, so that readers see it."""
         name = segment_name(self.number)
         try:
             folder.rename(name + NEW_SUFFIX, name)
@@ -79,7 +79,7 @@ class SegmentWriter:
             raise
 
     def discard(self, folder: Folder) -> None:
-        """Remove a file that was prepared, and is not needed."""
+        """Remove a prepared file that is not needed."""
         self.close()
         folder.remove(segment_name(self.number) + NEW_SUFFIX)
 
@@ -92,20 +92,20 @@ class SegmentWriter:
         return self._end
 
     def free(self) -> int:
-        """Bytes that records may still take, their headers and padding included."""
+        """The free bytes for records, with their headers and padding."""
         return self.size - RECORD_HEADER_SIZE - self._end
 
     def append(self, payloads: Sequence[bytes]) -> list[Position]:
-        """Write all payloads at once. After an error none of them is there."""
+        """Write all payloads with one call. After an error none of them is in the segment."""
         number, first = self.number, self.next_number
         data, offsets = encode_records(payloads, first, self._end, self._seed)
         self._unsynced = True
         try:
             self._file.write(data, self._end)
         except StorageError:
-            # Part of it may be there, and would be taken for records behind a shorter next batch.
+            # A part may be written, and would be read as records after a shorter next batch.
             self._file.truncate(self._end)
-            with suppress(LogFull):  # there may be room again later
+            with suppress(LogFull):  # there may be space later
                 self._file.set_aside(self.size)
             raise
         self._end += len(data)
@@ -118,7 +118,7 @@ class SegmentWriter:
         self._unsynced = False
 
     def seal(self) -> None:
-        """Say that nothing will follow, and give back the space that was set aside."""
+        """Write END, and free the preallocated space."""
         end = encode_end(self.next_number, self._seed)
         self._file.write(end, self._end)
         self._file.truncate(self._end + len(end))

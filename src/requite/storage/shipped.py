@@ -1,8 +1,8 @@
-"""What a copy says about the log that it is a copy of: `shipped.json`, beside its segments.
+"""The note of a copy about its original log: `shipped.json`, next to its segments.
 
-A log that is copied while it is written ends anywhere. Whoever copies it notes up to where it has
-been copied, after that has been done. So a reader of the copy knows what must be there, and whether
-more may come.
+A copy of a log that is being written may end anywhere. The copying process records how far it has
+copied, after it has done so. So a reader of the copy knows which bytes must exist, and whether more
+may follow.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ SHIPPED_SIZE_MAX: Final = 4096
 
 
 class Shipped(NamedTuple):
-    """Up to where a log has been copied: `offset` bytes of its segment `segment`.
+    """The end of a copy: `offset` bytes of the segment `segment`.
 
-    `is_ended`: nothing will be added to it any more. `torn` says what is wrong with its end.
+    `is_ended`: nothing will be added to the log. `torn` describes the damage at its end.
     """
 
     segment: int
@@ -31,7 +31,7 @@ def encode_shipped(shipped: Shipped) -> bytes:
 
 
 def decode_shipped(data: bytes) -> Shipped | None:
-    """Return what a note says; None for one that cannot be read, as if there were none."""
+    """Decode a note; return None for an invalid one, which counts as absent."""
     try:
         record: dict[str, Any] = json.loads(data)
         shipped = Shipped(*(record[name] for name in Shipped._fields))

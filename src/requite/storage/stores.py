@@ -1,11 +1,11 @@
-"""Where copies of logs are kept: a folder, or a store of objects, by its URL.
+"""Stores for copies of logs: a folder, or an object store, by its URL.
 
     store = open_store("s3://bucket/journals")
     store.put("broker-0123456789abcdef/00000000000000000000.seg", data)
 
-Objects are replaced as a whole, or not at all. Stores of objects need the extra `ship`; credentials
-and endpoints are taken from the environment, as the store's own programs do (`AWS_ACCESS_KEY_ID`,
-`AWS_ENDPOINT_URL`, ...), and never from the URL.
+Objects are replaced completely or not at all. Object stores need the extra `ship`. Credentials and
+endpoints are read from the environment, as by the store's own programs (`AWS_ACCESS_KEY_ID`,
+`AWS_ENDPOINT_URL`, ...), never from the URL.
 """
 
 from __future__ import annotations
@@ -31,45 +31,45 @@ _RETRIES_MAX: Final = 5
 _RETRY_FOR: Final = timedelta(seconds=60)
 _MESSAGE: Final = re.compile(r"<Message>(.*?)</Message>", re.DOTALL)
 _NO_BUCKET: Final = "NoSuchBucket"
-_NO_CREDENTIALS: Final = "169.254.169.254"  # where machines of a cloud ask for theirs
+_NO_CREDENTIALS: Final = "169.254.169.254"  # where cloud machines get credentials
 _WORDS_MAX: Final = 200
 
 
 class BucketMissing(LogFailed):
-    """There is no bucket of that name."""
+    """The bucket does not exist."""
 
 
 class Store(Protocol):
-    """Objects by name; names have `/` between their parts. All methods raise `StorageError`."""
+    """Objects by name, with `/` between the parts of names. All methods raise `StorageError`."""
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """The URL of the store."""
 
     def put(self, name: str, data: bytes) -> None:
-        """Make or replace an object, as a whole."""
+        """Create or replace an object, completely."""
 
     def get(self, name: str, size: int, offset: int = 0) -> bytes:
-        """Return at most `size` bytes of an object; `LogGone` if it is not there."""
+        """Return at most `size` bytes of an object. Raises `LogGone` if it does not exist."""
 
     def sizes(self, prefix: str) -> dict[str, int]:
         """Return the sizes in bytes of the objects whose names begin with `prefix/`, by name."""
 
     def parts(self) -> list[str]:
-        """Return what is directly in the store; the names of folders end with `/`."""
+        """Return the names at the top level of the store; those of folders end with `/`."""
 
     def changed_ns(self, name: str) -> int:
-        """Return when an object was written, in nanoseconds; `LogGone` if it is not there."""
+        """Return the modification time of an object in nanoseconds. Raises `LogGone`."""
 
 
 def open_store(url: str | PathLike[str]) -> Store:
-    """Return the store at a path or a URL. Raises `ConfigurationError` for what is none."""
+    """Return the store at a path or a URL. Raises `ConfigurationError` for an invalid one."""
     place = place_of(url, "journals are kept in")
     return ObjectStore(place) if is_store(place) else FolderStore(Path(place))
 
 
 class FolderStore:
-    """A folder of this machine, or a mounted one."""
+    """A local or mounted folder."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -154,7 +154,7 @@ class ObjectStore:
                 span = (offset, offset + size)
                 return bytes(self._obstore.get(self._store, path, options={"range": span}).bytes())
             except self._obstore.exceptions.GenericError:
-                # There is no empty range, and none behind the end.
+                # Empty ranges, and ranges after the end, are errors.
                 if size and self._obstore.head(self._store, path)["size"] > offset:
                     raise
                 return b""
@@ -179,7 +179,7 @@ class ObjectStore:
 
     @contextmanager
     def _doing(self, what: str, name: str) -> Iterator[None]:
-        """Turn errors of the store into ours, in one line."""
+        """Convert errors of the store to `StorageError`s of one line."""
         try:
             yield
         except (self._obstore.exceptions.BaseError, OSError, ValueError) as error:
@@ -196,9 +196,9 @@ class ObjectStore:
 
 @lru_cache(maxsize=16)
 def _client(root: str, _environment: frozenset[tuple[str, str]]) -> Any:
-    """Return the client of a bucket: one for all that is in it, as long as the settings are these.
+    """Return the client of a bucket, cached for equal settings.
 
-    Whatever goes wrong is told within a minute: nobody waits longer for a command to begin.
+    Requests fail within a minute, so that no command waits longer.
     """
     from obstore.store import from_url
 
@@ -207,7 +207,7 @@ def _client(root: str, _environment: frozenset[tuple[str, str]]) -> Any:
 
 
 def _words(error: Exception) -> str:
-    """Say in a few words what a store's client takes pages for."""
+    """Shorten an error message of a store's client."""
     text = str(error).strip()
     if message := _MESSAGE.search(text):
         return message[1].strip().rstrip(".")
