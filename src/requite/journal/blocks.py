@@ -1,4 +1,4 @@
-"""What one record of a journal holds: a *block* of rows, column by column, little-endian.
+"""The content of a journal record: a *block* of rows, by columns, little-endian.
 
     header (24 bytes), then
     OPENED      JSON about the process, padded with spaces
@@ -6,10 +6,10 @@
     SPANS     the columns of `SPAN_COLUMNS`, one after the other
     EVENTS  the columns of `EVENT_COLUMNS`, likewise
 
-The layout is data, so that the decoder in pure Python and the one over numpy share it. A column of
-a block of n rows starts at `Column.offset(n)` of the record's payload and has `n * Column.size`
-bytes. Records are 8-byte aligned in their segment, and so are 8-byte cells.
-Source: docs/protocols/log-format.md, section "Blocks of a journal".
+The layout is data, which the pure Python decoder and the numpy decoder share. A column of a block
+of n rows starts at `Column.offset(n)` of the payload and has `n * Column.size` bytes. Records are
+aligned to 8 bytes in their segment, and so are 8-byte cells. Source: docs/protocols/log-format.md,
+section "Blocks of a journal".
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ HEADER_SIZE: Final = HEADER.size
 STRING_HEAD: Final = Struct("<IH")  # id, length
 
 NO_STRING: Final = 0
-STRING_SIZE_MAX: Final = 1024  # longer ones are cut; so one block of events fits every segment
+STRING_SIZE_MAX: Final = 1024  # longer ones are cut, so that each block fits a segment
 CLOCK_OFFSET_MAX: Final = 1 << 61  # µs; keeps every sum in 64 bits
 SEQ_MAX: Final = 1 << 61
 
 
 class BlockType(IntEnum):
-    """What a block holds."""
+    """The kind of content of a block."""
 
     OPENED = 0
     STRINGS = 1
@@ -125,7 +125,7 @@ Buffer = bytes | memoryview
 
 
 def parse_header(payload: Buffer) -> Header | None:
-    """Return the header of a block; None where there is not even that much."""
+    """Return the header of a block; None if the payload is shorter."""
     if len(payload) < HEADER_SIZE:
         return None
     kind, version, _reserved, count, clock_offset_us, first_seq = HEADER.unpack_from(payload)
@@ -151,7 +151,7 @@ def flaw_of(payload: Buffer) -> str:
 
 
 def column_of(payload: Buffer, name: str, header: Header) -> memoryview:
-    """Return the bytes of one column of a sound block; nothing is copied."""
+    """Return the bytes of one column of a valid block, without a copy."""
     column = COLUMNS[header.type][name]
     start = column.offset(header.rows)
     return memoryview(payload)[start : start + column.size * header.rows]
@@ -168,7 +168,7 @@ def raw_row(payload: Buffer, header: Header, row: int) -> bytes:
 
 
 def read_strings(payload: Buffer) -> Iterator[tuple[int, bytes]]:
-    """Yield the strings that a STRINGS block defines; it ends where the block is cut short."""
+    """Yield the strings that a STRINGS block defines, up to a truncated end."""
     header = parse_header(payload)
     at = HEADER_SIZE
     for _ in range(header.rows if header else 0):
@@ -183,7 +183,7 @@ def read_strings(payload: Buffer) -> Iterator[tuple[int, bytes]]:
 
 
 def read_opened(payload: Buffer) -> dict[str, Any]:
-    """Return what an OPENED block tells about its process; {} where it is not readable."""
+    """Return the facts in an OPENED block about its process; {} if it is not readable."""
     try:
         facts = json.loads(bytes(payload[HEADER_SIZE:]))
     except ValueError:
@@ -192,7 +192,7 @@ def read_opened(payload: Buffer) -> dict[str, Any]:
 
 
 def stranger_of(payload: Buffer, role: str, name: str) -> str:
-    """Return why an OPENED block does not belong into the log `ROLE-NAME`; "" if it does."""
+    """Return why an OPENED block does not belong to the log `ROLE-NAME`; "" if it does."""
     facts = read_opened(payload)
     owner = facts.get("role"), facts.get("name")
     if owner[1] is None or owner == (role, name):
@@ -201,12 +201,12 @@ def stranger_of(payload: Buffer, role: str, name: str) -> str:
 
 
 def cells_of(payload: Buffer, name: str, header: Header) -> tuple[Any, ...]:
-    """Return the cells of one column of a sound block."""
+    """Return the cells of one column of a valid block."""
     return _cells(payload, COLUMNS[header.type][name], header.rows)
 
 
 def row_values(payload: Buffer, header: Header) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of a sound block, their cells in the order of the columns."""
+    """Yield the rows of a valid block, with cells in the order of the columns."""
     cells = (_cells(payload, column, header.rows) for column in COLUMNS[header.type].values())
     return zip(*cells, strict=True)
 

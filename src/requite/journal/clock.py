@@ -1,4 +1,4 @@
-"""Which wall time an instant of the monotonic clock was."""
+"""Convert instants of the monotonic clock to UTC."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Callable
 from time import monotonic_ns, time_ns
 from typing import Final
 
-# An offset is kept as long as the clocks agree within this. Measuring anew for each block would
-# shift them against each other by some microseconds.
+# The offset is kept while the clocks agree within this. A new measurement for each block would
+# shift blocks against each other by some microseconds.
 SLACK_US: Final = 100
 _REREADINGS_MAX: Final = 4
 
 
 class WallClock:
-    """Measures how far UTC is ahead of the monotonic clock, and shows when it was set anew."""
+    """Measures the offset of UTC from the monotonic clock, which changes when UTC is set."""
 
     __slots__ = ("_monotonic_ns", "_offset_us", "_wall_ns")
 
@@ -31,14 +31,14 @@ class WallClock:
         return self._monotonic_ns() / 1e9
 
     def offset_us(self) -> int:
-        """Return what to add to an instant (in µs) for UTC since 1970; stepped clocks show."""
+        """Return the offset in µs from an instant to UTC since 1970; it changes with UTC."""
         measured = self._measure()
         if self._offset_us is None or abs(measured - self._offset_us) > SLACK_US:
             self._offset_us = measured
         return self._offset_us
 
     def _measure(self) -> int:
-        """Read both clocks as close to each other as a busy machine lets us."""
+        """Read both clocks as close to each other as possible on a busy machine."""
         best = self._read()
         for _ in range(_REREADINGS_MAX):
             if best[0] < SLACK_US * 1000:
@@ -47,7 +47,7 @@ class WallClock:
         return best[1] // 1000
 
     def _read(self) -> tuple[int, int]:
-        """Return how long reading took, and how far UTC is ahead then, both in ns."""
+        """Return the duration of a reading, and the offset of UTC, both in ns."""
         before = self._monotonic_ns()
         wall = self._wall_ns()
         after = self._monotonic_ns()

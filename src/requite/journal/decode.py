@@ -1,4 +1,4 @@
-"""Blocks to events, one by one, in pure Python: for the command and for tests.
+"""Decode blocks to events, one by one, in pure Python: for the command and for tests.
 
 `requite.spark.decoding` does the same for whole columns; both follow `requite.journal.meaning`.
 """
@@ -33,7 +33,7 @@ from requite.storage.records import RAW_SIZE_MAX
 
 
 class Block(NamedTuple):
-    """A sound block of rows. `at` is where its payload starts in the segment's file."""
+    """A valid block of rows. `at` is the offset of its payload in the segment's file."""
 
     header: Header
     payload: memoryview
@@ -41,7 +41,7 @@ class Block(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One row of a block; `shared` is what its events have in common."""
+    """A row of a block; `shared` has the fields that its events share."""
 
     block: Block
     number: int
@@ -49,7 +49,7 @@ class Row(NamedTuple):
     shared: dict[str, Any]
 
     def event(self, cell: str, seq: int, at: float, facts: dict[str, Any]) -> Event:
-        """Return the event that is identified by one of the row's cells, and happened at `at`."""
+        """Return the event of a cell of the row, at the instant `at`."""
         header = self.block.header
         column = COLUMNS[header.type][cell]
         ts = self.instant(at)
@@ -65,20 +65,20 @@ class Row(NamedTuple):
         )
 
     def instant(self, at: float) -> datetime | None:
-        """Return an instant of the writer's clock in UTC; None where there is no such time."""
+        """Convert an instant of the writer's clock to UTC; None if it is out of range."""
         return from_us(meaning.wall_us(at, self.block.header.clock_offset_us))
 
     def raw(self) -> bytes:
-        """Return the row's cells as they are."""
+        """Return the encoded cells of the row."""
         return raw_row(self.block.payload, self.block.header, self.number)
 
 
 class SegmentDecoder:
-    """Decodes one segment of a log; its blocks have to be taken in in their order.
+    """Decodes one segment of a log; `take_in` must be called for its blocks in order.
 
-    `take_in` learns a block's strings and returns what is to be decoded; `events` decodes it, at
-    any later time, for a string never changes within a segment. Of a segment that belongs to
-    another log, nothing is decoded.
+    `take_in` stores the strings of a block, and returns a block of rows; `events` decodes it, at
+    any later time, since a string never changes within a segment. A segment that belongs to another
+    log is not decoded.
     """
 
     def __init__(self, log: LogFolder, segment: int) -> None:
@@ -88,7 +88,7 @@ class SegmentDecoder:
         self._is_stranger = False
         self._texts: dict[int, str | None] = {NO_STRING: None}
         self._digits: dict[int, str | None] = {NO_STRING: None}
-        # What all events of the segment have in common.
+        # The fields that all events of the segment share.
         self._same: dict[str, Any] = {
             "log": log.log,
             "segment": segment,
@@ -97,7 +97,7 @@ class SegmentDecoder:
         }
 
     def take_in(self, item: Record | Damage) -> Block | Event | None:
-        """Return a block of rows, an event that says what is wrong, or nothing."""
+        """Return a block of rows, an event that describes damage, or None."""
         if isinstance(item, Damage):
             return self._flawed(item.offset, item.raw, item.reason)
         if self._is_stranger:

@@ -1,7 +1,7 @@
-"""What must be in a journal: every log that began, each to its end.
+"""The completeness of a journal: each log that began, up to its end.
 
-A log says itself when it ends, and each segment how many records it has. Records that are missing
-between two segments are told where they are read; here is what nobody would come across.
+A log records its end, and each segment the number of its records. Readers report records that are
+missing between two segments; this module finds missing logs and missing ends.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from requite.storage import LogReader
 
 
 def faults(directory: Path | str, ended: Collection[str] = ()) -> Iterator[str]:
-    """Yield what is missing, a sentence each. Logs that `ended` and were read need not be there.
+    """Yield what is missing, each as a sentence. Logs in `ended`, which were read, may be absent.
 
-    Raises `ConfigurationError` for what is no journal.
+    Raises `ConfigurationError` if the folder is no journal.
     """
     for log in missing_logs(directory):
         if log.log not in ended:

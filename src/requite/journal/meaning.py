@@ -1,7 +1,7 @@
-"""Which events the rows of a journal stand for: the one definition that every decoder shares.
+"""The events that the rows of a journal represent: the definition that all decoders share.
 
-An event row is one event. A span is three or four, by the role of the log's owner (`STEPS`). What
-a cell means depends on the kind of event it belongs to; what it does not apply to is null.
+An event row is one event. A span is three or four, by the role of the log's owner (`STEPS`). The
+meaning of a cell depends on the kind of event; a field that does not apply is null.
 Source: docs/protocols/log-format.md, section "What the rows mean".
 """
 
@@ -15,7 +15,7 @@ from requite.request import Status
 
 
 class Step(NamedTuple):
-    """One of the events that a span stands for.
+    """One of the events that a span represents.
 
     `number` is added to the row's first seq. `cell` is the 8-byte column whose place in the segment
     identifies the event, `at` the column of its instant. `size` is the column of its `bytes` ("":
@@ -55,7 +55,7 @@ STEPS: Final[Mapping[WriterRole, tuple[Step, ...]]] = {
     WriterRole.MANAGER: (),
 }
 
-# Kinds of event rows whose cells mean something; for all others the column is null.
+# Kinds of event rows whose cells have a meaning; for all others the column is null.
 DEADLINE_KINDS: Final = frozenset({Kind.ACCEPTED, Kind.DELIVERED})  # `value` is an instant
 GAP_KINDS: Final = frozenset(  # `value` is seconds of silence
     {Kind.HEARTBEAT, Kind.WORKER_JOINED, Kind.WORKER_LOST, Kind.WORKER_DRAINED}
@@ -98,7 +98,7 @@ def text_of(string: bytes) -> str:
 
 
 def undefined_string(number: int) -> str:
-    """Return what stands for a string whose definition was lost to damage."""
+    """Return the substitute for a string whose definition is damaged."""
     return f"unknown:{number}"
 
 

@@ -1,7 +1,7 @@
-"""What the thread of a journal does each time it wakes: take rows, write them, live with failures.
+"""The work of a journal's thread: take rows, write them, and handle failures.
 
-Nothing in here raises once the log is open. While it cannot be written, rows wait; beyond
-`backlog_rows_max` they are dropped and counted. The count is on disk as soon as anything is.
+After the log is open, no method raises. While the log cannot be written, rows wait; beyond
+`backlog_rows_max` they are dropped and counted. The count is written before any further rows.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ logger: Final = logging.getLogger("requite.journal")
 
 
 class WritableLog(AppendOnly, Protocol):
-    """What a journal needs of its log."""
+    """The methods of a log that a journal uses."""
 
     def sync(self) -> None:
-        """Return when everything appended so far is on the disk."""
+        """Wait until all appended records are on the disk."""
 
     def close(self) -> None:
         """Seal the log."""
 
 
 class LogPlace(Protocol):
-    """Opens the log of a journal, again if need be."""
+    """Opens the log of a journal, also again after a failure."""
 
     def open(self) -> WritableLog:
-        """Open the log; what follows goes into a segment of its own. Raises `StorageError`."""
+        """Open the log at a new segment. Raises `StorageError`."""
 
     def is_there(self) -> bool:
-        """Whether what is written can still be found."""
+        """Whether the files of the log still exist."""
 
 
 class Scribe:
@@ -63,8 +63,8 @@ class Scribe:
         self._spans: list[SpanRow] = []
         self._event_rows: list[EventRow] = []
         self._lost = 0
-        self._told = 0  # of what was dropped
-        self._unchecked = 0  # rows written since the log was last seen to be there
+        self._told = 0  # dropped rows that were recorded
+        self._unchecked = 0  # rows written since the last check that the log exists
         self._try_at = -inf
         self._sync_at = -inf
         self._is_synced = True
@@ -74,17 +74,17 @@ class Scribe:
 
     @property
     def dropped(self) -> int:
-        """How many rows were lost."""
+        """The number of lost rows."""
         return self._lost + self._chronicle.dropped
 
     @property
     def backlog(self) -> int:
-        """How many rows were taken, and wait to be written."""
+        """The number of rows that wait to be written."""
         pressed = sum(each.rows for each in self._pressed)
         return pressed + len(self._spans) + len(self._event_rows)
 
     def open(self) -> None:
-        """Open the log and write that it begins; on a disk that is full, as soon as it is not.
+        """Open the log and write its beginning; on a full disk, as soon as there is space.
 
         Raises `StorageError` for every other failure.
         """
@@ -99,7 +99,7 @@ class Scribe:
             raise
 
     def flush(self) -> None:
-        """Take what there is, and write it if possible."""
+        """Take the pending rows, and write them if possible."""
         self._take()
         now = self._clock.now()
         if now < self._try_at:
@@ -109,14 +109,14 @@ class Scribe:
             self._maybe_sync(now)
         except StorageError as error:
             self._fail(error, now)
-        except Exception:  # of rows that cannot be encoded; engines must not suffer for them
+        except Exception:  # rows that cannot be encoded; engines must not fail because of them
             logger.exception("a bug in requite: the journal dropped rows")
             self._drop_backlog()
         else:
             self._recover()
 
     def close(self) -> None:
-        """Write the rest, what was dropped and that it ends, and close the log."""
+        """Write the remaining rows, the number of dropped ones and the end; close the log."""
         dropped = self.dropped
         self._try_at = self._sync_at = -inf
         self.flush()
@@ -141,7 +141,7 @@ class Scribe:
 
     def _write(self) -> None:
         untold = self.dropped - self._told
-        # After a failure, the log is tried even for nothing: is it well again?
+        # After a failure, write even without rows, to find out whether the log works again.
         if not (self.backlog or untold or self.failure):
             return
         writer = self._writer or self._open_log()
@@ -157,20 +157,20 @@ class Scribe:
             self._account(writer)
 
     def _tell_what_was_dropped(self, writer: BlockWriter, offset_us: int) -> None:
-        """Tell it, if possible also while the disk is full: the process may be killed by then.
+        """Record the number, also while the disk is full, since the process may be killed.
 
-        That takes from the reserve, so meanwhile only what doubles the number is told.
+        That uses the reserve, so on a full disk the number is recorded only when it has doubled.
         """
         untold = self.dropped - self._told
         if untold and (not self.failure or untold >= self._told):
             row = EventRow(self._clock.now(), Kind.DROPPED, value=float(untold))
             writer.tell(row, offset_us)
             self._told += untold
-        if self.failure:  # the reserve is no proof that more can be written
+        if self.failure:  # a write to the reserve does not prove that others succeed
             writer.make_room()
 
     def _tell_the_end(self) -> None:
-        """Write the last rows, for which there is room unless the disk fails altogether."""
+        """Write the last rows, for which the reserve has space unless the disk fails."""
         writer = self._writer or self._open_log()
         now, offset_us = self._clock.now(), self._clock.offset_us()
         untold = self.dropped - self._told
@@ -206,7 +206,7 @@ class Scribe:
 
     # --- failures -------------------------------------------------------------------------------
     def _fail(self, error: StorageError, now: float) -> None:
-        """Warn once per failure. A log that is full may have room later; any other is reopened."""
+        """Warn once per failure. A full log may have space later; after others it is reopened."""
         if not self.failure:
             logger.warning("the journal cannot be written: %s", error)
         self.failure = str(error)
@@ -216,7 +216,7 @@ class Scribe:
             self._close_log()
 
     def _count_what_is_gone(self) -> None:
-        """Count the rows of a file that was removed, whichever operation has noticed it."""
+        """Count the rows of a removed file, whichever operation has detected that."""
         if self._log is not None and not self._place.is_there():
             self._lost += self._unchecked
             self._unchecked = 0

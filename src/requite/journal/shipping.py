@@ -1,15 +1,15 @@
-"""Copy journals to where they are read: another folder, a mounted disk, a store of objects.
+"""Copy journals to the place where they are read: a folder, a mounted disk, an object store.
 
     shipper = Shipper("journal", open_store("s3://bucket/journals"))
-    shipper.ship()       # what is there now; again for what has come since
+    shipper.ship()       # copy everything new; call it again later
 
-A log is copied in its order: sealed segments once, then the one that is being written, up to its
-last record, each time there is more of it. So a reader of the copy finds what the log had at some
-time, and never a hole. What a killed shipper has left undone, the next one does; what is there
-already is not sent again. The copy notes up to where it goes (`requite.storage.shipped`).
+A log is copied in order: sealed segments once, then the active one up to its last record, each time
+it has grown. So the copy equals the log at an earlier time, without gaps. The next shipper
+completes the work of a killed one, and does not send existing objects again. The copy records its
+end (`requite.storage.shipped`).
 
-Segments that retention removes before they were shipped are missing in the copy, and are told by
-whoever reads it. One shipper at a time writes a copy.
+Segments that retention removes before they are shipped are missing in the copy, and readers report
+them. A copy may have only one shipper at a time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ logger: Final = logging.getLogger("requite.journal")
 
 
 class Freight(NamedTuple):
-    """What was shipped: segments, or parts of them, and bytes."""
+    """The shipped amount: segments, or parts of them, and bytes."""
 
     segments: int = 0
     bytes: int = 0
@@ -45,7 +45,7 @@ class Freight(NamedTuple):
 
 
 class Shipper:
-    """Ships the logs of a journal, those that begin meanwhile included."""
+    """Ships the logs of a journal, including those that begin later."""
 
     def __init__(self, directory: Path | str, store: Store) -> None:
         self._directory = directory
@@ -53,8 +53,8 @@ class Shipper:
         self._logs: dict[str, LogShipper] = {}
 
     def ship(self) -> Freight:
-        """Ship what is new. Raises `StorageError`, and `ConfigurationError` for what is no journal;
-        call it again to go on."""
+        """Ship everything new; call it again later. Raises `StorageError`, and `ConfigurationError`
+        if the folder is no journal."""
         total = Freight()
         for log in find_logs(self._directory):
             if log.log not in self._logs:
@@ -71,7 +71,7 @@ class LogShipper:
         self._folder = folder
         self._store = store
         self._reader = LogReader.on(folder)
-        self._there: dict[str, int] | None = None  # sizes of what the store has, by name
+        self._there: dict[str, int] | None = None  # sizes of the objects in the store, by name
         self._noted: Shipped | None = None
 
     @classmethod
@@ -79,11 +79,11 @@ class LogShipper:
         return cls(log.log, LogReader(log.place).folder, store)
 
     def ship(self) -> Freight:
-        """Ship what is new. Raises `StorageError`; call it again to go on."""
+        """Ship everything new; call it again later. Raises `StorageError`."""
         if self._there is None:
             self._store.put(roll_entry(self._name), b"")
             self._there = self._store.sizes(self._name)
-        may_grow = self._reader.may_grow()  # asked first: what it has then, it has for good
+        may_grow = self._reader.may_grow()  # read first: if False, nothing follows
         try:
             infos = self._reader.segments()
         except LogGone:
@@ -102,7 +102,7 @@ class LogShipper:
                 continue
             try:
                 data = self._read(info)
-            except LogGone:  # retention was faster
+            except LogGone:  # retention has removed it
                 continue
             self._store.put(name, data)
             self._there[name] = len(data)
@@ -119,9 +119,9 @@ class LogShipper:
 
 
 class Courier:
-    """Ships the log of this process from a thread of its own, and never disturbs it.
+    """Ships the log of this process in a separate thread.
 
-    A failure is warned about once, and tried again: nothing is lost while the log itself is there.
+    It logs a failure once, and retries: nothing is lost while the log itself exists.
     """
 
     def __init__(self, path: Path, store: Store, every_s: float) -> None:
@@ -136,7 +136,7 @@ class Courier:
         self._thread.start()
 
     def finish(self, timeout_s: float) -> None:
-        """Ship the rest of a log that has ended, and wait for that, but not longer than this."""
+        """Ship the rest of a closed log, and wait for that up to `timeout_s`."""
         self._ended.set()
         self._thread.join(timeout_s)
         if self._thread.is_alive() or self._failure:

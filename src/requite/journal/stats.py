@@ -1,4 +1,4 @@
-"""What is in a journal, log by log, without making an event of each row."""
+"""Count the content of a journal, log by log, without decoding each row to events."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ _INSTANTS: Final = ("first_at", "second_at", "third_at")
 
 @dataclass(slots=True)
 class LogStats:
-    """What is in one log.
+    """The content of one log.
 
-    `events` counts by kind. `dropped` rows were lost before they could be written; `missing` event
-    numbers were written and are not there (a span has four of them), in damage for instance.
-    `flaws` counts what does not decode, by reason. `first_seq` is above 0 where retention removed
-    the beginning. `state` tells how it ends:
+    `events` counts events by kind. `dropped` rows were lost before they could be written; `missing`
+    event numbers were written and cannot be read (a span has four), for example because of damage.
+    `flaws` counts undecodable items by reason. `first_seq` is above 0 if retention has removed the
+    beginning. `state` is one of:
 
-    - `closed`: in good order.
-    - `open`: it is being written, its writer was killed, or it is a copy of either, made lately.
-    - `incomplete`: the writer has ended it, and could not say so: what it told last is missing.
-    - `torn`: its writer was killed, or the machine stopped, in the middle of a write.
-    - `cut`: the end of the file is missing, and events with it.
-    - `missing`: it began, and is not there at all.
+    - `closed`: the writer has closed it.
+    - `open`: it is being written, its writer was killed, or it is a recent copy of such a log.
+    - `incomplete`: the writer ended without recording the end; its last rows are missing.
+    - `torn`: its writer was killed, or the machine stopped, during a write.
+    - `cut`: the end of the file is missing, with its events.
+    - `missing`: it began, and does not exist.
     """
 
     log: LogFolder
@@ -83,7 +83,7 @@ class LogStats:
         return from_us(self.last_us)
 
     def record(self) -> dict[str, Any]:
-        """Return it for machines."""
+        """Return the figures as a JSON-ready dict."""
         first, last = self.first, self.last
         return {
             "log": self.log.log,
@@ -107,7 +107,7 @@ class LogStats:
 
     # --- counting -------------------------------------------------------------------------------
     def add(self, payload: memoryview) -> None:
-        """Count what is in a block."""
+        """Count the content of a block."""
         header = parse_header(payload)
         flaw = flaw_of(payload)
         if header is None or flaw:
@@ -160,7 +160,7 @@ class LogStats:
         )
 
     def end(self, infos: Sequence[SegmentInfo], *, may_grow: bool) -> None:
-        """Take note of how the log ends, whose segments these are."""
+        """Record how the log ends, from its segments."""
         last = infos[-1] if infos else None
         self.segments = len(infos)
         if last is not None and last.torn:
@@ -181,9 +181,9 @@ class LogStats:
 
 
 def stats(directory: Path | str) -> Iterator[LogStats]:
-    """Yield what is in each log of a journal, then those that are missing.
+    """Yield the content of each log of a journal, then the missing logs.
 
-    Raises `ConfigurationError` for what is no journal.
+    Raises `ConfigurationError` if the folder is no journal.
     """
     for log in find_logs(directory):
         yield _stats_of(log)
@@ -204,6 +204,6 @@ def _stats_of(log: LogFolder) -> LogStats:
                 else:
                     found.add(item.payload)
         found.end(infos, may_grow=reader.may_grow())
-    except LogGone:  # removed while we read: what was counted stands
+    except LogGone:  # removed during the reading: the counts so far remain
         pass
     return found

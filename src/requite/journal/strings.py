@@ -6,10 +6,10 @@ from requite.journal.blocks import NO_STRING, STRING_SIZE_MAX
 
 
 class Strings(dict[bytes, int]):
-    """The numbers of a segment's strings. Looking up a new one numbers it and adds it to `fresh`,
-    from where whoever has written its definition takes it.
+    """The numbers of a segment's strings. The lookup of a new one assigns a number and adds it to
+    `fresh`, until its definition has been written.
 
-    What is empty has the number 0 and needs no definition.
+    The empty string has the number 0 and no definition.
     """
 
     __slots__ = ("fresh",)
@@ -25,7 +25,7 @@ class Strings(dict[bytes, int]):
 
 
 def encode_text(text: str) -> bytes:
-    """Return a text as the journal keeps it: UTF-8, cut between characters where it is too long."""
+    """Encode a text as UTF-8, truncated between characters if it is too long."""
     encoded = text.encode(errors="backslashreplace")
     if len(encoded) <= STRING_SIZE_MAX:
         return encoded

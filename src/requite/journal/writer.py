@@ -1,4 +1,4 @@
-"""Writes rows to a log, block by block: knows segments, strings and numbers; no thread, no time."""
+"""Write rows to a log, block by block, without threads or time: segments, strings and numbers."""
 
 from __future__ import annotations
 
@@ -24,39 +24,38 @@ Row = TypeVar("Row")
 Rows = TypeVar("Rows")
 Encode = Callable[[Rows, Strings, int, int], bytes]
 
-# EventRows carry reasons: this many with the longest strings are half of the smallest segment.
+# EventRows have reasons: so many with the longest strings fill half of the smallest segment.
 EVENTS_PER_BLOCK: Final = 128
 
-# What a segment keeps free of ordinary rows. While the disk is full, the log tells in there how
-# many rows were dropped, and at last that it ends. A row by itself takes 112 bytes: there are 73.
+# The reserve of a segment, in which the log records on a full disk how many rows were dropped, and
+# its end. A single row takes 112 bytes, so the reserve holds 73.
 RESERVE: Final = 1 << 13
-_LAST: Final = 2 * record_size(HEADER_SIZE + ROW_SIZE)  # of that, for the very last rows
+_LAST: Final = 2 * record_size(HEADER_SIZE + ROW_SIZE)  # the part of it for the last rows
 _AS_GOOD_AS_FULL: Final = RESERVE + (1 << 16)
 
 
 class AppendOnly(Protocol):
-    """What the writer needs of a log."""
+    """The methods of a log that the writer uses."""
 
     @property
     def segment(self) -> int:
         """The number of the active segment."""
 
     def room(self, count: int = 1) -> int:
-        """How many bytes so many payloads may have together, to fit into the active segment."""
+        """Return the total bytes that `count` payloads may have to fit into the active segment."""
 
     def append(self, payloads: Sequence[bytes]) -> list[Position]:
-        """Add records: all of them, or a `StorageError` and none."""
+        """Append all records. After a `StorageError` none was appended."""
 
     def rotate(self) -> None:
         """Begin a new segment."""
 
 
 class BlockWriter:
-    """Turns rows into blocks, and appends them.
+    """Encodes rows as blocks, and appends them.
 
-    Every segment begins with OPENED, and defines its strings before the rows that use them. Rows
-    are cut off the lists they come in once they are written: after a `StorageError` the rest is
-    still there, and can be tried again.
+    Each segment begins with OPENED, and defines its strings before the rows that use them. Written
+    rows are removed from the given lists, so after a `StorageError` the rest can be retried.
     """
 
     def __init__(self, log: AppendOnly, facts: Mapping[str, Any], next_seq: int = 0) -> None:
@@ -71,7 +70,7 @@ class BlockWriter:
         self._write(rows, BlockType.SPANS, encode_spans, ROWS_PER_BLOCK, clock_offset_us)
 
     def write_pressed(self, pressed: list[PressedSpans], clock_offset_us: int) -> None:
-        """Write spans that were pressed, a block each. Raises `StorageError`."""
+        """Write spans in columns, each as a block. Raises `StorageError`."""
         while pressed:
             spans = pressed[0]
             self._append(self._encode(spans, encode_pressed, clock_offset_us))
@@ -84,16 +83,16 @@ class BlockWriter:
         self._write(rows, kind, encode_event_rows, size, clock_offset_us)
 
     def tell(self, row: EventRow, clock_offset_us: int, *, last: bool = False) -> None:
-        """Write a row without strings, into the reserve if need be. Raises `StorageError`.
+        """Write a row without strings, into the reserve if necessary. Raises `StorageError`.
 
-        Some of the reserve is for the `last` rows only, dropped and closed.
+        A part of the reserve is for the `last` rows only: DROPPED and CLOSED.
         """
         spare = 0 if last else _LAST
         self._append(self._encode([row], encode_event_rows, clock_offset_us, spare))
         self.next_seq += SEQS_PER_ROW[BlockType.EVENTS]
 
     def make_room(self) -> None:
-        """Begin a new segment if this one is as good as full. Raises `StorageError`."""
+        """Begin a new segment if this one is nearly full. Raises `StorageError`."""
         if not self._is_empty and self._log.room() < _AS_GOOD_AS_FULL:
             self._log.rotate()
 
@@ -114,8 +113,8 @@ class BlockWriter:
     def _encode(
         self, rows: Rows, encode: Encode[Rows], offset_us: int, spare: int = RESERVE
     ) -> list[bytes]:
-        """Return the blocks of some rows, for a segment that has room for them, and `spare`."""
-        if self._log.segment != self._segment:  # a new one that could not be begun before
+        """Encode rows for a segment that has space for them and for `spare` bytes."""
+        if self._log.segment != self._segment:  # a new one, which could not be begun before
             self._begin()
         blocks = self._blocks(rows, encode, offset_us)
         if not self._is_empty and sum(map(len, blocks)) > self._log.room(len(blocks)) - spare:
@@ -130,7 +129,7 @@ class BlockWriter:
         self._is_empty = True
 
     def _blocks(self, rows: Rows, encode: Encode[Rows], offset_us: int) -> list[bytes]:
-        """Return the block of some rows, behind those that define what it needs."""
+        """Encode a block of rows, after the blocks that define its strings."""
         block = encode(rows, self._strings, offset_us, self.next_seq)
         opened: list[bytes] = []
         if self._is_empty:
@@ -138,7 +137,7 @@ class BlockWriter:
         return [*opened, *encode_strings(self._strings.fresh, offset_us, self.next_seq), block]
 
     def _append(self, blocks: Sequence[bytes]) -> None:
-        """Append blocks; only then are their strings defined."""
+        """Append blocks, and mark their strings as defined."""
         self._log.append(blocks)
         self.bytes_written += sum(map(record_size, map(len, blocks)))
         self._strings.fresh.clear()
