@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from requite.errors import ConfigurationError, RemoteViolation
-from requite.pool.config import BrokerSection, DriverSection, PoolConfig, PoolSection
+from requite.pool.config import BrokerSection, DriverSection, HttpSection, PoolConfig, PoolSection
 from requite.pool.drivers.base import DriverError
 from requite.pool.drivers.noop import NoopDriver
 from requite.pool.inputs import ServiceCounts
@@ -16,6 +16,7 @@ from requite.pool.manager.broker_carrier import check_driver, check_url
 from requite.pool.manager.choice import check_key
 from requite.pool.manager.election import LEASE_S, Election, LeaderDriver
 from requite.pool.manager.environment import environment_of
+from requite.pool.manager.manager import PoolManager
 from requite.pool.manager.refusals import refusal
 from requite.pool.manager.services import Services, read_listing
 from requite.worker.environment import place_of
@@ -150,3 +151,10 @@ def test_a_driver_that_needs_rabbitmq_is_refused() -> None:
     keda = DriverSection("kubernetes", settings={"scaling": "keda"})
     with pytest.raises(ConfigurationError, match=r"driver\.scaling"):
         check_driver(replace(CONFIG, driver=keda))
+
+
+async def test_a_manager_without_endpoints_has_no_url() -> None:
+    config = replace(CONFIG, http=HttpSection(enabled=False))
+    manager = PoolManager(config, driver=NoopDriver())
+    assert manager.url == ""
+    await manager.close()

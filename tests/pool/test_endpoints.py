@@ -8,7 +8,6 @@ import signal
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from typing import Any, Final, cast
 
 import pytest
@@ -59,15 +58,6 @@ def endpoints_of(manager: Manager) -> Endpoints:
 def manager() -> Manager:
     """A manager that listens on a free port."""
     return Manager()
-
-
-async def test_endpoints_can_be_disabled() -> None:
-    manager = Manager()
-    manager.config = replace(manager.config, http=HttpSection(enabled=False))
-    endpoints = endpoints_of(manager)
-    await endpoints.open()
-    assert endpoints.url == ""
-    await endpoints.close()
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from requite.pool.config import PoolConfig
 from requite.pool.engine import PoolParts
 from requite.pool.manager.broker_carrier import BrokerCarrier
 from requite.pool.manager.carrier import Carrier, State
-from requite.pool.manager.rabbit_carrier import RabbitCarrier
 from requite.pool.services import ServiceLoop
 from requite.protocols.amqp.topology import Pool
 from requite.protocols.majordomo.keyed import service_of
@@ -20,8 +19,12 @@ def carrier_of(
     config: PoolConfig, feed: Callable[[Any], None], on_state: Callable[[State], object]
 ) -> Carrier:
     """Make the carrier that the configuration names. Raises `ConfigurationError`."""
-    kind = BrokerCarrier if config.broker.url else RabbitCarrier
-    return kind(config, feed, on_state)
+    if config.broker.url:
+        return BrokerCarrier(config, feed, on_state)
+    # Imports an HTTP client, which a manager at a broker does not need.
+    from requite.pool.manager.rabbit_carrier import RabbitCarrier
+
+    return RabbitCarrier(config, feed, on_state)
 
 
 def parts_of(config: PoolConfig) -> PoolParts:

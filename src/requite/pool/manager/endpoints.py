@@ -60,23 +60,20 @@ class Endpoints:
         )
         app.router.redirect_slashes = False
         http = manager.config.http
-        self._is_enabled = http.enabled
         self._server = HttpServer(app, http.host, http.port, "http.port")
 
     @property
     def url(self) -> str:
-        """The base URL, with the port that was bound; empty before `open`, and if disabled."""
+        """The base URL, with the port that was bound; empty before `open`."""
         return self._server.url
 
     async def open(self) -> None:
-        """Listen, if enabled. Raises `TransportError` if the address cannot be bound."""
-        if self._is_enabled:
-            await self._server.open()
+        """Listen. Raises `TransportError` if the address cannot be bound."""
+        await self._server.open()
 
     async def close(self) -> None:
         """Stop listening, and finish requests in progress."""
-        if self._is_enabled:
-            await self._server.close()
+        await self._server.close()
 
     # --- queries ----------------------------------------------------------------------------------
     async def _health(self, _request: Request) -> Response:

@@ -13,7 +13,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from requite.chronicle import WriterRole
 from requite.engine import Stopped, Wake, Warn
@@ -26,7 +26,6 @@ from requite.pool.inputs import DrainPool
 from requite.pool.manager.carrier import State
 from requite.pool.manager.choice import carrier_of, parts_of
 from requite.pool.manager.driver_runner import DriverRunner
-from requite.pool.manager.endpoints import Endpoints
 from requite.pool.manager.environment import environment_of
 from requite.pool.manager.poison import PoisonQueue
 from requite.pool.recorder import PoolRecorder
@@ -34,6 +33,9 @@ from requite.shell import clock
 from requite.shell.daemon import Daemon
 from requite.shell.journaling import JournalOption, chronicle_of, journal_in, new_name
 from requite.shell.warnings import Warnings
+
+if TYPE_CHECKING:
+    from requite.pool.manager.endpoints import Endpoints
 
 _log = logging.getLogger("requite.pool")
 
@@ -64,7 +66,7 @@ class PoolManager(Daemon):
         driver = self._carrier.guarded(driver)
         tell = self._carrier.tell_to_drain
         self._runner: Final = DriverRunner(driver, config.driver.timeout_s, self.feed, tell)
-        self._endpoints: Final = Endpoints(self)
+        self._endpoints: Final = _endpoints_of(self)
         self._journal: Final = journal_in(journal, WriterRole.MANAGER, new_name())
         chronicle = chronicle_of(self._journal)
         self._recorder: Final = None if chronicle is None else PoolRecorder(chronicle)
@@ -79,7 +81,8 @@ class PoolManager(Daemon):
         """Start, and connect; retries while RabbitMQ is unreachable. Raises `ConfigurationError`
         if RabbitMQ refuses permanently."""
         try:
-            await self._endpoints.open()
+            if self._endpoints is not None:
+                await self._endpoints.open()
             if self._journal is not None:
                 self._journal.start()
             await self._carrier.start()
@@ -103,7 +106,8 @@ class PoolManager(Daemon):
             self._timer.cancel()
         await self._carrier.close()
         await self._runner.close()
-        await self._endpoints.close()
+        if self._endpoints is not None:
+            await self._endpoints.close()
         if self._journal is not None:
             await asyncio.to_thread(self._journal.close)
 
@@ -155,8 +159,8 @@ class PoolManager(Daemon):
 
     @property
     def url(self) -> str:
-        """The base URL of the HTTP endpoints."""
-        return self._endpoints.url
+        """The base URL of the HTTP endpoints; "" without them."""
+        return "" if self._endpoints is None else self._endpoints.url
 
     @property
     def seen(self) -> Mapping[str, int]:
@@ -191,6 +195,15 @@ class PoolManager(Daemon):
     def poison(self) -> PoisonQueue:
         """Return the queue of requests that killed their workers. Raises `ConnectionError`."""
         return self._carrier.poison()
+
+
+def _endpoints_of(manager: PoolManager) -> Endpoints | None:
+    """Return the HTTP endpoints, whose server is imported only if they are enabled."""
+    if not manager.config.http.enabled:
+        return None
+    from requite.pool.manager.endpoints import Endpoints
+
+    return Endpoints(manager)
 
 
 def _with_version(config: PoolConfig) -> PoolConfig:
