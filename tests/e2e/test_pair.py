@@ -199,7 +199,7 @@ async def test_a_forged_heartbeat_ends_neither_server(
     engine._own_heartbeat = forged  # type: ignore[method-assign]
     try:
         await stranger.start()
-        await until(lambda: "check who can reach this address" in caplog.text)
+        await until(lambda: "check which hosts can reach this address" in caplog.text)
         assert two.primary.serves
         assert two.primary.view.state is State.ACTIVE
         assert two.backup.view.state is State.PASSIVE

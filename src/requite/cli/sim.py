@@ -178,7 +178,7 @@ class _Choice:
         from requite.sim import Options, read_knobs
 
         return Options(
-            knobs=read_knobs(scenario, self.knobs) if self.knobs else {},
+            knobs=read_knobs(scenario, self.knobs),
             transcript=self.transcript,
             coverage=self.coverage,
         )

@@ -62,9 +62,30 @@ class Printed:
                 yield f"{field.name:<18} {_text(value)}"
 
 
-def link_limits(output_size_max: int) -> LinkLimits:
-    """Return the limits of one connection."""
-    return LinkLimits(handshake_timeout_s=3.0, linger_s=1.0, output_size_max=output_size_max)
+class EngineKnobs(Printed):
+    """The knobs of runs with engines behind simulated connections; subclasses are dataclasses."""
+
+    __slots__ = ()
+
+    pace: Pace
+    output_size_max: int
+
+    @property
+    def limits(self) -> LinkLimits:
+        """The limits of one connection."""
+        return LinkLimits(
+            handshake_timeout_s=3.0, linger_s=1.0, output_size_max=self.output_size_max
+        )
+
+    @property
+    def ending_late_s(self) -> float:
+        """How late a call may end after its deadline (I1)."""
+        return self.pace.timer_late_s
+
+    @property
+    def runs_at_once(self) -> int | None:
+        """How often a call runs at its first attempt if nothing goes wrong; None: any number."""
+        return 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +117,7 @@ class WorkerSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Knobs(Printed):
+class Knobs(EngineKnobs):
     """A run. The first phase takes `faulty_s` and makes `calls` calls.
 
     `faults_per_s` is the rate of each kind of fault; a fault lasts from 0.1 to `outage_max`
@@ -179,11 +200,6 @@ class Knobs(Printed):
     def legacy_busy_s(self) -> float:
         """How long a busy worker of MDP 0.1 or 0.2 may be silent: twice as long as one of 0.3."""
         return 2 * self.interval_s * self.liveness
-
-    @property
-    def limits(self) -> LinkLimits:
-        """The limits of one connection."""
-        return link_limits(self.output_size_max)
 
     @property
     def slowest_interval_s(self) -> float:

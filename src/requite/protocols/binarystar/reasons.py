@@ -42,16 +42,17 @@ def same_role(role: PairRole) -> str:
 def contradiction(event: Event) -> str:
     """Return why a heartbeat over an accepted connection is refused."""
     return (
-        f"{event.value}, which cannot be; the server does not act upon that from a connection that"
-        " it has not made itself: check who can reach this address"
+        f"a heartbeat says that {event.value}, which contradicts this server, and it came over a"
+        " connection that this server did not dial, so it may be forged: check which hosts can"
+        " reach this address"
     )
 
 
 def distant(epoch: int, known: int) -> str:
     """Return why a heartbeat with an epoch far ahead is refused."""
     return (
-        f"epoch {epoch} cannot follow epoch {known}, the newest that this server knows: check who"
-        " can reach this address"
+        f"a heartbeat has epoch {epoch}, too far ahead of {known}, the newest epoch that this"
+        " server knows: check which hosts can reach this address"
     )
 
 

@@ -10,9 +10,9 @@ is room:
 | `queue_max` | when the queue is shorter, in the order in which it stopped reading from clients |
 | `services_max` | when it forgets a service, or the client's requests at new services have ended |
 
-Management requests (`mmi.`) that read whole tables are paced for clients of each dialect: of those
-that one read brings, one is answered, then the broker reads from other peers, and the rest waits in
-the client's `backlog`, for a millisecond each.
+Management requests (`mmi.`) that read whole tables are paced, for clients of each dialect. A turn
+answers one of them per client. If the same read contained more messages, these wait in the client's
+`backlog`, and the broker does not read from the client for about a millisecond.
 
 Clients that are read from again fill each free slot of a queue. So while a client waits for a
 queue, a client of MDP 0.3 without a request in that queue is not refused: it may have one request

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from requite.core.liveness import HeartbeatPolicy
-from requite.shell.link import LinkLimits
-from requite.sim.knobs import Behaviour, Printed, link_limits
+from requite.sim.knobs import Behaviour, EngineKnobs
 from requite.sim.medium import Shape
 from requite.sim.process import Pace
 
@@ -64,7 +63,7 @@ class AmqpWorkerSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AmqpKnobs(Printed):
+class AmqpKnobs(EngineKnobs):
     """A run. `faulty_s` is the length of the first phase, in which `calls` calls are made.
 
     `pool`: services are the groups of a pool, whose queues somebody else makes, with dead letters
@@ -128,21 +127,6 @@ class AmqpKnobs(Printed):
     def heartbeat(self) -> HeartbeatPolicy:
         """When clients and workers are heard, and when RabbitMQ is gone."""
         return HeartbeatPolicy(self.interval_s, self.liveness)
-
-    @property
-    def ending_late_s(self) -> float:
-        """How late a call may end after its deadline."""
-        return self.pace.timer_late_s
-
-    @property
-    def runs_at_once(self) -> int | None:
-        """How often a call runs at its first attempt if nothing goes wrong; None: any number."""
-        return 1
-
-    @property
-    def limits(self) -> LinkLimits:
-        """What one connection may cost."""
-        return link_limits(self.output_size_max)
 
     @property
     def runs_max(self) -> int | None:

@@ -30,15 +30,15 @@ from requite.engine import (
     StopReading,
     Wake,
 )
-from requite.errors import RemoteViolation
 from requite.protocols.amqp import methods, wire
 from requite.protocols.amqp.methods import CONNECTION
-from requite.protocols.amqp.properties import Properties, decode_properties, encode_properties
+from requite.protocols.amqp.properties import Properties, encode_properties
 from requite.protocols.amqp.topology import DIRECT_REPLY_TO
 from requite.sim.amqp import speech
 from requite.sim.amqp.knobs import AmqpKnobs
+from requite.sim.amqp.letter import Letter, letter_of
 from requite.sim.amqp.sessions import Channel, Holding, Session
-from requite.sim.amqp.store import HeldQueue, Letter, Store
+from requite.sim.amqp.store import HeldQueue, Store
 from requite.sim.rabbitmq.message import Entry
 from requite.sim.rabbitmq.queue import Consumer
 
@@ -357,10 +357,9 @@ class Server:
         method = speech.deliver(
             asked.tag, channel.tag, entry.returns > 0, letter.exchange, letter.key
         )
-        header = letter.header
         if holding.queue.is_quorum and entry.returns:
-            header = _with_header(header, len(letter.body), wire.DELIVERY_COUNT, entry.returns)
-        self._send(session, channel.id, method, header, letter.body)
+            letter = letter.with_header(wire.DELIVERY_COUNT, entry.returns)
+        self._send(session, channel.id, method, letter.header, letter.body)
         if asked.no_ack:
             holding.queue.acknowledge(holding.consumer, holding.queue_tag)
         else:
@@ -382,7 +381,7 @@ class Server:
             holding.queue.reject(holding.consumer, holding.queue_tag, requeue=asked.requeue)
 
     def _check_answered(self, session: Session, channel: Channel, letter: Any) -> None:
-        properties = _read(letter.header)
+        properties = letter.properties
         if properties is None or not properties.reply_to:
             return
         name = properties.message_id, properties.correlation_id
@@ -398,9 +397,9 @@ class Server:
         if asked.exchange and asked.exchange not in self.store.exchanges:
             raise Refusal(_NOT_FOUND, f"NOT_FOUND - no exchange '{asked.exchange}'")
         self._push_back(session)
-        letter = self._letter(channel, asked, message)
+        letter = letter_of(asked.exchange, asked.key, message[2], message[3], channel.direct)
         number = channel.publish()
-        self._note_answer(channel, number, asked, letter)
+        self._note_answer(channel, number, letter)
         if asked.key in self._direct:
             self._reply_directly(letter)
             self._confirm(session, channel, number, True)
@@ -443,35 +442,12 @@ class Server:
             confirm = speech.confirmed(tag, multiple=multiple, is_taken=is_taken)
             self._send(session, channel.id, confirm)
 
-    def _letter(self, channel: Channel, asked: speech.Publish, message: Message) -> Letter:
-        header, body = message[2], message[3]
-        properties = _read(header)
-        if properties is None:
-            return Letter(0, asked.key, exchange=asked.exchange, header=header, body=body)
-        if properties.reply_to == DIRECT_REPLY_TO and not properties.flaw:
-            properties = properties._replace(reply_to=channel.direct)
-            header = encode_properties(properties, len(body))
-        text = properties.expiration
-        return Letter(
-            0,
-            asked.key,
-            properties.reply_to,
-            properties.correlation_id,
-            int(text) / 1000 if text.isascii() and text.isdecimal() else None,
-            exchange=asked.exchange,
-            header=header,
-            body=body,
-            is_persistent=properties.persistent,
-        )
-
-    def _note_answer(
-        self, channel: Channel, number: int, asked: speech.Publish, letter: Letter
-    ) -> None:
-        properties = _read(letter.header)
+    def _note_answer(self, channel: Channel, number: int, letter: Letter) -> None:
+        properties = letter.properties
         if properties is None:
             return
         if wire.STATUS in properties.headers:
-            channel.answers[number] = asked.key, properties.correlation_id
+            channel.answers[number] = letter.key, properties.correlation_id
         if wire.CONTROL in properties.headers:
             self.store.recalled[properties.message_id, properties.correlation_id] = None
 
@@ -483,10 +459,8 @@ class Server:
 
     def publish(self, key: str, header: bytes, body: bytes, exchange: str = "") -> None:
         """Let a stranger publish something."""
-        message = [b"\0\1", methods.publish(exchange, key), header, body]
-        channel, asked = Channel(b"\0\1"), speech.Publish(exchange, key, False)
-        letter = self._letter(channel, asked, message)
-        self._note_answer(channel, 0, asked, letter)
+        letter = letter_of(exchange, key, header, body, "")
+        self._note_answer(Channel(b"\0\1"), 0, letter)
         if key in self._direct:
             self._reply_directly(letter)
         else:
@@ -559,19 +533,3 @@ class _AtOnce:
 def heartbeat_s(knobs: AmqpKnobs) -> int:
     """Return the timeout that clients and workers announce, and RabbitMQ takes."""
     return max(1, round(2 * knobs.interval_s))
-
-
-def _read(header: bytes) -> Properties | None:
-    try:
-        return decode_properties(header)
-    except RemoteViolation:
-        return None
-
-
-def _with_header(header: bytes, body_size: int, name: str, value: Any) -> bytes:
-    """Add to the headers of a message; what cannot be read stays as it is."""
-    properties = _read(header)
-    if properties is None or properties.flaw:
-        return header
-    headers = {**properties.headers, name: value}
-    return encode_properties(properties._replace(headers=headers), body_size)

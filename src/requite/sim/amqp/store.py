@@ -8,7 +8,6 @@ reach the disk has reached it or not; an acknowledgement that has not reached it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from math import inf
 from random import Random
 from typing import Any, Final
@@ -19,22 +18,13 @@ from requite.protocols.amqp.topology import (
     RequestQueueLimits,
 )
 from requite.sim.amqp.knobs import AmqpKnobs
+from requite.sim.amqp.letter import Letter
 from requite.sim.rabbitmq.exchanges import Exchanges
 from requite.sim.rabbitmq.message import Entry, SimMessage
 from requite.sim.rabbitmq.queue import SimQueue
 from requite.sim.world import World
 
 POOL: Final = Pool("core")
-
-
-@dataclass(frozen=True, slots=True)
-class Letter(SimMessage):
-    """A message as it was published."""
-
-    exchange: str = ""
-    header: bytes = b""
-    body: bytes = b""
-    is_persistent: bool = False
 
 
 class HeldQueue(SimQueue):

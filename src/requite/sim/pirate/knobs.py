@@ -7,8 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from requite.core.liveness import HeartbeatPolicy
-from requite.shell.link import LinkLimits
-from requite.sim.knobs import Behaviour, Printed, link_limits
+from requite.sim.knobs import Behaviour, EngineKnobs
 from requite.sim.medium import Shape
 from requite.sim.process import Pace
 
@@ -63,7 +62,7 @@ class PirateWorkerSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PirateKnobs(Printed):
+class PirateKnobs(EngineKnobs):
     """A run. The first phase takes `faulty_s` and makes `calls` calls.
 
     `faults_per_s` is the rate of each kind of fault; a fault lasts from 0.1 to `outage_max`
@@ -124,24 +123,9 @@ class PirateKnobs(Printed):
         return self.interval_s * self.liveness
 
     @property
-    def ending_late_s(self) -> float:
-        """How late a call may end after its deadline."""
-        return self.pace.timer_late_s
-
-    @property
-    def runs_at_once(self) -> int | None:
-        """How often a call runs at its first attempt if nothing goes wrong; None: any number."""
-        return 1
-
-    @property
     def heartbeat_late_s(self) -> float:
         """How late a heartbeat may be."""
         return self.pace.timer_late_s + _SLACK_S
-
-    @property
-    def limits(self) -> LinkLimits:
-        """The limits of one connection."""
-        return link_limits(self.output_size_max)
 
     @property
     def middle(self) -> list[str]:

@@ -25,7 +25,6 @@ from requite.sim.trouble import Deed, Trouble, Way, choose
 from requite.sim.workload import CallPlan
 
 _INTRUDERS: Final = 3
-_SLACK_S: Final = 0.01
 
 
 class Cast:

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol
 
-from requite.shell.link import LinkLimits
-from requite.sim.knobs import Behaviour, Printed, link_limits
+from requite.sim.knobs import Behaviour, EngineKnobs
 from requite.sim.medium import Shape
 from requite.sim.process import Pace
 from requite.sim.scalability.topology import Edge
@@ -93,7 +92,7 @@ class SpWorkerSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScalabilityKnobs(Printed):
+class ScalabilityKnobs(EngineKnobs):
     """A run. The first phase takes `faulty_s` and makes `calls` calls.
 
     `faults_per_s` is the rate of each kind of fault; a fault lasts from 0.1 to `outage_max`
@@ -143,11 +142,6 @@ class ScalabilityKnobs(Printed):
         return 1.0
 
     @property
-    def ending_late_s(self) -> float:
-        """How late a call may end after its deadline."""
-        return self.pace.timer_late_s
-
-    @property
     def lossless(self) -> bool:
         """Whether every call that waits for its reply gets one."""
         return self.loss is not Loss.SOME
@@ -161,11 +155,6 @@ class ScalabilityKnobs(Printed):
     def resend_late_s(self) -> float:
         """How late a client may send a request again."""
         return self.pace.timer_late_s + self.pace.flush_late_s + _SLACK_S
-
-    @property
-    def limits(self) -> LinkLimits:
-        """The limits of one connection."""
-        return link_limits(self.output_size_max)
 
     @property
     def names(self) -> list[str]:

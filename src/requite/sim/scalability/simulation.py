@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final
 
 from requite.errors import CallTimeout
 from requite.sim.checkers.leftovers import left_after_all, left_after_drain
@@ -22,8 +21,6 @@ from requite.sim.scalability.words import describe, show
 from requite.sim.scalability.workload import plan_calls, probe
 from requite.sim.simulation import Luck, Phase
 from requite.sim.workload import CallPlan
-
-_SLACK_S: Final = 0.01
 
 
 class ScalabilitySimulation(PartiesSimulation):

@@ -19,7 +19,7 @@ from requite.pool.config import (
 )
 from requite.pool.drivers.base import check_workers
 from requite.pool.inputs import RunningGroup
-from requite.sim.shells.knobs import POOL, ShellKnobs, ShellWorkerSpec
+from requite.sim.shells.knobs import POOL, ShellKnobs
 from requite.sim.shells.stage import ShellStage, brokers
 from requite.sim.shells.workers import ShellWorker
 
@@ -29,15 +29,11 @@ _VERSION: Final = "1"
 
 
 class PoolWorker(ShellWorker):
-    """A worker of one group; nobody but a manager replaces it."""
-
-    def __init__(self, spec: ShellWorkerSpec, stage: ShellStage, key: str) -> None:
-        super().__init__(spec, stage, key=key)
-        self.key = key
+    """A worker of one group. After its end only a manager replaces it, by another one."""
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has been started, and lives no more."""
+        """Whether it was started, and has ended."""
         return self.life > 0 and not self.alive
 
     def _end(self, what: str) -> None:
@@ -79,7 +75,7 @@ class Platform:
         for _ in range(workers - len(group.workers)):
             name = f"worker-{next(self._numbers)}"
             spec = replace(self._stage.knobs.workers[0], name=name)
-            worker = PoolWorker(spec, self._stage, key)
+            worker = PoolWorker(spec, self._stage, key=key)
             group.workers.append(worker)
             self._join(worker)
             self._stage.world.after(_START_S * self._rng.random(), worker.start)

@@ -216,21 +216,16 @@ class ShellSimulation(Simulation):
                     yield f"{middle.name} still holds {state.pending} requests"
 
     def _end_pool(self) -> bool:
-        """I9: unused groups are stopped, and managers that end leave no workers behind."""
+        """I9: the manager of a pool stops unused groups; then the managers end."""
         if self.knobs.transport is not Transport.POOL:
             return True
-        return self._no_workers(
-            self.knobs.unused_s + _LEAVE_S, "are not used, and are not stopped"
-        ) and self._send_home("managers", self.cast.middle[1:])
-
-    def _no_workers(self, limit_s: float, what: str) -> bool:
-        if self.wait(lambda: not self._alive(), limit_s):
-            return True
-        self.history.violate("I9", f"{', '.join(self._alive())} {what}")
+        workers = self.cast.workers
+        limit_s = self.knobs.unused_s + _LEAVE_S
+        if self.wait(lambda: not any(worker.alive for worker in workers), limit_s):
+            return self._send_home("managers", self.cast.middle[1:])
+        alive = ", ".join(worker.name for worker in workers if worker.alive)
+        self.history.violate("I9", f"{alive}: unused for {limit_s:g} s, but not stopped")
         return False
-
-    def _alive(self) -> list[str]:
-        return [worker.name for worker in self.cast.workers if worker.alive]
 
     def _send_home(self, who: str, members: Sequence[Member]) -> bool:
         """I9: who gets SIGTERM ends, and leaves neither tasks nor timers."""
