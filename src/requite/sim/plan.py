@@ -40,7 +40,6 @@ from requite.errors import ConfigurationError
 from requite.sim.faults import Fault
 
 _NONE: Final = "none"
-_LISTS: Final = ("calls", "faults")
 _LARGEST: Final = 1e12
 
 
@@ -158,8 +157,8 @@ def read_knob(kind: type, setting: str) -> tuple[str, Any]:
     name, equals, text = setting.partition("=")
     if not equals:
         raise ConfigurationError(f"knob {setting!r} has no value; write NAME=VALUE")
-    known = [each for each in defaults_of(kind) if each not in _LISTS]
-    if name not in defaults_of(kind):
+    known = defaults_of(kind)
+    if name not in known:
         raise ConfigurationError(f"there is no knob {name!r}; the knobs are {', '.join(known)}")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
