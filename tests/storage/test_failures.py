@@ -10,7 +10,7 @@ import pytest
 from tests.storage.helpers import SMALL, damages, open_small, payloads
 
 from requite.errors import LogFailed, LogFull, LogGone, LogMismatch, StorageError
-from requite.storage import LogReader, LogSettings, MemoryFolder, MemoryLog
+from requite.storage import Log, LogReader, LogSettings, MemoryFolder, MemoryLog
 from requite.storage.memory import MemoryFile
 
 KIB = b"k" * 1000
@@ -288,6 +288,37 @@ def test_a_folder_that_vanishes_is_said(tmp_path: Path) -> None:
     with pytest.raises(LogGone):
         log.append([b"c"])
     log.close()
+
+
+def test_a_segment_is_not_created_in_a_folder_that_took_the_place_of_the_log(
+    tmp_path: Path,
+) -> None:
+    log = open_small(tmp_path / "log")
+    log.commit([KIB])
+    (tmp_path / "log").rename(tmp_path / "away")
+    (tmp_path / "log").mkdir()
+    with pytest.raises(LogGone, match="replaced by another one"):
+        log.rotate()
+    assert list((tmp_path / "log").iterdir()) == []
+    log.close()
+
+
+@pytest.mark.parametrize("other", ["no log", "another log"])
+def test_only_the_log_with_the_given_id_is_opened(tmp_path: Path, other: str) -> None:
+    with open_small(tmp_path / "log") as log:
+        log_id = log.log_id
+        log.commit([KIB])
+    (tmp_path / "log").rename(tmp_path / "away")
+    (tmp_path / "log").mkdir()
+    if other == "another log":
+        with open_small(tmp_path / "log") as log:
+            log.commit([KIB])
+    before = sorted((tmp_path / "log").glob("*.seg"))
+    with pytest.raises(LogMismatch, match="another log, or none"):
+        Log.open(tmp_path / "log", purpose=b"TEST", settings=SMALL, log_id=log_id)
+    assert sorted((tmp_path / "log").glob("*.seg")) == before
+    with Log.open(tmp_path / "away", purpose=b"TEST", settings=SMALL, log_id=log_id) as log:
+        assert log.log_id == log_id
 
 
 def test_what_went_to_a_removed_file_is_not_said_to_be_on_the_disk(tmp_path: Path) -> None:

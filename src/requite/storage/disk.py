@@ -123,6 +123,7 @@ class DiskFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock: int | None = None
+        self._locked: tuple[int, int] | None = None  # device and inode of the folder
 
     @property
     def place(self) -> str:
@@ -156,6 +157,11 @@ class DiskFolder:
     def create(self, name: str, size: int) -> DiskFile:
         path = self.path / name
         with as_storage_error("create", path):
+            if self._locked is not None and _device_and_inode(self.path) != self._locked:
+                raise LogGone(
+                    f"cannot create {path}: the log's folder has been replaced by another one. "
+                    "Check whether its disk is mounted."
+                )
             flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
             file = DiskFile(path, os.open(path, flags, 0o644))
         try:
@@ -184,6 +190,8 @@ class DiskFolder:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             _lock(descriptor, path)
+            with as_storage_error("look at", self.path):
+                self._locked = _device_and_inode(self.path)
         except StorageError:
             os.close(descriptor)
             raise
@@ -192,7 +200,7 @@ class DiskFolder:
     def unlock(self) -> None:
         if self._lock is not None:
             os.close(self._lock)
-            self._lock = None
+            self._lock = self._locked = None
 
     def is_locked(self) -> bool:
         """Take a shared lock briefly; a writer that opens the log at that moment has to retry."""
@@ -230,6 +238,11 @@ class DiskFolder:
                 return decode_shipped(file.read(SHIPPED_SIZE_MAX))
         except OSError:
             return None
+
+
+def _device_and_inode(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_dev, status.st_ino
 
 
 def _lock(descriptor: int, path: Path) -> None:

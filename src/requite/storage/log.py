@@ -58,7 +58,9 @@ class Log:
     recovered: Recovery
     next_number: int
 
-    def __init__(self, folder: Folder, purpose: bytes, settings: LogSettings) -> None:
+    def __init__(
+        self, folder: Folder, purpose: bytes, settings: LogSettings, log_id: bytes | None = None
+    ) -> None:
         """Use `Log.open`."""
         if len(purpose) != PURPOSE_SIZE:
             raise ConfigurationError(f"the purpose of a log is {PURPOSE_SIZE} bytes: {purpose!r}")
@@ -71,7 +73,7 @@ class Log:
         self._closed = False
         folder.lock()
         try:
-            self._recover()
+            self._recover(log_id)
             self._begin()
         except BaseException:
             folder.unlock()
@@ -84,16 +86,19 @@ class Log:
         *,
         purpose: bytes,
         settings: LogSettings | None = None,
+        log_id: bytes | None = None,
     ) -> Log:
         """Open or create the log in a folder, as its only writer.
 
-        `purpose` is 4 bytes that identify the kind of log. Raises `LogMismatch`, without changing
-        anything, for a folder with a log for another purpose or with other files.
+        `purpose` is 4 bytes that identify the kind of log. With `log_id` only this log is opened,
+        and none is created. Raises `LogMismatch`, without changing anything, for a folder with a
+        log for another purpose or with other files.
         """
         folder = DiskFolder(Path(directory))
-        folder.make()
-        _refuse_strangers(folder)
-        return cls(folder, purpose, settings or LogSettings())
+        if log_id is None:
+            folder.make()
+            _refuse_strangers(folder)
+        return cls(folder, purpose, settings or LogSettings(), log_id)
 
     def __enter__(self) -> Log:
         return self
@@ -222,9 +227,14 @@ class Log:
             return writer
         return self._next_segment(least)
 
-    def _recover(self) -> None:
+    def _recover(self, log_id: bytes | None) -> None:
         """Recover the log's segments, and remove unfinished files."""
         found = recover(self._folder, self._purpose, sync=self.settings.sync)
+        if log_id is not None and found.log_id != log_id:
+            raise LogMismatch(
+                f"{self._folder.place} holds another log, or none. Check whether its disk is"
+                " mounted."
+            )
         for name in self._folder.names():
             if name.endswith(SUFFIX + NEW_SUFFIX):
                 self._folder.remove(name)

@@ -178,10 +178,11 @@ class Child:
     # --- inside -----------------------------------------------------------------------------------
     def _read(self) -> None:
         assert self._process.stdout is not None
-        for line in self._process.stdout:
-            with self._changed:
-                self._lines.append(line.decode(errors="replace").rstrip("\r\n"))
-                self._changed.notify_all()
+        with self._process.stdout as stdout:  # a descendant may hold it open after `_close`
+            for line in stdout:
+                with self._changed:
+                    self._lines.append(line.decode(errors="replace").rstrip("\r\n"))
+                    self._changed.notify_all()
         with self._changed:
             self._is_silent = True
             self._changed.notify_all()
@@ -222,10 +223,7 @@ class Child:
     def _close(self) -> None:
         self._reader.join(1)
         self._last_errors = self.errors()
-        pipes = [self._stderr, self._process.stdin]
-        if not self._reader.is_alive():  # else a descendant holds stdout open
-            pipes.append(self._process.stdout)
-        for pipe in pipes:
+        for pipe in (self._stderr, self._process.stdin):
             if pipe is not None:
                 with suppress(BrokenPipeError):  # it has not read all of its stdin
                     pipe.close()

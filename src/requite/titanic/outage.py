@@ -103,7 +103,8 @@ class Outage:
                 f"{directory} holds another log, or none: is its disk mounted? Restore the folder, "
                 "or restart Titanic to begin with this one"
             )
-        store = self._settings.open()
+        # The folder may be replaced after that look at it.
+        store = self._settings.open(self.store.log_id)
         try:
             store.write_again_from(self.store.safe_to)
         except BaseException:

@@ -42,11 +42,11 @@ class TitanicSettings:
         mode = Replicate.NO if self.replica is None else mode
         return replace(self.policy, replicate=mode, standby=self.standby)
 
-    def open(self) -> Store:
-        """Open the store. Raises `StorageError`."""
+    def open(self, log_id: bytes | None = None) -> Store:
+        """Open the store; with `log_id` only one with this log. Raises `StorageError`."""
         if self.directory is None:
             return open_memory(self.store)
-        return open_store(self.directory, self.store)
+        return open_store(self.directory, self.store, log_id=log_id)
 
 
 KeepIn: TypeAlias = "TitanicSettings | str | PathLike[str]"

@@ -129,14 +129,15 @@ def open_store(
     settings: StoreSettings | None = None,
     *,
     now_us: Callable[[], int] = wall_clock_us,
+    log_id: bytes | None = None,
 ) -> Store:
-    """Open the store in a folder, or create one.
+    """Open the store in a folder, or create one; with `log_id` only the store with this log.
 
     Raises `LogLocked` if another Titanic uses the folder, `LogMismatch` if it has other content or
     was written by a newer requite, `LogFailed` if it cannot be written.
     """
     settings = _within_the_disk(Path(directory), settings or StoreSettings())
-    log = Log.open(directory, purpose=PURPOSE, settings=settings.log_settings)
+    log = Log.open(directory, purpose=PURPOSE, settings=settings.log_settings, log_id=log_id)
     return _opened(log, settings, now_us)
 
 

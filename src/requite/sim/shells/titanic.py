@@ -75,9 +75,9 @@ class OnSimDisk(TitanicSettings):
 
     machine: Any = None  # the program, and its `disk`
 
-    def open(self) -> Store:
-        """Open the store. Raises `StorageError`."""
-        log = SimLog(self.machine.disk, PURPOSE, self.store.log_settings)
+    def open(self, log_id: bytes | None = None) -> Store:
+        """Open the store; with `log_id` only one with this log. Raises `StorageError`."""
+        log = SimLog(self.machine.disk, PURPOSE, self.store.log_settings, log_id)
         store = SimStore(log, self.store, lambda: int(clock.wall() * 1e6))
         store.program = self.machine
         return store
