@@ -32,10 +32,11 @@ from requite.protocols.freelance.shotgun import ShotgunClient
 from requite.protocols.freelance.wire import Model
 from requite.sim import Options
 from requite.sim.amqp.stage import AmqpParts
+from requite.sim.faults import FaultKind
 from requite.sim.freelance.stage import FlpParts
 from requite.sim.pair.server import PairParts
 from requite.sim.pirate.parties import PirateParts
-from requite.sim.pool.knobs import PoolFault, Task
+from requite.sim.pool.knobs import Task
 from requite.sim.pool.stage import PoolSimParts
 from requite.sim.roles import Parts
 from requite.sim.scalability.party import SpParts
@@ -91,7 +92,7 @@ COUNTED_LATE: Final[dict[str, Any]] = {
 # Managers that are told to leave, and cannot see who stands by.
 LEAVING: Final[dict[str, Any]] = {
     "managers": 2,
-    "faults": (PoolFault.DRAIN_MANAGER, PoolFault.CUT_MANAGER),
+    "faults": (FaultKind.DRAIN_MANAGER, FaultKind.CUT_MANAGER),
     "faults_per_s": 1.5,
     "faulty_s": 30.0,
     "driver_s": 0.5,

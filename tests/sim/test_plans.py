@@ -14,9 +14,9 @@ from tests.sim.plans import FOLDER, NO_ENGINE, Known, known
 
 from requite.errors import ConfigurationError
 from requite.sim import Options, draw, play, read_plan, run
-from requite.sim.faults import Fault
+from requite.sim.faults import Fault, FaultKind
 from requite.sim.plan import Kinds, Plan, from_tables, read_tables, write
-from requite.sim.pool.knobs import PoolFault, PoolKnobs
+from requite.sim.pool.knobs import PoolKnobs
 from requite.sim.pool.simulation import PoolCall
 from requite.sim.scenarios import GROUPS
 from requite.sim.simulation import Simulation
@@ -117,7 +117,7 @@ def test_any_call_is_read_as_it_was_written(
     call = _CALL._replace(
         client=client, at_s=at_s, payload=part * times, cancel_after_s=cancel_after_s
     )
-    fault = Fault(at_s, PoolFault.MEDDLE, at_s, 0.5)
+    fault = Fault(at_s, FaultKind.MEDDLE, at_s, 0.5)
     plan = Plan("pool-calm", 1, _KNOBS, (call,), (fault,))
     assert from_tables(read_tables(write(plan), "plan"), Kinds(PoolKnobs, CallPlan), "") == plan
 
@@ -140,6 +140,12 @@ def test_what_is_no_plan_is_refused(old: str, new: str, complaint: str) -> None:
     assert old in text
     with pytest.raises(ConfigurationError, match=complaint.replace("[", r"\[")):
         read_plan(text.replace(old, new, 1), "x.toml")
+
+
+def test_a_fault_that_a_run_cannot_have_is_refused() -> None:
+    plan = draw(1, "pool-calm")._replace(faults=(Fault(1.0, FaultKind.FREEZE_BROKER, 1.0, 0.5),))
+    with pytest.raises(ConfigurationError, match="no 'freeze-broker' in this run; there are crash"):
+        play(read_plan(write(plan)))
 
 
 def test_a_payload_is_a_text_and_a_number_of_times() -> None:

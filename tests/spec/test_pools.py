@@ -16,7 +16,9 @@ from requite.protocols.amqp.reports import ACTIVITY
 from requite.protocols.amqp.topology import Binding, Exchange, Pool
 from requite.request import Status
 from requite.sim import Options, draw, run
-from requite.sim.pool.knobs import PoolFault, Task
+from requite.sim.faults import FaultKind
+from requite.sim.pool.knobs import Task
+from requite.sim.pool.scenarios import FAULTS
 from requite.sim.pool.simulation import PoolSimulation
 
 CORE = Pool("core")
@@ -204,8 +206,8 @@ def test_whatever_the_key_there_is_an_answer(key: str, answer: str) -> None:
     assert request.answers == [answer]
 
 
-@pytest.mark.parametrize("fault", PoolFault)
-def test_each_fault_alone_loses_nothing(fault: PoolFault) -> None:
+@pytest.mark.parametrize("fault", FAULTS)
+def test_each_fault_alone_loses_nothing(fault: FaultKind) -> None:
     knobs = {"faults": (fault,), "faults_per_s": 0.5, "calls": 25, "faulty_s": 15.0}
     result = run(3, "pool-calm", Options(knobs=knobs))
     assert not result.violations

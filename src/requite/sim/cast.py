@@ -1,39 +1,60 @@
-"""The processes of a run."""
+"""The processes of a run, by role."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
-from requite.sim.clients import ClientProcess
-from requite.sim.intruder import Intruder
-from requite.sim.roles import Broker, Stage
-from requite.sim.workers import WorkerProcess
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from requite.sim.injector import Nodes
+    from requite.sim.network import Network
     from requite.sim.process import Process
+    from requite.sim.stream import SimStream
+    from requite.sim.world import World
 
-_INTRUDERS = 3
+
+class Stage(Protocol):
+    """The parts of a run's shared state that every cast needs."""
+
+    @property
+    def world(self) -> World:
+        """The virtual clock and the events."""
+
+    @property
+    def network(self) -> Network:
+        """The network between the processes."""
 
 
 class Cast:
-    """All processes of a run, not yet started."""
+    """All processes of a run, not yet started.
 
-    make_client: type[ClientProcess] = ClientProcess
-    make_worker: type[WorkerProcess] = WorkerProcess
+    `roles` has the processes that follow the protocols; faults are named by these roles.
+    `intruders` send garbage. The processes in `exposed` (all, by default) have the connections that
+    faults may break.
+    """
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(
+        self,
+        stage: Stage,
+        roles: Mapping[str, Sequence[Process]],
+        intruders: Sequence[Process] = (),
+        exposed: Sequence[Process] | None = None,
+    ) -> None:
         self.world = stage.world
         self.network = stage.network
-        self.broker = Broker(stage)
-        self.brokers: Sequence[Broker] = [self.broker]
-        self.clients = [self.make_client(spec, stage) for spec in stage.knobs.clients]
-        self.workers = [self.make_worker(spec, stage) for spec in stage.knobs.workers]
-        self.intruders = [Intruder(f"intruder-{i + 1}", stage) for i in range(_INTRUDERS)]
-        self.peers: list[Process] = [*self.clients, *self.workers]
-        self.honest: list[Process] = [self.broker, *self.peers]
-        self._by_name = {client.name: client for client in self.clients}
+        self.roles = roles
+        self.intruders = intruders
+        self.honest = [process for members in roles.values() for process in members]
+        self._exposed = self.honest if exposed is None else exposed
 
-    def client(self, name: str) -> ClientProcess:
+    def client(self, name: str) -> Any:
         """Return the client of that name."""
-        return self._by_name[name]
+        return next(each for each in self.roles["client"] if each.name == name)
+
+    def choose_nodes(self, lot: float) -> Nodes:
+        """Choose two connected nodes."""
+        raise NotImplementedError
+
+    def streams(self) -> Sequence[SimStream]:
+        """Return the open ends of the connections that faults may break."""
+        return [stream for p in self._exposed for stream in p.streams if stream.is_open]

@@ -10,29 +10,9 @@ from typing import Any
 from requite.core.liveness import HeartbeatPolicy
 from requite.protocols.majordomo.policy import LEGACY_IDLE_S, BrokerPolicy, PartialsFor01
 from requite.shell.link import LinkLimits
+from requite.sim.faults import FaultKind
 from requite.sim.medium import Shape
 from requite.sim.process import Pace
-
-
-class FaultKind(StrEnum):
-    """The kinds of faults."""
-
-    CRASH_BROKER = "crash-broker"
-    CRASH_WORKER = "crash-worker"
-    CRASH_CLIENT = "crash-client"
-    POWER_LOSS = "power-loss"
-    FREEZE_BROKER = "freeze-broker"
-    FREEZE_WORKER = "freeze-worker"
-    FREEZE_CLIENT = "freeze-client"
-    PARTITION = "partition"
-    PARTITION_ONE_WAY = "partition-one-way"
-    CLOG = "clog"
-    RESET = "reset"
-    BLACK_HOLE = "black-hole"
-    DRAIN_BROKER = "drain-broker"
-    DRAIN_WORKER = "drain-worker"
-    DRAIN_CLIENT = "drain-client"
-    INTRUDER = "intruder"
 
 
 class Behaviour(StrEnum):

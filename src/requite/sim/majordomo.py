@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from enum import StrEnum
+from collections.abc import Iterable
 from typing import Any, ClassVar, Final
 
 from requite.request import Reply
-from requite.sim.cast import Cast
 from requite.sim.checkers import CHECKERS
 from requite.sim.checkers.tables import (
     left_after_all,
@@ -19,15 +17,15 @@ from requite.sim.checkers.tables import (
 )
 from requite.sim.clients import ClientProcess
 from requite.sim.history import Checker
-from requite.sim.knobs import Behaviour, FaultKind, Knobs
+from requite.sim.injector import FaultInjector
+from requite.sim.knobs import Behaviour, Knobs
+from requite.sim.majordomo_cast import MajordomoCast
 from requite.sim.network import Network
 from requite.sim.plan import Plan
 from requite.sim.result import Options
 from requite.sim.roles import BROKER, Stage
 from requite.sim.simulation import Luck, Phase, Simulation
-from requite.sim.stream import SimStream
 from requite.sim.transcript import Describe
-from requite.sim.trouble import Deed, Trouble, Way, choose
 from requite.sim.words import describe
 from requite.sim.workload import CallPlan, plan_calls
 from requite.transport.address import TcpAddress
@@ -47,15 +45,11 @@ class MajordomoSimulation(Simulation):
         super().__init__(plan, options, self.checkers, self.describe)
         self.knobs: Knobs = plan.knobs
         self.cast = self.make_cast(self._stage())
-        self.trouble = self.make_trouble()
+        self.injector = FaultInjector(self.cast)
 
-    def make_cast(self, stage: Stage) -> Cast:
+    def make_cast(self, stage: Stage) -> MajordomoCast:
         """Create all processes."""
-        return Cast(stage)
-
-    def make_trouble(self) -> MajordomoTrouble:
-        """Return the faults of the run."""
-        return MajordomoTrouble(self.cast)
+        return MajordomoCast(stage)
 
     @staticmethod
     def draw_calls(knobs: Any, luck: Luck) -> Iterable[CallPlan]:
@@ -79,7 +73,7 @@ class MajordomoSimulation(Simulation):
         return (TcpAddress(BROKER, 5555),)
 
     def begin(self) -> None:
-        """Start all processes, and schedule the calls and the faults."""
+        """Schedule the starts of all processes, and the planned calls."""
         world, cast = self.world, self.cast
         rng = world.rng("start")
         self.start_brokers()
@@ -87,16 +81,10 @@ class MajordomoSimulation(Simulation):
             world.at(rng.random() * 0.1, peer.start)
         for plan in self.planned.calls:
             self.plan_call(plan, cast.client(plan.client).user)
-        for fault in self.planned.faults:
-            world.at(fault.at_s, self.trouble.strike, fault)
 
     def start_brokers(self) -> None:
         """Start the broker."""
         self.world.at(0.0, self.cast.broker.start)
-
-    def heal(self) -> None:
-        """End all faults."""
-        self.trouble.end()
 
     def phases(self) -> Iterable[Phase]:
         """Settle, probe every service, then drain clients, workers and the broker."""
@@ -192,42 +180,6 @@ class MajordomoSimulation(Simulation):
         if not self.wait(lambda: not broker.alive, _LEAVE_S) or not gone:
             self.history.violate("I9", "a worker or the broker does not exit after a drain")
         return gone
-
-
-class MajordomoTrouble(Trouble):
-    """Inject faults into a run with a broker."""
-
-    _cast: Cast
-
-    def deeds(self) -> Mapping[StrEnum, Deed]:
-        """Return the action of each `FaultKind`."""
-        cast = self._cast
-        return {
-            FaultKind.CRASH_BROKER: self.crash(cast.brokers),
-            FaultKind.CRASH_WORKER: self.crash(cast.workers),
-            FaultKind.CRASH_CLIENT: self.crash(cast.clients),
-            FaultKind.POWER_LOSS: self.lose_power,
-            FaultKind.FREEZE_BROKER: self.freeze(cast.brokers),
-            FaultKind.FREEZE_WORKER: self.freeze(cast.workers),
-            FaultKind.FREEZE_CLIENT: self.freeze(cast.clients),
-            FaultKind.PARTITION: self.partition,
-            FaultKind.PARTITION_ONE_WAY: self.partition_one_way,
-            FaultKind.CLOG: self.clog,
-            FaultKind.RESET: self.reset,
-            FaultKind.BLACK_HOLE: self.black_hole,
-            FaultKind.DRAIN_BROKER: self.drain(cast.brokers),
-            FaultKind.DRAIN_WORKER: self.drain(cast.workers),
-            FaultKind.DRAIN_CLIENT: self.drain(cast.clients),
-            FaultKind.INTRUDER: self.intrude,
-        }
-
-    def choose_way(self, lot: float) -> Way:
-        """Choose the broker and one of its peers."""
-        return BROKER, choose(self._cast.peers, lot).name
-
-    def streams(self) -> Sequence[SimStream]:
-        """Return the broker's connections."""
-        return [stream for stream in self._cast.broker.streams if stream.is_open]
 
 
 def settle_s(knobs: Knobs) -> float:

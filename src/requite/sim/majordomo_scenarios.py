@@ -14,10 +14,11 @@ from typing import Any, Final
 
 from requite.protocols.majordomo.policy import PartialsFor01
 from requite.sim.drawing import draw_faults, draw_network, draw_pace, fixed_of
-from requite.sim.knobs import Behaviour, ClientSpec, FaultKind, Knobs, WorkerSpec
+from requite.sim.faults import FaultKind, faults_of
+from requite.sim.knobs import Behaviour, ClientSpec, Knobs, WorkerSpec
 
 _SERVICES: Final = ("alpha", "beta", "gamma")
-_ALL_FAULTS: Final = tuple(FaultKind)
+ALL_FAULTS: Final = faults_of("broker", "worker", "client", more=(FaultKind.INTRUDER,))
 _VERSIONS: Final = ("0.3", "0.3", "0.3", "0.2", "0.1")
 _BEHAVIOURS: Final = tuple(Behaviour)
 
@@ -128,7 +129,7 @@ _LIST: Final = (
         | {"services": ("alpha",)}
         | {"cancel_p": 0.0, "nobody_p": 0.0, "bursts_p": 0.0, "big_p": 0.0},
     ),
-    Scenario("swarm", "a random subset of all faults", _ALL_FAULTS, swarm=True),
+    Scenario("swarm", "a random subset of all faults", ALL_FAULTS, swarm=True),
 )
 MDP_SCENARIOS: Final = {scenario.name: scenario for scenario in _LIST}
 

@@ -23,9 +23,9 @@ from requite.protocols.majordomo import wire
 from requite.protocols.majordomo.dialects import by_version
 from requite.protocols.majordomo.policy import PartialsFor01
 from requite.sim import majordomo_scenarios as scenarios
-from requite.sim.cast import Cast
 from requite.sim.checkers import CHECKERS
 from requite.sim.knobs import Behaviour, ClientSpec, Knobs, WorkerSpec
+from requite.sim.majordomo_cast import MajordomoCast
 from requite.sim.process import Pace, Process
 from requite.sim.roles import Dialler, Parts, Stage
 from requite.sim.script import NETWORK, SEED, Script, Words, of_kind, settings
@@ -81,7 +81,7 @@ class MajordomoScript(Script):
             Stranger(name, stage, **_with_version(rest))
             for name, *rest in of_kind(cast, "stranger")
         ]
-        return {process.name: process for process in (*Cast(stage).honest, *strangers)}
+        return {process.name: process for process in (*MajordomoCast(stage).honest, *strangers)}
 
     def read_call(self, words: Words) -> dict[str, Any]:
         """Read a service, a behaviour, and fields of the call."""

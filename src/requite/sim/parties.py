@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, Protocol
 
 from requite.request import Reply
+from requite.sim.injector import FaultInjector
 from requite.sim.knobs import Behaviour
 from requite.sim.medium import Shape
 from requite.sim.party import BaseParty
 from requite.sim.simulation import Simulation
-from requite.sim.trouble import Trouble
 from requite.sim.workload import CallPlan
 
 PROBE_S: Final = 15.0
@@ -38,7 +38,7 @@ class PartiesSimulation(Simulation):
 
     knobs: Any
     cast: Any
-    trouble: Trouble
+    injector: FaultInjector
 
     # --- for subclasses ---------------------------------------------------------------------------
     def settle_s(self) -> float:
@@ -71,12 +71,8 @@ class PartiesSimulation(Simulation):
 
     # --- the beginning ----------------------------------------------------------------------------
     def begin(self) -> None:
-        """Start all parties, and schedule the calls and the faults."""
-        self.plan_all(self.cast.parties, self.cast, self.trouble)
-
-    def heal(self) -> None:
-        """End all faults."""
-        self.trouble.end()
+        """Schedule the starts of all parties, and the planned calls."""
+        self.plan_all(self.cast.parties, self.cast)
 
     # --- liveness (I10) ---------------------------------------------------------------------------
     def settle(self) -> bool:

@@ -83,8 +83,13 @@ def play(plan: Plan, options: Options | None = None) -> Result:
 
 
 def prepare(plan: Plan, options: Options | None = None) -> Simulation:
-    """Return a run that is yet to begin, for who wants to look at more than its result."""
-    return _kind_of(plan.scenario)(plan, options or Options())  # type: ignore[call-arg]
+    """Return a run that has not begun, for tests that look at more than its result.
+
+    Raises `ConfigurationError` if the plan has a fault that this run cannot have.
+    """
+    simulation = _kind_of(plan.scenario)(plan, options or Options())  # type: ignore[call-arg]
+    simulation.refuse_other_faults()
+    return simulation
 
 
 def run(seed: int, scenario: str = "swarm", options: Options | None = None) -> Result:

@@ -8,14 +8,15 @@ from hashlib import sha256
 from random import Random
 from typing import Any, ClassVar, Final, Protocol, TypeAlias
 
+from requite.errors import ConfigurationError
 from requite.sim.coverage import Combination, coverage
 from requite.sim.faults import Fault, plan_faults
 from requite.sim.history import Checker, History
+from requite.sim.injector import Injector
 from requite.sim.plan import Plan
 from requite.sim.process import Process
 from requite.sim.result import Options, Result
 from requite.sim.transcript import RUN, Describe, Entry, Show, Transcript, show_body
-from requite.sim.trouble import Trouble
 from requite.sim.user import BaseUser
 from requite.sim.workload import CallPlan
 from requite.sim.world import Stuck, World
@@ -47,6 +48,7 @@ class Simulation:
     """A run: its world, its history and transcript, and its phases."""
 
     knobs_type: ClassVar[type]
+    injector: Injector
     call_type: ClassVar[type] = CallPlan
 
     def __init__(
@@ -84,16 +86,26 @@ class Simulation:
         return plan_faults(knobs, luck("faults"))
 
     def begin(self) -> None:
-        """Start every process, and schedule the planned calls and faults."""
+        """Schedule the starts of processes, and the planned calls."""
         raise NotImplementedError
 
     def heal(self) -> None:
         """End all faults."""
-        raise NotImplementedError
+        self.injector.end()
 
     def phases(self) -> Iterable[Phase]:
         """Return the phases after the faults; each returns whether to continue with the next."""
         raise NotImplementedError
+
+    def refuse_other_faults(self) -> None:
+        """Raise `ConfigurationError` if the plan has a fault that this run cannot have."""
+        kinds = self.injector.kinds
+        for fault in self.planned.faults:
+            if fault.kind not in kinds:
+                known = ", ".join(kinds)
+                raise ConfigurationError(
+                    f"faults: kind: there is no {str(fault.kind)!r} in this run; there are {known}"
+                )
 
     # --- events of processes ----------------------------------------------------------------------
     def process_failed(self, process: Process, trace: str) -> None:
@@ -116,6 +128,8 @@ class Simulation:
 
     def _run(self) -> None:
         self.begin()
+        for fault in self.planned.faults:
+            self.world.at(fault.at_s, self.injector.strike, fault)
         self.world.run(self._knobs.faulty_s)
         self.remark("all faults heal")
         self.heal()
@@ -124,15 +138,13 @@ class Simulation:
                 break
         self.history.finish()
 
-    def plan_all(self, processes: Iterable[Process], cast: Any, trouble: Trouble) -> None:
-        """Schedule the starts of processes, and the planned calls and faults."""
+    def plan_all(self, processes: Iterable[Process], cast: Any) -> None:
+        """Schedule the starts of processes, and the planned calls."""
         rng = self.world.rng("start")
         for process in processes:
             self.world.at(rng.random() * 0.1, process.start)
         for plan in self.planned.calls:
             self.plan_call(plan, cast.client(plan.client).user)
-        for fault in self.planned.faults:
-            self.world.at(fault.at_s, trouble.strike, fault)
 
     def plan_call(self, plan: CallPlan, user: BaseUser) -> None:
         """Schedule a call, or queue it behind the call that it follows."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from enum import StrEnum
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, Final
 
@@ -11,13 +10,11 @@ from requite.protocols.amqp import wire
 from requite.protocols.amqp.properties import Properties, encode_properties
 from requite.protocols.amqp.topology import CONTROL_EXCHANGE, REPLY_QUEUE_PREFIX
 from requite.sim.amqp.cast import AmqpCast
-from requite.sim.amqp.knobs import AmqpFault, AmqpKnobs
+from requite.sim.amqp.knobs import AmqpKnobs
 from requite.sim.amqp.server import Server
 from requite.sim.amqp.store import POOL
-from requite.sim.faults import Fault
-from requite.sim.process import Process
-from requite.sim.stream import SimStream
-from requite.sim.trouble import Deed, Trouble, Way, choose, spare
+from requite.sim.faults import Fault, FaultKind
+from requite.sim.injector import Action, FaultInjector, choose, spare
 
 _CODES: Final = ((541, "INTERNAL_ERROR"), (406, "PRECONDITION_FAILED - consumer ack timed out"))
 _GARBAGE: Final = 12
@@ -31,51 +28,28 @@ _HEADERS: Final = (
 _MADE_AGAIN_S: Final = 0.5
 
 
-class AmqpTrouble(Trouble):
+class AmqpFaults(FaultInjector):
     """Performs faults upon clients, workers and RabbitMQ."""
 
     _cast: AmqpCast
 
     def __init__(self, cast: AmqpCast, knobs: AmqpKnobs) -> None:
-        super().__init__(cast)
         self._knobs = knobs
         self._rng = cast.world.rng("garbage")
+        super().__init__(cast)
 
-    def deeds(self) -> Mapping[StrEnum, Deed]:
-        """Return what each `AmqpFault` does."""
-        cast = self._cast
+    def actions(self) -> Mapping[str, Action]:
+        """Return the faults of the cast, of RabbitMQ, and garbage."""
         return {
-            AmqpFault.CRASH_CLIENT: self.crash(cast.clients),
-            AmqpFault.CRASH_WORKER: self.crash(cast.workers),
-            AmqpFault.CRASH_RABBIT: self.crash([cast.rabbit]),
-            AmqpFault.POWER_LOSS: self.lose_power,
-            AmqpFault.FREEZE_CLIENT: self.freeze(cast.clients),
-            AmqpFault.FREEZE_WORKER: self.freeze(cast.workers),
-            AmqpFault.FREEZE_RABBIT: self.freeze([cast.rabbit]),
-            AmqpFault.PARTITION: self.partition,
-            AmqpFault.PARTITION_ONE_WAY: self.partition_one_way,
-            AmqpFault.CLOG: self.clog,
-            AmqpFault.RESET: self.reset,
-            AmqpFault.BLACK_HOLE: self.black_hole,
-            AmqpFault.DRAIN_CLIENT: self.drain(cast.clients),
-            AmqpFault.DRAIN_WORKER: self.drain(cast.workers),
-            AmqpFault.CLOSE_CHANNEL: self._close_channel,
-            AmqpFault.CLOSE_CONNECTION: self._close_connection,
-            AmqpFault.DELETE_QUEUE: self._delete_queue,
-            AmqpFault.DELETE_REPLIES: self._delete_replies,
-            AmqpFault.BLOCK: self._block,
-            AmqpFault.REFUSE: self._refuse,
-            AmqpFault.GARBAGE: self._publish_garbage,
+            **super().actions(),
+            FaultKind.CLOSE_CHANNEL: self._close_channel,
+            FaultKind.CLOSE_CONNECTION: self._close_connection,
+            FaultKind.DELETE_QUEUE: self._delete_queue,
+            FaultKind.DELETE_REPLIES: self._delete_replies,
+            FaultKind.BLOCK: self._block,
+            FaultKind.REFUSE: self._refuse,
+            FaultKind.GARBAGE: self._publish_garbage,
         }
-
-    def choose_way(self, lot: float) -> Way:
-        """Choose a client or worker, and RabbitMQ."""
-        others: list[Process] = [*self._cast.clients, *self._cast.workers]
-        return choose(others, lot).name, self._cast.rabbit.name
-
-    def streams(self) -> Sequence[SimStream]:
-        """Return the ends of all connections."""
-        return [stream for p in self._cast.honest for stream in p.streams if stream.is_open]
 
     def end(self) -> None:
         """Heal everything."""

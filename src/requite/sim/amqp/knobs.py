@@ -3,41 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 from requite.core.liveness import HeartbeatPolicy
+from requite.sim.faults import FaultKind
 from requite.sim.knobs import Behaviour, EngineKnobs
 from requite.sim.medium import Shape
 from requite.sim.process import Pace
 
 NOBODY = "nobody"
 """A service that has no queue."""
-
-
-class AmqpFault(StrEnum):
-    """What can go wrong."""
-
-    CRASH_CLIENT = "crash-client"
-    CRASH_WORKER = "crash-worker"
-    CRASH_RABBIT = "crash-rabbit"
-    POWER_LOSS = "power-loss"
-    FREEZE_CLIENT = "freeze-client"
-    FREEZE_WORKER = "freeze-worker"
-    FREEZE_RABBIT = "freeze-rabbit"
-    PARTITION = "partition"
-    PARTITION_ONE_WAY = "partition-one-way"
-    CLOG = "clog"
-    RESET = "reset"
-    BLACK_HOLE = "black-hole"
-    DRAIN_CLIENT = "drain-client"
-    DRAIN_WORKER = "drain-worker"
-    CLOSE_CHANNEL = "close-channel"  # RabbitMQ closes one, for reasons of its own
-    CLOSE_CONNECTION = "close-connection"
-    DELETE_QUEUE = "delete-queue"
-    DELETE_REPLIES = "delete-replies"
-    BLOCK = "block"  # RabbitMQ takes no messages
-    REFUSE = "refuse"  # its queues take none
-    GARBAGE = "garbage"  # a stranger publishes what nobody should
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +88,7 @@ class AmqpKnobs(EngineKnobs):
     output_size_max: int
     # what goes wrong
     lossless: bool
-    faults: tuple[AmqpFault, ...]
+    faults: tuple[FaultKind, ...]
     faults_per_s: float
     outage_max: float
 

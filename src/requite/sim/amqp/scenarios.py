@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
-from requite.sim.amqp.knobs import AmqpClientSpec, AmqpFault, AmqpKnobs, AmqpWorkerSpec
+from requite.sim.amqp.knobs import AmqpClientSpec, AmqpKnobs, AmqpWorkerSpec
 from requite.sim.drawing import (
     ANSWERING,
     BEHAVIOURS,
@@ -17,14 +17,22 @@ from requite.sim.drawing import (
     draw_work,
     fixed_of,
 )
+from requite.sim.faults import LINKS, FaultKind, faults_of
 from requite.sim.knobs import Behaviour
 
-_CUTS: Final = (
-    AmqpFault.PARTITION,
-    AmqpFault.PARTITION_ONE_WAY,
-    AmqpFault.CLOG,
-    AmqpFault.RESET,
-    AmqpFault.BLACK_HOLE,
+_ALL: Final = faults_of(
+    "client",
+    "worker",
+    "rabbit",
+    more=(
+        FaultKind.CLOSE_CHANNEL,
+        FaultKind.CLOSE_CONNECTION,
+        FaultKind.DELETE_QUEUE,
+        FaultKind.DELETE_REPLIES,
+        FaultKind.BLOCK,
+        FaultKind.REFUSE,
+        FaultKind.GARBAGE,
+    ),
 )
 
 
@@ -37,7 +45,7 @@ class AmqpScenario:
 
     name: str
     about: str
-    faults: tuple[AmqpFault, ...] = ()
+    faults: tuple[FaultKind, ...] = ()
     swarm: bool = False
     behaviours: tuple[Behaviour, ...] = BEHAVIOURS
     fixed: Mapping[str, Any] = field(default_factory=dict)
@@ -76,41 +84,41 @@ _LIST: Final = (
     AmqpScenario(
         "amqp-workers",
         "workers die, and meet requests that kill them",
-        (AmqpFault.CRASH_WORKER, AmqpFault.POWER_LOSS),
+        (FaultKind.CRASH_WORKER, FaultKind.POWER_LOSS),
         fixed={"faults_per_s": 0.4, "classic": False},
     ),
     AmqpScenario(
-        "amqp-clients", "clients die, and come back", (AmqpFault.CRASH_CLIENT, AmqpFault.RESET)
+        "amqp-clients", "clients die, and come back", (FaultKind.CRASH_CLIENT, FaultKind.RESET)
     ),
     AmqpScenario(
         "amqp-rabbit",
         "RabbitMQ dies with what is not on the disk, closes channels and connections",
-        (AmqpFault.CRASH_RABBIT, AmqpFault.CLOSE_CHANNEL, AmqpFault.CLOSE_CONNECTION),
+        (FaultKind.CRASH_RABBIT, FaultKind.CLOSE_CHANNEL, FaultKind.CLOSE_CONNECTION),
     ),
     AmqpScenario(
         "amqp-standstill",
         "processes stand still for a while, RabbitMQ too, and wake up",
-        (AmqpFault.FREEZE_CLIENT, AmqpFault.FREEZE_WORKER, AmqpFault.FREEZE_RABBIT),
+        (FaultKind.FREEZE_CLIENT, FaultKind.FREEZE_WORKER, FaultKind.FREEZE_RABBIT),
     ),
     AmqpScenario(
-        "amqp-partitions", "the network is cut, clogged, reset; connections are forgotten", _CUTS
+        "amqp-partitions", "the network is cut, clogged, reset; connections are forgotten", LINKS
     ),
     AmqpScenario(
         "amqp-deleted",
         "somebody deletes queues, and RabbitMQ takes its time to make them anew",
-        (AmqpFault.DELETE_QUEUE, AmqpFault.DELETE_REPLIES),
+        (FaultKind.DELETE_QUEUE, FaultKind.DELETE_REPLIES),
         fixed={"faults_per_s": 0.3, "birth_s": 0.05},
     ),
     AmqpScenario(
         "amqp-pressure",
         "RabbitMQ is short of memory, and its queues refuse what comes",
-        (AmqpFault.BLOCK, AmqpFault.REFUSE),
+        (FaultKind.BLOCK, FaultKind.REFUSE),
         fixed={"faults_per_s": 0.3, "clients.confirms": True},
     ),
     AmqpScenario(
         "amqp-overload",
         "far more is asked than can be done in time",
-        (AmqpFault.CLOG, AmqpFault.RESET),
+        (FaultKind.CLOG, FaultKind.RESET),
         behaviours=(Behaviour.ECHO,),
         fixed={
             "calls": 250,
@@ -125,7 +133,7 @@ _LIST: Final = (
     AmqpScenario(
         "amqp-streams",
         "replies in pieces, of workers that die while they give them",
-        (AmqpFault.CRASH_WORKER, AmqpFault.RESET),
+        (FaultKind.CRASH_WORKER, FaultKind.RESET),
         behaviours=ANSWERING,
         fixed={
             "weights": (1, 4),
@@ -138,28 +146,28 @@ _LIST: Final = (
     AmqpScenario(
         "amqp-cancels",
         "half of the calls are given up",
-        (AmqpFault.CRASH_WORKER, AmqpFault.RESET),
+        (FaultKind.CRASH_WORKER, FaultKind.RESET),
         fixed={"cancel_p": 0.5, "service_s": 0.2, "clients.attempt_s": 0.5},
     ),
     AmqpScenario(
         "amqp-once",
         "requests that are not idempotent: nothing is published twice, and the caller is told",
-        (AmqpFault.CRASH_RABBIT, AmqpFault.RESET, AmqpFault.DELETE_REPLIES),
+        (FaultKind.CRASH_RABBIT, FaultKind.RESET, FaultKind.DELETE_REPLIES),
         fixed={"idempotent_p": 0.1},
     ),
     AmqpScenario(
         "amqp-garbage",
         "strangers publish what they should not",
-        (AmqpFault.GARBAGE,),
+        (FaultKind.GARBAGE,),
         fixed={"faults_per_s": 1.0},
     ),
     AmqpScenario(
         "amqp-drain",
         "clients and workers leave and return in good order",
-        (AmqpFault.DRAIN_CLIENT, AmqpFault.DRAIN_WORKER),
+        (FaultKind.DRAIN_CLIENT, FaultKind.DRAIN_WORKER),
         fixed={"faults_per_s": 0.4},
     ),
-    AmqpScenario("amqp-swarm", "a random part of everything", tuple(AmqpFault), swarm=True),
+    AmqpScenario("amqp-swarm", "a random subset of all faults", _ALL, swarm=True),
 )
 AMQP_SCENARIOS: Final = {scenario.name: scenario for scenario in _LIST}
 

@@ -21,7 +21,7 @@ from requite.sim.amqp.checkers import (
     RunsBounded,
     SentOnce,
 )
-from requite.sim.amqp.faults import AmqpTrouble
+from requite.sim.amqp.faults import AmqpFaults
 from requite.sim.amqp.knobs import NOBODY, AmqpClientSpec, AmqpKnobs
 from requite.sim.amqp.party import AmqpParty
 from requite.sim.amqp.speech import NAMES, unpack
@@ -68,7 +68,7 @@ class AmqpSimulation(PartiesSimulation):
         super().__init__(plan, options, AMQP_CHECKERS, describe)
         self.knobs: AmqpKnobs = plan.knobs
         self.cast: AmqpCast = AmqpCast(self._stage())
-        self.trouble = AmqpTrouble(self.cast, self.knobs)
+        self.injector = AmqpFaults(self.cast, self.knobs)
 
     def _stage(self) -> AmqpStage:
         return AmqpStage(

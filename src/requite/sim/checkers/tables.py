@@ -15,8 +15,8 @@ from requite.protocols.majordomo.broker import MajordomoBroker
 from requite.shell.link import Link
 
 if TYPE_CHECKING:
-    from requite.sim.cast import Cast
     from requite.sim.clients import ClientProcess
+    from requite.sim.majordomo_cast import MajordomoCast
     from requite.sim.roles import Broker, Dialler
     from requite.sim.workers import WorkerProcess
 
@@ -70,7 +70,7 @@ def difference(found: Mapping[str, int], expected: Mapping[str, int]) -> list[st
 
 
 # --- the tables equal the live peers (I10) --------------------------------------------------------
-def not_settled(cast: Cast) -> list[str]:
+def not_settled(cast: MajordomoCast) -> list[str]:
     """Return where the processes disagree about live peers and connections."""
     problems = [f"{process.name} is not alive" for process in cast.honest if not process.alive]
     problems += one_sided_connections(cast)
@@ -80,7 +80,7 @@ def not_settled(cast: Cast) -> list[str]:
     return problems
 
 
-def one_sided_connections(cast: Cast) -> list[str]:
+def one_sided_connections(cast: MajordomoCast) -> list[str]:
     return [
         f"{process.name} has a connection with a closed other end, at {stream.other.process.name}"
         for process in cast.honest
@@ -89,7 +89,7 @@ def one_sided_connections(cast: Cast) -> list[str]:
     ]
 
 
-def _workers_unlike(cast: Cast) -> list[str]:
+def _workers_unlike(cast: MajordomoCast) -> list[str]:
     broker = cast.broker
     registered = Counter(
         broker.watched.names[bytes.fromhex(worker.worker)]
@@ -116,7 +116,7 @@ def _parties_unlike(broker: Broker) -> list[str]:
 
 
 # --- bounded memory (I9) --------------------------------------------------------------------------
-def left_after_calls(cast: Cast) -> Iterator[str]:
+def left_after_calls(cast: MajordomoCast) -> Iterator[str]:
     """Yield what clients and workers still hold when no calls are left."""
     for client in cast.clients:
         yield from _left_at_client(client)

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from requite.sim import majordomo_scenarios
 from requite.sim.dedup.knobs import DedupKnobs
-from requite.sim.knobs import Behaviour, FaultKind
+from requite.sim.faults import FaultKind
+from requite.sim.knobs import Behaviour
 from requite.sim.majordomo_scenarios import Scenario
 
 
@@ -45,7 +46,7 @@ _LIST: Final = (
     DedupScenario(
         "dedup-swarm",
         "services that run each request once; a random subset of all faults",
-        tuple(FaultKind),
+        majordomo_scenarios.ALL_FAULTS,
         swarm=True,
     ),
 )

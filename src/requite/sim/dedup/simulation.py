@@ -7,12 +7,12 @@ from itertools import count
 from random import Random
 from typing import Any, Final
 
-from requite.sim.cast import Cast
 from requite.sim.dedup.checkers import DEDUP_CHECKERS
 from requite.sim.dedup.clients import DedupClient
 from requite.sim.dedup.knobs import DedupKnobs
 from requite.sim.dedup.workers import DedupWorker
 from requite.sim.majordomo import MajordomoSimulation
+from requite.sim.majordomo_cast import MajordomoCast
 from requite.sim.roles import Stage
 from requite.sim.simulation import Luck, Phase
 from requite.sim.workload import CallPlan
@@ -22,7 +22,7 @@ _SOON_P: Final = 0.5
 _SOON_S: Final = 0.3
 
 
-class DedupCast(Cast):
+class DedupCast(MajordomoCast):
     """All processes of a run, not yet started."""
 
     make_client = DedupClient
@@ -36,7 +36,7 @@ class DedupSimulation(MajordomoSimulation):
     checkers = DEDUP_CHECKERS
     knobs: DedupKnobs
 
-    def make_cast(self, stage: Stage) -> Cast:
+    def make_cast(self, stage: Stage) -> MajordomoCast:
         """Create all processes."""
         return DedupCast(stage)
 

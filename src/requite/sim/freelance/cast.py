@@ -4,30 +4,30 @@ from __future__ import annotations
 
 from typing import Final
 
+from requite.sim.cast import Cast
 from requite.sim.freelance.clients import FlpClient
 from requite.sim.freelance.intruder import FlpIntruder
 from requite.sim.freelance.party import Party
 from requite.sim.freelance.servers import FlpServer
 from requite.sim.freelance.stage import FlpStage
-from requite.sim.process import Process
+from requite.sim.injector import Nodes, choose, spare
 
 _INTRUDERS: Final = 2
 
 
-class FlpCast:
-    """All processes of a run, not yet started."""
+class FlpCast(Cast):
+    """Clients and servers."""
 
     def __init__(self, stage: FlpStage) -> None:
-        knobs = stage.knobs
-        self.world = stage.world
-        self.network = stage.network
-        self.clients = [FlpClient(spec, stage) for spec in knobs.clients]
-        self.servers = [FlpServer(spec, stage) for spec in knobs.servers]
-        self.intruders = [FlpIntruder(f"intruder-{i + 1}", stage) for i in range(_INTRUDERS)]
+        self.clients = [FlpClient(spec, stage) for spec in stage.knobs.clients]
+        self.servers = [FlpServer(spec, stage) for spec in stage.knobs.servers]
         self.parties: list[Party] = [*self.clients, *self.servers]
-        self.honest: list[Process] = [*self.parties]
-        self._by_name = {client.name: client for client in self.clients}
+        super().__init__(
+            stage,
+            {"client": self.clients, "server": self.servers},
+            [FlpIntruder(f"intruder-{i + 1}", stage) for i in range(_INTRUDERS)],
+        )
 
-    def client(self, name: str) -> FlpClient:
-        """Return the client of that name."""
-        return self._by_name[name]
+    def choose_nodes(self, lot: float) -> Nodes:
+        """Choose a pair of client and server."""
+        return choose(self.clients, lot).name, choose(self.servers, spare(lot)).name

@@ -3,31 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 from requite.core.liveness import HeartbeatPolicy
 from requite.protocols.freelance.wire import Model
+from requite.sim.faults import FaultKind
 from requite.sim.knobs import Behaviour, EngineKnobs
 from requite.sim.medium import Shape
 from requite.sim.process import Pace
-
-
-class FlpFault(StrEnum):
-    """The kinds of faults."""
-
-    CRASH_CLIENT = "crash-client"
-    CRASH_SERVER = "crash-server"
-    POWER_LOSS = "power-loss"
-    FREEZE_CLIENT = "freeze-client"
-    FREEZE_SERVER = "freeze-server"
-    PARTITION = "partition"
-    PARTITION_ONE_WAY = "partition-one-way"
-    CLOG = "clog"
-    RESET = "reset"
-    BLACK_HOLE = "black-hole"
-    DRAIN_CLIENT = "drain-client"
-    DRAIN_SERVER = "drain-server"
-    INTRUDER = "intruder"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +73,7 @@ class FreelanceKnobs(EngineKnobs):
     output_size_max: int
     # faults
     lossless: bool
-    faults: tuple[FlpFault, ...]
+    faults: tuple[FaultKind, ...]
     faults_per_s: float
     outage_max: float
 

@@ -17,17 +17,11 @@ from requite.sim.drawing import (
     draw_work,
     fixed_of,
 )
-from requite.sim.freelance.knobs import FlpClientSpec, FlpFault, FlpServerSpec, FreelanceKnobs
+from requite.sim.faults import LINKS, FaultKind, faults_of
+from requite.sim.freelance.knobs import FlpClientSpec, FlpServerSpec, FreelanceKnobs
 from requite.sim.knobs import Behaviour
 
-_DEATHS: Final = (FlpFault.CRASH_CLIENT, FlpFault.CRASH_SERVER, FlpFault.POWER_LOSS)
-_CUTS: Final = (
-    FlpFault.PARTITION,
-    FlpFault.PARTITION_ONE_WAY,
-    FlpFault.CLOG,
-    FlpFault.RESET,
-    FlpFault.BLACK_HOLE,
-)
+_DEATHS: Final = (FaultKind.CRASH_CLIENT, FaultKind.CRASH_SERVER, FaultKind.POWER_LOSS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +35,7 @@ class FlpScenario:
     name: str
     about: str
     models: tuple[Model, ...] = tuple(Model)
-    faults: tuple[FlpFault, ...] = ()
+    faults: tuple[FaultKind, ...] = ()
     swarm: bool = False
     behaviours: tuple[Behaviour, ...] = BEHAVIOURS
     fixed: Mapping[str, Any] = field(default_factory=dict)
@@ -76,17 +70,17 @@ _LIST: Final = (
     FlpScenario(
         "flp-standstill",
         "clients and servers freeze for a while, and resume",
-        faults=(FlpFault.FREEZE_CLIENT, FlpFault.FREEZE_SERVER),
+        faults=(FaultKind.FREEZE_CLIENT, FaultKind.FREEZE_SERVER),
     ),
     FlpScenario(
         "flp-partitions",
         "the network is cut or congested; connections are reset or silently dropped",
-        faults=_CUTS,
+        faults=LINKS,
     ),
     FlpScenario(
         "flp-overload",
         "more requests than the servers can answer in time",
-        faults=(FlpFault.CLOG, FlpFault.RESET),
+        faults=(FaultKind.CLOG, FaultKind.RESET),
         behaviours=(Behaviour.ECHO,),
         fixed={
             "calls": 250,
@@ -102,21 +96,26 @@ _LIST: Final = (
         "flp-once",
         "requests that are not idempotent: none is sent twice, and the caller gets an error",
         (Model.FAILOVER, Model.AGENT),
-        (FlpFault.CRASH_SERVER, FlpFault.RESET, FlpFault.BLACK_HOLE, FlpFault.FREEZE_SERVER),
+        (FaultKind.CRASH_SERVER, FaultKind.RESET, FaultKind.BLACK_HOLE, FaultKind.FREEZE_SERVER),
         fixed={"idempotent_p": 0.1},
     ),
     FlpScenario(
         "flp-garbage",
         "strangers send garbage",
-        faults=(FlpFault.INTRUDER,),
+        faults=(FaultKind.INTRUDER,),
         fixed={"faults_per_s": 1.0},
     ),
     FlpScenario(
         "flp-drain",
         "clients and servers drain and come back",
-        faults=(FlpFault.DRAIN_CLIENT, FlpFault.DRAIN_SERVER),
+        faults=(FaultKind.DRAIN_CLIENT, FaultKind.DRAIN_SERVER),
     ),
-    FlpScenario("flp-swarm", "a random subset of all faults", faults=tuple(FlpFault), swarm=True),
+    FlpScenario(
+        "flp-swarm",
+        "a random subset of all faults",
+        faults=faults_of("client", "server", more=(FaultKind.INTRUDER,)),
+        swarm=True,
+    ),
 )
 FLP_SCENARIOS: Final = {scenario.name: scenario for scenario in _LIST}
 

@@ -21,7 +21,6 @@ from requite.sim.freelance.checkers import (
     SentOnce,
 )
 from requite.sim.freelance.choices import AllAtOnce, Faithful, MovesOn, OneAtATime, OnlyTheLiving
-from requite.sim.freelance.faults import FlpTrouble
 from requite.sim.freelance.knobs import FreelanceKnobs
 from requite.sim.freelance.party import Party
 from requite.sim.freelance.queues import Bounded, FairQueues
@@ -34,6 +33,7 @@ from requite.sim.freelance.tables import (
 from requite.sim.freelance.words import describe
 from requite.sim.freelance.workload import plan_calls
 from requite.sim.history import Checker
+from requite.sim.injector import FaultInjector
 from requite.sim.network import Network
 from requite.sim.parties import LEAVE_S, PROBE_S, PartiesSimulation, handler_s_max, reconnect_s
 from requite.sim.plain_calls import plain_call
@@ -71,7 +71,7 @@ class FreelanceSimulation(PartiesSimulation):
         super().__init__(plan, options, FLP_CHECKERS, describe(plan.knobs.model))
         self.knobs: FreelanceKnobs = plan.knobs
         self.cast: FlpCast = FlpCast(self._stage())
-        self.trouble = FlpTrouble(self.cast)
+        self.injector = FaultInjector(self.cast)
 
     def _stage(self) -> FlpStage:
         return FlpStage(

@@ -3,28 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 from requite.protocols.binarystar.policy import LIVENESS
+from requite.sim.faults import FaultKind
 from requite.sim.knobs import Printed
 from requite.sim.medium import Shape
 from requite.sim.process import Pace
-
-
-class PairFault(StrEnum):
-    """The kinds of faults."""
-
-    CRASH = "crash"
-    POWER_LOSS = "power-loss"
-    FREEZE = "freeze"
-    DRAIN = "drain"
-    SWITCH = "switch"
-    PARTITION = "partition"
-    PARTITION_ONE_WAY = "partition-one-way"
-    CLOG = "clog"
-    RESET = "reset"
-    BLACK_HOLE = "black-hole"
-    INTRUDER = "intruder"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +31,7 @@ class PairKnobs(Printed):
     network: Shape
     pace: Pace
     # faults
-    faults: tuple[PairFault, ...]
+    faults: tuple[FaultKind, ...]
     faults_per_s: float
     outage_max: float
 

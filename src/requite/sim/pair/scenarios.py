@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
+from requite.sim.faults import FaultKind, faults_of
 from requite.sim.medium import Chunking, Shape
-from requite.sim.pair.knobs import PairFault, PairKnobs
+from requite.sim.pair.knobs import PairKnobs
 from requite.sim.process import Pace
 
 
@@ -22,7 +23,7 @@ class PairScenario:
 
     name: str
     about: str
-    faults: tuple[PairFault, ...] = ()
+    faults: tuple[FaultKind, ...] = ()
     swarm: bool = False
     timely: bool = True
     fixed: Mapping[str, Any] = field(default_factory=dict)
@@ -33,29 +34,29 @@ _LIST: Final = (
     PairScenario(
         "pair-crash",
         "either server is killed, or its machine loses power, and comes back",
-        (PairFault.CRASH, PairFault.POWER_LOSS),
+        (FaultKind.CRASH_SERVER, FaultKind.POWER_LOSS),
     ),
     PairScenario(
         "pair-freeze",
         "servers freeze for a while: one that was replaced does not answer when it resumes",
-        (PairFault.FREEZE,),
+        (FaultKind.FREEZE_SERVER,),
         fixed={"faults_per_s": 1.0},
     ),
     PairScenario(
         "pair-switch",
         "an operator switches, and servers drain",
-        (PairFault.SWITCH, PairFault.DRAIN),
+        (FaultKind.SWITCH, FaultKind.DRAIN_SERVER),
         fixed={"faults_per_s": 1.0},
     ),
     PairScenario(
         "pair-all-at-once",
         "servers crash, freeze, drain and are switched: the two never serve at the same time",
         (
-            PairFault.CRASH,
-            PairFault.POWER_LOSS,
-            PairFault.FREEZE,
-            PairFault.DRAIN,
-            PairFault.SWITCH,
+            FaultKind.CRASH_SERVER,
+            FaultKind.POWER_LOSS,
+            FaultKind.FREEZE_SERVER,
+            FaultKind.DRAIN_SERVER,
+            FaultKind.SWITCH,
         ),
         fixed={"faults_per_s": 1.0},
     ),
@@ -64,31 +65,31 @@ _LIST: Final = (
         "the link between the two is cut, congested, reset or silently dropped: both may serve,"
         " each in its own epoch",
         (
-            PairFault.PARTITION,
-            PairFault.PARTITION_ONE_WAY,
-            PairFault.CLOG,
-            PairFault.RESET,
-            PairFault.BLACK_HOLE,
+            FaultKind.PARTITION,
+            FaultKind.PARTITION_ONE_WAY,
+            FaultKind.CLOG,
+            FaultKind.RESET,
+            FaultKind.BLACK_HOLE,
         ),
         timely=False,
     ),
     PairScenario(
         "pair-islands",
         "the link is cut; half of the clients reach only one server, half only the other",
-        (PairFault.PARTITION, PairFault.CRASH, PairFault.FREEZE),
+        (FaultKind.PARTITION, FaultKind.CRASH_SERVER, FaultKind.FREEZE_SERVER),
         timely=False,
         fixed={"islands": True},
     ),
     PairScenario(
         "pair-garbage",
         "strangers send garbage to the address where the servers listen for each other",
-        (PairFault.INTRUDER, PairFault.CRASH),
+        (FaultKind.INTRUDER, FaultKind.CRASH_SERVER),
         fixed={"faults_per_s": 1.0},
     ),
     PairScenario(
         "pair-swarm",
         "a random subset of all faults",
-        tuple(PairFault),
+        faults_of("server", more=(FaultKind.SWITCH, FaultKind.INTRUDER)),
         swarm=True,
         timely=False,
     ),
@@ -119,7 +120,7 @@ def draw(seed: int, scenario: PairScenario) -> PairKnobs:
     return PairKnobs(**drawn)
 
 
-def _draw_faults(rng: Random, scenario: PairScenario) -> tuple[PairFault, ...]:
+def _draw_faults(rng: Random, scenario: PairScenario) -> tuple[FaultKind, ...]:
     if not scenario.swarm:
         return scenario.faults
     share = rng.choice((0.15, 0.4, 0.7))

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from enum import StrEnum
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from typing import Final, NamedTuple
 
 from requite.protocols.binarystar.table import PairRole, State
-from requite.sim.faults import Fault
+from requite.sim.cast import Cast
+from requite.sim.faults import Fault, FaultKind
+from requite.sim.injector import Action, FaultInjector, Nodes, choose, upon
 from requite.sim.network import Network
 from requite.sim.pair.askers import Asker
 from requite.sim.pair.intruder import PairIntruder
-from requite.sim.pair.knobs import PairFault, PairKnobs
+from requite.sim.pair.knobs import PairKnobs
 from requite.sim.pair.ledger import Ledger
 from requite.sim.pair.server import PairServer, PairStage
 from requite.sim.pair.words import describe
@@ -20,8 +21,6 @@ from requite.sim.plan import Plan
 from requite.sim.process import Process
 from requite.sim.result import Options, Result
 from requite.sim.simulation import Luck, Phase, Simulation
-from requite.sim.stream import SimStream
-from requite.sim.trouble import Deed, Trouble, Way, choose
 
 _INTRUDERS: Final = 2
 _START_WITHIN_S: Final = 0.1
@@ -30,46 +29,28 @@ _LINKS_MAX: Final = 4  # two to the other server, two from before its restart
 _LEAVE_S: Final = 10.0
 
 
-class PairCast:
-    """All processes of a run, not yet started."""
+class PairCast(Cast):
+    """The two servers."""
 
     def __init__(self, stage: PairStage) -> None:
-        self.world = stage.world
-        self.network = stage.network
         self.servers = [PairServer(role, stage) for role in PairRole]
-        self.honest: list[Process] = [*self.servers]
-        self.intruders = [PairIntruder(f"stranger-{i + 1}", stage) for i in range(_INTRUDERS)]
+        intruders = [PairIntruder(f"stranger-{i + 1}", stage) for i in range(_INTRUDERS)]
+        super().__init__(stage, {"server": self.servers}, intruders)
 
-
-class PairTrouble(Trouble):
-    """Inject faults into a pair."""
-
-    _cast: PairCast
-
-    def deeds(self) -> Mapping[StrEnum, Deed]:
-        """Return the action of each `PairFault`."""
-        servers = self._cast.servers
-        return {
-            PairFault.CRASH: self.crash(servers),
-            PairFault.POWER_LOSS: self.lose_power,
-            PairFault.FREEZE: self.freeze(servers),
-            PairFault.DRAIN: self.drain(servers),
-            PairFault.SWITCH: lambda fault: choose(servers, fault.lot).switch(),
-            PairFault.PARTITION: self.partition,
-            PairFault.PARTITION_ONE_WAY: self.partition_one_way,
-            PairFault.CLOG: self.clog,
-            PairFault.RESET: self.reset,
-            PairFault.BLACK_HOLE: self.black_hole,
-            PairFault.INTRUDER: self.intrude,
-        }
-
-    def choose_way(self, _lot: float) -> Way:
+    def choose_nodes(self, _lot: float) -> Nodes:
         """Return the two servers, the only pair."""
         return "primary", "backup"
 
-    def streams(self) -> Sequence[SimStream]:
-        """Return the connections of both servers."""
-        return [s for server in self._cast.servers for s in server.streams if s.is_open]
+
+class PairFaults(FaultInjector):
+    """Inject faults into a pair; operators request a switch."""
+
+    _cast: PairCast
+
+    def actions(self) -> Mapping[str, Action]:
+        """Return the faults of the servers, and the request of a switch."""
+        switch: Action = upon(self._cast.servers, lambda server, _fault: server.switch())
+        return {**super().actions(), FaultKind.SWITCH: switch}
 
 
 class PairCall(NamedTuple):
@@ -101,7 +82,7 @@ class PairSimulation(Simulation):
             self.transcript,
         )
         self.cast = PairCast(stage)
-        self.trouble = PairTrouble(self.cast)
+        self.injector = PairFaults(self.cast)
         self.ledger.servers = servers = self.cast.servers
         self.askers = [
             Asker(
@@ -125,18 +106,16 @@ class PairSimulation(Simulation):
             yield PairCall(number, at_s, rng.choice(range(knobs.askers)))
 
     def begin(self) -> None:
-        """Schedule the start, the calls and the faults."""
+        """Schedule the starts of the servers, and the planned calls."""
         world, rng = self.world, self.world.rng("workload")
         for server in self.cast.servers:
             world.at(rng.random() * _START_WITHIN_S, server.start)
         for call in self.planned.calls:
             world.at(call.at_s, self.askers[call.asker].ask, call.number)
-        for fault in self.planned.faults:
-            world.at(fault.at_s, self._strike, fault)
 
     def heal(self) -> None:
         """End all faults; every client reaches both servers."""
-        self.trouble.end()
+        self.injector.end()
         for asker in self.askers:
             asker.reach = [*self.cast.servers]
 
@@ -147,7 +126,7 @@ class PairSimulation(Simulation):
 
     def _strike(self, fault: Fault) -> None:
         self.remark(f"{fault.kind}, {fault.duration_s:.3f} s")
-        self.trouble.strike(fault)
+        self.injector.strike(fault)
 
     def phases(self) -> Iterable[Phase]:
         """Return the phases after the faults."""

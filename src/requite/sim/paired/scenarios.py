@@ -7,13 +7,13 @@ from random import Random
 from typing import Final
 
 from requite.sim import majordomo_scenarios
-from requite.sim.knobs import FaultKind
+from requite.sim.faults import FaultKind, faults_of
 from requite.sim.majordomo_scenarios import Scenario
 from requite.sim.paired.knobs import PairedKnobs
 
 # Heartbeats that are long compared with the lateness of processes.
 _HEARTBEAT_S_MIN: Final = 0.2
-_ALL: Final = tuple(kind for kind in FaultKind if kind is not FaultKind.INTRUDER)
+_ALL: Final = faults_of("broker", "worker", "client")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from enum import StrEnum
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from requite.protocols.binarystar.table import PairRole
-from requite.sim.cast import Cast
 from requite.sim.checkers.tables import left_after_calls, one_sided_connections
-from requite.sim.knobs import FaultKind
-from requite.sim.majordomo import MajordomoSimulation, MajordomoTrouble, settle_s
+from requite.sim.injector import Nodes, choose, spare
+from requite.sim.majordomo import MajordomoSimulation, settle_s
+from requite.sim.majordomo_cast import MajordomoCast
 from requite.sim.paired.brokers import PairedBroker
 from requite.sim.paired.checkers import PAIRED_CHECKERS
 from requite.sim.paired.knobs import PairedKnobs
 from requite.sim.roles import BROKER, Stage
 from requite.sim.simulation import Phase
-from requite.sim.stream import SimStream
-from requite.sim.trouble import Deed, Way, choose, spare
 from requite.sim.words import describe
 from requite.transport.address import TcpAddress
 
@@ -26,26 +23,24 @@ _NAMES: Final = ("primary", "backup")  # of their nodes
 _BETWEEN_THE_TWO_P: Final = 0.4
 
 
-class PairedCast(Cast):
+class PairedCast(MajordomoCast):
     """The two brokers, their clients and workers."""
 
     brokers: Sequence[PairedBroker]
 
     def __init__(self, stage: Stage, knobs: PairedKnobs) -> None:
-        self.world = stage.world
-        self.network = stage.network
-        self.brokers = [PairedBroker(role, stage, knobs) for role in PairRole]
-        self.clients = [self.make_client(spec, stage) for spec in stage.knobs.clients]
-        self.workers = [self.make_worker(spec, stage) for spec in stage.knobs.workers]
-        self.intruders = []
-        self.peers = [*self.clients, *self.workers]
-        self.honest = [*self.brokers, *self.peers]
-        self._by_name = {client.name: client for client in self.clients}
+        super().__init__(stage, [PairedBroker(role, stage, knobs) for role in PairRole], 0)
 
     @property
     def active(self) -> list[PairedBroker]:
         """The brokers that serve now."""
         return [broker for broker in self.brokers if broker.alive and broker.serves]
+
+    def choose_nodes(self, lot: float) -> Nodes:
+        """Choose the two brokers, or one of them and a peer."""
+        if spare(lot) < _BETWEEN_THE_TWO_P:
+            return _NAMES
+        return choose(_NAMES, spare(spare(lot))), choose(self.peers, lot).name
 
 
 class PairedSimulation(MajordomoSimulation):
@@ -64,10 +59,6 @@ class PairedSimulation(MajordomoSimulation):
     def make_cast(self, stage: Stage) -> PairedCast:
         """Create all processes."""
         return PairedCast(stage, self.knobs)
-
-    def make_trouble(self) -> MajordomoTrouble:
-        """Return the faults of the run."""
-        return PairedTrouble(self.cast)
 
     def places(self) -> tuple[TcpAddress, ...]:
         """Return the addresses of the brokers, the primary first."""
@@ -111,37 +102,10 @@ class PairedSimulation(MajordomoSimulation):
         ]
 
 
-def _workers_unlike(broker: PairedBroker, cast: Cast) -> list[str]:
+def _workers_unlike(broker: PairedBroker, cast: MajordomoCast) -> list[str]:
     names = broker.watched.names
     known = Counter(
         names[bytes.fromhex(worker.worker)] for worker in broker.engine.snapshot().workers
     )
     alive = Counter(worker.name for worker in cast.workers)
     return [] if known == alive else [f"{broker.name} knows {dict(known)}, alive are {dict(alive)}"]
-
-
-class PairedTrouble(MajordomoTrouble):
-    """Inject faults into a run with a pair of brokers."""
-
-    _cast: PairedCast
-
-    def deeds(self) -> Mapping[StrEnum, Deed]:
-        """Return the action of each `FaultKind`."""
-        brokers = self._cast.brokers
-        return {
-            **super().deeds(),
-            FaultKind.CRASH_BROKER: self.crash(brokers),
-            FaultKind.FREEZE_BROKER: self.freeze(brokers),
-            FaultKind.DRAIN_BROKER: self.drain(brokers),
-        }
-
-    def choose_way(self, lot: float) -> Way:
-        """Choose the two brokers, or one of them and a peer."""
-        if spare(lot) < _BETWEEN_THE_TWO_P:
-            return _NAMES
-        return choose(_NAMES, spare(spare(lot))), choose(self._cast.peers, lot).name
-
-    def streams(self) -> Sequence[SimStream]:
-        """Return the connections of both."""
-        both = self._cast.brokers
-        return [stream for broker in both for stream in broker.streams if stream.is_open]

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from requite.core.liveness import HeartbeatPolicy
+from requite.sim.faults import FaultKind
 from requite.sim.knobs import Behaviour, EngineKnobs
 from requite.sim.medium import Shape
 from requite.sim.process import Pace
@@ -20,27 +21,6 @@ class Crew(StrEnum):
     LAZY = "lazy"  # servers, one at a time
     SIMPLE = "simple"  # a queue and REQ workers
     PARANOID = "paranoid"  # a queue and workers with heartbeats
-
-
-class PirateFault(StrEnum):
-    """The kinds of faults; the middle is the queue, or the servers if there is no queue."""
-
-    CRASH_CLIENT = "crash-client"
-    CRASH_MIDDLE = "crash-middle"
-    CRASH_WORKER = "crash-worker"
-    POWER_LOSS = "power-loss"
-    FREEZE_CLIENT = "freeze-client"
-    FREEZE_MIDDLE = "freeze-middle"
-    FREEZE_WORKER = "freeze-worker"
-    PARTITION = "partition"
-    PARTITION_ONE_WAY = "partition-one-way"
-    CLOG = "clog"
-    RESET = "reset"
-    BLACK_HOLE = "black-hole"
-    DRAIN_CLIENT = "drain-client"
-    DRAIN_MIDDLE = "drain-middle"
-    DRAIN_WORKER = "drain-worker"
-    INTRUDER = "intruder"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +83,7 @@ class PirateKnobs(EngineKnobs):
     output_size_max: int
     # faults
     lossless: bool
-    faults: tuple[PirateFault, ...]
+    faults: tuple[FaultKind, ...]
     faults_per_s: float
     outage_max: float
 

@@ -16,11 +16,11 @@ from requite.sim.drawing import (
     draw_work,
     fixed_of,
 )
+from requite.sim.faults import FaultKind, faults_of
 from requite.sim.knobs import Behaviour
 from requite.sim.pirate.knobs import (
     Crew,
     PirateClientSpec,
-    PirateFault,
     PirateKnobs,
     PirateWorkerSpec,
 )
@@ -39,13 +39,13 @@ class PirateScenario:
     name: str
     about: str
     crews: tuple[Crew, ...] = tuple(Crew)
-    faults: tuple[PirateFault, ...] = ()
+    faults: tuple[FaultKind, ...] = ()
     swarm: bool = False
     behaviours: tuple[Behaviour, ...] = BEHAVIOURS
     fixed: Mapping[str, Any] = field(default_factory=dict)
 
 
-_ALL: Final = tuple(PirateFault)
+_ALL: Final = faults_of("client", "middle", "worker", more=(FaultKind.INTRUDER,))
 _LIST: Final = (
     PirateScenario(
         "pirate-calm",
@@ -68,50 +68,50 @@ _LIST: Final = (
         "pirate-lazy",
         "clients retry; servers crash, freeze and come back",
         (Crew.LAZY,),
-        (PirateFault.CRASH_MIDDLE, PirateFault.FREEZE_MIDDLE, PirateFault.POWER_LOSS),
+        (FaultKind.CRASH_MIDDLE, FaultKind.FREEZE_MIDDLE, FaultKind.POWER_LOSS),
     ),
     PirateScenario(
         "pirate-simple",
         "a queue and REQ workers, which crash and come back",
         (Crew.SIMPLE,),
-        (PirateFault.CRASH_MIDDLE, PirateFault.CRASH_WORKER, PirateFault.POWER_LOSS),
+        (FaultKind.CRASH_MIDDLE, FaultKind.CRASH_WORKER, FaultKind.POWER_LOSS),
     ),
     PirateScenario(
         "pirate-paranoid",
         "a queue and workers with heartbeats, which crash, freeze, and are cut off",
         (Crew.PARANOID,),
         (
-            PirateFault.CRASH_MIDDLE,
-            PirateFault.CRASH_WORKER,
-            PirateFault.POWER_LOSS,
-            PirateFault.FREEZE_MIDDLE,
-            PirateFault.FREEZE_WORKER,
-            PirateFault.PARTITION,
-            PirateFault.BLACK_HOLE,
+            FaultKind.CRASH_MIDDLE,
+            FaultKind.CRASH_WORKER,
+            FaultKind.POWER_LOSS,
+            FaultKind.FREEZE_MIDDLE,
+            FaultKind.FREEZE_WORKER,
+            FaultKind.PARTITION,
+            FaultKind.BLACK_HOLE,
         ),
     ),
     PirateScenario(
         "pirate-silence",
         "few requests, and workers freeze: only heartbeats show which peers are alive",
         (Crew.PARANOID,),
-        (PirateFault.FREEZE_WORKER, PirateFault.FREEZE_MIDDLE, PirateFault.BLACK_HOLE),
+        (FaultKind.FREEZE_WORKER, FaultKind.FREEZE_MIDDLE, FaultKind.BLACK_HOLE),
         fixed={"calls": 12, "faults_per_s": 0.5, "outage_max": 10.0},
     ),
     PirateScenario(
         "pirate-partitions",
         "the network is cut or congested; connections are reset or silently dropped",
         faults=(
-            PirateFault.PARTITION,
-            PirateFault.PARTITION_ONE_WAY,
-            PirateFault.CLOG,
-            PirateFault.RESET,
-            PirateFault.BLACK_HOLE,
+            FaultKind.PARTITION,
+            FaultKind.PARTITION_ONE_WAY,
+            FaultKind.CLOG,
+            FaultKind.RESET,
+            FaultKind.BLACK_HOLE,
         ),
     ),
     PirateScenario(
         "pirate-overload",
         "more requests than can be answered in time: abandoned ones never start",
-        faults=(PirateFault.RESET, PirateFault.CRASH_CLIENT, PirateFault.CLOG),
+        faults=(FaultKind.RESET, FaultKind.CRASH_CLIENT, FaultKind.CLOG),
         behaviours=(Behaviour.ECHO,),
         fixed={
             "calls": 250,
@@ -125,13 +125,13 @@ _LIST: Final = (
     PirateScenario(
         "pirate-garbage",
         "strangers send garbage, as clients, workers and servers' clients",
-        faults=(PirateFault.INTRUDER,),
+        faults=(FaultKind.INTRUDER,),
         fixed={"faults_per_s": 1.0},
     ),
     PirateScenario(
         "pirate-drain",
         "clients, workers, servers and queues drain and come back",
-        faults=(PirateFault.DRAIN_CLIENT, PirateFault.DRAIN_MIDDLE, PirateFault.DRAIN_WORKER),
+        faults=(FaultKind.DRAIN_CLIENT, FaultKind.DRAIN_MIDDLE, FaultKind.DRAIN_WORKER),
     ),
     PirateScenario("pirate-swarm", "a random subset of all faults", faults=_ALL, swarm=True),
 )

@@ -17,7 +17,7 @@ from requite.sim.pirate.checkers import PIRATE_CHECKERS
 from requite.sim.pirate.knobs import Crew, PirateClientSpec, PirateKnobs, PirateWorkerSpec
 from requite.sim.pirate.parties import PirateStage
 from requite.sim.pirate.scenarios import PIRATE_SCENARIOS, draw
-from requite.sim.pirate.simulation import Cast
+from requite.sim.pirate.simulation import PirateCast
 from requite.sim.pirate.words import describe
 from requite.sim.pirate.workload import SERVICE
 from requite.sim.process import Pace, Process
@@ -51,7 +51,7 @@ class PirateScript(Script):
         stage = PirateStage(
             self.world, self.network, self.history, self, knobs, transcript=self.transcript
         )
-        return {process.name: process for process in Cast(stage).honest}
+        return {process.name: process for process in PirateCast(stage).honest}
 
     def read_call(self, words: Words) -> dict[str, Any]:
         """Read a behaviour, and fields of the call."""

@@ -2,50 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from enum import StrEnum
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from requite.sim.cast import Cast
 from requite.sim.checkers.leftovers import dead_ends, held, left_after_all, left_after_drain
-from requite.sim.faults import Fault
+from requite.sim.injector import FaultInjector, Nodes, choose
 from requite.sim.network import Network
 from requite.sim.parties import PROBE_S, PartiesSimulation, handler_s_max, reconnect_s
 from requite.sim.pirate.checkers import PIRATE_CHECKERS
 from requite.sim.pirate.intruder import PirateIntruder
-from requite.sim.pirate.knobs import Crew, PirateFault, PirateKnobs
+from requite.sim.pirate.knobs import Crew, PirateKnobs
 from requite.sim.pirate.parties import Client, Party, PirateStage, Queue, Server, Worker
 from requite.sim.pirate.words import describe
 from requite.sim.pirate.workload import plan_call, plan_calls
 from requite.sim.plan import Plan
-from requite.sim.process import Process
 from requite.sim.result import Options
 from requite.sim.simulation import Luck, Phase
-from requite.sim.stream import SimStream
-from requite.sim.trouble import Deed, Trouble, Way, choose
 from requite.sim.workload import CallPlan
 
 _INTRUDERS: Final = 3
 
 
-class Cast:
-    """All processes of a run, not yet started."""
+class PirateCast(Cast):
+    """Clients, workers, and the middle: a queue or servers."""
 
     def __init__(self, stage: PirateStage) -> None:
         knobs = stage.knobs
-        self.world = stage.world
-        self.network = stage.network
-        self.clients = [Client(spec, stage) for spec in knobs.clients]
-        self.workers = [Worker(spec.name, stage) for spec in knobs.workers]
-        has_queue = knobs.crew is not Crew.LAZY
-        kind = Queue if has_queue else Server
+        kind = Server if knobs.crew is Crew.LAZY else Queue
         self.middle: list[Party] = [kind(name, stage) for name in knobs.middle]
-        self.intruders = [PirateIntruder(f"intruder-{i + 1}", stage) for i in range(_INTRUDERS)]
+        self.workers = [Worker(spec.name, stage) for spec in knobs.workers]
+        self.clients = [Client(spec, stage) for spec in knobs.clients]
         self.parties: list[Party] = [*self.middle, *self.workers, *self.clients]
-        self.honest: list[Process] = [*self.parties]
+        super().__init__(
+            stage,
+            {"middle": self.middle, "worker": self.workers, "client": self.clients},
+            [PirateIntruder(f"intruder-{i + 1}", stage) for i in range(_INTRUDERS)],
+            exposed=self.middle,
+        )
 
-    def client(self, name: str) -> Client:
-        """Return the client of that name."""
-        return next(client for client in self.clients if client.name == name)
+    def choose_nodes(self, lot: float) -> Nodes:
+        """Choose a party in the middle and one of its peers."""
+        others = [*self.clients, *self.workers]
+        ways = [(party.name, other.name) for party in self.middle for other in others]
+        return choose(ways, lot)
 
 
 class PirateSimulation(PartiesSimulation):
@@ -65,8 +65,8 @@ class PirateSimulation(PartiesSimulation):
             options.pirate_parts,
             self.transcript,
         )
-        self.cast: Cast = Cast(stage)
-        self.trouble = PirateTrouble(self.cast)
+        self.cast: PirateCast = PirateCast(stage)
+        self.injector = FaultInjector(self.cast)
 
     @staticmethod
     def draw_calls(knobs: PirateKnobs, luck: Luck) -> Iterable[CallPlan]:
@@ -118,49 +118,6 @@ class PirateSimulation(PartiesSimulation):
         return self.send_home("last", middle, left)
 
 
-class PirateTrouble(Trouble):
-    """Inject faults into clients, servers, queue and workers."""
-
-    _cast: Cast
-
-    def deeds(self) -> Mapping[StrEnum, Deed]:
-        """Return the action of each `PirateFault`."""
-        cast = self._cast
-        workers = bool(cast.workers)
-        return {
-            PirateFault.CRASH_CLIENT: self.crash(cast.clients),
-            PirateFault.CRASH_MIDDLE: self.crash(cast.middle),
-            PirateFault.CRASH_WORKER: self.crash(cast.workers) if workers else _nothing,
-            PirateFault.POWER_LOSS: self.lose_power,
-            PirateFault.FREEZE_CLIENT: self.freeze(cast.clients),
-            PirateFault.FREEZE_MIDDLE: self.freeze(cast.middle),
-            PirateFault.FREEZE_WORKER: self.freeze(cast.workers) if workers else _nothing,
-            PirateFault.PARTITION: self.partition,
-            PirateFault.PARTITION_ONE_WAY: self.partition_one_way,
-            PirateFault.CLOG: self.clog,
-            PirateFault.RESET: self.reset,
-            PirateFault.BLACK_HOLE: self.black_hole,
-            PirateFault.DRAIN_CLIENT: self.drain(cast.clients),
-            PirateFault.DRAIN_MIDDLE: self.drain(cast.middle),
-            PirateFault.DRAIN_WORKER: self.drain(cast.workers) if workers else _nothing,
-            PirateFault.INTRUDER: self.intrude,
-        }
-
-    def choose_way(self, lot: float) -> Way:
-        """Choose a party in the middle and one of its peers."""
-        others = [*self._cast.clients, *self._cast.workers]
-        ways = [(party.name, other.name) for party in self._cast.middle for other in others]
-        return choose(ways, lot)
-
-    def streams(self) -> Sequence[SimStream]:
-        """Return the connections of the parties in the middle."""
-        return [s for party in self._cast.middle for s in party.streams if s.is_open]
-
-
-def _nothing(_fault: Fault) -> None:
-    """Do nothing: the run has no process for this fault."""
-
-
 def settle_s(knobs: PirateKnobs) -> float:
     """Return the time in seconds in which everything must settle once faults have ended (I10).
 
@@ -181,7 +138,7 @@ _IDLE: Final = {
 }
 
 
-def _unlike_peers(cast: Cast) -> Iterator[str]:
+def _unlike_peers(cast: PirateCast) -> Iterator[str]:
     """Yield tables that do not match the live peers."""
     for party in cast.parties:
         yield from dead_ends(party)

@@ -6,26 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from requite.pool.config import Lifetime, Limits, Loops, PoolConfig, PoolSection
+from requite.sim.faults import FaultKind
 from requite.sim.knobs import Printed
-
-
-class PoolFault(StrEnum):
-    """What can go wrong."""
-
-    CRASH_MANAGER = "crash-manager"
-    DRAIN_MANAGER = "drain-manager"
-    CUT_MANAGER = "cut-manager"
-    CRASH_WORKER = "crash-worker"
-    CUT_WORKER = "cut-worker"
-    CUT_CALLER = "cut-caller"
-    RESTART_RABBIT = "restart-rabbit"
-    API_FAILS = "api-fails"
-    API_SLOW = "api-slow"
-    DRIVER_FAILS = "driver-fails"
-    DRIVER_SLOW = "driver-slow"
-    REFUSE = "refuse"  # RabbitMQ refuses what is asked for the queue of one key
-    MEDDLE = "meddle"  # somebody unbinds or deletes a queue by hand
-    GARBAGE = "garbage"  # messages that nobody should send
 
 
 class Task(StrEnum):
@@ -76,7 +58,7 @@ class PoolKnobs(Printed):
     queue_length: int
     orphans: int
     # what goes wrong
-    faults: tuple[PoolFault, ...]
+    faults: tuple[FaultKind, ...]
     faults_per_s: float
     outage_max: float
 

@@ -8,7 +8,25 @@ from random import Random
 from typing import Any, Final
 
 from requite.sim.drawing import draw_faults
-from requite.sim.pool.knobs import PoolFault, PoolKnobs, Task
+from requite.sim.faults import FaultKind
+from requite.sim.pool.knobs import PoolKnobs, Task
+
+FAULTS: Final = (
+    FaultKind.CRASH_MANAGER,
+    FaultKind.DRAIN_MANAGER,
+    FaultKind.CUT_MANAGER,
+    FaultKind.CRASH_WORKER,
+    FaultKind.CUT_WORKER,
+    FaultKind.CUT_CALLER,
+    FaultKind.RESTART_RABBIT,
+    FaultKind.API_FAILS,
+    FaultKind.API_SLOW,
+    FaultKind.DRIVER_FAILS,
+    FaultKind.DRIVER_SLOW,
+    FaultKind.REFUSE,
+    FaultKind.MEDDLE,
+    FaultKind.GARBAGE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +38,7 @@ class PoolScenario:
 
     name: str
     about: str
-    faults: tuple[PoolFault, ...] = ()
+    faults: tuple[FaultKind, ...] = ()
     swarm: bool = False
     fixed: Mapping[str, Any] = field(default_factory=dict)
 
@@ -30,34 +48,34 @@ _LIST: Final = (
     PoolScenario(
         "pool-manager",
         "managers die, leave, and lose their connections; others stand by",
-        (PoolFault.CRASH_MANAGER, PoolFault.DRAIN_MANAGER, PoolFault.CUT_MANAGER),
+        (FaultKind.CRASH_MANAGER, FaultKind.DRAIN_MANAGER, FaultKind.CUT_MANAGER),
     ),
     PoolScenario(
         "pool-workers",
         "workers die, lose their connections, stall, and meet requests that kill them",
-        (PoolFault.CRASH_WORKER, PoolFault.CUT_WORKER),
+        (FaultKind.CRASH_WORKER, FaultKind.CUT_WORKER),
         fixed={"faults_per_s": 0.5},
     ),
     PoolScenario(
         "pool-rabbit",
         "RabbitMQ restarts, refuses, and its management API is slow or silent",
         (
-            PoolFault.RESTART_RABBIT,
-            PoolFault.API_FAILS,
-            PoolFault.API_SLOW,
-            PoolFault.REFUSE,
-            PoolFault.CUT_CALLER,
+            FaultKind.RESTART_RABBIT,
+            FaultKind.API_FAILS,
+            FaultKind.API_SLOW,
+            FaultKind.REFUSE,
+            FaultKind.CUT_CALLER,
         ),
     ),
     PoolScenario(
         "pool-driver",
         "whoever runs workers is slow, fails, and does all the same what it said it could not",
-        (PoolFault.DRIVER_FAILS, PoolFault.DRIVER_SLOW, PoolFault.CRASH_WORKER),
+        (FaultKind.DRIVER_FAILS, FaultKind.DRIVER_SLOW, FaultKind.CRASH_WORKER),
     ),
     PoolScenario(
         "pool-brief",
         "groups live so briefly that requests meet queues that are about to go",
-        (PoolFault.CRASH_MANAGER, PoolFault.API_SLOW),
+        (FaultKind.CRASH_MANAGER, FaultKind.API_SLOW),
         fixed={
             "unbind_delay_s": 1.0,
             "stop_delay_s": 0.3,
@@ -69,10 +87,10 @@ _LIST: Final = (
     PoolScenario(
         "pool-meddling",
         "somebody unbinds and deletes queues by hand, and sends what nobody should",
-        (PoolFault.MEDDLE, PoolFault.GARBAGE),
+        (FaultKind.MEDDLE, FaultKind.GARBAGE),
         fixed={"faults_per_s": 0.5},
     ),
-    PoolScenario("pool-swarm", "a random part of everything", tuple(PoolFault), swarm=True),
+    PoolScenario("pool-swarm", "a random subset of all faults", FAULTS, swarm=True),
 )
 POOL_SCENARIOS: Final = {scenario.name: scenario for scenario in _LIST}
 

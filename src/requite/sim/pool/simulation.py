@@ -9,16 +9,15 @@ from typing import Final, NamedTuple
 
 from requite.pool.inputs import SetVersion
 from requite.protocols.amqp.topology import Pool
-from requite.sim.faults import Fault
 from requite.sim.plan import Plan
 from requite.sim.pool.callers import Caller
 from requite.sim.pool.driver import SimDriver
+from requite.sim.pool.faults import PoolFaults
 from requite.sim.pool.knobs import PoolKnobs, Task
 from requite.sim.pool.ledger import Ledger, Request
 from requite.sim.pool.manager import Manager
 from requite.sim.pool.rabbit import SimRabbit
 from requite.sim.pool.stage import PoolStage
-from requite.sim.pool.trouble import PoolTrouble
 from requite.sim.result import Options, Result
 from requite.sim.simulation import Luck, Phase, Simulation
 
@@ -61,7 +60,7 @@ class PoolSimulation(Simulation):
             Manager(f"manager-{i + 1}", self.stage, self.driver) for i in range(knobs.managers)
         ]
         self.callers = [Caller(f"caller-{i + 1}", self.stage) for i in range(knobs.callers)]
-        self.trouble = PoolTrouble(self.stage, self.driver, self.managers, self.callers)
+        self.injector = PoolFaults(self.stage, self.driver, self.managers, self.callers)
         self._names = Pool("core")
         self._version = knobs.config.pool.version
 
@@ -78,7 +77,7 @@ class PoolSimulation(Simulation):
         return [_draw_call(knobs, rng, number + 1, instants[number]) for number in numbers]
 
     def begin(self) -> None:
-        """Put the start, the calls and the faults into the queue."""
+        """Schedule the starts of callers and managers, and the planned calls."""
         world, rng = self.world, self.world.rng("workload")
         for caller in self.callers:
             caller.start()
@@ -86,20 +85,11 @@ class PoolSimulation(Simulation):
             world.at(rng.random() * _START_WITHIN_S, manager.start)
         for call in self.planned.calls:
             world.at(call.at_s, self._call, call)
-        for fault in self.planned.faults:
-            world.at(fault.at_s, self._strike, fault)
 
     def _call(self, call: PoolCall) -> None:
         self.callers[call.caller].call(
             call.number, call.key, call.task, expires_s=call.expires_s, silent=call.silent
         )
-
-    def _strike(self, fault: Fault) -> None:
-        self.trouble.strike(fault)
-
-    def heal(self) -> None:
-        """End all faults."""
-        self.trouble.end()
 
     def phases(self) -> Iterable[Phase]:
         """Yield what is done once all is well."""

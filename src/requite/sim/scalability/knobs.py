@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol
 
+from requite.sim.faults import FaultKind
 from requite.sim.knobs import Behaviour, EngineKnobs
 from requite.sim.medium import Shape
 from requite.sim.process import Pace
@@ -20,28 +21,6 @@ class Named(Protocol):
     @property
     def name(self) -> str:
         """The name of its node."""
-
-
-class SpFault(StrEnum):
-    """The kinds of faults."""
-
-    CRASH_CLIENT = "crash-client"
-    CRASH_DEVICE = "crash-device"
-    CRASH_WORKER = "crash-worker"
-    POWER_LOSS = "power-loss"
-    FREEZE_CLIENT = "freeze-client"
-    FREEZE_DEVICE = "freeze-device"
-    FREEZE_WORKER = "freeze-worker"
-    PARTITION = "partition"
-    PARTITION_ONE_WAY = "partition-one-way"
-    CLOG = "clog"
-    RESET = "reset"
-    BLACK_HOLE = "black-hole"
-    SLOW_READER = "slow-reader"
-    DRAIN_CLIENT = "drain-client"
-    DRAIN_DEVICE = "drain-device"
-    DRAIN_WORKER = "drain-worker"
-    INTRUDER = "intruder"
 
 
 class Loss(StrEnum):
@@ -132,7 +111,7 @@ class ScalabilityKnobs(EngineKnobs):
     output_size_max: int
     # faults
     loss: Loss
-    faults: tuple[SpFault, ...]
+    faults: tuple[FaultKind, ...]
     faults_per_s: float
     outage_max: float
 

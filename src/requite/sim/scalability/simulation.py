@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator
 
 from requite.errors import CallTimeout
 from requite.sim.checkers.leftovers import left_after_all, left_after_drain
+from requite.sim.injector import FaultInjector
 from requite.sim.network import Network
 from requite.sim.parties import PROBE_S, PartiesSimulation, handler_s_max, reconnect_s
 from requite.sim.plan import Plan
 from requite.sim.result import Options
 from requite.sim.scalability.cast import SpCast
 from requite.sim.scalability.checkers import SP_CHECKERS
-from requite.sim.scalability.faults import SpTrouble
 from requite.sim.scalability.knobs import ScalabilityKnobs
 from requite.sim.scalability.party import Party, SpStage
 from requite.sim.scalability.shapes import Shape
@@ -32,7 +32,7 @@ class ScalabilitySimulation(PartiesSimulation):
         super().__init__(plan, options, SP_CHECKERS, describe, show)
         self.knobs: ScalabilityKnobs = plan.knobs
         self.cast: SpCast = SpCast(self._stage())
-        self.trouble = SpTrouble(self.cast)
+        self.injector = FaultInjector(self.cast)
         self._handed_on = 0
 
     def _stage(self) -> SpStage:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from requite.sim.process import Process
+from requite.sim.cast import Cast
+from requite.sim.injector import Nodes, choose, spare
 from requite.sim.shells.clients import ShellClient
 from requite.sim.shells.knobs import (
     MIDDLE,
@@ -15,13 +16,12 @@ from requite.sim.shells.stage import FRONT, Member, ShellStage
 from requite.sim.shells.workers import ShellWorker
 
 
-class ShellCast:
-    """All processes of a run; none is started yet."""
+class ShellCast(Cast):
+    """Clients, workers, and the processes between them."""
 
     def __init__(self, stage: ShellStage) -> None:
         knobs = stage.knobs
-        self.world = stage.world
-        self.network = stage.network
+        self._stage = stage
         self.middle = [Middle(name, stage) for name in MIDDLE[knobs.transport]]
         self.workers: list[ShellWorker] = []
         if knobs.transport is Transport.POOL:
@@ -31,11 +31,28 @@ class ShellCast:
         else:
             self.workers += [ShellWorker(spec, stage) for spec in knobs.workers]
         self.clients = [ShellClient(spec, stage) for spec in knobs.clients]
-        self.intruders: list[Process] = []
-        self._stage = stage
         self.members: list[Member] = [*self.middle, *self.workers, *self.clients]
-        self.honest: list[Process] = [*self.members]
-        self._by_name = {client.name: client for client in self.clients}
+        super().__init__(
+            stage,
+            {"middle": self.middle, "worker": self.workers, "client": self.clients},
+            exposed=self.members,
+        )
+
+    def choose_nodes(self, lot: float) -> Nodes:
+        """Choose two connected programs."""
+        transport = self._stage.knobs.transport
+        if not self.middle:
+            return choose(self.clients, lot).name, choose(self.workers, spare(lot)).name
+        peers: list[Member] = [*self.clients, *self.workers]
+        if transport in (Transport.PAIR, Transport.REPLICA):
+            peers = [*peers, self.middle[0]]
+        elif transport is Transport.POOL:
+            peers += self.middle[1:]
+        peer = choose(peers, lot)
+        others = [middle for middle in self.middle if middle is not peer]
+        if transport is Transport.POOL:
+            del others[1:]  # all are connected to the broker
+        return peer.name, choose(others, spare(lot)).name
 
     def lose_primary(self) -> str:
         """Retire the first of two brokers; return where the second one is, which gets a worker."""
@@ -54,7 +71,3 @@ class ShellCast:
         self.workers.append(worker)
         self.members.append(worker)
         self.honest.append(worker)
-
-    def client(self, name: str) -> ShellClient:
-        """Return the client of that name."""
-        return self._by_name[name]

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from requite.protocols.majordomo.keyed import service_of
+from requite.sim.faults import FaultKind
 from requite.sim.knobs import Behaviour, Printed
 from requite.sim.medium import Shape
 from requite.sim.process import Pace
@@ -38,26 +39,6 @@ MIDDLE: Final = {
     Transport.REPLICA: ("broker-1", "broker-2"),
 }
 """The processes between clients and workers, by their names."""
-
-
-class ShellFault(StrEnum):
-    """What can go wrong."""
-
-    CRASH_CLIENT = "crash-client"
-    CRASH_MIDDLE = "crash-middle"
-    CRASH_WORKER = "crash-worker"
-    POWER_LOSS = "power-loss"
-    FREEZE_CLIENT = "freeze-client"
-    FREEZE_MIDDLE = "freeze-middle"
-    FREEZE_WORKER = "freeze-worker"
-    PARTITION = "partition"
-    PARTITION_ONE_WAY = "partition-one-way"
-    CLOG = "clog"
-    RESET = "reset"
-    BLACK_HOLE = "black-hole"
-    DRAIN_CLIENT = "drain-client"
-    DRAIN_MIDDLE = "drain-middle"
-    DRAIN_WORKER = "drain-worker"
 
 
 class Handler(StrEnum):
@@ -138,7 +119,7 @@ class ShellKnobs(Printed):
     pace: Pace
     # what goes wrong
     lossless: bool
-    faults: tuple[ShellFault, ...]
+    faults: tuple[FaultKind, ...]
     faults_per_s: float
     outage_max: float
 

@@ -11,12 +11,12 @@ from random import Random
 from typing import Any, Final
 
 from requite.sim.drawing import draw_faults, draw_network, draw_pace, fixed_of
+from requite.sim.faults import LINKS, FaultKind, faults_of
 from requite.sim.knobs import Behaviour
 from requite.sim.shells.knobs import (
     MIDDLE,
     Handler,
     ShellClientSpec,
-    ShellFault,
     ShellKnobs,
     ShellWorkerSpec,
     Transport,
@@ -37,7 +37,7 @@ class ShellScenario:
     name: str
     about: str
     transports: tuple[Transport, ...] = _USUAL
-    faults: tuple[ShellFault, ...] = ()
+    faults: tuple[FaultKind, ...] = ()
     swarm: bool = False
     behaviours: tuple[Behaviour, ...] = (
         Behaviour.ECHO,
@@ -50,20 +50,13 @@ class ShellScenario:
 
 
 _DEATHS: Final = (
-    ShellFault.CRASH_CLIENT,
-    ShellFault.CRASH_MIDDLE,
-    ShellFault.CRASH_WORKER,
-    ShellFault.POWER_LOSS,
+    FaultKind.CRASH_CLIENT,
+    FaultKind.CRASH_MIDDLE,
+    FaultKind.CRASH_WORKER,
+    FaultKind.POWER_LOSS,
 )
-_PAUSES: Final = (ShellFault.FREEZE_CLIENT, ShellFault.FREEZE_MIDDLE, ShellFault.FREEZE_WORKER)
-_CUTS: Final = (
-    ShellFault.PARTITION,
-    ShellFault.PARTITION_ONE_WAY,
-    ShellFault.CLOG,
-    ShellFault.RESET,
-    ShellFault.BLACK_HOLE,
-)
-_DRAINS: Final = (ShellFault.DRAIN_CLIENT, ShellFault.DRAIN_MIDDLE, ShellFault.DRAIN_WORKER)
+_PAUSES: Final = (FaultKind.FREEZE_CLIENT, FaultKind.FREEZE_MIDDLE, FaultKind.FREEZE_WORKER)
+_DRAINS: Final = (FaultKind.DRAIN_CLIENT, FaultKind.DRAIN_MIDDLE, FaultKind.DRAIN_WORKER)
 _QUIET: Final = {
     "network.jitter_s": 0.0,
     "network.spike_p": 0.0,
@@ -90,26 +83,26 @@ _LIST: Final = (
     ShellScenario(
         "shells-partitions",
         "the network is cut, clogged, reset; connections are forgotten",
-        faults=_CUTS,
+        faults=LINKS,
     ),
     ShellScenario("shells-drain", "processes get SIGTERM, and return", faults=_DRAINS),
     ShellScenario(
         "shells-pair",
         "two brokers of which one serves; it is killed, frozen, drained",
         (Transport.PAIR,),
-        (ShellFault.CRASH_MIDDLE, ShellFault.FREEZE_MIDDLE, ShellFault.DRAIN_MIDDLE),
+        (FaultKind.CRASH_MIDDLE, FaultKind.FREEZE_MIDDLE, FaultKind.DRAIN_MIDDLE),
     ),
     ShellScenario(
         "shells-titanic",
         "durable requests, while brokers, Titanics and workers die or stand still",
         (Transport.TITANIC,),
-        (*_DEATHS, ShellFault.FREEZE_MIDDLE, ShellFault.DRAIN_MIDDLE),
+        (*_DEATHS, FaultKind.FREEZE_MIDDLE, FaultKind.DRAIN_MIDDLE),
     ),
     ShellScenario(
         "shells-replica",
         "durable requests, and in the end the broker is gone for good: its replica has them",
         (Transport.REPLICA,),
-        (*_DEATHS, ShellFault.FREEZE_MIDDLE, ShellFault.PARTITION, ShellFault.RESET),
+        (*_DEATHS, FaultKind.FREEZE_MIDDLE, FaultKind.PARTITION, FaultKind.RESET),
     ),
     ShellScenario(
         "shells-pool-calm",
@@ -122,12 +115,12 @@ _LIST: Final = (
         "shells-pool",
         "the same, while managers, workers and the broker die, stand still, drain, are cut off",
         (Transport.POOL,),
-        (*_DEATHS, *_PAUSES, *_DRAINS, ShellFault.PARTITION, ShellFault.RESET),
+        (*_DEATHS, *_PAUSES, *_DRAINS, FaultKind.PARTITION, FaultKind.RESET),
     ),
     ShellScenario(
         "shells-swarm",
         "a random part of everything",
-        faults=tuple(ShellFault),
+        faults=faults_of("client", "middle", "worker"),
         swarm=True,
     ),
 )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from enum import StrEnum
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from requite.broker import Broker
@@ -17,8 +16,8 @@ from requite.sim.checkers.calls import (
     PartialsInOrder,
 )
 from requite.sim.checkers.manners import NobodyNotices
-from requite.sim.faults import Fault
 from requite.sim.history import Checker
+from requite.sim.injector import FaultInjector
 from requite.sim.knobs import Behaviour
 from requite.sim.network import Network
 from requite.sim.parties import handler_s_max, reconnect_s
@@ -28,11 +27,9 @@ from requite.sim.result import Options
 from requite.sim.shells import virtual
 from requite.sim.shells.cast import ShellCast
 from requite.sim.shells.clients import FETCH_S
-from requite.sim.shells.knobs import SERVICES, Handler, ShellFault, ShellKnobs, Transport
+from requite.sim.shells.knobs import SERVICES, Handler, ShellKnobs, Transport
 from requite.sim.shells.stage import Member, ShellStage, brokers
 from requite.sim.simulation import Luck, Phase, Simulation
-from requite.sim.stream import SimStream
-from requite.sim.trouble import Deed, Trouble, Way, choose, spare
 from requite.sim.workload import CallPlan
 
 _PROBE_S: Final = 15.0
@@ -64,7 +61,7 @@ class ShellSimulation(Simulation):
         super().__init__(plan, options, SHELL_CHECKERS, lambda _sender, _message: "")
         self.knobs: ShellKnobs = plan.knobs
         self.cast = ShellCast(self._stage())
-        self.trouble = ShellTrouble(self.cast, self.knobs)
+        self.injector = FaultInjector(self.cast)
         self._place = brokers(self.knobs)  # where durable requests are in the end
 
     def _stage(self) -> ShellStage:
@@ -98,14 +95,14 @@ class ShellSimulation(Simulation):
                 member.bury()
 
     def begin(self) -> None:
-        """Let everybody start, and put the calls and the faults into the queue."""
-        self.plan_all(self.cast.members, self.cast, self.trouble)
+        """Schedule the starts of processes, and the planned calls."""
+        self.plan_all(self.cast.members, self.cast)
 
     def heal(self) -> None:
         """End all faults; but of two replicating brokers the first is gone for good."""
         if self.knobs.transport is Transport.REPLICA:
             self._place = self.cast.lose_primary()
-        self.trouble.end()
+        self.injector.end()
 
     def phases(self) -> Iterable[Phase]:
         """Settle, ask everybody, and go."""
@@ -240,64 +237,6 @@ class ShellSimulation(Simulation):
             for what in member.loop.left():
                 self.history.violate("I9", f"{member.name} has ended, and leaves {what}")
         return gone
-
-
-class ShellTrouble(Trouble):
-    """Performs faults upon programs."""
-
-    _cast: ShellCast
-
-    def __init__(self, cast: ShellCast, knobs: ShellKnobs) -> None:
-        self._transport = knobs.transport
-        super().__init__(cast)
-
-    def deeds(self) -> Mapping[StrEnum, Deed]:
-        """Return what each `ShellFault` does."""
-        cast = self._cast
-        return {
-            ShellFault.CRASH_CLIENT: self.crash(cast.clients),
-            ShellFault.CRASH_MIDDLE: self.crash(cast.middle),
-            ShellFault.CRASH_WORKER: self.crash(cast.workers),
-            ShellFault.POWER_LOSS: self.lose_power,
-            ShellFault.FREEZE_CLIENT: self.freeze(cast.clients),
-            ShellFault.FREEZE_MIDDLE: self.freeze(cast.middle),
-            ShellFault.FREEZE_WORKER: self.freeze(cast.workers),
-            ShellFault.PARTITION: self.partition,
-            ShellFault.PARTITION_ONE_WAY: self.partition_one_way,
-            ShellFault.CLOG: self.clog,
-            ShellFault.RESET: self.reset,
-            ShellFault.BLACK_HOLE: self.black_hole,
-            ShellFault.DRAIN_CLIENT: self.drain(cast.clients),
-            ShellFault.DRAIN_MIDDLE: self.drain(cast.middle),
-            ShellFault.DRAIN_WORKER: self.drain(cast.workers),
-        }
-
-    def strike(self, fault: Fault) -> None:
-        """Let a fault happen, if there is anybody whom it could strike."""
-        cast = self._cast
-        victims = {"middle": cast.middle, "worker": cast.workers}
-        if victims.get(fault.kind.rpartition("-")[2], True):
-            super().strike(fault)
-
-    def choose_way(self, lot: float) -> Way:
-        """Choose two programs that are connected."""
-        cast = self._cast
-        if not cast.middle:
-            return choose(cast.clients, lot).name, choose(cast.workers, spare(lot)).name
-        peers: list[Member] = [*cast.clients, *cast.workers]
-        if self._transport in (Transport.PAIR, Transport.REPLICA):
-            peers = [*peers, cast.middle[0]]
-        elif self._transport is Transport.POOL:
-            peers += cast.middle[1:]
-        peer = choose(peers, lot)
-        others = [middle for middle in cast.middle if middle is not peer]
-        if self._transport is Transport.POOL:
-            del others[1:]  # all talk to the broker
-        return peer.name, choose(others, spare(lot)).name
-
-    def streams(self) -> Sequence[SimStream]:
-        """Return the ends of all connections."""
-        return [stream for m in self._cast.members for stream in m.streams if stream.is_open]
 
 
 def _may_be_endless(knobs: ShellKnobs) -> Any:

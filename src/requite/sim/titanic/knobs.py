@@ -6,21 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from requite.protocols.titanic.policy import TitanicPolicy
+from requite.sim.faults import FaultKind
 from requite.sim.knobs import Printed
 from requite.titanic.store import StoreSettings
-
-
-class TitanicFault(StrEnum):
-    """The kinds of faults."""
-
-    KILL = "kill"  # the process is killed, at the next operation of the disk or at once
-    POWER_LOSS = "power-loss"  # the process is killed, and unsynced data is lost
-    SERVICE_DOWN = "service-down"
-    BROKER_DOWN = "broker-down"
-    DISK_FULL = "disk-full"
-    DISK_FAILS = "disk-fails"
-    FLIP = "flip"
-    GARBAGE = "garbage"
 
 
 class Fate(StrEnum):
@@ -76,7 +64,7 @@ class TitanicKnobs(Printed):
     disk_segments_max: int | None
     compact_below: float
     # faults
-    faults: tuple[TitanicFault, ...]
+    faults: tuple[FaultKind, ...]
     faults_per_s: float
     outage_max_s: float
 

@@ -7,9 +7,20 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
-from requite.sim.titanic.knobs import Fate, TitanicFault, TitanicKnobs
+from requite.sim.faults import FaultKind
+from requite.sim.titanic.knobs import Fate, TitanicKnobs
 
 _SERVICES: Final = ("alpha", "beta", "gamma")
+_ALL: Final = (
+    FaultKind.KILL,
+    FaultKind.POWER_LOSS,
+    FaultKind.SERVICE_DOWN,
+    FaultKind.BROKER_DOWN,
+    FaultKind.DISK_FULL,
+    FaultKind.DISK_FAILS,
+    FaultKind.FLIP,
+    FaultKind.GARBAGE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +32,7 @@ class TitanicScenario:
 
     name: str
     about: str
-    faults: tuple[TitanicFault, ...] = ()
+    faults: tuple[FaultKind, ...] = ()
     swarm: bool = False
     fates: tuple[Fate, ...] = tuple(Fate)
     fixed: Mapping[str, Any] = field(default_factory=dict)
@@ -37,37 +48,37 @@ _LIST: Final = (
     TitanicScenario(
         "titanic-kill",
         "the process is killed at any moment, and comes back",
-        (TitanicFault.KILL,),
+        (FaultKind.KILL,),
         fixed={"faults_per_s": 1.0},
     ),
     TitanicScenario(
         "titanic-power",
         "the power fails: unsynced tails are lost, writes are torn",
-        (TitanicFault.POWER_LOSS,),
+        (FaultKind.POWER_LOSS,),
         fixed={"faults_per_s": 1.0},
     ),
     TitanicScenario(
         "titanic-services",
         "services come and go, fail, and lose replies; brokers do not reply",
-        (TitanicFault.SERVICE_DOWN, TitanicFault.BROKER_DOWN),
+        (FaultKind.SERVICE_DOWN, FaultKind.BROKER_DOWN),
         fixed={"faults_per_s": 1.0},
     ),
     TitanicScenario(
         "titanic-poison",
         "requests that always fail, with a limit on attempts",
-        (TitanicFault.KILL,),
+        (FaultKind.KILL,),
         fixed={"attempts_max": 3, "poison_p": 0.3},
     ),
     TitanicScenario(
         "titanic-keys",
         "replies to submissions are lost; keys prevent storing a request twice",
-        (TitanicFault.KILL, TitanicFault.POWER_LOSS),
+        (FaultKind.KILL, FaultKind.POWER_LOSS),
         fixed={"loss_p": 0.3, "late_p": 0.2, "keyed_p": 1.0},
     ),
     TitanicScenario(
         "titanic-compaction",
         "small segments and old requests: compaction moves records again and again",
-        (TitanicFault.KILL, TitanicFault.POWER_LOSS),
+        (FaultKind.KILL, FaultKind.POWER_LOSS),
         fixed={
             "segment_size_bytes": 4096,
             "compact_below": 0.9,
@@ -78,7 +89,7 @@ _LIST: Final = (
     TitanicScenario(
         "titanic-full",
         "the size limit is reached, and the disk is full",
-        (TitanicFault.DISK_FULL, TitanicFault.KILL),
+        (FaultKind.DISK_FULL, FaultKind.KILL),
         fixed={
             "segment_size_bytes": 4096,
             "disk_segments_max": 7,
@@ -92,24 +103,22 @@ _LIST: Final = (
     TitanicScenario(
         "titanic-bitrot",
         "bits on the disk flip: the damage is reported, all else is served",
-        (TitanicFault.FLIP, TitanicFault.KILL),
+        (FaultKind.FLIP, FaultKind.KILL),
         fixed={"cache_bytes_max": 0, "faults_per_s": 1.0},
     ),
     TitanicScenario(
         "titanic-expire",
         "replies that nobody collects expire",
-        (TitanicFault.KILL,),
+        (FaultKind.KILL,),
         fixed={"expire_s": 3.0, "close_p": 0.2},
     ),
     TitanicScenario(
         "titanic-garbage",
         "strangers send garbage",
-        (TitanicFault.GARBAGE,),
+        (FaultKind.GARBAGE,),
         fixed={"faults_per_s": 5.0},
     ),
-    TitanicScenario(
-        "titanic-swarm", "a random subset of all faults", faults=tuple(TitanicFault), swarm=True
-    ),
+    TitanicScenario("titanic-swarm", "a random subset of all faults", faults=_ALL, swarm=True),
 )
 TITANIC_SCENARIOS: Final = {scenario.name: scenario for scenario in _LIST}
 
@@ -181,7 +190,7 @@ def _disk(rng: Random) -> dict[str, Any]:
     }
 
 
-def _faults(rng: Random, scenario: TitanicScenario) -> tuple[TitanicFault, ...]:
+def _faults(rng: Random, scenario: TitanicScenario) -> tuple[FaultKind, ...]:
     if not scenario.swarm:
         return scenario.faults
     return tuple(fault for fault in scenario.faults if rng.random() < 0.4)

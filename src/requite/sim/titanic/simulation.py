@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from random import Random
 from typing import Any, Final
 
-from requite.sim.faults import Fault
+from requite.sim.faults import Fault, FaultKind
+from requite.sim.injector import Action, Injector, choose
 from requite.sim.plan import Plan
 from requite.sim.result import Options, Result
 from requite.sim.simulation import Luck, Phase, Simulation
 from requite.sim.titanic import users
 from requite.sim.titanic.exchange import Exchange
-from requite.sim.titanic.knobs import TitanicFault, TitanicKnobs
+from requite.sim.titanic.knobs import TitanicKnobs
 from requite.sim.titanic.ledger import Ledger
 from requite.sim.titanic.node import Node
 from requite.sim.titanic.users import Network, TitanicCall, User, draw_call
@@ -39,6 +40,7 @@ class TitanicSimulation(Simulation):
         self.node.exchange = self.exchange
         self.network = Network(self.world, knobs, self.ledger, self.node)
         self.users: list[User] = []
+        self.injector = TitanicFaults(self)
 
     # --- events -----------------------------------------------------------------------------------
     @staticmethod
@@ -64,15 +66,7 @@ class TitanicSimulation(Simulation):
         for call in self.planned.calls:
             wish = self.ledger.wishes[call.number] = call.wish()
             errand = users.whole_life(self.ledger, wish, call)
-            self._send(errand, f"user {call.number}", call.at_s)
-        for fault in self.planned.faults:
-            self.world.at(fault.at_s, self._strike, fault)
-
-    def heal(self) -> None:
-        """End all faults."""
-        self.exchange.is_well = self.network.is_well = True
-        self.exchange.down.clear()
-        self.exchange.broker_is_down = self.node.disk.is_full = False
+            self.send(errand, f"user {call.number}", call.at_s)
 
     def phases(self) -> Iterable[Phase]:
         """Return the phases after the faults."""
@@ -102,13 +96,13 @@ class TitanicSimulation(Simulation):
         """Collect again every request that is not closed."""
         for promise in self.ledger.promises.values():
             if not promise.close_sent:
-                self._send(users.collect(self.ledger, promise), promise.wish.body[:8].decode())
+                self.send(users.collect(self.ledger, promise), promise.wish.body[:8].decode())
         return self._settle()
 
     def _close_everything(self) -> bool:
         self.world.run(self.world.now + users.LATE_S)  # late messages have arrived by then
         self.remark("everything is closed")
-        self._send(users.close_all(self.ledger), "the one who closes")
+        self.send(users.close_all(self.ledger), "the one who closes")
         if not self._settle():
             return False
         self.world.run(self.world.now + self.knobs.key_window_s + 20)
@@ -135,41 +129,9 @@ class TitanicSimulation(Simulation):
         self.ledger.finish()
         return True
 
-    # --- faults -----------------------------------------------------------------------------------
-    def _strike(self, fault: Fault) -> None:
-        _, kind, duration_s, lot = fault
-        self.remark(f"{kind}, {duration_s:.3f} s")
-        match kind:
-            case TitanicFault.KILL:
-                self.node.kill()
-            case TitanicFault.POWER_LOSS:
-                self.node.kill(power=True)
-            case TitanicFault.SERVICE_DOWN:
-                services = self.knobs.services
-                service = services[int(lot * len(services))]
-                self.exchange.down.add(service)
-                self.world.after(duration_s, self.exchange.down.discard, service)
-            case TitanicFault.BROKER_DOWN:
-                self.exchange.broker_is_down = True
-                self.world.after(duration_s, self._broker_is_back)
-            case TitanicFault.DISK_FULL:
-                self.node.disk.is_full = True
-                self.world.after(duration_s, self._disk_has_room)
-            case TitanicFault.DISK_FAILS:
-                self.node.disk.fails_next_sync = True
-            case TitanicFault.FLIP:
-                self.ledger.flips += self.node.disk.flip(Random(lot))
-            case TitanicFault.GARBAGE:
-                self._send(users.garbage(self.ledger, Random(lot)), "a stranger")
-
-    def _broker_is_back(self) -> None:
-        self.exchange.broker_is_down = False
-
-    def _disk_has_room(self) -> None:
-        self.node.disk.is_full = False
-
     # --- helpers ----------------------------------------------------------------------------------
-    def _send(self, errand: Any, name: str, at_s: float = 0.0) -> None:
+    def send(self, errand: Any, name: str, at_s: float = 0.0) -> None:
+        """Start a user at `at_s`, or now."""
         user = User(self.network, errand, name)
         self.users.append(user)
         self.world.at(at_s, user.begin)
@@ -198,3 +160,68 @@ class TitanicSimulation(Simulation):
     def _digest(self) -> str:
         text = f"{self.world.events} {self.world.now!r} {self.ledger.lines}"
         return sha256(text.encode()).hexdigest()[:16]
+
+
+class TitanicFaults(Injector):
+    """Injects faults into Titanic, its disk, the broker and the services."""
+
+    def __init__(self, simulation: TitanicSimulation) -> None:
+        self._run = simulation
+        self._node = simulation.node
+        self._exchange = simulation.exchange
+        super().__init__()
+
+    def actions(self) -> Mapping[str, Action]:
+        """Return the action of each kind of fault."""
+        return {
+            FaultKind.KILL: lambda _fault: self._node.kill(),
+            FaultKind.POWER_LOSS: lambda _fault: self._node.kill(power=True),
+            FaultKind.SERVICE_DOWN: self._stop_service,
+            FaultKind.BROKER_DOWN: self._stop_broker,
+            FaultKind.DISK_FULL: self._fill_disk,
+            FaultKind.DISK_FAILS: self._fail_sync,
+            FaultKind.FLIP: self._flip,
+            FaultKind.GARBAGE: self._send_garbage,
+        }
+
+    def strike(self, fault: Fault) -> None:
+        """Inject a fault, and note it in the transcript."""
+        if not self._over:
+            self._run.remark(f"{fault.kind}, {fault.duration_s:.3f} s")
+        super().strike(fault)
+
+    def end(self) -> None:
+        """End all faults, and cancel the planned ones."""
+        super().end()
+        self._exchange.is_well = self._run.network.is_well = True
+        self._exchange.down.clear()
+        self._broker_returns()
+        self._disk_has_room()
+
+    def _stop_service(self, fault: Fault) -> None:
+        service = choose(self._run.knobs.services, fault.lot)
+        self._exchange.down.add(service)
+        self._run.world.after(fault.duration_s, self._exchange.down.discard, service)
+
+    def _stop_broker(self, fault: Fault) -> None:
+        self._exchange.broker_is_down = True
+        self._run.world.after(fault.duration_s, self._broker_returns)
+
+    def _broker_returns(self) -> None:
+        self._exchange.broker_is_down = False
+
+    def _fill_disk(self, fault: Fault) -> None:
+        self._node.disk.is_full = True
+        self._run.world.after(fault.duration_s, self._disk_has_room)
+
+    def _disk_has_room(self) -> None:
+        self._node.disk.is_full = False
+
+    def _fail_sync(self, _fault: Fault) -> None:
+        self._node.disk.fails_next_sync = True
+
+    def _flip(self, fault: Fault) -> None:
+        self._run.ledger.flips += self._node.disk.flip(Random(fault.lot))
+
+    def _send_garbage(self, fault: Fault) -> None:
+        self._run.send(users.garbage(self._run.ledger, Random(fault.lot)), "an intruder")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from requite.protocols.amqp.wire import EVENT
-from requite.sim.pool.knobs import PoolFault
+from requite.sim.faults import Fault, FaultKind
+from requite.sim.injector import Action, Injector, choose, spare
 from requite.sim.pool.rabbit import Absent
 from requite.sim.rabbitmq.message import SimMessage
-from requite.sim.trouble import choose, spare
 
 if TYPE_CHECKING:
     from requite.sim.faults import Fault
@@ -25,8 +25,8 @@ _SLOW_S: Final = 3.0
 _LONG_KEY: Final = "/" * 200
 
 
-class PoolTrouble:
-    """Performs faults until it is told that they are over."""
+class PoolFaults(Injector):
+    """Injects faults into managers, workers, callers, RabbitMQ and the driver."""
 
     def __init__(
         self,
@@ -39,33 +39,36 @@ class PoolTrouble:
         self._driver = driver
         self._managers = managers
         self._callers = callers
-        self._over = False
-        self._deeds: dict[PoolFault, Callable[[Fault], None]] = {
-            PoolFault.CRASH_MANAGER: self._crash_manager,
-            PoolFault.DRAIN_MANAGER: self._drain_manager,
-            PoolFault.CUT_MANAGER: lambda fault: self._cut(self._managers, fault),
-            PoolFault.CRASH_WORKER: self._crash_worker,
-            PoolFault.CUT_WORKER: lambda fault: self._cut(self._driver.workers, fault),
-            PoolFault.CUT_CALLER: lambda fault: self._cut(self._callers, fault),
-            PoolFault.RESTART_RABBIT: self._restart_rabbit,
-            PoolFault.API_FAILS: self._fail_api,
-            PoolFault.API_SLOW: self._slow_api,
-            PoolFault.DRIVER_FAILS: self._fail_driver,
-            PoolFault.DRIVER_SLOW: self._slow_driver,
-            PoolFault.REFUSE: self._refuse,
-            PoolFault.MEDDLE: self._meddle,
-            PoolFault.GARBAGE: self._send_garbage,
+        super().__init__()
+
+    def actions(self) -> Mapping[str, Action]:
+        """Return the action of each kind of fault."""
+        return {
+            FaultKind.CRASH_MANAGER: self._crash_manager,
+            FaultKind.DRAIN_MANAGER: self._drain_manager,
+            FaultKind.CUT_MANAGER: lambda fault: self._cut(self._managers, fault),
+            FaultKind.CRASH_WORKER: self._crash_worker,
+            FaultKind.CUT_WORKER: lambda fault: self._cut(self._driver.workers, fault),
+            FaultKind.CUT_CALLER: lambda fault: self._cut(self._callers, fault),
+            FaultKind.RESTART_RABBIT: self._restart_rabbit,
+            FaultKind.API_FAILS: self._fail_api,
+            FaultKind.API_SLOW: self._slow_api,
+            FaultKind.DRIVER_FAILS: self._fail_driver,
+            FaultKind.DRIVER_SLOW: self._slow_driver,
+            FaultKind.REFUSE: self._refuse,
+            FaultKind.MEDDLE: self._meddle,
+            FaultKind.GARBAGE: self._send_garbage,
         }
 
     def strike(self, fault: Fault) -> None:
-        """Let a fault happen."""
+        """Inject a fault, and note it in the transcript."""
         if not self._over:
             self._stage.remark("--", f"{fault.kind}, {fault.duration_s:.3f} s")
-            self._deeds[PoolFault(fault.kind)](fault)
+        super().strike(fault)
 
     def end(self) -> None:
-        """Heal everything."""
-        self._over = True
+        """End all faults, cancel the planned ones, and restart dead managers."""
+        super().end()
         stage = self._stage
         stage.rabbit.come_up()
         stage.rabbit.api_fails, stage.rabbit.api_slow_s = 0, 0.0

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from requite.sim.faults import Fault
+from requite.sim.faults import Fault, FaultKind
 
 if TYPE_CHECKING:
     from requite.sim.network import Network
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from requite.sim.world import World
 
 Chosen = TypeVar("Chosen")
-Deed = Callable[[Fault], None]
-Way = tuple[str, str]
+Action = Callable[[Fault], None]
+Nodes = tuple[str, str]
 
 
-class Troubled(Protocol):
+class Affected(Protocol):
     """The parts of a cast that faults affect."""
 
     @property
@@ -30,46 +30,86 @@ class Troubled(Protocol):
         """The network between the processes."""
 
     @property
+    def roles(self) -> Mapping[str, Sequence[Process]]:
+        """The processes that follow the protocols, by role."""
+
+    @property
     def honest(self) -> Sequence[Process]:
-        """The processes that follow the protocols."""
+        """The same processes, in the order of the cast."""
 
     @property
     def intruders(self) -> Sequence[Process]:
         """The processes that send garbage."""
 
-
-class Trouble:
-    """Injects faults into a cast. Subclasses define the `deeds`, and choose their victims."""
-
-    def __init__(self, cast: Troubled) -> None:
-        self._cast = cast
-        self._world = cast.world
-        self._network = cast.network
-        self._over = False
-        self._do = self.deeds()
-
-    # --- for subclasses ---------------------------------------------------------------------------
-    def deeds(self) -> Mapping[Any, Deed]:
-        """Return the action of each kind of fault."""
-        raise NotImplementedError
-
-    def choose_way(self, lot: float) -> Way:
+    def choose_nodes(self, lot: float) -> Nodes:
         """Choose two connected nodes."""
-        raise NotImplementedError
 
     def streams(self) -> Sequence[SimStream]:
         """Return the connections that faults may break."""
+
+
+class Injector:
+    """Injects the faults of a plan until `end`. Subclasses name the action of each kind."""
+
+    def __init__(self) -> None:
+        self._over = False
+        self._do = dict(self.actions())
+
+    def actions(self) -> Mapping[str, Action]:
+        """Return the action of each kind of fault."""
         raise NotImplementedError
 
-    # --- from the run -----------------------------------------------------------------------------
+    @property
+    def kinds(self) -> list[FaultKind]:
+        """The kinds of faults that this run can have."""
+        return [kind for kind in FaultKind if kind in self._do]
+
     def strike(self, fault: Fault) -> None:
-        """Inject a fault."""
+        """Inject a fault, unless all faults have ended."""
         if not self._over:
             self._do[fault.kind](fault)
 
     def end(self) -> None:
         """End all faults, and cancel the planned ones."""
         self._over = True
+
+
+class FaultInjector(Injector):
+    """Injects faults into a cast.
+
+    Every cast has the faults of processes (crash, freeze and drain, by role, and power loss), of
+    connections, and of intruders. A subclass adds those of its protocol.
+    """
+
+    def __init__(self, cast: Affected) -> None:
+        self._cast = cast
+        self._world = cast.world
+        self._network = cast.network
+        self._held: dict[SimStream, None] = {}
+        super().__init__()
+
+    def actions(self) -> Mapping[str, Action]:
+        """Return the action of each kind of fault."""
+        actions: dict[str, Action] = {
+            FaultKind.POWER_LOSS: self.lose_power,
+            FaultKind.PARTITION: self.partition,
+            FaultKind.PARTITION_ONE_WAY: self.partition_one_way,
+            FaultKind.CLOG: self.clog,
+            FaultKind.RESET: self.reset,
+            FaultKind.BLACK_HOLE: self.black_hole,
+            FaultKind.SLOW_READER: self.slow_reader,
+        }
+        if self._cast.intruders:
+            actions[FaultKind.INTRUDER] = self.intrude
+        for role, processes in self._cast.roles.items():
+            actions[f"crash-{role}"] = self.crash(processes)
+            actions[f"freeze-{role}"] = self.freeze(processes)
+            actions[f"drain-{role}"] = self.drain(processes)
+        return actions
+
+    def end(self) -> None:
+        """End all faults, cancel the planned ones, and restart dead processes."""
+        super().end()
         self._network.heal()
         for intruder in self._cast.intruders:
             intruder.retired = True
@@ -77,39 +117,38 @@ class Trouble:
         for process in self._cast.honest:
             process.thaw()
             process.start()
+        for stream in list(self._held):
+            self._let_go(stream)
 
     # --- processes --------------------------------------------------------------------------------
-    def crash(self, processes: Sequence[Process]) -> Deed:
+    def crash(self, processes: Sequence[Process]) -> Action:
         """Return a fault that crashes one of `processes`, and restarts it later."""
 
-        def deed(fault: Fault) -> None:
-            process = choose(processes, fault.lot)
+        def act(process: Process, fault: Fault) -> None:
             process.crash(politely=spare(fault.lot) < 0.5)
             self._world.after(fault.duration_s, process.start)
 
-        return deed
+        return upon(processes, act)
 
-    def freeze(self, processes: Sequence[Process]) -> Deed:
+    def freeze(self, processes: Sequence[Process]) -> Action:
         """Return a fault that freezes one of `processes`."""
 
-        def deed(fault: Fault) -> None:
-            process = choose(processes, fault.lot)
+        def act(process: Process, fault: Fault) -> None:
             if not process.frozen:
                 process.freeze()
                 self._world.after(fault.duration_s, self._thaw, process, process.life)
 
-        return deed
+        return upon(processes, act)
 
-    def drain(self, processes: Sequence[Process]) -> Deed:
+    def drain(self, processes: Sequence[Process]) -> Action:
         """Return a fault that drains one of `processes`, and restarts it later."""
 
-        def deed(fault: Fault) -> None:
-            process = choose(processes, fault.lot)
+        def act(process: Process, fault: Fault) -> None:
             if not process.frozen:
                 process.drain()
                 self._world.after(fault.duration_s, self._rejoin, process)
 
-        return deed
+        return upon(processes, act)
 
     def lose_power(self, fault: Fault) -> None:
         """Cut power to a machine: its connections drop without a FIN."""
@@ -137,7 +176,7 @@ class Trouble:
     # --- the network ------------------------------------------------------------------------------
     def partition(self, fault: Fault) -> None:
         """Cut two nodes off from each other."""
-        there, back = self.choose_way(fault.lot)
+        there, back = self._cast.choose_nodes(fault.lot)
         for way in ((there, back), (back, there)):
             self._separate(way, fault.duration_s)
 
@@ -163,7 +202,20 @@ class Trouble:
         if stream is not None:
             self._network.black_hole(stream)
 
-    def _separate(self, way: Way, duration_s: float) -> None:
+    def slow_reader(self, fault: Fault) -> None:
+        """Stop one end of a connection from reading for a while."""
+        stream = self._choose_stream(fault.lot)
+        if stream is not None:
+            stream.hold()
+            self._held[stream] = None
+            self._world.after(fault.duration_s, self._let_go, stream)
+
+    def _let_go(self, stream: SimStream) -> None:
+        if stream in self._held:
+            del self._held[stream]
+            stream.let_go()
+
+    def _separate(self, way: Nodes, duration_s: float) -> None:
         self._network.cut(*way)
         self._world.after(duration_s, self._unless_over, self._network.mend, *way)
 
@@ -171,13 +223,23 @@ class Trouble:
         if not self._over:
             act(source, sink)
 
-    def _choose_direction(self, lot: float) -> Way:
-        there, back = self.choose_way(lot)
+    def _choose_direction(self, lot: float) -> Nodes:
+        there, back = self._cast.choose_nodes(lot)
         return (there, back) if spare(lot) < 0.5 else (back, there)
 
     def _choose_stream(self, lot: float) -> SimStream | None:
-        streams = self.streams()
+        streams = self._cast.streams()
         return choose(streams, lot) if streams else None
+
+
+def upon(processes: Sequence[Chosen], act: Callable[[Chosen, Fault], None]) -> Action:
+    """Return a fault that affects one of `processes`, or none if there are none."""
+
+    def deed(fault: Fault) -> None:
+        if processes:
+            act(choose(processes, fault.lot), fault)
+
+    return deed
 
 
 def choose(things: Sequence[Chosen], lot: float) -> Chosen:
