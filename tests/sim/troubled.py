@@ -42,7 +42,7 @@ def leave() -> None:
 
 def die() -> None:
     """Die as an extension module does that is broken."""
-    signal.raise_signal(signal.SIGSEGV)  # to this thread; `os.kill` may strike another one
+    signal.raise_signal(signal.SIGSEGV)  # to this thread; `os.kill` may inject another one
 
 
 def fail() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from requite.sim.injector import Nodes
+    from requite.sim.fault_injection import NodePair
     from requite.sim.network import Network
     from requite.sim.process import Process
     from requite.sim.stream import SimStream
@@ -51,7 +51,7 @@ class Cast:
         """Return the client of that name."""
         return next(each for each in self.roles["client"] if each.name == name)
 
-    def choose_nodes(self, lot: float) -> Nodes:
+    def choose_nodes(self, lot: float) -> NodePair:
         """Choose two connected nodes."""
         raise NotImplementedError
 

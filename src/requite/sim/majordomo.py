@@ -16,8 +16,8 @@ from requite.sim.checkers.tables import (
     sizes,
 )
 from requite.sim.clients import ClientProcess
+from requite.sim.fault_injection import FaultInjector
 from requite.sim.history import Checker
-from requite.sim.injector import FaultInjector
 from requite.sim.knobs import Behaviour, Knobs
 from requite.sim.majordomo_cast import MajordomoCast
 from requite.sim.network import Network

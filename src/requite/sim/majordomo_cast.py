@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from requite.sim.cast import Cast
 from requite.sim.clients import ClientProcess
-from requite.sim.injector import Nodes, choose
+from requite.sim.fault_injection import NodePair, choose
 from requite.sim.intruder import Intruder
 from requite.sim.roles import BROKER, Broker, Stage
 from requite.sim.workers import WorkerProcess
@@ -39,6 +39,6 @@ class MajordomoCast(Cast):
         """The broker."""
         return self.brokers[0]
 
-    def choose_nodes(self, lot: float) -> Nodes:
+    def choose_nodes(self, lot: float) -> NodePair:
         """Choose the broker and one of its peers."""
         return BROKER, choose(self.peers, lot).name

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, Protocol
 
 from requite.request import Reply
-from requite.sim.injector import FaultInjector
+from requite.sim.fault_injection import FaultInjector
 from requite.sim.knobs import Behaviour
 from requite.sim.medium import Shape
 from requite.sim.party import BaseParty

@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Final, Protocol, TypeAlias
 
 from requite.errors import ConfigurationError
 from requite.sim.coverage import Combination, coverage
+from requite.sim.fault_injection import Injector
 from requite.sim.faults import Fault, plan_faults
 from requite.sim.history import Checker, History
-from requite.sim.injector import Injector
 from requite.sim.plan import Plan
 from requite.sim.process import Process
 from requite.sim.result import Options, Result
@@ -129,7 +129,7 @@ class Simulation:
     def _run(self) -> None:
         self.begin()
         for fault in self.planned.faults:
-            self.world.at(fault.at_s, self.injector.strike, fault)
+            self.world.at(fault.at_s, self.injector.inject, fault)
         self.world.run(self._knobs.faulty_s)
         self.remark("all faults heal")
         self.heal()

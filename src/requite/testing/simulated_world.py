@@ -13,8 +13,8 @@ from requite.errors import ConfigurationError
 from requite.pair import Pair
 from requite.shell.daemon import Daemon
 from requite.sim.diagram import diagram
+from requite.sim.fault_injection import FaultAction, FaultInjector, NodePair, choose, spare, upon
 from requite.sim.faults import Fault
-from requite.sim.injector import Action, FaultInjector, Nodes, choose, spare, upon
 from requite.sim.medium import Chunking, Shape
 from requite.sim.network import Network
 from requite.sim.process import Pace, Process
@@ -214,7 +214,7 @@ class SimulatedWorld:
         with virtual.quiet(), virtual.world(self._world):
             self.program(_TEST, main)
             for fault in self._plan:
-                self._world.at(fault.at_s, self._injector.strike, fault)
+                self._world.at(fault.at_s, self._injector.inject, fault)
             try:
                 self._world.run(self._limit_s, unless=lambda: self._is_over)
             except Stuck as stuck:
@@ -242,7 +242,7 @@ class SimulatedWorld:
         """Record that a process starts, ends, freezes or thaws."""
         self._transcript.event(process.name, what)
 
-    # --- what faults strike -----------------------------------------------------------------------
+    # --- what faults inject -----------------------------------------------------------------------
     @property
     def world(self) -> World:
         """The virtual clock and its queue of events."""
@@ -268,7 +268,7 @@ class SimulatedWorld:
         """All processes."""
         return self._programs
 
-    def choose_nodes(self, lot: float) -> Nodes:
+    def choose_nodes(self, lot: float) -> NodePair:
         """Choose two processes."""
         programs = [*self._programs]
         one = programs.pop(int(lot * len(programs)))
@@ -314,9 +314,9 @@ class _Faults(FaultInjector):
     def __init__(self, world: SimulatedWorld) -> None:
         super().__init__(world)
 
-    def actions(self) -> dict[str, Action]:
+    def actions(self) -> dict[str, FaultAction]:
         """Return the action of each fault of `FAULTS`."""
-        actions: dict[str, Action] = {
+        actions: dict[str, FaultAction] = {
             "partition": self.partition,
             "partition one way": self.partition_one_way,
             "reset connection": self.reset,
@@ -329,11 +329,11 @@ class _Faults(FaultInjector):
             actions[f"cut power to {role}"] = self.cut_power(processes)
         return actions
 
-    def strike(self, fault: Fault) -> None:
+    def inject(self, fault: Fault) -> None:
         """Perform a fault; a partition needs two processes."""
         if fault.kind.startswith("partition") and len(self._cast.programs) < 2:
             return
-        super().strike(fault)
+        super().inject(fault)
 
     def partition(self, fault: Fault) -> None:
         """Cut two nodes off from each other."""
@@ -363,7 +363,7 @@ class _Faults(FaultInjector):
             between = f"{stream.node} and {stream.other.node}"
             self._cast.tell(f"the connection between {between} {what}")
 
-    def cut_power(self, processes: Sequence[Process]) -> Action:
+    def cut_power(self, processes: Sequence[Process]) -> FaultAction:
         """Return the action that drops all connections of one of `processes` without a FIN."""
 
         def act(process: Process, fault: Fault) -> None:

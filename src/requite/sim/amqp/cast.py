@@ -7,7 +7,7 @@ from requite.sim.amqp.rabbit import RabbitParty
 from requite.sim.amqp.stage import AmqpStage
 from requite.sim.amqp.workers import AmqpWorker
 from requite.sim.cast import Cast
-from requite.sim.injector import Nodes, choose
+from requite.sim.fault_injection import NodePair, choose
 from requite.sim.party import BaseParty
 
 
@@ -24,6 +24,6 @@ class AmqpCast(Cast):
             stage, {"rabbit": [self.rabbit], "client": self.clients, "worker": self.workers}
         )
 
-    def choose_nodes(self, lot: float) -> Nodes:
+    def choose_nodes(self, lot: float) -> NodePair:
         """Choose a client or worker, and RabbitMQ."""
         return choose([*self.clients, *self.workers], lot).name, self.rabbit.name

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from requite.sim.cast import Cast
+from requite.sim.fault_injection import NodePair, choose, spare
 from requite.sim.freelance.clients import FlpClient
 from requite.sim.freelance.intruder import FlpIntruder
 from requite.sim.freelance.party import Party
 from requite.sim.freelance.servers import FlpServer
 from requite.sim.freelance.stage import FlpStage
-from requite.sim.injector import Nodes, choose, spare
 
 _INTRUDERS: Final = 2
 
@@ -28,6 +28,6 @@ class FlpCast(Cast):
             [FlpIntruder(f"intruder-{i + 1}", stage) for i in range(_INTRUDERS)],
         )
 
-    def choose_nodes(self, lot: float) -> Nodes:
+    def choose_nodes(self, lot: float) -> NodePair:
         """Choose a pair of client and server."""
         return choose(self.clients, lot).name, choose(self.servers, spare(lot)).name

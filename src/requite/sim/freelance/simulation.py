@@ -13,6 +13,7 @@ from requite.sim.checkers.calls import (
     PartialsInOrder,
 )
 from requite.sim.checkers.leftovers import left_after_all
+from requite.sim.fault_injection import FaultInjector
 from requite.sim.freelance.cast import FlpCast
 from requite.sim.freelance.checkers import (
     NeverInVain,
@@ -33,7 +34,6 @@ from requite.sim.freelance.tables import (
 from requite.sim.freelance.words import describe
 from requite.sim.freelance.workload import plan_calls
 from requite.sim.history import Checker
-from requite.sim.injector import FaultInjector
 from requite.sim.network import Network
 from requite.sim.parties import LEAVE_S, PROBE_S, PartiesSimulation, handler_s_max, reconnect_s
 from requite.sim.plain_calls import plain_call

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 
 from requite.protocols.binarystar.table import PairRole, State
 from requite.sim.cast import Cast
+from requite.sim.fault_injection import FaultAction, FaultInjector, NodePair, choose, upon
 from requite.sim.faults import Fault, FaultKind
-from requite.sim.injector import Action, FaultInjector, Nodes, choose, upon
 from requite.sim.network import Network
 from requite.sim.pair.askers import Asker
 from requite.sim.pair.intruder import PairIntruder
@@ -37,7 +37,7 @@ class PairCast(Cast):
         intruders = [PairIntruder(f"stranger-{i + 1}", stage) for i in range(_INTRUDERS)]
         super().__init__(stage, {"server": self.servers}, intruders)
 
-    def choose_nodes(self, _lot: float) -> Nodes:
+    def choose_nodes(self, _lot: float) -> NodePair:
         """Return the two servers, the only pair."""
         return "primary", "backup"
 
@@ -47,9 +47,9 @@ class PairFaults(FaultInjector):
 
     _cast: PairCast
 
-    def actions(self) -> Mapping[str, Action]:
+    def actions(self) -> Mapping[str, FaultAction]:
         """Return the faults of the servers, and the request of a switch."""
-        switch: Action = upon(self._cast.servers, lambda server, _fault: server.switch())
+        switch: FaultAction = upon(self._cast.servers, lambda server, _fault: server.switch())
         return {**super().actions(), FaultKind.SWITCH: switch}
 
 
@@ -126,7 +126,7 @@ class PairSimulation(Simulation):
 
     def _strike(self, fault: Fault) -> None:
         self.remark(f"{fault.kind}, {fault.duration_s:.3f} s")
-        self.injector.strike(fault)
+        self.injector.inject(fault)
 
     def phases(self) -> Iterable[Phase]:
         """Return the phases after the faults."""

@@ -8,7 +8,7 @@ from typing import Final
 
 from requite.protocols.binarystar.table import PairRole
 from requite.sim.checkers.tables import left_after_calls, one_sided_connections
-from requite.sim.injector import Nodes, choose, spare
+from requite.sim.fault_injection import NodePair, choose, spare
 from requite.sim.majordomo import MajordomoSimulation, settle_s
 from requite.sim.majordomo_cast import MajordomoCast
 from requite.sim.paired.brokers import PairedBroker
@@ -36,7 +36,7 @@ class PairedCast(MajordomoCast):
         """The brokers that serve now."""
         return [broker for broker in self.brokers if broker.alive and broker.serves]
 
-    def choose_nodes(self, lot: float) -> Nodes:
+    def choose_nodes(self, lot: float) -> NodePair:
         """Choose the two brokers, or one of them and a peer."""
         if spare(lot) < _BETWEEN_THE_TWO_P:
             return _NAMES

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from requite.sim.cast import Cast
 from requite.sim.checkers.leftovers import dead_ends, held, left_after_all, left_after_drain
-from requite.sim.injector import FaultInjector, Nodes, choose
+from requite.sim.fault_injection import FaultInjector, NodePair, choose
 from requite.sim.network import Network
 from requite.sim.parties import PROBE_S, PartiesSimulation, handler_s_max, reconnect_s
 from requite.sim.pirate.checkers import PIRATE_CHECKERS
@@ -41,7 +41,7 @@ class PirateCast(Cast):
             exposed=self.middle,
         )
 
-    def choose_nodes(self, lot: float) -> Nodes:
+    def choose_nodes(self, lot: float) -> NodePair:
         """Choose a party in the middle and one of its peers."""
         others = [*self.clients, *self.workers]
         ways = [(party.name, other.name) for party in self.middle for other in others]

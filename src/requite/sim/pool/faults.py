@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from requite.protocols.amqp.wire import EVENT
+from requite.sim.fault_injection import FaultAction, Injector, choose, spare
 from requite.sim.faults import Fault, FaultKind
-from requite.sim.injector import Action, Injector, choose, spare
 from requite.sim.pool.rabbit import Absent
 from requite.sim.rabbitmq.message import SimMessage
 
@@ -41,7 +41,7 @@ class PoolFaults(Injector):
         self._callers = callers
         super().__init__()
 
-    def actions(self) -> Mapping[str, Action]:
+    def actions(self) -> Mapping[str, FaultAction]:
         """Return the action of each kind of fault."""
         return {
             FaultKind.CRASH_MANAGER: self._crash_manager,
@@ -60,11 +60,11 @@ class PoolFaults(Injector):
             FaultKind.GARBAGE: self._send_garbage,
         }
 
-    def strike(self, fault: Fault) -> None:
+    def inject(self, fault: Fault) -> None:
         """Inject a fault, and note it in the transcript."""
         if not self._over:
             self._stage.remark("--", f"{fault.kind}, {fault.duration_s:.3f} s")
-        super().strike(fault)
+        super().inject(fault)
 
     def end(self) -> None:
         """End all faults, cancel the planned ones, and restart dead managers."""

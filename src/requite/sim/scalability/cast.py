@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from requite.sim.cast import Cast
-from requite.sim.injector import Nodes, choose
+from requite.sim.fault_injection import NodePair, choose
 from requite.sim.scalability.clients import SpClient
 from requite.sim.scalability.devices import Device
 from requite.sim.scalability.intruder import SpIntruder
@@ -31,7 +31,7 @@ class SpCast(Cast):
             [SpIntruder(f"intruder-{i + 1}", stage) for i in range(_INTRUDERS)],
         )
 
-    def choose_nodes(self, lot: float) -> Nodes:
+    def choose_nodes(self, lot: float) -> NodePair:
         """Choose two connected processes."""
         edge = choose(self.edges, lot)
         return edge.upper, edge.lower

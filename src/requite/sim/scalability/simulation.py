@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from requite.errors import CallTimeout
 from requite.sim.checkers.leftovers import left_after_all, left_after_drain
-from requite.sim.injector import FaultInjector
+from requite.sim.fault_injection import FaultInjector
 from requite.sim.network import Network
 from requite.sim.parties import PROBE_S, PartiesSimulation, handler_s_max, reconnect_s
 from requite.sim.plan import Plan

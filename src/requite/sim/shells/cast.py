@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from requite.sim.cast import Cast
-from requite.sim.injector import Nodes, choose, spare
+from requite.sim.fault_injection import NodePair, choose, spare
 from requite.sim.shells.clients import ShellClient
 from requite.sim.shells.knobs import (
     MIDDLE,
@@ -38,7 +38,7 @@ class ShellCast(Cast):
             exposed=self.members,
         )
 
-    def choose_nodes(self, lot: float) -> Nodes:
+    def choose_nodes(self, lot: float) -> NodePair:
         """Choose two connected programs."""
         transport = self._stage.knobs.transport
         if not self.middle:

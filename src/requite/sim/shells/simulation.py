@@ -16,8 +16,8 @@ from requite.sim.checkers.calls import (
     PartialsInOrder,
 )
 from requite.sim.checkers.manners import NobodyNotices
+from requite.sim.fault_injection import FaultInjector
 from requite.sim.history import Checker
-from requite.sim.injector import FaultInjector
 from requite.sim.knobs import Behaviour
 from requite.sim.network import Network
 from requite.sim.parties import handler_s_max, reconnect_s

@@ -8,8 +8,8 @@ from hashlib import sha256
 from random import Random
 from typing import Any, Final
 
+from requite.sim.fault_injection import FaultAction, Injector, choose
 from requite.sim.faults import Fault, FaultKind
-from requite.sim.injector import Action, Injector, choose
 from requite.sim.plan import Plan
 from requite.sim.result import Options, Result
 from requite.sim.simulation import Luck, Phase, Simulation
@@ -171,7 +171,7 @@ class TitanicFaults(Injector):
         self._exchange = simulation.exchange
         super().__init__()
 
-    def actions(self) -> Mapping[str, Action]:
+    def actions(self) -> Mapping[str, FaultAction]:
         """Return the action of each kind of fault."""
         return {
             FaultKind.KILL: lambda _fault: self._node.kill(),
@@ -184,11 +184,11 @@ class TitanicFaults(Injector):
             FaultKind.GARBAGE: self._send_garbage,
         }
 
-    def strike(self, fault: Fault) -> None:
+    def inject(self, fault: Fault) -> None:
         """Inject a fault, and note it in the transcript."""
         if not self._over:
             self._run.remark(f"{fault.kind}, {fault.duration_s:.3f} s")
-        super().strike(fault)
+        super().inject(fault)
 
     def end(self) -> None:
         """End all faults, and cancel the planned ones."""

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from requite.sim.world import World
 
 Chosen = TypeVar("Chosen")
-Action = Callable[[Fault], None]
-Nodes = tuple[str, str]
+FaultAction = Callable[[Fault], None]
+NodePair = tuple[str, str]
 
 
-class Affected(Protocol):
+class FaultTargets(Protocol):
     """The parts of a cast that faults affect."""
 
     @property
@@ -41,7 +41,7 @@ class Affected(Protocol):
     def intruders(self) -> Sequence[Process]:
         """The processes that send garbage."""
 
-    def choose_nodes(self, lot: float) -> Nodes:
+    def choose_nodes(self, lot: float) -> NodePair:
         """Choose two connected nodes."""
 
     def streams(self) -> Sequence[SimStream]:
@@ -55,7 +55,7 @@ class Injector:
         self._over = False
         self._do = dict(self.actions())
 
-    def actions(self) -> Mapping[str, Action]:
+    def actions(self) -> Mapping[str, FaultAction]:
         """Return the action of each kind of fault."""
         raise NotImplementedError
 
@@ -64,7 +64,7 @@ class Injector:
         """The kinds of faults that this run can have."""
         return [kind for kind in FaultKind if kind in self._do]
 
-    def strike(self, fault: Fault) -> None:
+    def inject(self, fault: Fault) -> None:
         """Inject a fault, unless all faults have ended."""
         if not self._over:
             self._do[fault.kind](fault)
@@ -81,16 +81,16 @@ class FaultInjector(Injector):
     connections, and of intruders. A subclass adds those of its protocol.
     """
 
-    def __init__(self, cast: Affected) -> None:
+    def __init__(self, cast: FaultTargets) -> None:
         self._cast = cast
         self._world = cast.world
         self._network = cast.network
         self._held: dict[SimStream, None] = {}
         super().__init__()
 
-    def actions(self) -> Mapping[str, Action]:
+    def actions(self) -> Mapping[str, FaultAction]:
         """Return the action of each kind of fault."""
-        actions: dict[str, Action] = {
+        actions: dict[str, FaultAction] = {
             FaultKind.POWER_LOSS: self.lose_power,
             FaultKind.PARTITION: self.partition,
             FaultKind.PARTITION_ONE_WAY: self.partition_one_way,
@@ -121,7 +121,7 @@ class FaultInjector(Injector):
             self._let_go(stream)
 
     # --- processes --------------------------------------------------------------------------------
-    def crash(self, processes: Sequence[Process]) -> Action:
+    def crash(self, processes: Sequence[Process]) -> FaultAction:
         """Return a fault that crashes one of `processes`, and restarts it later."""
 
         def act(process: Process, fault: Fault) -> None:
@@ -130,7 +130,7 @@ class FaultInjector(Injector):
 
         return upon(processes, act)
 
-    def freeze(self, processes: Sequence[Process]) -> Action:
+    def freeze(self, processes: Sequence[Process]) -> FaultAction:
         """Return a fault that freezes one of `processes`."""
 
         def act(process: Process, fault: Fault) -> None:
@@ -140,7 +140,7 @@ class FaultInjector(Injector):
 
         return upon(processes, act)
 
-    def drain(self, processes: Sequence[Process]) -> Action:
+    def drain(self, processes: Sequence[Process]) -> FaultAction:
         """Return a fault that drains one of `processes`, and restarts it later."""
 
         def act(process: Process, fault: Fault) -> None:
@@ -215,7 +215,7 @@ class FaultInjector(Injector):
             del self._held[stream]
             stream.let_go()
 
-    def _separate(self, way: Nodes, duration_s: float) -> None:
+    def _separate(self, way: NodePair, duration_s: float) -> None:
         self._network.cut(*way)
         self._world.after(duration_s, self._unless_over, self._network.mend, *way)
 
@@ -223,7 +223,7 @@ class FaultInjector(Injector):
         if not self._over:
             act(source, sink)
 
-    def _choose_direction(self, lot: float) -> Nodes:
+    def _choose_direction(self, lot: float) -> NodePair:
         there, back = self._cast.choose_nodes(lot)
         return (there, back) if spare(lot) < 0.5 else (back, there)
 
@@ -232,7 +232,7 @@ class FaultInjector(Injector):
         return choose(streams, lot) if streams else None
 
 
-def upon(processes: Sequence[Chosen], act: Callable[[Chosen, Fault], None]) -> Action:
+def upon(processes: Sequence[Chosen], act: Callable[[Chosen, Fault], None]) -> FaultAction:
     """Return a fault that affects one of `processes`, or none if there are none."""
 
     def deed(fault: Fault) -> None:
