@@ -8,7 +8,7 @@ from math import inf
 from typing import Any, Final
 
 from requite.client.aio import AsyncClient
-from requite.client.asking import deadline
+from requite.client.call_arguments import deadline
 from requite.core.liveness import HeartbeatPolicy
 from requite.errors import CallError, Cancelled
 from requite.request import Reply, RetryPolicy
