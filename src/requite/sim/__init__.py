@@ -15,7 +15,7 @@ leave no state. The invariants I1 to I15 are those of ARCHITECTURE.md.
     process.py    a process on a node: crash, restart, freeze, power loss;
                   engine_process.py: with an engine in a `requite.shell.Host`
     user.py       makes the calls of a client
-    trouble.py    injects faults
+    fault_injection.py    injects faults, which are drawn by faults.py
     history.py    the events of a run as objects; transcript.py: as text; diagram.py: drawn;
                   coverage.py: counted
     simulation.py the phases of a run, and its result; run.py: one run, and its plan

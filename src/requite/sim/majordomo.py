@@ -18,6 +18,7 @@ from requite.sim.checkers.tables import (
     sizes,
 )
 from requite.sim.clients import ClientProcess
+from requite.sim.fault_injection import FaultAction, FaultInjector, NodePair, choose
 from requite.sim.history import Checker
 from requite.sim.knobs import Behaviour, FaultKind, Knobs
 from requite.sim.network import Network
@@ -27,7 +28,6 @@ from requite.sim.roles import BROKER, Stage
 from requite.sim.simulation import Luck, Phase, Simulation
 from requite.sim.stream import SimStream
 from requite.sim.transcript import Describe
-from requite.sim.trouble import Deed, Trouble, Way, choose
 from requite.sim.words import describe
 from requite.sim.workload import CallPlan, plan_calls
 from requite.transport.address import TcpAddress
@@ -47,15 +47,15 @@ class MajordomoSimulation(Simulation):
         super().__init__(plan, options, self.checkers, self.describe)
         self.knobs: Knobs = plan.knobs
         self.cast = self.make_cast(self._stage())
-        self.trouble = self.make_trouble()
+        self.injector = self.make_injector()
 
     def make_cast(self, stage: Stage) -> Cast:
         """Create all processes."""
         return Cast(stage)
 
-    def make_trouble(self) -> MajordomoTrouble:
+    def make_injector(self) -> MajordomoFaultInjector:
         """Return the faults of the run."""
-        return MajordomoTrouble(self.cast)
+        return MajordomoFaultInjector(self.cast)
 
     @staticmethod
     def draw_calls(knobs: Any, luck: Luck) -> Iterable[CallPlan]:
@@ -88,7 +88,7 @@ class MajordomoSimulation(Simulation):
         for plan in self.planned.calls:
             self.plan_call(plan, cast.client(plan.client).user)
         for fault in self.planned.faults:
-            world.at(fault.at_s, self.trouble.strike, fault)
+            world.at(fault.at_s, self.injector.inject, fault)
 
     def start_brokers(self) -> None:
         """Start the broker."""
@@ -96,11 +96,11 @@ class MajordomoSimulation(Simulation):
 
     def heal(self) -> None:
         """End all faults."""
-        self.trouble.end()
+        self.injector.end()
 
     def phases(self) -> Iterable[Phase]:
         """Settle, probe every service, then drain clients, workers and the broker."""
-        return (self._settle, self._probe, self._send_clients_home, self._send_workers_home)
+        return (self._settle, self._probe, self._drain_clients, self._drain_workers)
 
     def _settle(self) -> bool:
         """Check I10: all pending calls end, and the tables match the live peers."""
@@ -156,7 +156,7 @@ class MajordomoSimulation(Simulation):
             cancel_after_s=None,
         )
 
-    def _send_clients_home(self) -> bool:
+    def _drain_clients(self) -> bool:
         """Check I9: once calls and clients have ended, no state of them is left."""
         cast = self.cast
         left = [*left_after_calls(cast)]
@@ -172,7 +172,7 @@ class MajordomoSimulation(Simulation):
             self.history.violate("I9", what)
         return gone and not left
 
-    def _send_workers_home(self) -> bool:
+    def _drain_workers(self) -> bool:
         """Check I9: without peers the broker equals a new one, and it exits after a drain."""
         broker = self.cast.broker
         self.remark("the workers leave")
@@ -194,12 +194,12 @@ class MajordomoSimulation(Simulation):
         return gone
 
 
-class MajordomoTrouble(Trouble):
+class MajordomoFaultInjector(FaultInjector):
     """Inject faults into a run with a broker."""
 
     _cast: Cast
 
-    def deeds(self) -> Mapping[StrEnum, Deed]:
+    def actions(self) -> Mapping[StrEnum, FaultAction]:
         """Return the action of each `FaultKind`."""
         cast = self._cast
         return {
@@ -221,7 +221,7 @@ class MajordomoTrouble(Trouble):
             FaultKind.INTRUDER: self.intrude,
         }
 
-    def choose_way(self, lot: float) -> Way:
+    def choose_nodes(self, lot: float) -> NodePair:
         """Choose the broker and one of its peers."""
         return BROKER, choose(self._cast.peers, lot).name
 

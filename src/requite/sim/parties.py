@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, Protocol
 
 from requite.request import Reply
+from requite.sim.fault_injection import FaultInjector
 from requite.sim.knobs import Behaviour
 from requite.sim.medium import Shape
 from requite.sim.party import BaseParty
 from requite.sim.simulation import Simulation
-from requite.sim.trouble import Trouble
 from requite.sim.workload import CallPlan
 
 PROBE_S: Final = 15.0
@@ -34,11 +34,11 @@ class Cast(Protocol):
 
 
 class PartiesSimulation(Simulation):
-    """A run of parties; subclasses create cast and trouble, and order the drains in `phases`."""
+    """A run of parties; subclasses create cast and injector, and order the drains in `phases`."""
 
     knobs: Any
     cast: Any
-    trouble: Trouble
+    injector: FaultInjector
 
     # --- for subclasses ---------------------------------------------------------------------------
     def settle_s(self) -> float:
@@ -72,11 +72,11 @@ class PartiesSimulation(Simulation):
     # --- the beginning ----------------------------------------------------------------------------
     def begin(self) -> None:
         """Start all parties, and schedule the calls and the faults."""
-        self.plan_all(self.cast.parties, self.cast, self.trouble)
+        self.plan_all(self.cast.parties, self.cast, self.injector)
 
     def heal(self) -> None:
         """End all faults."""
-        self.trouble.end()
+        self.injector.end()
 
     # --- liveness (I10) ---------------------------------------------------------------------------
     def settle(self) -> bool:
@@ -125,7 +125,7 @@ class PartiesSimulation(Simulation):
         """Wait until the parties have no connections."""
         self.wait(lambda: not any(party.streams for party in parties), LEAVE_S)
 
-    def send_home(self, who: str, parties: Sequence[BaseParty[Any]], left: list[str]) -> bool:
+    def drain_all(self, who: str, parties: Sequence[BaseParty[Any]], left: list[str]) -> bool:
         """Drain some parties; report what was `left` before, and what is left afterwards."""
         self.remark(f"the {who} leave")
         for party in parties:

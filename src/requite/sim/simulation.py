@@ -9,13 +9,13 @@ from random import Random
 from typing import Any, ClassVar, Final, Protocol, TypeAlias
 
 from requite.sim.coverage import Combination, coverage
+from requite.sim.fault_injection import FaultInjector
 from requite.sim.faults import Fault, plan_faults
 from requite.sim.history import Checker, History
 from requite.sim.plan import Plan
 from requite.sim.process import Process
 from requite.sim.result import Options, Result
 from requite.sim.transcript import RUN, Describe, Entry, Show, Transcript, show_body
-from requite.sim.trouble import Trouble
 from requite.sim.user import BaseUser
 from requite.sim.workload import CallPlan
 from requite.sim.world import Stuck, World
@@ -124,7 +124,7 @@ class Simulation:
                 break
         self.history.finish()
 
-    def plan_all(self, processes: Iterable[Process], cast: Any, trouble: Trouble) -> None:
+    def plan_all(self, processes: Iterable[Process], cast: Any, injector: FaultInjector) -> None:
         """Schedule the starts of processes, and the planned calls and faults."""
         rng = self.world.rng("start")
         for process in processes:
@@ -132,7 +132,7 @@ class Simulation:
         for plan in self.planned.calls:
             self.plan_call(plan, cast.client(plan.client).user)
         for fault in self.planned.faults:
-            self.world.at(fault.at_s, trouble.strike, fault)
+            self.world.at(fault.at_s, injector.inject, fault)
 
     def plan_call(self, plan: CallPlan, user: BaseUser) -> None:
         """Schedule a call, or queue it behind the call that it follows."""

@@ -13,6 +13,7 @@ from requite.errors import ConfigurationError
 from requite.pair import Pair
 from requite.shell.daemon import Daemon
 from requite.sim.diagram import diagram
+from requite.sim.fault_injection import FaultAction, FaultInjector, NodePair, choose, spare
 from requite.sim.faults import Fault
 from requite.sim.medium import Chunking, Shape
 from requite.sim.network import Network
@@ -21,7 +22,6 @@ from requite.sim.shells import virtual
 from requite.sim.shells.program import Program
 from requite.sim.stream import SimStream
 from requite.sim.transcript import RUN, Transcript
-from requite.sim.trouble import Deed, Trouble, Way, choose, spare
 from requite.sim.world import Stuck, World, luck
 from requite.worker.handler import Service
 from requite.worker.worker import Worker
@@ -69,7 +69,7 @@ class SimulatedWorld:
         self._programs: list[Program] = []
         self._failure: BaseException | None = None
         self._transcript = Transcript(self._world, lambda _sender, _message: "")
-        self._trouble = _Faults(self)
+        self._injector = _Faults(self)
         self._is_over = False
 
     # --- processes --------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ class SimulatedWorld:
 
     async def heal(self) -> None:
         """End all faults permanently, restart dead processes, and wait a second."""
-        self._trouble.end()
+        self._injector.end()
         self.tell("all faults heal")
         await asyncio.sleep(_HEAL_S)
 
@@ -214,7 +214,7 @@ class SimulatedWorld:
         with virtual.quiet(), virtual.world(self._world):
             self.program(_TEST, main)
             for fault in self._plan:
-                self._world.at(fault.at_s, self._trouble.strike, fault)
+                self._world.at(fault.at_s, self._injector.inject, fault)
             try:
                 self._world.run(self._limit_s, unless=lambda: self._is_over)
             except Stuck as stuck:
@@ -242,7 +242,7 @@ class SimulatedWorld:
         """Record that a process starts, ends, freezes or thaws."""
         self._transcript.event(process.name, what)
 
-    # --- what faults strike -----------------------------------------------------------------------
+    # --- targets of faults ------------------------------------------------------------------------
     @property
     def world(self) -> World:
         """The virtual clock and its queue of events."""
@@ -295,7 +295,7 @@ def _draw_network(rng: Random) -> Shape:
     )
 
 
-class _Faults(Trouble):
+class _Faults(FaultInjector):
     """Performs the faults of a plan."""
 
     _cast: SimulatedWorld
@@ -303,9 +303,9 @@ class _Faults(Trouble):
     def __init__(self, world: SimulatedWorld) -> None:
         super().__init__(world)
 
-    def deeds(self) -> dict[str, Deed]:
+    def actions(self) -> dict[str, FaultAction]:
         """Return the action of each fault of `FAULTS`."""
-        deeds: dict[str, Deed] = {
+        actions: dict[str, FaultAction] = {
             "partition": self.partition,
             "partition one way": self.partition_one_way,
             "reset connection": self.reset,
@@ -313,24 +313,24 @@ class _Faults(Trouble):
         }
         for role in _ROLES:
             processes = self._cast.of_role(role)
-            deeds[f"kill {role}"] = self.crash(processes)
-            deeds[f"freeze {role}"] = self.freeze(processes)
-            deeds[f"drain {role}"] = self.drain(processes)
-            deeds[f"cut power to {role}"] = self.cut_power(processes)
-        return deeds
+            actions[f"kill {role}"] = self.crash(processes)
+            actions[f"freeze {role}"] = self.freeze(processes)
+            actions[f"drain {role}"] = self.drain(processes)
+            actions[f"cut power to {role}"] = self.cut_power(processes)
+        return actions
 
-    def strike(self, fault: Fault) -> None:
+    def inject(self, fault: Fault) -> None:
         """Perform a fault, if it has a target."""
         role = fault.kind.rpartition(" ")[2]
         if role in _ROLES and not self._cast.of_role(role):
             return
         if fault.kind.startswith("partition") and len(self._cast.programs) < 2:
             return
-        super().strike(fault)
+        super().inject(fault)
 
     def partition(self, fault: Fault) -> None:
         """Cut two nodes off from each other."""
-        there, back = self.choose_way(fault.lot)
+        there, back = self.choose_nodes(fault.lot)
         self._cast.tell(f"no way between {there} and {back}, for {fault.duration_s:.3f} s")
         super().partition(fault)
 
@@ -356,17 +356,17 @@ class _Faults(Trouble):
             between = f"{stream.node} and {stream.other.node}"
             self._cast.tell(f"the connection between {between} {what}")
 
-    def cut_power(self, processes: Sequence[Process]) -> Deed:
+    def cut_power(self, processes: Sequence[Process]) -> FaultAction:
         """Return the action that drops all connections of one of `processes` without a FIN."""
 
-        def deed(fault: Fault) -> None:
+        def action(fault: Fault) -> None:
             process = choose(processes, fault.lot)
             process.lose_power()
             self._world.after(fault.duration_s, process.start)
 
-        return deed
+        return action
 
-    def choose_way(self, lot: float) -> Way:
+    def choose_nodes(self, lot: float) -> NodePair:
         """Choose two processes."""
         programs = [*self._cast.programs]
         one = programs.pop(int(lot * len(programs)))

@@ -14,10 +14,10 @@ from requite.sim.amqp.cast import AmqpCast
 from requite.sim.amqp.knobs import AmqpFault, AmqpKnobs
 from requite.sim.amqp.server import Server
 from requite.sim.amqp.store import POOL
+from requite.sim.fault_injection import FaultAction, FaultInjector, NodePair, choose, spare
 from requite.sim.faults import Fault
 from requite.sim.process import Process
 from requite.sim.stream import SimStream
-from requite.sim.trouble import Deed, Trouble, Way, choose, spare
 
 _CODES: Final = ((541, "INTERNAL_ERROR"), (406, "PRECONDITION_FAILED - consumer ack timed out"))
 _GARBAGE: Final = 12
@@ -31,7 +31,7 @@ _HEADERS: Final = (
 _MADE_AGAIN_S: Final = 0.5
 
 
-class AmqpTrouble(Trouble):
+class AmqpFaultInjector(FaultInjector):
     """Performs faults upon clients, workers and RabbitMQ."""
 
     _cast: AmqpCast
@@ -41,7 +41,7 @@ class AmqpTrouble(Trouble):
         self._knobs = knobs
         self._rng = cast.world.rng("garbage")
 
-    def deeds(self) -> Mapping[StrEnum, Deed]:
+    def actions(self) -> Mapping[StrEnum, FaultAction]:
         """Return what each `AmqpFault` does."""
         cast = self._cast
         return {
@@ -68,7 +68,7 @@ class AmqpTrouble(Trouble):
             AmqpFault.GARBAGE: self._publish_garbage,
         }
 
-    def choose_way(self, lot: float) -> Way:
+    def choose_nodes(self, lot: float) -> NodePair:
         """Choose a client or worker, and RabbitMQ."""
         others: list[Process] = [*self._cast.clients, *self._cast.workers]
         return choose(others, lot).name, self._cast.rabbit.name

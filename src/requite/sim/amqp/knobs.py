@@ -37,7 +37,7 @@ class AmqpFault(StrEnum):
     DELETE_REPLIES = "delete-replies"
     BLOCK = "block"  # RabbitMQ takes no messages
     REFUSE = "refuse"  # its queues take none
-    GARBAGE = "garbage"  # a stranger publishes what nobody should
+    GARBAGE = "garbage"  # an intruder publishes what nobody should
 
 
 @dataclass(frozen=True, slots=True)

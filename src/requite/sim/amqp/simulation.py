@@ -21,7 +21,7 @@ from requite.sim.amqp.checkers import (
     RunsBounded,
     SentOnce,
 )
-from requite.sim.amqp.faults import AmqpTrouble
+from requite.sim.amqp.faults import AmqpFaultInjector
 from requite.sim.amqp.knobs import NOBODY, AmqpClientSpec, AmqpKnobs
 from requite.sim.amqp.party import AmqpParty
 from requite.sim.amqp.speech import NAMES, unpack
@@ -68,7 +68,7 @@ class AmqpSimulation(PartiesSimulation):
         super().__init__(plan, options, AMQP_CHECKERS, describe)
         self.knobs: AmqpKnobs = plan.knobs
         self.cast: AmqpCast = AmqpCast(self._stage())
-        self.trouble = AmqpTrouble(self.cast, self.knobs)
+        self.injector = AmqpFaultInjector(self.cast, self.knobs)
 
     def _stage(self) -> AmqpStage:
         return AmqpStage(
@@ -88,7 +88,7 @@ class AmqpSimulation(PartiesSimulation):
 
     def phases(self) -> Iterable[Phase]:
         """Settle, ask everybody, and go."""
-        return (self.settle, self.ask, self._send_clients_home, self._send_workers_home)
+        return (self.settle, self.ask, self._drain_clients, self._drain_workers)
 
     # --- what must come about (I10) ---------------------------------------------------------------
     def settle_s(self) -> float:
@@ -119,11 +119,11 @@ class AmqpSimulation(PartiesSimulation):
         """See `tables.left_after_drain`."""
         return left_after_drain(party)
 
-    def _send_clients_home(self) -> bool:
-        return self.send_home("clients", self.cast.clients, self.left_in_the_end(LEAVE_S))
+    def _drain_clients(self) -> bool:
+        return self.drain_all("clients", self.cast.clients, self.left_in_the_end(LEAVE_S))
 
-    def _send_workers_home(self) -> bool:
-        return self.send_home("workers", self.cast.workers, [])
+    def _drain_workers(self) -> bool:
+        return self.drain_all("workers", self.cast.workers, [])
 
 
 def plan_calls(knobs: AmqpKnobs, rng: Random) -> Iterator[CallPlan]:

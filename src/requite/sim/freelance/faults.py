@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
+from requite.sim.fault_injection import FaultAction, FaultInjector, NodePair, choose, spare
 from requite.sim.freelance.cast import FlpCast
 from requite.sim.freelance.knobs import FlpFault
 from requite.sim.stream import SimStream
-from requite.sim.trouble import Deed, Trouble, Way, choose, spare
 
 
-class FlpTrouble(Trouble):
+class FlpFaultInjector(FaultInjector):
     """Inject faults into clients and servers."""
 
     _cast: FlpCast
@@ -19,7 +19,7 @@ class FlpTrouble(Trouble):
     def __init__(self, cast: FlpCast) -> None:
         super().__init__(cast)
 
-    def deeds(self) -> Mapping[StrEnum, Deed]:
+    def actions(self) -> Mapping[StrEnum, FaultAction]:
         """Return the action of each `FlpFault`."""
         cast = self._cast
         return {
@@ -38,7 +38,7 @@ class FlpTrouble(Trouble):
             FlpFault.INTRUDER: self.intrude,
         }
 
-    def choose_way(self, lot: float) -> Way:
+    def choose_nodes(self, lot: float) -> NodePair:
         """Choose a pair of client and server."""
         return choose(self._cast.clients, lot).name, choose(self._cast.servers, spare(lot)).name
 

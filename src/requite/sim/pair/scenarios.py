@@ -81,7 +81,7 @@ _LIST: Final = (
     ),
     PairScenario(
         "pair-garbage",
-        "strangers send garbage to the address where the servers listen for each other",
+        "intruders send garbage to the address where the servers listen for each other",
         (PairFault.INTRUDER, PairFault.CRASH),
         fixed={"faults_per_s": 1.0},
     ),

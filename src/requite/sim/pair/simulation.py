@@ -8,9 +8,10 @@ from hashlib import sha256
 from typing import Final, NamedTuple
 
 from requite.protocols.binarystar.table import PairRole, State
+from requite.sim.fault_injection import FaultAction, FaultInjector, NodePair, choose
 from requite.sim.faults import Fault
 from requite.sim.network import Network
-from requite.sim.pair.askers import Asker
+from requite.sim.pair.clients import PairClient
 from requite.sim.pair.intruder import PairIntruder
 from requite.sim.pair.knobs import PairFault, PairKnobs
 from requite.sim.pair.ledger import Ledger
@@ -21,7 +22,6 @@ from requite.sim.process import Process
 from requite.sim.result import Options, Result
 from requite.sim.simulation import Luck, Phase, Simulation
 from requite.sim.stream import SimStream
-from requite.sim.trouble import Deed, Trouble, Way, choose
 
 _INTRUDERS: Final = 2
 _START_WITHIN_S: Final = 0.1
@@ -41,12 +41,12 @@ class PairCast:
         self.intruders = [PairIntruder(f"stranger-{i + 1}", stage) for i in range(_INTRUDERS)]
 
 
-class PairTrouble(Trouble):
+class PairFaultInjector(FaultInjector):
     """Inject faults into a pair."""
 
     _cast: PairCast
 
-    def deeds(self) -> Mapping[StrEnum, Deed]:
+    def actions(self) -> Mapping[StrEnum, FaultAction]:
         """Return the action of each `PairFault`."""
         servers = self._cast.servers
         return {
@@ -63,7 +63,7 @@ class PairTrouble(Trouble):
             PairFault.INTRUDER: self.intrude,
         }
 
-    def choose_way(self, _lot: float) -> Way:
+    def choose_nodes(self, _lot: float) -> NodePair:
         """Return the two servers, the only pair."""
         return "primary", "backup"
 
@@ -101,10 +101,10 @@ class PairSimulation(Simulation):
             self.transcript,
         )
         self.cast = PairCast(stage)
-        self.trouble = PairTrouble(self.cast)
+        self.injector = PairFaultInjector(self.cast)
         self.ledger.servers = servers = self.cast.servers
-        self.askers = [
-            Asker(
+        self.clients = [
+            PairClient(
                 f"client-{i + 1}",
                 stage,
                 self.ledger,
@@ -130,24 +130,24 @@ class PairSimulation(Simulation):
         for server in self.cast.servers:
             world.at(rng.random() * _START_WITHIN_S, server.start)
         for call in self.planned.calls:
-            world.at(call.at_s, self.askers[call.asker].ask, call.number)
+            world.at(call.at_s, self.clients[call.asker].ask, call.number)
         for fault in self.planned.faults:
-            world.at(fault.at_s, self._strike, fault)
+            world.at(fault.at_s, self._inject, fault)
 
     def heal(self) -> None:
         """End all faults; every client reaches both servers."""
-        self.trouble.end()
-        for asker in self.askers:
-            asker.reach = [*self.cast.servers]
+        self.injector.end()
+        for client in self.clients:
+            client.reach = [*self.cast.servers]
 
     def process_failed(self, process: Process, trace: str) -> None:
         """Report a process that ended with an exception (I13)."""
         self.history.violate("I13", f"{process.name}: {trace}")
         super().process_failed(process, trace)
 
-    def _strike(self, fault: Fault) -> None:
+    def _inject(self, fault: Fault) -> None:
         self.remark(f"{fault.kind}, {fault.duration_s:.3f} s")
-        self.trouble.strike(fault)
+        self.injector.inject(fault)
 
     def phases(self) -> Iterable[Phase]:
         """Return the phases after the faults."""
@@ -159,7 +159,7 @@ class PairSimulation(Simulation):
             self._freeze_shortly,
             self._freeze,
             self._hand_over,
-            self._send_home,
+            self._drain_both,
         )
 
     # --- liveness (I10) ---------------------------------------------------------------------------
@@ -250,7 +250,7 @@ class PairSimulation(Simulation):
             )
         return done
 
-    def _send_home(self) -> bool:
+    def _drain_both(self) -> bool:
         for server in self.cast.servers:
             server.retired = True
             server.drain()
@@ -266,7 +266,7 @@ class PairSimulation(Simulation):
         return (one, two) if one.serves else (two, one)
 
     def _ask(self) -> None:
-        self.askers[0].ask(next(self.numbers))
+        self.clients[0].ask(next(self.numbers))
 
     def _served_by(self, server: PairServer) -> bool:
         """Send a client's request in a separate turn; return whether it was answered."""
@@ -303,7 +303,7 @@ class PairSimulation(Simulation):
             scenario,
             tuple(self.knobs.lines()),
             tuple(self.history.violations),
-            len(self.ledger.questions),
+            len(self.ledger.requests),
             self.ledger.outcomes,
             self.world.now,
             self.world.events,

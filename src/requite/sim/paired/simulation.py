@@ -10,15 +10,15 @@ from typing import Final
 from requite.protocols.binarystar.table import PairRole
 from requite.sim.cast import Cast
 from requite.sim.checkers.tables import left_after_calls, one_sided_connections
+from requite.sim.fault_injection import FaultAction, NodePair, choose, spare
 from requite.sim.knobs import FaultKind
-from requite.sim.majordomo import MajordomoSimulation, MajordomoTrouble, settle_s
+from requite.sim.majordomo import MajordomoFaultInjector, MajordomoSimulation, settle_s
 from requite.sim.paired.brokers import PairedBroker
 from requite.sim.paired.checkers import PAIRED_CHECKERS
 from requite.sim.paired.knobs import PairedKnobs
 from requite.sim.roles import BROKER, Stage
 from requite.sim.simulation import Phase
 from requite.sim.stream import SimStream
-from requite.sim.trouble import Deed, Way, choose, spare
 from requite.sim.words import describe
 from requite.transport.address import TcpAddress
 
@@ -65,9 +65,9 @@ class PairedSimulation(MajordomoSimulation):
         """Create all processes."""
         return PairedCast(stage, self.knobs)
 
-    def make_trouble(self) -> MajordomoTrouble:
+    def make_injector(self) -> MajordomoFaultInjector:
         """Return the faults of the run."""
-        return PairedTrouble(self.cast)
+        return PairedFaultInjector(self.cast)
 
     def places(self) -> tuple[TcpAddress, ...]:
         """Return the addresses of the brokers, the primary first."""
@@ -120,22 +120,22 @@ def _workers_unlike(broker: PairedBroker, cast: Cast) -> list[str]:
     return [] if known == alive else [f"{broker.name} knows {dict(known)}, alive are {dict(alive)}"]
 
 
-class PairedTrouble(MajordomoTrouble):
+class PairedFaultInjector(MajordomoFaultInjector):
     """Inject faults into a run with a pair of brokers."""
 
     _cast: PairedCast
 
-    def deeds(self) -> Mapping[StrEnum, Deed]:
+    def actions(self) -> Mapping[StrEnum, FaultAction]:
         """Return the action of each `FaultKind`."""
         brokers = self._cast.brokers
         return {
-            **super().deeds(),
+            **super().actions(),
             FaultKind.CRASH_BROKER: self.crash(brokers),
             FaultKind.FREEZE_BROKER: self.freeze(brokers),
             FaultKind.DRAIN_BROKER: self.drain(brokers),
         }
 
-    def choose_way(self, lot: float) -> Way:
+    def choose_nodes(self, lot: float) -> NodePair:
         """Choose the two brokers, or one of them and a peer."""
         if spare(lot) < _BETWEEN_THE_TWO_P:
             return _NAMES

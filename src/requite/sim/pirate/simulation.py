@@ -7,12 +7,13 @@ from enum import StrEnum
 from typing import Any, Final
 
 from requite.sim.checkers.leftovers import dead_ends, held, left_after_all, left_after_drain
+from requite.sim.fault_injection import FaultAction, FaultInjector, NodePair, choose
 from requite.sim.faults import Fault
 from requite.sim.network import Network
 from requite.sim.parties import PROBE_S, PartiesSimulation, handler_s_max, reconnect_s
 from requite.sim.pirate.checkers import PIRATE_CHECKERS
 from requite.sim.pirate.intruder import PirateIntruder
-from requite.sim.pirate.knobs import Crew, PirateFault, PirateKnobs
+from requite.sim.pirate.knobs import PirateFault, PirateKnobs, PirateVariant
 from requite.sim.pirate.parties import Client, Party, PirateStage, Queue, Server, Worker
 from requite.sim.pirate.words import describe
 from requite.sim.pirate.workload import plan_call, plan_calls
@@ -21,7 +22,6 @@ from requite.sim.process import Process
 from requite.sim.result import Options
 from requite.sim.simulation import Luck, Phase
 from requite.sim.stream import SimStream
-from requite.sim.trouble import Deed, Trouble, Way, choose
 from requite.sim.workload import CallPlan
 
 _INTRUDERS: Final = 3
@@ -36,7 +36,7 @@ class Cast:
         self.network = stage.network
         self.clients = [Client(spec, stage) for spec in knobs.clients]
         self.workers = [Worker(spec.name, stage) for spec in knobs.workers]
-        has_queue = knobs.crew is not Crew.LAZY
+        has_queue = knobs.crew is not PirateVariant.LAZY
         kind = Queue if has_queue else Server
         self.middle: list[Party] = [kind(name, stage) for name in knobs.middle]
         self.intruders = [PirateIntruder(f"intruder-{i + 1}", stage) for i in range(_INTRUDERS)]
@@ -66,7 +66,7 @@ class PirateSimulation(PartiesSimulation):
             self.transcript,
         )
         self.cast: Cast = Cast(stage)
-        self.trouble = PirateTrouble(self.cast)
+        self.injector = PirateFaultInjector(self.cast)
 
     @staticmethod
     def draw_calls(knobs: PirateKnobs, luck: Luck) -> Iterable[CallPlan]:
@@ -75,7 +75,7 @@ class PirateSimulation(PartiesSimulation):
 
     def phases(self) -> Iterable[Phase]:
         """Settle, probe every worker, then drain clients, workers, and the middle."""
-        return (self.settle, self.ask, self._clients_home, self._workers_home, self._last_home)
+        return (self.settle, self.ask, self._drain_clients, self._drain_workers, self._drain_last)
 
     # --- liveness (I10) ---------------------------------------------------------------------------
     def settle_s(self) -> float:
@@ -104,26 +104,26 @@ class PirateSimulation(PartiesSimulation):
         """See `leftovers.left_after_drain`."""
         return left_after_drain(party, party.hub.places)
 
-    def _clients_home(self) -> bool:
-        return self.send_home("clients", self.cast.clients, self.left_in_the_end(self.settle_s()))
+    def _drain_clients(self) -> bool:
+        return self.drain_all("clients", self.cast.clients, self.left_in_the_end(self.settle_s()))
 
-    def _workers_home(self) -> bool:
-        return self.send_home("workers", self.cast.workers, self.left_in_the_end(self.settle_s()))
+    def _drain_workers(self) -> bool:
+        return self.drain_all("workers", self.cast.workers, self.left_in_the_end(self.settle_s()))
 
-    def _last_home(self) -> bool:
+    def _drain_last(self) -> bool:
         """Drain the queue or the servers, after checking that without peers they equal new ones."""
         middle = self.cast.middle
         self.wait_until_alone(middle)
         left = [what for party in middle for what in left_after_all(party)]
-        return self.send_home("last", middle, left)
+        return self.drain_all("last", middle, left)
 
 
-class PirateTrouble(Trouble):
+class PirateFaultInjector(FaultInjector):
     """Inject faults into clients, servers, queue and workers."""
 
     _cast: Cast
 
-    def deeds(self) -> Mapping[StrEnum, Deed]:
+    def actions(self) -> Mapping[StrEnum, FaultAction]:
         """Return the action of each `PirateFault`."""
         cast = self._cast
         workers = bool(cast.workers)
@@ -146,7 +146,7 @@ class PirateTrouble(Trouble):
             PirateFault.INTRUDER: self.intrude,
         }
 
-    def choose_way(self, lot: float) -> Way:
+    def choose_nodes(self, lot: float) -> NodePair:
         """Choose a party in the middle and one of its peers."""
         others = [*self._cast.clients, *self._cast.workers]
         ways = [(party.name, other.name) for party in self._cast.middle for other in others]

@@ -10,6 +10,6 @@ driver.py       a driver, slow and failing, and the groups that it runs
 worker.py       workers: they serve, fail, stall, die, and report what they do
 callers.py      who asks
 ledger.py       what has become of each request, and what must hold of it
-trouble.py      faults
+faults.py       faults
 simulation.py   all of it, in phases
 """

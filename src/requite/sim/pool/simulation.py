@@ -13,12 +13,12 @@ from requite.sim.faults import Fault
 from requite.sim.plan import Plan
 from requite.sim.pool.callers import Caller
 from requite.sim.pool.driver import SimDriver
+from requite.sim.pool.faults import PoolFaultInjector
 from requite.sim.pool.knobs import PoolKnobs, Task
 from requite.sim.pool.ledger import Ledger, Request
 from requite.sim.pool.manager import Manager
 from requite.sim.pool.rabbit import SimRabbit
 from requite.sim.pool.stage import PoolStage
-from requite.sim.pool.trouble import PoolTrouble
 from requite.sim.result import Options, Result
 from requite.sim.simulation import Luck, Phase, Simulation
 
@@ -61,7 +61,7 @@ class PoolSimulation(Simulation):
             Manager(f"manager-{i + 1}", self.stage, self.driver) for i in range(knobs.managers)
         ]
         self.callers = [Caller(f"caller-{i + 1}", self.stage) for i in range(knobs.callers)]
-        self.trouble = PoolTrouble(self.stage, self.driver, self.managers, self.callers)
+        self.injector = PoolFaultInjector(self.stage, self.driver, self.managers, self.callers)
         self._names = Pool("core")
         self._version = knobs.config.pool.version
 
@@ -87,19 +87,19 @@ class PoolSimulation(Simulation):
         for call in self.planned.calls:
             world.at(call.at_s, self._call, call)
         for fault in self.planned.faults:
-            world.at(fault.at_s, self._strike, fault)
+            world.at(fault.at_s, self._inject, fault)
 
     def _call(self, call: PoolCall) -> None:
         self.callers[call.caller].call(
             call.number, call.key, call.task, expires_s=call.expires_s, silent=call.silent
         )
 
-    def _strike(self, fault: Fault) -> None:
-        self.trouble.strike(fault)
+    def _inject(self, fault: Fault) -> None:
+        self.injector.inject(fault)
 
     def heal(self) -> None:
         """End all faults."""
-        self.trouble.end()
+        self.injector.end()
 
     def phases(self) -> Iterable[Phase]:
         """Yield what is done once all is well."""
@@ -112,9 +112,9 @@ class PoolSimulation(Simulation):
             self._replace_the_version,
             self._fail_over,
             self._let_all_go,
-            self._send_home,
+            self._drain_managers,
             self._keep_what_comes_meanwhile,
-            self._send_home,
+            self._drain_managers,
         )
 
     # --- times, in seconds ------------------------------------------------------------------------
@@ -285,7 +285,7 @@ class PoolSimulation(Simulation):
         queues, groups = self.rabbit.request_queues(), self.driver.groups
         return f"left are queues {queues}, groups {groups}" if queues or groups else ""
 
-    def _send_home(self) -> bool:
+    def _drain_managers(self) -> bool:
         """Managers leave in good order, with their workers, and hold nothing any more (I9)."""
         self._check_poison()
         served = self._are_served(("last",), self._round_s + 6.0)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
+from requite.sim.fault_injection import FaultAction, FaultInjector, NodePair, choose
 from requite.sim.faults import Fault
 from requite.sim.process import Process
 from requite.sim.scalability.cast import SpCast
 from requite.sim.scalability.knobs import SpFault
 from requite.sim.stream import SimStream
-from requite.sim.trouble import Deed, Trouble, Way, choose
 
 
-class SpTrouble(Trouble):
+class SpFaultInjector(FaultInjector):
     """Inject faults into clients, devices and workers."""
 
     _cast: SpCast
@@ -22,7 +22,7 @@ class SpTrouble(Trouble):
         super().__init__(cast)
         self._held: dict[SimStream, None] = {}
 
-    def deeds(self) -> Mapping[StrEnum, Deed]:
+    def actions(self) -> Mapping[StrEnum, FaultAction]:
         """Return the action of each `SpFault`."""
         cast = self._cast
         return {
@@ -45,7 +45,7 @@ class SpTrouble(Trouble):
             SpFault.INTRUDER: self.intrude,
         }
 
-    def choose_way(self, lot: float) -> Way:
+    def choose_nodes(self, lot: float) -> NodePair:
         """Choose two connected processes."""
         edge = choose(self._cast.edges, lot)
         return edge.upper, edge.lower
@@ -75,8 +75,8 @@ class SpTrouble(Trouble):
             stream.let_go()
 
 
-def _if_any(processes: Sequence[Process], deed: Deed) -> Deed:
-    return deed if processes else _nothing
+def _if_any(processes: Sequence[Process], action: FaultAction) -> FaultAction:
+    return action if processes else _nothing
 
 
 def _nothing(_fault: Fault) -> None:

@@ -170,7 +170,7 @@ _LIST: Final = (
     ),
     SpScenario(
         "sp-garbage",
-        "strangers send garbage, as clients and as workers",
+        "intruders send garbage, as clients and as workers",
         faults=(SpFault.INTRUDER,),
         fixed={"faults_per_s": 1.0},
     ),

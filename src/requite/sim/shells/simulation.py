@@ -16,7 +16,8 @@ from requite.sim.checkers.calls import (
     OwnReply,
     PartialsInOrder,
 )
-from requite.sim.checkers.manners import NobodyNotices
+from requite.sim.checkers.robustness import NobodyNotices
+from requite.sim.fault_injection import FaultAction, FaultInjector, NodePair, choose, spare
 from requite.sim.faults import Fault
 from requite.sim.history import Checker
 from requite.sim.knobs import Behaviour
@@ -32,7 +33,6 @@ from requite.sim.shells.knobs import SERVICES, Handler, ShellFault, ShellKnobs, 
 from requite.sim.shells.stage import Member, ShellStage, brokers
 from requite.sim.simulation import Luck, Phase, Simulation
 from requite.sim.stream import SimStream
-from requite.sim.trouble import Deed, Trouble, Way, choose, spare
 from requite.sim.workload import CallPlan
 
 _PROBE_S: Final = 15.0
@@ -64,7 +64,7 @@ class ShellSimulation(Simulation):
         super().__init__(plan, options, SHELL_CHECKERS, lambda _sender, _message: "")
         self.knobs: ShellKnobs = plan.knobs
         self.cast = ShellCast(self._stage())
-        self.trouble = ShellTrouble(self.cast, self.knobs)
+        self.injector = ShellFaultInjector(self.cast, self.knobs)
         self._place = brokers(self.knobs)  # where durable requests are in the end
 
     def _stage(self) -> ShellStage:
@@ -99,13 +99,13 @@ class ShellSimulation(Simulation):
 
     def begin(self) -> None:
         """Let everybody start, and put the calls and the faults into the queue."""
-        self.plan_all(self.cast.members, self.cast, self.trouble)
+        self.plan_all(self.cast.members, self.cast, self.injector)
 
     def heal(self) -> None:
         """End all faults; but of two replicating brokers the first is gone for good."""
         if self.knobs.transport is Transport.REPLICA:
             self._place = self.cast.lose_primary()
-        self.trouble.end()
+        self.injector.end()
 
     def phases(self) -> Iterable[Phase]:
         """Settle, ask everybody, and go."""
@@ -114,11 +114,11 @@ class ShellSimulation(Simulation):
             self._settle,
             self._ask,
             self._fetch,
-            lambda: self._send_home("clients", cast.clients),
+            lambda: self._terminate("clients", cast.clients),
             self._find_nothing,
             self._end_pool,
-            lambda: self._send_home("workers", cast.workers),
-            lambda: self._send_home("middle", cast.middle),
+            lambda: self._terminate("workers", cast.workers),
+            lambda: self._terminate("middle", cast.middle),
         )
 
     def _settle(self) -> bool:
@@ -222,12 +222,12 @@ class ShellSimulation(Simulation):
         workers = self.cast.workers
         limit_s = self.knobs.unused_s + _LEAVE_S
         if self.wait(lambda: not any(worker.alive for worker in workers), limit_s):
-            return self._send_home("managers", self.cast.middle[1:])
+            return self._terminate("managers", self.cast.middle[1:])
         alive = ", ".join(worker.name for worker in workers if worker.alive)
         self.history.violate("I9", f"{alive}: unused for {limit_s:g} s, but not stopped")
         return False
 
-    def _send_home(self, who: str, members: Sequence[Member]) -> bool:
+    def _terminate(self, who: str, members: Sequence[Member]) -> bool:
         """I9: who gets SIGTERM ends, and leaves neither tasks nor timers."""
         self.remark(f"the {who} get SIGTERM")
         for member in members:
@@ -242,7 +242,7 @@ class ShellSimulation(Simulation):
         return gone
 
 
-class ShellTrouble(Trouble):
+class ShellFaultInjector(FaultInjector):
     """Performs faults upon programs."""
 
     _cast: ShellCast
@@ -251,7 +251,7 @@ class ShellTrouble(Trouble):
         self._transport = knobs.transport
         super().__init__(cast)
 
-    def deeds(self) -> Mapping[StrEnum, Deed]:
+    def actions(self) -> Mapping[StrEnum, FaultAction]:
         """Return what each `ShellFault` does."""
         cast = self._cast
         return {
@@ -272,14 +272,14 @@ class ShellTrouble(Trouble):
             ShellFault.DRAIN_WORKER: self.drain(cast.workers),
         }
 
-    def strike(self, fault: Fault) -> None:
-        """Let a fault happen, if there is anybody whom it could strike."""
+    def inject(self, fault: Fault) -> None:
+        """Inject a fault, if a process exists that it can affect."""
         cast = self._cast
         victims = {"middle": cast.middle, "worker": cast.workers}
         if victims.get(fault.kind.rpartition("-")[2], True):
-            super().strike(fault)
+            super().inject(fault)
 
-    def choose_way(self, lot: float) -> Way:
+    def choose_nodes(self, lot: float) -> NodePair:
         """Choose two programs that are connected."""
         cast = self._cast
         if not cast.middle:

@@ -103,7 +103,7 @@ _LIST: Final = (
     ),
     TitanicScenario(
         "titanic-garbage",
-        "strangers send garbage",
+        "intruders send garbage",
         (TitanicFault.GARBAGE,),
         fixed={"faults_per_s": 5.0},
     ),

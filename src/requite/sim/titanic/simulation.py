@@ -62,11 +62,11 @@ class TitanicSimulation(Simulation):
         """Start the node, and schedule users and faults."""
         self.node.start()
         for call in self.planned.calls:
-            wish = self.ledger.wishes[call.number] = call.wish()
-            errand = users.whole_life(self.ledger, wish, call)
-            self._send(errand, f"user {call.number}", call.at_s)
+            request = self.ledger.requests[call.number] = call.request()
+            workflow = users.full_lifecycle(self.ledger, request, call)
+            self._send(workflow, f"user {call.number}", call.at_s)
         for fault in self.planned.faults:
-            self.world.at(fault.at_s, self._strike, fault)
+            self.world.at(fault.at_s, self._inject, fault)
 
     def heal(self) -> None:
         """End all faults."""
@@ -100,9 +100,9 @@ class TitanicSimulation(Simulation):
 
     def _ask_once_more(self) -> bool:
         """Collect again every request that is not closed."""
-        for promise in self.ledger.promises.values():
-            if not promise.close_sent:
-                self._send(users.collect(self.ledger, promise), promise.wish.body[:8].decode())
+        for issued in self.ledger.tickets.values():
+            if not issued.close_sent:
+                self._send(users.collect(self.ledger, issued), issued.request.body[:8].decode())
         return self._settle()
 
     def _close_everything(self) -> bool:
@@ -136,7 +136,7 @@ class TitanicSimulation(Simulation):
         return True
 
     # --- faults -----------------------------------------------------------------------------------
-    def _strike(self, fault: Fault) -> None:
+    def _inject(self, fault: Fault) -> None:
         _, kind, duration_s, lot = fault
         self.remark(f"{kind}, {duration_s:.3f} s")
         match kind:
@@ -169,8 +169,8 @@ class TitanicSimulation(Simulation):
         self.node.disk.is_full = False
 
     # --- helpers ----------------------------------------------------------------------------------
-    def _send(self, errand: Any, name: str, at_s: float = 0.0) -> None:
-        user = User(self.network, errand, name)
+    def _send(self, workflow: Any, name: str, at_s: float = 0.0) -> None:
+        user = User(self.network, workflow, name)
         self.users.append(user)
         self.world.at(at_s, user.begin)
 
@@ -179,15 +179,15 @@ class TitanicSimulation(Simulation):
             self.transcript.event("titanic", what)
 
     def result(self, scenario: str) -> Result:
-        """Return the result of the run; its calls are the wishes."""
-        wishes = self.ledger.wishes.values()
-        outcomes = Counter(wish.ended or "not ended" for wish in wishes)
+        """Return the result of the run; its calls are the requests."""
+        requests = self.ledger.requests.values()
+        outcomes = Counter(request.ended or "not ended" for request in requests)
         return Result(
             self.seed,
             scenario,
             tuple(self.knobs.lines()),
             tuple(self.history.violations),
-            len(wishes),
+            len(requests),
             dict(sorted(outcomes.items())),
             self.world.now,
             self.world.events,

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from requite.sim.world import World
 
 Chosen = TypeVar("Chosen")
-Deed = Callable[[Fault], None]
-Way = tuple[str, str]
+FaultAction = Callable[[Fault], None]
+NodePair = tuple[str, str]
 
 
-class Troubled(Protocol):
+class FaultTargets(Protocol):
     """The parts of a cast that faults affect."""
 
     @property
@@ -38,22 +38,22 @@ class Troubled(Protocol):
         """The processes that send garbage."""
 
 
-class Trouble:
-    """Injects faults into a cast. Subclasses define the `deeds`, and choose their victims."""
+class FaultInjector:
+    """Injects faults into a cast. Subclasses define the `actions`, and choose their victims."""
 
-    def __init__(self, cast: Troubled) -> None:
+    def __init__(self, cast: FaultTargets) -> None:
         self._cast = cast
         self._world = cast.world
         self._network = cast.network
         self._over = False
-        self._do = self.deeds()
+        self._do = self.actions()
 
     # --- for subclasses ---------------------------------------------------------------------------
-    def deeds(self) -> Mapping[Any, Deed]:
+    def actions(self) -> Mapping[Any, FaultAction]:
         """Return the action of each kind of fault."""
         raise NotImplementedError
 
-    def choose_way(self, lot: float) -> Way:
+    def choose_nodes(self, lot: float) -> NodePair:
         """Choose two connected nodes."""
         raise NotImplementedError
 
@@ -62,7 +62,7 @@ class Trouble:
         raise NotImplementedError
 
     # --- from the run -----------------------------------------------------------------------------
-    def strike(self, fault: Fault) -> None:
+    def inject(self, fault: Fault) -> None:
         """Inject a fault."""
         if not self._over:
             self._do[fault.kind](fault)
@@ -79,37 +79,37 @@ class Trouble:
             process.start()
 
     # --- processes --------------------------------------------------------------------------------
-    def crash(self, processes: Sequence[Process]) -> Deed:
+    def crash(self, processes: Sequence[Process]) -> FaultAction:
         """Return a fault that crashes one of `processes`, and restarts it later."""
 
-        def deed(fault: Fault) -> None:
+        def action(fault: Fault) -> None:
             process = choose(processes, fault.lot)
             process.crash(politely=spare(fault.lot) < 0.5)
             self._world.after(fault.duration_s, process.start)
 
-        return deed
+        return action
 
-    def freeze(self, processes: Sequence[Process]) -> Deed:
+    def freeze(self, processes: Sequence[Process]) -> FaultAction:
         """Return a fault that freezes one of `processes`."""
 
-        def deed(fault: Fault) -> None:
+        def action(fault: Fault) -> None:
             process = choose(processes, fault.lot)
             if not process.frozen:
                 process.freeze()
                 self._world.after(fault.duration_s, self._thaw, process, process.life)
 
-        return deed
+        return action
 
-    def drain(self, processes: Sequence[Process]) -> Deed:
+    def drain(self, processes: Sequence[Process]) -> FaultAction:
         """Return a fault that drains one of `processes`, and restarts it later."""
 
-        def deed(fault: Fault) -> None:
+        def action(fault: Fault) -> None:
             process = choose(processes, fault.lot)
             if not process.frozen:
                 process.drain()
                 self._world.after(fault.duration_s, self._rejoin, process)
 
-        return deed
+        return action
 
     def lose_power(self, fault: Fault) -> None:
         """Cut power to a machine: its connections drop without a FIN."""
@@ -137,7 +137,7 @@ class Trouble:
     # --- the network ------------------------------------------------------------------------------
     def partition(self, fault: Fault) -> None:
         """Cut two nodes off from each other."""
-        there, back = self.choose_way(fault.lot)
+        there, back = self.choose_nodes(fault.lot)
         for way in ((there, back), (back, there)):
             self._separate(way, fault.duration_s)
 
@@ -163,7 +163,7 @@ class Trouble:
         if stream is not None:
             self._network.black_hole(stream)
 
-    def _separate(self, way: Way, duration_s: float) -> None:
+    def _separate(self, way: NodePair, duration_s: float) -> None:
         self._network.cut(*way)
         self._world.after(duration_s, self._unless_over, self._network.mend, *way)
 
@@ -171,8 +171,8 @@ class Trouble:
         if not self._over:
             act(source, sink)
 
-    def _choose_direction(self, lot: float) -> Way:
-        there, back = self.choose_way(lot)
+    def _choose_direction(self, lot: float) -> NodePair:
+        there, back = self.choose_nodes(lot)
         return (there, back) if spare(lot) < 0.5 else (back, there)
 
     def _choose_stream(self, lot: float) -> SimStream | None:

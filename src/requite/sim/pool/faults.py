@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from requite.protocols.amqp.wire import EVENT
+from requite.sim.fault_injection import choose, spare
 from requite.sim.pool.knobs import PoolFault
 from requite.sim.pool.rabbit import Absent
 from requite.sim.rabbitmq.message import SimMessage
-from requite.sim.trouble import choose, spare
 
 if TYPE_CHECKING:
     from requite.sim.faults import Fault
@@ -25,7 +25,7 @@ _SLOW_S: Final = 3.0
 _LONG_KEY: Final = "/" * 200
 
 
-class PoolTrouble:
+class PoolFaultInjector:
     """Performs faults until it is told that they are over."""
 
     def __init__(
@@ -40,7 +40,7 @@ class PoolTrouble:
         self._managers = managers
         self._callers = callers
         self._over = False
-        self._deeds: dict[PoolFault, Callable[[Fault], None]] = {
+        self._actions: dict[PoolFault, Callable[[Fault], None]] = {
             PoolFault.CRASH_MANAGER: self._crash_manager,
             PoolFault.DRAIN_MANAGER: self._drain_manager,
             PoolFault.CUT_MANAGER: lambda fault: self._cut(self._managers, fault),
@@ -57,11 +57,11 @@ class PoolTrouble:
             PoolFault.GARBAGE: self._send_garbage,
         }
 
-    def strike(self, fault: Fault) -> None:
+    def inject(self, fault: Fault) -> None:
         """Let a fault happen."""
         if not self._over:
             self._stage.remark("--", f"{fault.kind}, {fault.duration_s:.3f} s")
-            self._deeds[PoolFault(fault.kind)](fault)
+            self._actions[PoolFault(fault.kind)](fault)
 
     def end(self) -> None:
         """Heal everything."""
@@ -171,7 +171,7 @@ class PoolTrouble:
 
         self._later(fault, mend)
 
-    # --- strangers --------------------------------------------------------------------------------
+    # --- intruders --------------------------------------------------------------------------------
     def _send_garbage(self, fault: Fault) -> None:
         """Publish where it hurts what nobody should publish."""
         names = self._stage.rabbit.names
