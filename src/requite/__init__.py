@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from requite import sp
     from requite.broker import Broker
     from requite.client import AsyncClient, Client
-    from requite.client.asking import deadline
+    from requite.client.call_arguments import deadline
     from requite.dedup import Dedup
     from requite.protocols.majordomo.policy import BrokerPolicy
     from requite.worker import Worker, service
@@ -90,7 +90,7 @@ _HOME = {
     "Client": "requite.client",
     "Dedup": "requite.dedup",
     "Worker": "requite.worker",
-    "deadline": "requite.client.asking",
+    "deadline": "requite.client.call_arguments",
     "service": "requite.worker",
 }
 

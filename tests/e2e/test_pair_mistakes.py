@@ -17,7 +17,7 @@ from tests.cli.command import WAIT_S, requite
 import requite as package
 from requite import Broker
 from requite.cli.exit_codes import ExitCode
-from requite.cli.pair.asking import sentences
+from requite.cli.pair.report import sentences
 from requite.errors import LocalViolation, PairFailed, RemoteFailure
 from requite.pair import Pair, PairView, State
 from requite.pair.operator import Operator

@@ -9,7 +9,7 @@ import pytest
 from tests.spec.requirement import requirement
 
 from requite.client import durable
-from requite.client.asking import Asking
+from requite.client.call_arguments import SubmitBuilder
 from requite.client.durable import Ask, Durable, Pause, Script
 from requite.errors import (
     CallError,
@@ -54,8 +54,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
 def durable_at(url: str = "mdp://host/echo", timeout: float | None = 30.0) -> Durable:
     endpoints = read_endpoints(url)
     traits = client_plan(endpoints, SETTINGS).traits
-    asking = Asking(endpoints.service, timeout, traits, 1 << 20)
-    return Durable(endpoints.service, asking, traits)
+    builder = SubmitBuilder(endpoints.service, timeout, traits, 1 << 20)
+    return Durable(endpoints.service, builder, traits)
 
 
 class Play:

@@ -112,9 +112,9 @@ async def test_services_are_told_apart_and_parts_of_one_are_not(caplog: Any) -> 
 
 
 def test_all_parts_of_a_worker_know_what_was_told() -> None:
-    posts = Worker("pirate://127.0.0.1:1", service("it")(none), capacity=3)._make_posts()
-    assert len(posts) == 3
-    assert len({id(post.runner._told) for post in posts}) == 1
+    runtimes = Worker("pirate://127.0.0.1:1", service("it")(none), capacity=3)._make_runtimes()
+    assert len(runtimes) == 3
+    assert len({id(runtime.runner._told) for runtime in runtimes}) == 1
 
 
 @pytest.mark.parametrize(

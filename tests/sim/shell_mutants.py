@@ -169,11 +169,11 @@ def _fail() -> None:
 # --- workers --------------------------------------------------------------------------------------
 def _with_runner(kind: type[Runner]) -> Callable[..., Worker]:
     class Broken(Worker):
-        def _make_posts(self) -> Any:
-            posts = super()._make_posts()
-            for post in posts:
-                post.runner.__class__ = kind
-            return posts
+        def _make_runtimes(self) -> Any:
+            runtimes = super()._make_runtimes()
+            for runtime in runtimes:
+                runtime.runner.__class__ = kind
+            return runtimes
 
     Broken.__name__ = kind.__name__.strip("_")
     return Broken

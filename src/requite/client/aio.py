@@ -14,7 +14,14 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from requite.chronicle import WriterRole
-from requite.client.asking import TIMEOUT_S, Asking, CallBody, Taker, Timeout, explain
+from requite.client.call_arguments import (
+    TIMEOUT_S,
+    CallBody,
+    SubmitBuilder,
+    Taker,
+    Timeout,
+    explain,
+)
 from requite.client.durable import Durable, Pause, Script
 from requite.client.feed import Feed
 from requite.client.gate import Gate
@@ -99,8 +106,8 @@ class AsyncClient:
         self._endpoints = endpoints
         self._slots = slots
         name = endpoints.service if service is None else service
-        self._asking = Asking(name, timeout, plan.traits, message_size_max)
-        self._durable = Durable(name, self._asking, plan.traits)
+        self._builder = SubmitBuilder(name, timeout, plan.traits, message_size_max)
+        self._durable = Durable(name, self._builder, plan.traits)
         self._gate = Gate()
         origin = new_name()
         self._journal = journal_in(journal, WriterRole.CLIENT, origin)
@@ -209,7 +216,7 @@ class AsyncClient:
             await self._open()
             loop = asyncio.get_running_loop()
         future: asyncio.Future[Reply] = loop.create_future()
-        asked = self._asking.submit(
+        asked = self._builder.submit(
             future, body, clock.now(), timeout, service, idempotent, idempotency_key
         )
         if not self._gate.is_open:
@@ -262,7 +269,7 @@ class AsyncClient:
         if self._thread != get_ident() or self._loop is None or not self._loop.is_running():
             self._start()
         self._submit_soon(
-            self._asking.submit(
+            self._builder.submit(
                 taker, body, clock.now(), timeout, service, idempotent, idempotency_key
             )
         )
@@ -292,7 +299,7 @@ class AsyncClient:
         """
         signal = asyncio.Event()
         incoming = Incoming(signal.set)
-        asked = self._asking.submit(
+        asked = self._builder.submit(
             incoming, body, 0.0, timeout, service, idempotent, idempotency_key, partials=True
         )
         return self._stream(incoming, asked, signal)
@@ -340,7 +347,7 @@ class AsyncClient:
         window = Window(concurrency, as_completed, signal.set, slots=self._slots)
 
         def ask(body: CallBody, again: Item | None = None) -> None:
-            asked = self._asking.submit(None, body, clock.now(), timeout, service, idempotent)
+            asked = self._builder.submit(None, body, clock.now(), timeout, service, idempotent)
             self._submit(replace(asked, token=again or window.add(body)))
 
         feed = Feed(bodies, ask, lambda item: ask(item.body, item), self._gate)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Sequence
 from math import inf
 from typing import Final, NamedTuple, TypeVar
 
-from requite.client.asking import Asking, CallBody, Timeout, frames_of
+from requite.client.call_arguments import CallBody, SubmitBuilder, Timeout, frames_of
 from requite.errors import (
     CallError,
     CallTimeout,
@@ -83,9 +83,9 @@ Script = Generator[Step, Reply | None, T]
 class Durable:
     """The scripts of one client, with its defaults and its protocol's traits."""
 
-    def __init__(self, service: str, asking: Asking, traits: Traits) -> None:
+    def __init__(self, service: str, builder: SubmitBuilder, traits: Traits) -> None:
         self._service = service
-        self._asking = asking
+        self._builder = builder
         self._traits = traits
         self._has_keys = _carries_keys(traits)
         # An MDP 0.3 broker reports a lost query. Older dialects do not: repeat it after a while.
@@ -99,7 +99,7 @@ class Durable:
         name = self._name_of(self._service if service is None else service)
         if not key and self._has_keys:
             key = entropy.source.randbytes(_KEY_SIZE).hex().encode()
-        until = self._asking.until(clock.now(), timeout)
+        until = self._builder.until(clock.now(), timeout)
         frames = (name, body) if body.__class__ is bytes else (name, *frames_of(body))
         return _submit(_new(Ask, (REQUEST, frames, until, key)))
 
@@ -115,12 +115,12 @@ class Durable:
 
     def result(self, ticket: str, timeout: Timeout) -> Script[Reply]:
         """Wait for the reply to a durable request; return it."""
-        ask = Ask(REPLY, _frames_of(ticket), self._asking.until(clock.now(), timeout))
+        ask = Ask(REPLY, _frames_of(ticket), self._builder.until(clock.now(), timeout))
         return _result(ask, ticket, self._attempt_s)
 
     def forget(self, ticket: str, timeout: Timeout) -> Script[None]:
         """Delete a durable request and its reply."""
-        ask = Ask(CLOSE, _frames_of(ticket), self._asking.until(clock.now(), timeout))
+        ask = Ask(CLOSE, _frames_of(ticket), self._builder.until(clock.now(), timeout))
         return _forget(ask, ticket, self._attempt_s)
 
 

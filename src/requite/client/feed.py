@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterable, Callable, Iterable
 from typing import TypeAlias
 
-from requite.client.asking import CallBody, check_bodies
+from requite.client.call_arguments import CallBody, check_bodies
 from requite.client.gate import Gate
 from requite.client.window import Item, Window
 

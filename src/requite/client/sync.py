@@ -15,10 +15,10 @@ from typing import Any, Final, Self, TypeVar
 from weakref import WeakSet
 
 from requite.chronicle import WriterRole
-from requite.client.asking import (
+from requite.client.call_arguments import (
     TIMEOUT_S,
-    Asking,
     CallBody,
+    SubmitBuilder,
     Timeout,
     check_bodies,
     check_timeout,
@@ -137,8 +137,8 @@ class Client:
         self._endpoints = endpoints
         self._slots = slots
         name = endpoints.service if service is None else service
-        self._asking = Asking(name, timeout, self._plan.traits, message_size_max)
-        self._durable = Durable(name, self._asking, self._plan.traits)
+        self._builder = SubmitBuilder(name, timeout, self._plan.traits, message_size_max)
+        self._durable = Durable(name, self._builder, self._plan.traits)
         self._connections = self._plan.connections
         self._closed = False
         self._is_foreign = False  # the parent of this fork listens
@@ -271,7 +271,7 @@ class Client:
         waits for a result. Only the DNS lookup blocks.
         """
         call = Call(self._ready())
-        asked = self._asking.submit(
+        asked = self._builder.submit(
             call, body, clock.now(), timeout, service, idempotent, idempotency_key
         )
         while not call._shell.submit(asked):  # another thread has just lost it
@@ -294,7 +294,7 @@ class Client:
         """
         signal = Signal()
         incoming = Incoming(lambda: self._shell.set(signal))
-        asked = self._asking.submit(
+        asked = self._builder.submit(
             incoming, body, 0.0, timeout, service, idempotent, idempotency_key, partials=True
         )
         return self._stream(incoming, asked, signal)
@@ -335,7 +335,7 @@ class Client:
         )
 
         def ask(body: CallBody, again: Item | None = None) -> Submit:
-            asked = self._asking.submit(None, body, clock.now(), timeout, service, idempotent)
+            asked = self._builder.submit(None, body, clock.now(), timeout, service, idempotent)
             return replace(asked, token=again or window.add(body))
 
         return _map(self._ready, iter(bodies), ask, window, signal, return_errors)

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from requite.client.asking import CallBody
+from requite.client.call_arguments import CallBody
 from requite.errors import CallError, ConfigurationError, Overloaded
 from requite.request import Reply
 

@@ -51,7 +51,7 @@ from requite.framing.base import Framing
 from requite.framing.router import IdentityTable
 from requite.shell.feeder import Feeder
 from requite.shell.link import Link, LinkLimits, Pause, discard, reason_of_end
-from requite.shell.strangers import Strangers
+from requite.shell.pending_links import PendingLinks
 from requite.shell.waiting import Waiting
 from requite.shell.warnings import Warnings
 from requite.transport.base import Stream
@@ -161,7 +161,7 @@ class Host:
         self._dirty: list[Link] = []
         self._flush_wanted = False
         self._armed_at = inf
-        self._strangers = Strangers(self.limits.handshake_timeout_s)
+        self._pending_links = PendingLinks(self.limits.handshake_timeout_s)
         self._giving_way: set[Link] = set()  # dropped by `make_room`, and not closed yet
         self._closing = Waiting(self.limits.linger_s)
         self._pushing_back = 0  # how many links push back
@@ -225,7 +225,7 @@ class Host:
 
     def next_at(self) -> float:
         """Return the instant of the next `wake` (`inf`: none)."""
-        ours = min(self._strangers.next_at(), self._closing.next_at())
+        ours = min(self._pending_links.next_at(), self._closing.next_at())
         at = self.engine.deadline()
         return ours if at is None else min(at, ours)
 
@@ -249,7 +249,7 @@ class Host:
         """
         link = Link(stream, framing or self._make_framing(), accepted, kept, place)
         self.links[link] = None
-        self._arm(self._strangers.add(link, self._clock(), patience_s))
+        self._arm(self._pending_links.add(link, self._clock(), patience_s))
         stream.start(self, link)
         opening = link.framing.opening()
         if opening:
@@ -277,7 +277,7 @@ class Host:
             # the limit of silence.
             if messages or (link.joined and framing.mid_message):
                 if link.mute and messages:
-                    self._strangers.spoke(link)
+                    self._pending_links.first_message(link)
                 self._feed(Received(link, messages))
             if framing.farewell and not link.ended:
                 self._hang_up(link)
@@ -363,7 +363,7 @@ class Host:
 
     def make_room(self, newcomer: Link, shortage: str) -> None:
         """Drop a peer that has sent no message, or else the newcomer, to free a connection."""
-        link = self._strangers.who_gives_way(newcomer)
+        link = self._pending_links.choose_dropped(newcomer)
         if link.ended:
             return
         self._giving_way.add(link)
@@ -470,7 +470,7 @@ class Host:
         if self._identities is not None and not self._admit(link, self._identities):
             return
         link.joined = True
-        self._strangers.shook_hands(link)
+        self._pending_links.handshake_done(link)
         self._joined(link)
         self._feed(PeerJoined(link, link.identity, link.place))
 
@@ -502,7 +502,7 @@ class Host:
             self._settle()
 
     def _drop_overdue(self, now: float) -> None:
-        for link, reason in self._strangers.take_due(now):
+        for link, reason in self._pending_links.take_due(now):
             self._drop(link, "handshake timeout", reason)
         for link in self._closing.take_due(now):
             link.stream.abort()
@@ -551,7 +551,7 @@ class Host:
         link.ended = True
         link.encode = discard
         link.take_output()
-        self._strangers.forget(link)
+        self._pending_links.forget(link)
         if link.pushed_back:
             self._release(link)
 

@@ -30,7 +30,7 @@ class ClientProcess(Dialler):
             stage.transcript,
             attrgetter("frames"),
             tries_max=spec.tries,
-            is_told=spec.version == "0.3",
+            carries_idempotency=spec.version == "0.3",
             has_keys=True,
         )
 

@@ -68,7 +68,7 @@ def draw_pace(rng: Random) -> Pace:
     return Pace(rng.choice((0.0, 0.001, 0.02)), rng.choice((0.0, 0.0005, 0.005)))
 
 
-def draw_trouble(rng: Random, faults: tuple[Fault, ...], swarm: bool) -> dict[str, Any]:
+def draw_fault_knobs(rng: Random, faults: tuple[Fault, ...], swarm: bool) -> dict[str, Any]:
     """Draw the faults, their rate, and their duration."""
     return {
         "faults": draw_faults(rng, faults, swarm),

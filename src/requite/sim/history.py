@@ -38,9 +38,10 @@ class Violation:
 class Call:
     """One call as its client made it. Times are the world's.
 
-    `frozen_s`: how long the client had been frozen before. `is_told`: its dialect carries `key`,
-    and whether the call is idempotent. `partials`: those that the user received. `answered_by`: the
-    workers whose reply the broker forwarded. `sent`: how often the broker accepted the call.
+    `frozen_s`: how long the client had been frozen before. `carries_idempotency`: its dialect
+    carries `key`, and whether the call is idempotent. `partials`: those that the user received.
+    `answered_by`: the workers whose reply the broker forwarded. `sent`: how often the broker
+    accepted the call.
     `abandoned`: its client's process ended, and no user waits for the call.
     """
 
@@ -50,7 +51,7 @@ class Call:
     payload: bytes
     due_at: float
     idempotent: bool
-    is_told: bool
+    carries_idempotency: bool
     key: bytes
     tries_max: int
     submitted_at: float

@@ -1,4 +1,4 @@
-"""Strangers that send garbage to the broker: random bytes, and meaningless messages.
+"""Intruders that send garbage to the broker: random bytes, and meaningless messages.
 
 An intruder is a process with a special engine. At random times it connects, sends one kind of
 garbage, and leaves or stays. No honest peer may be affected (I13): the intruder offers a service
@@ -32,7 +32,7 @@ from requite.protocols.majordomo.wire import (
     WorkerPartial,
     WorkerRequest,
 )
-from requite.sim.mischief import Messages, Mischief
+from requite.sim.garbage import GarbageEngine, Messages
 from requite.sim.raw_bytes import RawBytes, spoil
 from requite.sim.roles import Dialler, Stage
 
@@ -40,7 +40,7 @@ _OWN: Final = b"intrigue"  # the intruders' own service
 _VERSIONS: Final = ("0.1", "0.2", "0.3")
 
 
-# --- mischief in whole messages -------------------------------------------------------------------
+# --- garbage in whole messages --------------------------------------------------------------------
 def _random_frames(rng: Random, _services: Sequence[str]) -> Messages:
     return [
         [rng.randbytes(rng.choice((0, 1, 5, 6, 7, 30))) for _ in range(rng.randint(1, 5))]
@@ -135,7 +135,7 @@ def _client_of_itself(rng: Random, _services: Sequence[str]) -> Messages:
 
 
 def _flood(_rng: Random, services: Sequence[str]) -> Messages:
-    """Return more requests than fit into buffers; `_Mischief` then stops reading."""
+    """Return more requests than fit into buffers; `_GarbageEngine` then stops reading."""
     dialect = by_version("0.3")
     body = [b"x" * 5000]
     name = services[0].encode()
@@ -155,7 +155,7 @@ _KINDS: Final[tuple[Callable[[Random, Sequence[str]], Messages], ...]] = (
 )
 
 
-# --- mischief in bytes ----------------------------------------------------------------------------
+# --- garbage in bytes -----------------------------------------------------------------------------
 def _draw_framing(rng: Random, services: Sequence[str]) -> Framing:
     if rng.random() < 0.6:
         return Zmtp(rng.choice((SocketType.DEALER, SocketType.DEALER, SocketType.REQ)))
@@ -197,13 +197,13 @@ def _on_the_wire(message: list[bytes]) -> bytes:
     return b"".join(more) + bytes((0, len(message[-1]))) + message[-1]
 
 
-class _Mischief(Mischief):
+class _GarbageEngine(GarbageEngine):
     def __init__(self, rng: Random, services: Sequence[str]) -> None:
         super().__init__(rng)
         self._services = services
 
     def play(self, peer: Any) -> Messages:
-        """See `Mischief.play`."""
+        """See `GarbageEngine.play`."""
         kind = self.rng.choice(_KINDS)
         if kind is _flood:
             peer.stream.pause_reading()
@@ -225,7 +225,7 @@ class Intruder(Dialler):
 
     def make_engine(self) -> Engine:
         """Return an engine that sends garbage."""
-        return _Mischief(self.rng, self._stage.knobs.services)
+        return _GarbageEngine(self.rng, self._stage.knobs.services)
 
     def _make_framing(self) -> Framing:
         return _draw_framing(self.rng, self._stage.knobs.services)

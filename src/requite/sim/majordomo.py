@@ -88,7 +88,7 @@ class MajordomoSimulation(Simulation):
 
     def phases(self) -> Iterable[Phase]:
         """Settle, probe every service, then drain clients, workers and the broker."""
-        return (self._settle, self._probe, self._send_clients_home, self._send_workers_home)
+        return (self._settle, self._probe, self._drain_clients, self._drain_workers)
 
     def _settle(self) -> bool:
         """Check I10: all pending calls end, and the tables match the live peers."""
@@ -144,7 +144,7 @@ class MajordomoSimulation(Simulation):
             cancel_after_s=None,
         )
 
-    def _send_clients_home(self) -> bool:
+    def _drain_clients(self) -> bool:
         """Check I9: once calls and clients have ended, no state of them is left."""
         cast = self.cast
         left = [*left_after_calls(cast)]
@@ -160,7 +160,7 @@ class MajordomoSimulation(Simulation):
             self.history.violate("I9", what)
         return gone and not left
 
-    def _send_workers_home(self) -> bool:
+    def _drain_workers(self) -> bool:
         """Check I9: without peers the broker equals a new one, and it exits after a drain."""
         broker = self.cast.broker
         self.remark("the workers leave")

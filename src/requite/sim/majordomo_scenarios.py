@@ -83,7 +83,7 @@ _LIST: Final = (
     ),
     Scenario(
         "garbage",
-        "strangers send garbage",
+        "intruders send garbage",
         (FaultKind.INTRUDER,),
         fixed={"faults_per_s": 1.0},
     ),

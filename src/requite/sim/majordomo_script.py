@@ -72,16 +72,16 @@ class MajordomoScript(Script):
     def __init__(self, lines: Sequence[str]) -> None:
         super().__init__(lines, CHECKERS, describe)
 
-    def put_up(self, cast: Sequence[Words]) -> Mapping[str, Process]:
+    def create_processes(self, cast: Sequence[Words]) -> Mapping[str, Process]:
         """Create all processes of the script."""
         knobs = _knobs(cast)
         self.history.knobs = knobs
         stage = Stage(self.world, self.network, self.history, self, knobs, Parts(), self.transcript)
-        strangers = [
-            Stranger(name, stage, **_with_version(rest))
+        scripted = [
+            ScriptedPeer(name, stage, **_with_version(rest))
             for name, *rest in of_kind(cast, "stranger")
         ]
-        return {process.name: process for process in (*MajordomoCast(stage).honest, *strangers)}
+        return {process.name: process for process in (*MajordomoCast(stage).honest, *scripted)}
 
     def read_call(self, words: Words) -> dict[str, Any]:
         """Read a service, a behaviour, and fields of the call."""
@@ -111,12 +111,12 @@ def _with_version(words: Iterable[str]) -> dict[str, Any]:
     return given | {"version": str(given["version"])}
 
 
-class _Says(tuple[Any, ...]):
-    """The input of a stranger's engine: a message to send."""
+class _SendMessage(tuple[Any, ...]):
+    """The input of a scripted peer's engine: a message to send."""
 
 
-class _Obedient:
-    """The engine of a stranger: it sends scripted messages to its only peer."""
+class _ScriptedEngine:
+    """The engine of a scripted peer: it sends scripted messages to its only peer."""
 
     def __init__(self) -> None:
         self._dial_at: float | None = 0.0
@@ -134,7 +134,7 @@ class _Obedient:
         elif isinstance(event, Wake):
             self._dial_at = None
             yield Connect()
-        elif isinstance(event, _Says) and self._peer is not None:
+        elif isinstance(event, _SendMessage) and self._peer is not None:
             yield Send(self._peer, list(event))
 
     def deadline(self) -> float | None:
@@ -146,7 +146,7 @@ class _Obedient:
         return self._peer is not None
 
 
-class Stranger(Dialler):
+class ScriptedPeer(Dialler):
     """A process that connects, and sends the messages of the script."""
 
     is_honest = False
@@ -157,7 +157,7 @@ class Stranger(Dialler):
 
     def make_engine(self) -> Any:
         """Return an engine that sends scripted messages."""
-        return _Obedient()
+        return _ScriptedEngine()
 
     def say(self, command: str) -> None:
         """Send a command, such as `disconnect()`: its name in `_COMMANDS`, and its fields."""
@@ -170,4 +170,4 @@ class Stranger(Dialler):
                 f"{call.func.id!r} is not a command; the commands are {', '.join(_COMMANDS)}"
             )
         message = self._dialect.encode(kind(*map(ast.literal_eval, call.args)))
-        self.turn(self.host.submit, _Says(message))
+        self.turn(self.host.submit, _SendMessage(message))

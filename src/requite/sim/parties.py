@@ -34,7 +34,7 @@ class Cast(Protocol):
 
 
 class PartiesSimulation(Simulation):
-    """A run of parties; subclasses create cast and trouble, and order the drains in `phases`."""
+    """A run of parties; subclasses create cast and injector, and order the drains in `phases`."""
 
     knobs: Any
     cast: Any
@@ -121,7 +121,7 @@ class PartiesSimulation(Simulation):
         """Wait until the parties have no connections."""
         self.wait(lambda: not any(party.streams for party in parties), LEAVE_S)
 
-    def send_home(self, who: str, parties: Sequence[BaseParty[Any]], left: list[str]) -> bool:
+    def drain_all(self, who: str, parties: Sequence[BaseParty[Any]], left: list[str]) -> bool:
         """Drain some parties; report what was `left` before, and what is left afterwards."""
         self.remark(f"the {who} leave")
         for party in parties:

@@ -7,7 +7,7 @@ transcript. Nothing is random: each way takes a millisecond, and there are no un
     0.1 c calls echo service_s=0.5           a call, with fields of `CallPlan`
     0.2 c cancels 1                          calls are numbered in the order of the script
     0.3 w1 crashes                           or: loses-power, freezes, thaws, starts, drains
-    0.4 s says something                     a stranger sends a message
+    0.4 s says something                     a scripted peer sends a message
     0.5 cut c w1                             one way; mend, clog and unclog as well
     1.0 reset w1                             break its connections
     3.0 ends
@@ -67,13 +67,13 @@ class Script:
         self._calls = 0
         self._end_s = 0.0
         cast = [shlex.split(line) for line in lines if not line[0].isdigit()]
-        self._processes = dict(self.put_up(cast))
+        self._processes = dict(self.create_processes(cast))
         for i, process in enumerate(self._processes.values()):
             self.world.at(i * _START_EVERY_S, process.start)
         self._plan(line.split(maxsplit=1) for line in lines if line[0].isdigit())
 
     # --- for subclasses ---------------------------------------------------------------------------
-    def put_up(self, cast: Sequence[Words]) -> Mapping[str, Process]:
+    def create_processes(self, cast: Sequence[Words]) -> Mapping[str, Process]:
         """Create the processes that the first lines name."""
         raise NotImplementedError
 

@@ -129,7 +129,7 @@ class Simulation:
     def _run(self) -> None:
         self.begin()
         for fault in self.planned.faults:
-            self.world.at(fault.at_s, self.injector.inject, fault)
+            self.world.at(fault.at_s, self._inject, fault)
         self.world.run(self._knobs.faulty_s)
         self.remark("all faults heal")
         self.heal()
@@ -137,6 +137,10 @@ class Simulation:
             if self.world.is_stopped or not phase():
                 break
         self.history.finish()
+
+    def _inject(self, fault: Fault) -> None:
+        self.remark(f"{fault.kind}, {fault.duration_s:.3f} s")
+        self.injector.inject(fault)
 
     def plan_all(self, processes: Iterable[Process], cast: Any) -> None:
         """Schedule the starts of processes, and the planned calls."""

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class BaseUser:
     """Makes the calls of one client, and reports their outcomes to the history.
 
-    `tries_max`: the most attempts of a call; `is_told`: the protocol carries whether a call is
-    idempotent; `has_keys`: some calls have an idempotency key.
+    `tries_max`: the most attempts of a call; `carries_idempotency`: the protocol carries whether a
+    call is idempotent; `has_keys`: some calls have an idempotency key.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class BaseUser:
         transcript: Transcript | None,
         *,
         tries_max: int,
-        is_told: bool,
+        carries_idempotency: bool,
         has_keys: bool,
     ) -> None:
         self.followers: dict[int, CallPlan] = {}  # calls to make when another ends, by its number
@@ -41,7 +41,7 @@ class BaseUser:
         self._history = history
         self._transcript = transcript
         self._tries_max = tries_max
-        self._is_told = is_told
+        self._carries_idempotency = carries_idempotency
         self._has_keys = has_keys
 
     # --- for subclasses ---------------------------------------------------------------------------
@@ -77,7 +77,7 @@ class BaseUser:
             plan.payload,
             now + timeout_s,
             plan.idempotent,
-            self._is_told,
+            self._carries_idempotency,
             self._key(plan),
             self._tries_max,
             now,
@@ -113,7 +113,7 @@ class User(BaseUser):
         frames_of: Callable[[CallPlan], list[bytes]],
         *,
         tries_max: int,
-        is_told: bool,
+        carries_idempotency: bool,
         has_keys: bool,
         soon: bool = False,
     ) -> None:
@@ -122,7 +122,7 @@ class User(BaseUser):
             history,
             transcript,
             tries_max=tries_max,
-            is_told=is_told,
+            carries_idempotency=carries_idempotency,
             has_keys=has_keys,
         )
         self._frames_of = frames_of

@@ -76,7 +76,7 @@ class WatchedBroker:
         self.heard_at: dict[bytes, float] = {}  # the time of a peer's last messages
         self.traces: dict[tuple[bytes, int], Trace] = {}
         self._by_dispatch: dict[int, Trace] = {}
-        self._strangers: set[tuple[bytes, int]] = set()  # requests of intruders, not checked
+        self._unchecked: set[tuple[bytes, int]] = set()  # requests of intruders
         self._history = history
         self._call_of = calls_by_body
         self._links: dict[bytes, Any] = {}  # the connection that has an identity now
@@ -207,7 +207,7 @@ class WatchedBroker:
     def _accepted(self, facts: Any) -> None:
         command, call = self._asked[facts["client"]].popleft()
         if call is None:
-            self._strangers.add((facts["client"], facts["request_id"]))
+            self._unchecked.add((facts["client"], facts["request_id"]))
             return
         now = self._history.world.now
         call.sent += 1
@@ -230,9 +230,9 @@ class WatchedBroker:
         self._asked[facts["client"]].popleft()
 
     def _find(self, facts: Any) -> Trace | None:
-        """Return the trace of a request; None for a stranger's request."""
+        """Return the trace of a request; None for an intruder's request."""
         key = facts["client"], facts["request_id"]
-        if key not in self.traces and key not in self._strangers:
+        if key not in self.traces and key not in self._unchecked:
             self._history.tell("unknown_request", f"request {key[1]} of client {key[0].hex()}")
         return self.traces.get(key)
 
@@ -240,7 +240,7 @@ class WatchedBroker:
         key = facts["client"], facts["request_id"]
         self.traces.pop(key, None)
         self._by_dispatch.pop(facts["dispatch_id"], None)
-        self._strangers.discard(key)
+        self._unchecked.discard(key)
 
     def _queued(self, facts: Any) -> None:
         trace = self._find(facts)

@@ -46,10 +46,10 @@ class WorkerProcess(Handling, Dialler):
         history = self._stage.history
         task = parse_task(request.frames)
         call = None if task is None else history.calls.get(task.number)
-        if task is None or call is None:  # a stranger's request
+        if task is None or call is None:  # an intruder's request
             self.later(0.0, self.answer, token, Status.OK, list(request.frames))
             return
-        knows_keys = call.is_told and self.spec.version == "0.3"
+        knows_keys = call.carries_idempotency and self.spec.version == "0.3"
         key = request.idempotency_key if knows_keys else call.key
         execution = history.started(call, self.name, request.frames[1], key)
         self.begin(token, execution, task, request.frames[1])

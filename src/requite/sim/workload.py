@@ -58,7 +58,7 @@ class Task(NamedTuple):
 
 
 def parse_task(frames: Sequence[bytes]) -> Task | None:
-    """Parse a request's body; None for a stranger's request."""
+    """Parse a request's body; None for an intruder's request."""
     if len(frames) != 2 or not frames[0].startswith(b"call "):
         return None
     _, number, behaviour, service_s, parts = frames[0].decode().split()

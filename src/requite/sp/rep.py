@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from requite import request as nouns
-from requite.client.asking import CallBody
+from requite.client.call_arguments import CallBody
 from requite.engine import Finished
 from requite.errors import Cancelled, LocalViolation
 from requite.protocols.scalability.jobs import RepSnapshot

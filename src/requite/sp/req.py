@@ -7,7 +7,7 @@ from math import inf
 from types import EllipsisType
 from typing import Any
 
-from requite.client.asking import CallBody, check_timeout, explain
+from requite.client.call_arguments import CallBody, check_timeout, explain
 from requite.engine import Cancel
 from requite.errors import CallError, Cancelled, Overloaded
 from requite.protocols.scalability.calls import Ask, ReqSnapshot

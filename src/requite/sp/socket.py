@@ -6,7 +6,7 @@ import asyncio
 from types import TracebackType
 from typing import Any, Final, Self, Unpack
 
-from requite.client.asking import frames_of
+from requite.client.call_arguments import frames_of
 from requite.engine import Drain, Engine
 from requite.errors import Cancelled, ConfigurationError
 from requite.framing import Limits

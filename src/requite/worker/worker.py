@@ -100,7 +100,7 @@ class Worker(Daemon):
             chronicle_of(self._journal),
         )
         self._plans = plans_for(self._endpoints, services, settings)  # refuses bad names here
-        self._posts: list[_Post] = []
+        self._runtimes: list[_PlanRuntime] = []
         names = ", ".join(dict.fromkeys(plan.service.name for plan in self._plans))
         places = [" or ".join(map(str, url.addresses)) for url in self._endpoints.dials]
         self._standing = Standing(names, places, self._troubles)
@@ -114,7 +114,7 @@ class Worker(Daemon):
     def addresses(self) -> list[str]:
         """URLs at which the worker listens, with actual ports; empty before `start`."""
         endpoints = self._endpoints
-        shells = (post.shell for post in self._posts)  # a worker that listens has one post
+        shells = (runtime.shell for runtime in self._runtimes)  # one if the worker listens
         queries, protocol = endpoints.peer_queries, endpoints.protocol
         lists = (bound_at(shell.addresses, queries, protocol) for shell in shells)
         return [url for urls in lists for url in urls]
@@ -131,13 +131,13 @@ class Worker(Daemon):
         self._started = True
         if self._journal is not None:
             self._journal.start()
-        self._posts = self._make_posts()
+        self._runtimes = self._make_runtimes()
         try:
-            for post in self._posts:
-                await post.open()
-                await post.shell.listen_all()
-                post.bound(post.shell.addresses)
-                post.shell.start()
+            for runtime in self._runtimes:
+                await runtime.open()
+                await runtime.shell.listen_all()
+                runtime.bound(runtime.shell.addresses)
+                runtime.shell.start()
             if self._endpoints.dials:
                 watching = self._standing.watch()
                 self._watching = asyncio.get_running_loop().create_task(watching)
@@ -150,7 +150,7 @@ class Worker(Daemon):
         self._watch_no_more()
         try:
             async with asyncio.timeout(self._drain_timeout_s):
-                await asyncio.gather(*(post.drain() for post in self._posts))
+                await asyncio.gather(*(runtime.drain() for runtime in self._runtimes))
         except TimeoutError:
             pass  # the broker redelivers the rest; `close` interrupts the handlers
         await self.close()
@@ -158,7 +158,7 @@ class Worker(Daemon):
     async def until_over(self) -> None:
         """Wait until the pool's manager has released the worker and its requests are finished (RPC
         over AMQP, "The responder")."""
-        await asyncio.gather(*(post.shell.until_drained() for post in self._posts))
+        await asyncio.gather(*(runtime.shell.until_drained() for runtime in self._runtimes))
 
     async def until_connected(self, number: int) -> None:
         """Wait until the worker is served at the dialled URL with this index: connected, and
@@ -173,9 +173,9 @@ class Worker(Daemon):
     def _troubles(self) -> list[Trouble]:
         """Return the trouble at each dialled URL.
 
-        Only an SP worker may have several; it has one post, which dials each address.
+        Only an SP worker may dial several; its only runtime dials each address.
         """
-        ways = iter([trouble for post in self._posts for trouble in post.troubles()])
+        ways = iter([trouble for runtime in self._runtimes for trouble in runtime.troubles()])
         dials = self._endpoints.dials
         if len(dials) == 1:
             return [_join(ways)]
@@ -190,25 +190,27 @@ class Worker(Daemon):
         """Stop at once and interrupt the handlers. A broker gives their requests to other workers;
         SP clients resend them."""
         self._watch_no_more()
-        for post in self._posts:
-            await post.close()
-        self._posts.clear()
+        for runtime in self._runtimes:
+            await runtime.close()
+        self._runtimes.clear()
         if self._journal is not None:
             for plan in self._plans:
                 plan.engine.jobs.flush_open_spans(clock.now())
             await asyncio.to_thread(self._journal.close)
 
-    def _make_posts(self) -> list[_Post]:
+    def _make_runtimes(self) -> list[_PlanRuntime]:
         told: set[str] = set()
         tell_starts = self._journal is not None
         on_change = self._standing.note_change
         return [
-            _Post(plan, self._reply_size_max, told, tell_starts=tell_starts, on_change=on_change)
+            _PlanRuntime(
+                plan, self._reply_size_max, told, tell_starts=tell_starts, on_change=on_change
+            )
             for plan in self._plans
         ]
 
 
-class _Post:
+class _PlanRuntime:
     """A plan in operation: engine, connections, handlers, and the `Dedup` gate if the service has
     one."""
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.spark.bulk.planned import JOB, plan
 from tests.support.live import eventually
 
-from requite.client.asking import Taker
+from requite.client.call_arguments import Taker
 from requite.errors import CallError, CallTimeout, Cancelled, NoService, RemoteFailure
 from requite.request import Reply, RetryPolicy
 from requite.shell import clock

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from requite.cli.options import QUIET, JsonFlag, Logging, Timeout
-from requite.cli.pair.asking import PairAddress, report
+from requite.cli.pair.report import PairAddress, report
 
 
 def status(

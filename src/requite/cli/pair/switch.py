@@ -5,7 +5,7 @@ from __future__ import annotations
 from requite.cli.exit_codes import ExitCode
 from requite.cli.options import QUIET, JsonFlag, Logging, Timeout
 from requite.cli.output import complain, printable
-from requite.cli.pair.asking import PairAddress, report
+from requite.cli.pair.report import PairAddress, report
 from requite.errors import RemoteFailure
 
 

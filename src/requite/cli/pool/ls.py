@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from requite.cli.options import OUTPUT, QUIET, Logging
 from requite.cli.output import counted, printable, say, say_json
-from requite.cli.pool.asking import DEFAULT, ManagerUrl, ask
+from requite.cli.pool.client import DEFAULT, ManagerUrl, ask
 
 
 def ls(

@@ -7,7 +7,7 @@ from typing import Annotated
 from cyclopts import Parameter, validators
 
 from requite.cli.options import QUIET, Logging
-from requite.cli.pool.asking import DEFAULT, Key, ManagerUrl, ask
+from requite.cli.pool.client import DEFAULT, Key, ManagerUrl, ask
 
 
 def scale(

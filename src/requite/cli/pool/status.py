@@ -7,7 +7,7 @@ from typing import Any
 from requite.cli.exit_codes import ExitCode
 from requite.cli.options import QUIET, JsonFlag, Logging
 from requite.cli.output import printable, say, say_json
-from requite.cli.pool.asking import DEFAULT, ManagerUrl, ask
+from requite.cli.pool.client import DEFAULT, ManagerUrl, ask
 
 
 def status(

@@ -13,7 +13,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from requite.cli.pool.asking import ask
+from requite.cli.pool.client import ask
 from requite.cli.show.countries import Countries
 from requite.cli.show.description import Demo
 from requite.cli.show.groups import Groups

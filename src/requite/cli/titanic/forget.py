@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from requite.cli.options import PLAIN, QUIET, BrokerUrl, Connection, Logging, Timeout
-from requite.cli.titanic.asking import Ticket, Titanic
+from requite.cli.titanic.client import Ticket, Titanic
 from requite.protocols.titanic.wire import CLOSE
 
 

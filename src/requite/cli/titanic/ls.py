@@ -11,7 +11,7 @@ from cyclopts import Parameter, validators
 
 from requite.cli.options import OUTPUT, PLAIN, QUIET, BrokerUrl, Connection, Logging, Timeout
 from requite.cli.output import printable, say, say_json
-from requite.cli.titanic.asking import Titanic, the_frame
+from requite.cli.titanic.client import Titanic, the_frame
 from requite.protocols.titanic.wire import LIST
 
 _PAGE: Final = 1000

@@ -8,7 +8,7 @@ from typing import Any
 from requite.cli.call import encode_body
 from requite.cli.options import PLAIN, QUIET, BrokerUrl, Connection, JsonFlag, Logging, Timeout
 from requite.cli.output import printable, say, say_json
-from requite.cli.titanic.asking import Ticket, Titanic, the_frame
+from requite.cli.titanic.client import Ticket, Titanic, the_frame
 from requite.protocols.titanic.wire import SHOW
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from requite.cli.options import PLAIN, QUIET, BrokerUrl, Connection, JsonFlag, Logging, Timeout
 from requite.cli.output import printable, say, say_json
-from requite.cli.titanic.asking import Titanic, the_frame
+from requite.cli.titanic.client import Titanic, the_frame
 from requite.protocols.titanic.wire import STATS
 
 

@@ -15,7 +15,7 @@ from requite.request import Reply
 from requite.sim.amqp.knobs import NOBODY, AmqpKnobs
 from requite.sim.amqp.server import heartbeat_s
 from requite.sim.amqp.watch import Hub
-from requite.sim.checkers import calls, manners
+from requite.sim.checkers import calls, robustness
 from requite.sim.history import Call, Checker, Execution, History
 from requite.sim.workload import parse_task
 
@@ -249,7 +249,7 @@ class LosesNothing(calls.LosesNothing):
             super().ended(call, outcome)
 
 
-class NobodyNotices(manners.NobodyNotices):
+class NobodyNotices(robustness.NobodyNotices):
     """No exception leaves an engine, a framing or a host; nobody honest is sent away."""
 
     fair = ("silent", "closed", "shut")

@@ -34,7 +34,7 @@ class AmqpClient(AmqpParty):
             stage.transcript,
             _body,
             tries_max=spec.attempts,
-            is_told=True,
+            carries_idempotency=True,
             has_keys=True,
         )
 

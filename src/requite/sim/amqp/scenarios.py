@@ -11,9 +11,9 @@ from requite.sim.amqp.knobs import AmqpClientSpec, AmqpKnobs, AmqpWorkerSpec
 from requite.sim.drawing import (
     ANSWERING,
     BEHAVIOURS,
+    draw_fault_knobs,
     draw_network,
     draw_pace,
-    draw_trouble,
     draw_work,
     fixed_of,
 )
@@ -215,7 +215,7 @@ def _draw_all(rng: Random, scenario: AmqpScenario) -> dict[str, Any]:
         "pace": draw_pace(rng),
         "output_size_max": rng.choice((1 << 20, 64 << 20)),
         "lossless": False,
-        **draw_trouble(rng, scenario.faults, scenario.swarm),
+        **draw_fault_knobs(rng, scenario.faults, scenario.swarm),
     }
 
 

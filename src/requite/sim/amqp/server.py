@@ -458,7 +458,7 @@ class Server:
         self._send(session, channel.id, method, letter.header, letter.body)
 
     def publish(self, key: str, header: bytes, body: bytes, exchange: str = "") -> None:
-        """Let a stranger publish something."""
+        """Let an intruder publish something."""
         letter = letter_of(exchange, key, header, body, "")
         self._note_answer(Channel(b"\0\1"), 0, letter)
         if key in self._direct:

@@ -88,7 +88,7 @@ class AmqpSimulation(PartiesSimulation):
 
     def phases(self) -> Iterable[Phase]:
         """Settle, ask everybody, and go."""
-        return (self.settle, self.ask, self._send_clients_home, self._send_workers_home)
+        return (self.settle, self.ask, self._drain_clients, self._drain_workers)
 
     # --- what must come about (I10) ---------------------------------------------------------------
     def settle_s(self) -> float:
@@ -119,11 +119,11 @@ class AmqpSimulation(PartiesSimulation):
         """See `tables.left_after_drain`."""
         return left_after_drain(party)
 
-    def _send_clients_home(self) -> bool:
-        return self.send_home("clients", self.cast.clients, self.left_in_the_end(LEAVE_S))
+    def _drain_clients(self) -> bool:
+        return self.drain_all("clients", self.cast.clients, self.left_in_the_end(LEAVE_S))
 
-    def _send_workers_home(self) -> bool:
-        return self.send_home("workers", self.cast.workers, [])
+    def _drain_workers(self) -> bool:
+        return self.drain_all("workers", self.cast.workers, [])
 
 
 def plan_calls(knobs: AmqpKnobs, rng: Random) -> Iterator[CallPlan]:

@@ -53,7 +53,7 @@ class AmqpWorker(Handling, AmqpParty):
         frames = unpack(request.frames[0])
         task = None if frames is None else parse_task(frames)
         call = None if task is None else self.stage.history.calls.get(task.number)
-        if frames is None or task is None or call is None:  # a stranger's request
+        if frames is None or task is None or call is None:  # an intruder's request
             self.later(0.0, self.answer, token, Status.OK, list(request.frames))
             return
         key = request.idempotency_key

@@ -155,7 +155,7 @@ class NeverRepeated(Checker):
     def execution_started(self, execution: Execution) -> None:
         """Check each start of a handler."""
         call = execution.call
-        if not call.idempotent and call.is_told and len(call.executions) > 1:
+        if not call.idempotent and call.carries_idempotency and len(call.executions) > 1:
             self.violate(f"{call} is not idempotent, but starts again as {execution}")
 
     def accepted(self, trace: Trace) -> None:

@@ -1,4 +1,4 @@
-"""I13: whatever strangers send, no process ends and no honest peer is disconnected."""
+"""I13: whatever intruders send, no process ends and no honest peer is disconnected."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from requite.engine import Drain, PeerLost
 from requite.sim.checkers.tables import difference, sizes
 
-_HOST_TABLES: Final = ("links", "_dirty", "_feeder", "_strangers", "_closing")
+_HOST_TABLES: Final = ("links", "_dirty", "_feeder", "_pending_links", "_closing")
 
 Sizes = Callable[[object], Mapping[str, int]]
 

@@ -170,7 +170,7 @@ def left_after_all(broker: Broker, fresh: Mapping[str, int]) -> Iterator[str]:
     """Yield the tables in which a broker without peers differs from a new one (sizes: `fresh`)."""
     engine = _inner(broker)
     yield from difference(sizes(engine), fresh)
-    for table in ("links", "_dirty", "_feeder", "_strangers", "_closing"):
+    for table in ("links", "_dirty", "_feeder", "_pending_links", "_closing"):
         if getattr(broker.host, table):
             yield f"all peers have left, but the host's {table} has entries"
     if len(broker.identities):

@@ -24,7 +24,7 @@ class DedupClient(ClientProcess):
             stage.transcript,
             lambda plan: plan.frames,
             tries_max=spec.tries,
-            is_told=True,
+            carries_idempotency=True,
             has_keys=True,
         )
 

@@ -7,7 +7,7 @@ from math import inf
 from typing import Any, Final
 
 from requite.protocols.freelance.wire import Model
-from requite.sim.checkers import manners
+from requite.sim.checkers import robustness
 from requite.sim.freelance.knobs import FreelanceKnobs
 from requite.sim.freelance.watch import Hub
 from requite.sim.freelance.words import PING, PONG, call_in, sent_body
@@ -156,7 +156,7 @@ class PongAtOnce(FlpChecker):
         self._owed.clear()
 
 
-class NobodyNotices(manners.NobodyNotices):
+class NobodyNotices(robustness.NobodyNotices):
     """No exception escapes an engine, a framing or a host; no honest peer is disconnected."""
 
     fair = ("closed", "shut", "given up")

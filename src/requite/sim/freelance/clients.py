@@ -30,7 +30,7 @@ class FlpClient(Party):
             stage.transcript,
             attrgetter("frames"),
             tries_max=tries_max(spec, stage.knobs.model),
-            is_told=True,
+            carries_idempotency=True,
             has_keys=False,
         )
 

@@ -1,4 +1,4 @@
-"""Strangers that send garbage to servers. No honest peer may be affected (I13)."""
+"""Intruders that send garbage to servers. No honest peer may be affected (I13)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 from requite.framing import SocketType, Zmtp
 from requite.framing.base import Framing
 from requite.sim.freelance.stage import FlpStage
-from requite.sim.mischief import Messages, Mischief, Stranger
+from requite.sim.garbage import BaseIntruder, GarbageEngine, Messages
 from requite.sim.raw_bytes import RawBytes, spoil
 
 _FLOOD_SIZE: Final = 5000
@@ -39,7 +39,7 @@ def _strange(rng: Random) -> Messages:
 
 
 def _flood(_rng: Random) -> Messages:
-    """Return more than fits into buffers; `_Mischief` then stops reading."""
+    """Return more than fits into buffers; `_GarbageEngine` then stops reading."""
     return [[b"1", b"x" * _FLOOD_SIZE]] * _FLOOD
 
 
@@ -53,28 +53,28 @@ _KINDS: Final[tuple[Callable[[Random], Messages], ...]] = (
 )
 
 
-class _Mischief(Mischief):
+class _GarbageEngine(GarbageEngine):
     def play(self, peer: Any) -> Messages:
-        """See `Mischief.play`."""
+        """See `GarbageEngine.play`."""
         kind = self.rng.choice(_KINDS)
         if kind is _flood:
             peer.stream.pause_reading()
         return kind(self.rng)
 
 
-class FlpIntruder(Stranger):
-    """A stranger that connects to servers."""
+class FlpIntruder(BaseIntruder):
+    """An intruder that connects to servers."""
 
     def __init__(self, name: str, stage: FlpStage) -> None:
         super().__init__(name, stage)
         self._servers = [server.name for server in stage.knobs.servers]
 
-    def make_engine(self) -> Mischief:
-        """See `Stranger.make_engine`."""
-        return _Mischief(self.rng)
+    def make_engine(self) -> GarbageEngine:
+        """See `BaseIntruder.make_engine`."""
+        return _GarbageEngine(self.rng)
 
     def aim(self) -> tuple[str, Framing]:
-        """See `Stranger.aim`."""
+        """See `BaseIntruder.aim`."""
         framing = _draw_framing(self.rng)
         return self.rng.choice(self._servers), framing
 

@@ -11,9 +11,9 @@ from requite.protocols.freelance.wire import Model
 from requite.sim.drawing import (
     ANSWERING,
     BEHAVIOURS,
+    draw_fault_knobs,
     draw_network,
     draw_pace,
-    draw_trouble,
     draw_work,
     fixed_of,
 )
@@ -150,7 +150,7 @@ def _draw_all(rng: Random, scenario: FlpScenario) -> dict[str, Any]:
         "pace": draw_pace(rng),
         "output_size_max": rng.choice((100_000, 1 << 20, 64 << 20)),
         "lossless": False,
-        **draw_trouble(rng, scenario.faults, scenario.swarm),
+        **draw_fault_knobs(rng, scenario.faults, scenario.swarm),
     }
 
 

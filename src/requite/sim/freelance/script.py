@@ -39,7 +39,7 @@ class FreelanceScript(Script):
     def __init__(self, lines: Sequence[str]) -> None:
         super().__init__(lines, FLP_CHECKERS, describe(_model(lines[0].split()[1:])))
 
-    def put_up(self, cast: Sequence[Words]) -> Mapping[str, Process]:
+    def create_processes(self, cast: Sequence[Words]) -> Mapping[str, Process]:
         """Create all processes of the script."""
         knobs = _knobs(cast)
         self.history.knobs = knobs

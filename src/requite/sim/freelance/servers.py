@@ -46,7 +46,7 @@ class FlpServer(Handling, Party):
         history = self.stage.history
         call = call_in(history, request.frames)
         task = parse_task(request.frames)
-        if call is None or task is None:  # a stranger's request
+        if call is None or task is None:  # an intruder's request
             self.later(0.0, self.answer, token, Status.OK, list(request.frames))
             return
         payload = request.frames[1]

@@ -91,7 +91,7 @@ class FreelanceSimulation(PartiesSimulation):
 
     def phases(self) -> Iterable[Phase]:
         """Settle, probe every server, then drain clients and servers."""
-        return (self.settle, self.ask, self._send_clients_home, self._send_servers_home)
+        return (self.settle, self.ask, self._drain_clients, self._drain_servers)
 
     # --- liveness (I10) ---------------------------------------------------------------------------
     def settle_s(self) -> float:
@@ -119,16 +119,16 @@ class FreelanceSimulation(PartiesSimulation):
         """See `tables.left_after_drain`."""
         return left_after_drain(party)
 
-    def _send_clients_home(self) -> bool:
+    def _drain_clients(self) -> bool:
         """Drain all clients; the shotgun's servers may still run calls that others answered."""
-        return self.send_home("clients", self.cast.clients, self.left_in_the_end(LEAVE_S))
+        return self.drain_all("clients", self.cast.clients, self.left_in_the_end(LEAVE_S))
 
-    def _send_servers_home(self) -> bool:
+    def _drain_servers(self) -> bool:
         """Drain all servers, after checking that without peers they equal new ones."""
         servers = self.cast.servers
         self.wait_until_alone(servers)
         left = [what for server in servers for what in left_after_all(server)]
-        return self.send_home("servers", servers, left)
+        return self.drain_all("servers", servers, left)
 
 
 def settle_s(knobs: FreelanceKnobs) -> float:

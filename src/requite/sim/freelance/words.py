@@ -31,7 +31,7 @@ def sent_body(model: Model, message: Sequence[bytes]) -> list[bytes] | None:
 
 
 def call_in(history: History, body: Sequence[bytes] | None) -> Call | None:
-    """Return the call of a request's body; None for a stranger's request."""
+    """Return the call of a request's body; None for an intruder's request."""
     task = None if body is None else parse_task(body)
     return None if task is None else history.calls.get(task.number)
 

@@ -1,6 +1,6 @@
-"""Strangers at the address where the servers of a pair listen for each other.
+"""Intruders at the address where the servers of a pair listen for each other.
 
-They send random bytes, invalid messages, and floods of questions. They do not pose as the peer: the
+They send random bytes, invalid messages, and floods of requests. They do not pose as the peer: the
 link has no password, and a server trusts any valid message.
 """
 
@@ -65,7 +65,7 @@ _KINDS: Final[tuple[Callable[[Random], Messages], ...]] = (
 )
 
 
-class _Mischief:
+class _GarbageEngine:
     """The engine of an intruder: one kind of garbage on each connection."""
 
     def __init__(self, rng: Random) -> None:
@@ -112,7 +112,7 @@ class PairIntruder(EngineProcess):
     def make_host(self) -> Host:
         """Return a host with an engine that sends garbage."""
         return Host(
-            _Mischief(self.rng),
+            _GarbageEngine(self.rng),
             self.clock,
             lambda: RawBytes(b""),
             wake_at=self.wake_at,

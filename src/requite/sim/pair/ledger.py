@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Question:
+class PairRequest:
     """A call of a client: when it was made and answered, by which server, in which epoch."""
 
     number: int
@@ -36,42 +36,42 @@ class Ledger:
     call is answered once."""
 
     def __init__(self, history: History, knobs: PairKnobs) -> None:
-        self.questions: dict[int, Question] = {}
+        self.requests: dict[int, PairRequest] = {}
         self.servers: Sequence[PairServer] = ()
         self._history = history
         self._knobs = knobs
-        self._reigns: dict[int, str] = {}
+        self._epoch_owners: dict[int, str] = {}
         self._newest: tuple[int, PairServer | None, int] = (0, None, 0)
 
-    def asked(self, number: int) -> Question:
+    def asked(self, number: int) -> PairRequest:
         """Record a new call."""
-        question = self.questions[number] = Question(number, self._history.world.now)
-        return question
+        request = self.requests[number] = PairRequest(number, self._history.world.now)
+        return request
 
-    def serves(self, server: PairServer, question: Question) -> None:
+    def serves(self, server: PairServer, request: PairRequest) -> None:
         """Check a server that is about to answer."""
         epoch = server.half.epoch
-        before = self._reigns.setdefault(epoch, server.name)
+        before = self._epoch_owners.setdefault(epoch, server.name)
         if before != server.name:
             self._violate("I12", f"{server.name} answers in epoch {epoch}, as did {before}")
         if self._knobs.timely:
-            self._check_alone(server, question)
+            self._check_alone(server, request)
 
-    def _check_alone(self, server: PairServer, question: Question) -> None:
+    def _check_alone(self, server: PairServer, request: PairRequest) -> None:
         for other in self.servers:
             if other is not server and other.alive and not other.frozen and other.serves:
                 epochs = f"in epochs {server.half.epoch} and {other.half.epoch}"
-                self._violate("I12", f"{server.name} answers {question}; both serve, {epochs}")
+                self._violate("I12", f"{server.name} answers {request}; both serve, {epochs}")
         epoch, (newest, reigning, life) = server.half.epoch, self._newest
         # If the newest server has crashed, no server may know its epoch.
         if epoch < newest and reigning is not server and reigning and reigning.life == life:
             self._violate("I12", f"{server.name} answers in epoch {epoch} after epoch {newest}")
         self._newest = epoch, server, server.life
 
-    def answered(self, server: PairServer, epoch: int, question: Question) -> None:
+    def answered(self, server: PairServer, epoch: int, request: PairRequest) -> None:
         """Record an answer that a client received."""
-        question.answered_at = self._history.world.now
-        question.by, question.epoch = server.name, epoch
+        request.answered_at = self._history.world.now
+        request.by, request.epoch = server.name, epoch
 
     def changed(self, server: PairServer, view: PairView) -> None:
         """Check the new state of a server. Two correctly configured servers never need an operator
@@ -82,20 +82,20 @@ class Ledger:
             self._violate("I12", f"{server.name} serves in epoch {view.epoch}, not its own")
 
     @property
-    def open(self) -> list[Question]:
+    def open(self) -> list[PairRequest]:
         """The calls without an answer."""
-        return [each for each in self.questions.values() if each.answered_at is None]
+        return [each for each in self.requests.values() if each.answered_at is None]
 
     @property
     def outcomes(self) -> dict[str, int]:
         """The number of calls answered by each server."""
-        return dict(sorted(Counter(q.by or "nobody" for q in self.questions.values()).items()))
+        return dict(sorted(Counter(q.by or "nobody" for q in self.requests.values()).items()))
 
     @property
     def lines(self) -> list[str]:
         """The lines of the digest: equal for equal runs."""
-        questions = self.questions.values()
-        return [str((q.number, q.tries, q.answered_at, q.by, q.epoch)) for q in questions]
+        requests = self.requests.values()
+        return [str((q.number, q.tries, q.answered_at, q.by, q.epoch)) for q in requests]
 
     def _violate(self, invariant: str, text: str) -> None:
         self._history.violate(invariant, text)

@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 from requite.protocols.binarystar.table import PairRole, State
 from requite.sim.cast import Cast
 from requite.sim.fault_injection import FaultAction, FaultInjector, NodePair, choose, upon
-from requite.sim.faults import Fault, FaultKind
+from requite.sim.faults import FaultKind
 from requite.sim.network import Network
-from requite.sim.pair.askers import Asker
+from requite.sim.pair.clients import PairClient
 from requite.sim.pair.intruder import PairIntruder
 from requite.sim.pair.knobs import PairKnobs
 from requite.sim.pair.ledger import Ledger
@@ -84,8 +84,8 @@ class PairSimulation(Simulation):
         self.cast = PairCast(stage)
         self.injector = PairFaults(self.cast)
         self.ledger.servers = servers = self.cast.servers
-        self.askers = [
-            Asker(
+        self.clients = [
+            PairClient(
                 f"client-{i + 1}",
                 stage,
                 self.ledger,
@@ -111,22 +111,18 @@ class PairSimulation(Simulation):
         for server in self.cast.servers:
             world.at(rng.random() * _START_WITHIN_S, server.start)
         for call in self.planned.calls:
-            world.at(call.at_s, self.askers[call.asker].ask, call.number)
+            world.at(call.at_s, self.clients[call.asker].ask, call.number)
 
     def heal(self) -> None:
         """End all faults; every client reaches both servers."""
         self.injector.end()
-        for asker in self.askers:
-            asker.reach = [*self.cast.servers]
+        for client in self.clients:
+            client.reach = [*self.cast.servers]
 
     def process_failed(self, process: Process, trace: str) -> None:
         """Report a process that ended with an exception (I13)."""
         self.history.violate("I13", f"{process.name}: {trace}")
         super().process_failed(process, trace)
-
-    def _strike(self, fault: Fault) -> None:
-        self.remark(f"{fault.kind}, {fault.duration_s:.3f} s")
-        self.injector.inject(fault)
 
     def phases(self) -> Iterable[Phase]:
         """Return the phases after the faults."""
@@ -138,7 +134,7 @@ class PairSimulation(Simulation):
             self._freeze_shortly,
             self._freeze,
             self._hand_over,
-            self._send_home,
+            self._drain_both,
         )
 
     # --- liveness (I10) ---------------------------------------------------------------------------
@@ -229,7 +225,7 @@ class PairSimulation(Simulation):
             )
         return done
 
-    def _send_home(self) -> bool:
+    def _drain_both(self) -> bool:
         for server in self.cast.servers:
             server.retired = True
             server.drain()
@@ -245,7 +241,7 @@ class PairSimulation(Simulation):
         return (one, two) if one.serves else (two, one)
 
     def _ask(self) -> None:
-        self.askers[0].ask(next(self.numbers))
+        self.clients[0].ask(next(self.numbers))
 
     def _served_by(self, server: PairServer) -> bool:
         """Send a client's request in a separate turn; return whether it was answered."""
@@ -282,7 +278,7 @@ class PairSimulation(Simulation):
             scenario,
             tuple(self.knobs.lines()),
             tuple(self.history.violations),
-            len(self.ledger.questions),
+            len(self.ledger.requests),
             self.ledger.outcomes,
             self.world.now,
             self.world.events,

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
-from requite.sim.checkers import manners
+from requite.sim.checkers import robustness
 from requite.sim.checkers.calls import (
     EndsOnce,
     HonestErrors,
@@ -110,7 +110,7 @@ class NeverStartedInVain(Checker):
             waiting.pop(0)
 
 
-class NobodyNotices(manners.NobodyNotices):
+class NobodyNotices(robustness.NobodyNotices):
     """No exception escapes an engine, a framing or a host; no honest peer is disconnected for a
     protocol error."""
 

@@ -1,4 +1,4 @@
-"""Strangers that send garbage, as clients, as workers and as raw bytes.
+"""Intruders that send garbage, as clients, as workers and as raw bytes.
 
 No honest peer may be affected (I13). A queue must believe a worker that sends READY, even if it
 replies falsely or never. So an intruder at the back of a queue never sends READY, and in a simple
@@ -14,8 +14,8 @@ from typing import Any, Final
 from requite.framing import SocketType, Zmtp
 from requite.framing.base import Framing
 from requite.protocols.pirate.policy import BACK, FRONT
-from requite.sim.mischief import Messages, Mischief, Stranger
-from requite.sim.pirate.knobs import Crew
+from requite.sim.garbage import BaseIntruder, GarbageEngine, Messages
+from requite.sim.pirate.knobs import PirateVariant
 from requite.sim.pirate.parties import QUEUE, PirateStage
 from requite.sim.raw_bytes import RawBytes, spoil
 
@@ -59,32 +59,32 @@ _KINDS: Final[tuple[Callable[[Random], Messages], ...]] = (
 )
 
 
-class _Mischief(Mischief):
+class _GarbageEngine(GarbageEngine):
     def __init__(self, rng: Random, tame: bool) -> None:
         super().__init__(rng)
         self._kinds = [kind for kind in _KINDS if not (tame and kind is _requests)]
 
     def play(self, peer: Any) -> Messages:
-        """See `Mischief.play`."""
+        """See `GarbageEngine.play`."""
         return self.rng.choice(self._kinds)(self.rng)
 
 
-class PirateIntruder(Stranger):
-    """A stranger that connects to servers, or to either side of the queue."""
+class PirateIntruder(BaseIntruder):
+    """An intruder that connects to servers, or to either side of the queue."""
 
     def __init__(self, name: str, stage: PirateStage) -> None:
         super().__init__(name, stage)
-        has_queue = stage.knobs.crew is not Crew.LAZY
+        has_queue = stage.knobs.crew is not PirateVariant.LAZY
         self._targets = [f"{QUEUE}:{FRONT}", f"{QUEUE}:{BACK}"] if has_queue else stage.knobs.middle
         # A simple queue takes a sender at its back for ready if the message looks like a reply.
-        self._tame = stage.knobs.crew is Crew.SIMPLE
+        self._tame = stage.knobs.crew is PirateVariant.SIMPLE
 
-    def make_engine(self) -> Mischief:
-        """See `Stranger.make_engine`."""
-        return _Mischief(self.rng, self._tame)
+    def make_engine(self) -> GarbageEngine:
+        """See `BaseIntruder.make_engine`."""
+        return _GarbageEngine(self.rng, self._tame)
 
     def aim(self) -> tuple[str, Framing]:
-        """See `Stranger.aim`."""
+        """See `BaseIntruder.aim`."""
         framing = self._draw_framing()
         return self.rng.choice(self._targets), framing
 

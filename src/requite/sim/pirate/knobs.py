@@ -15,8 +15,8 @@ from requite.sim.process import Pace
 _SLACK_S: Final = 0.01
 
 
-class Crew(StrEnum):
-    """The peers of the clients."""
+class PirateVariant(StrEnum):
+    """The variant of the Pirate pattern: the peers of the clients."""
 
     LAZY = "lazy"  # servers, one at a time
     SIMPLE = "simple"  # a queue and REQ workers
@@ -55,7 +55,7 @@ class PirateKnobs(EngineKnobs):
     calls: int
     faulty_s: float
     # processes
-    crew: Crew
+    crew: PirateVariant
     clients: tuple[PirateClientSpec, ...]
     workers: tuple[PirateWorkerSpec, ...]
     servers: int
@@ -110,6 +110,6 @@ class PirateKnobs(EngineKnobs):
     @property
     def middle(self) -> list[str]:
         """The names of the queue or the servers, to which clients connect."""
-        if self.crew is Crew.LAZY:
+        if self.crew is PirateVariant.LAZY:
             return [f"server-{i + 1}" for i in range(self.servers)]
         return ["queue"]

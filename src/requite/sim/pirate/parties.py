@@ -33,7 +33,7 @@ from requite.sim.dialler import SimDialler
 from requite.sim.handlers import Handling
 from requite.sim.history import History
 from requite.sim.party import MESSAGE_SIZE_MAX, BaseParty, telling_who_is_expelled
-from requite.sim.pirate.knobs import Crew, PirateClientSpec, PirateKnobs
+from requite.sim.pirate.knobs import PirateClientSpec, PirateKnobs, PirateVariant
 from requite.sim.pirate.watch import Hub
 from requite.sim.pirate.workload import SERVICE
 from requite.sim.process import Supervisor
@@ -77,7 +77,7 @@ class PirateStage:
     @property
     def pattern(self) -> Pattern:
         """The pattern of queue and workers."""
-        return Pattern.SIMPLE if self.knobs.crew is Crew.SIMPLE else Pattern.PARANOID
+        return Pattern.SIMPLE if self.knobs.crew is PirateVariant.SIMPLE else Pattern.PARANOID
 
 
 class WatchedZmtp(Zmtp):
@@ -155,14 +155,14 @@ class Client(Party):
         super().__init__(spec.name, stage)
         self.spec = spec
         middle = stage.knobs.middle
-        self.dials = middle if stage.knobs.crew is Crew.LAZY else [f"{QUEUE}:{FRONT}"]
+        self.dials = middle if stage.knobs.crew is PirateVariant.LAZY else [f"{QUEUE}:{FRONT}"]
         self.user = User(
             self,
             stage.history,
             stage.transcript,
             attrgetter("frames"),
             tries_max=spec.tries,
-            is_told=True,
+            carries_idempotency=True,
             has_keys=False,
         )
 
@@ -225,7 +225,7 @@ class _Handler(Handling, Party):
         history = self.stage.history
         task = parse_task(request.frames)
         call = None if task is None else history.calls.get(task.number)
-        if task is None or call is None:  # a stranger's request
+        if task is None or call is None:  # an intruder's request
             self.later(0.0, self.answer, token, Status.OK, list(request.frames))
             return
         execution = history.started(call, self.name, request.frames[1], b"")

@@ -7,12 +7,12 @@ from typing import Any
 
 from requite.protocols.pirate.policy import BACK
 from requite.sim.history import Checker, History
-from requite.sim.pirate.knobs import Crew
+from requite.sim.pirate.knobs import PirateVariant
 from requite.sim.pirate.queueing import READY
 from requite.sim.pirate.watch import Hub
 
 
-class _Talk:
+class _PeerActivity:
     """One end of a connection between queue and worker: when it last received and sent.
 
     `heard_at` is the world's time; `heard_own` the process's, which stops while it is frozen.
@@ -24,7 +24,7 @@ class _Talk:
         self.heard_own = self.spoke_own = hub.now
         self.is_ready = False
         self.is_busy = False
-        self.is_told = False
+        self.is_reported = False
 
 
 class HeardInTime(Checker):
@@ -35,101 +35,101 @@ class HeardInTime(Checker):
 
     def __init__(self, history: History) -> None:
         super().__init__(history)
-        self._talks: dict[Any, _Talk] = {}
+        self._activity: dict[Any, _PeerActivity] = {}
 
     # --- connections ------------------------------------------------------------------------------
     def channel_up(self, hub: Hub, peer: Any) -> None:
         """Record a connection between queue and worker."""
         is_ours = hub.kind == "worker" or (hub.kind == "queue" and hub.places[peer] == BACK)
-        if self.knobs.crew is Crew.PARANOID and is_ours and peer not in self._talks:
-            self._talks[peer] = _Talk(hub)
+        if self.knobs.crew is PirateVariant.PARANOID and is_ours and peer not in self._activity:
+            self._activity[peer] = _PeerActivity(hub)
 
     def channel_lost(self, _hub: Hub, peer: Any) -> None:
         """Forget a lost connection."""
-        self._talks.pop(peer, None)
+        self._activity.pop(peer, None)
 
     def hub_ended(self, hub: Hub) -> None:
         """Forget the connections of a process that ended."""
         for peer in hub.places:
-            self._talks.pop(peer, None)
+            self._activity.pop(peer, None)
 
     # --- messages ---------------------------------------------------------------------------------
     def batch_came(self, hub: Hub, peer: Any) -> None:
         """Record that the peer was heard."""
-        if talk := self._talks.get(peer):
-            talk.heard_at = hub.process.world.now
-            talk.heard_own = hub.now
+        if activity := self._activity.get(peer):
+            activity.heard_at = hub.process.world.now
+            activity.heard_own = hub.now
 
     def reply_came(self, hub: Hub, peer: Any, message: Sequence[bytes]) -> None:
         """Record, at the queue, READY and the end of a request."""
-        talk = self._talks.get(peer)
-        if talk is None:
+        activity = self._activity.get(peer)
+        if activity is None:
             return
-        if message[0] in READY and len(message) == 1 and not talk.is_ready:
-            talk.is_ready = True
-            talk.spoke_own = hub.now
+        if message[0] in READY and len(message) == 1 and not activity.is_ready:
+            activity.is_ready = True
+            activity.spoke_own = hub.now
         if len(message) > 1 or message[0] in READY:
-            talk.is_busy = False
+            activity.is_busy = False
 
     def request_came(self, _hub: Hub, peer: Any, message: Sequence[bytes]) -> None:
         """Record, at the worker, a request."""
-        talk = self._talks.get(peer)
-        if talk is not None and len(message) > 1:
-            talk.is_busy = True
+        activity = self._activity.get(peer)
+        if activity is not None and len(message) > 1:
+            activity.is_busy = True
 
     def request_sent(self, hub: Hub, peer: Any, message: Sequence[bytes]) -> None:
         """Record what the queue sends."""
         self._spoke(hub, peer)
-        if len(message) > 1 and (talk := self._talks.get(peer)):
-            talk.is_busy = True
+        if len(message) > 1 and (activity := self._activity.get(peer)):
+            activity.is_busy = True
 
     def reply_sent(self, hub: Hub, peer: Any, message: Sequence[bytes]) -> None:
         """Record what the worker sends."""
         self._spoke(hub, peer)
-        talk = self._talks.get(peer)
-        if talk is None:
+        activity = self._activity.get(peer)
+        if activity is None:
             return
-        talk.is_ready = True
+        activity.is_ready = True
         if len(message) > 1:
-            talk.is_busy = False
-            talk.heard_own = hub.now
+            activity.is_busy = False
+            activity.heard_own = hub.now
 
     def _spoke(self, hub: Hub, peer: Any) -> None:
-        if talk := self._talks.get(peer):
-            self._check_spoken(hub, peer, talk)
-            talk.spoke_own = hub.now
+        if activity := self._activity.get(peer):
+            self._check_spoken(hub, peer, activity)
+            activity.spoke_own = hub.now
 
     # --- checks -----------------------------------------------------------------------------------
     def rested(self, hub: Hub) -> None:
         """Check, after each input, that no heartbeat is overdue."""
         for peer in () if hub.stopped else hub.places:
-            talk = self._talks.get(peer)
-            if talk is not None and not talk.is_told:
-                self._check_spoken(hub, peer, talk)
-                self._check_heard(hub, peer, talk)
+            activity = self._activity.get(peer)
+            if activity is not None and not activity.is_reported:
+                self._check_spoken(hub, peer, activity)
+                self._check_heard(hub, peer, activity)
 
-    def _check_spoken(self, hub: Hub, peer: Any, talk: _Talk) -> None:
-        silent_s = hub.now - talk.spoke_own
+    def _check_spoken(self, hub: Hub, peer: Any, activity: _PeerActivity) -> None:
+        silent_s = hub.now - activity.spoke_own
         limit_s = self.knobs.interval_s + self.knobs.heartbeat_late_s
-        if talk.is_ready and silent_s > limit_s and not talk.is_told:
-            talk.is_told = True
+        if activity.is_ready and silent_s > limit_s and not activity.is_reported:
+            activity.is_reported = True
             self.violate(f"{hub} has sent nothing to {hub.names[peer]} for {silent_s:.3f} s")
 
-    def _check_heard(self, hub: Hub, peer: Any, talk: _Talk) -> None:
-        silent_s = hub.now - talk.heard_own
+    def _check_heard(self, hub: Hub, peer: Any, activity: _PeerActivity) -> None:
+        silent_s = hub.now - activity.heard_own
         # One interval more: after its own pause a process does not count the silence.
         limit_s = self.knobs.silence_s + self.knobs.interval_s + self.knobs.heartbeat_late_s
-        if talk.is_ready and not talk.is_busy and silent_s > limit_s:
-            talk.is_told = True
+        if activity.is_ready and not activity.is_busy and silent_s > limit_s:
+            activity.is_reported = True
             self.violate(f"{hub} has not heard {hub.names[peer]} for {silent_s:.3f} s, and waits")
 
     def sent_away(self, hub: Hub, peer: Any, reason: str) -> None:
         """Check that a peer given up was silent, and had no request."""
-        talk = self._talks.get(peer)
-        if talk is None or "nothing came" not in reason:
+        activity = self._activity.get(peer)
+        if activity is None or "nothing came" not in reason:
             return
-        silent_s = hub.process.world.now - talk.heard_at
+        silent_s = hub.process.world.now - activity.heard_at
         if silent_s < self.knobs.silence_s - self.knobs.heartbeat_late_s:
             self.violate(f"{hub} gives up {hub.names[peer]}, but heard it {silent_s:.3f} s ago")
-        if talk.is_busy:
+        if activity.is_busy:
             self.violate(f"{hub} gives up {hub.names[peer]} while a request is in flight")

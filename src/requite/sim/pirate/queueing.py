@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from requite.protocols.pirate.policy import BACK, FRONT
 from requite.sim.history import Checker, History
-from requite.sim.pirate.knobs import Crew
+from requite.sim.pirate.knobs import PirateVariant
 from requite.sim.pirate.watch import Hub
 
 READY: Final = (b"READY", b"\x01")
@@ -29,7 +29,7 @@ class TheQueue(Checker):
 
     @property
     def _is_simple(self) -> bool:
-        return bool(self.knobs.crew is Crew.SIMPLE)
+        return bool(self.knobs.crew is PirateVariant.SIMPLE)
 
     def _begin(self) -> None:
         self._came: dict[Any, deque[list[bytes]]] = {}  # by client, in order

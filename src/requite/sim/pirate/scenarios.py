@@ -10,18 +10,18 @@ from typing import Any, Final
 from requite.sim.drawing import (
     ANSWERING,
     BEHAVIOURS,
+    draw_fault_knobs,
     draw_network,
     draw_pace,
-    draw_trouble,
     draw_work,
     fixed_of,
 )
 from requite.sim.faults import FaultKind, faults_of
 from requite.sim.knobs import Behaviour
 from requite.sim.pirate.knobs import (
-    Crew,
     PirateClientSpec,
     PirateKnobs,
+    PirateVariant,
     PirateWorkerSpec,
 )
 
@@ -30,15 +30,16 @@ _PATIENCE: Final = 40  # one-way network delays
 
 @dataclass(frozen=True, slots=True)
 class PirateScenario:
-    """A scenario. `crews`: a run draws one. `faults`: a run has all, with `swarm` a random subset.
+    """A scenario. A run draws one of `variants`.
 
+    `faults`: a run has all, with `swarm` a random subset.
     `fixed`: knobs with fixed values, by name: `network.NAME` of the network, `clients.NAME` of each
     client.
     """
 
     name: str
     about: str
-    crews: tuple[Crew, ...] = tuple(Crew)
+    variants: tuple[PirateVariant, ...] = tuple(PirateVariant)
     faults: tuple[FaultKind, ...] = ()
     swarm: bool = False
     behaviours: tuple[Behaviour, ...] = BEHAVIOURS
@@ -67,19 +68,19 @@ _LIST: Final = (
     PirateScenario(
         "pirate-lazy",
         "clients retry; servers crash, freeze and come back",
-        (Crew.LAZY,),
+        (PirateVariant.LAZY,),
         (FaultKind.CRASH_MIDDLE, FaultKind.FREEZE_MIDDLE, FaultKind.POWER_LOSS),
     ),
     PirateScenario(
         "pirate-simple",
         "a queue and REQ workers, which crash and come back",
-        (Crew.SIMPLE,),
+        (PirateVariant.SIMPLE,),
         (FaultKind.CRASH_MIDDLE, FaultKind.CRASH_WORKER, FaultKind.POWER_LOSS),
     ),
     PirateScenario(
         "pirate-paranoid",
         "a queue and workers with heartbeats, which crash, freeze, and are cut off",
-        (Crew.PARANOID,),
+        (PirateVariant.PARANOID,),
         (
             FaultKind.CRASH_MIDDLE,
             FaultKind.CRASH_WORKER,
@@ -93,7 +94,7 @@ _LIST: Final = (
     PirateScenario(
         "pirate-silence",
         "few requests, and workers freeze: only heartbeats show which peers are alive",
-        (Crew.PARANOID,),
+        (PirateVariant.PARANOID,),
         (FaultKind.FREEZE_WORKER, FaultKind.FREEZE_MIDDLE, FaultKind.BLACK_HOLE),
         fixed={"calls": 12, "faults_per_s": 0.5, "outage_max": 10.0},
     ),
@@ -150,7 +151,7 @@ def draw(seed: int, scenario: PirateScenario) -> PirateKnobs:
     drawn["clients"] = tuple(
         _draw_client(rng, i, patience_s, clients) for i in range(rng.randint(1, 4))
     )
-    workers = 0 if drawn["crew"] is Crew.LAZY else rng.randint(1, 4)
+    workers = 0 if drawn["crew"] is PirateVariant.LAZY else rng.randint(1, 4)
     drawn["workers"] = tuple(PirateWorkerSpec(f"worker-{i + 1}") for i in range(workers))
     return PirateKnobs(**drawn)
 
@@ -159,7 +160,7 @@ def _draw_all(rng: Random, scenario: PirateScenario) -> dict[str, Any]:
     return {
         "calls": rng.randint(40, 120),
         "faulty_s": rng.uniform(4, 15),
-        "crew": rng.choice(scenario.crews),
+        "crew": rng.choice(scenario.variants),
         "servers": rng.randint(1, 2),
         "capacity": rng.choice((1, 2, 16)),
         "queue_max": rng.choice((1, 4, 64)),
@@ -172,7 +173,7 @@ def _draw_all(rng: Random, scenario: PirateScenario) -> dict[str, Any]:
         "pace": draw_pace(rng),
         "output_size_max": rng.choice((1 << 20, 64 << 20)),
         "lossless": False,
-        **draw_trouble(rng, scenario.faults, scenario.swarm),
+        **draw_fault_knobs(rng, scenario.faults, scenario.swarm),
     }
 
 

@@ -1,6 +1,6 @@
 """Scripts about the Pirates: see `requite.sim.script`.
 
-pirate paranoid interval_s=1.0           the first line: a `Crew`, and knobs by name
+pirate paranoid interval_s=1.0           the first line: a `PirateVariant`, and knobs by name
 client c tries=3 attempt_timeout_s=1.0   a name, and fields of `PirateClientSpec`
 worker w                                 a worker at the queue; without a queue there are
 0.1 c calls echo service_s=0.5           servers, server-1 and, with servers=2, server-2
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from requite.sim.knobs import Behaviour
 from requite.sim.pirate.checkers import PIRATE_CHECKERS
-from requite.sim.pirate.knobs import Crew, PirateClientSpec, PirateKnobs, PirateWorkerSpec
+from requite.sim.pirate.knobs import PirateClientSpec, PirateKnobs, PirateVariant, PirateWorkerSpec
 from requite.sim.pirate.parties import PirateStage
 from requite.sim.pirate.scenarios import PIRATE_SCENARIOS, draw
 from requite.sim.pirate.simulation import PirateCast
@@ -44,7 +44,7 @@ class PirateScript(Script):
     def __init__(self, lines: Sequence[str]) -> None:
         super().__init__(lines, PIRATE_CHECKERS, describe)
 
-    def put_up(self, cast: Sequence[Words]) -> Mapping[str, Process]:
+    def create_processes(self, cast: Sequence[Words]) -> Mapping[str, Process]:
         """Create all processes of the script."""
         knobs = _knobs(cast)
         self.history.knobs = knobs
@@ -65,7 +65,7 @@ def _knobs(cast: Sequence[Words]) -> PirateKnobs:
     workers = [PirateWorkerSpec(name) for [name] in of_kind(cast, "worker")]
     knobs = replace(
         draw(SEED, PIRATE_SCENARIOS["pirate-calm"]),
-        crew=Crew(crew),
+        crew=PirateVariant(crew),
         clients=tuple(clients),
         workers=tuple(workers),
         **_QUIET,

@@ -12,7 +12,7 @@ from requite.sim.network import Network
 from requite.sim.parties import PROBE_S, PartiesSimulation, handler_s_max, reconnect_s
 from requite.sim.pirate.checkers import PIRATE_CHECKERS
 from requite.sim.pirate.intruder import PirateIntruder
-from requite.sim.pirate.knobs import Crew, PirateKnobs
+from requite.sim.pirate.knobs import PirateKnobs, PirateVariant
 from requite.sim.pirate.parties import Client, Party, PirateStage, Queue, Server, Worker
 from requite.sim.pirate.words import describe
 from requite.sim.pirate.workload import plan_call, plan_calls
@@ -29,7 +29,7 @@ class PirateCast(Cast):
 
     def __init__(self, stage: PirateStage) -> None:
         knobs = stage.knobs
-        kind = Server if knobs.crew is Crew.LAZY else Queue
+        kind = Server if knobs.crew is PirateVariant.LAZY else Queue
         self.middle: list[Party] = [kind(name, stage) for name in knobs.middle]
         self.workers = [Worker(spec.name, stage) for spec in knobs.workers]
         self.clients = [Client(spec, stage) for spec in knobs.clients]
@@ -75,7 +75,7 @@ class PirateSimulation(PartiesSimulation):
 
     def phases(self) -> Iterable[Phase]:
         """Settle, probe every worker, then drain clients, workers, and the middle."""
-        return (self.settle, self.ask, self._clients_home, self._workers_home, self._last_home)
+        return (self.settle, self.ask, self._drain_clients, self._drain_workers, self._drain_last)
 
     # --- liveness (I10) ---------------------------------------------------------------------------
     def settle_s(self) -> float:
@@ -104,18 +104,18 @@ class PirateSimulation(PartiesSimulation):
         """See `leftovers.left_after_drain`."""
         return left_after_drain(party, party.hub.places)
 
-    def _clients_home(self) -> bool:
-        return self.send_home("clients", self.cast.clients, self.left_in_the_end(self.settle_s()))
+    def _drain_clients(self) -> bool:
+        return self.drain_all("clients", self.cast.clients, self.left_in_the_end(self.settle_s()))
 
-    def _workers_home(self) -> bool:
-        return self.send_home("workers", self.cast.workers, self.left_in_the_end(self.settle_s()))
+    def _drain_workers(self) -> bool:
+        return self.drain_all("workers", self.cast.workers, self.left_in_the_end(self.settle_s()))
 
-    def _last_home(self) -> bool:
+    def _drain_last(self) -> bool:
         """Drain the queue or the servers, after checking that without peers they equal new ones."""
         middle = self.cast.middle
         self.wait_until_alone(middle)
         left = [what for party in middle for what in left_after_all(party)]
-        return self.send_home("last", middle, left)
+        return self.drain_all("last", middle, left)
 
 
 def settle_s(knobs: PirateKnobs) -> float:

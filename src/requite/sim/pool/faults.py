@@ -60,12 +60,6 @@ class PoolFaults(Injector):
             FaultKind.GARBAGE: self._send_garbage,
         }
 
-    def inject(self, fault: Fault) -> None:
-        """Inject a fault, and note it in the transcript."""
-        if not self._over:
-            self._stage.remark("--", f"{fault.kind}, {fault.duration_s:.3f} s")
-        super().inject(fault)
-
     def end(self) -> None:
         """End all faults, cancel the planned ones, and restart dead managers."""
         super().end()
@@ -174,7 +168,7 @@ class PoolFaults(Injector):
 
         self._later(fault, mend)
 
-    # --- strangers --------------------------------------------------------------------------------
+    # --- intruders --------------------------------------------------------------------------------
     def _send_garbage(self, fault: Fault) -> None:
         """Publish where it hurts what nobody should publish."""
         names = self._stage.rabbit.names

@@ -102,9 +102,9 @@ class PoolSimulation(Simulation):
             self._replace_the_version,
             self._fail_over,
             self._let_all_go,
-            self._send_home,
+            self._drain_managers,
             self._keep_what_comes_meanwhile,
-            self._send_home,
+            self._drain_managers,
         )
 
     # --- times, in seconds ------------------------------------------------------------------------
@@ -275,7 +275,7 @@ class PoolSimulation(Simulation):
         queues, groups = self.rabbit.request_queues(), self.driver.groups
         return f"left are queues {queues}, groups {groups}" if queues or groups else ""
 
-    def _send_home(self) -> bool:
+    def _drain_managers(self) -> bool:
         """Managers leave in good order, with their workers, and hold nothing any more (I9)."""
         self._check_poison()
         served = self._are_served(("last",), self._round_s + 6.0)

@@ -30,7 +30,7 @@ class SpClient(Party):
             stage.transcript,
             body_of,
             tries_max=spec.tries or _MANY,
-            is_told=True,
+            carries_idempotency=True,
             has_keys=False,
             soon=spec.soon,
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from random import Random
 from typing import Any, Final
 
-from requite.sim.drawing import draw_network, draw_pace, draw_trouble, draw_work, fixed_of
+from requite.sim.drawing import draw_fault_knobs, draw_network, draw_pace, draw_work, fixed_of
 from requite.sim.scalability.knobs import (
     DeviceSpec,
     Loss,
@@ -43,7 +43,7 @@ def _draw_all(rng: Random, scenario: SpScenario) -> dict[str, Any]:
         "in_band": rng.random() < 0.3,
         "output_size_max": rng.choice((100_000, 1 << 20, 64 << 20)),
         "loss": Loss.SOME,
-        **draw_trouble(rng, scenario.faults, scenario.swarm),
+        **draw_fault_knobs(rng, scenario.faults, scenario.swarm),
     }
 
 

@@ -1,4 +1,4 @@
-"""Strangers that send garbage, as clients and as workers.
+"""Intruders that send garbage, as clients and as workers.
 
 No honest peer may be affected (I13). A client must believe a false reply to a pending request, so
 an intruder never names a pending one. It may swallow the requests it gets.
@@ -14,7 +14,7 @@ from requite.engine import Effect, Received, Send
 from requite.framing.base import Framing
 from requite.framing.sp import SpStream
 from requite.protocols.scalability.wire import REP, REQ
-from requite.sim.mischief import Messages, Mischief, Stranger
+from requite.sim.garbage import BaseIntruder, GarbageEngine, Messages
 from requite.sim.raw_bytes import RawBytes, spoil
 from requite.sim.scalability.party import SpStage
 from requite.sim.scalability.stack import IDS, Parsed, parse, tag
@@ -27,7 +27,7 @@ _WRONG_TYPES: Final = (0, 16, 17, 32, 98, 112, 0xFFFF)
 _FAR_BITS: Final = range(20, 30)
 
 
-# --- mischief in whole messages -------------------------------------------------------------------
+# --- garbage in whole messages --------------------------------------------------------------------
 def _noise(rng: Random) -> list[bytes]:
     return [rng.randbytes(rng.choice((4, 5, 8, 11, 40))) for _ in range(rng.randint(1, 4))]
 
@@ -55,7 +55,7 @@ def _same_twice(rng: Random) -> list[bytes]:
 
 
 def _flood(rng: Random) -> list[bytes]:
-    """Return more than fits into buffers; `_Mischief` then stops reading."""
+    """Return more than fits into buffers; `_GarbageEngine` then stops reading."""
     return [_bottom(rng) + b"x" * _FLOOD_SIZE for _ in range(_FLOOD)]
 
 
@@ -95,7 +95,7 @@ def _lie(rng: Random, asked: Parsed) -> bytes:
             return asked.stack[: len(channels)] + bottom
 
 
-# --- mischief in bytes ----------------------------------------------------------------------------
+# --- garbage in bytes -----------------------------------------------------------------------------
 def _draw_framing(rng: Random, own: int, *, in_band: bool) -> Framing:
     peer = REQ + REP - own
     if rng.random() < 0.6:
@@ -126,9 +126,9 @@ def _sized(payload: bytes, in_band: bool) -> bytes:
     return (b"\1" if in_band else b"") + len(payload).to_bytes(8, "big") + payload
 
 
-class _Mischief(Mischief):
+class _GarbageEngine(GarbageEngine):
     def play(self, peer: Any) -> Messages:
-        """See `Mischief.play`."""
+        """See `GarbageEngine.play`."""
         kind = self.rng.choice(_KINDS)
         if kind is _flood:
             peer.stream.pause_reading()
@@ -149,20 +149,20 @@ class _Target(NamedTuple):
     own_type: int
 
 
-class SpIntruder(Stranger):
-    """A stranger that connects to any port, on either side."""
+class SpIntruder(BaseIntruder):
+    """An intruder that connects to any port, on either side."""
 
     def __init__(self, name: str, stage: SpStage) -> None:
         super().__init__(name, stage)
         self._in_band = stage.knobs.in_band
         self._targets = [*dict.fromkeys(map(_target, stage.knobs.edges))]
 
-    def make_engine(self) -> Mischief:
-        """See `Stranger.make_engine`."""
-        return _Mischief(self.rng)
+    def make_engine(self) -> GarbageEngine:
+        """See `BaseIntruder.make_engine`."""
+        return _GarbageEngine(self.rng)
 
     def aim(self) -> tuple[str, Framing]:
-        """See `Stranger.aim`."""
+        """See `BaseIntruder.aim`."""
         target = self.rng.choice(self._targets)
         return target.address, _draw_framing(self.rng, target.own_type, in_band=self._in_band)
 

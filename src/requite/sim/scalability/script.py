@@ -60,7 +60,7 @@ class ScalabilityScript(Script):
     def __init__(self, lines: Sequence[str]) -> None:
         super().__init__(lines, SP_CHECKERS, describe, show)
 
-    def put_up(self, cast: Sequence[Words]) -> Mapping[str, Process]:
+    def create_processes(self, cast: Sequence[Words]) -> Mapping[str, Process]:
         """Create all processes of the script, with its connections."""
         knobs = _knobs(cast)
         self.history.knobs = knobs
@@ -68,8 +68,8 @@ class ScalabilityScript(Script):
             self.world, self.network, self.history, self, knobs, transcript=self.transcript
         )
         named = of_kind(cast, "stranger")
-        strangers = [Stranger(name, address, stage) for name, address in named]
-        return {process.name: process for process in (*SpCast(stage).honest, *strangers)}
+        scripted = [ScriptedPeer(name, address, stage) for name, address in named]
+        return {process.name: process for process in (*SpCast(stage).honest, *scripted)}
 
     def read_call(self, words: Words) -> dict[str, Any]:
         """Read a behaviour, and fields of the call."""
@@ -100,12 +100,12 @@ def _edge(words: Words) -> Edge:
     return Edge(upper, lower, way == ">", **settings(rest))
 
 
-class _Says(tuple[bytes, ...]):
-    """The input of a stranger's engine: a message to send."""
+class _SendMessage(tuple[bytes, ...]):
+    """The input of a scripted peer's engine: a message to send."""
 
 
-class _Obedient:
-    """The engine of a stranger: it sends scripted messages to its only peer."""
+class _ScriptedEngine:
+    """The engine of a scripted peer: it sends scripted messages to its only peer."""
 
     def __init__(self) -> None:
         self._peer: Any = None
@@ -119,7 +119,7 @@ class _Obedient:
             self._peer = event.peer
         elif isinstance(event, PeerLost):
             self._peer = None
-        elif isinstance(event, _Says) and self._peer is not None:
+        elif isinstance(event, _SendMessage) and self._peer is not None:
             yield Send(self._peer, event)
 
     def deadline(self) -> None:
@@ -130,7 +130,7 @@ class _Obedient:
         return self._peer is not None
 
 
-class Stranger(EngineProcess):
+class ScriptedPeer(EngineProcess):
     """A process that connects once, and sends the messages of the script."""
 
     is_honest = False
@@ -144,7 +144,7 @@ class Stranger(EngineProcess):
         """Return a host with an engine that sends scripted messages."""
         own, peer = (REQ, REP) if self._address.endswith(f":{FRONT}") else (REP, REQ)
         return Host(
-            _Obedient(),
+            _ScriptedEngine(),
             self.clock,
             lambda: SpStream(own, peer, in_band=self._stage.knobs.in_band),
             wake_at=self.wake_at,
@@ -162,7 +162,7 @@ class Stranger(EngineProcess):
     def say(self, words: str) -> None:
         """Send a message: words of eight hex digits are tags, the rest is the body."""
         pieces = [_piece(word) for word in words.split()]
-        message = _Says((b"".join(pieces),))
+        message = _SendMessage((b"".join(pieces),))
         transcript = self._stage.transcript
         if transcript is not None:
             transcript.event(self.name, f"says {describe(self.name, message)}")

@@ -56,9 +56,9 @@ class ScalabilitySimulation(PartiesSimulation):
         return (
             self.settle,
             self.ask,
-            self._send_clients_home,
-            self._send_devices_home,
-            self._send_workers_home,
+            self._drain_clients,
+            self._drain_devices,
+            self._drain_workers,
         )
 
     # --- liveness (I10) ---------------------------------------------------------------------------
@@ -98,18 +98,18 @@ class ScalabilitySimulation(PartiesSimulation):
         """See `leftovers.left_after_drain`."""
         return left_after_drain(party, party.hub.places)
 
-    def _send_clients_home(self) -> bool:
-        return self.send_home("clients", self.cast.clients, self.left_in_the_end(self.settle_s()))
+    def _drain_clients(self) -> bool:
+        return self.drain_all("clients", self.cast.clients, self.left_in_the_end(self.settle_s()))
 
-    def _send_devices_home(self) -> bool:
-        return self.send_home("devices", self.cast.devices, self.left_in_the_end(self.settle_s()))
+    def _drain_devices(self) -> bool:
+        return self.drain_all("devices", self.cast.devices, self.left_in_the_end(self.settle_s()))
 
-    def _send_workers_home(self) -> bool:
+    def _drain_workers(self) -> bool:
         """Drain all workers, after checking that without peers they equal new ones."""
         workers = self.cast.workers
         self.wait_until_alone(workers)
         left = [what for worker in workers for what in left_after_all(worker)]
-        return self.send_home("workers", workers, left)
+        return self.drain_all("workers", workers, left)
 
 
 def settle_s(knobs: ScalabilityKnobs) -> float:

@@ -40,7 +40,7 @@ class SpWorker(Handling, Party):
         history = self.stage.history
         read = read_task(body)
         call = None if read is None else history.calls.get(read[0].number)
-        if read is None or call is None:  # a stranger's request
+        if read is None or call is None:  # an intruder's request
             self.later(0.0, self.answer, token, Status.OK, [body])
             return
         task, payload = read

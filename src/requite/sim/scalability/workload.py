@@ -27,14 +27,14 @@ def body_of(plan: CallPlan) -> list[bytes]:
 
 
 def read_task(body: bytes) -> tuple[Task, bytes] | None:
-    """Parse the body of a request into its task and payload; None for a stranger's request."""
+    """Parse the body of a request into its task and payload; None for an intruder's request."""
     frames = body.split(_NEWLINE)
     task = parse_task(frames)
     return None if task is None else (task, frames[1])
 
 
 def call_in(history: History, payload: bytes) -> Call | None:
-    """Return the call of a request; None for a stranger's request."""
+    """Return the call of a request; None for an intruder's request."""
     parsed = parse(payload)
     read = None if parsed is None else read_task(parsed.body)
     return None if read is None else history.calls.get(read[0].number)

@@ -8,7 +8,7 @@ from math import inf
 from typing import Any, Final
 
 from requite.client.aio import AsyncClient
-from requite.client.asking import deadline
+from requite.client.call_arguments import deadline
 from requite.core.liveness import HeartbeatPolicy
 from requite.errors import CallError, Cancelled
 from requite.request import Reply, RetryPolicy
@@ -85,7 +85,7 @@ class ShellUser(BaseUser):
             stage.history,
             stage.transcript,
             tries_max=client.spec.tries,
-            is_told=stage.knobs.tells,
+            carries_idempotency=stage.knobs.tells,
             has_keys=stage.knobs.is_live,
         )
         self._tasks: dict[Call, asyncio.Task[None]] = {}
@@ -125,7 +125,7 @@ class ShellUser(BaseUser):
 
     async def _outcome(self, call: Call, plan: CallPlan, timeout_s: float) -> Reply:
         options: dict[str, Any] = {"timeout": None if timeout_s == inf else timeout_s}
-        if self._is_told:
+        if self._carries_idempotency:
             options["idempotent"] = plan.idempotent
         knobs = self._process.stage.knobs
         body = b"\n".join(plan.frames)

@@ -15,7 +15,7 @@ from requite.sim.checkers.calls import (
     OwnReply,
     PartialsInOrder,
 )
-from requite.sim.checkers.manners import NobodyNotices
+from requite.sim.checkers.robustness import NobodyNotices
 from requite.sim.fault_injection import FaultInjector
 from requite.sim.history import Checker
 from requite.sim.knobs import Behaviour
@@ -111,11 +111,11 @@ class ShellSimulation(Simulation):
             self._settle,
             self._ask,
             self._fetch,
-            lambda: self._send_home("clients", cast.clients),
+            lambda: self._terminate("clients", cast.clients),
             self._find_nothing,
             self._end_pool,
-            lambda: self._send_home("workers", cast.workers),
-            lambda: self._send_home("middle", cast.middle),
+            lambda: self._terminate("workers", cast.workers),
+            lambda: self._terminate("middle", cast.middle),
         )
 
     def _settle(self) -> bool:
@@ -219,12 +219,12 @@ class ShellSimulation(Simulation):
         workers = self.cast.workers
         limit_s = self.knobs.unused_s + _LEAVE_S
         if self.wait(lambda: not any(worker.alive for worker in workers), limit_s):
-            return self._send_home("managers", self.cast.middle[1:])
+            return self._terminate("managers", self.cast.middle[1:])
         alive = ", ".join(worker.name for worker in workers if worker.alive)
         self.history.violate("I9", f"{alive}: unused for {limit_s:g} s, but not stopped")
         return False
 
-    def _send_home(self, who: str, members: Sequence[Member]) -> bool:
+    def _terminate(self, who: str, members: Sequence[Member]) -> bool:
         """I9: who gets SIGTERM ends, and leaves neither tasks nor timers."""
         self.remark(f"the {who} get SIGTERM")
         for member in members:

@@ -22,7 +22,7 @@ _SLACK_S = 0.01
 
 
 @dataclass(slots=True, eq=False)
-class Wish:
+class UserRequest:
     """A request of a user, which gets one ticket. `unlucky`: it fails every time, as long as there
     are faults."""
 
@@ -40,11 +40,11 @@ class Wish:
 
 
 @dataclass(slots=True, eq=False)
-class Promise:
+class IssuedTicket:
     """A ticket that a user has received. `delivered`: a user has received the reply."""
 
     ticket: bytes
-    wish: Wish
+    request: UserRequest
     delivered: bool = False
     poisoned: bool = False
     close_sent: bool = False
@@ -52,7 +52,7 @@ class Promise:
 
 
 @dataclass(slots=True, eq=False)
-class Runs:
+class AttemptCounts:
     """The attempts of a request. `started`: all; `counted`: those that count towards the limit;
     `answered_at`: the time of the first reply."""
 
@@ -62,13 +62,13 @@ class Runs:
 
 
 class Ledger:
-    """All wishes, promises and runs; it reports violations to the history."""
+    """All requests, tickets and attempts; it reports violations to the history."""
 
     def __init__(self, history: History, knobs: TitanicKnobs) -> None:
         self.history = history
-        self.wishes: dict[int, Wish] = {}
-        self.promises: dict[bytes, Promise] = {}
-        self.runs: dict[bytes, Runs] = {}
+        self.requests: dict[int, UserRequest] = {}
+        self.tickets: dict[bytes, IssuedTicket] = {}
+        self.attempts: dict[bytes, AttemptCounts] = {}
         self.deaths = 0
         self.flips = 0
         self.excused: set[object] = set()
@@ -79,97 +79,107 @@ class Ledger:
         self._asked_at: dict[str, float] = {}
 
     # --- users ------------------------------------------------------------------------------------
-    def acknowledged(self, wish: Wish, ticket: bytes) -> None:
+    def acknowledged(self, request: UserRequest, ticket: bytes) -> None:
         """Record that Titanic accepted a submission (200), even if its user no longer waits."""
-        if wish.key:
-            known = self._keys.setdefault(wish.key, ticket)
+        if request.key:
+            known = self._keys.setdefault(request.key, ticket)
             if known != ticket:
                 self._excusable(
-                    "keys", wish, f"key {wish.key!r} has tickets {known!r} and {ticket!r}"
+                    "keys", request, f"key {request.key!r} has tickets {known!r} and {ticket!r}"
                 )
 
-    def promised(self, wish: Wish, ticket: bytes) -> Promise:
+    def ticket_received(self, request: UserRequest, ticket: bytes) -> IssuedTicket:
         """Record that a user received a ticket."""
-        return self.promises.setdefault(ticket, Promise(ticket, wish))
+        return self.tickets.setdefault(ticket, IssuedTicket(ticket, request))
 
-    def collected(self, promise: Promise, status: TitanicStatus, body: bytes) -> None:
+    def collected(self, issued: IssuedTicket, status: TitanicStatus, body: bytes) -> None:
         """Check the status that a user received for a ticket."""
-        self.lines.append(f"{promise.wish.number} {status.code} {len(body)}")
+        self.lines.append(f"{issued.request.number} {status.code} {len(body)}")
         if status.code == 200:
-            self._delivered(promise, body)
+            self._delivered(issued, body)
         elif status.is_poisoned:
-            self._poisoned(promise, status)
+            self._poisoned(issued, status)
         elif status.code == 400:
-            self._unknown(promise)
-        elif status.code == 300 and promise.delivered:
+            self._unknown(issued)
+        elif status.code == 300 and issued.delivered:
             self._excusable(
-                "I3", promise.wish, f"the reply to {promise.wish.number} was delivered, now is lost"
+                "I3",
+                issued.request,
+                f"the reply to {issued.request.number} was delivered, now is lost",
             )
 
-    def _delivered(self, promise: Promise, body: bytes) -> None:
-        wish = promise.wish
-        if body != wish.reply:
-            self.history.violate("I2", f"wish {wish.number} got {body[:40]!r}")
-        if promise.closed:
-            self._excusable("I3", wish, f"wish {wish.number} was closed, but is back")
-        promise.delivered = True
+    def _delivered(self, issued: IssuedTicket, body: bytes) -> None:
+        request = issued.request
+        if body != request.reply:
+            self.history.violate("I2", f"request {request.number} got {body[:40]!r}")
+        if issued.closed:
+            self._excusable("I3", request, f"request {request.number} was closed, but is back")
+        issued.delivered = True
 
-    def _poisoned(self, promise: Promise, status: TitanicStatus) -> None:
-        limit, runs = self._knobs.attempts_max, self._runs(promise.ticket)
-        if limit is None or runs.counted < limit:
-            text = f"wish {promise.wish.number} poisoned after {runs.counted} attempts: "
-            self._excusable("I7", promise.wish, text + status.text)
-        promise.poisoned = True
+    def _poisoned(self, issued: IssuedTicket, status: TitanicStatus) -> None:
+        limit, attempts = self._knobs.attempts_max, self._attempts(issued.ticket)
+        if limit is None or attempts.counted < limit:
+            text = f"request {issued.request.number} poisoned after {attempts.counted} attempts: "
+            self._excusable("I7", issued.request, text + status.text)
+        issued.poisoned = True
 
-    def _unknown(self, promise: Promise) -> None:
-        if promise.close_sent or self._may_be_expired(promise):
+    def _unknown(self, issued: IssuedTicket) -> None:
+        if issued.close_sent or self._may_be_expired(issued):
             return
         self._excusable(
-            "I3", promise.wish, f"wish {promise.wish.number} was acknowledged, but is unknown"
+            "I3",
+            issued.request,
+            f"request {issued.request.number} was acknowledged, but is unknown",
         )
 
-    def _may_be_expired(self, promise: Promise) -> bool:
-        expire_s, runs = self._knobs.expire_s, self._runs(promise.ticket)
+    def _may_be_expired(self, issued: IssuedTicket) -> bool:
+        expire_s, attempts = self._knobs.expire_s, self._attempts(issued.ticket)
         if expire_s is None:
             return False
-        answered_at = runs.answered_at
+        answered_at = attempts.answered_at
         if answered_at is None:
-            return promise.poisoned or runs.counted > 0
+            return issued.poisoned or attempts.counted > 0
         return self.history.world.now >= answered_at + expire_s
 
     # --- services ---------------------------------------------------------------------------------
     def sent(self, ticket: bytes, frames: tuple[bytes, ...]) -> None:
         """Check a request that Titanic sends to its service."""
-        runs = self._runs(ticket)
-        runs.started += 1
-        promise = self.promises.get(ticket)
-        if promise is not None:
-            self._check_sent(promise, runs, frames)
+        attempts = self._attempts(ticket)
+        attempts.started += 1
+        issued = self.tickets.get(ticket)
+        if issued is not None:
+            self._check_sent(issued, attempts, frames)
 
-    def _check_sent(self, promise: Promise, runs: Runs, frames: tuple[bytes, ...]) -> None:
-        wish, limit = promise.wish, self._knobs.attempts_max
-        if frames != (wish.body,):
-            self.history.violate("I2", f"wish {wish.number} left as {frames!r:.60}")
-        if promise.closed:
-            self._excusable("I15", wish, f"wish {wish.number} is closed, but is sent")
+    def _check_sent(
+        self, issued: IssuedTicket, attempts: AttemptCounts, frames: tuple[bytes, ...]
+    ) -> None:
+        request, limit = issued.request, self._knobs.attempts_max
+        if frames != (request.body,):
+            self.history.violate("I2", f"request {request.number} left as {frames!r:.60}")
+        if issued.closed:
+            self._excusable("I15", request, f"request {request.number} is closed, but is sent")
         # A killed process loses the current attempt, and one that it had not stored yet.
-        if limit is not None and runs.counted >= limit + 2 * self.deaths:
-            self._excusable("I7", wish, f"wish {wish.number} is sent after {runs.counted} attempts")
-        if promise.delivered and not promise.closed:
-            self._excusable("I3", wish, f"wish {wish.number} was answered, but is sent again")
+        if limit is not None and attempts.counted >= limit + 2 * self.deaths:
+            self._excusable(
+                "I7", request, f"request {request.number} is sent after {attempts.counted} attempts"
+            )
+        if issued.delivered and not issued.closed:
+            self._excusable(
+                "I3", request, f"request {request.number} was answered, but is sent again"
+            )
 
     def counted(self, ticket: bytes) -> None:
         """Record an attempt that counts towards the limit."""
-        self._runs(ticket).counted += 1
+        self._attempts(ticket).counted += 1
 
     def answered(self, ticket: bytes) -> None:
         """Record a reply that Titanic received."""
-        runs = self._runs(ticket)
-        if runs.answered_at is None:
-            runs.answered_at = self.history.world.now
+        attempts = self._attempts(ticket)
+        if attempts.answered_at is None:
+            attempts.answered_at = self.history.world.now
 
-    def _runs(self, ticket: bytes) -> Runs:
-        return self.runs.setdefault(ticket, Runs())
+    def _attempts(self, ticket: bytes) -> AttemptCounts:
+        return self.attempts.setdefault(ticket, AttemptCounts())
 
     def asked_for(self, service: str) -> None:
         """Check how often Titanic asks whether a service is available."""

@@ -64,9 +64,9 @@ class TitanicSimulation(Simulation):
         """Start the node, and schedule users and faults."""
         self.node.start()
         for call in self.planned.calls:
-            wish = self.ledger.wishes[call.number] = call.wish()
-            errand = users.whole_life(self.ledger, wish, call)
-            self.send(errand, f"user {call.number}", call.at_s)
+            request = self.ledger.requests[call.number] = call.request()
+            workflow = users.full_lifecycle(self.ledger, request, call)
+            self.send(workflow, f"user {call.number}", call.at_s)
 
     def phases(self) -> Iterable[Phase]:
         """Return the phases after the faults."""
@@ -94,9 +94,9 @@ class TitanicSimulation(Simulation):
 
     def _ask_once_more(self) -> bool:
         """Collect again every request that is not closed."""
-        for promise in self.ledger.promises.values():
-            if not promise.close_sent:
-                self.send(users.collect(self.ledger, promise), promise.wish.body[:8].decode())
+        for issued in self.ledger.tickets.values():
+            if not issued.close_sent:
+                self.send(users.collect(self.ledger, issued), issued.request.body[:8].decode())
         return self._settle()
 
     def _close_everything(self) -> bool:
@@ -130,9 +130,9 @@ class TitanicSimulation(Simulation):
         return True
 
     # --- helpers ----------------------------------------------------------------------------------
-    def send(self, errand: Any, name: str, at_s: float = 0.0) -> None:
+    def send(self, workflow: Any, name: str, at_s: float = 0.0) -> None:
         """Start a user at `at_s`, or now."""
-        user = User(self.network, errand, name)
+        user = User(self.network, workflow, name)
         self.users.append(user)
         self.world.at(at_s, user.begin)
 
@@ -141,15 +141,15 @@ class TitanicSimulation(Simulation):
             self.transcript.event("titanic", what)
 
     def result(self, scenario: str) -> Result:
-        """Return the result of the run; its calls are the wishes."""
-        wishes = self.ledger.wishes.values()
-        outcomes = Counter(wish.ended or "not ended" for wish in wishes)
+        """Return the result of the run; its calls are the requests."""
+        requests = self.ledger.requests.values()
+        outcomes = Counter(request.ended or "not ended" for request in requests)
         return Result(
             self.seed,
             scenario,
             tuple(self.knobs.lines()),
             tuple(self.history.violations),
-            len(wishes),
+            len(requests),
             dict(sorted(outcomes.items())),
             self.world.now,
             self.world.events,
@@ -183,12 +183,6 @@ class TitanicFaults(Injector):
             FaultKind.FLIP: self._flip,
             FaultKind.GARBAGE: self._send_garbage,
         }
-
-    def inject(self, fault: Fault) -> None:
-        """Inject a fault, and note it in the transcript."""
-        if not self._over:
-            self._run.remark(f"{fault.kind}, {fault.duration_s:.3f} s")
-        super().inject(fault)
 
     def end(self) -> None:
         """End all faults, and cancel the planned ones."""

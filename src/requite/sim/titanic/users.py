@@ -16,7 +16,7 @@ from requite.protocols.titanic.wire import (
     decode_status,
 )
 from requite.sim.titanic.exchange import UNLUCKY
-from requite.sim.titanic.ledger import Promise, Wish
+from requite.sim.titanic.ledger import IssuedTicket, UserRequest
 
 if TYPE_CHECKING:
     from random import Random
@@ -75,27 +75,27 @@ class Network:
 
 
 class User:
-    """A user that runs an errand: it sends requests, and retries those without a reply.
+    """A user that runs a workflow: it sends requests, and retries those without a reply.
 
-    An errand is a generator. It yields the next request (service, frames, key, and a callback for
+    A workflow is a generator. It yields the next request (service, frames, key, and a callback for
     every reply) and receives the reply's frames; or it yields a pause in seconds.
     """
 
-    def __init__(self, network: Network, errand: Any, name: str) -> None:
+    def __init__(self, network: Network, workflow: Any, name: str) -> None:
         self.is_done = False
         self.name = name
         self._network = network
-        self._errand = errand
+        self._workflow = workflow
         self._asked = 0
         self._question: Any = None
 
     def begin(self) -> None:
-        """Start the errand."""
+        """Start the workflow."""
         self._go_on(None)
 
     def _go_on(self, answer: Sequence[bytes] | None) -> None:
         try:
-            self._question = self._errand.send(answer)
+            self._question = self._workflow.send(answer)
         except StopIteration:
             self.is_done = True
             return
@@ -117,10 +117,10 @@ class User:
             if asked == self._asked and not self.is_done:
                 self._ask()
 
-        service, frames, key, hear = self._question
+        service, frames, key, on_reply = self._question
 
         def heard(answered: Sequence[bytes]) -> None:
-            hear(answered)
+            on_reply(answered)
             answer(answered)
 
         self._network.ask(service, frames, key, heard)
@@ -130,9 +130,9 @@ class User:
 class TitanicCall(NamedTuple):
     """A request that a user submits at `at_s`, and the user's next steps.
 
-    `filling`: the bytes of padding in its body; `unlucky`: see `Wish`. With `closes_early` the user
-    does not wait for the reply; else it collects the reply, again after `again_after_s` (None: only
-    once), and may then close the request.
+    `filling`: the bytes of padding in its body; `unlucky`: see `UserRequest`. With `closes_early`
+    the user does not wait for the reply. Otherwise it collects the reply, again after
+    `again_after_s` (None: only once), and may then close the request.
     """
 
     number: int
@@ -145,12 +145,12 @@ class TitanicCall(NamedTuple):
     again_after_s: float | None
     closes: bool
 
-    def wish(self) -> Wish:
-        """Return the wish of this call."""
+    def request(self) -> UserRequest:
+        """Return the request that this call submits."""
         mark = UNLUCKY if self.unlucky else b""
         body = b"%d %s%s" % (self.number, mark, b"x" * self.filling)
         key = b"key-%d" % self.number if self.keyed else b""
-        return Wish(self.number, self.service, body, key, self.unlucky)
+        return UserRequest(self.number, self.service, body, key, self.unlucky)
 
 
 def draw_call(number: int, knobs: TitanicKnobs, rng: Random) -> TitanicCall:
@@ -172,61 +172,61 @@ def draw_call(number: int, knobs: TitanicKnobs, rng: Random) -> TitanicCall:
     )
 
 
-def whole_life(ledger: Ledger, wish: Wish, call: TitanicCall) -> Any:
+def full_lifecycle(ledger: Ledger, request: UserRequest, call: TitanicCall) -> Any:
     """Submit, collect until there is a reply, perhaps collect again, and perhaps close."""
-    promise = yield from submit(ledger, wish)
+    issued = yield from submit(ledger, request)
     if call.closes_early:
-        yield from close(ledger, promise)
-        wish.ended = "closed early"
+        yield from close(ledger, issued)
+        request.ended = "closed early"
         return
-    status = yield from collect(ledger, promise)
+    status = yield from collect(ledger, issued)
     if call.again_after_s is not None:
         yield call.again_after_s
-        yield from collect(ledger, promise)
-    wish.ended = "poisoned" if status.is_poisoned else "collected"
+        yield from collect(ledger, issued)
+    request.ended = "poisoned" if status.is_poisoned else "collected"
     if call.closes:
-        yield from close(ledger, promise)
-        yield from collect(ledger, promise)
-        wish.ended += " and closed"
+        yield from close(ledger, issued)
+        yield from collect(ledger, issued)
+        request.ended += " and closed"
 
 
-def submit(ledger: Ledger, wish: Wish) -> Any:
-    """Submit until it is accepted; return the promise."""
+def submit(ledger: Ledger, request: UserRequest) -> Any:
+    """Submit a request until Titanic accepts it; return the ticket."""
 
-    def hear(frames: Sequence[bytes]) -> None:
+    def on_reply(frames: Sequence[bytes]) -> None:
         if frames[0] == b"200":
-            ledger.acknowledged(wish, frames[1])
+            ledger.acknowledged(request, frames[1])
 
     while True:
-        question = [wish.service.encode(), wish.body]
-        frames = yield REQUEST, question, wish.key, hear
+        question = [request.service.encode(), request.body]
+        frames = yield REQUEST, question, request.key, on_reply
         status = decode_status(frames[0])
         if status.code == 200:
-            return ledger.promised(wish, frames[1])
+            return ledger.ticket_received(request, frames[1])
         if status.code != 500:
-            ledger.history.violate("I3", f"wish {wish.number} is refused: {status.text}")
+            ledger.history.violate("I3", f"request {request.number} is refused: {status.text}")
         yield _POLL_S
 
 
-def collect(ledger: Ledger, promise: Promise) -> Any:
+def collect(ledger: Ledger, issued: IssuedTicket) -> Any:
     """Ask for the reply until its status is final; return the status."""
     while True:
-        ticket = promise.ticket if promise.wish.number % 2 else promise.ticket.lower()
+        ticket = issued.ticket if issued.request.number % 2 else issued.ticket.lower()
         frames = yield REPLY, [ticket], b"", _nothing
         status = decode_answer(frames)
-        ledger.collected(promise, status, b"".join(frames[1:]))
+        ledger.collected(issued, status, b"".join(frames[1:]))
         if status.code in (200, 400):
             return status
         yield _POLL_S
 
 
-def close(ledger: Ledger, promise: Promise) -> Any:
+def close(ledger: Ledger, issued: IssuedTicket) -> Any:
     """Close until it is confirmed."""
-    promise.close_sent = True
+    issued.close_sent = True
     while True:
-        frames = yield CLOSE, [promise.ticket], b"", _nothing
+        frames = yield CLOSE, [issued.ticket], b"", _nothing
         if frames[0] == b"200":
-            promise.closed = True
+            issued.closed = True
             return
         yield _POLL_S
 
@@ -241,10 +241,10 @@ def close_all(ledger: Ledger) -> Any:
             seen += len(lines)
             for line in lines:
                 ticket = line.partition(b'"ticket":"')[2][:32]
-                promise = ledger.promises.get(ticket) or Promise(
-                    ticket, Wish(0, "", b"", b"", False)
+                issued = ledger.tickets.get(ticket) or IssuedTicket(
+                    ticket, UserRequest(0, "", b"", b"", False)
                 )
-                yield from close(ledger, promise)
+                yield from close(ledger, issued)
             cursor = frames[2]
             if not cursor:
                 break

@@ -9,7 +9,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from requite.client import AsyncClient
-from requite.client.asking import TIMEOUT_S, check_timeout
+from requite.client.call_arguments import TIMEOUT_S, check_timeout
 from requite.core.liveness import HeartbeatPolicy
 from requite.errors import ConfigurationError
 from requite.framing import Limits

@@ -23,7 +23,7 @@ from concurrent.futures import Future
 from typing import Final, NamedTuple
 
 from requite.client import AsyncClient
-from requite.client.asking import CallBody
+from requite.client.call_arguments import CallBody
 from requite.errors import CallError, CallTimeout, NoService, TransportError
 from requite.request import Reply
 from requite.shell import clock

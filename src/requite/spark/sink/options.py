@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pyspark.sql.types import StructType
 
-from requite.client.asking import TIMEOUT_S
+from requite.client.call_arguments import TIMEOUT_S
 from requite.errors import ConfigurationError
 from requite.request import RetryPolicy
 from requite.spark.bulk import plan as planning

@@ -9,7 +9,7 @@ from cyclopts import Parameter
 from requite.cli.exit_codes import ExitCode
 from requite.cli.options import QUIET, Logging
 from requite.cli.output import say
-from requite.cli.pool.asking import DEFAULT, ManagerUrl, ask
+from requite.cli.pool.client import DEFAULT, ManagerUrl, ask
 from requite.errors import ConfigurationError
 
 

@@ -6,7 +6,7 @@ The numbers are those of ARCHITECTURE.md; rules without a number there have a na
 from typing import Final
 
 from requite.sim.checkers.calls import EndsOnce, HonestErrors, LosesNothing
-from requite.sim.checkers.manners import NobodyNotices
+from requite.sim.checkers.robustness import NobodyNotices
 from requite.sim.history import Checker
 from requite.sim.scalability.checkers.calls import (
     NeverRepeated,

@@ -64,7 +64,7 @@ class Waiting:
         """Record that a request starts. Return its channel, and the channel that it passed over, if
         any. None: no such request is queued.
 
-        Strangers may send equal requests; then a channel whose turn is fair counts as its sender.
+        Intruders may send equal requests; then a channel whose turn is fair counts as its sender.
         """
         candidates = [peer for peer, line in self.lines.items() if payload in line]
         if not candidates:

@@ -1,4 +1,4 @@
-"""Strangers that send garbage: the parts that the intruders of all protocols share.
+"""Intruders that send garbage: the parts that the intruders of all protocols share.
 
 An intruder is a process with a special engine. At random times it connects, sends one kind of
 garbage, and leaves or stays. No honest peer may be affected (I13).
@@ -34,7 +34,7 @@ _GIVE_UP_S: Final = 1.0
 Messages = list[list[bytes]]
 
 
-class Mischief:
+class GarbageEngine:
     """The engine of an intruder: one kind of garbage on each connection."""
 
     def __init__(self, rng: Random) -> None:
@@ -88,7 +88,7 @@ class Mischief:
         return len(self.peers)
 
 
-class Stranger(EngineProcess):
+class BaseIntruder(EngineProcess):
     """A process that sends garbage to a random peer each time."""
 
     is_honest = False
@@ -99,7 +99,7 @@ class Stranger(EngineProcess):
 
     # --- for subclasses ---------------------------------------------------------------------------
     @abstractmethod
-    def make_engine(self) -> Mischief:
+    def make_engine(self) -> GarbageEngine:
         """Return an engine that sends garbage."""
 
     @abstractmethod

@@ -32,7 +32,7 @@ class Taker(Protocol):
     def set_exception(self, error: CallError, /) -> None: ...
 
 
-class Asking:
+class SubmitBuilder:
     """Builds the `Submit` of each call from a client's defaults and its protocol's traits."""
 
     __slots__ = ("_known", "_service", "_size_max", "_timeout_s", "_traits")

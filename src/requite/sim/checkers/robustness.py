@@ -1,4 +1,4 @@
-"""I13 for parties: whatever strangers send, no process ends, no honest peer is disconnected."""
+"""I13 for parties: whatever intruders send, no process ends, no honest peer is disconnected."""
 
 from __future__ import annotations
 

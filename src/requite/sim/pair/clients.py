@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from requite.sim.pair.ledger import Ledger, Question
+    from requite.sim.pair.ledger import Ledger, PairRequest
     from requite.sim.pair.server import PairServer, PairStage
     from requite.sim.world import Act
 
 _PAUSE: Final = 0.25  # between two attempts, in heartbeats
 
 
-class Asker:
+class PairClient:
     """A client. `reach`: the servers that it can reach, in the order in which it tries them."""
 
     def __init__(
@@ -33,41 +33,41 @@ class Asker:
         """Make a call; it is retried until it is answered."""
         self._try(self._ledger.asked(number))
 
-    def _try(self, question: Question) -> None:
-        question.tries += 1
+    def _try(self, request: PairRequest) -> None:
+        request.tries += 1
         server = self.reach[0]
-        self._later(self._way_s(), self._arrive, server, question, question.tries)
-        self._world.after(self._knobs.patience_s, self._give_up, question, question.tries)
+        self._later(self._way_s(), self._arrive, server, request, request.tries)
+        self._world.after(self._knobs.patience_s, self._give_up, request, request.tries)
 
-    def _arrive(self, server: PairServer, question: Question, tries: int) -> None:
+    def _arrive(self, server: PairServer, request: PairRequest, tries: int) -> None:
         """Arrive at a server: a stopped process refuses, a machine without power is silent."""
         if server.alive:
             life = server.life
-            server.reached(lambda: self._put(server, life, question, tries))
+            server.reached(lambda: self._put(server, life, request, tries))
         elif server.network.is_up(server.name):
-            self._later(self._way_s(), self._give_up, question, tries)
+            self._later(self._way_s(), self._give_up, request, tries)
 
-    def _put(self, server: PairServer, life: int, question: Question, tries: int) -> None:
+    def _put(self, server: PairServer, life: int, request: PairRequest, tries: int) -> None:
         """Deliver the request to the server, in a separate turn."""
         if server.life != life:
             return
         if not server.vote():
-            self._later(self._way_s(), self._give_up, question, tries)
-        elif question.answered_at is None:
-            self._ledger.serves(server, question)
-            self._later(self._way_s(), self._answered, server, server.half.epoch, question)
+            self._later(self._way_s(), self._give_up, request, tries)
+        elif request.answered_at is None:
+            self._ledger.serves(server, request)
+            self._later(self._way_s(), self._answered, server, server.half.epoch, request)
 
-    def _answered(self, server: PairServer, epoch: int, question: Question) -> None:
-        if question.answered_at is None:
-            self._ledger.answered(server, epoch, question)
+    def _answered(self, server: PairServer, epoch: int, request: PairRequest) -> None:
+        if request.answered_at is None:
+            self._ledger.answered(server, epoch, request)
 
-    def _give_up(self, question: Question, tries: int) -> None:
+    def _give_up(self, request: PairRequest, tries: int) -> None:
         """Try the other server, after a pause."""
-        if question.answered_at is not None or question.tries != tries:
+        if request.answered_at is not None or request.tries != tries:
             return
-        question.tries += 1  # an answer to the last attempt is ignored
+        request.tries += 1  # an answer to the last attempt is ignored
         self.reach.append(self.reach.pop(0))
-        self._later(_PAUSE * self._knobs.heartbeat_s * self._random(), self._try, question)
+        self._later(_PAUSE * self._knobs.heartbeat_s * self._random(), self._try, request)
 
     def _later(self, delay_s: float, act: Act, *args: object) -> None:
         self._world.after(delay_s, act, *args)

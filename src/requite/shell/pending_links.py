@@ -17,7 +17,7 @@ from requite.shell.link import Link
 from requite.shell.waiting import Waiting
 
 
-class Strangers:
+class PendingLinks:
     """Tracks links without a handshake or a first message. `limit_s`: time limit of handshakes."""
 
     __slots__ = ("_greeting", "_hurried", "_mute")
@@ -38,7 +38,7 @@ class Strangers:
             self._hurried.set(link, at)
         return at
 
-    def shook_hands(self, link: Link) -> None:
+    def handshake_done(self, link: Link) -> None:
         """Record a completed handshake. An accepted link becomes mute, a dialled one known."""
         self._greeting.discard(link)
         self._hurried.clear(link)
@@ -46,7 +46,7 @@ class Strangers:
             link.mute = True
             self._mute[link] = None
 
-    def spoke(self, link: Link) -> None:
+    def first_message(self, link: Link) -> None:
         """Record the first message of a mute peer."""
         link.mute = False
         self._mute.pop(link, None)
@@ -70,7 +70,7 @@ class Strangers:
         said = f"said too little within {self._greeting.limit_s:g} s"
         return due + [(link, said) for link in self._greeting.take_due(now)]
 
-    def who_gives_way(self, newcomer: Link) -> Link:
+    def choose_dropped(self, newcomer: Link) -> Link:
         """Return the link to drop for a newcomer: the newcomer itself if all others are known."""
         greeting = (link for link in self._greeting if link.accepted and link is not newcomer)
         mute = (link for link in self._mute if link is not newcomer)
