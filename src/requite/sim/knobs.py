@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from requite.core.liveness import HeartbeatPolicy
 from requite.protocols.majordomo.policy import LEGACY_IDLE_S, BrokerPolicy, PartialsFor01
@@ -26,6 +26,34 @@ class Behaviour(StrEnum):
     POISON = "poison"  # crash the worker's process
 
 
+BEHAVIOURS: Final = (
+    Behaviour.ECHO,
+    Behaviour.STREAM,
+    Behaviour.FAIL,
+    Behaviour.HANG,
+    Behaviour.POISON,
+)
+"""The behaviours of handlers in protocols without leases."""
+ANSWERING: Final = (Behaviour.ECHO, Behaviour.STREAM)
+"""The behaviours that answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A kind of run. `faults`: a run has all of these, with `swarm` a random subset.
+
+    `fixed`: knobs with fixed values, by name: `network.NAME` of the network, `clients.NAME` of each
+    client, and so on for the other roles.
+    """
+
+    name: str
+    about: str
+    faults: tuple[FaultKind, ...] = ()
+    swarm: bool = False
+    behaviours: tuple[Behaviour, ...] = BEHAVIOURS
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True)
 class Printed:
     """Knobs that can be printed; those in `one_by_one` are lists, with a line for each item."""
@@ -34,28 +62,57 @@ class Printed:
 
     def lines(self) -> Iterator[str]:
         """Yield each knob as a line of text."""
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name in self.one_by_one:
-                yield from (f"{field.name[:-1]:<18} {_text(each)}" for each in value)
+        for knob in fields(self):
+            value = getattr(self, knob.name)
+            if knob.name in self.one_by_one:
+                yield from (f"{knob.name[:-1]:<18} {_text(each)}" for each in value)
             else:
-                yield f"{field.name:<18} {_text(value)}"
+                yield f"{knob.name:<18} {_text(value)}"
 
 
-class EngineKnobs(Printed):
-    """The knobs of runs with engines behind simulated connections; subclasses are dataclasses."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunKnobs(Printed):
+    """The knobs of every run. The first phase takes `faulty_s` and makes `calls` calls.
 
-    __slots__ = ()
+    `faults_per_s` is the rate of each kind of fault; a fault lasts from 0.1 to `outage_max` units
+    of `outage_unit_s`.
+    """
 
-    pace: Pace
-    output_size_max: int
+    calls: int
+    faulty_s: float
+    faults: tuple[FaultKind, ...]
+    faults_per_s: float
+    outage_max: float
 
     @property
-    def limits(self) -> LinkLimits:
-        """The limits of one connection."""
-        return LinkLimits(
-            handshake_timeout_s=3.0, linger_s=1.0, output_size_max=self.output_size_max
-        )
+    def outage_unit_s(self) -> float:
+        """The unit of outages: one second, or the heartbeat interval where there is one."""
+        return 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallKnobs(RunKnobs):
+    """The knobs of runs whose clients make calls over a simulated network.
+
+    Handlers draw from `behaviours` with `weights`. `lossless`: without faults, so that every call
+    must be answered.
+    """
+
+    # calls
+    behaviours: tuple[Behaviour, ...]
+    weights: tuple[int, ...]
+    service_s: float
+    timeout_s: float
+    endless_p: float = 0.0
+    idempotent_p: float
+    cancel_p: float
+    big_p: float
+    bursts_p: float
+    follow_p: float
+    lossless: bool = False
+    # network and lateness
+    network: Shape
+    pace: Pace
 
     @property
     def ending_late_s(self) -> float:
@@ -66,6 +123,20 @@ class EngineKnobs(Printed):
     def runs_at_once(self) -> int | None:
         """How often a call runs at its first attempt if nothing goes wrong; None: any number."""
         return 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineKnobs(CallKnobs):
+    """The knobs of runs with engines behind simulated connections."""
+
+    output_size_max: int
+
+    @property
+    def limits(self) -> LinkLimits:
+        """The limits of one connection."""
+        return LinkLimits(
+            handshake_timeout_s=3.0, linger_s=1.0, output_size_max=self.output_size_max
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,38 +169,18 @@ class WorkerSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs(EngineKnobs):
-    """A run. The first phase takes `faulty_s` and makes `calls` calls.
-
-    `faults_per_s` is the rate of each kind of fault; a fault lasts from 0.1 to `outage_max`
-    heartbeat intervals. Handlers draw from `behaviours` with `weights`.
-    """
+    """A run with a Majordomo broker. For the policy of the broker see `BrokerPolicy`."""
 
     one_by_one = frozenset({"clients", "workers"})
 
-    calls: int
-    faulty_s: float
     # processes
     services: tuple[str, ...]
     clients: tuple[ClientSpec, ...]
     workers: tuple[WorkerSpec, ...]
     # calls
-    behaviours: tuple[Behaviour, ...]
-    weights: tuple[int, ...]
-    service_s: float
-    timeout_s: float
-    endless_p: float
-    idempotent_p: float
     partials_p: float
-    cancel_p: float
     nobody_p: float
-    big_p: float
-    bursts_p: float
     manage_p: float
-    follow_p: float
-    # network and lateness
-    network: Shape
-    pace: Pace
-    output_size_max: int
     # presence and policy
     interval_s: float
     liveness: int
@@ -143,10 +194,6 @@ class Knobs(EngineKnobs):
     partials_for_0_1: PartialsFor01
     drain_timeout_s: float
     handover: bool
-    # faults
-    faults: tuple[FaultKind, ...]
-    faults_per_s: float
-    outage_max: float
 
     @property
     def heartbeat(self) -> HeartbeatPolicy:
@@ -223,6 +270,11 @@ class Knobs(EngineKnobs):
             for worker in self.workers
             if worker.version == "0.3" or not worker.lease_s
         }
+
+
+def values_of(knobs: RunKnobs) -> dict[str, Any]:
+    """Return all knobs by name, for a run that has more of them."""
+    return {knob.name: getattr(knobs, knob.name) for knob in fields(knobs)}
 
 
 def _text(value: Any) -> str:

@@ -7,64 +7,54 @@ and some only show when another kind is absent.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from random import Random
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import cycle
+from typing import Final
 
 from requite.protocols.majordomo.policy import PartialsFor01
-from requite.sim.drawing import draw_faults, draw_network, draw_pace, fixed_of
+from requite.sim.drawing import WORK, Choice, Choices, Draw, between, chance, one_of, weight
 from requite.sim.faults import FaultKind, faults_of
-from requite.sim.knobs import Behaviour, ClientSpec, Knobs, WorkerSpec
+from requite.sim.knobs import ANSWERING, Behaviour, ClientSpec, Knobs, Scenario, WorkerSpec
 
 _SERVICES: Final = ("alpha", "beta", "gamma")
 ALL_FAULTS: Final = faults_of("broker", "worker", "client", more=(FaultKind.INTRUDER,))
 _VERSIONS: Final = ("0.3", "0.3", "0.3", "0.2", "0.1")
-_BEHAVIOURS: Final = tuple(Behaviour)
 
 
 @dataclass(frozen=True, slots=True)
-class Scenario:
-    """A scenario. `faults`: a run has all of these, with `swarm` a random subset.
+class MajordomoScenario(Scenario):
+    """A scenario. `versions`: the dialects of peers; one listed twice is twice as likely."""
 
-    `versions`: the dialects of peers; one listed twice is twice as likely. `fixed`: knobs with
-    fixed values, by name: `network.NAME` of the network.
-    """
-
-    name: str
-    about: str
-    faults: tuple[FaultKind, ...] = ()
-    swarm: bool = False
+    behaviours: tuple[Behaviour, ...] = tuple(Behaviour)
     versions: tuple[str, ...] = _VERSIONS
-    behaviours: tuple[Behaviour, ...] = _BEHAVIOURS
-    fixed: Mapping[str, Any] = field(default_factory=dict)
 
 
 _QUIET_NETWORK: Final = {"network.jitter_s": 0.0, "network.spike_p": 0.0}
 
 _LIST: Final = (
-    Scenario(
+    MajordomoScenario(
         "calm",
         "no faults",
         behaviours=(Behaviour.ECHO, Behaviour.STREAM),
         fixed={"services_max": 1000, "queue_max": 1000, "client_pending_max": 1000},
     ),
-    Scenario(
+    MajordomoScenario(
         "crash-broker",
         "the broker crashes and comes back without its state",
         (FaultKind.CRASH_BROKER,),
     ),
-    Scenario(
+    MajordomoScenario(
         "crash-workers",
         "workers crash while they handle requests, and come back",
         (FaultKind.CRASH_WORKER, FaultKind.POWER_LOSS),
     ),
-    Scenario(
+    MajordomoScenario(
         "crash-clients",
         "clients crash with calls in flight",
         (FaultKind.CRASH_CLIENT, FaultKind.POWER_LOSS),
     ),
-    Scenario(
+    MajordomoScenario(
         "partitions",
         "the network is cut or congested; connections are reset or silently dropped",
         (
@@ -75,164 +65,146 @@ _LIST: Final = (
             FaultKind.BLACK_HOLE,
         ),
     ),
-    Scenario(
+    MajordomoScenario(
         "freezes",
         "processes freeze for up to 30 heartbeats",
         (FaultKind.FREEZE_BROKER, FaultKind.FREEZE_WORKER, FaultKind.FREEZE_CLIENT),
         fixed={"outage_max": 30.0},
     ),
-    Scenario(
+    MajordomoScenario(
         "garbage",
         "intruders send garbage",
         (FaultKind.INTRUDER,),
         fixed={"faults_per_s": 1.0},
     ),
-    Scenario(
+    MajordomoScenario(
         "overload",
         "more requests than the workers can answer in time",
         versions=("0.3",),
         behaviours=(Behaviour.ECHO,),
         fixed={"calls": 300, "service_s": 0.3, "timeout_s": 3.0, "queue_max": 30, "bursts_p": 0.9},
     ),
-    Scenario(
+    MajordomoScenario(
         "standstill",
         "overload, while the broker and clients sometimes freeze or crash",
         (FaultKind.FREEZE_BROKER, FaultKind.FREEZE_CLIENT, FaultKind.CRASH_BROKER),
         behaviours=(Behaviour.ECHO,),
         fixed={"calls": 300, "service_s": 0.3, "timeout_s": 3.0, "outage_max": 30.0},
     ),
-    Scenario(
+    MajordomoScenario(
         "old-dialects",
         "only peers of MDP 0.1 and 0.2",
         (FaultKind.CRASH_BROKER, FaultKind.CRASH_WORKER, FaultKind.RESET),
         versions=("0.1", "0.2"),
     ),
-    Scenario(
+    MajordomoScenario(
         "streams",
         "mostly partial replies, over bad connections",
         (FaultKind.RESET, FaultKind.CLOG, FaultKind.CRASH_WORKER),
         behaviours=(Behaviour.STREAM,),
         fixed={"partials_p": 0.8, "big_p": 0.1},
     ),
-    Scenario(
+    MajordomoScenario(
         "drain",
         "broker, workers and clients drain and come back",
         (FaultKind.DRAIN_BROKER, FaultKind.DRAIN_WORKER, FaultKind.DRAIN_CLIENT),
     ),
-    Scenario(
+    MajordomoScenario(
         "fair",
         "equal workers under light load: each gets the same number of requests",
         (FaultKind.DRAIN_WORKER,),
         versions=("0.3",),
         behaviours=(Behaviour.ECHO,),
         fixed=_QUIET_NETWORK
-        | {"services": ("alpha",)}
+        | {"services": ("alpha",), "workers.capacity": 1, "workers.lease_s": 0.0}
+        | {"workers.interval_s": 1.0, "workers.identity": False}
         | {"cancel_p": 0.0, "nobody_p": 0.0, "bursts_p": 0.0, "big_p": 0.0},
     ),
-    Scenario("swarm", "a random subset of all faults", ALL_FAULTS, swarm=True),
+    MajordomoScenario("swarm", "a random subset of all faults", ALL_FAULTS, swarm=True),
 )
 MDP_SCENARIOS: Final = {scenario.name: scenario for scenario in _LIST}
 
 
-def draw(seed: int, scenario: Scenario) -> Knobs:
+# --- drawing --------------------------------------------------------------------------------------
+_KNOBS: Final[Choices] = {
+    **WORK,
+    "calls": between(80, 200),
+    "endless_p": one_of(0.0, 0.1),
+    "partials_p": one_of(0.2, 0.5),
+    "nobody_p": one_of(0.0, 0.03),
+    "manage_p": one_of(0.0, 0.02),
+    "interval_s": one_of(0.1, 0.25, 0.5, 1.0),
+    "liveness": one_of(3, 3, 4, 5),
+    "attempts_max": one_of(1, 2, 3, 3),
+    "service_grace_s": one_of(0.5, 3.0, 10.0),
+    "service_ttl_s": one_of(0.5, 2.0, 8.0),
+    "services_max": one_of(4, 1000, 1000, 1000),
+    "queue_max": one_of(5, 1000, 1000, 1000),
+    "client_pending_max": one_of(4, 1000, 1000, 1000),
+    "tell_old_clients": chance(0.5),
+    "partials_for_0_1": one_of(*PartialsFor01),
+    "drain_timeout_s": one_of(0.2, 5.0),
+    "handover": chance(0.7),
+    "output_size_max": one_of(100_000, 1 << 20, 64 << 20),
+    "outage_max": one_of(2.0, 10.0, 30.0),
+}
+_CLIENT: Final[Choices] = {
+    "slots": one_of(4, 64, 64, 64),
+    "tries": one_of(1, 3, 3, 6),
+    "attempt_timeout_s": one_of(None, None, 0.5, 2.0),
+    "identity": chance(0.3),
+}
+_WORKER: Final[Choices] = {
+    "capacity": one_of(1, 2, 8),
+    "lease_s": one_of(0.0, 0.5, 2.0),
+    "interval_s": one_of(0.5, 1.0, 2.0),  # times that of the broker
+    "identity": chance(0.3),
+}
+
+
+def draw(seed: int, scenario: MajordomoScenario) -> Knobs:
     """Draw the knobs of a run. The same seed and scenario always give the same knobs."""
-    rng = Random(f"{seed}/knobs")
-    drawn = _draw_all(rng, scenario)
-    drawn |= fixed_of(scenario.fixed)
-    drawn["network"] = draw_network(rng, fixed_of(scenario.fixed, "network"), drawn["interval_s"])
+    luck = Draw(seed, "mdp", scenario)
+    drawn = luck.knobs(_KNOBS)
+    interval_s: float = drawn["interval_s"]
+    services = luck.one("services", lambda rng: _SERVICES[: rng.randint(1, len(_SERVICES))])
+    drawn |= {
+        "faulty_s": luck.one("faulty_s", between(10.0, 40.0)) * interval_s + 4,
+        "faults": luck.faults(),
+        "faults_per_s": luck.one(
+            "faults_per_s", lambda rng: rng.uniform(0.05, 0.4) / interval_s**0.5
+        ),
+        "behaviours": scenario.behaviours,
+        "weights": luck.weights(scenario.behaviours, _weight),
+        "pace": luck.pace(),
+        "network": luck.network(interval_s),
+        "services": services,
+        "clients": tuple(_draw_clients(luck, scenario)),
+        "workers": tuple(_draw_workers(luck, scenario, services, interval_s)),
+    }
     return Knobs(**drawn)
 
 
-def _draw_all(rng: Random, scenario: Scenario) -> dict[str, Any]:
-    services = _SERVICES[: rng.randint(1, len(_SERVICES))]
-    interval_s = rng.choice((0.1, 0.25, 0.5, 1.0))
-    return {
-        "calls": rng.randint(80, 200),
-        "faulty_s": rng.uniform(10, 40) * interval_s + 4,
-        "services": services,
-        "clients": _draw_clients(rng, scenario),
-        "workers": _draw_workers(rng, scenario, services, interval_s),
-        "behaviours": scenario.behaviours,
-        "weights": tuple(_weight(rng, behaviour) for behaviour in scenario.behaviours),
-        "service_s": rng.choice((0.0, 0.005, 0.05, 0.2)),
-        "timeout_s": rng.choice((0.5, 2.0, 5.0, 10.0)),
-        "endless_p": rng.choice((0.0, 0.1)),
-        "idempotent_p": rng.choice((0.5, 0.9, 1.0)),
-        "partials_p": rng.choice((0.2, 0.5)),
-        "cancel_p": rng.choice((0.0, 0.05, 0.2)),
-        "nobody_p": rng.choice((0.0, 0.03)),
-        "big_p": rng.choice((0.0, 0.02, 0.1)),
-        "manage_p": rng.choice((0.0, 0.02)),
-        "follow_p": rng.choice((0.0, 0.2)),
-        "bursts_p": rng.choice((0.0, 0.3, 0.6)),
-        "interval_s": interval_s,
-        "liveness": rng.choice((3, 3, 4, 5)),
-        "attempts_max": rng.choice((1, 2, 3, 3)),
-        "service_grace_s": rng.choice((0.5, 3.0, 10.0)),
-        "service_ttl_s": rng.choice((0.5, 2.0, 8.0)),
-        "services_max": rng.choice((4, 1000, 1000, 1000)),
-        "queue_max": rng.choice((5, 1000, 1000, 1000)),
-        "client_pending_max": rng.choice((4, 1000, 1000, 1000)),
-        "tell_old_clients": rng.random() < 0.5,
-        "partials_for_0_1": rng.choice(tuple(PartialsFor01)),
-        "drain_timeout_s": rng.choice((0.2, 5.0)),
-        "handover": rng.random() < 0.7,
-        "pace": draw_pace(rng),
-        "output_size_max": rng.choice((100_000, 1 << 20, 64 << 20)),
-        "faults": draw_faults(rng, scenario.faults, scenario.swarm),
-        "faults_per_s": rng.uniform(0.05, 0.4) / interval_s**0.5,
-        "outage_max": rng.choice((2.0, 10.0, 30.0)),
-    }
+def _weight(behaviour: Behaviour) -> Choice:
+    return weight(behaviour) if behaviour in ANSWERING else one_of(0, 1, 4)
 
 
-def _weight(rng: Random, behaviour: Behaviour) -> int:
-    if behaviour is Behaviour.ECHO:
-        return rng.choice((10, 30))
-    return rng.choice((0, 1, 4)) if behaviour is not Behaviour.STREAM else rng.choice((1, 8))
-
-
-def _draw_clients(rng: Random, scenario: Scenario) -> tuple[ClientSpec, ...]:
-    count = rng.randint(1, 5)
-    return tuple(_draw_client(rng, f"client-{i + 1}", scenario) for i in range(count))
-
-
-def _draw_client(rng: Random, name: str, scenario: Scenario) -> ClientSpec:
-    version = rng.choice(scenario.versions)
-    return ClientSpec(
-        name=name,
-        version=version,
-        slots=rng.choice((4, 64, 64, 64)),
-        tries=rng.choice((1, 3, 3, 6)),
-        attempt_timeout_s=rng.choice((None, None, 0.5, 2.0)),
+def _draw_clients(luck: Draw, scenario: MajordomoScenario) -> Iterator[ClientSpec]:
+    versions = {"version": one_of(*scenario.versions)}
+    for name, drawn in luck.specs("client", between(1, 5), versions | dict(_CLIENT)).items():
         # Clients of the older dialects have several connections, which cannot share an identity.
-        identity=version == "0.3" and rng.random() < 0.3,
-    )
+        drawn["identity"] &= drawn["version"] == "0.3"
+        yield ClientSpec(name, **drawn)
 
 
 def _draw_workers(
-    rng: Random, scenario: Scenario, services: tuple[str, ...], interval_s: float
-) -> tuple[WorkerSpec, ...]:
-    count = rng.randint(len(services), len(services) + 4)
-    equal = scenario.name == "fair"
-    return tuple(
-        _draw_worker(rng, f"worker-{i + 1}", services[i % len(services)], scenario, interval_s)
-        if not equal
-        else WorkerSpec(f"worker-{i + 1}", services[0], "0.3", 1, 0.0, interval_s, False)
-        for i in range(count)
-    )
-
-
-def _draw_worker(
-    rng: Random, name: str, service: str, scenario: Scenario, interval_s: float
-) -> WorkerSpec:
-    version = rng.choice(scenario.versions)
-    return WorkerSpec(
-        name=name,
-        service=service,
-        version=version,
-        capacity=rng.choice((1, 2, 8)) if version == "0.3" else 1,
-        lease_s=rng.choice((0.0, 0.5, 2.0)),
+    luck: Draw, scenario: MajordomoScenario, services: Sequence[str], interval_s: float
+) -> Iterator[WorkerSpec]:
+    count = between(len(services), len(services) + 4)
+    versions = {"version": one_of(*scenario.versions)}
+    workers = luck.specs("worker", count, versions | dict(_WORKER))
+    for (name, drawn), service in zip(workers.items(), cycle(services), strict=False):
         # Dialects that announce no interval need the same configuration at both ends.
-        interval_s=interval_s * (rng.choice((0.5, 1.0, 2.0)) if version == "0.3" else 1.0),
-        identity=rng.random() < 0.3,
-    )
+        is_old = drawn["version"] != "0.3"
+        drawn["interval_s"] = interval_s * (1.0 if is_old else drawn["interval_s"])
+        yield WorkerSpec(name, service, **drawn | ({"capacity": 1} if is_old else {}))

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
 from random import Random
-from typing import Any, ClassVar, Final, Protocol, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 from requite.errors import ConfigurationError
 from requite.sim.coverage import Combination, coverage
+from requite.sim.drawing import plan_faults
 from requite.sim.fault_injection import Injector
-from requite.sim.faults import Fault, plan_faults
+from requite.sim.faults import Fault
 from requite.sim.history import Checker, History
+from requite.sim.knobs import RunKnobs
 from requite.sim.plan import Plan
 from requite.sim.process import Process
 from requite.sim.result import Options, Result
@@ -27,21 +29,6 @@ _RESTART_S: Final = 1.0
 Phase = Callable[[], bool]
 Luck: TypeAlias = Callable[[str], Random]
 """Returns the randomness for one concern."""
-
-
-class AnyKnobs(Protocol):
-    """The knobs that every simulation has."""
-
-    @property
-    def calls(self) -> int:
-        """The number of calls in the first phase."""
-
-    @property
-    def faulty_s(self) -> float:
-        """The length of the first phase."""
-
-    def lines(self) -> Iterator[str]:
-        """Yield each knob as a line of text."""
 
 
 class Simulation:
@@ -72,7 +59,7 @@ class Simulation:
         )
         last = max((call.number for call in plan.calls), default=0)
         self.numbers = iter(range(last + 1, 1 << 30))  # for calls outside the plan
-        self._knobs: AnyKnobs = plan.knobs
+        self._knobs: RunKnobs = plan.knobs
 
     # --- for subclasses ---------------------------------------------------------------------------
     @staticmethod
@@ -83,7 +70,7 @@ class Simulation:
     @staticmethod
     def draw_faults(knobs: Any, luck: Luck) -> Iterable[Fault]:
         """Draw the faults of the first phase."""
-        return plan_faults(knobs, luck("faults"))
+        return plan_faults(knobs, luck)
 
     def begin(self) -> None:
         """Schedule the starts of processes, and the planned calls."""

@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from requite.core.liveness import HeartbeatPolicy
-from requite.sim.faults import FaultKind
-from requite.sim.knobs import Behaviour, EngineKnobs
-from requite.sim.medium import Shape
-from requite.sim.process import Pace
+from requite.sim.knobs import EngineKnobs
 
 NOBODY = "nobody"
 """A service that has no queue."""
@@ -38,25 +35,18 @@ class AmqpWorkerSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AmqpKnobs(EngineKnobs):
-    """A run. `faulty_s` is the length of the first phase, in which `calls` calls are made.
+    """A run of clients and workers at RabbitMQ.
 
     `pool`: services are the groups of a pool, whose queues somebody else makes, with dead letters
     that are answered. `classic`: queues of services are there before, and not quorum queues; they
     do not count deliveries. `has_activity`: there is an exchange for the reports of workers.
     `attempts_max` bounds the deliveries of a request. RabbitMQ takes up to `sync_s` to have a
     message on the disk, shows a queue up to `birth_s` before it is ready, and cuts bodies at
-    `frame_size`.
-
-    `faults_per_s` is the rate of each kind of fault; they last from a tenth of the interval of
-    heartbeats to `outage_max` of them. `lossless`: nothing goes wrong, so every call must be
-    answered at the first try.
+    `frame_size`. `lossless`: every call must be answered at the first attempt.
     """
 
     one_by_one = frozenset({"clients", "workers"})
 
-    calls: int
-    faulty_s: float
-    # the cast
     services: tuple[str, ...]
     pool: bool
     classic: bool
@@ -69,28 +59,8 @@ class AmqpKnobs(EngineKnobs):
     sync_s: float
     birth_s: float
     frame_size: int
-    # the work
-    behaviours: tuple[Behaviour, ...]
-    weights: tuple[int, ...]
-    service_s: float
-    timeout_s: float
-    endless_p: float
-    idempotent_p: float
     partials_p: float
     nobody_p: float
-    cancel_p: float
-    big_p: float
-    bursts_p: float
-    follow_p: float
-    # the network, and how late processes are
-    network: Shape
-    pace: Pace
-    output_size_max: int
-    # what goes wrong
-    lossless: bool
-    faults: tuple[FaultKind, ...]
-    faults_per_s: float
-    outage_max: float
 
     @property
     def outage_unit_s(self) -> float:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from random import Random
-from typing import Any, Final
+from typing import Final
 
 from requite.sim.amqp.knobs import AmqpClientSpec, AmqpKnobs, AmqpWorkerSpec
 from requite.sim.drawing import (
-    ANSWERING,
-    BEHAVIOURS,
-    draw_fault_knobs,
-    draw_network,
-    draw_pace,
-    draw_work,
-    fixed_of,
+    FAULTS,
+    WORK,
+    Choices,
+    Draw,
+    always,
+    between,
+    chance,
+    one_of,
+    weight,
 )
 from requite.sim.faults import LINKS, FaultKind, faults_of
-from requite.sim.knobs import Behaviour
+from requite.sim.knobs import ANSWERING, Behaviour, Scenario
 
 _ALL: Final = faults_of(
     "client",
@@ -34,21 +33,6 @@ _ALL: Final = faults_of(
         FaultKind.GARBAGE,
     ),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class AmqpScenario:
-    """What distinguishes a run. `faults`: all of these; with `swarm` a random part of them.
-    `fixed`: knobs that are not drawn, by name; those of the network as `network.NAME`, those of
-    each client and worker as `clients.NAME` and `workers.NAME`.
-    """
-
-    name: str
-    about: str
-    faults: tuple[FaultKind, ...] = ()
-    swarm: bool = False
-    behaviours: tuple[Behaviour, ...] = BEHAVIOURS
-    fixed: Mapping[str, Any] = field(default_factory=dict)
 
 
 _QUIET: Final = {
@@ -69,53 +53,53 @@ _QUIET: Final = {
 }
 
 _LIST: Final = (
-    AmqpScenario(
+    Scenario(
         "amqp-calm",
         "requests and replies, nothing goes wrong: each call takes one try",
         behaviours=ANSWERING,
         fixed=_QUIET,
     ),
-    AmqpScenario(
+    Scenario(
         "amqp-quiet",
         "hardly anything is asked: nothing but heartbeats tells who lives",
         behaviours=ANSWERING,
         fixed=_QUIET | {"calls": 6, "faulty_s": 25.0},
     ),
-    AmqpScenario(
+    Scenario(
         "amqp-workers",
         "workers die, and meet requests that kill them",
         (FaultKind.CRASH_WORKER, FaultKind.POWER_LOSS),
         fixed={"faults_per_s": 0.4, "classic": False},
     ),
-    AmqpScenario(
+    Scenario(
         "amqp-clients", "clients die, and come back", (FaultKind.CRASH_CLIENT, FaultKind.RESET)
     ),
-    AmqpScenario(
+    Scenario(
         "amqp-rabbit",
         "RabbitMQ dies with what is not on the disk, closes channels and connections",
         (FaultKind.CRASH_RABBIT, FaultKind.CLOSE_CHANNEL, FaultKind.CLOSE_CONNECTION),
     ),
-    AmqpScenario(
+    Scenario(
         "amqp-standstill",
         "processes stand still for a while, RabbitMQ too, and wake up",
         (FaultKind.FREEZE_CLIENT, FaultKind.FREEZE_WORKER, FaultKind.FREEZE_RABBIT),
     ),
-    AmqpScenario(
+    Scenario(
         "amqp-partitions", "the network is cut, clogged, reset; connections are forgotten", LINKS
     ),
-    AmqpScenario(
+    Scenario(
         "amqp-deleted",
         "somebody deletes queues, and RabbitMQ takes its time to make them anew",
         (FaultKind.DELETE_QUEUE, FaultKind.DELETE_REPLIES),
         fixed={"faults_per_s": 0.3, "birth_s": 0.05},
     ),
-    AmqpScenario(
+    Scenario(
         "amqp-pressure",
         "RabbitMQ is short of memory, and its queues refuse what comes",
         (FaultKind.BLOCK, FaultKind.REFUSE),
         fixed={"faults_per_s": 0.3, "clients.confirms": True},
     ),
-    AmqpScenario(
+    Scenario(
         "amqp-overload",
         "far more is asked than can be done in time",
         (FaultKind.CLOG, FaultKind.RESET),
@@ -130,7 +114,7 @@ _LIST: Final = (
             "network.buffer_size": 2 << 10,
         },
     ),
-    AmqpScenario(
+    Scenario(
         "amqp-streams",
         "replies in pieces, of workers that die while they give them",
         (FaultKind.CRASH_WORKER, FaultKind.RESET),
@@ -143,91 +127,85 @@ _LIST: Final = (
             "attempts_max": 3,
         },
     ),
-    AmqpScenario(
+    Scenario(
         "amqp-cancels",
         "half of the calls are given up",
         (FaultKind.CRASH_WORKER, FaultKind.RESET),
         fixed={"cancel_p": 0.5, "service_s": 0.2, "clients.attempt_s": 0.5},
     ),
-    AmqpScenario(
+    Scenario(
         "amqp-once",
         "requests that are not idempotent: nothing is published twice, and the caller is told",
         (FaultKind.CRASH_RABBIT, FaultKind.RESET, FaultKind.DELETE_REPLIES),
         fixed={"idempotent_p": 0.1},
     ),
-    AmqpScenario(
+    Scenario(
         "amqp-garbage",
         "strangers publish what they should not",
         (FaultKind.GARBAGE,),
         fixed={"faults_per_s": 1.0},
     ),
-    AmqpScenario(
+    Scenario(
         "amqp-drain",
         "clients and workers leave and return in good order",
         (FaultKind.DRAIN_CLIENT, FaultKind.DRAIN_WORKER),
         fixed={"faults_per_s": 0.4},
     ),
-    AmqpScenario("amqp-swarm", "a random subset of all faults", _ALL, swarm=True),
+    Scenario("amqp-swarm", "a random subset of all faults", _ALL, swarm=True),
 )
 AMQP_SCENARIOS: Final = {scenario.name: scenario for scenario in _LIST}
 
 
 # --- drawing --------------------------------------------------------------------------------------
-def draw(seed: int, scenario: AmqpScenario) -> AmqpKnobs:
-    """Draw the knobs of a run. The same seed and scenario always give the same."""
-    rng = Random(f"{seed}/amqp-knobs")
-    fixed = scenario.fixed
-    drawn = _draw_all(rng, scenario) | fixed_of(fixed)
-    drawn["network"] = draw_network(rng, fixed_of(fixed, "network"))
+_KNOBS: Final[Choices] = {
+    **WORK,
+    **FAULTS,
+    "calls": between(60, 160),
+    "faulty_s": between(6.0, 20.0),
+    "services": lambda rng: tuple(f"service-{i + 1}" for i in range(rng.randint(1, 2))),
+    "pool": chance(0.4),
+    "classic": chance(0.2),
+    "has_activity": chance(0.8),
+    "attempts_max": one_of(1, 2, 3),
+    "interval_s": one_of(0.5, 1.0, 2.0),
+    "liveness": one_of(2, 3),
+    "sync_s": one_of(0.0, 0.002, 0.02),
+    "birth_s": one_of(0.0, 0.0, 0.05),
+    "frame_size": one_of(4096, 131_072),
+    "partials_p": one_of(0.0, 0.5),
+    "nobody_p": one_of(0.0, 0.05),
+    "output_size_max": one_of(1 << 20, 64 << 20),
+    "lossless": always(False),
+}
+_CLIENT: Final[Choices] = {
+    "slots": one_of(4, 1024, 1024),
+    "attempts": one_of(1, 3, 3, 5),
+    "attempt_s": one_of(None, None, 0.5, 1.0, 3.0),
+    "confirms": chance(0.4),
+    "direct_reply": chance(0.3),
+}
+_WORKER: Final[Choices] = {"prefetch": one_of(1, 2, 16)}
+
+
+def draw(seed: int, scenario: Scenario) -> AmqpKnobs:
+    """Draw the knobs of a run. The same seed and scenario always give the same knobs."""
+    luck = Draw(seed, "amqp", scenario)
+    drawn = luck.knobs(_KNOBS)
     if drawn["pool"]:
         drawn |= {"classic": False, "nobody_p": 0.0}
     services = drawn["services"]
-    clients = range(rng.randint(1, 3))
-    workers = [*services, *(rng.choice(services) for _ in range(rng.randint(0, 3)))]
-    drawn["clients"] = tuple(
-        AmqpClientSpec(f"client-{i + 1}", **_draw_client(rng) | fixed_of(fixed, "clients"))
-        for i in clients
+    count = between(len(services), len(services) + 3)
+    workers = luck.specs("worker", count, {"service": one_of(*services), **_WORKER})
+    for worker, service in zip(workers.values(), services, strict=False):
+        worker["service"] = service  # each has one worker or more
+    clients = luck.specs("client", between(1, 3), _CLIENT)
+    return AmqpKnobs(
+        **drawn,
+        faults=luck.faults(),
+        behaviours=scenario.behaviours,
+        weights=luck.weights(scenario.behaviours, weight),
+        pace=luck.pace(),
+        network=luck.network(),
+        clients=tuple(AmqpClientSpec(name, **knobs) for name, knobs in clients.items()),
+        workers=tuple(AmqpWorkerSpec(name, **knobs) for name, knobs in workers.items()),
     )
-    drawn["workers"] = tuple(
-        AmqpWorkerSpec(f"worker-{i + 1}", service, **_draw_worker(rng) | fixed_of(fixed, "workers"))
-        for i, service in enumerate(workers)
-    )
-    return AmqpKnobs(**drawn)
-
-
-def _draw_all(rng: Random, scenario: AmqpScenario) -> dict[str, Any]:
-    return {
-        "calls": rng.randint(60, 160),
-        "faulty_s": rng.uniform(6, 20),
-        "services": tuple(f"service-{i + 1}" for i in range(rng.randint(1, 2))),
-        "pool": rng.random() < 0.4,
-        "classic": rng.random() < 0.2,
-        "has_activity": rng.random() < 0.8,
-        "attempts_max": rng.choice((1, 2, 3)),
-        "interval_s": rng.choice((0.5, 1.0, 2.0)),
-        "liveness": rng.choice((2, 3)),
-        "sync_s": rng.choice((0.0, 0.002, 0.02)),
-        "birth_s": rng.choice((0.0, 0.0, 0.05)),
-        "frame_size": rng.choice((4096, 131_072)),
-        **draw_work(rng, scenario.behaviours),
-        "partials_p": rng.choice((0.0, 0.5)),
-        "nobody_p": rng.choice((0.0, 0.05)),
-        "pace": draw_pace(rng),
-        "output_size_max": rng.choice((1 << 20, 64 << 20)),
-        "lossless": False,
-        **draw_fault_knobs(rng, scenario.faults, scenario.swarm),
-    }
-
-
-def _draw_client(rng: Random) -> dict[str, Any]:
-    return {
-        "slots": rng.choice((4, 1024, 1024)),
-        "attempts": rng.choice((1, 3, 3, 5)),
-        "attempt_s": rng.choice((None, None, 0.5, 1.0, 3.0)),
-        "confirms": rng.random() < 0.4,
-        "direct_reply": rng.random() < 0.3,
-    }
-
-
-def _draw_worker(rng: Random) -> dict[str, Any]:
-    return {"prefetch": rng.choice((1, 2, 16))}

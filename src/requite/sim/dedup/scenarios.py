@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from random import Random
-from typing import Any, Final
+from typing import Final
 
 from requite.sim import majordomo_scenarios
 from requite.sim.dedup.knobs import DedupKnobs
+from requite.sim.drawing import Choices, Draw, chance, one_of
 from requite.sim.faults import FaultKind
-from requite.sim.knobs import Behaviour
-from requite.sim.majordomo_scenarios import Scenario
+from requite.sim.knobs import Behaviour, values_of
+from requite.sim.majordomo_scenarios import MajordomoScenario
 
 
 @dataclass(frozen=True, slots=True)
-class DedupScenario(Scenario):
+class DedupScenario(MajordomoScenario):
     """A scenario; only MDP 0.3 tells repetitions from other requests."""
 
     versions: tuple[str, ...] = ("0.3",)
@@ -53,16 +53,27 @@ _LIST: Final = (
 DEDUP_SCENARIOS: Final = {scenario.name: scenario for scenario in _LIST}
 
 
+# --- drawing --------------------------------------------------------------------------------------
+_KNOBS: Final[Choices] = {
+    "repeat_p": one_of(0.1, 0.5),
+    "durable": chance(0.8),
+    "in_doubt": one_of("refuse", "refuse", "run"),
+    "store_failures": chance(0.3),
+    "window_s": one_of(2.0, 20.0, 60.0),
+    "disk_s": one_of(0.0001, 0.005, 0.02),
+    "segment_size": one_of(4096, 1 << 16),
+}
+# Requests are resent only if they are idempotent.
+_RESENT: Final = {"idempotent_p": 1.0, "workers.identity": False}
+
+
 def draw(seed: int, scenario: DedupScenario) -> DedupKnobs:
     """Draw the knobs of a run. The same seed and scenario always give the same knobs."""
-    ours = ("durable",)
-    plain = {name: value for name, value in scenario.fixed.items() if name not in ours}
-    knobs = majordomo_scenarios.draw(seed, replace(scenario, fixed=plain))
-    rng = Random(f"{seed}/dedup")
-    drawn = {name: getattr(knobs, name) for name in type(knobs).__dataclass_fields__}
+    knobs = majordomo_scenarios.draw(seed, replace(scenario, fixed={**scenario.fixed, **_RESENT}))
+    drawn = values_of(knobs)
     # Each service has one worker: workers do not share their stored replies.
     drawn["workers"] = tuple(
-        replace(worker, service=service, identity=False)
+        replace(worker, service=service)
         for worker, service in zip(knobs.workers, knobs.services, strict=False)
     )
     # One worker with a slow disk has a queue: a single try needs more time than half a second.
@@ -70,19 +81,4 @@ def draw(seed: int, scenario: DedupScenario) -> DedupKnobs:
         replace(client, attempt_timeout_s=None) if client.tries == 1 else client
         for client in knobs.clients
     )
-    drawn["idempotent_p"] = 1.0  # so that requests are resent
-    drawn |= _draw_ours(rng)
-    drawn |= {name: value for name, value in scenario.fixed.items() if name in ours}
-    return DedupKnobs(**drawn)
-
-
-def _draw_ours(rng: Random) -> dict[str, Any]:
-    return {
-        "repeat_p": rng.choice((0.1, 0.5)),
-        "durable": rng.random() < 0.8,
-        "in_doubt": rng.choice(("refuse", "refuse", "run")),
-        "store_failures": rng.random() < 0.3,
-        "window_s": rng.choice((2.0, 20.0, 60.0)),
-        "disk_s": rng.choice((0.0001, 0.005, 0.02)),
-        "segment_size": rng.choice((4096, 1 << 16)),
-    }
+    return DedupKnobs(**drawn, **Draw(seed, "dedup", scenario).knobs(_KNOBS))

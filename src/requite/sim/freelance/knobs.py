@@ -6,10 +6,7 @@ from dataclasses import dataclass
 
 from requite.core.liveness import HeartbeatPolicy
 from requite.protocols.freelance.wire import Model
-from requite.sim.faults import FaultKind
-from requite.sim.knobs import Behaviour, EngineKnobs
-from requite.sim.medium import Shape
-from requite.sim.process import Pace
+from requite.sim.knobs import EngineKnobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,43 +36,19 @@ class FlpServerSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreelanceKnobs(EngineKnobs):
-    """A run. The first phase takes `faulty_s` and makes `calls` calls.
+    """A run of clients and servers of a `model`.
 
-    `faults_per_s` is the rate of each kind of fault; a fault lasts from 0.1 to `outage_max` ping
-    intervals. Handlers draw from `behaviours` with `weights`. `lossless`: without faults, so every
-    call must be answered at the first attempt.
+    `lossless`: every call must be answered at the first attempt.
     """
 
     one_by_one = frozenset({"clients", "servers"})
 
-    calls: int
-    faulty_s: float
     # processes
     model: Model
     clients: tuple[FlpClientSpec, ...]
     servers: tuple[FlpServerSpec, ...]
     ping_s: float
     liveness: int
-    # calls
-    behaviours: tuple[Behaviour, ...]
-    weights: tuple[int, ...]
-    service_s: float
-    timeout_s: float
-    endless_p: float
-    idempotent_p: float
-    cancel_p: float
-    big_p: float
-    bursts_p: float
-    follow_p: float
-    # network and lateness
-    network: Shape
-    pace: Pace
-    output_size_max: int
-    # faults
-    lossless: bool
-    faults: tuple[FaultKind, ...]
-    faults_per_s: float
-    outage_max: float
 
     @property
     def outage_unit_s(self) -> float:

@@ -2,43 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from random import Random
-from typing import Any, Final
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
 
 from requite.protocols.freelance.wire import Model
-from requite.sim.drawing import (
-    ANSWERING,
-    BEHAVIOURS,
-    draw_fault_knobs,
-    draw_network,
-    draw_pace,
-    draw_work,
-    fixed_of,
-)
+from requite.sim.drawing import FAULTS, WORK, Choices, Draw, always, between, one_of, weight
 from requite.sim.faults import LINKS, FaultKind, faults_of
 from requite.sim.freelance.knobs import FlpClientSpec, FlpServerSpec, FreelanceKnobs
-from requite.sim.knobs import Behaviour
+from requite.sim.knobs import ANSWERING, Behaviour, Scenario
 
 _DEATHS: Final = (FaultKind.CRASH_CLIENT, FaultKind.CRASH_SERVER, FaultKind.POWER_LOSS)
 
 
 @dataclass(frozen=True, slots=True)
-class FlpScenario:
-    """A scenario. `models`: a run draws one. `faults`: a run has all, with `swarm` a random subset.
+class FlpScenario(Scenario):
+    """A scenario. `models`: a run draws one."""
 
-    `fixed`: knobs with fixed values, by name: `network.NAME` of the network, `clients.NAME` and
-    `servers.NAME` of each client and server.
-    """
-
-    name: str
-    about: str
     models: tuple[Model, ...] = tuple(Model)
-    faults: tuple[FaultKind, ...] = ()
-    swarm: bool = False
-    behaviours: tuple[Behaviour, ...] = BEHAVIOURS
-    fixed: Mapping[str, Any] = field(default_factory=dict)
 
 
 _QUIET: Final = {
@@ -64,9 +45,15 @@ _LIST: Final = (
         behaviours=ANSWERING,
         fixed=_QUIET,
     ),
-    FlpScenario("flp-failover", "model one; clients and servers crash", (Model.FAILOVER,), _DEATHS),
-    FlpScenario("flp-shotgun", "model two; clients and servers crash", (Model.SHOTGUN,), _DEATHS),
-    FlpScenario("flp-agent", "model three; clients and servers crash", (Model.AGENT,), _DEATHS),
+    FlpScenario(
+        "flp-failover", "model one; clients and servers crash", _DEATHS, models=(Model.FAILOVER,)
+    ),
+    FlpScenario(
+        "flp-shotgun", "model two; clients and servers crash", _DEATHS, models=(Model.SHOTGUN,)
+    ),
+    FlpScenario(
+        "flp-agent", "model three; clients and servers crash", _DEATHS, models=(Model.AGENT,)
+    ),
     FlpScenario(
         "flp-standstill",
         "clients and servers freeze for a while, and resume",
@@ -95,8 +82,13 @@ _LIST: Final = (
     FlpScenario(
         "flp-once",
         "requests that are not idempotent: none is sent twice, and the caller gets an error",
-        (Model.FAILOVER, Model.AGENT),
-        (FaultKind.CRASH_SERVER, FaultKind.RESET, FaultKind.BLACK_HOLE, FaultKind.FREEZE_SERVER),
+        models=(Model.FAILOVER, Model.AGENT),
+        faults=(
+            FaultKind.CRASH_SERVER,
+            FaultKind.RESET,
+            FaultKind.BLACK_HOLE,
+            FaultKind.FREEZE_SERVER,
+        ),
         fixed={"idempotent_p": 0.1},
     ),
     FlpScenario(
@@ -121,54 +113,49 @@ FLP_SCENARIOS: Final = {scenario.name: scenario for scenario in _LIST}
 
 
 # --- drawing --------------------------------------------------------------------------------------
+_KNOBS: Final[Choices] = {
+    **WORK,
+    **FAULTS,
+    "calls": between(60, 160),
+    "faulty_s": between(6.0, 20.0),
+    "ping_s": one_of(0.3, 1.0, 2.0),
+    "liveness": one_of(2, 3),
+    "output_size_max": one_of(100_000, 1 << 20, 64 << 20),
+    "lossless": always(False),
+}
+_SERVER: Final[Choices] = {"capacity": one_of(1, 2, 16), "queue_max": one_of(1, 8, 1024)}
+
+
 def draw(seed: int, scenario: FlpScenario) -> FreelanceKnobs:
     """Draw the knobs of a run. The same seed and scenario always give the same knobs."""
-    rng = Random(f"{seed}/flp-knobs")
-    drawn = _draw_all(rng, scenario)
-    drawn |= fixed_of(scenario.fixed)
-    drawn["network"] = draw_network(rng, fixed_of(scenario.fixed, "network"))
-    model: Model = drawn["model"]
+    luck = Draw(seed, "flp", scenario)
+    model: Model = luck.one("model", one_of(*scenario.models))
+    servers = luck.specs("server", between(1, 4), _SERVER)
+    clients = luck.specs("client", between(1, 3), _client(model, [*servers]))
+    drawn = luck.knobs(_KNOBS)
     if model is Model.SHOTGUN:  # it refuses requests that are not idempotent
         drawn["idempotent_p"] = 1.0
-    servers = [f"server-{i + 1}" for i in range(rng.randint(1, 4))]
-    drawn["servers"] = tuple(_draw_server(rng, name, scenario) for name in servers)
-    drawn["clients"] = tuple(
-        _draw_client(rng, f"client-{i + 1}", servers, scenario, drawn)
-        for i in range(rng.randint(1, 3))
+    return FreelanceKnobs(
+        **drawn,
+        model=model,
+        faults=luck.faults(),
+        behaviours=scenario.behaviours,
+        weights=luck.weights(scenario.behaviours, weight),
+        pace=luck.pace(),
+        network=luck.network(),
+        servers=tuple(FlpServerSpec(name, **knobs) for name, knobs in servers.items()),
+        clients=tuple(FlpClientSpec(name, **knobs) for name, knobs in clients.items()),
     )
-    return FreelanceKnobs(**drawn)
 
 
-def _draw_all(rng: Random, scenario: FlpScenario) -> dict[str, Any]:
+def _client(model: Model, servers: Sequence[str]) -> Choices:
+    """Return the choices of a client; in model one, connections and time limits are its own."""
+    is_failover = model is Model.FAILOVER
+    limits = (0.3, 1.0, 3.0)
     return {
-        "calls": rng.randint(60, 160),
-        "faulty_s": rng.uniform(6, 20),
-        "model": rng.choice(scenario.models),
-        "ping_s": rng.choice((0.3, 1.0, 2.0)),
-        "liveness": rng.choice((2, 3)),
-        **draw_work(rng, scenario.behaviours),
-        "pace": draw_pace(rng),
-        "output_size_max": rng.choice((100_000, 1 << 20, 64 << 20)),
-        "lossless": False,
-        **draw_fault_knobs(rng, scenario.faults, scenario.swarm),
+        "servers": lambda rng: tuple(rng.sample(servers, len(servers))),
+        "lanes": one_of(1, 2, 4) if is_failover else always(1),
+        "slots": one_of(4, 1024, 1024),
+        "attempt_s": one_of(*limits) if is_failover else one_of(*limits, *[None] * 7),
+        "attempts": one_of(1, 3, 3, len(servers) + 2),
     }
-
-
-def _draw_client(
-    rng: Random, name: str, servers: Sequence[str], scenario: FlpScenario, knobs: Mapping[str, Any]
-) -> FlpClientSpec:
-    is_failover = knobs["model"] is Model.FAILOVER
-    attempt_s = rng.choice((0.3, 1.0, 3.0))
-    drawn: dict[str, Any] = {
-        "servers": tuple(rng.sample(servers, len(servers))),
-        "lanes": rng.choice((1, 2, 4)) if is_failover else 1,
-        "slots": rng.choice((4, 1024, 1024)),
-        "attempt_s": attempt_s if is_failover or rng.random() < 0.3 else None,
-        "attempts": rng.choice((1, 3, 3, len(servers) + 2)),
-    }
-    return FlpClientSpec(name, **drawn | fixed_of(scenario.fixed, "clients"))
-
-
-def _draw_server(rng: Random, name: str, scenario: FlpScenario) -> FlpServerSpec:
-    drawn = {"capacity": rng.choice((1, 2, 16)), "queue_max": rng.choice((1, 8, 1024))}
-    return FlpServerSpec(name, **drawn | fixed_of(scenario.fixed, "servers"))

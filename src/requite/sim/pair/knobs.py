@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from requite.protocols.binarystar.policy import LIVENESS
-from requite.sim.faults import FaultKind
-from requite.sim.knobs import Printed
+from requite.sim.knobs import RunKnobs
 from requite.sim.medium import Shape
 from requite.sim.process import Pace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PairKnobs(Printed):
+class PairKnobs(RunKnobs):
     """A run: `askers` clients make `calls` calls in the first phase, of `faulty_s` seconds.
 
     `patience_s` is how long a client waits for a reply before it tries the other server. With
@@ -20,8 +19,6 @@ class PairKnobs(Printed):
     two servers has no faults, so they may never serve at the same time.
     """
 
-    calls: int
-    faulty_s: float
     askers: int
     patience_s: float
     islands: bool
@@ -30,10 +27,6 @@ class PairKnobs(Printed):
     # network and lateness
     network: Shape
     pace: Pace
-    # faults
-    faults: tuple[FaultKind, ...]
-    faults_per_s: float
-    outage_max: float
 
     @property
     def outage_unit_s(self) -> float:

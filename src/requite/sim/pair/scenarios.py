@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from random import Random
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
+from requite.sim.drawing import Choices, Draw, always, between, chance, one_of
 from requite.sim.faults import FaultKind, faults_of
-from requite.sim.medium import Chunking, Shape
+from requite.sim.knobs import Scenario
+from requite.sim.medium import Shape
 from requite.sim.pair.knobs import PairKnobs
-from requite.sim.process import Pace
 
 
 @dataclass(frozen=True, slots=True)
-class PairScenario:
-    """A scenario. `faults`: a run has all of these, with `swarm` a random subset.
+class PairScenario(Scenario):
+    """A scenario. `timely`: the network between the servers is fast and without faults."""
 
-    `timely`: the network between the servers is fast and without faults. `fixed`: knobs with fixed
-    values.
-    """
-
-    name: str
-    about: str
-    faults: tuple[FaultKind, ...] = ()
-    swarm: bool = False
     timely: bool = True
-    fixed: Mapping[str, Any] = field(default_factory=dict)
 
 
 _LIST: Final = (
@@ -97,47 +87,32 @@ _LIST: Final = (
 PAIR_SCENARIOS: Final = {scenario.name: scenario for scenario in _LIST}
 
 
+# --- drawing --------------------------------------------------------------------------------------
+_KNOBS: Final[Choices] = {
+    "calls": between(30, 80),
+    "askers": between(1, 5),
+    "heartbeat_s": one_of(0.5, 1.0, 3.0),
+    "outage_max": one_of(2.0, 5.0, 10.0),
+}
+
+
 def draw(seed: int, scenario: PairScenario) -> PairKnobs:
     """Draw the knobs of a run. The same seed and scenario always give the same knobs."""
-    rng = Random(f"{seed}/pair-knobs")
-    heartbeat_s = rng.choice((0.5, 1.0, 3.0))
-    drawn: dict[str, Any] = {
-        "calls": rng.randint(30, 80),
-        "faulty_s": rng.uniform(15, 60) * heartbeat_s,
-        "askers": rng.randint(1, 5),
-        "patience_s": rng.choice((0.3, 1.0, 2.0)) * heartbeat_s,
-        "islands": not scenario.timely and rng.random() < 0.2,
-        "heartbeat_s": heartbeat_s,
-        "timely": scenario.timely,
-        "network": _draw_network(rng, scenario.timely),
-        "pace": Pace(rng.choice((0.0, 0.001, 0.02)), rng.choice((0.0, 0.0005, 0.005))),
-        "faults": _draw_faults(rng, scenario),
-        "faults_per_s": rng.uniform(0.1, 0.5),
-        "outage_max": rng.choice((2.0, 5.0, 10.0)),
-    }
-    drawn |= scenario.fixed
-    drawn["faults_per_s"] /= heartbeat_s
-    return PairKnobs(**drawn)
-
-
-def _draw_faults(rng: Random, scenario: PairScenario) -> tuple[FaultKind, ...]:
-    if not scenario.swarm:
-        return scenario.faults
-    share = rng.choice((0.15, 0.4, 0.7))
-    return tuple(kind for kind in scenario.faults if rng.random() < share)
-
-
-def _draw_network(rng: Random, timely: bool) -> Shape:
-    """Draw a network. In a timely run, message delays differ by less than a quarter of a
-    heartbeat."""
-    latency_s = rng.choice((0.0001, 0.001, 0.01))
-    return Shape(
-        latency_s=latency_s,
-        jitter_s=rng.choice((0.0, 1.0, 3.0)) * latency_s,
-        spike_p=0.0 if timely else rng.choice((0.0, 0.01)),
-        spike_s=rng.choice((0.1, 1.0)),
-        chunking=rng.choice(tuple(Chunking)),
-        retransmit_s=rng.choice((2.0, 6.0)),
-        keepalive_s=rng.choice((3.0, 6.0)),
-        connect_timeout_s=rng.choice((0.5, 2.0)),
+    luck = Draw(seed, "pair", scenario)
+    drawn = luck.knobs(_KNOBS)
+    heartbeat_s: float = drawn["heartbeat_s"]
+    # In a timely run, the delays of messages differ by less than a quarter of a heartbeat.
+    network = {"jitter_s": one_of(0.0, 1.0, 3.0), "buffer_size": always(Shape().buffer_size)}
+    if scenario.timely:
+        network["spike_p"] = always(0.0)
+    return PairKnobs(
+        **drawn,
+        faulty_s=luck.free("faulty_s", between(15.0, 60.0)) * heartbeat_s,
+        patience_s=luck.free("patience_s", one_of(0.3, 1.0, 2.0)) * heartbeat_s,
+        islands=luck.one("islands", always(False) if scenario.timely else chance(0.2)),
+        timely=scenario.timely,
+        network=luck.network(others=network),
+        pace=luck.pace(),
+        faults=luck.faults(),
+        faults_per_s=luck.one("faults_per_s", between(0.1, 0.5)) / heartbeat_s,
     )

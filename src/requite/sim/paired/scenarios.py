@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from random import Random
 from typing import Final
 
 from requite.sim import majordomo_scenarios
+from requite.sim.drawing import Draw, between, one_of
 from requite.sim.faults import FaultKind, faults_of
-from requite.sim.majordomo_scenarios import Scenario
+from requite.sim.knobs import values_of
+from requite.sim.majordomo_scenarios import MajordomoScenario
 from requite.sim.paired.knobs import PairedKnobs
 
 # Heartbeats that are long compared with the lateness of processes.
@@ -17,7 +18,7 @@ _ALL: Final = faults_of("broker", "worker", "client")
 
 
 @dataclass(frozen=True, slots=True)
-class PairedScenario(Scenario):
+class PairedScenario(MajordomoScenario):
     """A scenario. `switches`: the maximum number of an operator's switches."""
 
     switches: int = 0
@@ -58,18 +59,20 @@ _LIST: Final = (
 PAIRED_SCENARIOS: Final = {scenario.name: scenario for scenario in _LIST}
 
 
+# --- drawing --------------------------------------------------------------------------------------
+# A broker refuses the name of a peer that reconnects until it detects the dead connection, so
+# peers that change brokers have no names.
+_NAMELESS: Final = {"clients.identity": False, "workers.identity": False}
+
+
 def draw(seed: int, scenario: PairedScenario) -> PairedKnobs:
     """Draw the knobs of a run. The same seed and scenario always give the same knobs."""
-    knobs = majordomo_scenarios.draw(seed, scenario)
-    rng = Random(f"{seed}/pair")
-    drawn = {name: getattr(knobs, name) for name in type(knobs).__dataclass_fields__}
-    # A broker refuses the name of a peer that reconnects until it detects the dead connection, so
-    # peers that change brokers have no names.
-    drawn["clients"] = tuple(replace(client, identity=False) for client in knobs.clients)
-    drawn["workers"] = tuple(replace(worker, identity=False) for worker in knobs.workers)
-    heartbeat_s = rng.choice((0.5, 1.0, 2.0)) * knobs.interval_s
+    nameless = replace(scenario, fixed={**scenario.fixed, **_NAMELESS})
+    knobs = majordomo_scenarios.draw(seed, nameless)
+    luck = Draw(seed, "pair-broker", scenario)
+    heartbeat_s = luck.free("pair_heartbeat_s", one_of(0.5, 1.0, 2.0)) * knobs.interval_s
     return PairedKnobs(
-        **drawn,
+        **values_of(knobs),
         pair_heartbeat_s=max(_HEARTBEAT_S_MIN, heartbeat_s),
-        switches=rng.randint(0, scenario.switches),
+        switches=luck.free("switches", between(0, scenario.switches)),
     )

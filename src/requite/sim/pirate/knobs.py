@@ -7,10 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from requite.core.liveness import HeartbeatPolicy
-from requite.sim.faults import FaultKind
-from requite.sim.knobs import Behaviour, EngineKnobs
-from requite.sim.medium import Shape
-from requite.sim.process import Pace
+from requite.sim.knobs import EngineKnobs
 
 _SLACK_S: Final = 0.01
 
@@ -43,17 +40,13 @@ class PirateWorkerSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PirateKnobs(EngineKnobs):
-    """A run. The first phase takes `faulty_s` and makes `calls` calls.
+    """A run of clients, and servers or a queue with workers.
 
-    `faults_per_s` is the rate of each kind of fault; a fault lasts from 0.1 to `outage_max`
-    heartbeat intervals. Handlers draw from `behaviours` with `weights`. `servers`: their number in
-    a run without a queue. `lossless`: no call may be lost.
+    `servers`: their number in a run without a queue. `lossless`: no call may be lost.
     """
 
     one_by_one = frozenset({"clients", "workers"})
 
-    calls: int
-    faulty_s: float
     # processes
     crew: PirateVariant
     clients: tuple[PirateClientSpec, ...]
@@ -61,31 +54,12 @@ class PirateKnobs(EngineKnobs):
     servers: int
     capacity: int
     queue_max: int
-    # calls
-    behaviours: tuple[Behaviour, ...]
-    weights: tuple[int, ...]
-    service_s: float
-    timeout_s: float
-    idempotent_p: float
-    cancel_p: float
-    big_p: float
-    bursts_p: float
-    follow_p: float
     # presence
     interval_s: float
     liveness: int
     pause_first_s: float
     pause_max_s: float
     drain_timeout_s: float
-    # network and lateness
-    network: Shape
-    pace: Pace
-    output_size_max: int
-    # faults
-    lossless: bool
-    faults: tuple[FaultKind, ...]
-    faults_per_s: float
-    outage_max: float
 
     @property
     def outage_unit_s(self) -> float:

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from random import Random
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
-from requite.sim.drawing import (
-    ANSWERING,
-    BEHAVIOURS,
-    draw_fault_knobs,
-    draw_network,
-    draw_pace,
-    draw_work,
-    fixed_of,
-)
+from requite.sim.drawing import FAULTS, WORK, Choices, Draw, always, between, one_of, weight
 from requite.sim.faults import FaultKind, faults_of
-from requite.sim.knobs import Behaviour
+from requite.sim.knobs import ANSWERING, Behaviour, Scenario
 from requite.sim.pirate.knobs import (
     PirateClientSpec,
     PirateKnobs,
@@ -29,21 +19,10 @@ _PATIENCE: Final = 40  # one-way network delays
 
 
 @dataclass(frozen=True, slots=True)
-class PirateScenario:
-    """A scenario. A run draws one of `variants`.
+class PirateScenario(Scenario):
+    """A scenario. `variants`: a run draws one."""
 
-    `faults`: a run has all, with `swarm` a random subset.
-    `fixed`: knobs with fixed values, by name: `network.NAME` of the network, `clients.NAME` of each
-    client.
-    """
-
-    name: str
-    about: str
     variants: tuple[PirateVariant, ...] = tuple(PirateVariant)
-    faults: tuple[FaultKind, ...] = ()
-    swarm: bool = False
-    behaviours: tuple[Behaviour, ...] = BEHAVIOURS
-    fixed: Mapping[str, Any] = field(default_factory=dict)
 
 
 _ALL: Final = faults_of("client", "middle", "worker", more=(FaultKind.INTRUDER,))
@@ -68,20 +47,20 @@ _LIST: Final = (
     PirateScenario(
         "pirate-lazy",
         "clients retry; servers crash, freeze and come back",
-        (PirateVariant.LAZY,),
-        (FaultKind.CRASH_MIDDLE, FaultKind.FREEZE_MIDDLE, FaultKind.POWER_LOSS),
+        variants=(PirateVariant.LAZY,),
+        faults=(FaultKind.CRASH_MIDDLE, FaultKind.FREEZE_MIDDLE, FaultKind.POWER_LOSS),
     ),
     PirateScenario(
         "pirate-simple",
         "a queue and REQ workers, which crash and come back",
-        (PirateVariant.SIMPLE,),
-        (FaultKind.CRASH_MIDDLE, FaultKind.CRASH_WORKER, FaultKind.POWER_LOSS),
+        variants=(PirateVariant.SIMPLE,),
+        faults=(FaultKind.CRASH_MIDDLE, FaultKind.CRASH_WORKER, FaultKind.POWER_LOSS),
     ),
     PirateScenario(
         "pirate-paranoid",
         "a queue and workers with heartbeats, which crash, freeze, and are cut off",
-        (PirateVariant.PARANOID,),
-        (
+        variants=(PirateVariant.PARANOID,),
+        faults=(
             FaultKind.CRASH_MIDDLE,
             FaultKind.CRASH_WORKER,
             FaultKind.POWER_LOSS,
@@ -94,8 +73,8 @@ _LIST: Final = (
     PirateScenario(
         "pirate-silence",
         "few requests, and workers freeze: only heartbeats show which peers are alive",
-        (PirateVariant.PARANOID,),
-        (FaultKind.FREEZE_WORKER, FaultKind.FREEZE_MIDDLE, FaultKind.BLACK_HOLE),
+        variants=(PirateVariant.PARANOID,),
+        faults=(FaultKind.FREEZE_WORKER, FaultKind.FREEZE_MIDDLE, FaultKind.BLACK_HOLE),
         fixed={"calls": 12, "faults_per_s": 0.5, "outage_max": 10.0},
     ),
     PirateScenario(
@@ -139,51 +118,51 @@ _LIST: Final = (
 PIRATE_SCENARIOS: Final = {scenario.name: scenario for scenario in _LIST}
 
 
+# --- drawing --------------------------------------------------------------------------------------
+_KNOBS: Final[Choices] = {
+    **WORK,
+    **FAULTS,
+    "calls": between(40, 120),
+    "faulty_s": between(4.0, 15.0),
+    "endless_p": always(0.0),
+    "servers": between(1, 2),
+    "capacity": one_of(1, 2, 16),
+    "queue_max": one_of(1, 4, 64),
+    "interval_s": one_of(0.2, 0.5, 1.0),
+    "liveness": one_of(3, 4, 5),
+    "pause_first_s": one_of(0.1, 0.5, 1.0),
+    "pause_max_s": one_of(1.0, 4.0),
+    "drain_timeout_s": one_of(0.5, 3.0),
+    "output_size_max": one_of(1 << 20, 64 << 20),
+    "lossless": always(False),
+}
+_CLIENT: Final[Choices] = {
+    "tries": one_of(1, 2, 3, 3, 5),
+    "attempt_timeout_s": one_of(0.3, 1.0, 2.5),
+    "connections": one_of(1, 3, 8),
+    "slots": one_of(4, 64, 64),
+}
+
+
 def draw(seed: int, scenario: PirateScenario) -> PirateKnobs:
     """Draw the knobs of a run. The same seed and scenario always give the same knobs."""
-    rng = Random(f"{seed}/pirate-knobs")
-    drawn = _draw_all(rng, scenario)
-    drawn |= fixed_of(scenario.fixed)
-    drawn["network"] = draw_network(rng, fixed_of(scenario.fixed, "network"))
-    clients = fixed_of(scenario.fixed, "clients")
+    luck = Draw(seed, "pirate", scenario)
+    variant: PirateVariant = luck.one("crew", one_of(*scenario.variants))
+    network = luck.network()
+    clients = luck.specs("client", between(1, 4), _CLIENT)
     # A client that times out before a reply can arrive never gets one.
-    patience_s = _PATIENCE * (drawn["network"].latency_s + drawn["network"].jitter_s)
-    drawn["clients"] = tuple(
-        _draw_client(rng, i, patience_s, clients) for i in range(rng.randint(1, 4))
+    patience_s = _PATIENCE * (network.latency_s + network.jitter_s)
+    for client in clients.values():
+        client["attempt_timeout_s"] = max(client["attempt_timeout_s"], patience_s)
+    workers = always(0) if variant is PirateVariant.LAZY else between(1, 4)
+    return PirateKnobs(
+        **luck.knobs(_KNOBS),
+        crew=variant,
+        faults=luck.faults(),
+        behaviours=scenario.behaviours,
+        weights=luck.weights(scenario.behaviours, weight),
+        pace=luck.pace(),
+        network=network,
+        clients=tuple(PirateClientSpec(name, **knobs) for name, knobs in clients.items()),
+        workers=tuple(PirateWorkerSpec(name) for name in luck.specs("worker", workers, {})),
     )
-    workers = 0 if drawn["crew"] is PirateVariant.LAZY else rng.randint(1, 4)
-    drawn["workers"] = tuple(PirateWorkerSpec(f"worker-{i + 1}") for i in range(workers))
-    return PirateKnobs(**drawn)
-
-
-def _draw_all(rng: Random, scenario: PirateScenario) -> dict[str, Any]:
-    return {
-        "calls": rng.randint(40, 120),
-        "faulty_s": rng.uniform(4, 15),
-        "crew": rng.choice(scenario.variants),
-        "servers": rng.randint(1, 2),
-        "capacity": rng.choice((1, 2, 16)),
-        "queue_max": rng.choice((1, 4, 64)),
-        **draw_work(rng, scenario.behaviours, may_be_endless=False),
-        "interval_s": rng.choice((0.2, 0.5, 1.0)),
-        "liveness": rng.choice((3, 4, 5)),
-        "pause_first_s": rng.choice((0.1, 0.5, 1.0)),
-        "pause_max_s": rng.choice((1.0, 4.0)),
-        "drain_timeout_s": rng.choice((0.5, 3.0)),
-        "pace": draw_pace(rng),
-        "output_size_max": rng.choice((1 << 20, 64 << 20)),
-        "lossless": False,
-        **draw_fault_knobs(rng, scenario.faults, scenario.swarm),
-    }
-
-
-def _draw_client(
-    rng: Random, number: int, patience_s: float, fixed: dict[str, Any]
-) -> PirateClientSpec:
-    drawn: dict[str, Any] = {
-        "tries": rng.choice((1, 2, 3, 3, 5)),
-        "attempt_timeout_s": max(rng.choice((0.3, 1.0, 2.5)), patience_s),
-        "connections": rng.choice((1, 3, 8)),
-        "slots": rng.choice((4, 64, 64)),
-    }
-    return PirateClientSpec(f"client-{number + 1}", **drawn | fixed)

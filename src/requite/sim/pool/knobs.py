@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from requite.pool.config import Lifetime, Limits, Loops, PoolConfig, PoolSection
-from requite.sim.faults import FaultKind
-from requite.sim.knobs import Printed
+from requite.sim.knobs import RunKnobs
 
 
 class Task(StrEnum):
@@ -21,15 +20,13 @@ class Task(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PoolKnobs(Printed):
+class PoolKnobs(RunKnobs):
     """A run: `calls` in the first phase, of `faulty_s` seconds, for `keys` keys.
 
     `managers`: one works, the others stand by. `ttl_p`, `silent_p`: which share of requests expires
     early, and has no reply-to. `sample_s`: how often RabbitMQ counts what consumers hold.
     """
 
-    calls: int
-    faulty_s: float
     keys: int
     managers: int
     callers: int
@@ -57,10 +54,6 @@ class PoolKnobs(Printed):
     delivery_limit: int
     queue_length: int
     orphans: int
-    # what goes wrong
-    faults: tuple[FaultKind, ...]
-    faults_per_s: float
-    outage_max: float
 
     @property
     def outage_unit_s(self) -> float:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from random import Random
-from typing import Any, Final
+from typing import Final
 
-from requite.sim.drawing import draw_faults
+from requite.sim.drawing import Choice, Choices, Draw, always, between, one_of
 from requite.sim.faults import FaultKind
+from requite.sim.knobs import Scenario
 from requite.sim.pool.knobs import PoolKnobs, Task
 
 FAULTS: Final = (
@@ -29,34 +27,20 @@ FAULTS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PoolScenario:
-    """What distinguishes a run. `faults`: all of these; with `swarm` a random part of them.
-
-    `fixed`: knobs that are not drawn.
-    """
-
-    name: str
-    about: str
-    faults: tuple[FaultKind, ...] = ()
-    swarm: bool = False
-    fixed: Mapping[str, Any] = field(default_factory=dict)
-
-
 _LIST: Final = (
-    PoolScenario("pool-calm", "groups start, serve and go, and nothing goes wrong"),
-    PoolScenario(
+    Scenario("pool-calm", "groups start, serve and go, and nothing goes wrong"),
+    Scenario(
         "pool-manager",
         "managers die, leave, and lose their connections; others stand by",
         (FaultKind.CRASH_MANAGER, FaultKind.DRAIN_MANAGER, FaultKind.CUT_MANAGER),
     ),
-    PoolScenario(
+    Scenario(
         "pool-workers",
         "workers die, lose their connections, stall, and meet requests that kill them",
         (FaultKind.CRASH_WORKER, FaultKind.CUT_WORKER),
         fixed={"faults_per_s": 0.5},
     ),
-    PoolScenario(
+    Scenario(
         "pool-rabbit",
         "RabbitMQ restarts, refuses, and its management API is slow or silent",
         (
@@ -67,12 +51,12 @@ _LIST: Final = (
             FaultKind.CUT_CALLER,
         ),
     ),
-    PoolScenario(
+    Scenario(
         "pool-driver",
         "whoever runs workers is slow, fails, and does all the same what it said it could not",
         (FaultKind.DRIVER_FAILS, FaultKind.DRIVER_SLOW, FaultKind.CRASH_WORKER),
     ),
-    PoolScenario(
+    Scenario(
         "pool-brief",
         "groups live so briefly that requests meet queues that are about to go",
         (FaultKind.CRASH_MANAGER, FaultKind.API_SLOW),
@@ -84,57 +68,65 @@ _LIST: Final = (
             "service_s": 0.05,
         },
     ),
-    PoolScenario(
+    Scenario(
         "pool-meddling",
         "somebody unbinds and deletes queues by hand, and sends what nobody should",
         (FaultKind.MEDDLE, FaultKind.GARBAGE),
         fixed={"faults_per_s": 0.5},
     ),
-    PoolScenario("pool-swarm", "a random subset of all faults", FAULTS, swarm=True),
+    Scenario("pool-swarm", "a random subset of all faults", FAULTS, swarm=True),
 )
 POOL_SCENARIOS: Final = {scenario.name: scenario for scenario in _LIST}
 
 
-def draw(seed: int, scenario: PoolScenario) -> PoolKnobs:
-    """Draw the knobs of a run. The same seed and scenario always give the same."""
-    rng = Random(f"{seed}/pool-knobs")
-    unbind_delay_s = rng.choice((2.0, 5.0, 12.0))
-    drawn: dict[str, Any] = {
-        "calls": rng.randint(20, 80),
-        "faulty_s": rng.uniform(10, 40),
-        "keys": rng.randint(1, 6),
-        "managers": rng.randint(1, 2),
-        "callers": rng.randint(1, 3),
-        **_draw_tasks(rng),
-        "latency_s": rng.choice((0.0005, 0.005, 0.05)),
-        "notice_s": rng.choice((0.0, 0.5, 3.0)),
-        "api_s": rng.choice((0.01, 0.1, 0.5)),
-        "sample_s": rng.choice((0.5, 5.0)),
-        "ack_timeout_s": rng.choice((3.0, 8.0)),
-        "driver_s": rng.choice((0.005, 0.1, 0.5)),
-        "start_s": rng.choice((0.01, 0.3, 1.0)),
-        "prefetch": rng.choice((1, 1, 3)),
-        "unbind_delay_s": unbind_delay_s,
-        "stop_delay_s": rng.choice((0.5, 2.0, 5.0)),
-        "extra_lifetime_s": rng.choice((0.0, 0.1, 0.5)) * unbind_delay_s,
-        "interval_s": rng.choice((0.5, 2.0)),
-        "message_ttl_s": rng.choice((15.0, 60.0)),
-        "delivery_limit": rng.choice((1, 2, 4)),
-        "queue_length": rng.choice((0, 0, 0, 3)),
-        "orphans": rng.choice((3, 10, 100)),
-        "faults": draw_faults(rng, scenario.faults, scenario.swarm),
-        "faults_per_s": rng.uniform(0.05, 0.3),
-        "outage_max": rng.choice((2.0, 5.0, 10.0)),
-    }
-    return PoolKnobs(**drawn | dict(scenario.fixed))
+# --- drawing --------------------------------------------------------------------------------------
+_KNOBS: Final[Choices] = {
+    "calls": between(20, 80),
+    "faulty_s": between(10.0, 40.0),
+    "keys": between(1, 6),
+    "managers": between(1, 2),
+    "callers": between(1, 3),
+    # requests
+    "service_s": one_of(0.001, 0.05, 0.4),
+    "ttl_p": one_of(0.0, 0.2),
+    "silent_p": one_of(0.0, 0.1),
+    # RabbitMQ and the driver
+    "latency_s": one_of(0.0005, 0.005, 0.05),
+    "notice_s": one_of(0.0, 0.5, 3.0),
+    "api_s": one_of(0.01, 0.1, 0.5),
+    "sample_s": one_of(0.5, 5.0),
+    "ack_timeout_s": one_of(3.0, 8.0),
+    "driver_s": one_of(0.005, 0.1, 0.5),
+    "start_s": one_of(0.01, 0.3, 1.0),
+    "prefetch": one_of(1, 1, 3),
+    # the settings of the pool
+    "unbind_delay_s": one_of(2.0, 5.0, 12.0),
+    "stop_delay_s": one_of(0.5, 2.0, 5.0),
+    "interval_s": one_of(0.5, 2.0),
+    "message_ttl_s": one_of(15.0, 60.0),
+    "delivery_limit": one_of(1, 2, 4),
+    "queue_length": one_of(0, 0, 0, 3),
+    "orphans": one_of(3, 10, 100),
+    # faults
+    "faults_per_s": between(0.05, 0.3),
+    "outage_max": one_of(2.0, 5.0, 10.0),
+}
 
 
-def _draw_tasks(rng: Random) -> dict[str, Any]:
-    weights = [rng.choice((0, 0, 1)) for task in Task if task is not Task.SERVE]
-    return {
-        "tasks": (Task.SERVE, *(task for task in Task if task is not Task.SERVE)),
-        "weights": (rng.choice((5, 20)), *weights),
-        "service_s": rng.choice((0.001, 0.05, 0.4)),
-        "ttl_p": rng.choice((0.0, 0.2)),
-        "silent_p": rng.choice((0.0, 0.1)),
-    }
+def draw(seed: int, scenario: Scenario) -> PoolKnobs:
+    """Draw the knobs of a run. The same seed and scenario always give the same knobs."""
+    luck = Draw(seed, "pool", scenario)
+    drawn = luck.knobs(_KNOBS)
+    tasks = luck.one("tasks", always(tuple(Task)))
+    extra = one_of(0.0, 0.1, 0.5)
+    return PoolKnobs(
+        **drawn,
+        extra_lifetime_s=luck.free("extra_lifetime_s", extra) * drawn["unbind_delay_s"],
+        faults=luck.faults(),
+        tasks=tasks,
+        weights=luck.one("weights", always(luck.weights(tasks, _weight))),
+    )
+
+
+def _weight(task: Task) -> Choice:
+    return one_of(5, 20) if task is Task.SERVE else one_of(0, 0, 1)

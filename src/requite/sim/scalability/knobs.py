@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final, Protocol
 
-from requite.sim.faults import FaultKind
-from requite.sim.knobs import Behaviour, EngineKnobs
-from requite.sim.medium import Shape
-from requite.sim.process import Pace
+from requite.sim.knobs import EngineKnobs
 from requite.sim.scalability.topology import Edge
 
 _SLACK_S: Final = 0.01
@@ -21,14 +17,6 @@ class Named(Protocol):
     @property
     def name(self) -> str:
         """The name of its node."""
-
-
-class Loss(StrEnum):
-    """The calls that a run may lose."""
-
-    SOME = "some"  # faults may make calls time out
-    NONE = "none"  # every call that is not cancelled gets its reply
-    NONE_AT_ONCE = "none-at-once"  # every call gets its reply at the first attempt
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +60,15 @@ class SpWorkerSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalabilityKnobs(EngineKnobs):
-    """A run. The first phase takes `faulty_s` and makes `calls` calls.
+    """A run of clients, devices and workers, with a channel for each of `edges`.
 
-    `faults_per_s` is the rate of each kind of fault; a fault lasts from 0.1 to `outage_max`
-    seconds. Handlers draw from `behaviours` with `weights`. `hold_s`: how long a device keeps a
+    `hold_s`: how long a device keeps a
     request that no channel accepts. `wraps`: ids begin a few below 2^31. `in_band`: connections use
-    the IPC mapping, else that of TCP.
+    the IPC mapping, else that of TCP. `at_once`: every call is answered at the first attempt.
     """
 
     one_by_one = frozenset({"clients", "devices", "workers", "edges"})
 
-    calls: int
-    faulty_s: float
     # processes
     shape: str
     clients: tuple[SpClientSpec, ...]
@@ -93,27 +78,8 @@ class ScalabilityKnobs(EngineKnobs):
     hops: int
     hold_s: float
     wraps: bool
-    # calls
-    behaviours: tuple[Behaviour, ...]
-    weights: tuple[int, ...]
-    service_s: float
-    timeout_s: float
-    endless_p: float
-    idempotent_p: float
-    cancel_p: float
-    big_p: float
-    bursts_p: float
-    follow_p: float
-    # network and lateness
-    network: Shape
-    pace: Pace
     in_band: bool
-    output_size_max: int
-    # faults
-    loss: Loss
-    faults: tuple[FaultKind, ...]
-    faults_per_s: float
-    outage_max: float
+    at_once: bool = False
 
     @property
     def outage_unit_s(self) -> float:
@@ -121,14 +87,9 @@ class ScalabilityKnobs(EngineKnobs):
         return 1.0
 
     @property
-    def lossless(self) -> bool:
-        """Whether every call that waits for its reply gets one."""
-        return self.loss is not Loss.SOME
-
-    @property
     def runs_at_once(self) -> int | None:
         """How often a call runs at its first attempt if nothing goes wrong; None: any number."""
-        return 1 if self.loss is Loss.NONE_AT_ONCE else None
+        return 1 if self.at_once else None
 
     @property
     def resend_late_s(self) -> float:

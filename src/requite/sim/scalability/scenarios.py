@@ -2,38 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
-from requite.sim.drawing import ANSWERING, BEHAVIOURS
 from requite.sim.faults import FaultKind, faults_of
-from requite.sim.knobs import Behaviour
-from requite.sim.scalability.knobs import Loss
+from requite.sim.knobs import ANSWERING, Behaviour, Scenario
 from requite.sim.scalability.shapes import Shape
 
-_ALL_SHAPES: Final = tuple(Shape)
 _LAYERED: Final = (Shape.DIRECT, Shape.CHAIN, Shape.MESH)
 
 
 @dataclass(frozen=True, slots=True)
-class SpScenario:
-    """A scenario. `shapes`: a run draws one. `faults`: a run has all, with `swarm` a random subset.
+class SpScenario(Scenario):
+    """A scenario. `shapes`: a run draws one. `ranked`: channels have priorities and weights.
+    `resends`: whether clients resend; None: drawn."""
 
-    `ranked`: channels have priorities and weights. `resends`: whether clients resend; None: drawn.
-    `fixed`: knobs with fixed values, by name: `network.NAME` of the network, `clients.NAME` and
-    `workers.NAME` of each client and worker.
-    """
-
-    name: str
-    about: str
-    shapes: tuple[Shape, ...] = _ALL_SHAPES
-    faults: tuple[FaultKind, ...] = ()
-    swarm: bool = False
+    shapes: tuple[Shape, ...] = tuple(Shape)
     ranked: bool = False
     resends: bool | None = None
-    behaviours: tuple[Behaviour, ...] = BEHAVIOURS
-    fixed: Mapping[str, Any] = field(default_factory=dict)
 
 
 _QUIET: Final = {
@@ -55,29 +41,29 @@ _LIST: Final = (
     SpScenario(
         "sp-calm",
         "requests and replies without faults: each call takes one attempt",
-        _LAYERED,
+        shapes=_LAYERED,
         behaviours=ANSWERING,
-        fixed=_QUIET | {"loss": Loss.NONE_AT_ONCE, "clients.resend_s": 100.0},
+        fixed=_QUIET | {"lossless": True, "at_once": True, "clients.resend_s": 100.0},
     ),
     SpScenario(
         "sp-loop",
         "devices forward to each other: the loop settles, and every call gets its reply",
-        (Shape.LOOP,),
+        shapes=(Shape.LOOP,),
         behaviours=ANSWERING,
-        fixed=_QUIET | {"loss": Loss.NONE, "clients.resend_s": 1.0, "idempotent_p": 1.0},
+        fixed=_QUIET | {"lossless": True, "clients.resend_s": 1.0, "idempotent_p": 1.0},
     ),
     SpScenario(
         "sp-fair",
         "equal channels come and go: each gets the same number of requests",
-        (Shape.DIRECT, Shape.MESH),
-        (FaultKind.DRAIN_WORKER, FaultKind.RESET, FaultKind.CRASH_DEVICE),
+        shapes=(Shape.DIRECT, Shape.MESH),
+        faults=(FaultKind.DRAIN_WORKER, FaultKind.RESET, FaultKind.CRASH_DEVICE),
         behaviours=(Behaviour.ECHO,),
         fixed={"calls": 300, "bursts_p": 0.8, "cancel_p": 0.0},
     ),
     SpScenario(
         "sp-priorities",
         "channels with priorities and weights; some are blocked or lost for a while",
-        _LAYERED,
+        shapes=_LAYERED,
         faults=(FaultKind.CLOG, FaultKind.SLOW_READER, FaultKind.RESET, FaultKind.CRASH_WORKER),
         ranked=True,
         behaviours=ANSWERING,
@@ -86,14 +72,14 @@ _LIST: Final = (
     SpScenario(
         "sp-chain",
         "a chain of one to four devices, which crash and come back",
-        (Shape.CHAIN,),
-        (FaultKind.CRASH_DEVICE, FaultKind.RESET, FaultKind.PARTITION),
+        shapes=(Shape.CHAIN,),
+        faults=(FaultKind.CRASH_DEVICE, FaultKind.RESET, FaultKind.PARTITION),
     ),
     SpScenario(
         "sp-mesh",
         "layers of devices, each connected to all of the next layer; any of them may crash",
-        (Shape.MESH,),
-        (
+        shapes=(Shape.MESH,),
+        faults=(
             FaultKind.CRASH_DEVICE,
             FaultKind.CRASH_WORKER,
             FaultKind.POWER_LOSS,
@@ -103,8 +89,8 @@ _LIST: Final = (
     SpScenario(
         "sp-restart-devices",
         "devices keep restarting: backtraces become invalid, and resending recovers the calls",
-        (Shape.CHAIN, Shape.MESH, Shape.LOOP),
-        (FaultKind.CRASH_DEVICE,),
+        shapes=(Shape.CHAIN, Shape.MESH, Shape.LOOP),
+        faults=(FaultKind.CRASH_DEVICE,),
         resends=True,
         fixed={"faults_per_s": 1.0},
     ),

@@ -30,7 +30,6 @@ from requite.sim.scalability.checkers import SP_CHECKERS
 from requite.sim.scalability.drawing import draw
 from requite.sim.scalability.knobs import (
     DeviceSpec,
-    Loss,
     ScalabilityKnobs,
     SpClientSpec,
     SpWorkerSpec,
@@ -49,7 +48,6 @@ _QUIET: Final[dict[str, Any]] = {
     "hops": 8,
     "hold_s": 30.0,
     "in_band": False,
-    "loss": Loss.SOME,
     "output_size_max": 64 << 20,
 }
 

@@ -7,10 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from requite.protocols.majordomo.keyed import service_of
-from requite.sim.faults import FaultKind
-from requite.sim.knobs import Behaviour, Printed
-from requite.sim.medium import Shape
-from requite.sim.process import Pace
+from requite.sim.knobs import CallKnobs
 
 
 class Transport(StrEnum):
@@ -79,34 +76,18 @@ class ShellWorkerSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShellKnobs(Printed):
-    """A run. `faulty_s` is the length of the first phase, in which `calls` calls are made.
+class ShellKnobs(CallKnobs):
+    """A run of real shells.
 
-    `faults_per_s` is the rate of each kind of fault; they last from a tenth of a heartbeat interval
-    to `outage_max` of them. `behaviours` and `weights` say what is asked of handlers how often.
-    `lossless`: nothing goes wrong, so every call is answered. `unused_s`: after how long without
-    requests the group of a pool is stopped.
+    `unused_s`: after how long without requests the group of a pool is stopped.
     """
 
     one_by_one = frozenset({"clients", "workers"})
 
-    calls: int
-    faulty_s: float
     # the cast
     transport: Transport
     clients: tuple[ShellClientSpec, ...]
     workers: tuple[ShellWorkerSpec, ...]
-    # the work
-    behaviours: tuple[Behaviour, ...]
-    weights: tuple[int, ...]
-    service_s: float
-    timeout_s: float
-    endless_p: float
-    idempotent_p: float
-    cancel_p: float
-    big_p: float
-    bursts_p: float
-    follow_p: float
     # presence and policy
     interval_s: float
     liveness: int
@@ -114,14 +95,6 @@ class ShellKnobs(Printed):
     service_grace_s: float
     drain_timeout_s: float
     unused_s: float = 3.0
-    # the network, and how late processes are
-    network: Shape
-    pace: Pace
-    # what goes wrong
-    lossless: bool
-    faults: tuple[FaultKind, ...]
-    faults_per_s: float
-    outage_max: float
 
     @property
     def outage_unit_s(self) -> float:

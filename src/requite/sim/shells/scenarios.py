@@ -5,14 +5,13 @@ Each knob has a stream of luck of its own, so a new one changes no other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from random import Random
-from typing import Any, Final
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
 
-from requite.sim.drawing import draw_faults, draw_network, draw_pace, fixed_of
+from requite.sim.drawing import FAULTS, WORK, Choices, Draw, always, between, one_of, weight
 from requite.sim.faults import LINKS, FaultKind, faults_of
-from requite.sim.knobs import Behaviour
+from requite.sim.knobs import Behaviour, Scenario
 from requite.sim.shells.knobs import (
     MIDDLE,
     Handler,
@@ -22,31 +21,16 @@ from requite.sim.shells.knobs import (
     Transport,
 )
 
-# Of a replicating broker the runs of its own scenario end otherwise: it is gone for good.
+# Runs of a replicating broker and of a pool have scenarios of their own, with other ends.
 _ALONE: Final = (Transport.REPLICA, Transport.POOL)
 _USUAL: Final = tuple(each for each in Transport if each not in _ALONE)
 
 
 @dataclass(frozen=True, slots=True)
-class ShellScenario:
-    """What distinguishes a run. `faults`: all of these; with `swarm` a random part of them.
-    `fixed`: knobs that are not drawn, by name; those of the network as `network.NAME`, those of
-    each client and worker as `clients.NAME` and `workers.NAME`.
-    """
+class ShellScenario(Scenario):
+    """A scenario. `transports`: a run draws one."""
 
-    name: str
-    about: str
     transports: tuple[Transport, ...] = _USUAL
-    faults: tuple[FaultKind, ...] = ()
-    swarm: bool = False
-    behaviours: tuple[Behaviour, ...] = (
-        Behaviour.ECHO,
-        Behaviour.STREAM,
-        Behaviour.FAIL,
-        Behaviour.HANG,
-        Behaviour.POISON,
-    )
-    fixed: Mapping[str, Any] = field(default_factory=dict)
 
 
 _DEATHS: Final = (
@@ -89,33 +73,33 @@ _LIST: Final = (
     ShellScenario(
         "shells-pair",
         "two brokers of which one serves; it is killed, frozen, drained",
-        (Transport.PAIR,),
-        (FaultKind.CRASH_MIDDLE, FaultKind.FREEZE_MIDDLE, FaultKind.DRAIN_MIDDLE),
+        transports=(Transport.PAIR,),
+        faults=(FaultKind.CRASH_MIDDLE, FaultKind.FREEZE_MIDDLE, FaultKind.DRAIN_MIDDLE),
     ),
     ShellScenario(
         "shells-titanic",
         "durable requests, while brokers, Titanics and workers die or stand still",
-        (Transport.TITANIC,),
-        (*_DEATHS, FaultKind.FREEZE_MIDDLE, FaultKind.DRAIN_MIDDLE),
+        transports=(Transport.TITANIC,),
+        faults=(*_DEATHS, FaultKind.FREEZE_MIDDLE, FaultKind.DRAIN_MIDDLE),
     ),
     ShellScenario(
         "shells-replica",
         "durable requests, and in the end the broker is gone for good: its replica has them",
-        (Transport.REPLICA,),
-        (*_DEATHS, FaultKind.FREEZE_MIDDLE, FaultKind.PARTITION, FaultKind.RESET),
+        transports=(Transport.REPLICA,),
+        faults=(*_DEATHS, FaultKind.FREEZE_MIDDLE, FaultKind.PARTITION, FaultKind.RESET),
     ),
     ShellScenario(
         "shells-pool-calm",
         "managers start and stop groups of workers at a broker; each call is answered",
-        (Transport.POOL,),
+        transports=(Transport.POOL,),
         behaviours=(Behaviour.ECHO, Behaviour.STREAM),
         fixed=_QUIET,
     ),
     ShellScenario(
         "shells-pool",
         "the same, while managers, workers and the broker die, stand still, drain, are cut off",
-        (Transport.POOL,),
-        (*_DEATHS, *_PAUSES, *_DRAINS, FaultKind.PARTITION, FaultKind.RESET),
+        transports=(Transport.POOL,),
+        faults=(*_DEATHS, *_PAUSES, *_DRAINS, FaultKind.PARTITION, FaultKind.RESET),
     ),
     ShellScenario(
         "shells-swarm",
@@ -127,91 +111,68 @@ _LIST: Final = (
 SHELL_SCENARIOS: Final = {scenario.name: scenario for scenario in _LIST}
 
 
+# --- drawing --------------------------------------------------------------------------------------
+_KNOBS: Final[Choices] = {
+    **WORK,
+    **FAULTS,
+    "calls": between(40, 120),
+    "faulty_s": between(4.0, 15.0),
+    "interval_s": one_of(0.3, 1.0, 2.5),
+    "liveness": one_of(2, 3),
+    "attempts_max": one_of(1, 3, 10),
+    "service_grace_s": one_of(0.5, 5.0),
+    "drain_timeout_s": one_of(0.5, 3.0),
+    "unused_s": one_of(1.0, 3.0, 10.0),
+    "lossless": always(False),
+}
+_CLIENT: Final[Choices] = {
+    "slots": one_of(4, 1024, 1024),
+    "tries": one_of(1, 3, 3, 5),
+    "attempt_timeout_s": one_of(0.5, 2.5),
+}
+_WORKER: Final[Choices] = {
+    "capacity": one_of(1, 2, 16),
+    "handler": one_of(Handler.COROUTINE, Handler.FUNCTION),
+}
+
+
 def draw(seed: int, scenario: ShellScenario) -> ShellKnobs:
-    """Draw the knobs of a run. The same seed and scenario always give the same."""
-
-    def luck(knob: str) -> Random:
-        return Random(f"{seed}/shells/{knob}")
-
-    def one_of(knob: str, *choices: Any) -> Any:
-        return luck(knob).choice(choices)
-
-    transport: Transport = fixed_of(scenario.fixed).get("transport") or one_of(
-        "transport", *scenario.transports
-    )
+    """Draw the knobs of a run. The same seed and scenario always give the same knobs."""
+    luck = Draw(seed, "shells", scenario)
+    transport: Transport = luck.one("transport", one_of(*scenario.transports))
     is_live = transport in (Transport.BROKER, Transport.PAIR, Transport.POOL)
-    # What fails or kills its worker is tried again by a Titanic for ever.
+    behaviours = tuple(_behaviours(scenario, transport, is_live))
+    drawn = luck.knobs(_KNOBS)
+    if not is_live:
+        drawn["endless_p"] = 0.0
+    if transport is Transport.POOL:  # a request waits until its group has been started
+        drawn["service_grace_s"] *= 10
+    if not (is_live or transport is Transport.FREELANCE):
+        drawn["idempotent_p"] = 1.0
+    faults = luck.faults()
+    if not MIDDLE[transport]:
+        faults = tuple(fault for fault in faults if not fault.endswith("-middle"))
+    clients = luck.specs("client", between(1, 3), _CLIENT)
+    workers = luck.specs("worker", between(1, 3), _WORKER)
+    return ShellKnobs(
+        **drawn,
+        transport=transport,
+        faults=faults,
+        behaviours=behaviours,
+        weights=luck.weights(behaviours, weight),
+        pace=luck.pace(),
+        network=luck.network(),
+        clients=tuple(ShellClientSpec(name, **knobs) for name, knobs in clients.items()),
+        workers=tuple(ShellWorkerSpec(name, **knobs) for name, knobs in workers.items()),
+    )
+
+
+def _behaviours(
+    scenario: ShellScenario, transport: Transport, is_live: bool
+) -> Iterator[Behaviour]:
+    """Yield the behaviours that a transport can have."""
+    # A Titanic retries a request that fails or kills its worker without limit.
     never = (Behaviour.STREAM, Behaviour.FAIL, Behaviour.POISON)
     is_durable = transport in (Transport.TITANIC, Transport.REPLICA)
     left_out = never if is_durable else () if is_live else (Behaviour.STREAM,)
-    behaviours = tuple(each for each in scenario.behaviours if each not in left_out)
-    drawn = {
-        "calls": luck("calls").randint(40, 120),
-        "faulty_s": luck("faulty_s").uniform(4, 15),
-        "transport": transport,
-        "behaviours": behaviours,
-        "weights": tuple(_weight(luck(f"weight-{each}"), each) for each in behaviours),
-        "service_s": one_of("service_s", 0.0, 0.005, 0.05, 0.2),
-        "timeout_s": one_of("timeout_s", 0.5, 2.0, 5.0, 10.0),
-        "endless_p": one_of("endless_p", 0.0, 0.2) if is_live else 0.0,
-        "idempotent_p": one_of("idempotent_p", 0.5, 0.9, 1.0),
-        "cancel_p": one_of("cancel_p", 0.0, 0.05, 0.2),
-        "big_p": one_of("big_p", 0.0, 0.02, 0.1),
-        "bursts_p": one_of("bursts_p", 0.0, 0.3, 0.6),
-        "follow_p": one_of("follow_p", 0.0, 0.2),
-        "interval_s": one_of("interval_s", 0.3, 1.0, 2.5),
-        "liveness": one_of("liveness", 2, 3),
-        "attempts_max": one_of("attempts_max", 1, 3, 10),
-        "service_grace_s": one_of("service_grace_s", 0.5, 5.0),
-        "drain_timeout_s": one_of("drain_timeout_s", 0.5, 3.0),
-        "unused_s": one_of("unused_s", 1.0, 3.0, 10.0),
-        "pace": draw_pace(luck("pace")),
-        "network": draw_network(luck("network"), fixed_of(scenario.fixed, "network")),
-        "lossless": False,
-        "faults": tuple(
-            fault
-            for fault in draw_faults(luck("faults"), scenario.faults, scenario.swarm)
-            if MIDDLE[transport] or not fault.endswith("-middle")
-        ),
-        "faults_per_s": luck("faults_per_s").uniform(0.05, 0.4),
-        "outage_max": one_of("outage_max", 2.0, 5.0, 10.0),
-    }
-    drawn["clients"] = tuple(
-        _draw_client(luck(f"client-{i}"), f"client-{i}", fixed_of(scenario.fixed, "clients"))
-        for i in range(1, luck("clients").randint(1, 3) + 1)
-    )
-    drawn["workers"] = tuple(
-        _draw_worker(luck(f"worker-{i}"), f"worker-{i}", fixed_of(scenario.fixed, "workers"))
-        for i in range(1, luck("workers").randint(1, 3) + 1)
-    )
-    if transport is Transport.POOL:  # a request waits until its group has been started
-        drawn["service_grace_s"] = 10 * drawn["service_grace_s"]
-    if not (is_live or transport is Transport.FREELANCE):
-        drawn["idempotent_p"] = 1.0
-    return ShellKnobs(**drawn | fixed_of(scenario.fixed))
-
-
-def _weight(rng: Random, behaviour: Behaviour) -> int:
-    match behaviour:
-        case Behaviour.ECHO:
-            return rng.choice((10, 30))
-        case Behaviour.STREAM:
-            return rng.choice((1, 8))
-    return rng.choice((0, 0, 1, 2))
-
-
-def _draw_client(rng: Random, name: str, fixed: Mapping[str, Any]) -> ShellClientSpec:
-    drawn = {
-        "slots": rng.choice((4, 1024, 1024)),
-        "tries": rng.choice((1, 3, 3, 5)),
-        "attempt_timeout_s": rng.choice((0.5, 2.5)),
-    }
-    return ShellClientSpec(name, **drawn | dict(fixed))
-
-
-def _draw_worker(rng: Random, name: str, fixed: Mapping[str, Any]) -> ShellWorkerSpec:
-    drawn = {
-        "capacity": rng.choice((1, 2, 16)),
-        "handler": rng.choice((Handler.COROUTINE, Handler.FUNCTION)),
-    }
-    return ShellWorkerSpec(name, **drawn | dict(fixed))
+    return (each for each in scenario.behaviours if each not in left_out)

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from requite.protocols.titanic.policy import TitanicPolicy
-from requite.sim.faults import FaultKind
-from requite.sim.knobs import Printed
+from requite.sim.knobs import RunKnobs
 from requite.titanic.store import StoreSettings
 
 
@@ -22,7 +21,7 @@ class Fate(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TitanicKnobs(Printed):
+class TitanicKnobs(RunKnobs):
     """A run: `calls` requests are submitted in the first phase, of `faulty_s` seconds.
 
     Probabilities: `keyed_p`: a submission has an idempotency key; `close_p`: a user closes its
@@ -30,8 +29,6 @@ class TitanicKnobs(Printed):
     `poison_p`: a request fails every time. Services draw from `fates` with `weights`.
     """
 
-    calls: int
-    faulty_s: float
     # users
     keyed_p: float
     close_p: float
@@ -63,10 +60,6 @@ class TitanicKnobs(Printed):
     segment_size_bytes: int
     disk_segments_max: int | None
     compact_below: float
-    # faults
-    faults: tuple[FaultKind, ...]
-    faults_per_s: float
-    outage_max_s: float
 
     @property
     def policy(self) -> TitanicPolicy:

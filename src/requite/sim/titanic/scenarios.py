@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from random import Random
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
+from requite.sim.drawing import Choice, Choices, Draw, always, between, chance, one_of
 from requite.sim.faults import FaultKind
+from requite.sim.knobs import Scenario
 from requite.sim.titanic.knobs import Fate, TitanicKnobs
 
 _SERVICES: Final = ("alpha", "beta", "gamma")
@@ -24,18 +24,10 @@ _ALL: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class TitanicScenario:
-    """A scenario. `faults`: a run has all of these, with `swarm` a random subset.
+class TitanicScenario(Scenario):
+    """A scenario. `fates`: services draw from these."""
 
-    `fixed`: knobs with fixed values.
-    """
-
-    name: str
-    about: str
-    faults: tuple[FaultKind, ...] = ()
-    swarm: bool = False
     fates: tuple[Fate, ...] = tuple(Fate)
-    fixed: Mapping[str, Any] = field(default_factory=dict)
 
 
 _LIST: Final = (
@@ -123,74 +115,55 @@ _LIST: Final = (
 TITANIC_SCENARIOS: Final = {scenario.name: scenario for scenario in _LIST}
 
 
+# --- drawing --------------------------------------------------------------------------------------
+_KNOBS: Final[Choices] = {
+    "calls": between(20, 60),
+    "faulty_s": between(3.0, 8.0),
+    # users
+    "keyed_p": one_of(0.0, 0.5, 1.0),
+    "close_p": one_of(0.3, 0.7, 1.0),
+    "close_early_p": one_of(0.0, 0.1),
+    "again_p": one_of(0.0, 0.5),
+    "poison_p": one_of(0.0, 0.1),
+    "body_size_max": one_of(20, 200, 2000),
+    "loss_p": one_of(0.0, 0.05, 0.2),
+    "late_p": one_of(0.0, 0.1),
+    "latency_s": one_of(0.001, 0.02),
+    # services
+    "services": lambda rng: _SERVICES[: rng.randint(1, len(_SERVICES))],
+    "service_s": one_of(0.0, 0.01, 0.2),
+    # the policy
+    "attempts_max": one_of(None, None, 2, 5),
+    "attempt_timeout_s": one_of(0.5, 2.0),
+    "backoff_s": one_of(0.05, 0.5),
+    "check_service": chance(0.8),
+    "check_every_s": one_of(0.1, 1.0),
+    "window": one_of(4, 64),
+    "service_window": one_of(2, 64),
+    "key_window_s": always(60.0),
+    "expire_s": always(None),
+    "cache_bytes_max": one_of(0, 2000, 1 << 20),
+    # the disk
+    "disk_s": one_of(0.0, 0.002, 0.05),
+    "segment_size_bytes": one_of(4096, 16384, 65536),
+    "disk_segments_max": always(None),
+    "compact_below": one_of(0.3, 0.5, 0.9),
+    # faults
+    "faults_per_s": one_of(0.2, 0.5, 1.0),
+    "outage_max": one_of(0.5, 2.0),
+}
+
+
 def draw(seed: int, scenario: TitanicScenario) -> TitanicKnobs:
     """Draw the knobs of a run. The same seed and scenario always give the same knobs."""
-    rng = Random(f"{seed}/titanic-knobs")
-    drawn: dict[str, Any] = {
-        "calls": rng.randint(20, 60),
-        "faulty_s": rng.uniform(3, 8),
-        **_users(rng),
-        **_services(rng, scenario),
-        **_policy(rng),
-        **_disk(rng),
-        "faults": _faults(rng, scenario),
-        "faults_per_s": rng.choice((0.2, 0.5, 1.0)),
-        "outage_max_s": rng.choice((0.5, 2.0)),
-    }
-    return TitanicKnobs(**(drawn | dict(scenario.fixed)))
+    luck = Draw(seed, "titanic", scenario)
+    return TitanicKnobs(
+        **luck.knobs(_KNOBS),
+        faults=luck.faults(),
+        fates=scenario.fates,
+        weights=luck.weights(scenario.fates, _weight),
+    )
 
 
-def _users(rng: Random) -> dict[str, Any]:
-    return {
-        "keyed_p": rng.choice((0.0, 0.5, 1.0)),
-        "close_p": rng.choice((0.3, 0.7, 1.0)),
-        "close_early_p": rng.choice((0.0, 0.1)),
-        "again_p": rng.choice((0.0, 0.5)),
-        "poison_p": rng.choice((0.0, 0.1)),
-        "body_size_max": rng.choice((20, 200, 2000)),
-        "loss_p": rng.choice((0.0, 0.05, 0.2)),
-        "late_p": rng.choice((0.0, 0.1)),
-        "latency_s": rng.choice((0.001, 0.02)),
-    }
-
-
-def _services(rng: Random, scenario: TitanicScenario) -> dict[str, Any]:
-    return {
-        "services": _SERVICES[: rng.randint(1, len(_SERVICES))],
-        "fates": scenario.fates,
-        "weights": tuple(
-            rng.choice((5, 20)) if fate is Fate.ANSWER else rng.choice((0, 1, 3))
-            for fate in scenario.fates
-        ),
-        "service_s": rng.choice((0.0, 0.01, 0.2)),
-    }
-
-
-def _policy(rng: Random) -> dict[str, Any]:
-    return {
-        "attempts_max": rng.choice((None, None, 2, 5)),
-        "attempt_timeout_s": rng.choice((0.5, 2.0)),
-        "backoff_s": rng.choice((0.05, 0.5)),
-        "check_service": rng.random() < 0.8,
-        "check_every_s": rng.choice((0.1, 1.0)),
-        "window": rng.choice((4, 64)),
-        "service_window": rng.choice((2, 64)),
-        "key_window_s": 60.0,
-        "expire_s": None,
-        "cache_bytes_max": rng.choice((0, 2000, 1 << 20)),
-    }
-
-
-def _disk(rng: Random) -> dict[str, Any]:
-    return {
-        "disk_s": rng.choice((0.0, 0.002, 0.05)),
-        "segment_size_bytes": rng.choice((4096, 16384, 65536)),
-        "disk_segments_max": None,
-        "compact_below": rng.choice((0.3, 0.5, 0.9)),
-    }
-
-
-def _faults(rng: Random, scenario: TitanicScenario) -> tuple[FaultKind, ...]:
-    if not scenario.swarm:
-        return scenario.faults
-    return tuple(fault for fault in scenario.faults if rng.random() < 0.4)
+def _weight(fate: Fate) -> Choice:
+    return one_of(5, 20) if fate is Fate.ANSWER else one_of(0, 1, 3)

@@ -49,17 +49,6 @@ class TitanicSimulation(Simulation):
         rng = luck("workload")
         return [draw_call(number, knobs, rng) for number in range(1, knobs.calls + 1)]
 
-    @staticmethod
-    def draw_faults(knobs: TitanicKnobs, luck: Luck) -> Iterable[Fault]:
-        """See `Simulation.draw_faults`."""
-        rng = luck("faults")
-        for kind in knobs.faults:
-            at_s = rng.expovariate(knobs.faults_per_s)
-            while at_s < knobs.faulty_s:
-                lot = rng.random()
-                yield Fault(at_s, kind, knobs.outage_max_s * rng.random(), lot)
-                at_s += rng.expovariate(knobs.faults_per_s)
-
     def begin(self) -> None:
         """Start the node, and schedule users and faults."""
         self.node.start()
