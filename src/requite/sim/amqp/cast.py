@@ -1,4 +1,4 @@
-"""Who takes part in a run."""
+"""The processes of a run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from requite.sim.process import Process
 
 
 class AmqpCast:
-    """All processes of a run; none is started yet."""
+    """All processes of a run, not yet started."""
 
     def __init__(self, stage: AmqpStage) -> None:
         knobs = stage.knobs

@@ -1,4 +1,4 @@
-"""Everything that a run of RPC over AMQP is made of, drawn from its seed."""
+"""The parameters of a run of RPC over AMQP, drawn from its seed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOBODY = "nobody"
 
 
 class AmqpFault(StrEnum):
-    """What can go wrong."""
+    """The kinds of faults."""
 
     CRASH_CLIENT = "crash-client"
     CRASH_WORKER = "crash-worker"
@@ -31,19 +31,19 @@ class AmqpFault(StrEnum):
     BLACK_HOLE = "black-hole"
     DRAIN_CLIENT = "drain-client"
     DRAIN_WORKER = "drain-worker"
-    CLOSE_CHANNEL = "close-channel"  # RabbitMQ closes one, for reasons of its own
+    CLOSE_CHANNEL = "close-channel"  # RabbitMQ closes a channel without a client error
     CLOSE_CONNECTION = "close-connection"
     DELETE_QUEUE = "delete-queue"
     DELETE_REPLIES = "delete-replies"
-    BLOCK = "block"  # RabbitMQ takes no messages
-    REFUSE = "refuse"  # its queues take none
-    GARBAGE = "garbage"  # an intruder publishes what nobody should
+    BLOCK = "block"  # RabbitMQ reads no messages: it is low on memory
+    REFUSE = "refuse"  # RabbitMQ rejects messages with a nack
+    GARBAGE = "garbage"  # an intruder publishes invalid messages
 
 
 @dataclass(frozen=True, slots=True)
 class AmqpClientSpec:
-    """One client. A try may take `attempt_s` (None: as long as the call), and there may be
-    `attempts` of them."""
+    """One client. An attempt may take `attempt_s` (None: as long as the call); `attempts`: their
+    maximum number."""
 
     name: str
     slots: int = 1024
@@ -55,7 +55,7 @@ class AmqpClientSpec:
 
 @dataclass(frozen=True, slots=True)
 class AmqpWorkerSpec:
-    """One worker of a service; it has `prefetch` requests at a time."""
+    """One worker of a service. `prefetch`: how many unacknowledged requests it may have."""
 
     name: str
     service: str
@@ -64,25 +64,24 @@ class AmqpWorkerSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AmqpKnobs(EngineKnobs):
-    """A run. `faulty_s` is the length of the first phase, in which `calls` calls are made.
+    """A run. The first phase takes `faulty_s` and makes `calls` calls.
 
-    `pool`: services are the groups of a pool, whose queues somebody else makes, with dead letters
-    that are answered. `classic`: queues of services are there before, and not quorum queues; they
-    do not count deliveries. `has_activity`: there is an exchange for the reports of workers.
-    `attempts_max` bounds the deliveries of a request. RabbitMQ takes up to `sync_s` to have a
-    message on the disk, shows a queue up to `birth_s` before it is ready, and cuts bodies at
-    `frame_size`.
+    `pool`: services are the groups of a pool; its manager, not a worker, declares their queues, and
+    answers dead letters. `classic`: the service queues are classic queues, which exist from the
+    beginning and do not count deliveries. `has_activity`: the exchange for the reports of workers
+    exists. `attempts_max`: the most deliveries of a request. `sync_s`: the longest time until
+    RabbitMQ has a message on disk. `birth_s`: for this long after its declaration a queue may
+    refuse consumers. `frame_size`: the largest frame, which splits longer bodies.
 
-    `faults_per_s` is the rate of each kind of fault; they last from a tenth of the interval of
-    heartbeats to `outage_max` of them. `lossless`: nothing goes wrong, so every call must be
-    answered at the first try.
+    `faults_per_s` is the rate of each kind of fault; a fault lasts from 0.1 to `outage_max`
+    heartbeat intervals. `lossless`: no faults, so the first attempt of every call must be answered.
     """
 
     one_by_one = frozenset({"clients", "workers"})
 
     calls: int
     faulty_s: float
-    # the cast
+    # processes
     services: tuple[str, ...]
     pool: bool
     classic: bool
@@ -95,7 +94,7 @@ class AmqpKnobs(EngineKnobs):
     sync_s: float
     birth_s: float
     frame_size: int
-    # the work
+    # calls
     behaviours: tuple[Behaviour, ...]
     weights: tuple[int, ...]
     service_s: float
@@ -108,11 +107,11 @@ class AmqpKnobs(EngineKnobs):
     big_p: float
     bursts_p: float
     follow_p: float
-    # the network, and how late processes are
+    # network and lateness
     network: Shape
     pace: Pace
     output_size_max: int
-    # what goes wrong
+    # faults
     lossless: bool
     faults: tuple[AmqpFault, ...]
     faults_per_s: float
@@ -120,15 +119,16 @@ class AmqpKnobs(EngineKnobs):
 
     @property
     def outage_unit_s(self) -> float:
-        """Outages are measured in intervals of heartbeats."""
+        """The unit of outages: the heartbeat interval."""
         return self.interval_s
 
     @property
     def heartbeat(self) -> HeartbeatPolicy:
-        """When clients and workers are heard, and when RabbitMQ is gone."""
+        """The heartbeats of clients and workers."""
         return HeartbeatPolicy(self.interval_s, self.liveness)
 
     @property
     def runs_max(self) -> int | None:
-        """How often one publishing of a request may be run; None: nobody counts."""
+        """How often a worker may start one published request; None: unlimited, since classic queues
+        do not count deliveries."""
         return None if self.classic else self.attempts_max

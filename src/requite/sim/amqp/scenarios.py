@@ -30,9 +30,10 @@ _CUTS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class AmqpScenario:
-    """What distinguishes a run. `faults`: all of these; with `swarm` a random part of them.
-    `fixed`: knobs that are not drawn, by name; those of the network as `network.NAME`, those of
-    each client and worker as `clients.NAME` and `workers.NAME`.
+    """A scenario. `faults`: a run has all of these, with `swarm` a random subset.
+
+    `fixed`: knobs with fixed values, by name: `network.NAME` of the network, `clients.NAME` and
+    `workers.NAME` of each client and worker.
     """
 
     name: str
@@ -166,7 +167,7 @@ AMQP_SCENARIOS: Final = {scenario.name: scenario for scenario in _LIST}
 
 # --- drawing --------------------------------------------------------------------------------------
 def draw(seed: int, scenario: AmqpScenario) -> AmqpKnobs:
-    """Draw the knobs of a run. The same seed and scenario always give the same."""
+    """Draw the knobs of a run: equal for the same seed and scenario."""
     rng = Random(f"{seed}/amqp-knobs")
     fixed = scenario.fixed
     drawn = _draw_all(rng, scenario) | fixed_of(fixed)

@@ -13,10 +13,8 @@ from requite.sim.pool.knobs import PoolFault, PoolKnobs, Task
 
 @dataclass(frozen=True, slots=True)
 class PoolScenario:
-    """What distinguishes a run. `faults`: all of these; with `swarm` a random part of them.
-
-    `fixed`: knobs that are not drawn.
-    """
+    """A scenario. `faults`: a run has all of these, with `swarm` a random subset. `fixed`: knobs
+    with fixed values, by name."""
 
     name: str
     about: str
@@ -78,7 +76,7 @@ POOL_SCENARIOS: Final = {scenario.name: scenario for scenario in _LIST}
 
 
 def draw(seed: int, scenario: PoolScenario) -> PoolKnobs:
-    """Draw the knobs of a run. The same seed and scenario always give the same."""
+    """Draw the knobs of a run: equal for the same seed and scenario."""
     rng = Random(f"{seed}/pool-knobs")
     unbind_delay_s = rng.choice((2.0, 5.0, 12.0))
     drawn: dict[str, Any] = {

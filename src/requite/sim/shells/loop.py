@@ -150,7 +150,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         timers = [f"the timer {each[3]!r}" for each in self._timers if not each[3].cancelled()]
         return [*tasks, *timers]
 
-    def bury(self) -> None:
+    def discard(self) -> None:
         """Close the coroutines of a process that has died, once nobody looks at the run any more.
 
         Their `finally` blocks run now, which in a killed process they never do.

@@ -16,7 +16,7 @@ from requite.sim.shells.knobs import (
 )
 from requite.sim.shells.pool import Platform, PlatformDriver, config_of
 from requite.sim.shells.stage import BACK, FRONT, Member, ShellStage, brokers, tcp
-from requite.sim.shells.titanic import OnSimDisk
+from requite.sim.shells.titanic import SimDiskSettings
 from requite.sim.titanic.disk import SimDisk
 from requite.titanic.store import StoreSettings
 from requite.titanic.titanic import Titanic
@@ -67,13 +67,13 @@ class Middle(Member):
         heartbeat = HeartbeatPolicy(knobs.interval_s, knobs.liveness)
         return parts.titanic(f"mdp://{brokers(knobs)}", self._on_disk(), heartbeat=heartbeat)
 
-    def _replicating(self) -> OnSimDisk:
+    def _replicating(self) -> SimDiskSettings:
         _, other = MIDDLE[Transport.REPLICA]
         if self.name == other:
             return self._on_disk(standby=True)
         return self._on_disk(replica=f"mdp://{other}:{FRONT}", sync=True)
 
-    def _on_disk(self, **settings: Any) -> OnSimDisk:
+    def _on_disk(self, **settings: Any) -> SimDiskSettings:
         policy = TitanicPolicy(
             attempt_timeout_s=5.0,
             backoff_s=0.1,
@@ -82,7 +82,7 @@ class Middle(Member):
             cache_bytes_max=0,
         )
         store = StoreSettings(disk_bytes_max=8 << 20, segment_size_bytes=256 << 10)
-        return OnSimDisk(policy=policy, store=store, machine=self, **settings)
+        return SimDiskSettings(policy=policy, store=store, machine=self, **settings)
 
     def lose_power(self) -> None:
         """Die with the machine; of what was not synced, anything may be on the disk."""

@@ -53,7 +53,7 @@ class Program(Process):
         super().__init__(name, world, network, pace, supervisor)
         self.has_exited = False  # `main` has ended, in this life
         self._main = main
-        self._wanted = False  # an iteration of the loop is under way
+        self._is_scheduled = False  # an iteration of the loop is under way
         self._stalled = False  # it is, for a frozen process
         self._armed_at = inf  # when the next timer fires, on the world's clock
         self._armed = 0
@@ -63,7 +63,7 @@ class Program(Process):
     # --- life -------------------------------------------------------------------------------------
     def make(self) -> None:
         """Make the event loop of a new life."""
-        self.has_exited = self._wanted = self._stalled = False
+        self.has_exited = self._is_scheduled = self._stalled = False
         self._armed_at = inf
         self._armed += 1
         self.loop = VirtualLoop(self)  # type: ignore[abstract]
@@ -99,11 +99,11 @@ class Program(Process):
         self.loop.is_over = True
         self.network.listen_no_more(self)
 
-    def bury(self) -> None:
+    def discard(self) -> None:
         """Forget all lives."""
         loops, self._loops = self._loops, []
         for loop in loops:
-            loop.bury()
+            loop.discard()
             # Their values hold on to the loop, so that the weak keys would never go.
             tcp.networks.pop(loop, None)
             inproc.forget(loop)
@@ -119,13 +119,13 @@ class Program(Process):
     def end_turn(self) -> None:
         """Go on after having been frozen."""
         if self._stalled:
-            self._stalled = self._wanted = False
+            self._stalled = self._is_scheduled = False
             self.want_iteration()
 
     def want_iteration(self) -> None:
         """Let the loop run what is ready, soon: an iteration takes a while."""
-        if not self._wanted and self.alive:
-            self._wanted = True
+        if not self._is_scheduled and self.alive:
+            self._is_scheduled = True
             late_s = self.pace.flush_late_s
             self.world.after(
                 late_s * self.rng.random() if late_s else 0.0, self._iterate, self.life
@@ -137,7 +137,7 @@ class Program(Process):
         if self.frozen:
             self._stalled = True
             return
-        self._wanted = False
+        self._is_scheduled = False
         with virtual.process(self):
             self.loop.iterate()
         if life == self.life:

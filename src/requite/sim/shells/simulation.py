@@ -95,7 +95,7 @@ class ShellSimulation(Simulation):
         with virtual.quiet(), virtual.world(self.world):
             super().run()
             for member in self.cast.members:
-                member.bury()
+                member.discard()
 
     def begin(self) -> None:
         """Let everybody start, and put the calls and the faults into the queue."""

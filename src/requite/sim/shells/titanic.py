@@ -26,7 +26,7 @@ class SimStore(Store):
     program: Program
     _done: Callable[[list[Input]], object]
     _is_closed = False
-    _is_wanted = False
+    _is_scheduled = False
 
     def start(self, done: Callable[[list[Input]], object]) -> None:
         """Begin; `done` is called with the results."""
@@ -36,7 +36,7 @@ class SimStore(Store):
     def submit(self, effect: StoreEffect | Load) -> None:
         """Submit an effect."""
         super().submit(effect)
-        self._want()
+        self._schedule()
 
     def close(self) -> None:
         """Finish submitted effects, and close the log."""
@@ -45,22 +45,22 @@ class SimStore(Store):
             self._work()
             self._log.close()
 
-    def _want(self) -> None:
-        if not self._is_wanted:
-            self._is_wanted = True
+    def _schedule(self) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
             self.program.in_thread(_DISK_S_MAX * self.program.rng.random(), self._turn)
 
     def _turn(self) -> None:
-        self._is_wanted = False
+        self._is_scheduled = False
         if not self._is_closed:
             self._work()
             if self._is_compacting:
-                self._want()
+                self._schedule()
 
     def _idle(self) -> None:
         """Look for segments to compact now and then."""
         if not self._is_closed:
-            self._want()
+            self._schedule()
             self.program.in_thread(_IDLE_S, self._idle)
 
     def _work(self) -> None:
@@ -70,7 +70,7 @@ class SimStore(Store):
 
 
 @dataclass(frozen=True, slots=True)
-class OnSimDisk(TitanicSettings):
+class SimDiskSettings(TitanicSettings):
     """Settings of a Titanic whose store is on the disk of a simulated machine."""
 
     machine: Any = None  # the program, and its `disk`
