@@ -1,4 +1,4 @@
-"""Everything that a run of the real shells is made of, drawn from its seed."""
+"""The parameters of a run of the real shells, drawn from its seed."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from requite.sim.process import Pace
 
 
 class Transport(StrEnum):
-    """What is between clients and workers."""
+    """The processes and the protocol between clients and workers."""
 
     BROKER = "broker"  # MDP 0.3
-    PAIR = "pair"  # MDP 0.3, two brokers of which one serves
+    PAIR = "pair"  # MDP 0.3, two brokers, one of them active
     QUEUE = "queue"  # Paranoid Pirate
-    DEVICE = "device"  # SP, with a device between
+    DEVICE = "device"  # SP, with a device
     SP = "sp"  # SP, clients dial workers
     FREELANCE = "freelance"
-    TITANIC = "titanic"  # durable requests: MDP 0.3, and a Titanic beside the broker
+    TITANIC = "titanic"  # durable requests: MDP 0.3, and a separate Titanic
     POOL = "pool"  # MDP 0.3; managers of a pool start and stop the workers
-    REPLICA = "replica"  # the same inside the broker, in step with a replica in another one
+    REPLICA = "replica"  # as TITANIC, inside the broker, with a replica in a second broker
 
 
 MIDDLE: Final = {
@@ -37,11 +37,11 @@ MIDDLE: Final = {
     Transport.TITANIC: ("broker", "titanic"),
     Transport.REPLICA: ("broker-1", "broker-2"),
 }
-"""The processes between clients and workers, by their names."""
+"""The names of the processes between clients and workers."""
 
 
 class ShellFault(StrEnum):
-    """What can go wrong."""
+    """The kinds of faults."""
 
     CRASH_CLIENT = "crash-client"
     CRASH_MIDDLE = "crash-middle"
@@ -61,11 +61,11 @@ class ShellFault(StrEnum):
 
 
 class Handler(StrEnum):
-    """What kind of function a handler is."""
+    """The kinds of handler functions."""
 
     COROUTINE = "coroutine"
-    FUNCTION = "function"  # in a thread
-    GENERATOR = "generator"  # asynchronous; of partial replies
+    FUNCTION = "function"  # runs in a thread
+    GENERATOR = "generator"  # asynchronous; yields partial replies
 
 
 SERVICES: Final = {
@@ -73,14 +73,14 @@ SERVICES: Final = {
     "beta": Handler.FUNCTION,
     "gamma": Handler.GENERATOR,
 }
-"""The services of each worker behind a broker; of a pool, its keys."""
+"""The services of each worker behind a broker, or the keys of a pool."""
 
 POOL: Final = "core"
 
 
 @dataclass(frozen=True, slots=True)
 class ShellClientSpec:
-    """One client: `slots` calls at a time; `tries` bounds the attempts of a call."""
+    """One client: it makes up to `slots` calls at a time, each with up to `tries` attempts."""
 
     name: str
     slots: int = 1024
@@ -90,7 +90,7 @@ class ShellClientSpec:
 
 @dataclass(frozen=True, slots=True)
 class ShellWorkerSpec:
-    """One worker; `handler` is that of its only service, where there is no broker."""
+    """One worker. `handler`: that of its only service, in a run without a broker."""
 
     name: str
     capacity: int = 16
@@ -99,23 +99,23 @@ class ShellWorkerSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShellKnobs(Printed):
-    """A run. `faulty_s` is the length of the first phase, in which `calls` calls are made.
+    """A run. The first phase takes `faulty_s` and makes `calls` calls.
 
-    `faults_per_s` is the rate of each kind of fault; they last from a tenth of a heartbeat interval
-    to `outage_max` of them. `behaviours` and `weights` say what is asked of handlers how often.
-    `lossless`: nothing goes wrong, so every call is answered. `unused_s`: after how long without
-    requests the group of a pool is stopped.
+    `faults_per_s` is the rate of each kind of fault; a fault lasts from 0.1 to `outage_max`
+    heartbeat intervals. Handlers draw from `behaviours` with `weights`. `lossless`: no faults, so
+    every call is answered. `unused_s`: the time without requests after which the manager of a pool
+    stops a group.
     """
 
     one_by_one = frozenset({"clients", "workers"})
 
     calls: int
     faulty_s: float
-    # the cast
+    # processes
     transport: Transport
     clients: tuple[ShellClientSpec, ...]
     workers: tuple[ShellWorkerSpec, ...]
-    # the work
+    # calls
     behaviours: tuple[Behaviour, ...]
     weights: tuple[int, ...]
     service_s: float
@@ -133,10 +133,10 @@ class ShellKnobs(Printed):
     service_grace_s: float
     drain_timeout_s: float
     unused_s: float = 3.0
-    # the network, and how late processes are
+    # network and lateness
     network: Shape
     pace: Pace
-    # what goes wrong
+    # faults
     lossless: bool
     faults: tuple[ShellFault, ...]
     faults_per_s: float
@@ -144,7 +144,7 @@ class ShellKnobs(Printed):
 
     @property
     def outage_unit_s(self) -> float:
-        """Outages are measured in heartbeat intervals."""
+        """The unit of outages: the heartbeat interval."""
         return self.interval_s
 
     @property
@@ -154,12 +154,12 @@ class ShellKnobs(Printed):
 
     @property
     def runs_at_once(self) -> int | None:
-        """How often a call runs at its first attempt if nothing goes wrong; None: any number."""
+        """How often a call runs at its first attempt in a run without faults; None: any number."""
         return None
 
     @property
     def silence_s(self) -> float:
-        """How long a peer must have been silent to be counted as gone."""
+        """How long a peer may be silent before it is given up."""
         return self.interval_s * self.liveness
 
     @property
@@ -170,7 +170,7 @@ class ShellKnobs(Printed):
 
     @property
     def services(self) -> dict[str, Handler]:
-        """The handlers of services, by their names at the broker."""
+        """The handlers of the services, by service name at the broker."""
         if self.transport is not Transport.POOL:
             return SERVICES
         return {service_of(POOL, key): kind for key, kind in SERVICES.items()}
@@ -182,15 +182,16 @@ class ShellKnobs(Printed):
 
     @property
     def is_live(self) -> bool:
-        """Whether calls go through a broker, at once: with keys, partial replies and errors."""
+        """Whether calls go directly through a broker: with keys, partial replies and errors."""
         return self.has_services and not self.is_durable
 
     @property
     def tells(self) -> bool:
-        """Whether the protocol can say that a request is not idempotent."""
+        """Whether the protocol carries that a request is not idempotent."""
         return self.is_live or self.transport is Transport.FREELANCE
 
     @property
     def retries(self) -> bool:
-        """Whether requests are sent again by time alone (SP and the Pirates have no errors)."""
+        """Whether clients retry only by attempt timeout, since the protocol has no errors (SP,
+        Pirates)."""
         return not self.has_services

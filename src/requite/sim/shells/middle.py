@@ -1,4 +1,5 @@
-"""What is between clients and workers: real brokers, queues, devices and Titanics."""
+"""The programs between clients and workers: real brokers, queues, devices, Titanics and
+managers."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ PAIR_PORT: Final = 5560
 
 
 class Middle(Member):
-    """A broker, a queue or a device, while it lives: `daemon`."""
+    """The program of a broker, queue, device, Titanic or manager: `daemon` while it runs."""
 
     daemon: Daemon | None = None
     platform: Platform | None = None  # of a manager
@@ -36,12 +37,12 @@ class Middle(Member):
         self._loses_power = False
 
     async def main(self) -> None:
-        """Serve."""
+        """Run the daemon."""
         self.daemon = self.make_daemon()
         await self.daemon.serve()
 
     def make_daemon(self) -> Daemon:
-        """Make what the transport of the run has between clients and workers."""
+        """Return a new daemon for this process and the transport of the run."""
         parts, knobs = self.stage.parts, self.stage.knobs
         if self.name == "titanic":
             return self._make_titanic()
@@ -85,7 +86,7 @@ class Middle(Member):
         return SimDiskSettings(policy=policy, store=store, machine=self, **settings)
 
     def lose_power(self) -> None:
-        """Die with the machine; of what was not synced, anything may be on the disk."""
+        """Cut the power. Of the unsynced data, a random part stays on the disk."""
         self._loses_power = self.alive
         super().lose_power()
 

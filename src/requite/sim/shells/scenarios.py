@@ -1,6 +1,6 @@
 """The scenarios of the real shells, and how the knobs of a run are drawn from its seed.
 
-Each knob has a stream of luck of its own, so a new one changes no other.
+Each knob has a random generator of its own, so a new knob does not change the others.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ from requite.sim.shells.knobs import (
     Transport,
 )
 
-# Of a replicating broker the runs of its own scenario end otherwise: it is gone for good.
+# Transports with scenarios of their own; a run with a replica ends with the loss of the primary.
 _ALONE: Final = (Transport.REPLICA, Transport.POOL)
 _USUAL: Final = tuple(each for each in Transport if each not in _ALONE)
 
 
 @dataclass(frozen=True, slots=True)
 class ShellScenario:
-    """What distinguishes a run. `faults`: all of these; with `swarm` a random part of them.
-    `fixed`: knobs that are not drawn, by name; those of the network as `network.NAME`, those of
-    each client and worker as `clients.NAME` and `workers.NAME`.
+    """A scenario. `faults`: a run has all of these, with `swarm` a random subset.
+
+    `fixed`: knobs with fixed values, by name: `network.NAME` of the network, `clients.NAME` and
+    `workers.NAME` of each client and worker.
     """
 
     name: str
@@ -135,7 +136,7 @@ SHELL_SCENARIOS: Final = {scenario.name: scenario for scenario in _LIST}
 
 
 def draw(seed: int, scenario: ShellScenario) -> ShellKnobs:
-    """Draw the knobs of a run. The same seed and scenario always give the same."""
+    """Draw the knobs of a run: equal for the same seed and scenario."""
 
     def luck(knob: str) -> Random:
         return Random(f"{seed}/shells/{knob}")
@@ -147,7 +148,7 @@ def draw(seed: int, scenario: ShellScenario) -> ShellKnobs:
         "transport", *scenario.transports
     )
     is_live = transport in (Transport.BROKER, Transport.PAIR, Transport.POOL)
-    # What fails or kills its worker is tried again by a Titanic for ever.
+    # A Titanic retries requests that fail or crash their worker forever.
     never = (Behaviour.STREAM, Behaviour.FAIL, Behaviour.POISON)
     is_durable = transport in (Transport.TITANIC, Transport.REPLICA)
     left_out = never if is_durable else () if is_live else (Behaviour.STREAM,)

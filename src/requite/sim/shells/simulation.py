@@ -1,4 +1,4 @@
-"""A run of the real shells: its phases, and what its checkers are told."""
+"""A run of the real shells: its phases and its checkers."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ from requite.sim.workload import CallPlan
 
 _PROBE_S: Final = 15.0
 _LEAVE_S: Final = 30.0
-_IDLE_S: Final = 2.5  # longer than any handler hangs
-# Longest pauses of what dials again: see `requite.backoff`.
+_IDLE_S: Final = 2.5  # longer than the hang of a handler
+# The longest reconnect pauses (`requite.backoff`).
 _PAUSES_S: Final = 12.0
 _PLAIN: Final = [name for name, kind in SERVICES.items() if kind is not Handler.GENERATOR]
 _PARTS: Final = [name for name, kind in SERVICES.items() if kind is Handler.GENERATOR]
@@ -56,7 +56,7 @@ SHELL_CHECKERS: Final[tuple[type[Checker], ...]] = (
 
 
 class ShellSimulation(Simulation):
-    """Clients, workers, and what is between them."""
+    """A run with clients, workers, and the processes between them."""
 
     knobs_type = ShellKnobs
 
@@ -65,7 +65,7 @@ class ShellSimulation(Simulation):
         self.knobs: ShellKnobs = plan.knobs
         self.cast = ShellCast(self._stage())
         self.injector = ShellFaultInjector(self.cast, self.knobs)
-        self._place = brokers(self.knobs)  # where durable requests are in the end
+        self._place = brokers(self.knobs)  # the address from which replies are fetched
 
     def _stage(self) -> ShellStage:
         return ShellStage(
@@ -80,7 +80,7 @@ class ShellSimulation(Simulation):
 
     @staticmethod
     def draw_calls(knobs: ShellKnobs, luck: Luck) -> Iterable[CallPlan]:
-        """Draw the calls, and which service each goes to."""
+        """Draw the calls, and the service of each."""
         rng = luck("services")
         for plan in plan_plain_calls(knobs, luck("calls"), _may_be_endless(knobs)):
             yield (
@@ -91,24 +91,24 @@ class ShellSimulation(Simulation):
 
     # --- the run ----------------------------------------------------------------------------------
     def run(self) -> None:
-        """Go through all phases with the clock of this world."""
+        """Run all phases with virtual clock and seeded randomness."""
         with virtual.quiet(), virtual.world(self.world):
             super().run()
             for member in self.cast.members:
                 member.discard()
 
     def begin(self) -> None:
-        """Let everybody start, and put the calls and the faults into the queue."""
+        """Schedule the starts, the calls and the faults."""
         self.plan_all(self.cast.members, self.cast, self.injector)
 
     def heal(self) -> None:
-        """End all faults; but of two replicating brokers the first is gone for good."""
+        """End all faults. With a replica, first crash the primary broker for good."""
         if self.knobs.transport is Transport.REPLICA:
             self._place = self.cast.lose_primary()
         self.injector.end()
 
     def phases(self) -> Iterable[Phase]:
-        """Settle, ask everybody, and go."""
+        """Return the phases after the faults."""
         cast = self.cast
         return (
             self._settle,
@@ -122,11 +122,12 @@ class ShellSimulation(Simulation):
         )
 
     def _settle(self) -> bool:
-        """I10: every call ends."""
+        """Check that every call ends (I10)."""
         limit_s = settle_s(self.knobs)
-        self.world.run(self.world.now + 1.0)  # until what was frozen has made its calls
+        # Processes that were frozen make their calls meanwhile.
+        self.world.run(self.world.now + 1.0)
         if self.wait(lambda: not self.history.open, limit_s):
-            # Dead connections are found out in time; until then they may cost an only attempt.
+            # A dead connection can cost a call its only attempt; wait until all are detected.
             self.world.run(self.world.now + reconnect_s(self.knobs.network))
             self._wait_until_idle()
             return True
@@ -136,7 +137,7 @@ class ShellSimulation(Simulation):
         return False
 
     def _wait_until_idle(self) -> None:
-        """Let workers come to the end of what nobody waits for any more."""
+        """Wait until the workers have finished requests whose calls have ended."""
         workers, executions = self.cast.workers, self.history.executions
         for _ in range(self.knobs.calls):
             before = len(executions)
@@ -145,7 +146,7 @@ class ShellSimulation(Simulation):
                 break
 
     def _fetch(self) -> bool:
-        """I3: the reply to each durable request that was acknowledged is there."""
+        """Check that the reply to every acknowledged durable request can be fetched (I3)."""
         if not self.knobs.is_durable:
             return True
         client = self.cast.clients[0]
@@ -164,9 +165,9 @@ class ShellSimulation(Simulation):
         return True
 
     def _ask(self) -> bool:
-        """I10: who asks now gets replies, from every service."""
+        """Check that every client gets replies from every service (I10)."""
         if self.knobs.transport is Transport.REPLICA:
-            return True  # nobody serves before the standby is promoted
+            return True  # the replica serves only once `_fetch` promotes it
         self.remark("every client calls")
         limit_s = reconnect_s(self.knobs.network) + _PAUSES_S + self._busy_s()
         self.wait(lambda: all(client.is_open for client in self.cast.clients), limit_s)
@@ -183,7 +184,8 @@ class ShellSimulation(Simulation):
         return not self.history.open
 
     def _busy_s(self) -> float:
-        """How long workers may still work on what nobody waits for any more."""
+        """The time in seconds for which workers may be busy with requests whose calls have
+        ended."""
         handler_s = handler_s_max(self.knobs.service_s, self.knobs.behaviours)
         return (self.knobs.calls + 10) * handler_s if self.knobs.retries else handler_s
 
@@ -200,7 +202,7 @@ class ShellSimulation(Simulation):
             yield plan._replace(service=name)
 
     def _find_nothing(self) -> bool:
-        """I9: with the clients gone, a broker holds no request."""
+        """Check that brokers hold no request once the clients have exited (I9)."""
         left = [*self._left_at_brokers()]
         self.wait(lambda: not [*self._left_at_brokers()], _LEAVE_S)
         left = [*self._left_at_brokers()]
@@ -216,7 +218,8 @@ class ShellSimulation(Simulation):
                     yield f"{middle.name} still holds {state.pending} requests"
 
     def _end_pool(self) -> bool:
-        """I9: the manager of a pool stops unused groups; then the managers end."""
+        """Check that the manager of a pool stops unused groups; then terminate the managers
+        (I9)."""
         if self.knobs.transport is not Transport.POOL:
             return True
         workers = self.cast.workers
@@ -228,7 +231,7 @@ class ShellSimulation(Simulation):
         return False
 
     def _terminate(self, who: str, members: Sequence[Member]) -> bool:
-        """I9: who gets SIGTERM ends, and leaves neither tasks nor timers."""
+        """Send SIGTERM to programs; check that they exit without pending tasks and timers (I9)."""
         self.remark(f"the {who} get SIGTERM")
         for member in members:
             member.retired = True
@@ -243,7 +246,7 @@ class ShellSimulation(Simulation):
 
 
 class ShellFaultInjector(FaultInjector):
-    """Performs faults upon programs."""
+    """Injects faults into programs."""
 
     _cast: ShellCast
 
@@ -252,7 +255,7 @@ class ShellFaultInjector(FaultInjector):
         super().__init__(cast)
 
     def actions(self) -> Mapping[StrEnum, FaultAction]:
-        """Return what each `ShellFault` does."""
+        """Return the action of each `ShellFault`."""
         cast = self._cast
         return {
             ShellFault.CRASH_CLIENT: self.crash(cast.clients),
@@ -280,7 +283,7 @@ class ShellFaultInjector(FaultInjector):
             super().inject(fault)
 
     def choose_nodes(self, lot: float) -> NodePair:
-        """Choose two programs that are connected."""
+        """Choose two connected programs."""
         cast = self._cast
         if not cast.middle:
             return choose(cast.clients, lot).name, choose(cast.workers, spare(lot)).name
@@ -292,7 +295,7 @@ class ShellFaultInjector(FaultInjector):
         peer = choose(peers, lot)
         others = [middle for middle in cast.middle if middle is not peer]
         if self._transport is Transport.POOL:
-            del others[1:]  # all talk to the broker
+            del others[1:]  # managers are connected to the broker only
         return peer.name, choose(others, spare(lot)).name
 
     def streams(self) -> Sequence[SimStream]:
@@ -301,7 +304,7 @@ class ShellFaultInjector(FaultInjector):
 
 
 def _may_be_endless(knobs: ShellKnobs) -> Any:
-    """Only where every failure is told may a call go without a deadline."""
+    """Return whether a call may have no deadline: only if the protocol reports every failure."""
     return lambda _client, behaviour, _idempotent: (
         knobs.has_services and behaviour in (Behaviour.ECHO, Behaviour.STREAM, Behaviour.FAIL)
     )
@@ -315,11 +318,10 @@ def _at_service(plan: CallPlan, knobs: ShellKnobs, name: str, lot: float) -> Cal
 
 
 def settle_s(knobs: ShellKnobs) -> float:
-    """Return the time in which everything must settle once faults are healed (I10).
+    """Return the time in seconds in which all must settle once faults have ended (I10).
 
-    It is the sum of all that may have to happen one after the other: a dead connection is found out
-    and replaced, silent peers are noticed, deadlines pass, and what has no deadline is waited for,
-    tried again and worked off.
+    It adds up what may happen one after the other: a dead connection is detected and replaced,
+    silent peers are given up, deadlines pass, and calls without a deadline are retried and served.
     """
     tries = max(client.tries for client in knobs.clients)
     attempts_s = tries * (knobs.service_grace_s + 2.5)

@@ -1,4 +1,4 @@
-"""The store of a real Titanic on a simulated disk, without a thread of its own."""
+"""The store of a real Titanic on a simulated disk, without a thread."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DISK_S_MAX: Final = 0.01
 
 
 class SimStore(Store):
-    """Does its work after a while, in the place of its thread."""
+    """A store whose work runs after a random delay, in place of its thread."""
 
     program: Program
     _done: Callable[[list[Input]], object]
@@ -29,17 +29,17 @@ class SimStore(Store):
     _is_scheduled = False
 
     def start(self, done: Callable[[list[Input]], object]) -> None:
-        """Begin; `done` is called with the results."""
+        """Start; `done` gets the results."""
         self._done = done
         self._idle()
 
     def submit(self, effect: StoreEffect | Load) -> None:
-        """Submit an effect."""
+        """Submit an effect of the engine."""
         super().submit(effect)
         self._schedule()
 
     def close(self) -> None:
-        """Finish submitted effects, and close the log."""
+        """Execute the submitted effects, and close the log."""
         if not self._is_closed:
             self._is_closed = True
             self._work()
@@ -58,7 +58,7 @@ class SimStore(Store):
                 self._schedule()
 
     def _idle(self) -> None:
-        """Look for segments to compact now and then."""
+        """Check for segments to compact, once a second."""
         if not self._is_closed:
             self._schedule()
             self.program.in_thread(_IDLE_S, self._idle)
@@ -73,10 +73,10 @@ class SimStore(Store):
 class SimDiskSettings(TitanicSettings):
     """Settings of a Titanic whose store is on the disk of a simulated machine."""
 
-    machine: Any = None  # the program, and its `disk`
+    machine: Any = None  # the program; it has a `disk`
 
     def open(self, log_id: bytes | None = None) -> Store:
-        """Open the store; with `log_id` only one with this log. Raises `StorageError`."""
+        """Open the store; with `log_id`, only if it has this log. Raises `StorageError`."""
         log = SimLog(self.machine.disk, PURPOSE, self.store.log_settings, log_id)
         store = SimStore(log, self.store, lambda: int(clock.wall() * 1e6))
         store.program = self.machine
