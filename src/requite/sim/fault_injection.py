@@ -39,7 +39,7 @@ class FaultTargets(Protocol):
 
 
 class FaultInjector:
-    """Injects faults into a cast. Subclasses define the `actions`, and choose their victims."""
+    """Injects faults into a cast. Subclasses define the `actions`, and choose the targets."""
 
     def __init__(self, cast: FaultTargets) -> None:
         self._cast = cast
@@ -152,13 +152,13 @@ class FaultInjector:
         self._world.after(fault.duration_s, self._unless_over, self._network.unclog, *way)
 
     def reset(self, fault: Fault) -> None:
-        """Reset a connection; both ends learn of it."""
+        """Reset a connection; both ends detect it."""
         stream = self._choose_stream(fault.lot)
         if stream is not None:
             self._network.reset(stream)
 
     def black_hole(self, fault: Fault) -> None:
-        """Drop all bytes of a connection; neither end learns of it."""
+        """Drop all bytes of a connection; neither end detects it."""
         stream = self._choose_stream(fault.lot)
         if stream is not None:
             self._network.black_hole(stream)
@@ -181,10 +181,10 @@ class FaultInjector:
 
 
 def choose(things: Sequence[Chosen], lot: float) -> Chosen:
-    """Choose one of several items by a lot in [0, 1)."""
+    """Choose an item by a random number in [0, 1)."""
     return things[int(lot * len(things))]
 
 
 def spare(lot: float) -> float:
-    """Return a second lot from the lower digits of one."""
+    """Return a second random number in [0, 1), from the lower digits of `lot`."""
     return lot * 1000 % 1.0

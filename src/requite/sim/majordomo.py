@@ -195,7 +195,7 @@ class MajordomoSimulation(Simulation):
 
 
 class MajordomoFaultInjector(FaultInjector):
-    """Inject faults into a run with a broker."""
+    """Injects faults into a run with a broker."""
 
     _cast: Cast
 

@@ -12,7 +12,7 @@ from requite.sim.stream import SimStream
 
 
 class FlpFaultInjector(FaultInjector):
-    """Inject faults into clients and servers."""
+    """Injects faults into clients and servers."""
 
     _cast: FlpCast
 

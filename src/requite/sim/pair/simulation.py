@@ -42,7 +42,7 @@ class PairCast:
 
 
 class PairFaultInjector(FaultInjector):
-    """Inject faults into a pair."""
+    """Injects faults into a pair."""
 
     _cast: PairCast
 
@@ -73,7 +73,7 @@ class PairFaultInjector(FaultInjector):
 
 
 class PairCall(NamedTuple):
-    """A call that client `asker` makes at `at_s`."""
+    """A call that the client with the index `asker` makes at `at_s`."""
 
     number: int
     at_s: float

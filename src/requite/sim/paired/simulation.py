@@ -121,7 +121,7 @@ def _workers_unlike(broker: PairedBroker, cast: Cast) -> list[str]:
 
 
 class PairedFaultInjector(MajordomoFaultInjector):
-    """Inject faults into a run with a pair of brokers."""
+    """Injects faults into a run with a pair of brokers."""
 
     _cast: PairedCast
 

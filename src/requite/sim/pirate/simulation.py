@@ -119,7 +119,7 @@ class PirateSimulation(PartiesSimulation):
 
 
 class PirateFaultInjector(FaultInjector):
-    """Inject faults into clients, servers, queue and workers."""
+    """Injects faults into clients, servers, queue and workers."""
 
     _cast: Cast
 

@@ -14,7 +14,7 @@ from requite.sim.stream import SimStream
 
 
 class SpFaultInjector(FaultInjector):
-    """Inject faults into clients, devices and workers."""
+    """Injects faults into clients, devices and workers."""
 
     _cast: SpCast
 
