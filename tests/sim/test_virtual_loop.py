@@ -277,7 +277,7 @@ def test_sigterm_is_handled_or_kills() -> None:
     assert said == ["SIGTERM"]
     assert machine.changes[-2:] == ["other crashes", "polite exits"]
     for program in programs:
-        program.bury()
+        program.discard()
 
 
 def test_who_is_killed_runs_no_finally_block_before_it_is_buried() -> None:
@@ -297,7 +297,7 @@ def test_who_is_killed_runs_no_finally_block_before_it_is_buried() -> None:
     program.crash()
     machine.run_world(100.0)
     assert not said
-    program.bury()
+    program.discard()
     assert not said  # it stopped at the `await`
     assert not machine.failures
 
@@ -352,7 +352,7 @@ def test_tasks_and_timers_that_are_left_are_named() -> None:
     machine.run_world(1.0)
     left = program.loop.left()
     assert [what.split()[1] for what in left] == ["task", "timer", "timer"]
-    program.bury()
+    program.discard()
 
 
 class Echo:

@@ -45,7 +45,7 @@ class Play(PoolSimulation):
     @property
     def waiting(self) -> int:
         """How many orphans wait for a manager."""
-        return len(self.rabbit.queues[CORE.orphan_queue].content)
+        return len(self.rabbit.queues[CORE.orphan_queue].messages)
 
 
 # --- names and routes -----------------------------------------------------------------------------
@@ -172,7 +172,7 @@ def test_a_request_that_kills_or_stalls_its_workers_is_given_up(task: Task) -> N
     play.after(60.0)
     assert request.answers == ["delivery_limit"]
     assert request.runs == 3
-    kept = play.rabbit.queues[CORE.poison_queue].content
+    kept = play.rabbit.queues[CORE.poison_queue].messages
     assert [message.number for message in kept] == [request.number]
     after = play.ask("42")
     play.after(20.0)

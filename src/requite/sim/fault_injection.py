@@ -191,13 +191,13 @@ class FaultInjector(Injector):
         self._world.after(fault.duration_s, self._unless_over, self._network.unclog, *way)
 
     def reset(self, fault: Fault) -> None:
-        """Reset a connection; both ends learn of it."""
+        """Reset a connection; both ends detect it."""
         stream = self._choose_stream(fault.lot)
         if stream is not None:
             self._network.reset(stream)
 
     def black_hole(self, fault: Fault) -> None:
-        """Drop all bytes of a connection; neither end learns of it."""
+        """Drop all bytes of a connection; neither end detects it."""
         stream = self._choose_stream(fault.lot)
         if stream is not None:
             self._network.black_hole(stream)
@@ -243,10 +243,10 @@ def upon(processes: Sequence[Chosen], act: Callable[[Chosen, Fault], None]) -> F
 
 
 def choose(things: Sequence[Chosen], lot: float) -> Chosen:
-    """Choose one of several items by a lot in [0, 1)."""
+    """Choose an item by a random number in [0, 1)."""
     return things[int(lot * len(things))]
 
 
 def spare(lot: float) -> float:
-    """Return a second lot from the lower digits of one."""
+    """Return a second random number in [0, 1), from the lower digits of `lot`."""
     return lot * 1000 % 1.0

@@ -36,7 +36,7 @@ class Violation:
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """One call as its client made it. Times are the world's.
+    """One call as its client made it. Times are in world time.
 
     `frozen_s`: how long the client had been frozen before. `carries_idempotency`: its dialect
     carries `key`, and whether the call is idempotent. `partials`: those that the user received.
@@ -271,5 +271,5 @@ class History:
         return execution
 
     def finish(self) -> None:
-        """Let checkers check the whole run."""
+        """Notify the checkers that the run has ended."""
         self.tell("finished")

@@ -179,12 +179,12 @@ class Pipe:
         return way_is_free and self._medium.is_up(self.sink.node)
 
     def doubt(self) -> None:
-        """Start to wait for an acknowledgement; without one, the source gives up."""
+        """Start waiting for an acknowledgement; if none arrives in time, the source gives up."""
         world = self._medium.world
         world.after(self._medium.shape.retransmit_s, self._give_up, self._doubt)
 
     def trust(self) -> None:
-        """Stop to wait: acknowledgements arrive again."""
+        """Stop waiting: acknowledgements arrive again."""
         self._doubt += 1
 
     def _give_up(self, doubt: int) -> None:

@@ -1,4 +1,4 @@
-"""One run: a plan is drawn from a seed, or read, and played; each is a pure function."""
+"""Run one seed or plan. Drawing, reading and playing a plan are pure functions."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ _PLANNED_MAX: Final = 100_000
 
 
 def knobs_of(seed: int, scenario: str, options: Options | None = None) -> Any:
-    """Draw the knobs of a run. Raises `ConfigurationError` for a scenario that there is not."""
+    """Draw the knobs of a run. Raises `ConfigurationError` for an unknown scenario."""
     knobs = scenarios.draw(seed, scenario)
     return replace(knobs, **options.knobs) if options and options.knobs else knobs
 
 
 def draw(seed: int, scenario: str, options: Options | None = None) -> Plan:
-    """Draw a run. Raises `ConfigurationError` for a scenario that there is not."""
+    """Draw the plan of a run. Raises `ConfigurationError` for an unknown scenario."""
     knobs = knobs_of(seed, scenario, options)
     kind, of_seed = _kind_of(scenario), partial(luck, seed)
     if knobs.calls > _PLANNED_MAX:
@@ -53,21 +53,22 @@ def draw(seed: int, scenario: str, options: Options | None = None) -> Plan:
 
 
 def read_knobs(scenario: str, settings: Iterable[str]) -> dict[str, Any]:
-    """Read knobs, each `NAME=VALUE`, of a scenario. Raises `ConfigurationError`."""
+    """Parse the knobs (`NAME=VALUE`) of a scenario. Raises `ConfigurationError`."""
     return dict(read_knob(_kind_of(scenario).knobs_type, setting) for setting in settings)
 
 
 def violates(invariant: str, plan: Plan, options: Options | None = None) -> bool:
-    """Return whether a plan violates an invariant; one that cannot be played does not."""
+    """Return whether a plan violates an invariant; False if it cannot be played."""
     try:
         result = play(plan, replace(options or Options(), stop_at=invariant))
-    except Exception:  # a call of a client that was removed: whatever the engines and models raise
+    except Exception:  # such as for a call of a client that was removed
         return False
     return any(violation.invariant == invariant for violation in result.violations)
 
 
 def read_plan(text: str, where: str = "plan") -> Plan:
-    """Read what `plan.write` has written; `where` names it in errors (`ConfigurationError`)."""
+    """Parse the text of a plan (see `plan.write`). Raises `ConfigurationError`; `where` names the
+    text in the message."""
     tables = read_tables(text, where)
     kind = _kind_of(tables["scenario"])
     return from_tables(tables, Kinds(kind.knobs_type, kind.call_type), where)
@@ -75,7 +76,7 @@ def read_plan(text: str, where: str = "plan") -> Plan:
 
 def play(plan: Plan, options: Options | None = None) -> Result:
     """Run a plan. The same plan, options and engines always give the same result."""
-    # Intruders cause plenty of warnings for operators; in a simulation nobody reads them.
+    # Intruders cause many warnings, which are of no use in a simulation.
     logging.getLogger("requite.sim").setLevel(logging.CRITICAL)
     simulation = prepare(plan, options)
     simulation.run()
@@ -93,7 +94,7 @@ def prepare(plan: Plan, options: Options | None = None) -> Simulation:
 
 
 def run(seed: int, scenario: str = "swarm", options: Options | None = None) -> Result:
-    """Run one seed. Raises `ConfigurationError` for a scenario that there is not."""
+    """Run one seed. Raises `ConfigurationError` for an unknown scenario."""
     return play(draw(seed, scenario, options), options)
 
 

@@ -26,7 +26,8 @@ _ORPHAN_S: Final = 5
 
 
 class Limits(NamedTuple):
-    """The resources of one run. Work that allocates without end must not exhaust the machine."""
+    """The limits of one run: its duration, and the memory of the process, which must not exhaust
+    the machine."""
 
     run_s: float = 60.0
     memory_size: int = 4 << 30

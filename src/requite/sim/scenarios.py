@@ -1,6 +1,6 @@
-"""What is simulated: a plug-in for each protocol, and the scenarios of all of them.
+"""The plug-in of each protocol, and the scenarios of all protocols.
 
-A protocol needs one entry in `PLUGINS`, and nothing else outside of its package.
+A new protocol needs one entry in `PLUGINS`, and no other change outside its package.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from requite.sim.titanic.simulation import TitanicSimulation
 
 
 class Scenario(Protocol):
-    """A kind of run; what else it says is between its plug-in and `draw`."""
+    """The attributes that all scenarios have; the others are known only to the plug-in."""
 
     @property
     def name(self) -> str:
-        """Its name, which is unique among all scenarios."""
+        """The name, unique among all scenarios."""
 
     @property
     def about(self) -> str:
-        """What goes wrong in it, in a few words."""
+        """A short description of its faults."""
 
 
 class Plugin(NamedTuple):
@@ -93,7 +93,7 @@ _PLUGIN_OF: Final = {
 
 
 def find(name: str) -> Scenario:
-    """Return the scenario of that name. Raises `ConfigurationError`, which names all."""
+    """Return the scenario of that name. Raises `ConfigurationError`, which lists all names."""
     scenario = SCENARIOS.get(name)
     if scenario is None:
         names = ", ".join(SCENARIOS)
@@ -102,13 +102,13 @@ def find(name: str) -> Scenario:
 
 
 def plugin_of(name: str) -> Plugin:
-    """Return the plug-in of a scenario. Raises `ConfigurationError`, which names all scenarios."""
+    """Return the plug-in of a scenario. Raises `ConfigurationError`, which lists all names."""
     return _PLUGIN_OF[find(name).name]
 
 
 def draw(seed: int, name: str) -> Any:
-    """Draw the knobs of a run. The same seed and scenario always give the same.
+    """Draw the knobs of a run: equal for the same seed and scenario.
 
-    Raises `ConfigurationError` for a scenario that there is not.
+    Raises `ConfigurationError` for an unknown scenario.
     """
     return plugin_of(name).draw(seed, find(name))

@@ -75,9 +75,9 @@ class SimStream:
         self._paused = False
         self._held = False
         self._pushed_back = False
-        self._writable = False  # the owner has yet to learn that it can write
+        self._writable = False  # the owner is still to be notified that it can write
         self._state = State.OPEN
-        self._ending: str | None = None  # the reason, until the owner learns of the end
+        self._ending: str | None = None  # the reason, until the owner is notified of the end
 
     @property
     def is_open(self) -> bool:
@@ -160,7 +160,7 @@ class SimStream:
             self.process.has_io(self)
 
     def end(self, reason: str) -> None:
-        """Break this end; its process learns the reason, the other end nothing."""
+        """Break this end; only its own process is notified, with the reason."""
         if self._state is State.ENDED or self._ending:
             return
         self.pipe.sever()
@@ -186,7 +186,7 @@ class SimStream:
             self._medium.world.after(self._medium.shape.keepalive_s, self._keepalive)
 
     def _keepalive(self) -> None:
-        # A frozen process learns later that its end has broken; its kernel knows.
+        # A frozen process is notified later that its end has broken; its kernel knows at once.
         if not self.other.is_open or self.other._ending:
             self.end(KEEPALIVE)
 
@@ -227,10 +227,8 @@ class SimStream:
 
     @property
     def _reads_on(self) -> bool:
-        """Whether the owner gets more bytes before the end.
-
-        An owner that has paused still learns of a broken connection: it cannot write.
-        """
+        """Whether the owner gets more bytes before the end. A paused owner is still notified of a
+        broken connection, since it cannot write."""
         is_broken = bool(self._ending)
         return bool(self._inbox) and self._state is State.OPEN and not (self._rests and is_broken)
 

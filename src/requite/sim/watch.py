@@ -30,11 +30,11 @@ class Pulse:
         self._spoke: dict[Any, float] = {}
 
     def begin(self, peer: Any) -> None:
-        """Start to measure the silence of a connection."""
+        """Start measuring the silence of a connection."""
         self._spoke[peer] = self._now()
 
     def end(self, peer: Any) -> None:
-        """Stop to measure it."""
+        """Stop measuring it."""
         self._spoke.pop(peer, None)
 
     def spoke(self, peer: Any) -> None:

@@ -223,7 +223,7 @@ class SimulatedWorld:
                 text = f"the test has not ended after {self._limit_s:g} s of virtual time"
                 self._failure = SimulationFailed(text)
             for program in self._programs:
-                program.bury()
+                program.discard()
         return self._failure
 
     def account(self) -> list[str]:

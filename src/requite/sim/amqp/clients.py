@@ -1,4 +1,4 @@
-"""A client's process."""
+"""The process of a client."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from requite.protocols.amqp.topology import Destination
 from requite.request import Partial, Reply, RetryPolicy
 from requite.sim.amqp.knobs import AmqpClientSpec
 from requite.sim.amqp.party import AmqpParty
-from requite.sim.amqp.speech import pack, unpack
+from requite.sim.amqp.server_methods import pack, unpack
 from requite.sim.amqp.stage import AmqpStage
 from requite.sim.amqp.store import POOL
 from requite.sim.user import User
@@ -21,7 +21,7 @@ _ORIGIN_SIZE: Final = 8
 
 
 class AmqpClient(AmqpParty):
-    """A client, and its user. A body is several frames in one, so that parts of it can be told."""
+    """A client, and its user. A body packs several frames, so that tests can check its parts."""
 
     kind = "client"
 
@@ -39,7 +39,7 @@ class AmqpClient(AmqpParty):
         )
 
     def make_engine(self) -> Engine:
-        """Make a caller."""
+        """Return a new caller engine."""
         spec, knobs = self.spec, self.stage.knobs
         policy = CallerPolicy(
             slots=spec.slots,
@@ -59,7 +59,7 @@ class AmqpClient(AmqpParty):
         self.stage.history.client_died(self.name)
 
     def deliver(self, token: Any, what: Any) -> None:
-        """Give a reply to the user."""
+        """Pass a reply to the user."""
         [body] = what.frames
         frames = tuple(unpack(body) or (body,))
         if isinstance(what, Partial):
@@ -70,7 +70,7 @@ class AmqpClient(AmqpParty):
             self.user.deliver(token, reply)
 
     def fail(self, token: Any, error: CallError) -> None:
-        """Give an error to the user."""
+        """Pass an error to the user."""
         self.user.fail(token, error)
 
 

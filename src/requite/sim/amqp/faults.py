@@ -1,4 +1,4 @@
-"""What can go wrong between clients, workers and RabbitMQ, and how it is performed."""
+"""Faults of clients, workers, RabbitMQ and their connections."""
 
 from __future__ import annotations
 
@@ -52,48 +52,48 @@ class AmqpFaults(FaultInjector):
         }
 
     def end(self) -> None:
-        """Heal everything."""
+        """End all faults; declare deleted queues again."""
         super().end()
-        self._let(Server.unblock)
-        self._let(_accept)
+        self._perform(Server.unblock)
+        self._perform(_accept)
         for service in self._knobs.services:
             self._make_again(service)
 
-    def _let(self, act: Callable[..., None], *args: Any) -> None:
-        """Let RabbitMQ do something, if it runs."""
+    def _perform(self, act: Callable[..., None], *args: Any) -> None:
+        """Call `act` in RabbitMQ, if it runs."""
         rabbit = self._cast.rabbit
         if rabbit.alive:
-            rabbit.later(0.0, lambda: rabbit.let(lambda: act(rabbit.hub, *args)))
+            rabbit.later(0.0, lambda: rabbit.perform(lambda: act(rabbit.hub, *args)))
 
-    # --- what RabbitMQ does of its own accord -----------------------------------------------------
+    # --- faults of RabbitMQ -----------------------------------------------------------------------
     def _close_channel(self, fault: Fault) -> None:
-        self._let(_close_channel, fault.lot)
+        self._perform(_close_channel, fault.lot)
 
     def _close_connection(self, fault: Fault) -> None:
-        self._let(_close_connection, fault.lot)
+        self._perform(_close_connection, fault.lot)
 
     def _delete_queue(self, fault: Fault) -> None:
         service = choose(self._knobs.services, fault.lot)
-        self._let(Server.delete, self._cast.rabbit.store.queue_of(service))
+        self._perform(Server.delete, self._cast.rabbit.store.queue_of(service))
         self._world.after(_MADE_AGAIN_S, self._make_again, service)
 
     def _make_again(self, service: str) -> None:
         store = self._cast.rabbit.store
         if store.queue_of(service) not in store.queues:
-            store.make_service(service)
+            store.declare_service_queue(service)
 
     def _delete_replies(self, fault: Fault) -> None:
         names = [n for n in self._cast.rabbit.store.queues if n.startswith(REPLY_QUEUE_PREFIX)]
         if names:
-            self._let(Server.delete, choose(names, fault.lot))
+            self._perform(Server.delete, choose(names, fault.lot))
 
     def _block(self, fault: Fault) -> None:
-        self._let(Server.block)
-        self._world.after(fault.duration_s, self._let, Server.unblock)
+        self._perform(Server.block)
+        self._world.after(fault.duration_s, self._perform, Server.unblock)
 
     def _refuse(self, fault: Fault) -> None:
-        self._let(_refuse)
-        self._world.after(fault.duration_s, self._let, _accept)
+        self._perform(_refuse)
+        self._world.after(fault.duration_s, self._perform, _accept)
 
     def _publish_garbage(self, _fault: Fault) -> None:
         rng = self._rng
@@ -104,10 +104,10 @@ class AmqpFaults(FaultInjector):
             header = _garbage(rng, body)
             service = rng.choice(self._knobs.services)
             if rng.random() < 0.2 and control in store.exchanges:
-                self._let(Server.publish, service, header, body, control)
+                self._perform(Server.publish, service, header, body, control)
                 continue
             names = [*store.queues, store.queue_of(service)]
-            self._let(Server.publish, rng.choice(names), header, body)
+            self._perform(Server.publish, rng.choice(names), header, body)
 
 
 def _close_channel(server: Server, lot: float) -> None:
@@ -138,7 +138,7 @@ def _accept(server: Server) -> None:
 
 
 def _garbage(rng: Random, body: bytes) -> bytes:
-    """Make the header of a message that nobody should send."""
+    """Draw a content header with invalid or unexpected properties."""
     names = ("", "00ffffff00000001", "ffffffffffffffff", "0" * 15 + "x", "é")
     headers: dict[str, Any] = {}
     for name in _HEADERS:
@@ -152,6 +152,6 @@ def _garbage(rng: Random, body: bytes) -> bytes:
         headers,
     )
     header = encode_properties(properties, len(body))
-    if rng.random() < 0.3:  # of which the table of headers is cut, or something else
+    if rng.random() < 0.3:  # all property flags, then random bytes or none
         return header[:12] + b"\xff\xfc" + rng.randbytes(rng.choice((0, 8, 40)))
     return header

@@ -1,4 +1,4 @@
-"""Everything that a run of RPC over AMQP is made of, drawn from its seed."""
+"""The parameters of a run of RPC over AMQP, drawn from its seed."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ NOBODY = "nobody"
 
 @dataclass(frozen=True, slots=True)
 class AmqpClientSpec:
-    """One client. A try may take `attempt_s` (None: as long as the call), and there may be
-    `attempts` of them."""
+    """One client. An attempt may take `attempt_s` (None: as long as the call); `attempts`: their
+    maximum number."""
 
     name: str
     slots: int = 1024
@@ -26,7 +26,7 @@ class AmqpClientSpec:
 
 @dataclass(frozen=True, slots=True)
 class AmqpWorkerSpec:
-    """One worker of a service; it has `prefetch` requests at a time."""
+    """One worker of a service. `prefetch`: how many unacknowledged requests it may have."""
 
     name: str
     service: str
@@ -37,12 +37,13 @@ class AmqpWorkerSpec:
 class AmqpKnobs(EngineKnobs):
     """A run of clients and workers at RabbitMQ.
 
-    `pool`: services are the groups of a pool, whose queues somebody else makes, with dead letters
-    that are answered. `classic`: queues of services are there before, and not quorum queues; they
-    do not count deliveries. `has_activity`: there is an exchange for the reports of workers.
-    `attempts_max` bounds the deliveries of a request. RabbitMQ takes up to `sync_s` to have a
-    message on the disk, shows a queue up to `birth_s` before it is ready, and cuts bodies at
-    `frame_size`. `lossless`: every call must be answered at the first attempt.
+    `pool`: services are the groups of a pool; its manager, not a worker, declares their queues, and
+    answers dead letters. `classic`: the service queues are classic queues, which exist from the
+    beginning and do not count deliveries. `has_activity`: the exchange for the reports of workers
+    exists. `attempts_max`: the most deliveries of a request. `sync_s`: the longest time until
+    RabbitMQ has a message on disk. `birth_s`: for this long after its declaration a queue may
+    refuse consumers. `frame_size`: the largest frame, which splits longer bodies. `lossless`: the
+    first attempt of every call must be answered.
     """
 
     one_by_one = frozenset({"clients", "workers"})
@@ -64,15 +65,16 @@ class AmqpKnobs(EngineKnobs):
 
     @property
     def outage_unit_s(self) -> float:
-        """Outages are measured in intervals of heartbeats."""
+        """The unit of outages: the heartbeat interval."""
         return self.interval_s
 
     @property
     def heartbeat(self) -> HeartbeatPolicy:
-        """When clients and workers are heard, and when RabbitMQ is gone."""
+        """The heartbeats of clients and workers."""
         return HeartbeatPolicy(self.interval_s, self.liveness)
 
     @property
     def runs_max(self) -> int | None:
-        """How often one publishing of a request may be run; None: nobody counts."""
+        """How often a worker may start one published request; None: unlimited, since classic queues
+        do not count deliveries."""
         return None if self.classic else self.attempts_max

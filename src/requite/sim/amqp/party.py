@@ -1,4 +1,4 @@
-"""The processes of RPC over AMQP: all but RabbitMQ keep a connection to it."""
+"""Base of clients and workers: a process that stays connected to RabbitMQ."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ RABBIT: Final = "rabbit"
 
 
 class _Framing(Amqp):
-    """The framing of one connection; RabbitMQ never breaks a rule of it."""
+    """The framing of one connection; it reports if it refuses bytes of RabbitMQ, which are always
+    valid."""
 
     def __init__(self, settings: AmqpSettings, stream: SimStream, history: History) -> None:
         super().__init__(settings)
@@ -27,7 +28,7 @@ class _Framing(Amqp):
         self._history = history
 
     def receive(self, chunk: bytes) -> list[Message]:
-        """Take bytes, and note if they are refused."""
+        """Decode bytes; report bytes that are refused."""
         with telling_who_is_expelled(self._history, self._stream):
             return super().receive(chunk)
 
@@ -42,7 +43,7 @@ class AmqpParty(KeepingParty[AmqpStage]):
         return Hub(self.make_engine(), self, self.stage)
 
     def make_framing(self, stream: SimStream, place: Any, accepted: bool) -> _Framing:
-        """Make the client's side of a connection."""
+        """Return the client's framing for a new connection."""
         timeout_s = heartbeat_s(self.stage.knobs)
         settings = AmqpSettings(heartbeat_s=timeout_s, body_size_max=MESSAGE_SIZE_MAX)
         return _Framing(settings, stream, self.stage.history)

@@ -1,4 +1,4 @@
-"""RabbitMQ's process: a model of it that serves connections, dies, and comes back."""
+"""The process of RabbitMQ: it serves connections, crashes and restarts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from requite.shell.connections import no_framing
 from requite.shell.host import Host
 from requite.sim.amqp.party import RABBIT
-from requite.sim.amqp.server import Do, Server, heartbeat_s
+from requite.sim.amqp.server import Deferred, Server, heartbeat_s
 from requite.sim.amqp.server_framing import ServerFraming
 from requite.sim.amqp.stage import AmqpStage
 from requite.sim.amqp.store import Store
@@ -17,7 +17,7 @@ from requite.sim.stream import SimStream
 
 
 class RabbitParty(BaseParty[AmqpStage]):
-    """RabbitMQ. What it holds outlives it, as far as that is durable."""
+    """RabbitMQ. Durable queues and messages survive its restarts."""
 
     kind = "rabbit"
     hub: Server
@@ -25,23 +25,23 @@ class RabbitParty(BaseParty[AmqpStage]):
     def __init__(self, stage: AmqpStage) -> None:
         super().__init__(RABBIT, stage)
         self.store = Store(stage.world, stage.knobs, self.rng)
-        self.store.is_awake = lambda: self.alive and not self.frozen
+        self.store.is_running = lambda: self.alive and not self.frozen
 
     def make_engine(self) -> Server:
-        """Make a server that knows what is on the disk."""
+        """Return a server with the queues and messages that are on disk."""
         stage = self.stage
-        return Server(self.store, stage.knobs, self.rng, self.put_off, stage.history.tell)
+        return Server(self.store, stage.knobs, self.rng, self.defer, stage.history.tell)
 
-    def put_off(self, delay_s: float, act: Callable[[], None]) -> None:
-        """Let the server do something later, unless it has died by then."""
-        self.later(delay_s, self.let, act)
+    def defer(self, delay_s: float, act: Callable[[], None]) -> None:
+        """Call `act` in the server after `delay_s`, unless it has crashed by then."""
+        self.later(delay_s, self.perform, act)
 
-    def let(self, act: Callable[[], None]) -> None:
-        """Let the server do something now."""
-        self.host.submit(Do(act))
+    def perform(self, act: Callable[[], None]) -> None:
+        """Call `act` in the server now, as an input of its engine."""
+        self.host.submit(Deferred(act))
 
     def make_host(self) -> Host:
-        """Make a server, and its host."""
+        """Return a host with a new server."""
         self.hub = self.make_engine()
         return Host(
             self.hub,
@@ -55,12 +55,12 @@ class RabbitParty(BaseParty[AmqpStage]):
         )
 
     def make_framing(self, stream: SimStream, place: Any, accepted: bool) -> ServerFraming:
-        """Make RabbitMQ's side of a connection."""
+        """Return the server's framing for a new connection."""
         knobs = self.stage.knobs
         return ServerFraming(knobs.frame_size, heartbeat_s(knobs))
 
     def started(self) -> None:
-        """Listen."""
+        """Accept connections."""
         super().started()
         self.take_connections()
 

@@ -1,7 +1,7 @@
-"""A model of RabbitMQ that speaks AMQP 0.9.1, as an engine: what a client may ask, and gets.
+"""A model of RabbitMQ as an engine: it handles the AMQP 0.9.1 methods of its clients.
 
-It is strict: whatever AMQP forbids ends the channel or the connection, and checkers are told
-(`mistaken`), for requite's engines never do such a thing.
+It is strict: what AMQP forbids closes the channel or the connection, and is reported to the
+checkers (`protocol_error`), since requite's engines must never send it.
 
 Sources: AMQP 0.9.1; RabbitMQ's documentation of confirms, consumer prefetch, quorum queues, direct
 reply-to, heartbeats and blocked connections.
@@ -34,42 +34,42 @@ from requite.protocols.amqp import methods, wire
 from requite.protocols.amqp.methods import CONNECTION
 from requite.protocols.amqp.properties import Properties, encode_properties
 from requite.protocols.amqp.topology import DIRECT_REPLY_TO
-from requite.sim.amqp import speech
+from requite.sim.amqp import server_methods
 from requite.sim.amqp.knobs import AmqpKnobs
-from requite.sim.amqp.letter import Letter, letter_of
-from requite.sim.amqp.sessions import Channel, Holding, Session
-from requite.sim.amqp.store import HeldQueue, Store
+from requite.sim.amqp.published import PublishedMessage, published_message
+from requite.sim.amqp.sessions import Channel, Session, UnackedDelivery
+from requite.sim.amqp.store import Store, StoredQueue
 from requite.sim.rabbitmq.message import Entry
 from requite.sim.rabbitmq.queue import Consumer
 
-_BATCH_S: Final = 0.0005  # confirms of so much time go together
+_BATCH_S: Final = 0.0005  # how long confirms are collected, to send them together
 _NOT_FOUND, _LOCKED, _PRECONDITION = 404, 405, 406
 _COMMAND_INVALID, _CHANNEL_ERROR, _NOT_ALLOWED = 503, 504, 530
 _INTERNAL, _FORCED = 541, 320
 
 
-class Do(NamedTuple):
-    """An input: do something that was put off."""
+class Deferred(NamedTuple):
+    """An input: call a function that was deferred."""
 
     act: Callable[[], None]
 
 
 class Refusal(Exception):
-    """A channel, or with `is_hard` the connection, is closed. `is_mistake`: nobody who keeps to
-    AMQP asks for that."""
+    """An error that closes a channel, or with `is_hard` the connection. `is_client_error`: the
+    client violated AMQP."""
 
     def __init__(
-        self, code: int, text: str, *, is_hard: bool = False, is_mistake: bool = False
+        self, code: int, text: str, *, is_hard: bool = False, is_client_error: bool = False
     ) -> None:
         super().__init__(f"{code} {text}")
         self.code = code
         self.text = text
         self.is_hard = is_hard
-        self.is_mistake = is_mistake
+        self.is_client_error = is_client_error
 
 
 class Server:
-    """RabbitMQ, in one life. `later` puts something off; `tell` tells checkers."""
+    """RabbitMQ, from one start to its end. `later` defers a call; `tell` notifies the checkers."""
 
     def __init__(
         self,
@@ -90,15 +90,15 @@ class Server:
         self._now = 0.0
         self._out: list[Effect] = []
         self._heartbeat_s = heartbeat_s(knobs)
-        self._looks_at = 0.0
-        self._direct: dict[str, tuple[Session, Channel, str]] = {}  # who takes direct replies
+        self._check_at = 0.0
+        self._direct: dict[str, tuple[Session, Channel, str]] = {}  # consumers of direct replies
         self._serial = 0
         self._inputs: dict[type, Callable[[Any], None]] = {
             PeerJoined: self._joined,
             PeerLost: lambda event: self._lost(event.peer),
             Received: self._received,
             Wake: lambda _event: self._woken(),
-            Do: lambda event: event.act(),
+            Deferred: lambda event: event.act(),
             PeerBlocked: lambda _event: None,
             PeerWritable: lambda _event: None,
             Drain: lambda _event: self._out.append(Stopped()),
@@ -116,30 +116,32 @@ class Server:
             methods.CONFIRM_SELECT: self._select_confirms,
         }
 
-    # --- the engine's contract --------------------------------------------------------------------
+    # --- the engine -------------------------------------------------------------------------------
     def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
         """See `requite.engine.Engine.handle`."""
         self._now = now
         for event in events:
             self._inputs[event.__class__](event)
-            if self.store.dead:
-                self._later(0.0, self._answer_dead)
+            if self.store.dead_letters:
+                self._later(0.0, self._answer_dead_letters)
         out, self._out = self._out, []
         return out
 
     def deadline(self) -> float | None:
         """See `requite.engine.Engine.deadline`."""
-        return self._looks_at
+        return self._check_at
 
     def snapshot(self) -> int:
-        """Return how many connections there are."""
+        """Return the number of connections."""
         return len(self.sessions)
 
     # --- connections ------------------------------------------------------------------------------
     def _joined(self, event: PeerJoined) -> None:
         self.sessions[event.peer] = Session(event.peer, self._now)
         if self.is_blocked:
-            self._send(self.sessions[event.peer], CONNECTION, speech.blocked("low on memory"))
+            self._send(
+                self.sessions[event.peer], CONNECTION, server_methods.blocked("low on memory")
+            )
 
     def _lost(self, peer: Any) -> None:
         session = self.sessions.pop(peer, None)
@@ -166,8 +168,8 @@ class Server:
             if method == methods.CHANNEL_OPEN:
                 self._open(session, id_, channel)
             elif channel is None:
-                text = f"{speech.NAMES[method]} on a channel that is not open"
-                raise Refusal(_CHANNEL_ERROR, text, is_hard=True, is_mistake=True)
+                text = f"{server_methods.NAMES[method]} on a channel that is not open"
+                raise Refusal(_CHANNEL_ERROR, text, is_hard=True, is_client_error=True)
             elif method == methods.CHANNEL_CLOSE_OK:
                 self._close_ok(session, channel)
             elif not channel.is_closing:
@@ -176,8 +178,8 @@ class Server:
             self._refuse(session, id_, refusal, message[1])
 
     def _refuse(self, session: Session, id_: bytes, refusal: Refusal, method: bytes) -> None:
-        if refusal.is_mistake:
-            self._tell("mistaken", session.name, str(refusal))
+        if refusal.is_client_error:
+            self._tell("protocol_error", session.name, str(refusal))
         channel = session.channels.get(id_)
         if refusal.is_hard or channel is None:
             self.close_connection(session, refusal.code, refusal.text)
@@ -185,8 +187,8 @@ class Server:
             self.close_channel(session, channel, refusal.code, refusal.text, method)
 
     def close_connection(self, session: Session, code: int, text: str) -> None:
-        """Close a connection, saying why."""
-        method = speech.close(methods.CONNECTION_CLOSE, code, text)
+        """Close a connection with a reason."""
+        method = server_methods.close(methods.CONNECTION_CLOSE, code, text)
         self._send(session, CONNECTION, method)
         self._out.append(Disconnect(session.peer, text))
         self._lost(session.peer)
@@ -199,13 +201,15 @@ class Server:
         text: str,
         method: bytes = b"\0\0\0\0",
     ) -> None:
-        """Close a channel, saying why; what comes until the client agrees is ignored."""
+        """Close a channel with a reason; ignore its methods until the client confirms."""
         self._release(channel)
         channel.is_closing = True
-        self._send(session, channel.id, speech.close(methods.CHANNEL_CLOSE, code, text, method))
+        self._send(
+            session, channel.id, server_methods.close(methods.CHANNEL_CLOSE, code, text, method)
+        )
 
     def _release(self, channel: Channel) -> None:
-        """Take back what a channel holds."""
+        """Remove the consumers of a channel; their queues requeue its unacknowledged deliveries."""
         channel.held.clear()
         if channel.direct:
             self._direct.pop(channel.direct, None)
@@ -213,8 +217,8 @@ class Server:
             self._lose(queue, consumer)
         channel.consumers.clear()
 
-    def _lose(self, queue: HeldQueue, consumer: Consumer) -> None:
-        queue.lose(consumer)
+    def _lose(self, queue: StoredQueue, consumer: Consumer) -> None:
+        queue.remove_consumer(consumer)
         is_unused = queue.owner is not None and not queue.consumers
         if is_unused and self.store.queues.get(queue.name) is queue:
             self._delete(queue.name)
@@ -223,18 +227,18 @@ class Server:
     def _open(self, session: Session, id_: bytes, channel: Channel | None) -> None:
         if channel is not None:
             text = "a second channel.open"
-            raise Refusal(_CHANNEL_ERROR, text, is_hard=True, is_mistake=True)
+            raise Refusal(_CHANNEL_ERROR, text, is_hard=True, is_client_error=True)
         session.channels[id_] = Channel(id_)
-        self._send(session, id_, speech.channel_opened())
+        self._send(session, id_, server_methods.channel_opened())
 
     def _close_ok(self, session: Session, channel: Channel) -> None:
         if not channel.is_closing:
             text = "channel.close-ok where nothing was closed"
-            raise Refusal(_COMMAND_INVALID, text, is_hard=True, is_mistake=True)
+            raise Refusal(_COMMAND_INVALID, text, is_hard=True, is_client_error=True)
         del session.channels[channel.id]
 
     def _qos(self, session: Session, channel: Channel, message: Message) -> None:
-        channel.prefetch = speech.read_qos(message[1])
+        channel.prefetch = server_methods.read_qos(message[1])
         self._send(session, channel.id, methods.BASIC_QOS_OK)
 
     def _select_confirms(self, session: Session, channel: Channel, _message: Message) -> None:
@@ -243,7 +247,7 @@ class Server:
 
     # --- exchanges and queues ---------------------------------------------------------------------
     def _declare_exchange(self, session: Session, channel: Channel, message: Message) -> None:
-        name, kind, passive = speech.read_exchange_declare(message[1])
+        name, kind, passive = server_methods.read_exchange_declare(message[1])
         if name not in self.store.exchanges:
             if passive:
                 raise Refusal(_NOT_FOUND, f"NOT_FOUND - no exchange '{name}'")
@@ -251,53 +255,53 @@ class Server:
         self._send(session, channel.id, methods.EXCHANGE_DECLARE_OK)
 
     def _declare_queue(self, session: Session, channel: Channel, message: Message) -> None:
-        asked = speech.read_queue_declare(message[1])
+        asked = server_methods.read_queue_declare(message[1])
         name = asked.queue or self._new_name()
         queue = self.store.queues.get(name)
         if queue is None:
             if asked.passive:
                 raise Refusal(_NOT_FOUND, f"NOT_FOUND - no queue '{name}'")
             owner = session if asked.exclusive else None
-            queue = self.store.make(name, asked.arguments, owner, session)
+            queue = self.store.declare(name, asked.arguments, owner, session)
         self._check_owner(queue, session)
         if not asked.passive and queue.arguments != asked.arguments:
             raise Refusal(_PRECONDITION, "PRECONDITION_FAILED - inequivalent arg")
         channel.last_queue = name
         counts = len(queue.ready), len(queue.consumers)
-        self._send(session, channel.id, speech.declared(name, *counts))
+        self._send(session, channel.id, server_methods.declared(name, *counts))
 
     def _new_name(self) -> str:
         self._serial += 1
         return f"amq.gen-{self._serial}"
 
-    def _check_owner(self, queue: HeldQueue, session: Session) -> None:
+    def _check_owner(self, queue: StoredQueue, session: Session) -> None:
         if queue.session is not None and queue.session is not session:
-            raise Refusal(_LOCKED, f"RESOURCE_LOCKED - '{queue.name}'", is_mistake=True)
+            raise Refusal(_LOCKED, f"RESOURCE_LOCKED - '{queue.name}'", is_client_error=True)
 
     def _bind(self, session: Session, channel: Channel, message: Message) -> None:
-        queue, exchange, key = speech.read_bind(message[1])
+        queue, exchange, key = server_methods.read_bind(message[1])
         if exchange not in self.store.exchanges:
             raise Refusal(_NOT_FOUND, f"NOT_FOUND - no exchange '{exchange}'")
         self.store.exchanges.bind(exchange, queue or channel.last_queue, key)
         self._send(session, channel.id, methods.QUEUE_BIND_OK)
 
     def delete(self, name: str) -> None:
-        """Let somebody delete a queue."""
+        """Delete a queue, as an operator would."""
         if name in self.store.queues:
             self._delete(name)
 
     def _delete(self, name: str) -> None:
-        queue = self.store.drop(name)
-        consumers, queue.consumers = queue.consumers, []  # what they hold goes nowhere any more
+        queue = self.store.delete(name)
+        consumers, queue.consumers = queue.consumers, []  # their deliveries are not requeued
         for consumer in consumers:
             if consumer.takes_more:
                 consumer.cancelled()
 
     # --- consumers --------------------------------------------------------------------------------
     def _consume(self, session: Session, channel: Channel, message: Message) -> None:
-        asked = speech.read_consume(message[1])
+        asked = server_methods.read_consume(message[1])
         if asked.queue == DIRECT_REPLY_TO:
-            self._take_direct(session, channel, asked)
+            self._consume_direct_replies(session, channel, asked)
             return
         name = asked.queue or channel.last_queue
         queue = self.store.queues.get(name)
@@ -306,122 +310,133 @@ class Server:
         self._check_owner(queue, session)
         if asked.tag in channel.consumers:
             text = "NOT_ALLOWED - attempt to reuse consumer tag"
-            raise Refusal(_NOT_ALLOWED, text, is_hard=True, is_mistake=True)
-        age_s = self.store.world.now - queue.born_at
-        if queue.is_quorum and queue.maker is not session and age_s < self._knobs.birth_s:
+            raise Refusal(_NOT_ALLOWED, text, is_hard=True, is_client_error=True)
+        age_s = self.store.world.now - queue.declared_at
+        if queue.is_quorum and queue.declared_by is not session and age_s < self._knobs.birth_s:
             raise Refusal(_INTERNAL, "INTERNAL_ERROR", is_hard=True)
-        self._send(session, channel.id, speech.consuming(asked.tag))
+        self._send(session, channel.id, server_methods.consuming(asked.tag))
         self._add_consumer(session, channel, queue, asked)
 
     def _add_consumer(
-        self, session: Session, channel: Channel, queue: HeldQueue, asked: speech.Consume
+        self, session: Session, channel: Channel, queue: StoredQueue, asked: server_methods.Consume
     ) -> None:
         def deliver(queue_tag: int, entry: Entry) -> None:
-            self._deliver(session, channel, asked, Holding(queue, consumer, queue_tag), entry)
+            self._deliver(
+                session, channel, asked, UnackedDelivery(queue, consumer, queue_tag), entry
+            )
 
         def cancelled() -> None:
             channel.consumers.pop(asked.tag, None)
-            self._send(session, channel.id, speech.cancelled(asked.tag, by_us=True))
+            self._send(session, channel.id, server_methods.cancelled(asked.tag, by_us=True))
 
         prefetch = channel.prefetch or 1 << 30
-        consumer = Consumer(_AtOnce(), 1 << 30 if asked.no_ack else prefetch, deliver, cancelled)
+        consumer = Consumer(_NoLatency(), 1 << 30 if asked.no_ack else prefetch, deliver, cancelled)
         channel.consumers[asked.tag] = queue, consumer
         queue.consume(consumer)
 
-    def _take_direct(self, session: Session, channel: Channel, asked: speech.Consume) -> None:
+    def _consume_direct_replies(
+        self, session: Session, channel: Channel, asked: server_methods.Consume
+    ) -> None:
         if not asked.no_ack or channel.direct:
             text = "PRECONDITION_FAILED - fast reply consumer"
-            raise Refusal(_PRECONDITION, text, is_mistake=True)
+            raise Refusal(_PRECONDITION, text, is_client_error=True)
         channel.direct = f"{DIRECT_REPLY_TO}.{self._new_name()}"
         self._direct[channel.direct] = session, channel, asked.tag
-        self._send(session, channel.id, speech.consuming(asked.tag))
+        self._send(session, channel.id, server_methods.consuming(asked.tag))
 
     def _cancel(self, session: Session, channel: Channel, message: Message) -> None:
-        tag = speech.read_cancel(message[1])
+        tag = server_methods.read_cancel(message[1])
         found = channel.consumers.get(tag)
         if found is not None:
-            found[0].stop(found[1])
-        self._send(session, channel.id, speech.cancelled(tag, by_us=False))
+            found[0].cancel_consumer(found[1])
+        self._send(session, channel.id, server_methods.cancelled(tag, by_us=False))
 
     def _deliver(
         self,
         session: Session,
         channel: Channel,
-        asked: speech.Consume,
-        holding: Holding,
+        asked: server_methods.Consume,
+        delivery: UnackedDelivery,
         entry: Entry,
     ) -> None:
-        letter = entry.message
-        assert isinstance(letter, Letter)
+        published = entry.message
+        assert isinstance(published, PublishedMessage)
         channel.tag += 1
-        method = speech.deliver(
-            asked.tag, channel.tag, entry.returns > 0, letter.exchange, letter.key
+        method = server_methods.deliver(
+            asked.tag, channel.tag, entry.delivery_count > 0, published.exchange, published.key
         )
-        if holding.queue.is_quorum and entry.returns:
-            letter = letter.with_header(wire.DELIVERY_COUNT, entry.returns)
-        self._send(session, channel.id, method, letter.header, letter.body)
+        if delivery.queue.is_quorum and entry.delivery_count:
+            published = published.with_header(wire.DELIVERY_COUNT, entry.delivery_count)
+        self._send(session, channel.id, method, published.header, published.body)
         if asked.no_ack:
-            holding.queue.acknowledge(holding.consumer, holding.queue_tag)
+            delivery.queue.acknowledge(delivery.consumer, delivery.queue_tag)
         else:
-            channel.held[channel.tag] = holding
+            channel.held[channel.tag] = delivery
 
     def _settle(self, session: Session, channel: Channel, message: Message) -> None:
-        asked = speech.read_settle(message[1])
-        holding = channel.held.pop(asked.tag, None)
-        if holding is None:
+        asked = server_methods.read_settle(message[1])
+        delivery = channel.held.pop(asked.tag, None)
+        if delivery is None:
             text = f"PRECONDITION_FAILED - unknown delivery tag {asked.tag}"
-            raise Refusal(_PRECONDITION, text, is_mistake=True)
-        entry = holding.consumer.held.get(holding.queue_tag)
-        if self.store.queues.get(holding.queue.name) is not holding.queue or entry is None:
-            return  # it went with its queue
+            raise Refusal(_PRECONDITION, text, is_client_error=True)
+        entry = delivery.consumer.held.get(delivery.queue_tag)
+        if self.store.queues.get(delivery.queue.name) is not delivery.queue or entry is None:
+            return  # its queue was deleted
         if asked.is_ack:
             self._check_answered(session, channel, entry.message)
-            holding.queue.acknowledge(holding.consumer, holding.queue_tag)
+            delivery.queue.acknowledge(delivery.consumer, delivery.queue_tag)
         else:
-            holding.queue.reject(holding.consumer, holding.queue_tag, requeue=asked.requeue)
+            delivery.queue.reject(delivery.consumer, delivery.queue_tag, requeue=asked.requeue)
 
-    def _check_answered(self, session: Session, channel: Channel, letter: Any) -> None:
-        properties = letter.properties
+    def _check_answered(self, session: Session, channel: Channel, published: Any) -> None:
+        properties = published.properties
         if properties is None or not properties.reply_to:
             return
         name = properties.message_id, properties.correlation_id
         answer = properties.reply_to, properties.correlation_id
         if channel.answered[answer]:
             channel.answered[answer] -= 1
-        elif name not in self.store.recalled:
-            self._tell("acked_unanswered", session.name, letter)
+        elif name not in self.store.cancelled:
+            self._tell("acked_unanswered", session.name, published)
 
     # --- publishing -------------------------------------------------------------------------------
     def _publish(self, session: Session, channel: Channel, message: Message) -> None:
-        asked = speech.read_publish(message[1])
+        asked = server_methods.read_publish(message[1])
         if asked.exchange and asked.exchange not in self.store.exchanges:
             raise Refusal(_NOT_FOUND, f"NOT_FOUND - no exchange '{asked.exchange}'")
         self._push_back(session)
-        letter = letter_of(asked.exchange, asked.key, message[2], message[3], channel.direct)
+        published = published_message(
+            asked.exchange, asked.key, message[2], message[3], channel.direct
+        )
         number = channel.publish()
-        self._note_answer(channel, number, letter)
+        self._note_answer(channel, number, published)
         if asked.key in self._direct:
-            self._reply_directly(letter)
+            self._reply_directly(published)
             self._confirm(session, channel, number, True)
             return
         names = self.store.route(asked.exchange, asked.key)
         if not names and asked.mandatory:
-            back = speech.returned(asked.exchange, asked.key)
+            back = server_methods.returned(asked.exchange, asked.key)
             self._send(session, channel.id, back, message[2], message[3])
         if any(self.store.queues[name].is_durable for name in names):
-            self._write(session, channel, number, names, letter)
+            self._write(session, channel, number, names, published)
         else:
-            self.store.put(names, letter)
+            self.store.put(names, published)
             self._confirm(session, channel, number, True)
 
     def _write(
-        self, session: Session, channel: Channel, number: int, names: list[str], letter: Letter
+        self,
+        session: Session,
+        channel: Channel,
+        number: int,
+        names: list[str],
+        published: PublishedMessage,
     ) -> None:
-        """Have a message on the disk before it counts."""
+        """Write a message to disk, then confirm it."""
         if self.refuses:
             self._confirm(session, channel, number, False)
             return
-        serial = self.store.begin(names, letter)
+        serial = self.store.begin_write(names, published)
 
         def commit() -> None:
             self.store.commit(serial)
@@ -439,51 +454,51 @@ class Server:
         if not (is_open and channel.confirms and session.peer in self.sessions):
             return
         for tag, multiple, is_taken in due:
-            confirm = speech.confirmed(tag, multiple=multiple, is_taken=is_taken)
+            confirm = server_methods.confirmed(tag, multiple=multiple, is_taken=is_taken)
             self._send(session, channel.id, confirm)
 
-    def _note_answer(self, channel: Channel, number: int, letter: Letter) -> None:
-        properties = letter.properties
+    def _note_answer(self, channel: Channel, number: int, published: PublishedMessage) -> None:
+        properties = published.properties
         if properties is None:
             return
         if wire.STATUS in properties.headers:
-            channel.answers[number] = letter.key, properties.correlation_id
+            channel.answers[number] = published.key, properties.correlation_id
         if wire.CONTROL in properties.headers:
-            self.store.recalled[properties.message_id, properties.correlation_id] = None
+            self.store.cancelled[properties.message_id, properties.correlation_id] = None
 
-    def _reply_directly(self, letter: Letter) -> None:
-        session, channel, tag = self._direct[letter.key]
+    def _reply_directly(self, published: PublishedMessage) -> None:
+        session, channel, tag = self._direct[published.key]
         channel.tag += 1
-        method = speech.deliver(tag, channel.tag, False, "", letter.key)
-        self._send(session, channel.id, method, letter.header, letter.body)
+        method = server_methods.deliver(tag, channel.tag, False, "", published.key)
+        self._send(session, channel.id, method, published.header, published.body)
 
     def publish(self, key: str, header: bytes, body: bytes, exchange: str = "") -> None:
-        """Let an intruder publish something."""
-        letter = letter_of(exchange, key, header, body, "")
-        self._note_answer(Channel(b"\0\1"), 0, letter)
+        """Publish a message as an intruder."""
+        published = published_message(exchange, key, header, body, "")
+        self._note_answer(Channel(b"\0\1"), 0, published)
         if key in self._direct:
-            self._reply_directly(letter)
+            self._reply_directly(published)
         else:
-            self.store.put(self.store.route(exchange, key), letter)
+            self.store.put(self.store.route(exchange, key), published)
 
-    def _answer_dead(self) -> None:
-        """Do what the manager of a pool does about dead letters."""
-        dead, self.store.dead = self.store.dead, []
-        for letter, reason in dead:
-            properties = Properties(letter.correlation_id or "", headers={wire.STATUS: reason})
-            self.publish(letter.reply_to or "", encode_properties(properties, 0), b"")
+    def _answer_dead_letters(self) -> None:
+        """Answer dead letters, as the manager of a pool does."""
+        dead, self.store.dead_letters = self.store.dead_letters, []
+        for published, reason in dead:
+            properties = Properties(published.correlation_id or "", headers={wire.STATUS: reason})
+            self.publish(published.reply_to or "", encode_properties(properties, 0), b"")
 
-    # --- low on memory ----------------------------------------------------------------------------
+    # --- blocked connections ----------------------------------------------------------------------
     def block(self) -> None:
-        """Take no more messages."""
+        """Stop accepting messages: RabbitMQ is low on memory."""
         self.is_blocked = True
         for session in self.sessions.values():
-            self._send(session, CONNECTION, speech.blocked("low on memory"))
+            self._send(session, CONNECTION, server_methods.blocked("low on memory"))
             if session.publishes:
                 self._push_back(session)
 
     def unblock(self) -> None:
-        """Take them again."""
+        """Accept messages again."""
         self.is_blocked = False
         for session in self.sessions.values():
             self._send(session, CONNECTION, methods.CONNECTION_UNBLOCKED)
@@ -500,12 +515,12 @@ class Server:
 
     # --- time -------------------------------------------------------------------------------------
     def _woken(self) -> None:
-        """Be heard, give up who is silent, and let what is due expire."""
-        if self._now < self._looks_at:
+        """Send heartbeats, disconnect silent clients, and expire messages."""
+        if self._now < self._check_at:
             return
-        self._looks_at = self._now + self._heartbeat_s / 4
+        self._check_at = self._now + self._heartbeat_s / 4
         for queue in list(self.store.queues.values()):
-            queue.look()
+            queue.expire()
         for session in list(self.sessions.values()):
             silent_s = self._now - session.heard_at
             if silent_s > 2 * self._heartbeat_s and not session.is_paused:
@@ -522,14 +537,14 @@ class Server:
             self._out.append(Send(session.peer, (channel, *parts)))
 
 
-class _AtOnce:
-    """The way of a delivery inside RabbitMQ, which takes no time."""
+class _NoLatency:
+    """A connection inside RabbitMQ, which delivers at once."""
 
     def after_latency(self, act: Callable[..., None], *args: Any) -> None:
-        """Let it go."""
+        """Call `act` now."""
         act(*args)
 
 
 def heartbeat_s(knobs: AmqpKnobs) -> int:
-    """Return the timeout that clients and workers announce, and RabbitMQ takes."""
+    """Return the heartbeat timeout, which clients, workers and RabbitMQ agree on."""
     return max(1, round(2 * knobs.interval_s))

@@ -1,4 +1,4 @@
-"""The framing of a connection on RabbitMQ's side: its part of the handshake, frames, content."""
+"""The server's framing of an AMQP connection: handshake, frames, and content."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from requite.errors import RemoteViolation
 from requite.framing.base import Message
 from requite.protocols.amqp import methods
 from requite.protocols.amqp.methods import CONNECTION
-from requite.sim.amqp import speech
+from requite.sim.amqp import server_methods
 
 _OPENING: Final = b"AMQP\0\0\x09\x01"
 _METHOD, _HEADER, _BODY, _HEARTBEAT = 1, 2, 3, 8
@@ -18,7 +18,7 @@ _END: Final = b"\xce"
 
 
 class ServerFraming:
-    """One connection; `frame_size` and `heartbeat_s` are what RabbitMQ suggests."""
+    """The framing of one connection. `frame_size` and `heartbeat_s` are proposed to the client."""
 
     def __init__(self, frame_size: int, heartbeat_s: int) -> None:
         self.ready = False
@@ -30,7 +30,7 @@ class ServerFraming:
         self._data = b""
         self._is_greeted = False
         self._said: list[bytes] = []
-        self._contents: dict[bytes, Message] = {}  # by channel, what is not whole yet
+        self._contents: dict[bytes, Message] = {}  # incomplete messages, by channel
         self._sizes: dict[bytes, int] = {}
         self._steps: dict[bytes, Callable[[bytes], None]] = {
             methods.CONNECTION_START_OK: self._start,
@@ -40,13 +40,13 @@ class ServerFraming:
             methods.CONNECTION_CLOSE_OK: lambda _method: None,
         }
 
-    # --- the contract -----------------------------------------------------------------------------
+    # --- the framing ------------------------------------------------------------------------------
     def opening(self) -> bytes:
-        """Say nothing: the client speaks first."""
+        """Return nothing: the client sends first."""
         return b""
 
     def receive(self, chunk: bytes) -> list[Message]:
-        """Take the next bytes; return the messages that they complete."""
+        """Decode bytes; return the complete messages."""
         if self.farewell:
             return []
         self._data += chunk
@@ -66,7 +66,7 @@ class ServerFraming:
         return messages
 
     def output(self) -> bytes:
-        """Return what the handshake, or the end, has to say."""
+        """Return the bytes of handshake and close that are to be sent."""
         said, self._said = self._said, []
         return b"".join(said)
 
@@ -86,16 +86,16 @@ class ServerFraming:
         return sum(map(len, out[before:]))
 
     def closing(self) -> bytes:
-        """Say why we go, unless it has been said."""
+        """Return nothing: the server has already sent the reason."""
         return b""
 
     @property
     def mid_message(self) -> bool:
-        """Whether a message has begun to come in."""
+        """Whether a message is incomplete."""
         return bool(self._data or self._contents)
 
     def at_end(self) -> None:
-        """Take any end as it comes."""
+        """Accept the end of the stream at any time."""
 
     # --- frames -----------------------------------------------------------------------------------
     def _greet(self) -> bool:
@@ -105,7 +105,7 @@ class ServerFraming:
             raise RemoteViolation("this is not AMQP 0.9.1")
         self._data = self._data[len(_OPENING) :]
         self._is_greeted = True
-        self._say(speech.start())
+        self._send_method(server_methods.start())
         return True
 
     def _take(self, kind: int, channel: bytes, payload: bytes, messages: list[Message]) -> None:
@@ -134,19 +134,19 @@ class ServerFraming:
             del self._sizes[channel]
             messages.append(self._contents.pop(channel))
 
-    # --- the connection itself --------------------------------------------------------------------
+    # --- handshake and close ----------------------------------------------------------------------
     def _start(self, _method: bytes) -> None:
-        self._say(speech.tune(self._frame_size, self._heartbeat_s))
+        self._send_method(server_methods.tune(self._frame_size, self._heartbeat_s))
 
     def _open(self, _method: bytes) -> None:
-        self._say(methods.CONNECTION_OPEN_OK + b"\0")
+        self._send_method(methods.CONNECTION_OPEN_OK + b"\0")
         self.ready = True
 
     def _close(self, _method: bytes) -> None:
-        self._say(methods.CONNECTION_CLOSE_OK)
+        self._send_method(methods.CONNECTION_CLOSE_OK)
         self.farewell = "the client has closed the connection"
 
-    def _say(self, method: bytes) -> None:
+    def _send_method(self, method: bytes) -> None:
         self._said.append(_frame(_METHOD, CONNECTION, method))
 
 

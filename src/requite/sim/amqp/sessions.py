@@ -1,4 +1,4 @@
-"""Connections and channels as RabbitMQ keeps them."""
+"""Connections and channels, as the server tracks them."""
 
 from __future__ import annotations
 
@@ -6,34 +6,36 @@ from collections import Counter
 from typing import Any
 
 from requite.protocols.amqp.methods import Confirmed
-from requite.sim.amqp.store import HeldQueue
+from requite.sim.amqp.store import StoredQueue
 from requite.sim.rabbitmq.queue import Consumer
 
 
-class Holding:
-    """One delivery that is not acknowledged: of which queue and consumer, under which tag there."""
+class UnackedDelivery:
+    """A delivery that is not acknowledged: its queue, its consumer, and the queue's own tag for
+    it."""
 
     __slots__ = ("consumer", "queue", "queue_tag")
 
-    def __init__(self, queue: HeldQueue, consumer: Consumer, queue_tag: int) -> None:
+    def __init__(self, queue: StoredQueue, consumer: Consumer, queue_tag: int) -> None:
         self.queue = queue
         self.consumer = consumer
         self.queue_tag = queue_tag
 
 
 class Channel:
-    """One channel. `answered` are the requests, by `reply-to` and correlation id, whose final reply
-    was published on it and confirmed; `answers` those yet to be confirmed, by their numbers."""
+    """One channel. `answered` counts the final replies that were published on it and confirmed, by
+    `reply-to` and correlation id of the request; `answers` has those not yet confirmed, by their
+    publishing sequence numbers."""
 
     def __init__(self, id_: bytes) -> None:
         self.id = id_
         self.is_closing = False
         self.prefetch = 0
-        self.consumers: dict[str, tuple[HeldQueue, Consumer]] = {}
-        self.direct = ""  # the consumer of direct replies
+        self.consumers: dict[str, tuple[StoredQueue, Consumer]] = {}
+        self.direct = ""  # the name of its consumer of direct replies
         self.last_queue = ""
-        self.tag = 0  # of the last delivery
-        self.held: dict[int, Holding] = {}
+        self.tag = 0  # delivery tag of the last delivery
+        self.held: dict[int, UnackedDelivery] = {}
         self.confirms = False
         self.published = 0
         self.answers: dict[int, tuple[str, str]] = {}
@@ -42,17 +44,18 @@ class Channel:
         self._settled: dict[int, bool] = {}
 
     def publish(self) -> int:
-        """Count a publishing; return its number."""
+        """Count a published message; return its sequence number."""
         self.published += 1
         self._waiting[self.published] = None
         return self.published
 
     def settle(self, number: int, is_taken: bool) -> None:
-        """Note what has become of a publishing; `confirms_due` tells the client."""
+        """Record whether a published message was stored. `confirms_due` returns the confirms."""
         self._settled[number] = is_taken
 
     def confirms_due(self) -> list[Confirmed]:
-        """Return what is to be confirmed: several at once, where nothing before them waits."""
+        """Return the confirms to send. One confirm covers several messages if no earlier one is
+        unconfirmed."""
         due: list[Confirmed] = []
         for number in sorted(self._settled):
             is_taken = self._settled[number]
@@ -70,7 +73,8 @@ class Channel:
 
 
 class Session:
-    """One connection. `heard_at` and `spoke_at` are for its heartbeats; `publishes`: it has."""
+    """One connection. `heard_at`, `spoke_at`: when it last received and sent, for heartbeats.
+    `publishes`: the client has published on it."""
 
     def __init__(self, peer: Any, now: float) -> None:
         self.peer = peer

@@ -1,4 +1,4 @@
-"""A run of RPC over AMQP: its phases, and what its checkers are told."""
+"""A run of RPC over AMQP: its phases and its checkers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from requite.sim.amqp.checkers import (
 from requite.sim.amqp.faults import AmqpFaults
 from requite.sim.amqp.knobs import NOBODY, AmqpClientSpec, AmqpKnobs
 from requite.sim.amqp.party import AmqpParty
-from requite.sim.amqp.speech import NAMES, unpack
+from requite.sim.amqp.server_methods import NAMES, unpack
 from requite.sim.amqp.stage import AmqpStage
 from requite.sim.amqp.tables import left_after_calls, left_after_drain, not_settled
 from requite.sim.checkers.calls import EndsOnce, HonestErrors, OwnReply, PartialsInOrder
@@ -60,7 +60,7 @@ AMQP_CHECKERS: Final[tuple[type[Checker], ...]] = (
 
 
 class AmqpSimulation(PartiesSimulation):
-    """Clients, workers, and RabbitMQ in between."""
+    """A run with clients, workers, and RabbitMQ between them."""
 
     knobs_type = AmqpKnobs
 
@@ -87,12 +87,12 @@ class AmqpSimulation(PartiesSimulation):
         return plan_calls(knobs, luck("calls"))
 
     def phases(self) -> Iterable[Phase]:
-        """Settle, ask everybody, and go."""
+        """Return the phases after the faults: settle, probe, drain."""
         return (self.settle, self.ask, self._drain_clients, self._drain_workers)
 
-    # --- what must come about (I10) ---------------------------------------------------------------
+    # --- liveness (I10) ---------------------------------------------------------------------------
     def settle_s(self) -> float:
-        """See `settle_s`."""
+        """See the function `settle_s`."""
         return settle_s(self.knobs)
 
     def not_settled(self) -> list[str]:
@@ -100,7 +100,7 @@ class AmqpSimulation(PartiesSimulation):
         return not_settled(self.cast, self.knobs)
 
     def probes(self, _client: str) -> int:
-        """Return how many calls there are: two for each service."""
+        """Return the number of probe calls of a client: two for each service."""
         return 2 * len(self.knobs.services)
 
     def probe(self, client: str, number: int) -> CallPlan:
@@ -110,7 +110,7 @@ class AmqpSimulation(PartiesSimulation):
             service=services[number % len(services)]
         )
 
-    # --- what must not be left (I9) ---------------------------------------------------------------
+    # --- bounded memory (I9) ----------------------------------------------------------------------
     def left_after_calls(self) -> list[str]:
         """See `tables.left_after_calls`."""
         return left_after_calls(self.cast)
@@ -127,7 +127,7 @@ class AmqpSimulation(PartiesSimulation):
 
 
 def plan_calls(knobs: AmqpKnobs, rng: Random) -> Iterator[CallPlan]:
-    """Draw the calls of the first phase, in no particular order."""
+    """Draw the calls of the first phase, not sorted by time."""
     for plan in plan_plain_calls(knobs, rng, _may_be_endless):
         is_lost = rng.random() < knobs.nobody_p
         service = NOBODY if is_lost else rng.choice(knobs.services)
@@ -136,16 +136,17 @@ def plan_calls(knobs: AmqpKnobs, rng: Random) -> Iterator[CallPlan]:
 
 
 def _may_be_endless(client: AmqpClientSpec, behaviour: Behaviour, idempotent: bool) -> bool:
-    """What is lost with RabbitMQ ends only if its tries do."""
+    """Whether a call may have no deadline: if RabbitMQ loses its request, only an attempt timeout
+    ends it."""
     return idempotent and client.attempt_s is not None and behaviour in ANSWERING
 
 
 def settle_s(knobs: AmqpKnobs) -> float:
-    """Return the time in which everything must settle once faults are healed (I10).
+    """Return the time in seconds in which all must settle once faults have ended (I10).
 
-    It is the sum of all that may have to happen one after the other: a dead connection is found
-    out and replaced, queues are made and looked at, deadlines pass, tries are repeated, and what
-    was published, some of it more than once, is worked off by one worker.
+    It adds up what may happen one after the other: a dead connection is detected and replaced,
+    queues are declared and checked, deadlines pass, attempts are retried, and one worker works off
+    all published requests, some of which were published several times.
     """
     deadlines_s = 1.5 * knobs.timeout_s
     tries_s = sum((client.attempt_s or 0.0) * client.attempts for client in knobs.clients)
@@ -156,7 +157,7 @@ def settle_s(knobs: AmqpKnobs) -> float:
 
 
 def describe(_sender: str, message: Sequence[bytes]) -> str:
-    """Say in words what a message says."""
+    """Describe a message for the transcript."""
     if not message:
         return "HEARTBEAT"
     text = f"{int.from_bytes(message[0], 'big')} {NAMES[message[1][:4]]}"

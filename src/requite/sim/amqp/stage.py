@@ -1,4 +1,4 @@
-"""The state that all processes of a simulated RPC over AMQP share."""
+"""The state that all processes of a run of RPC over AMQP share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AmqpParts:
-    """The engines under test. Mutation tests put broken ones here."""
+    """The engines under test. Mutation tests pass broken ones."""
 
     caller: Callable[..., Engine] = AmqpCaller
     responder: Callable[..., Engine] = AmqpResponder
@@ -29,8 +29,7 @@ class AmqpParts:
 
 @dataclass(frozen=True, slots=True)
 class AmqpStage:
-    """What all processes of a run share. `names` are the numbers of calls by what they are called
-    in messages."""
+    """The state that all processes of a run share. `names`: the numbers of calls, by message id."""
 
     world: World
     network: Network

@@ -1,8 +1,8 @@
-"""What RabbitMQ holds: queues, exchanges and bindings, and what of it survives the end.
+"""The queues, exchanges and bindings of the server, and which messages survive a crash.
 
-Queues are those of `requite.sim.rabbitmq.queue`. A crash leaves what is durable: the messages of
-quorum queues, and the persistent messages of durable classic queues. A message that was about to
-reach the disk has reached it or not; an acknowledgement that has not reached it does not count.
+A crash keeps what is durable: the messages of quorum queues, and the persistent messages of durable
+classic queues. A message that was being written to disk is kept or lost, at random. An
+acknowledgement that was not yet on disk may be lost, so its message is redelivered.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from requite.protocols.amqp.topology import (
     RequestQueueLimits,
 )
 from requite.sim.amqp.knobs import AmqpKnobs
-from requite.sim.amqp.letter import Letter
+from requite.sim.amqp.published import PublishedMessage
 from requite.sim.rabbitmq.exchanges import Exchanges
 from requite.sim.rabbitmq.message import Entry, SimMessage
 from requite.sim.rabbitmq.queue import SimQueue
@@ -27,177 +27,184 @@ from requite.sim.world import World
 POOL: Final = Pool("core")
 
 
-class HeldQueue(SimQueue):
-    """A queue. `maker` is the connection that has made it, at `born_at`, and `session` the one
-    whose own it is, if it is exclusive."""
+class StoredQueue(SimQueue):
+    """A queue. `declared_by`: the connection that declared it, at `declared_at`. `session`: the
+    connection of an exclusive queue."""
 
     def __init__(
-        self, store: Store, name: str, arguments: Mapping[str, Any], owner: Any, maker: Any
+        self, store: Store, name: str, arguments: Mapping[str, Any], owner: Any, declared_by: Any
     ) -> None:
         super().__init__(store, name, arguments, owner)
         self.is_quorum = arguments.get("x-queue-type") == "quorum"
         self.is_durable = owner is None
         self.session = owner
-        self.maker = maker
-        self.born_at = store.world.now
+        self.declared_by = declared_by
+        self.declared_at = store.world.now
         self._store = store
 
     def acknowledge(self, consumer: Any, tag: int) -> None:
-        """Forget a message; it may come back if RabbitMQ ends before that is on the disk."""
+        """Remove a message. It returns if RabbitMQ crashes before the acknowledgement is on
+        disk."""
         entry = consumer.held.get(tag)
         if entry is not None:
-            self._store.forgets(self, entry)
+            self._store.ack_pending(self, entry)
         super().acknowledge(consumer, tag)
 
     def crash(self) -> None:
-        """Lose the consumers, and what is not on the disk."""
+        """Remove the consumers and the messages that are not on disk."""
         gone = list(self.consumers)
         for consumer in gone:
             consumer.takes_more = False
         for consumer in gone:
-            self.lose(consumer)
+            self.remove_consumer(consumer)
         if not self.is_quorum:
             kept = [entry for entry in self.ready if _is_persistent(entry)]
             self.ready.clear()
             self.ready.extend(kept)
 
-    def take_back(self, entry: Entry) -> None:
-        """Have a message again that had been acknowledged."""
-        self._give_back(entry)
+    def restore(self, entry: Entry) -> None:
+        """Requeue a message whose acknowledgement was lost in a crash."""
+        self._requeue(entry)
 
-    def look(self) -> None:
-        """Let expire what is due."""
+    def expire(self) -> None:
+        """Dead-letter the expired messages."""
         self._expire()
 
     def _expire(self) -> None:
-        """Bury what is due, wherever it stands: none of it is ever delivered."""
-        if not self._store.is_awake():
+        """Dead-letter all expired messages, not only those at the head: no expired message is ever
+        delivered."""
+        if not self._store.is_running():
             return
         due = [entry for entry in self.ready if entry.expires_at <= self._store.world.now]
         for entry in due:
             self.ready.remove(entry)
-            self._bury(entry, "expired")
+            self._dead_letter(entry, "expired")
 
 
 class Store:
-    """All of it. `is_awake` tells whether RabbitMQ runs, and `bury` takes what dies."""
+    """The queues, exchanges and bindings. `is_running`: whether RabbitMQ runs. `dead_letter`
+    collects the dead letters that are to be answered."""
 
-    sample_s: Final = inf  # nobody asks the management API
+    sample_s: Final = inf  # the management API is not simulated here
 
     def __init__(self, world: World, knobs: AmqpKnobs, rng: Random) -> None:
         self.world = world
         self.ledger = self
-        self.queues: dict[str, HeldQueue] = {}
+        self.queues: dict[str, StoredQueue] = {}
         self.exchanges = Exchanges()
-        self.coming: dict[int, tuple[list[str], Letter]] = {}  # on the way to the disk
-        self.dead: list[tuple[Letter, str]] = []  # to be answered
-        self.recalled: dict[tuple[str, str], None] = {}  # requests that were cancelled
-        self.is_awake: Callable[[], bool] = lambda: False
+        self.pending_writes: dict[
+            int, tuple[list[str], PublishedMessage]
+        ] = {}  # being written to disk
+        self.dead_letters: list[tuple[PublishedMessage, str]] = []  # to be answered
+        self.cancelled: dict[tuple[str, str], None] = {}  # requests that were cancelled
+        self.is_running: Callable[[], bool] = lambda: False
         self._knobs = knobs
         self._rng = rng
-        self._going: list[tuple[float, HeldQueue, Entry]] = []
+        self._unsynced_acks: list[tuple[float, StoredQueue, Entry]] = []
         self._serial = 0
-        self._set_up()
+        self._declare_fixtures()
 
-    def _set_up(self) -> None:
-        """Declare what others than the engines under test do."""
+    def _declare_fixtures(self) -> None:
+        """Declare the exchanges and queues that the engines under test do not declare."""
         if self._knobs.pool:
             self.exchanges.declare(POOL.requests_exchange, "direct")
             self.exchanges.declare(POOL.control_exchange, "fanout")
             if self._knobs.has_activity:
                 self.exchanges.declare(POOL.activity_exchange, "fanout")
         for service in self._knobs.services:
-            self.make_service(service)
+            self.declare_service_queue(service)
 
-    def make_service(self, service: str) -> None:
-        """Make the queue of a service, where it is not its workers who do that."""
+    def declare_service_queue(self, service: str) -> None:
+        """Declare the queue of a service, unless its workers do that."""
         if self._knobs.pool:
             limits = RequestQueueLimits(delivery_limit=self._knobs.attempts_max - 1)
             queue = POOL.request_queue_to_declare(service, limits)
-            self.make(queue.name, queue.arguments)
+            self.declare(queue.name, queue.arguments)
             self.exchanges.bind(POOL.requests_exchange, queue.name, service)
         elif self._knobs.classic:
-            self.make(service, {})
+            self.declare(service, {})
         elif self._knobs.lossless:
-            self.make(service, SERVICE_QUEUE_ARGUMENTS)
+            self.declare(service, SERVICE_QUEUE_ARGUMENTS)
 
     def queue_of(self, service: str) -> str:
         """Return the name of the queue of a service."""
         return POOL.request_queue(service) if self._knobs.pool else service
 
     # --- queues -----------------------------------------------------------------------------------
-    def make(
-        self, name: str, arguments: Mapping[str, Any], owner: Any = None, maker: Any = None
-    ) -> HeldQueue:
-        """Make a queue; with `owner` an exclusive one."""
-        queue = self.queues[name] = HeldQueue(self, name, arguments, owner, maker)
+    def declare(
+        self, name: str, arguments: Mapping[str, Any], owner: Any = None, declared_by: Any = None
+    ) -> StoredQueue:
+        """Create a queue; with `owner` an exclusive one."""
+        queue = self.queues[name] = StoredQueue(self, name, arguments, owner, declared_by)
         return queue
 
-    def drop(self, name: str) -> HeldQueue:
-        """Delete a queue with all that is in it."""
+    def delete(self, name: str) -> StoredQueue:
+        """Delete a queue and its messages."""
         self.exchanges.remove(name)
         return self.queues.pop(name)
 
     def route(self, exchange: str, key: str) -> list[str]:
-        """Return the queues that a message goes to."""
+        """Return the existing queues that a message goes to."""
         return [name for name in self.exchanges.route(exchange, key) if name in self.queues]
 
-    # --- what is on the way to the disk -----------------------------------------------------------
-    def begin(self, names: list[str], letter: Letter) -> int:
-        """Begin to write a message; return the number of that."""
+    # --- writes to disk ---------------------------------------------------------------------------
+    def begin_write(self, names: list[str], published: PublishedMessage) -> int:
+        """Start to write a message to disk; return the number of the write."""
         self._serial += 1
-        self.coming[self._serial] = names, letter
+        self.pending_writes[self._serial] = names, published
         return self._serial
 
     def commit(self, number: int) -> None:
-        """Have a message, in what there still is of its queues."""
-        names, letter = self.coming.pop(number)
-        self.put(names, letter)
+        """Complete a write: add the message to those of its queues that still exist."""
+        names, published = self.pending_writes.pop(number)
+        self.put(names, published)
 
-    def put(self, names: Iterable[str], letter: Letter) -> None:
-        """Put a message into queues."""
+    def put(self, names: Iterable[str], published: PublishedMessage) -> None:
+        """Add a message to queues."""
         for name in names:
             if name in self.queues:
-                self.queues[name].put(letter)
+                self.queues[name].put(published)
 
-    def forgets(self, queue: HeldQueue, entry: Entry) -> None:
-        """Note an acknowledgement."""
+    def ack_pending(self, queue: StoredQueue, entry: Entry) -> None:
+        """Record an acknowledgement, which may not be on disk for `sync_s`."""
         now = self.world.now
-        self._going = [each for each in self._going if each[0] > now - self._knobs.sync_s]
-        self._going.append((now, queue, entry))
+        self._unsynced_acks = [
+            each for each in self._unsynced_acks if each[0] > now - self._knobs.sync_s
+        ]
+        self._unsynced_acks.append((now, queue, entry))
 
     def crash(self) -> None:
-        """Keep what is durable."""
+        """Keep only what is durable."""
         for name, queue in list(self.queues.items()):
             if queue.is_durable:
                 queue.crash()
             else:
-                self.drop(name)
-        for number in list(self.coming):
+                self.delete(name)
+        for number in list(self.pending_writes):
             if self._rng.random() < 0.5:
                 self.commit(number)
-        self.coming.clear()
+        self.pending_writes.clear()
         since = self.world.now - self._knobs.sync_s
-        for at, queue, entry in self._going:
+        for at, queue, entry in self._unsynced_acks:
             is_there = self.queues.get(queue.name) is queue and queue.is_quorum
             if at > since and is_there and self._rng.random() < 0.5:
-                queue.take_back(entry)
-        self._going.clear()
+                queue.restore(entry)
+        self._unsynced_acks.clear()
 
-    # --- what queues tell -------------------------------------------------------------------------
-    def bury(self, queue: SimQueue, entry: Entry, reason: str) -> None:
-        """Take what has died, if its queue has an exchange for that."""
-        letter = entry.message
-        assert isinstance(letter, Letter)
-        if "x-dead-letter-exchange" in queue.arguments and letter.reply_to:
-            self.dead.append((letter, reason))
+    # --- for queues -------------------------------------------------------------------------------
+    def dead_letter(self, queue: SimQueue, entry: Entry, reason: str) -> None:
+        """Collect a dead letter, if its queue has a dead letter exchange."""
+        published = entry.message
+        assert isinstance(published, PublishedMessage)
+        if "x-dead-letter-exchange" in queue.arguments and published.reply_to:
+            self.dead_letters.append((published, reason))
 
     def queued(self, _name: str, _message: SimMessage) -> None:
-        """Take no notice: checkers ask for what is there."""
+        """Ignored: the checkers inspect the queues."""
 
     def acknowledged(self, _name: str, _message: SimMessage) -> None:
-        """Nor of this."""
+        """Ignored: the checkers inspect the queues."""
 
 
 def _is_persistent(entry: Entry) -> bool:
-    return isinstance(entry.message, Letter) and entry.message.is_persistent
+    return isinstance(entry.message, PublishedMessage) and entry.message.is_persistent

@@ -1,4 +1,4 @@
-"""What tables must hold when nothing goes wrong any more: I9 and I10."""
+"""Check what the engines' tables hold once faults have ended (I9, I10)."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _IDLE: Final = {
     "client": ("held", "sent", "unconfirmed"),
     "worker": ("running", "abandoned", "unconfirmed"),
 }
-# Tables with a bound of their own: methods that were made once, cancels that are remembered.
+# Caches with a limit: encoded methods, and remembered cancels.
 _BOUNDED: Final = ("._publishings", "._cancels", "._closed")
 
 
 # --- the tables equal the live peers (I10) --------------------------------------------------------
 def not_settled(cast: AmqpCast, knobs: AmqpKnobs) -> list[str]:
-    """Say who is not alive, or not where it should be."""
+    """Return where processes are not alive, not connected, or not consuming."""
     problems = [f"{party.name} is not alive" for party in cast.parties if not party.alive]
     if problems:
         return problems
     for party in cast.parties:
         problems += dead_ends(party)
-    for client in cast.clients:  # one whose channel was closed opens another for its next call
+    for client in cast.clients:  # a client without a channel opens one for its next call
         if not client.hub.names:
             problems.append(f"{client.name} is not connected")
     for worker in cast.workers:
@@ -45,14 +45,14 @@ def _unlike_rabbit(cast: AmqpCast, knobs: AmqpKnobs) -> Iterator[str]:
     for service in knobs.services:
         queue = cast.rabbit.store.queues.get(cast.rabbit.store.queue_of(service))
         workers = sum(worker.spec.service == service for worker in cast.workers)
-        found = 0 if queue is None else queue.listening
+        found = 0 if queue is None else queue.active_consumers
         if found != workers:
             yield f"{found} consumers take from {service}, not {workers}"
 
 
-# --- bounded memory (I9), and no message that nobody takes ----------------------------------------
+# --- bounded memory (I9), and no message left in a queue ------------------------------------------
 def left_after_calls(cast: AmqpCast) -> list[str]:
-    """Say what anybody still holds when nothing is asked any more."""
+    """Return what any process or queue still holds when no calls are left."""
     engines = [*cast.clients, *cast.workers]
     return [*leftovers.held(engines, _IDLE), *_left_in_queues(cast)]
 
@@ -65,7 +65,7 @@ def _left_in_queues(cast: AmqpCast) -> Iterator[str]:
 
 
 def left_after_drain(party: AmqpParty) -> Iterator[str]:
-    """Say in what a party that has drained differs from one that never did anything."""
+    """Return the tables in which a drained process differs from an unused one."""
     return leftovers.left_after_drain(party, party.hub.names, _sizes)
 
 

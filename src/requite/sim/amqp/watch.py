@@ -1,7 +1,7 @@
-"""Stand between a host and its engine: see every input and effect, change none, and tell of them.
+"""Observe an engine: report every input and effect to the checkers, and change none.
 
-A `Hub` is the engine of one life of a client or a worker. Requests and replies are read here from
-the messages themselves; what the engine thinks of them is not asked.
+A `Hub` wraps the engine of a client or worker; it is new after each start. It decodes requests and
+replies from the messages, without asking the engine.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from requite.errors import RemoteViolation
 from requite.protocols.amqp import methods, wire
 from requite.protocols.amqp.connected import SIDE, WORK
 from requite.protocols.amqp.properties import decode_properties
-from requite.sim.amqp import speech
+from requite.sim.amqp import server_methods
 from requite.sim.watch import name_of
 from requite.sim.workload import parse_task
 
@@ -37,17 +37,18 @@ if TYPE_CHECKING:
     from requite.sim.party import BaseParty
 
 _LOSSES = frozenset({methods.BASIC_CANCEL, methods.CHANNEL_CLOSE, methods.CONNECTION_CLOSE})
-"""What tells a client that replies cannot come any more."""
+"""Methods after which a client can receive no more replies on the connection."""
 
 
 class Hub:
-    """An engine, looked at from outside; its `kind` is "client" or "worker".
+    """An engine under observation; its `kind` is "client" or "worker".
 
-    `ways` counts how often the way of replies was lost (`ways_before`: the present input, which may
-    bring what is sent and what is lost thereafter), `heard_at` is when RabbitMQ was heard last,
-    by the world's time, and `excused_s` how long the process had stood still by then. `owed` are
-    the deliveries of the present channel that are neither acknowledged nor given back, `recalled`
-    the calls of whose cancel it has heard. `ending` are the calls that the present input ends.
+    `reply_path_losses`: how often the reply path was lost; `losses_before`: the same before the
+    current input, which may cause both a loss and a publish. `heard_at`: when RabbitMQ last sent
+    something, in world time; `frozen_before_s`: how long the process had been frozen until then.
+    `unsettled`: the deliveries of the current channel that are neither acknowledged nor rejected.
+    `cancelled`: the calls whose cancel it has received. `ending`: the calls that the current input
+    ends.
     """
 
     def __init__(self, engine: Engine, process: BaseParty[AmqpStage], stage: AmqpStage) -> None:
@@ -58,12 +59,12 @@ class Hub:
         self.deadline = engine.deadline
         self.snapshot = engine.snapshot
         self.names: dict[Any, str] = {}
-        self.ways = self.ways_before = 0
-        self.heard_at = self.excused_s = 0.0
-        self.owed: dict[int, None] = {}
-        self.recalled: dict[int, None] = {}
+        self.reply_path_losses = self.losses_before = 0
+        self.heard_at = self.frozen_before_s = 0.0
+        self.unsettled: dict[int, None] = {}
+        self.cancelled: dict[int, None] = {}
         self.ending: dict[Any, Any] = {}
-        self._recalls: list[int] = []  # of the present input
+        self._new_cancels: list[int] = []  # received with the current input
         self._world = stage.world
         self._history = stage.history
         self._transcript = stage.transcript
@@ -86,30 +87,30 @@ class Hub:
         return self.name
 
     def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
-        """See `requite.engine.Engine.handle`; the engine is fed one input at a time."""
+        """See `requite.engine.Engine.handle`; the engine gets one input at a time."""
         return [effect for event in events for effect in self._handle(event, now)]
 
     def _handle(self, event: Input, now: float) -> Iterable[Effect]:
-        self.ways_before = self.ways
-        look = self._inputs.get(event.__class__)
-        if look is not None:
-            look(event)
+        self.losses_before = self.reply_path_losses
+        observe = self._inputs.get(event.__class__)
+        if observe is not None:
+            observe(event)
         effects = list(self.engine.handle((event,), now))
         if self._transcript is not None:
             self._transcript.effects(self.process, effects)
         for effect in effects:
-            see = self._effects.get(effect.__class__)
-            if see is not None:
-                see(effect)
+            observe_effect = self._effects.get(effect.__class__)
+            if observe_effect is not None:
+                observe_effect(effect)
         self._tell("rested", self)
         self.ending.clear()
-        self.recalled.update(dict.fromkeys(self._recalls))
-        self._recalls.clear()
+        self.cancelled.update(dict.fromkeys(self._new_cancels))
+        self._new_cancels.clear()
         return effects
 
     def call_of(self, message: Message) -> Call | None:
-        """Return the call that a message with a request is for; None for any other message."""
-        frames = speech.unpack(message[3]) if len(message) > 3 else None
+        """Return the call whose request is in a message; None for other messages."""
+        frames = server_methods.unpack(message[3]) if len(message) > 3 else None
         task = None if frames is None else parse_task(frames)
         return None if task is None else self._history.calls.get(task.number)
 
@@ -120,45 +121,45 @@ class Hub:
 
     def _heard(self) -> None:
         self.heard_at = self._world.now
-        self.excused_s = self.process.frozen_s
+        self.frozen_before_s = self.process.frozen_s
 
     def _lost(self, peer: Any) -> None:
         if self.names.pop(peer, None) is not None:
-            self.ways += 1
-            self.owed.clear()
+            self.reply_path_losses += 1
+            self.unsettled.clear()
 
     def _received(self, event: Received) -> None:
         if event.peer not in self.names:
-            return  # sent away while the host had its first words in hand
+            return  # disconnected while the host held its first messages
         self._heard()
         for message in event.messages:
             if message:
-                self._hear(message)
+                self._observe_received(message)
 
-    def _hear(self, message: Message) -> None:
+    def _observe_received(self, message: Message) -> None:
         channel, method = message[0], message[1]
         kind = method[:4]
         if kind == methods.BASIC_RETURN:
             self._tell("request_returned", self, self.call_of(message))
         elif kind == methods.BASIC_DELIVER and self.kind == "worker":
             if channel == WORK:
-                self.owed[speech.read_deliver(method)] = None
+                self.unsettled[server_methods.read_deliver(method)] = None
             elif channel == SIDE:
-                self._recall(message)
+                self._note_cancel(message)
         elif kind in _LOSSES and channel != SIDE:
-            self.ways += 1
+            self.reply_path_losses += 1
             if kind != methods.BASIC_CANCEL and channel in (WORK, methods.CONNECTION):
-                self.owed.clear()
+                self.unsettled.clear()
 
-    def _recall(self, message: Message) -> None:
-        """Note the cancel of a request."""
+    def _note_cancel(self, message: Message) -> None:
+        """Record the cancel of a request."""
         try:
             properties = decode_properties(message[2])
         except RemoteViolation:
             return
         number = self._names.get(properties.message_id)
         if number is not None and properties.headers.get(wire.CONTROL) == wire.Control.CANCEL:
-            self._recalls.append(number)
+            self._new_cancels.append(number)
 
     # --- effects ----------------------------------------------------------------------------------
     def _sent(self, effect: Send) -> None:
@@ -166,12 +167,12 @@ class Hub:
         if effect.peer not in self.names:
             self._tell("sent_in_vain", self, effect.peer, message)
         elif message:
-            self._say(message)
+            self._observe_sent(message)
 
-    def _say(self, message: Message) -> None:
+    def _observe_sent(self, message: Message) -> None:
         kind = message[1][:4]
         if kind in (methods.BASIC_ACK, methods.BASIC_REJECT):
-            self.owed.pop(speech.read_settle(message[1]).tag, None)
+            self.unsettled.pop(server_methods.read_settle(message[1]).tag, None)
         elif kind == methods.BASIC_PUBLISH and self.kind == "client":
             call = self.call_of(message)
             if call is not None:
@@ -182,7 +183,7 @@ class Hub:
         if self.kind == "client":
             self.ending[effect.token] = effect.what
         else:
-            self._tell("request_taken", self, speech.unpack(effect.what.frames[0]))
+            self._tell("request_taken", self, server_methods.unpack(effect.what.frames[0]))
 
     def _disconnected(self, effect: Disconnect) -> None:
         self._tell("sent_away", self, effect.peer, effect.reason)

@@ -1,4 +1,4 @@
-"""A worker's process, and its handlers, which do what the requests say."""
+"""The process of a worker, and its handlers, which follow the instructions in the requests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from requite.protocols.amqp.policy import ResponderPolicy
 from requite.request import Request, Status
 from requite.sim.amqp.knobs import AmqpWorkerSpec
 from requite.sim.amqp.party import AmqpParty
-from requite.sim.amqp.speech import pack, unpack
+from requite.sim.amqp.server_methods import pack, unpack
 from requite.sim.amqp.stage import AmqpStage
 from requite.sim.amqp.store import POOL
 from requite.sim.handlers import Handling
@@ -23,16 +23,16 @@ class AmqpWorker(Handling, AmqpParty):
     """A worker, and its handlers."""
 
     kind = "worker"
-    hang_s = 2.0  # nothing else ever ends a handler that hangs
+    hang_s = 2.0  # ends a handler that hangs; nothing else does
 
     def __init__(self, spec: AmqpWorkerSpec, stage: AmqpStage) -> None:
         super().__init__(spec.name, stage)
         self.spec = spec
 
     def make_engine(self) -> Engine:
-        """Make a responder; handlers of an earlier life are gone."""
+        """Return a new responder engine; forget handlers from before a restart."""
         self.forget_handlers()
-        self._parts: dict[int, int] = {}  # how many partial replies there were, by execution
+        self._parts: dict[int, int] = {}  # the number of partial replies, by execution
         spec, knobs = self.spec, self.stage.knobs
         assignment = pool_assignment(POOL, spec.service, spec.name)
         if not knobs.pool:
@@ -66,6 +66,6 @@ class AmqpWorker(Handling, AmqpParty):
         return [pack(partial_frames(number, serial, index))]
 
     def final_reply(self, number: int, serial: int, payload: bytes) -> list[bytes]:
-        """Return a final reply, which tells how many partial ones there were."""
+        """Return a final reply; it contains the number of partial replies."""
         label, payload = final_frames(number, serial, payload)
         return [pack([b"%s %d" % (label, self._parts.pop(serial, 0)), payload])]

@@ -132,5 +132,5 @@ class DedupWorker(WorkerProcess):
         super().deliver(token, request)
 
     def look(self) -> None:
-        """Let the engine handle the passage of time."""
+        """Pass a `Wake` to the engine."""
         self._feed(Wake())

@@ -1,6 +1,6 @@
 """Simulations of the Freelance pattern: clients that are connected to several servers.
 
-seed ──scenarios.py──► FreelanceKnobs ──workload.py, faults.py──► what will happen
+seed ──scenarios.py──► FreelanceKnobs ──workload.py, faults.py──► Plan
 party.py       a process that listens, or stays connected to listeners
 clients.py, servers.py, intruder.py: the parties
 words.py       reads and describes messages without the code of the engines under test

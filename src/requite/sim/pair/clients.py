@@ -1,6 +1,6 @@
-"""Clients as in the Guide: they ask one server, and after a timeout the other one.
+"""Clients as in the Guide: each sends a request to one server, and after a timeout to the other.
 
-They are not processes: only the server that a request reaches, and the time, matter.
+They are not simulated processes: only the server that a request reaches, and the time, matter.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _PAUSE: Final = 0.25  # between two attempts, in heartbeats
 
 
 class PairClient:
-    """A client. `reach`: the servers that it can reach, in the order in which it tries them."""
+    """A client. `reach`: the servers that it can reach, in the order of its attempts."""
 
     def __init__(
         self, name: str, stage: PairStage, ledger: Ledger, reach: Sequence[PairServer]
@@ -40,7 +40,8 @@ class PairClient:
         self._world.after(self._knobs.patience_s, self._give_up, request, request.tries)
 
     def _arrive(self, server: PairServer, request: PairRequest, tries: int) -> None:
-        """Arrive at a server: a stopped process refuses, a machine without power is silent."""
+        """Handle the arrival at a server: a stopped process refuses the request, a machine without
+        power drops it."""
         if server.alive:
             life = server.life
             server.reached(lambda: self._put(server, life, request, tries))

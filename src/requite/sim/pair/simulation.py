@@ -54,7 +54,7 @@ class PairFaults(FaultInjector):
 
 
 class PairCall(NamedTuple):
-    """A call that client `asker` makes at `at_s`."""
+    """A call that the client with the index `asker` makes at `at_s`."""
 
     number: int
     at_s: float

@@ -39,7 +39,7 @@ def _strange_words(_rng: Random) -> Messages:
 
 
 def _beats(_rng: Random) -> Messages:
-    """Return heartbeats that nobody expects."""
+    """Return unexpected heartbeats."""
     return [[b"\x02"], [b"\x02"]]
 
 

@@ -1,15 +1,15 @@
-"""Simulations of worker pools: the engine of a manager, around a model of RabbitMQ.
+"""Simulations of worker pools: the engine of a manager, with a model of RabbitMQ.
 
-knobs.py        what a run is made of
-scenarios.py    what may go wrong
-queue.py        a queue of RabbitMQ: deliveries, limits, deaths
-rabbit.py       exchanges, bindings, connections, confirms, and the management API
-node.py         a process that can die, with a connection that can break
+knobs.py        the parameters of a run
+scenarios.py    the scenarios, and how knobs are drawn
+rabbit.py       RabbitMQ: exchanges, bindings, connections, confirms, and the management API;
+                its queues are those of `requite.sim.rabbitmq`
+node.py         a process that can crash, with a connection that can break
 manager.py      a manager: the engine, and what its shell does
-driver.py       a driver, slow and failing, and the groups that it runs
-worker.py       workers: they serve, fail, stall, die, and report what they do
-callers.py      who asks
-ledger.py       what has become of each request, and what must hold of it
-faults.py       faults
-simulation.py   all of it, in phases
+driver.py       a driver that can be slow and fail, and the groups that it runs
+worker.py       workers: they serve, fail, stall, crash, and report their activity
+callers.py      callers: they publish requests
+ledger.py       records what happens to each request, and checks it
+faults.py       injects faults
+simulation.py   the phases of a run
 """

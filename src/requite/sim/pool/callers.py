@@ -1,4 +1,4 @@
-"""Those who ask: each request is published, confirmed, and sent again until it is."""
+"""Callers publish each request until RabbitMQ confirms it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _AGAIN_S: Final = 0.5
 
 
 class Caller(Node):
-    """Keeps its requests until RabbitMQ has confirmed them (at least once)."""
+    """A caller. It keeps each request until RabbitMQ has confirmed it (at least once)."""
 
     def begun(self) -> None:
-        """Begin with nothing to ask."""
+        """Start without unconfirmed requests."""
         self._unconfirmed: dict[int, Request] = {}
         self._names = Pool("core")
 
@@ -34,7 +34,7 @@ class Caller(Node):
         expires_s: float | None = None,
         silent: bool = False,
     ) -> Request:
-        """Make a request."""
+        """Publish a request; return its record."""
         now = self.stage.world.now
         request = Request(number, key, task, self.name, silent, expires_s, now)
         self.stage.ledger.requests[number] = request
@@ -44,7 +44,7 @@ class Caller(Node):
         return request
 
     def connected(self, connection: Connection) -> None:
-        """Send again what was not confirmed."""
+        """Publish the unconfirmed requests again."""
         for request in [*self._unconfirmed.values()]:
             self._send(request)
 
@@ -65,7 +65,7 @@ class Caller(Node):
         )
 
     def _confirmed(self, request: Request, answer: Any) -> None:
-        if isinstance(answer, Refused):  # no manager has been there yet
+        if isinstance(answer, Refused):  # no manager has declared the exchange yet
             self.later(_AGAIN_S, self._send, request)
             return
         if request.number in self._unconfirmed:

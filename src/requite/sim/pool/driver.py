@@ -1,4 +1,4 @@
-"""A driver: it takes its time, fails now and then, and runs groups of workers."""
+"""A driver that can be slow and fail, and that runs groups of workers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Tell = Callable[[bool], None]
 Listed = Callable[[dict[str, RunningGroup] | None], None]
 
-_DONE_ALL_THE_SAME_P: Final = 0.3  # of what is said to have failed
+_FAILED_BUT_DONE_P: Final = 0.3  # the share of failed operations that took effect
 
 
 @dataclass(slots=True)
@@ -27,8 +27,8 @@ class _Group:
 
 
 class SimDriver:
-    """Both managers talk to the same one: they are of one instance. `fails` and `slow_s` are its
-    troubles."""
+    """The driver, shared by all managers of the pool. `fails`: how many faults make it fail now;
+    `slow_s`: its additional delay."""
 
     def __init__(self, stage: PoolStage) -> None:
         self.fails = 0
@@ -40,20 +40,21 @@ class SimDriver:
 
     @property
     def workers(self) -> list[Worker]:
-        """All workers that live."""
+        """All workers of all groups."""
         return [worker for group in self._groups.values() for worker in group.workers]
 
     @property
     def groups(self) -> dict[str, RunningGroup]:
-        """What runs."""
+        """The running groups, by key."""
         return {
             key: RunningGroup(group.version, len(group.workers), group.stopping)
             for key, group in self._groups.items()
         }
 
-    # --- what a manager asks ----------------------------------------------------------------------
+    # --- for managers -----------------------------------------------------------------------------
     def list(self, tell: Listed) -> None:
-        """Tell what runs, as of some time between question and answer."""
+        """Pass the running groups to `tell`, as they were at a random instant between request and
+        answer; None if the driver fails."""
         delay_s = self._delay_s()
         found: list[dict[str, RunningGroup] | None] = []
         world = self._stage.world
@@ -64,13 +65,13 @@ class SimDriver:
         world.after(delay_s, lambda: tell(found[0] if found else None))
 
     def start(self, key: str, version: str, workers: int, tell: Tell) -> None:
-        """Start what is missing of a group, stop what is too much."""
+        """Start the missing workers of a group; stop those in excess."""
         self._stage.world.after(
             self._delay_s(), self._do, self._start, (key, version, workers), tell
         )
 
     def stop(self, key: str, tell: Tell) -> None:
-        """Let the workers of a group finish, and end."""
+        """Stop a group: its workers finish their requests, and exit."""
         self._stage.world.after(self._delay_s(), self._do, self._stop, (key,), tell)
 
     def _delay_s(self) -> float:
@@ -80,7 +81,7 @@ class SimDriver:
         if not self.fails:
             tell(act(*args))
             return
-        if self._rng.random() < _DONE_ALL_THE_SAME_P:
+        if self._rng.random() < _FAILED_BUT_DONE_P:
             act(*args)
         tell(False)
 

@@ -1,4 +1,4 @@
-"""Faults, as they are performed upon managers, workers, RabbitMQ and the driver."""
+"""Faults of managers, workers, RabbitMQ and the driver."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from requite.protocols.amqp.wire import EVENT
 from requite.sim.fault_injection import FaultAction, Injector, choose, spare
 from requite.sim.faults import Fault, FaultKind
-from requite.sim.pool.rabbit import Absent
+from requite.sim.pool.rabbit import QueueNotFound
 from requite.sim.rabbitmq.message import SimMessage
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _SLOW_S: Final = 3.0
 
-# Longer than a name of AMQP may be, once it is percent-encoded.
+# Percent-encoded, it exceeds the maximum length of an AMQP name.
 _LONG_KEY: Final = "/" * 200
 
 
@@ -64,9 +64,9 @@ class PoolFaults(Injector):
         """End all faults, cancel the planned ones, and restart dead managers."""
         super().end()
         stage = self._stage
-        stage.rabbit.come_up()
+        stage.rabbit.start()
         stage.rabbit.api_fails, stage.rabbit.api_slow_s = 0, 0.0
-        stage.rabbit.cursed.clear()
+        stage.rabbit.refused_keys.clear()
         self._driver.fails, self._driver.slow_s = 0, 0.0
         for manager in self._managers:
             if not manager.is_leaving:
@@ -82,7 +82,7 @@ class PoolFaults(Injector):
         self._stage.world.after(fault.duration_s, manager.start)
 
     def _drain_manager(self, fault: Fault) -> None:
-        """Tell a manager to leave; whoever runs it starts it again."""
+        """Drain a manager, and restart it once it has exited."""
         manager = choose(self._managers, fault.lot)
         manager.drain(stop_groups=spare(fault.lot) < 0.5)
         self._restart(manager, fault.duration_s)
@@ -102,18 +102,18 @@ class PoolFaults(Injector):
             choose(workers, fault.lot).end("crashes", self._notice_s(fault))
 
     def _cut(self, nodes: Sequence[Node], fault: Fault) -> None:
-        """Break a connection; each end learns of it in its own time."""
+        """Break a connection; each end detects that after its own delay."""
         if nodes:
-            told_s = spare(fault.lot) * self._stage.knobs.notice_s
-            choose(nodes, fault.lot).cut(told_s, self._notice_s(fault))
+            client_delay_s = spare(fault.lot) * self._stage.knobs.notice_s
+            choose(nodes, fault.lot).cut(client_delay_s, self._notice_s(fault))
 
     def _notice_s(self, fault: Fault) -> float:
         return spare(spare(fault.lot)) * self._stage.knobs.notice_s
 
     # --- RabbitMQ ---------------------------------------------------------------------------------
     def _restart_rabbit(self, fault: Fault) -> None:
-        self._stage.rabbit.go_down()
-        self._stage.world.after(fault.duration_s, self._stage.rabbit.come_up)
+        self._stage.rabbit.stop()
+        self._stage.world.after(fault.duration_s, self._stage.rabbit.start)
 
     def _fail_api(self, fault: Fault) -> None:
         rabbit = self._stage.rabbit
@@ -133,13 +133,13 @@ class PoolFaults(Injector):
         self._later(fault, mend)
 
     def _refuse(self, fault: Fault) -> None:
-        """Refuse whatever concerns one key."""
+        """Make RabbitMQ refuse all operations on the queue of one key."""
         key = f"key-{int(spare(fault.lot) * self._stage.knobs.keys)}"
-        self._stage.rabbit.cursed.add(key)
-        self._later(fault, lambda: self._stage.rabbit.cursed.discard(key))
+        self._stage.rabbit.refused_keys.add(key)
+        self._later(fault, lambda: self._stage.rabbit.refused_keys.discard(key))
 
     def _meddle(self, fault: Fault) -> None:
-        """Unbind a queue by hand; delete it, if that harms nobody."""
+        """Unbind a queue, as an operator would; delete it if it is empty."""
         rabbit = self._stage.rabbit
         found = [name for name in rabbit.queues if rabbit.names.key_of(name) is not None]
         if not found or not rabbit.up:
@@ -147,7 +147,7 @@ class PoolFaults(Injector):
         name = choose(sorted(found), fault.lot)
         key = rabbit.names.key_of(name) or ""
         rabbit.unbind(rabbit.names.requests_exchange, name, key)
-        if not rabbit.queues[name].content:
+        if not rabbit.queues[name].messages:
             rabbit.delete(name)
 
     # --- the driver -------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ class PoolFaults(Injector):
 
     # --- intruders --------------------------------------------------------------------------------
     def _send_garbage(self, fault: Fault) -> None:
-        """Publish where it hurts what nobody should publish."""
+        """Publish an invalid message to an exchange of the pool."""
         names = self._stage.rabbit.names
         headers = {
             EVENT: b"\xff",
@@ -189,5 +189,5 @@ class PoolFaults(Injector):
             exchange = choose(exchanges, fault.lot)
             try:
                 rabbit.publish(exchange, SimMessage(0, key, None, None, None, headers))
-            except Absent:
+            except QueueNotFound:
                 return

@@ -1,4 +1,4 @@
-"""Everything that a run of a pool is made of, drawn from its seed; printed before it begins."""
+"""The parameters of a run of a pool, drawn from its seed."""
 
 from __future__ import annotations
 
@@ -10,33 +10,34 @@ from requite.sim.knobs import RunKnobs
 
 
 class Task(StrEnum):
-    """What a worker does with a request; the request tells it."""
+    """What a worker does with a request; the request names it."""
 
     SERVE = "serve"
-    REQUEUE = "requeue"  # gives it back once, and serves it then
-    REJECT = "reject"  # does not want it at all
-    STALL = "stall"  # never ends, so that RabbitMQ takes it away
-    POISON = "poison"  # dies of it
+    REQUEUE = "requeue"  # requeues it once, then serves it
+    REJECT = "reject"  # rejects it without requeue
+    STALL = "stall"  # never ends; RabbitMQ's acknowledgement timeout ends it
+    POISON = "poison"  # crashes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolKnobs(RunKnobs):
     """A run: `calls` in the first phase, of `faulty_s` seconds, for `keys` keys.
 
-    `managers`: one works, the others stand by. `ttl_p`, `silent_p`: which share of requests expires
-    early, and has no reply-to. `sample_s`: how often RabbitMQ counts what consumers hold.
+    `managers`: one is active, the others are on standby. `ttl_p`, `silent_p`: the share of requests
+    that expire early, and of those without a reply-to. `sample_s`: how often RabbitMQ samples the
+    unacknowledged deliveries.
     """
 
     keys: int
     managers: int
     callers: int
-    # what requests are like
+    # requests
     tasks: tuple[Task, ...]
     weights: tuple[int, ...]
     service_s: float
     ttl_p: float
     silent_p: float
-    # RabbitMQ, and who runs workers
+    # RabbitMQ and the driver
     latency_s: float
     notice_s: float
     api_s: float
@@ -45,7 +46,7 @@ class PoolKnobs(RunKnobs):
     driver_s: float
     start_s: float
     prefetch: int
-    # the settings of the pool
+    # settings of the pool
     unbind_delay_s: float
     stop_delay_s: float
     extra_lifetime_s: float
@@ -57,12 +58,12 @@ class PoolKnobs(RunKnobs):
 
     @property
     def outage_unit_s(self) -> float:
-        """Outages are measured in seconds."""
+        """The unit of outages: a second."""
         return 1.0
 
     @property
     def settle_s(self) -> float:
-        """A little longer than what RabbitMQ tells may be old."""
+        """A little longer than the age of RabbitMQ's oldest samples."""
         return 1.2 * self.sample_s
 
     @property

@@ -1,9 +1,10 @@
-"""What has become of each request, and what must hold of it.
+"""Record what happens to each request of a pool, and check it.
 
-I14: what RabbitMQ has confirmed is served or answered with a reason, whatever becomes of managers,
-workers, connections and queues; a group with steady traffic is neither unbound nor stopped. I2:
-every answer has the correlation id of its request. I7: a poison request kills a limited number of
-workers, and is kept. I15: nobody is told `expired` before the time is over.
+I14: a request that RabbitMQ confirmed is served, or answered with a reason, despite faults of
+managers, workers, connections and queues; a group with steady traffic is neither unbound nor
+stopped. I2: every answer has the correlation id of its request. I7: a poison request crashes a
+limited number of workers, and is kept. I15: no request is answered with `expired` before it
+expires.
 """
 
 from __future__ import annotations
@@ -24,17 +25,18 @@ if TYPE_CHECKING:
     from requite.sim.rabbitmq.message import Entry, SimMessage
 
 REPLIES: Final = "reply-"
-"""What the names of callers' reply queues begin with; they are not modelled."""
+"""The prefix of the callers' reply queues, which are not simulated."""
 
 _ROUNDING_S: Final = 1e-3
 
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """A request: what it asks for, and what has become of it so far.
+    """A request, and what has happened to it.
 
-    `deaths` are the reasons for which it died in a queue, `answers` what its caller was told.
-    `queued` counts the copies that came into its request queue, `runs` the workers that got it.
+    `deaths`: the reasons for which it was dead-lettered; `answers`: the statuses that its caller
+    received. `queued` counts the copies that entered its request queue, `runs` the deliveries to
+    workers.
     """
 
     number: int
@@ -48,7 +50,7 @@ class Request:
     queued: int = 0
     runs: int = 0
     served: int = 0
-    buried: int = 0
+    dead_lettered: int = 0
     deaths: list[str] = field(default_factory=list)
     answers: list[str] = field(default_factory=list)
     answered_at: float | None = None
@@ -58,25 +60,27 @@ class Request:
 
     @property
     def correlation_id(self) -> str:
-        """By which its answer is known."""
+        """The correlation id of its answer."""
         return f"{self.number:016x}"
 
     @property
     def is_settled(self) -> bool:
-        """Whether its caller knows, or, if nobody waits, whether it was served or given up."""
-        return bool(self.served or self.buried) if self.silent else bool(self.answers)
+        """Whether its caller was answered; without a reply-to, whether it was served or given
+        up."""
+        return bool(self.served or self.dead_lettered) if self.silent else bool(self.answers)
 
     @property
-    def fate(self) -> str:
-        """What has become of it, in a word."""
+    def outcome(self) -> str:
+        """The status that its caller received first; `no-reply-to` or `open` without an answer."""
         if self.answers:
             return self.answers[0]
         return "no-reply-to" if self.is_settled else "open"
 
 
 class Ledger:
-    """All requests. While a key is `guarded`, its group must not be unbound, or be stopped; of
-    groups that are `replaced`, only a few may be `away` at a time."""
+    """The records of all requests. The groups of `guarded` keys must not be unbound, those of
+    `guarded_from_stops` not stopped. Of the groups in `replaced`, only a few may be in `away`
+    (stopped, not yet restarted) at a time."""
 
     def __init__(self, history: History, knobs: PoolKnobs) -> None:
         self.requests: dict[int, Request] = {}
@@ -89,35 +93,35 @@ class Ledger:
         self._names = Pool("core")
         self._limit = knobs.delivery_limit
 
-    # --- what is known ----------------------------------------------------------------------------
+    # --- state ------------------------------------------------------------------------------------
     @property
     def open(self) -> list[Request]:
-        """The requests that are neither served nor answered."""
+        """The requests that are not settled."""
         return [request for request in self.requests.values() if not request.is_settled]
 
     @property
     def outcomes(self) -> dict[str, int]:
-        """How many requests came to what end."""
-        return dict(sorted(Counter(r.fate for r in self.requests.values()).items()))
+        """The number of requests with each outcome."""
+        return dict(sorted(Counter(r.outcome for r in self.requests.values()).items()))
 
     @property
     def lines(self) -> list[str]:
-        """What makes two runs alike."""
+        """The lines of the digest: equal for equal runs."""
         return [
             f"{r.number} {r.runs} {r.queued} {r.deaths} {r.answers} {r.answered_at!r}"
             for r in self.requests.values()
         ]
 
-    # --- what callers and workers do --------------------------------------------------------------
+    # --- events of callers, workers and managers --------------------------------------------------
     def confirmed(self, request: Request, routed: bool) -> None:
-        """Note that RabbitMQ has taken a request, or has no queue for it."""
+        """Record a confirmed request; report one that no queue accepted."""
         if not routed:
             self._violate(f"no queue takes {request}")
         elif request.confirmed_at is None:
             request.confirmed_at = self._now
 
     def runs(self, number: int) -> Request:
-        """Note that a worker gets a request."""
+        """Record that a worker received a request; return it."""
         request = self.requests[number]
         request.runs += 1
         if request.runs > (self._limit + 1) * request.queued:
@@ -125,12 +129,12 @@ class Ledger:
         return request
 
     def unbound(self, key: str) -> None:
-        """Note that a manager unbinds a queue."""
+        """Check a queue that a manager unbinds."""
         if key in self.guarded:
             self._violate(f"{key!r} is unbound in spite of steady traffic")
 
     def group_stopped(self, key: str) -> None:
-        """Note that a manager stops a group."""
+        """Check a group that a manager stops."""
         if key in self.guarded_from_stops:
             self._violate(f"the group of {key!r} is stopped in spite of steady traffic")
         if key in self.replaced:
@@ -139,21 +143,22 @@ class Ledger:
                 self._violate(f"{sorted(self.away)} are replaced at the same time")
 
     def stopped_twice(self, key: str) -> None:
-        """Note that a manager that leaves stops a group again that somebody else has started."""
+        """Report that a draining manager stops a group again, which another manager has started
+        meanwhile."""
         self._violate(f"the group of {key!r} is stopped again by a manager that leaves")
 
     def group_started(self, key: str) -> None:
-        """Note that a driver starts a worker."""
+        """Record that the driver starts a worker of a group."""
         self.away.discard(key)
 
     def deleted(self, key: str, bound: bool) -> None:
-        """Note that a manager deletes a queue: nothing may be able to come into it."""
+        """Check a queue that a manager deletes: it must not be bound."""
         if bound:
             self._violate(f"the queue of {key!r} is deleted while it is bound")
 
-    # --- what RabbitMQ does -----------------------------------------------------------------------
-    def takes(self, names: Sequence[str], message: SimMessage) -> bool:
-        """Take what goes to a reply queue; tell whether it does."""
+    # --- events of RabbitMQ -----------------------------------------------------------------------
+    def take_reply(self, names: Sequence[str], message: SimMessage) -> bool:
+        """Record a message to a reply queue; return whether it is one."""
         if not names or not names[0].startswith(REPLIES):
             return False
         number = int(message.correlation_id or "0", 16)
@@ -177,26 +182,26 @@ class Ledger:
             self._violate(f"{request} is answered, and nobody had it")
 
     def queued(self, queue: str, message: SimMessage) -> None:
-        """Note that a copy of a request came into a queue."""
+        """Record a copy of a request that enters a queue."""
         if message.number and self._names.key_of(queue) is not None:
             self.requests[message.number].queued += 1
 
     def acknowledged(self, queue: str, message: SimMessage) -> None:
-        """Note that a message is done with."""
+        """Record an acknowledged message."""
         request = self.requests.get(message.number)
         if request is not None and self._names.key_of(queue) is not None:
             request.served += 1
         elif request is not None and queue == self._names.dead_letter_queue:
-            request.buried += 1
+            request.dead_lettered += 1
 
     def died(self, message: SimMessage, reason: str, _entry: Entry) -> None:
-        """Note that a message dies in its queue."""
+        """Record a dead-lettered message."""
         request = self.requests.get(message.number)
         if request is not None:
             request.deaths.append(reason)
 
     def forwarded(self, to: Destination, message: SimMessage, reason: str) -> None:
-        """Note that a manager hands a request on; one that it gives up died of that reason."""
+        """Record a message that a manager forwards; check one that it gives up as expired."""
         request = self.requests.get(message.number)
         if request is None or to is not Destination.DEAD_LETTERS:
             return
@@ -205,8 +210,8 @@ class Ledger:
         if reason == "expired" and self._now < over_at - _ROUNDING_S:
             self._history.violate("I15", f"{request} is said to have expired before its time")
 
-    def destroyed(self, queue: str, messages: Sequence[SimMessage], how: str) -> None:
-        """Note what is gone for good."""
+    def lost(self, queue: str, messages: Sequence[SimMessage], how: str) -> None:
+        """Report requests that are lost with their queue."""
         for message in messages:
             request = self.requests.get(message.number)
             if request is not None and FIRST_DEATH_REASON not in message.headers:

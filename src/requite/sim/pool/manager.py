@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 from requite.chronicle import CALL_ID_SIZE
 from requite.engine import Stopped, Wake, Warn
 from requite.pool import effects as fx
-from requite.pool import inputs as said
+from requite.pool import inputs
 from requite.pool.engine import PoolEngine
 from requite.protocols.amqp.wire import ATTEMPT, EVENT, FIRST_DEATH_REASON, STATUS
 from requite.sim.pool.node import Node
-from requite.sim.pool.rabbit import Absent, Refused
+from requite.sim.pool.rabbit import QueueNotFound, Refused
 from requite.sim.rabbitmq.message import Entry, SimMessage
 from requite.sim.rabbitmq.queue import Consumer
 
@@ -30,7 +30,7 @@ _REPORTS_MAX: Final = 50
 
 
 class Manager(Node):
-    """A manager. It stands by until nobody else consumes what it is to consume alone."""
+    """A manager. It is on standby until it gets the exclusive consumers of the pool's queues."""
 
     engine: PoolEngine
 
@@ -54,17 +54,17 @@ class Manager(Node):
             fx.Answer: self._answer,
             fx.Ack: self._ack,
             fx.StopConsuming: self._stop_consuming,
-            fx.HandOver: self._leave_to_another,
+            fx.HandOver: self._await_handover,
             Stopped: self._stopped,
             Warn: lambda warn: stage.remark(self.name, f"warns: {warn.text}"),
         }
 
     # --- life -------------------------------------------------------------------------------------
     def begun(self) -> None:
-        """Begin with an engine that knows nothing. Its clock starts anywhere."""
+        """Start with a new engine, on a clock with a random offset."""
         self._offset_s = self.rng.random() * 10_000
         self.is_leaving = self.has_stopped = False
-        self._left: set[str] = set()  # groups that it has stopped since it was to leave
+        self._stopped_groups: set[str] = set()  # groups that it has stopped while draining
         self._armed = 0
         self._armed_at: float | None = None
         self.is_active = False
@@ -74,22 +74,22 @@ class Manager(Node):
 
     @property
     def now(self) -> float:
-        """The time by this process's own clock."""
+        """The time on this process's clock."""
         return self.stage.world.now + self._offset_s
 
     @property
-    def decides(self) -> bool:
-        """Whether it is the one that says which groups there should be."""
+    def is_leading(self) -> bool:
+        """Whether it is the active manager, which decides which groups run."""
         return self.alive and self.is_active and not self.is_leaving
 
     def drain(self, *, stop_groups: bool) -> None:
-        """Be told to leave."""
+        """Drain the manager."""
         if self.alive and not self.is_leaving:
             self.is_leaving = True
-            self.act(self.feed, said.DrainPool(stop_groups, hand_over=True))
+            self.act(self.feed, inputs.DrainPool(stop_groups, hand_over=True))
 
     def feed(self, event: Any) -> None:
-        """Let the engine know, and do what it says."""
+        """Pass an input to the engine, and execute the effects."""
         for effect in self.engine.handle((event,), self.now):
             self._effects[type(effect)](effect)
         self._arm()
@@ -101,7 +101,7 @@ class Manager(Node):
         self._armed_at = at
         self._armed += 1
         if at is not None:
-            # A timer may be a little late, and never early.
+            # A timer may be a little late, never early.
             delay_s = max(0.0, at - self.now) + 1e-6
             self.later(delay_s, self._wake, self._armed)
 
@@ -116,9 +116,9 @@ class Manager(Node):
 
     # --- the connection ---------------------------------------------------------------------------
     def connected(self, connection: Connection) -> None:
-        """Declare the pool, and try to be the one that consumes."""
+        """Declare the pool's exchanges and queues, then try to become the active manager."""
         if not self.is_leaving:
-            self.ask(lambda: self._declare_pool(connection), self._stand_by)
+            self.ask(lambda: self._declare_pool(connection), self._after_declare)
 
     def _declare_pool(self, connection: Connection) -> None:
         rabbit = self.stage.rabbit
@@ -126,44 +126,45 @@ class Manager(Node):
             self._names, lambda q: connection if self._names.is_exclusive(q) else None
         )
 
-    def _stand_by(self, answer: Any) -> None:
+    def _after_declare(self, answer: Any) -> None:
         if isinstance(answer, Refused):
             self.later(_STAND_BY_S, self._try_again)
         else:
-            self.ask(lambda: self._consume_alone(self.connections), self._take_up)
+            self.ask(lambda: self._consume_alone(self.connections), self._become_active)
 
     def _try_again(self) -> None:
         if self.connection is not None and not self.is_active and not self.is_leaving:
             self.connected(self.connection)
 
     def _consume_alone(self, number: int) -> bool:
-        """Consume from both queues on that connection (a server's act)."""
+        """Consume exclusively from the dead letter queue and the orphan queue; runs in the
+        server."""
         if number != self.connections:
             return False
         alone = self._names.dead_letter_queue, self._names.orphan_queue
         prefetch = self.stage.knobs.orphans
         return all(self._consume(name, prefetch) for name in alone)
 
-    def _take_up(self, granted: Any) -> None:
+    def _become_active(self, granted: Any) -> None:
         if self.is_active:
             return
         if granted is not True:
             self.later(_STAND_BY_S, self._try_again)
             return
         self.is_active = True
-        self.stage.remark(self.name, "is the one that decides")
-        self.feed(said.Connected())
+        self.stage.remark(self.name, "is the one that is_leading")
+        self.feed(inputs.Connected())
         for tag, (_, _, entry) in [*self._held.items()]:
             self._hand_over(tag, entry)
         self.ask(lambda: self._consume(self._names.activity_queue, _REPORTS_MAX))
 
     def disconnected(self) -> None:
-        """Tell the engine, if it was connected as far as it knows."""
+        """Tell the engine, if it was connected."""
         was_active, self.is_active = self.is_active, False
         self._consumers.clear()
         self._held.clear()
         if was_active:
-            self.feed(said.Disconnected("the connection is broken"))
+            self.feed(inputs.Disconnected("the connection is broken"))
 
     def _consume(self, queue: str, prefetch: int) -> bool:
         connection, life = self.connection, self.life
@@ -194,7 +195,7 @@ class Manager(Node):
         if queue == self._names.activity_queue:
             self._acknowledge(queue, number)
             event = message.headers.get(EVENT)
-            self.feed(said.ActivityArrived(message.key, event if isinstance(event, str) else ""))
+            self.feed(inputs.ActivityArrived(message.key, event if isinstance(event, str) else ""))
             return
         tag = (self.life, self.connections, queue, number)
         self._held[tag] = queue, number, entry
@@ -205,12 +206,12 @@ class Manager(Node):
         message = entry.message
         call_id = message.number.to_bytes(CALL_ID_SIZE, "big")
         if tag[2] == self._names.orphan_queue:
-            self.feed(said.OrphanArrived(tag, message.key, message.expires_s, call_id))
+            self.feed(inputs.OrphanArrived(tag, message.key, message.expires_s, call_id))
         else:
-            letter = said.DeadLetterArrived(
+            published = inputs.DeadLetterArrived(
                 tag, message.key, message.headers, message.reply_to, message.correlation_id, call_id
             )
-            self.feed(letter)
+            self.feed(published)
 
     def _ack(self, effect: fx.Ack) -> None:
         queue, number, _ = self._held.pop(effect.tag)
@@ -220,30 +221,30 @@ class Manager(Node):
         consumer = self._consumers.get(queue)
         if consumer is not None:
             found = self.stage.rabbit.queues.get
-            self.ask(lambda: _if_there(found(queue), consumer, number))
+            self.ask(lambda: _acknowledge_if_exists(found(queue), consumer, number))
 
     def _stop_consuming(self, _: fx.StopConsuming) -> None:
         for name, consumer in self._consumers.items():
             queue = self.stage.rabbit.queues.get(name)
             if queue is not None:
-                self.ask(partial(queue.stop, consumer))
+                self.ask(partial(queue.cancel_consumer, consumer))
 
-    def _leave_to_another(self, _: fx.HandOver) -> None:
-        """See for a while whether somebody else consumes what this one did."""
-        self._look_who_consumes(self.stage.world.now + _HAND_OVER_S)
+    def _await_handover(self, _: fx.HandOver) -> None:
+        """Wait until another manager consumes from the orphan queue, or a time limit."""
+        self._await_successor(self.stage.world.now + _HAND_OVER_S)
 
-    def _look_who_consumes(self, until: float) -> None:
-        def judge(taken: bool) -> None:
+    def _await_successor(self, until: float) -> None:
+        def decide(taken: bool) -> None:
             if taken or self.stage.world.now >= until:
-                self.feed(said.HandedOver(taken))
+                self.feed(inputs.HandedOver(taken))
             else:
-                self.later(_STAND_BY_S / 4, self._look_who_consumes, until)
+                self.later(_STAND_BY_S / 4, self._await_successor, until)
 
         def look() -> bool:
             queue = self.stage.rabbit.queues.get(self._names.orphan_queue)
-            return queue is not None and queue.listening > 0
+            return queue is not None and queue.active_consumers > 0
 
-        self.ask(look, judge)
+        self.ask(look, decide)
 
     # --- publishing -------------------------------------------------------------------------------
     def _forward(self, effect: fx.Forward) -> None:
@@ -289,19 +290,19 @@ class Manager(Node):
                 return
             is_over.append(True)
             if found is None:
-                self.act(self.feed, said.QueueListFailed(ticket, "no answer"))
+                self.act(self.feed, inputs.QueueListFailed(ticket, "no answer"))
             else:
-                self.act(self.feed, said.QueuesListed(ticket, found))
+                self.act(self.feed, inputs.QueuesListed(ticket, found))
 
         self.stage.rabbit.list_queues(tell)
         self.later(_API_TIMEOUT_S, tell, None)
 
     def _step(self, key: str, act: Callable[[], Any]) -> None:
-        def cursed() -> Any:
-            self.stage.rabbit.check_curse(key)
+        def checked() -> Any:
+            self.stage.rabbit.check_refused(key)
             return act()
 
-        self.ask(cursed, lambda answer: self.feed(_became(key, answer)))
+        self.ask(checked, lambda answer: self.feed(_queue_result(key, answer)))
 
     def _declare(self, effect: fx.DeclareQueue) -> None:
         name = self._names.request_queue(effect.key)
@@ -324,10 +325,10 @@ class Manager(Node):
     def _inspect(self, effect: fx.InspectQueue) -> None:
         name = self._names.request_queue(effect.key)
 
-        def look() -> said.QueueInspected:
+        def look() -> inputs.QueueInspected:
             queue = self.stage.rabbit.find(name)
-            counts = len(queue.ready), queue.sampled(), queue.listening
-            return said.QueueInspected(effect.key, *counts)
+            counts = len(queue.ready), queue.sampled(), queue.active_consumers
+            return inputs.QueueInspected(effect.key, *counts)
 
         self._step(effect.key, look)
 
@@ -343,30 +344,30 @@ class Manager(Node):
 
     # --- groups -----------------------------------------------------------------------------------
     def _list_groups(self, effect: fx.ListGroups) -> None:
-        def tell(found: Mapping[str, said.RunningGroup] | None) -> None:
+        def tell(found: Mapping[str, inputs.RunningGroup] | None) -> None:
             if found is None:
-                self.feed(said.GroupListFailed(effect.ticket, "the driver fails"))
+                self.feed(inputs.GroupListFailed(effect.ticket, "the driver fails"))
             else:
-                self.feed(said.GroupsListed(effect.ticket, found))
+                self.feed(inputs.GroupsListed(effect.ticket, found))
 
-        self._driver.list(self._in_this_life(tell))
+        self._driver.list(self._unless_restarted(tell))
 
     def _start_group(self, effect: fx.StartGroup) -> None:
-        tell = self._in_this_life(lambda done: self.feed(_asked(effect.key, done)))
+        tell = self._unless_restarted(lambda done: self.feed(_group_result(effect.key, done)))
         self._driver.start(effect.key, effect.version, effect.workers or 1, tell)
 
     def _stop_group(self, effect: fx.StopGroup) -> None:
         def told(done: bool) -> None:
             if done and self.is_leaving:
-                self._left.add(effect.key)
-            self.feed(_asked(effect.key, done))
+                self._stopped_groups.add(effect.key)
+            self.feed(_group_result(effect.key, done))
 
-        if effect.key in self._left:
+        if effect.key in self._stopped_groups:
             self.stage.ledger.stopped_twice(effect.key)
         self.stage.ledger.group_stopped(effect.key)
-        self._driver.stop(effect.key, self._in_this_life(told))
+        self._driver.stop(effect.key, self._unless_restarted(told))
 
-    def _in_this_life(self, tell: Callable[[Any], None]) -> Callable[[Any], None]:
+    def _unless_restarted(self, tell: Callable[[Any], None]) -> Callable[[Any], None]:
         life = self.life
 
         def told(answer: Any) -> None:
@@ -376,27 +377,27 @@ class Manager(Node):
         return told
 
 
-def _if_there(queue: Any, consumer: Consumer, number: int) -> None:
+def _acknowledge_if_exists(queue: Any, consumer: Consumer, number: int) -> None:
     if queue is not None:
         queue.acknowledge(consumer, number)
 
 
 def _confirmed(ticket: int, routed: Any) -> Any:
     if isinstance(routed, Refused):
-        return said.PublishFailed(ticket, str(routed))
-    return said.Published(ticket, routed)
+        return inputs.PublishFailed(ticket, str(routed))
+    return inputs.Published(ticket, routed)
 
 
-def _became(key: str, answer: Any) -> Any:
+def _queue_result(key: str, answer: Any) -> Any:
     match answer:
-        case Absent():
-            return said.QueueAbsent(key)
+        case QueueNotFound():
+            return inputs.QueueAbsent(key)
         case Refused():
-            return said.QueueFailed(key, str(answer))
-        case said.QueueInspected():
+            return inputs.QueueFailed(key, str(answer))
+        case inputs.QueueInspected():
             return answer
-    return said.QueueDone(key)
+    return inputs.QueueDone(key)
 
 
-def _asked(key: str, done: bool) -> Any:
-    return said.GroupDone(key) if done else said.GroupFailed(key, "the driver fails")
+def _group_result(key: str, done: bool) -> Any:
+    return inputs.GroupDone(key) if done else inputs.GroupFailed(key, "the driver fails")

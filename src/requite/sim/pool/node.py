@@ -1,4 +1,4 @@
-"""A process that can die, with at most one connection to RabbitMQ, which can break."""
+"""A process that can crash, with at most one connection to RabbitMQ, which can break."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _RECONNECT_S: Final = 0.3
 
 
 class Node:
-    """A process. What an earlier life, or an earlier connection, has ordered is void."""
+    """A process. Callbacks from before a restart, or of an earlier connection, are void."""
 
     def __init__(self, name: str, stage: PoolStage) -> None:
         self.name = name
@@ -22,23 +22,23 @@ class Node:
         self.life = 0
         self.alive = False
         self.connection: Connection | None = None
-        self.connections = 0  # so far
+        self.connections = 0  # number of connections since it was created
         self.rng = stage.world.rng(name)
 
     # --- for subclasses ---------------------------------------------------------------------------
     def begun(self) -> None:
-        """Do what a new life begins with."""
+        """Initialize the state of a new start."""
 
     def connected(self, connection: Connection) -> None:
-        """Do what a new connection is for."""
+        """Use a new connection."""
         raise NotImplementedError
 
     def disconnected(self) -> None:
-        """Learn that the connection has ended."""
+        """React to the loss of the connection."""
 
     # --- life -------------------------------------------------------------------------------------
     def start(self) -> None:
-        """Come up with an empty memory."""
+        """Start with empty memory, unless the process is alive."""
         if not self.alive:
             self.alive = True
             self.life += 1
@@ -46,18 +46,18 @@ class Node:
             self.act(self.begun)
             self.connect()
 
-    def end(self, what: str, noticed_s: float = 0.0) -> None:
-        """Die, or leave; the server notices after a while."""
+    def end(self, what: str, server_delay_s: float = 0.0) -> None:
+        """Crash or exit; RabbitMQ detects it after `server_delay_s`."""
         if self.alive:
             self.alive = False
             self.life += 1
             self.stage.remark(self.name, what)
             if self.connection is not None:
-                self.connection.cut(0.0, noticed_s)
+                self.connection.cut(0.0, server_delay_s)
                 self.connection = None
 
     def later(self, delay_s: float, act: Callable[..., Any], *args: Any) -> None:
-        """Do something after a while, unless this life is over by then."""
+        """Call `act` after `delay_s`, unless the process has ended or restarted by then."""
         self.stage.world.after(delay_s, self._later, self.life, act, args)
 
     def _later(self, life: int, act: Callable[..., Any], args: tuple[Any, ...]) -> None:
@@ -65,7 +65,7 @@ class Node:
             self.act(act, *args)
 
     def act(self, act: Callable[..., Any], *args: Any) -> None:
-        """Do something; whatever it raises is the end of the process, and a violation (I13)."""
+        """Call `act`. An exception ends the process, and is a violation (I13)."""
         try:
             act(*args)
         except Exception:
@@ -75,7 +75,7 @@ class Node:
 
     # --- the connection ---------------------------------------------------------------------------
     def connect(self) -> None:
-        """Dial, again and again, until there is a connection."""
+        """Connect to RabbitMQ; retry until it accepts."""
         if not self.alive or self.connection is not None:
             return
         life = self.life
@@ -90,7 +90,8 @@ class Node:
     def ask(
         self, act: Callable[[], Any], tell: Callable[[Any], Any] = lambda _answer: None
     ) -> None:
-        """Ask something of the server; `tell` gets the answer, in this life and connection."""
+        """Call `act` in the server; pass the result to `tell`, unless process or connection ended
+        meanwhile."""
         connection, life = self.connection, self.life
         if connection is not None:
             connection.ask(act, lambda answer: self._told(life, connection, tell, answer))
@@ -107,7 +108,7 @@ class Node:
             self.act(self.disconnected)
             self.later(_RECONNECT_S, self.connect)
 
-    def cut(self, told_s: float, noticed_s: float) -> None:
-        """Let the connection break."""
+    def cut(self, client_delay_s: float, server_delay_s: float) -> None:
+        """Break the connection; the two ends detect it after these delays."""
         if self.connection is not None:
-            self.connection.cut(told_s, noticed_s)
+            self.connection.cut(client_delay_s, server_delay_s)

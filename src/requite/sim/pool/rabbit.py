@@ -1,8 +1,8 @@
 """A model of RabbitMQ: exchanges and bindings, connections that break, confirms, a management API.
 
-Whatever is asked takes a while to arrive and a while to be answered. When a connection breaks, what
-was under way arrives or does not; each end learns of it in its own time, and the server gives back
-what the other end held.
+Each request and each answer takes a network latency. When a connection breaks, a request in flight
+may or may not arrive; each end detects the break after its own delay, and then the server requeues
+what the client had not acknowledged.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 
 class Refused(Exception):
-    """RabbitMQ refuses what it is asked for."""
+    """RabbitMQ refuses an operation."""
 
 
-class Absent(Refused):
-    """There is no such queue."""
+class QueueNotFound(Refused):
+    """The queue does not exist."""
 
 
 class SimRabbit:
-    """The server. `cursed` are keys for whose queues it refuses everything; `api_fails` and
-    `api_slow_s` are the troubles of its management API, which knows how things were at the last
-    full `sample_s`."""
+    """The server. It refuses all operations on the queues of `refused_keys`. `api_fails`: how many
+    faults make the management API fail now; `api_slow_s`: its additional delay. The API reports
+    samples, taken every `sample_s`."""
 
     def __init__(self, world: World, knobs: PoolKnobs, ledger: Ledger) -> None:
         self.world = world
@@ -43,7 +43,7 @@ class SimRabbit:
         self.queues: dict[str, SimQueue] = {}
         self.exchanges = Exchanges()
         self.connections: list[Connection] = []
-        self.cursed: set[str] = set()
+        self.refused_keys: set[str] = set()
         self.api_fails = 0
         self.api_slow_s = 0.0
         self.sample_s = knobs.sample_s
@@ -52,26 +52,26 @@ class SimRabbit:
 
     # --- connections ------------------------------------------------------------------------------
     def connect(self, lost: Callable[[str], None]) -> Connection | None:
-        """Return a connection, or None if the server does not run."""
+        """Return a connection, or None if the server is down."""
         if not self.up:
             return None
         connection = Connection(self, self._knobs.latency_s, lost, self._rng.random)
         self.connections.append(connection)
         return connection
 
-    def go_down(self) -> None:
-        """Stop, as with SIGKILL: what queues hold is on the disk."""
+    def stop(self) -> None:
+        """Kill the server; messages in queues are on disk."""
         self.up = False
         for connection in [*self.connections]:
             connection.cut(0.0, 0.0)
 
-    def come_up(self) -> None:
-        """Start again."""
+    def start(self) -> None:
+        """Start the server again."""
         self.up = True
 
     # --- exchanges --------------------------------------------------------------------------------
     def declare_pool(self, names: Pool, owner_of: Callable[[Queue], Connection | None]) -> None:
-        """Declare what a pool has beside its request queues, as its topology says."""
+        """Declare the exchanges, queues and bindings of a pool, except the request queues."""
         for name, kind, arguments in names.exchanges():
             self.exchanges.declare(name, kind, arguments)
         for queue in names.queues():
@@ -80,7 +80,7 @@ class SimRabbit:
             self.bind(*binding)
 
     def publish(self, exchange: str, message: SimMessage) -> bool:
-        """Route a message; tell whether any queue took it."""
+        """Route a message; return whether any queue accepted it."""
         if exchange != DEFAULT and exchange not in self.exchanges:
             raise Refused(f"there is no exchange {exchange}")
         if self._put(sorted(self.exchanges.route(exchange, message.key)), message):
@@ -92,10 +92,10 @@ class SimRabbit:
         queues = [self.queues[name] for name in names if name in self.queues]
         for queue in queues:
             queue.put(message)
-        return bool(queues) or self.ledger.takes(names, message)
+        return bool(queues) or self.ledger.take_reply(names, message)
 
-    def bury(self, queue: SimQueue, entry: Entry, reason: str) -> None:
-        """Let a message die: it goes to the dead letter exchange of its queue."""
+    def dead_letter(self, queue: SimQueue, entry: Entry, reason: str) -> None:
+        """Publish a message to the dead letter exchange of its queue."""
         message = entry.message
         headers = {FIRST_DEATH_REASON: reason, **message.headers}
         dead = SimMessage(
@@ -104,17 +104,17 @@ class SimRabbit:
         self.ledger.died(message, reason, entry)
         exchange = str(queue.arguments.get("x-dead-letter-exchange", ""))
         if exchange not in self.exchanges or not self.publish(exchange, dead):
-            self.ledger.destroyed(
+            self.ledger.lost(
                 queue.name,
                 [message],
-                f"dies ({reason}) in a queue that has no dead letter exchange",
+                f"dies ({reason}) in a queue that has no dead published exchange",
             )
 
     # --- queues -----------------------------------------------------------------------------------
     def declare(
         self, name: str, arguments: Mapping[str, Any], owner: Connection | None = None
     ) -> SimQueue:
-        """Make a queue, unless there is one."""
+        """Return a queue; create it if it does not exist."""
         queue = self.queues.get(name)
         if queue is None:
             queue = self.queues[name] = SimQueue(self, name, arguments, owner)
@@ -125,37 +125,38 @@ class SimRabbit:
         return queue
 
     def bind(self, exchange: str, queue: str, key: str) -> None:
-        """Bind a queue."""
+        """Bind a queue. Raises `QueueNotFound`."""
         self.find(queue)
         self.exchanges.bind(exchange, queue, key)
 
     def unbind(self, exchange: str, queue: str, key: str) -> None:
-        """Unbind a queue; there may be no such binding."""
+        """Remove a binding, if it exists."""
         self.exchanges.unbind(exchange, queue, key)
 
     def find(self, name: str) -> SimQueue:
-        """Return a queue. Raises `Absent`."""
+        """Return a queue. Raises `QueueNotFound`."""
         if name not in self.queues:
-            raise Absent(f"there is no queue {name}")
+            raise QueueNotFound(f"there is no queue {name}")
         return self.queues[name]
 
     def delete(self, name: str) -> None:
-        """Delete a queue with all that is in it; its consumers are told."""
+        """Delete a queue and its messages; its consumers are cancelled."""
         queue = self.find(name)
         del self.queues[name]
         self.exchanges.remove(name)
-        self.ledger.destroyed(name, queue.content, "is in a queue that is deleted")
+        self.ledger.lost(name, queue.messages, "is in a queue that is deleted")
         for consumer in queue.consumers:
             consumer.connection.after_latency(consumer.cancelled)
 
-    def check_curse(self, key: str) -> None:
-        """Refuse what concerns a cursed key."""
-        if key in self.cursed:
+    def check_refused(self, key: str) -> None:
+        """Raise `Refused` for a key in `refused_keys`."""
+        if key in self.refused_keys:
             raise Refused("internal error")
 
     # --- the management API -----------------------------------------------------------------------
     def list_queues(self, tell: Callable[[dict[str, bool] | None], None]) -> None:
-        """Tell which request queues there are, as of some time between question and answer."""
+        """Pass the request queues to `tell`, as they were at a random instant between request and
+        answer; None if the API fails."""
         delay_s = (self._knobs.api_s + self.api_slow_s) * (0.5 + self._rng.random())
         looks_at = delay_s * self._rng.random()
         found: list[dict[str, bool] | None] = []
@@ -168,14 +169,14 @@ class SimRabbit:
         return self.request_queues()
 
     def request_queues(self) -> dict[str, bool]:
-        """Return the request queues, by key: whether each is bound."""
+        """Return the keys of the request queues, and whether each is bound."""
         exchange, bound = self.names.requests_exchange, self.exchanges.bound
         keys = {self.names.key_of(name): name for name in self.queues}
         return {k: name in bound(exchange, k) for k, name in keys.items() if k is not None}
 
 
 class Connection:
-    """One connection, from either end."""
+    """Both ends of one connection."""
 
     def __init__(
         self,
@@ -193,12 +194,12 @@ class Connection:
 
     # --- from the client's end --------------------------------------------------------------------
     def ask(self, act: Callable[[], Any], tell: Callable[[Any], None]) -> None:
-        """Have the server do something; `tell` gets what it returns, or the `Refused` it raises."""
+        """Call `act` in the server; pass the result, or the `Refused` that it raises, to `tell`."""
         if self.is_open:
             self.rabbit.world.after(self._latency_s, self._arrive, act, tell)
 
     def consume(self, queue: str, consumer: Consumer) -> bool:
-        """Consume (a server's act); tell whether that is allowed."""
+        """Add a consumer; return whether that is allowed. Runs in the server."""
         found = self.rabbit.find(queue)
         if not self.is_open or not found.consume(consumer):
             return False
@@ -206,17 +207,18 @@ class Connection:
         return True
 
     def close(self) -> None:
-        """Say goodbye; the server takes back what was held."""
+        """Close the connection; the server requeues unacknowledged messages."""
         if self.is_open:
             self.is_open = False
             self.rabbit.world.after(self._latency_s, self._forget)
 
-    def cut(self, told_s: float, noticed_s: float) -> None:
-        """Break: this end learns of it after `told_s`, the server after `noticed_s`."""
+    def cut(self, client_delay_s: float, server_delay_s: float) -> None:
+        """Break the connection: the client detects it after `client_delay_s`, the server after
+        `server_delay_s`."""
         if self.is_open:
             self.is_open = False
-            self.rabbit.world.after(told_s, self._lost, "the connection is broken")
-            self.rabbit.world.after(noticed_s, self._forget)
+            self.rabbit.world.after(client_delay_s, self._lost, "the connection is broken")
+            self.rabbit.world.after(server_delay_s, self._forget)
 
     def _arrive(self, act: Callable[[], Any], tell: Callable[[Any], None]) -> None:
         arrives = self.is_open or (self.rabbit.up and self._rng() < 0.5)
@@ -229,7 +231,7 @@ class Connection:
 
     # --- from the server's end --------------------------------------------------------------------
     def after_latency(self, act: Callable[..., None], *args: Any) -> None:
-        """Let something reach the client's end, if the connection lasts until then."""
+        """Call `act` at the client after the latency, if the connection is still open then."""
         self.rabbit.world.after(self._latency_s, self._if_open, act, args)
 
     def _if_open(self, act: Callable[..., None], args: tuple[Any, ...]) -> None:
@@ -237,11 +239,11 @@ class Connection:
             act(*args)
 
     def _forget(self) -> None:
-        """Take back what the other end held, and what was its own."""
+        """Remove the consumers and the exclusive queues of the connection."""
         if self in self.rabbit.connections:
             self.rabbit.connections.remove(self)
         for queue, consumer in self._consumers:
-            queue.lose(consumer)
+            queue.remove_consumer(consumer)
         self._consumers.clear()
         for name in [n for n, q in self.rabbit.queues.items() if q.owner is self]:
             self.rabbit.delete(name)

@@ -1,4 +1,4 @@
-"""A run of a pool: faults, then peace; then each promise is put to the test once more."""
+"""A run of a pool: first faults, then none; then each guarantee is checked in its own phase."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ _SLOW_KEY: Final = "slow"
 
 
 class PoolCall(NamedTuple):
-    """A request for a key that the caller of that number will make at `at_s`; `silent`: nobody
-    waits for an answer."""
+    """A request for `key`, which a caller makes at `at_s`. `silent`: it has no reply-to."""
 
     number: int
     at_s: float
@@ -40,7 +39,7 @@ class PoolCall(NamedTuple):
 
 
 class PoolSimulation(Simulation):
-    """A pool, those who ask it, and those who serve."""
+    """A run with callers, managers, workers, a driver, and RabbitMQ."""
 
     knobs_type = PoolKnobs
     call_type = PoolCall
@@ -64,12 +63,12 @@ class PoolSimulation(Simulation):
         self._names = Pool("core")
         self._version = knobs.config.pool.version
 
-    # --- what happens -----------------------------------------------------------------------------
+    # --- events -----------------------------------------------------------------------------------
     @staticmethod
     def draw_calls(knobs: PoolKnobs, luck: Luck) -> Iterable[PoolCall]:
-        """Draw when there are calls, and in the order of time what each is."""
+        """Draw the times of the calls, then, in the order of time, what each call is."""
         rng = luck("workload")
-        for _ in range(knobs.managers):  # when each manager starts: see `begin`
+        for _ in range(knobs.managers):  # the draws for the managers' starts: see `begin`
             rng.random()
         instants = [rng.random() * knobs.faulty_s for _ in range(knobs.calls)]
         numbers = sorted(range(knobs.calls), key=instants.__getitem__)
@@ -92,25 +91,26 @@ class PoolSimulation(Simulation):
         )
 
     def phases(self) -> Iterable[Phase]:
-        """Yield what is done once all is well."""
+        """Return the phases after the faults."""
         return (
             self._settle,
             self._serve,
-            self._agree,
-            self._keep_a_steady_group,
-            self._let_one_key_wait,
-            self._replace_the_version,
-            self._fail_over,
-            self._let_all_go,
+            self._check_state,
+            self._check_steady_group,
+            self._check_blocked_key,
+            self._check_version_change,
+            self._check_failover,
+            self._check_unused_groups_stop,
             self._drain_managers,
-            self._keep_what_comes_meanwhile,
+            self._check_requests_without_manager,
             self._drain_managers,
         )
 
     # --- times, in seconds ------------------------------------------------------------------------
     @property
     def _round_s(self) -> float:
-        """How long a few steps take, with the pauses after failures before."""
+        """The time in seconds that a few operations take, with the back-off of failures before
+        them."""
         knobs = self.knobs
         steps_s = 12 * knobs.latency_s + 4 * knobs.driver_s + 2 * knobs.api_s + knobs.start_s
         pauses_s = 2 * knobs.config.loops.backoff_max_s + 2 * knobs.interval_s
@@ -118,34 +118,36 @@ class PoolSimulation(Simulation):
 
     @property
     def _cycle_s(self) -> float:
-        """How long a group lives that nobody needs any more."""
+        """The time in seconds after which an unused group is gone."""
         knobs = self.knobs
         delays_s = knobs.unbind_delay_s + knobs.extra_lifetime_s + 2 * knobs.stop_delay_s
         return delays_s + 2 * knobs.settle_s
 
-    # --- what must come about (I10, I14) ----------------------------------------------------------
+    # --- checks (I10, I14) ------------------------------------------------------------------------
     def _settle(self) -> bool:
-        """All requests are served, or answered with a reason, and the dead are known to be dead."""
+        """Check that all requests are served or answered with a reason, and that crashes are
+        detected."""
         knobs = self.knobs
         self.world.run(self.world.now + knobs.notice_s)
         attempts_s = (knobs.delivery_limit + 2) * (knobs.ack_timeout_s + self._round_s)
         limit_s = 3 * knobs.message_ttl_s + attempts_s + self._cycle_s + knobs.notice_s
-        return self._must(lambda: not self._unsettled(), limit_s, self._unsettled)
+        return self._wait_for(lambda: not self._unsettled(), limit_s, self._unsettled)
 
     def _unsettled(self) -> str:
-        """Say what is left: requests without an answer, and copies of others in queues."""
+        """Return what is left: a request without an answer, or the queues with copies of
+        requests."""
         if self.ledger.open:
             return f"{self.ledger.open[0]}"
-        left = [name for name, queue in self.rabbit.queues.items() if queue.content]
+        left = [name for name, queue in self.rabbit.queues.items() if queue.messages]
         return ", ".join(name for name in left if self._names.key_of(name) is not None)
 
     def _serve(self) -> bool:
-        """Requests of a key that has been there, and of a new one, are served within moments."""
+        """Check that requests for a known key and for a new key are served in time."""
         return self._are_served(("key-0", "new"), 2 * self._round_s + 6.0)
 
     def _are_served(self, keys: Sequence[str], limit_s: float) -> bool:
         asked = [self._ask(key) for key in keys]
-        return self._must(
+        return self._wait_for(
             lambda: all(request.answers for request in asked),
             limit_s,
             lambda: f"{next(r for r in asked if not r.answers)} is not served",
@@ -158,15 +160,15 @@ class PoolSimulation(Simulation):
             self.history.violate("I14", f"{request} is answered with {request.answers}")
         return not bad
 
-    def _agree(self) -> bool:
-        """What is there is what is expected."""
+    def _check_state(self) -> bool:
+        """Check that bound queues and running groups match the manager's target state."""
         limit_s = self._round_s + self._cycle_s
-        return self._must(lambda: not self._differences(), limit_s, self._differences)
+        return self._wait_for(lambda: not self._differences(), limit_s, self._differences)
 
     def _differences(self) -> str:
         manager = self._active
         if manager is None:
-            return "no manager decides"
+            return "no manager is_leading"
         expected = manager.engine.tracker.state().groups
         bound = self.rabbit.request_queues()
         if {key: e.status == "active" for key, e in expected.items()} != bound:
@@ -174,14 +176,14 @@ class PoolSimulation(Simulation):
         running = {key for key, group in self.driver.groups.items() if not group.stopping}
         return "" if running == {*expected} else f"expected are {expected}, running {running}"
 
-    def _keep_a_steady_group(self) -> bool:
-        """A request now and then, as seldom as may be or often: the group stays (I14)."""
+    def _check_steady_group(self) -> bool:
+        """Check that a group with steady traffic, however sparse, stays (I14)."""
         knobs = self.knobs
         slack_s = 6 * knobs.latency_s + knobs.service_s + 0.05
         longest_s = max(0.5 * knobs.unbind_delay_s, 0.95 * knobs.unbind_delay_s - slack_s)
-        shortest_s = 1.5 * knobs.service_s + 8 * knobs.latency_s  # one worker can do no more
+        shortest_s = 1.5 * knobs.service_s + 8 * knobs.latency_s  # the capacity of one worker
         pause_s = max(longest_s * 0.05 ** self.world.rng("steady").random(), shortest_s)
-        # The second one: while its worker was starting the group may just have been unbound.
+        # Two requests: while the worker of the first was starting, the group may have been unbound.
         for _ in range(2):
             if not self._are_served((_STEADY_KEY,), self._round_s + 6.0):
                 return False
@@ -198,33 +200,35 @@ class PoolSimulation(Simulation):
         self.world.run(self.world.now + self._round_s)
         return self._all_ok(asked)
 
-    def _let_one_key_wait(self) -> bool:
-        """A key whose queue cannot be made keeps nobody else waiting, and is served in the end."""
-        self.rabbit.cursed.add(_SLOW_KEY)
-        if not self._expire_one():
+    def _check_blocked_key(self) -> bool:
+        """Check that a key whose queue cannot be declared delays no other key, and is served in the
+        end."""
+        self.rabbit.refused_keys.add(_SLOW_KEY)
+        if not self._check_expiry():
             return False
         slow = [self._ask(_SLOW_KEY) for _ in range(2 * self.knobs.orphans + 1)]
         self.world.run(self.world.now + 1.0)
         hold_s = self.knobs.config.limits.orphan_hold_s + 10 * self.knobs.latency_s
         served = self._are_served(("quick",), self._round_s + 6.0 + 4 * hold_s)
-        self.rabbit.cursed.clear()
+        self.rabbit.refused_keys.clear()
         if not served or self.knobs.queue_length:
             return served and self._settle()
         limit_s = self._round_s + len(slow) * (self.knobs.service_s + hold_s) + 6.0
-        return self._must(
+        return self._wait_for(
             lambda: all(request.answers for request in slow), limit_s, lambda: "slow is not served"
         )
 
-    def _expire_one(self) -> bool:
-        """A request that waits for its queue is answered when its time is over."""
+    def _check_expiry(self) -> bool:
+        """Check that a request that waits for its queue is answered when it expires."""
         number = next(self.numbers)
         brief = self.callers[0].call(number, _SLOW_KEY, Task.SERVE, expires_s=1.0)
-        return self._must(
+        return self._wait_for(
             lambda: bool(brief.answers), 1.5 + 10 * self.knobs.latency_s, lambda: f"{brief} waits"
         )
 
-    def _replace_the_version(self) -> bool:
-        """All groups come to run another version, a few at a time, and no request suffers."""
+    def _check_version_change(self) -> bool:
+        """Check that all groups change to a new version, a few at a time, without failed
+        requests."""
         keys = ("key-0", "key-1", "key-2")
         if not self._are_served(keys, self._round_s + 6.0) or self._active is None:
             return False
@@ -246,8 +250,9 @@ class PoolSimulation(Simulation):
         self.world.run(self.world.now + self._round_s)
         return self._all_ok(asked)
 
-    def _fail_over(self) -> bool:
-        """Another manager, or the same one again, goes on; groups with traffic stay."""
+    def _check_failover(self) -> bool:
+        """Crash and restart all managers; check that one becomes active, and that groups with
+        traffic stay."""
         manager = self._active
         if manager is None or not self._are_served((_STEADY_KEY,), self._round_s + 6.0):
             return False
@@ -266,23 +271,23 @@ class PoolSimulation(Simulation):
         self.world.run(self.world.now + self._round_s)
         return self._all_ok(asked)
 
-    def _let_all_go(self) -> bool:
-        """Without requests no queue and no group is left."""
+    def _check_unused_groups_stop(self) -> bool:
+        """Check that no queue and no group is left when there are no requests."""
         limit_s = self._cycle_s + 2 * self._round_s + 6.0
-        return self._must(lambda: not self._left(), limit_s, self._left)
+        return self._wait_for(lambda: not self._left(), limit_s, self._left)
 
     def _left(self) -> str:
         queues, groups = self.rabbit.request_queues(), self.driver.groups
         return f"left are queues {queues}, groups {groups}" if queues or groups else ""
 
     def _drain_managers(self) -> bool:
-        """Managers leave in good order, with their workers, and hold nothing any more (I9)."""
+        """Drain the managers, with their workers; check that no state is left (I9)."""
         self._check_poison()
         served = self._are_served(("last",), self._round_s + 6.0)
-        self._check_what_is_remembered()
+        self._check_forgotten_keys()
         for manager in self.managers:
             manager.drain(stop_groups=True)
-        gone = self._must(
+        gone = self._wait_for(
             lambda: not any(manager.alive for manager in self.managers),
             self._round_s + 8.0,
             lambda: "a manager does not leave",
@@ -293,8 +298,8 @@ class PoolSimulation(Simulation):
             self._check_tables(manager)
         return served and gone
 
-    def _check_what_is_remembered(self) -> None:
-        """Of keys that nobody has used for long nothing is left (I9)."""
+    def _check_forgotten_keys(self) -> None:
+        """Check that the manager has no state of long unused keys (I9)."""
         if self._active is None:
             return
         status = self._active.engine.snapshot()
@@ -309,28 +314,28 @@ class PoolSimulation(Simulation):
             self.history.violate("I9", f"{manager.name} still holds {left}, {status.groups}")
 
     def _check_poison(self) -> None:
-        """What killed its workers is kept."""
+        """Check that requests that exceeded the delivery limit are in the poison queue."""
         queue = self.rabbit.queues.get(self._names.poison_queue)
-        kept = {message.number for message in queue.content} if queue else set()
+        kept = {message.number for message in queue.messages} if queue else set()
         for request in self.ledger.requests.values():
             if "delivery_limit" in request.answers and request.number not in kept:
                 self.history.violate("I7", f"{request} is not in the poison queue")
 
-    def _keep_what_comes_meanwhile(self) -> bool:
-        """What comes while there is no manager waits for the next one."""
+    def _check_requests_without_manager(self) -> bool:
+        """Check that requests made while no manager runs are served by the next one."""
         asked = [self._ask("meanwhile"), self._ask("key-0")]
         self.world.run(self.world.now + 1.0)
         for manager in self.managers:
             manager.start()
         limit_s = 2 * self._round_s + 6.0
-        return self._must(
+        return self._wait_for(
             lambda: all(r.answers for r in asked), limit_s, lambda: "what came is not served"
         ) and self._all_ok(asked)
 
     # --- helpers ----------------------------------------------------------------------------------
     @property
     def _active(self) -> Manager | None:
-        active = [manager for manager in self.managers if manager.decides]
+        active = [manager for manager in self.managers if manager.is_leading]
         if len(active) > 1:
             self.history.violate("I14", "two managers decide at the same time")
         return active[0] if active else None
@@ -338,8 +343,8 @@ class PoolSimulation(Simulation):
     def _ask(self, key: str) -> Request:
         return self.callers[0].call(next(self.numbers), key, Task.SERVE)
 
-    def _must(self, holds: Callable[[], bool], limit_s: float, why: Callable[[], str]) -> bool:
-        """Let time pass until something holds; it is a violation if that takes too long."""
+    def _wait_for(self, holds: Callable[[], bool], limit_s: float, why: Callable[[], str]) -> bool:
+        """Advance the clock until a condition holds; report a violation after `limit_s`."""
         if self.wait(holds, limit_s):
             return True
         self.history.violate("I14", f"after {limit_s:.2f} s: {why()}")
@@ -347,7 +352,7 @@ class PoolSimulation(Simulation):
 
     # --- the result -------------------------------------------------------------------------------
     def result(self, scenario: str) -> Result:
-        """Return what came of it; outcomes tell what callers were told."""
+        """Return the result of the run."""
         return Result(
             self.seed,
             scenario,
@@ -376,5 +381,5 @@ def _draw_call(knobs: PoolKnobs, rng: Random, number: int, at_s: float) -> PoolC
 
 
 def _describe(_sender: str, message: Sequence[bytes]) -> str:
-    """Say what a message says: managers and workers are not joined by streams here."""
+    """Describe a message; unused, since a pool has no simulated streams."""
     return repr([*message])

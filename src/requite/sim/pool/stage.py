@@ -1,4 +1,4 @@
-"""What everybody in a run shares."""
+"""The state that all processes of a run of a pool share."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 
 class Topology(Pool):
-    """What a manager declares; those that are broken on purpose declare something else."""
+    """The exchanges and queues that a manager declares. Mutation tests pass broken ones."""
 
     def is_exclusive(self, queue: Queue) -> bool:
-        """Tell whether a queue of the pool goes with its manager's connection: none does."""
+        """Return whether a queue of the pool is deleted with its manager's connection: none is."""
         return queue.name == ""
 
 
 @dataclass(frozen=True, slots=True)
 class PoolSimParts:
-    """What takes part in a run; broken ones prove that they are found."""
+    """The parts under test. Mutation tests pass broken ones."""
 
     engine: PoolParts = field(default_factory=PoolParts)
     topology: type[Topology] = Topology
@@ -35,7 +35,7 @@ class PoolSimParts:
 
 @dataclass(slots=True)
 class PoolStage:
-    """The world of a run, and what is in it."""
+    """The state that all processes of a run share."""
 
     world: World
     history: History
@@ -46,6 +46,6 @@ class PoolStage:
     transcript: Transcript | None = None
 
     def remark(self, who: str, what: str) -> None:
-        """Write down what happens."""
+        """Record an event in the transcript."""
         if self.transcript is not None:
             self.transcript.event(who, what)

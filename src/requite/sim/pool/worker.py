@@ -1,4 +1,4 @@
-"""A worker of a pool: it serves what its queue brings, and does as each request tells."""
+"""A worker of a pool: it serves the requests of its queue, following their instructions."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from requite.sim.pool.stage import PoolStage
 
 _ASKS_AGAIN_S: Final = 0.5
-_GRACE_S: Final = 2.0  # shorter than RabbitMQ may take to count what workers hold
+_GRACE_S: Final = 2.0  # may be shorter than RabbitMQ's sampling interval
 
 
 class Worker(Node):
-    """A worker of the group of `key`, in its only life. Without a queue it asks for work again."""
+    """A worker of the group of `key`; it is never restarted. If its queue does not exist, it
+    reports itself and retries."""
 
     def __init__(
         self, name: str, stage: PoolStage, key: str, ended: Callable[[Worker], None]
@@ -38,19 +39,19 @@ class Worker(Node):
 
     # --- life -------------------------------------------------------------------------------------
     def begin(self) -> None:
-        """Start, unless it was stopped before it could."""
+        """Start, unless the worker was stopped before."""
         if not self._is_over:
             self.start()
 
-    def end(self, what: str, noticed_s: float = 0.0) -> None:
-        """Die, or leave. Another worker is started in its place, if any."""
-        super().end(what, noticed_s)
+    def end(self, what: str, server_delay_s: float = 0.0) -> None:
+        """Crash or exit; the driver may start another worker."""
+        super().end(what, server_delay_s)
         if not self._is_over:
             self._is_over = True
             self._ended(self)
 
     def stop(self) -> None:
-        """Be told to finish, and end."""
+        """Finish the requests in hand, and exit."""
         if not self.alive:
             self.end("is not started any more")
         elif not self._is_stopping:
@@ -58,9 +59,9 @@ class Worker(Node):
             consumer = self._consumer
             queue = self.stage.rabbit.queues.get(self._queue)
             if consumer is not None and queue is not None:
-                self.ask(lambda: queue.stop(consumer))
-            noticed_s = self.rng.random() * self.stage.knobs.notice_s
-            self.later(_GRACE_S, self.end, "is killed", noticed_s)
+                self.ask(lambda: queue.cancel_consumer(consumer))
+            server_delay_s = self.rng.random() * self.stage.knobs.notice_s
+            self.later(_GRACE_S, self.end, "is killed", server_delay_s)
             self.later(2 * self.stage.knobs.latency_s, self._maybe_leave)
 
     def _maybe_leave(self) -> None:
@@ -74,12 +75,12 @@ class Worker(Node):
         return self._names.request_queue(self.key)
 
     def connected(self, connection: Connection) -> None:
-        """Report, and consume."""
+        """Report the start, and consume."""
         self._report(Event.STARTED)
         self._consume()
 
     def disconnected(self) -> None:
-        """What it holds, somebody else will get."""
+        """Forget the requests in hand: RabbitMQ redelivers them."""
         self.in_hand.clear()
         self._consumer = None
         self._maybe_leave()
@@ -109,7 +110,7 @@ class Worker(Node):
             self._report(Event.READY)
 
     def _cancelled(self, count: int) -> None:
-        """Its queue was deleted under it: it asks for work again."""
+        """Report and consume again: the queue was deleted."""
         if self.alive:
             self._ask_again(count)
 
@@ -122,7 +123,7 @@ class Worker(Node):
     def _take(self, consumer: Consumer, tag: int, entry: Entry) -> None:
         self._report(Event.REQUEST_RECEIVED)
         request = self.stage.ledger.requests.get(entry.message.number)
-        if request is None:  # garbage: it cannot even be answered
+        if request is None:  # garbage, which cannot be answered
             self._settle(consumer, lambda queue: queue.acknowledge(consumer, tag))
             return
         self.stage.ledger.runs(request.number)
@@ -135,7 +136,7 @@ class Worker(Node):
                 self.later(knobs.ack_timeout_s, self.end, f"stalls with {request}")
             case Task.REJECT:
                 self._reject(consumer, tag, requeue=False)
-            case Task.REQUEUE if not entry.returns:
+            case Task.REQUEUE if not entry.delivery_count:
                 self._reject(consumer, tag, requeue=True)
             case _:
                 count = self.connections
@@ -146,7 +147,7 @@ class Worker(Node):
         self._done(tag)
 
     def _serve(self, count: int, consumer: Consumer, tag: int, message: SimMessage) -> None:
-        """Answer, and acknowledge once that is confirmed."""
+        """Publish the reply; acknowledge the request once the reply is confirmed."""
         if count != self.connections or self.connection is None:
             return
         if message.reply_to is None:

@@ -1,4 +1,4 @@
-"""A model of RabbitMQ's exchanges: direct and fanout ones, alternates, and the default exchange.
+"""A model of RabbitMQ's exchanges: direct, fanout, alternate, and the default exchange.
 
 Sources: AMQP 0.9.1, sections 3.1.3 and 3.1.4; RabbitMQ's documentation of alternate exchanges.
 """
@@ -9,36 +9,36 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 DEFAULT: Final = ""
-"""The name of the exchange that routes by the name of a queue."""
+"""The name of the default exchange, which routes by queue name."""
 
 
 class Exchanges:
-    """The exchanges of a server, and the queues that are bound to them."""
+    """The exchanges and bindings of a server."""
 
     def __init__(self) -> None:
         self._kinds: dict[str, str] = {}
         self._alternates: dict[str, str] = {}
-        self._bindings: dict[str, dict[str, dict[str, None]]] = {}  # exchange: key: queues
+        self._bindings: dict[str, dict[str, dict[str, None]]] = {}  # by exchange and routing key
 
     def __contains__(self, name: str) -> bool:
         return name in self._kinds
 
     def declare(self, name: str, kind: str, arguments: Mapping[str, Any] = {}) -> None:
-        """Make an exchange, unless it exists."""
+        """Declare an exchange; do nothing if it exists."""
         self._kinds.setdefault(name, kind)
         if "alternate-exchange" in arguments:
             self._alternates[name] = arguments["alternate-exchange"]
 
     def alternate(self, name: str) -> str | None:
-        """Return the exchange for messages that an exchange cannot route."""
+        """Return the alternate exchange: it gets the messages that `name` cannot route."""
         return self._alternates.get(name)
 
     def bind(self, exchange: str, queue: str, key: str) -> None:
-        """Bind a queue."""
+        """Bind a queue to an exchange."""
         self._bindings.setdefault(exchange, {}).setdefault(key, {})[queue] = None
 
     def unbind(self, exchange: str, queue: str, key: str) -> None:
-        """Unbind a queue, if it is bound."""
+        """Remove a binding, if it exists."""
         self._bindings.get(exchange, {}).get(key, {}).pop(queue, None)
 
     def remove(self, queue: str) -> None:
@@ -48,12 +48,12 @@ class Exchanges:
                 bound.pop(queue, None)
 
     def bound(self, exchange: str, key: str) -> Collection[str]:
-        """Return the queues that are bound by a key."""
+        """Return the queues that are bound with a routing key."""
         return self._bindings.get(exchange, {}).get(key, {})
 
     def route(self, exchange: str, key: str) -> list[str]:
-        """Return the names of the queues of a message, in the order of their bindings. The default
-        exchange returns the key, whether there is such a queue or not."""
+        """Return the queues that a message goes to, in the order of their bindings. For the default
+        exchange, return the routing key even if no queue has that name."""
         if exchange == DEFAULT:
             return [key]
         if self._kinds[exchange] != "fanout":

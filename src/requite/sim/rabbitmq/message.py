@@ -1,4 +1,4 @@
-"""Messages of the model of RabbitMQ."""
+"""Messages of the RabbitMQ model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class SimMessage:
-    """A message: `number` of the request that it is, or is about; 0: none."""
+    """A message. `number`: the request that it carries, or is about; 0: none."""
 
     number: int
     key: str = ""
@@ -21,8 +21,9 @@ class SimMessage:
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """A message in a queue, and how often it was delivered in vain."""
+    """A message in a queue. `delivery_count`: its deliveries that ended without a settlement, or
+    with a requeue."""
 
     message: SimMessage
     expires_at: float
-    returns: int = 0
+    delivery_count: int = 0

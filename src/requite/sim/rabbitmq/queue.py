@@ -1,8 +1,8 @@
-"""A model of one queue of RabbitMQ, as far as pools make use of it.
+"""A model of a RabbitMQ queue, with the features that requite uses.
 
-Of a quorum queue it has the count of deliveries, the delivery limit and that only the first message
-expires; what it holds outlives a restart. Sources: RabbitMQ's documentation of quorum queues,
-time-to-live, queue length limits and dead letter exchanges.
+It models three features of quorum queues: they count deliveries and have a delivery limit, only the
+message at the head expires, and all messages survive a restart. Sources: RabbitMQ's documentation
+of quorum queues, time-to-live, queue length limits and dead letter exchanges.
 """
 
 from __future__ import annotations
@@ -20,47 +20,48 @@ if TYPE_CHECKING:
     from requite.sim.world import World
 
 
-class Line(Protocol):
-    """The connection to a consumer."""
+class ConsumerConnection(Protocol):
+    """The connection of a consumer."""
 
     def after_latency(self, act: Callable[..., None], *args: Any) -> None:
-        """Call `act` at the consumer's end after the latency, if the connection still stands."""
+        """Call `act` at the consumer after the network latency, if the connection is still open
+        then."""
 
 
-class Register(Protocol):
-    """Records what becomes of messages."""
+class MessageRecorder(Protocol):
+    """Records what happens to messages."""
 
     def queued(self, queue: str, message: SimMessage) -> None:
-        """Record a message that enters a queue."""
+        """Record a message that is added to a queue."""
 
     def acknowledged(self, queue: str, message: SimMessage) -> None:
         """Record an acknowledged message."""
 
 
-class Home(Protocol):
-    """The server of a queue. It samples its queues every `sample_s`."""
+class QueueServer(Protocol):
+    """The server of a queue. It samples the statistics of its queues every `sample_s`."""
 
     @property
     def world(self) -> World:
         """The simulated clock and event queue."""
 
     @property
-    def ledger(self) -> Register:
-        """The record of messages."""
+    def ledger(self) -> MessageRecorder:
+        """The recorder of messages."""
 
     @property
     def sample_s(self) -> float:
         """The sampling interval, in seconds."""
 
-    def bury(self, queue: SimQueue, entry: Entry, reason: str) -> None:
+    def dead_letter(self, queue: SimQueue, entry: Entry, reason: str) -> None:
         """Dead-letter a message."""
 
 
 @dataclass(slots=True, eq=False)
 class Consumer:
-    """Who takes messages out of a queue; `held` are not acknowledged yet."""
+    """A consumer. `held`: its unacknowledged deliveries, by delivery tag."""
 
-    connection: Line
+    connection: ConsumerConnection
     prefetch: int
     deliver: Callable[[int, Entry], None]
     cancelled: Callable[[], None]
@@ -70,65 +71,66 @@ class Consumer:
 
 
 class SimQueue:
-    """A durable queue; with `owner` an exclusive one, which goes with that connection."""
+    """A durable queue. With `owner` it is exclusive, and is deleted when that connection closes."""
 
     def __init__(
-        self, home: Home, name: str, arguments: Mapping[str, Any], owner: object = None
+        self, home: QueueServer, name: str, arguments: Mapping[str, Any], owner: object = None
     ) -> None:
         self.name = name
         self.arguments = dict(arguments)
         self.owner = owner
         self.ready: deque[Entry] = deque()
         self.consumers: list[Consumer] = []
-        self._home = home
+        self._server = home
         self._tags = count(1)
-        self._sample = 0  # the number of the last one, and what consumers held then
+        self._sample = 0  # the number of the last sample, and its value
         self._sampled = 0
 
-    # --- what is known ----------------------------------------------------------------------------
+    # --- statistics -------------------------------------------------------------------------------
     @property
     def unacknowledged(self) -> int:
-        """How many messages consumers hold."""
+        """The number of unacknowledged deliveries."""
         return sum(len(consumer.held) for consumer in self.consumers)
 
     def sampled(self) -> int:
-        """How many messages consumers held when RabbitMQ took its last sample of that, which is all
-        that its management API knows."""
+        """Return the number of unacknowledged deliveries at the last sample. RabbitMQ's management
+        API reports only sampled values."""
         self._maybe_sample()
         return self._sampled
 
     def _maybe_sample(self) -> None:
-        """Note what consumers hold, as of the last sample; to be called before that changes."""
-        sample = int(self._home.world.now / self._home.sample_s)
+        """Take the sample that is due. Call this before the number of unacknowledged deliveries
+        changes."""
+        sample = int(self._server.world.now / self._server.sample_s)
         if sample > self._sample:
             self._sample, self._sampled = sample, self.unacknowledged
 
     @property
-    def listening(self) -> int:
-        """How many consumers there are that take more."""
+    def active_consumers(self) -> int:
+        """The number of consumers that still receive messages."""
         return sum(consumer.takes_more for consumer in self.consumers)
 
     @property
-    def content(self) -> list[SimMessage]:
-        """All messages, whether they wait or are held."""
+    def messages(self) -> list[SimMessage]:
+        """All messages: the unacknowledged ones, then the ready ones."""
         held = [entry.message for c in self.consumers for entry in c.held.values()]
         return [*held, *(entry.message for entry in self.ready)]
 
-    # --- messages come and go ---------------------------------------------------------------------
+    # --- messages and consumers -------------------------------------------------------------------
     def put(self, message: SimMessage) -> None:
-        """Take a message."""
-        self._home.ledger.queued(self.name, message)
+        """Append a message. If the queue is too long then, dead-letter the message at its head."""
+        self._server.ledger.queued(self.name, message)
         ttls = [message.expires_s, self.arguments.get("x-message-ttl", inf) / 1000]
-        expires_at = self._home.world.now + min(ttl for ttl in ttls if ttl is not None)
+        expires_at = self._server.world.now + min(ttl for ttl in ttls if ttl is not None)
         self.ready.append(Entry(message, expires_at))
         if len(self.ready) > self.arguments.get("x-max-length", inf):
-            self._bury(self.ready.popleft(), "maxlen")
+            self._dead_letter(self.ready.popleft(), "maxlen")
         if expires_at < inf:
-            self._home.world.at(expires_at, self._expire)
+            self._server.world.at(expires_at, self._expire)
         self._pump()
 
     def consume(self, consumer: Consumer) -> bool:
-        """Take a consumer; tell whether that is allowed."""
+        """Add a consumer. Return False if an exclusive consumer forbids that."""
         listening = [other for other in self.consumers if other.takes_more]
         if any(other.exclusive for other in listening) or (consumer.exclusive and listening):
             return False
@@ -137,54 +139,55 @@ class SimQueue:
         return True
 
     def acknowledge(self, consumer: Consumer, tag: int) -> None:
-        """Forget a message that was served."""
+        """Remove an acknowledged message."""
         self._maybe_sample()
         entry = consumer.held.pop(tag, None)
         if entry is not None:
-            self._home.ledger.acknowledged(self.name, entry.message)
+            self._server.ledger.acknowledged(self.name, entry.message)
         self._pump()
 
     def reject(self, consumer: Consumer, tag: int, *, requeue: bool) -> None:
-        """Take a message back, or bury it."""
+        """Requeue a rejected message, or dead-letter it."""
         self._maybe_sample()
         entry = consumer.held.pop(tag, None)
         if entry is not None:
             if requeue:
-                self._give_back(entry)
+                self._requeue(entry)
             else:
-                self._bury(entry, "rejected")
+                self._dead_letter(entry, "rejected")
         self._pump()
 
-    def lose(self, consumer: Consumer) -> None:
-        """Take back what a consumer holds that has gone."""
+    def remove_consumer(self, consumer: Consumer) -> None:
+        """Remove a consumer whose channel or connection closed; requeue its unacknowledged
+        messages."""
         if consumer in self.consumers:
             self._maybe_sample()
             self.consumers.remove(consumer)
             for entry in reversed([*consumer.held.values()]):
-                self._give_back(entry)
+                self._requeue(entry)
             consumer.held.clear()
             self._pump()
 
-    def stop(self, consumer: Consumer) -> None:
-        """Give a consumer no more; what it holds it may still acknowledge."""
+    def cancel_consumer(self, consumer: Consumer) -> None:
+        """Stop deliveries to a consumer; it may still settle those that it holds."""
         consumer.takes_more = False
 
-    def _give_back(self, entry: Entry) -> None:
-        entry.returns += 1
-        if entry.returns > self.arguments.get("x-delivery-limit", inf):
-            self._bury(entry, "delivery_limit")
+    def _requeue(self, entry: Entry) -> None:
+        entry.delivery_count += 1
+        if entry.delivery_count > self.arguments.get("x-delivery-limit", inf):
+            self._dead_letter(entry, "delivery_limit")
         else:
             self.ready.appendleft(entry)
 
     def _expire(self) -> None:
-        while self.ready and self.ready[0].expires_at <= self._home.world.now:
-            self._bury(self.ready.popleft(), "expired")
+        while self.ready and self.ready[0].expires_at <= self._server.world.now:
+            self._dead_letter(self.ready.popleft(), "expired")
 
-    def _bury(self, entry: Entry, reason: str) -> None:
-        self._home.bury(self, entry, reason)
+    def _dead_letter(self, entry: Entry, reason: str) -> None:
+        self._server.dead_letter(self, entry, reason)
 
     def _pump(self) -> None:
-        """Deliver to consumers by turns, for as long as they take more."""
+        """Deliver ready messages to consumers in turn, up to their prefetch limits."""
         self._expire()
         while self.ready:
             free = [c for c in self.consumers if c.takes_more and len(c.held) < c.prefetch]

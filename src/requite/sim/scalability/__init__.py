@@ -1,6 +1,6 @@
 """Simulations of the scalability protocols: clients, workers and devices in any topology.
 
-seed ──scenarios.py, drawing.py──► ScalabilityKnobs ──workload.py, faults.py──► what will happen
+seed ──scenarios.py, drawing.py──► ScalabilityKnobs ──workload.py, faults.py──► Plan
 topology.py   the channels, and which end of each dials; shapes.py: the kinds of topologies
 party.py      a process with an endpoint: it listens, and stays connected
 clients.py, workers.py, devices.py, intruder.py: the parties

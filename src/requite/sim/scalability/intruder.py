@@ -79,7 +79,7 @@ _KINDS: Final[tuple[Callable[[Random], list[bytes]], ...]] = (
 
 
 def _lie(rng: Random, asked: Parsed) -> bytes:
-    """Return a false reply to a request that no client can take for its own."""
+    """Return a false reply that no client accepts for a pending request."""
     channels, request_id = asked.stack[:-4], asked.request_id ^ (1 << rng.choice(_FAR_BITS))
     bottom = tag(request_id, bottom=True)
     match rng.randrange(5):

@@ -1,4 +1,4 @@
-"""Who takes part in a run."""
+"""The processes of a run."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ class ShellCast(Cast):
         return peer.name, choose(others, spare(lot)).name
 
     def lose_primary(self) -> str:
-        """Retire the first of two brokers; return where the second one is, which gets a worker."""
+        """Crash the first of two brokers for good, and start a worker of the second; return the
+        second's address."""
         primary, standby = self.middle
         primary.retired = True
         primary.crash()
@@ -66,7 +67,7 @@ class ShellCast(Cast):
         return place
 
     def join(self, worker: ShellWorker) -> None:
-        """Add a worker; those that never come back are no longer among `workers`."""
+        """Add a worker; remove those from `workers` that have ended for good."""
         self.workers[:] = [each for each in self.workers if each.alive or not each.retired]
         self.workers.append(worker)
         self.members.append(worker)

@@ -1,4 +1,4 @@
-"""Real clients, and the users of them, for whom each call is a task."""
+"""Programs with a real client, and their users, which make each call in a task."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ShellClient(Member):
         self.is_open = False
 
     async def main(self) -> None:
-        """Be there for calls."""
+        """Keep a client open until SIGTERM."""
         with StopSignals() as signals:
             async with self._make_client() as self.client:
                 self.is_open = True
@@ -75,7 +75,7 @@ async def _for_ever() -> None:
 
 
 class ShellUser(BaseUser):
-    """The user of a client: each call is a task."""
+    """The user of a client; it makes each call in a task."""
 
     _process: ShellClient
 
@@ -91,7 +91,7 @@ class ShellUser(BaseUser):
         self._tasks: dict[Call, asyncio.Task[None]] = {}
 
     def call(self, plan: CallPlan) -> None:
-        """Make a call, if the client is open by then."""
+        """Make a call in a later turn, if the client is open then."""
         process = self._process
         if process.alive:
             process.later(0.0, self._submit_if_open, plan)
@@ -101,13 +101,13 @@ class ShellUser(BaseUser):
             self._submit(plan)
 
     def submit(self, call: Call, plan: CallPlan, timeout_s: float) -> None:
-        """Begin a task that makes the call."""
+        """Start a task that makes the call."""
         at = f" {plan.service}" if plan.service else ""
         self._process.say(f"makes call {call.number}{at}: {plan.behaviour}, {timeout_s:.3g} s")
         self._tasks[call] = self._process.loop.create_task(self._make(call, plan, timeout_s))
 
     def cancel(self, call: Call) -> None:
-        """Cancel the task."""
+        """Cancel the task of a call."""
         if call.ended_at is None:
             self._history.cancelled(call)
             self._tasks[call].cancel()
@@ -155,7 +155,8 @@ class ShellUser(BaseUser):
         return _read(await client.result(ticket, timeout=until))
 
     async def fetch_all(self, broker: str, promotes: bool) -> dict[str, Reply | CallError]:
-        """Fetch what is kept, and have it forgotten; return what came of each ticket."""
+        """Fetch the replies of all tickets, and forget them at the server; return the outcome for
+        each ticket."""
         found = dict[str, Reply | CallError]()
         async with AsyncClient(f"mdp://{broker}", timeout=FETCH_S) as client:
             if promotes:
@@ -170,7 +171,8 @@ class ShellUser(BaseUser):
 
 
 def _read(reply: Reply) -> Reply:
-    """Return a reply as the checkers read them; that of a generator ends with an empty frame."""
+    """Return a reply in the form that the checkers expect: a generator's reply ends with an empty
+    frame, which is removed."""
     frames = [*reply.frames]
     if len(frames) > 1 and not frames[-1]:
         frames.pop()
@@ -178,7 +180,7 @@ def _read(reply: Reply) -> Reply:
 
 
 def _split(frames: Sequence[bytes]) -> list[bytes]:
-    """Split label and payload of the last frame."""
+    """Split the last frame into label and payload."""
     *parts, final = frames
     label, _, payload = final.partition(b"\n")
     return [*parts, label, payload]

@@ -1,4 +1,4 @@
-"""Everything that a run of the real shells is made of, drawn from its seed."""
+"""The parameters of a run of the real shells, drawn from its seed."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from requite.sim.knobs import CallKnobs
 
 
 class Transport(StrEnum):
-    """What is between clients and workers."""
+    """The processes and the protocol between clients and workers."""
 
     BROKER = "broker"  # MDP 0.3
-    PAIR = "pair"  # MDP 0.3, two brokers of which one serves
+    PAIR = "pair"  # MDP 0.3, two brokers, one of them active
     QUEUE = "queue"  # Paranoid Pirate
-    DEVICE = "device"  # SP, with a device between
+    DEVICE = "device"  # SP, with a device
     SP = "sp"  # SP, clients dial workers
     FREELANCE = "freelance"
-    TITANIC = "titanic"  # durable requests: MDP 0.3, and a Titanic beside the broker
+    TITANIC = "titanic"  # durable requests: MDP 0.3, and a separate Titanic
     POOL = "pool"  # MDP 0.3; managers of a pool start and stop the workers
-    REPLICA = "replica"  # the same inside the broker, in step with a replica in another one
+    REPLICA = "replica"  # as TITANIC, inside the broker, with a replica in a second broker
 
 
 MIDDLE: Final = {
@@ -35,15 +35,15 @@ MIDDLE: Final = {
     Transport.TITANIC: ("broker", "titanic"),
     Transport.REPLICA: ("broker-1", "broker-2"),
 }
-"""The processes between clients and workers, by their names."""
+"""The names of the processes between clients and workers."""
 
 
 class Handler(StrEnum):
-    """What kind of function a handler is."""
+    """The kinds of handler functions."""
 
     COROUTINE = "coroutine"
-    FUNCTION = "function"  # in a thread
-    GENERATOR = "generator"  # asynchronous; of partial replies
+    FUNCTION = "function"  # runs in a thread
+    GENERATOR = "generator"  # asynchronous; yields partial replies
 
 
 SERVICES: Final = {
@@ -51,14 +51,14 @@ SERVICES: Final = {
     "beta": Handler.FUNCTION,
     "gamma": Handler.GENERATOR,
 }
-"""The services of each worker behind a broker; of a pool, its keys."""
+"""The services of each worker behind a broker, or the keys of a pool."""
 
 POOL: Final = "core"
 
 
 @dataclass(frozen=True, slots=True)
 class ShellClientSpec:
-    """One client: `slots` calls at a time; `tries` bounds the attempts of a call."""
+    """One client: it makes up to `slots` calls at a time, each with up to `tries` attempts."""
 
     name: str
     slots: int = 1024
@@ -68,7 +68,7 @@ class ShellClientSpec:
 
 @dataclass(frozen=True, slots=True)
 class ShellWorkerSpec:
-    """One worker; `handler` is that of its only service, where there is no broker."""
+    """One worker. `handler`: that of its only service, in a run without a broker."""
 
     name: str
     capacity: int = 16
@@ -98,7 +98,7 @@ class ShellKnobs(CallKnobs):
 
     @property
     def outage_unit_s(self) -> float:
-        """Outages are measured in heartbeat intervals."""
+        """The unit of outages: the heartbeat interval."""
         return self.interval_s
 
     @property
@@ -108,12 +108,12 @@ class ShellKnobs(CallKnobs):
 
     @property
     def runs_at_once(self) -> int | None:
-        """How often a call runs at its first attempt if nothing goes wrong; None: any number."""
+        """How often a call runs at its first attempt in a run without faults; None: any number."""
         return None
 
     @property
     def silence_s(self) -> float:
-        """How long a peer must have been silent to be counted as gone."""
+        """How long a peer may be silent before it is given up."""
         return self.interval_s * self.liveness
 
     @property
@@ -124,7 +124,7 @@ class ShellKnobs(CallKnobs):
 
     @property
     def services(self) -> dict[str, Handler]:
-        """The handlers of services, by their names at the broker."""
+        """The handlers of the services, by service name at the broker."""
         if self.transport is not Transport.POOL:
             return SERVICES
         return {service_of(POOL, key): kind for key, kind in SERVICES.items()}
@@ -136,15 +136,16 @@ class ShellKnobs(CallKnobs):
 
     @property
     def is_live(self) -> bool:
-        """Whether calls go through a broker, at once: with keys, partial replies and errors."""
+        """Whether calls go directly through a broker: with keys, partial replies and errors."""
         return self.has_services and not self.is_durable
 
     @property
     def tells(self) -> bool:
-        """Whether the protocol can say that a request is not idempotent."""
+        """Whether the protocol carries that a request is not idempotent."""
         return self.is_live or self.transport is Transport.FREELANCE
 
     @property
     def retries(self) -> bool:
-        """Whether requests are sent again by time alone (SP and the Pirates have no errors)."""
+        """Whether clients retry only by attempt timeout, since the protocol has no errors (SP,
+        Pirates)."""
         return not self.has_services

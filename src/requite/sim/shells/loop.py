@@ -1,12 +1,12 @@
-"""An asyncio event loop on virtual time, for one life of a simulated process.
+"""An asyncio event loop with virtual time, for a simulated process from its start to its end.
 
-It has callbacks, timers, tasks, threads and signals. Its time is the clock of its process. It has
-no sockets: connections are made by `requite.transport`, which finds the simulated network.
+It has callbacks, timers, tasks, threads and signals, and runs on the clock of its process. It has
+no sockets: `requite.transport` makes the connections, through the simulated network.
 
-What asyncio promises holds: callbacks run in the order in which they were scheduled, those that are
-scheduled during an iteration run in a later one, timers never fire early. What it leaves open is
-drawn from the seed: how long an iteration and a thread take, what comes in between, how late timers
-are, and in which order those of the same instant fire.
+It keeps the guarantees of asyncio: callbacks run in the order in which they were scheduled, a
+callback scheduled during an iteration runs in a later one, and timers never fire early. What
+asyncio leaves open is drawn from the seed: the duration of iterations and threads, the events in
+between, the lateness of timers, and the order of timers with the same due time.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from typing import Any, Final, NoReturn, Protocol, TypeVar
 
 from requite.errors import ConfigurationError
 
-# A thread takes up to so long, beside the time in which its event loop does other things.
+# The longest delay of a function that runs in a thread.
 _THREAD_S_MAX: Final = 0.002
 _AWAITS_MAX: Final = 100
-# How many tasks there are before those that have ended are looked for.
+# The number of tasks from which on finished ones are removed.
 _TASKS_MIN: Final = 64
 
 T = TypeVar("T")
@@ -36,7 +36,7 @@ Work = Generator[Any, None, T] | Coroutine[Any, Any, T]
 
 
 class SimTask(asyncio.Task[T]):
-    """A task whose hash is its number: sets of tasks have the same order in each run."""
+    """A task whose hash is its number, so that sets of tasks have the same order in every run."""
 
     def __init__(self, number: int, work: Any, **options: Any) -> None:
         self._number = number
@@ -65,23 +65,24 @@ class Owner(Protocol):
     alive: bool
 
     def clock(self) -> float:
-        """Return the instant on the clock of the process."""
+        """Return the time of the process's clock."""
 
     def want_iteration(self) -> None:
         """Schedule a call of `VirtualLoop.iterate`."""
 
     def wake_at(self, at: float) -> None:
-        """Schedule a call of `VirtualLoop.iterate` at an instant of the clock."""
+        """Schedule a call of `VirtualLoop.iterate` at a time of the process's clock."""
 
     def in_thread(self, delay_s: float, act: Callable[..., object], *args: Any) -> None:
-        """Schedule a call outside of the loop."""
+        """Schedule a call outside the loop."""
 
     def callback_failed(self, context: dict[str, Any]) -> None:
-        """Take an exception that came out of a callback."""
+        """Report an exception of a callback."""
 
 
 class VirtualLoop(asyncio.AbstractEventLoop):
-    """The event loop of one life of a program, which is asked for an iteration when one is due."""
+    """The event loop of a program, from its start to its end; the program calls `iterate` when an
+    iteration is due."""
 
     def __init__(self, program: Owner) -> None:
         self._program = program
@@ -89,25 +90,25 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._ready: deque[asyncio.Handle] = deque()
         self._timers: list[tuple[float, float, int, asyncio.TimerHandle]] = []
         self._numbers = count(1)
-        self._tasks: list[asyncio.Task[Any]] = []  # asyncio itself has weak references only
+        self._tasks: list[asyncio.Task[Any]] = []  # strong references; asyncio keeps only weak ones
         self._tasks_max = _TASKS_MIN
         self._signals: dict[int, asyncio.Handle] = {}
         self._runs = False
-        self._works = False  # the function of a thread is run
+        self._works = False  # whether a thread's function is running
         self._exception_handler: Any = None
-        self.is_over = False  # its process has ended
+        self.is_over = False  # whether the process has ended
 
     # --- for the program --------------------------------------------------------------------------
     @property
     def next_at(self) -> float:
-        """When the next timer is due; `inf` where there is none."""
+        """The time of the next timer; `inf` without timers."""
         timers = self._timers
         while timers and timers[0][3].cancelled():
             heappop(timers)
         return timers[0][0] if timers else inf
 
     def iterate(self) -> None:
-        """Run the callbacks that are ready, and the timers that are due."""
+        """Run the ready callbacks and the due timers."""
         now = self.time()
         timers, ready = self._timers, self._ready
         while timers and timers[0][0] <= now:
@@ -120,7 +121,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._runs = True
         try:
             for _ in range(len(ready)):
-                if self.is_over:  # by what one of the callbacks did
+                if self.is_over:  # a callback has ended the process
                     break
                 handle = ready.popleft()
                 if not handle.cancelled():
@@ -131,7 +132,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             asyncio._set_running_loop(was_running)
 
     def _finalize(self, generator: Any) -> None:
-        """Close an asynchronous generator that was left in the middle, as asyncio does."""
+        """Close an unfinished asynchronous generator, as asyncio does."""
         if not self.is_over:
             self.call_soon(self.create_task, generator.aclose())
 
@@ -143,17 +144,17 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return handle is not None
 
     def left(self) -> list[str]:
-        """Say what a program has left undone that has ended; `asyncio.run` waits for tasks that
-        were cancelled."""
+        """Return the tasks and timers that an exited program left pending. Cancelled tasks do not
+        count: `asyncio.run` waits for them."""
         pending = [task for task in self._tasks if not task.done() and not task.cancelling()]
         tasks = [f"the task {task.get_name()} in {task.get_coro()!r}" for task in pending]
         timers = [f"the timer {each[3]!r}" for each in self._timers if not each[3].cancelled()]
         return [*tasks, *timers]
 
-    def bury(self) -> None:
-        """Close the coroutines of a process that has died, once nobody looks at the run any more.
+    def discard(self) -> None:
+        """Close the coroutines of a process that has ended, once the run is over.
 
-        Their `finally` blocks run now, which in a killed process they never do.
+        Their `finally` blocks run now; in a killed process they would not run.
         """
         self._ready.clear()
         self._timers.clear()
@@ -165,7 +166,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     # --- callbacks and timers ---------------------------------------------------------------------
     def time(self) -> float:
-        """Return the instant on the clock of the process."""
+        """Return the time of the process's clock."""
         return self._program.clock()
 
     def call_soon(  # type: ignore[override]
@@ -186,8 +187,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         *args: Any,
         context: contextvars.Context | None = None,
     ) -> asyncio.Handle:
-        """Run a callback in the next iteration. Raises `ConfigurationError` if the thread would
-        then wait for a coroutine: threads of a simulation run from their beginning to their end."""
+        """Run a callback in the next iteration. Raises `ConfigurationError` if a thread wants to
+        wait for a coroutine: a simulated thread runs without interruption."""
         if self._works and "run_coroutine_threadsafe" in getattr(callback, "__qualname__", ""):
             raise ConfigurationError(
                 "a thread cannot wait for a coroutine in a simulation; make the handler an"
@@ -202,7 +203,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         *args: Any,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
-        """Run a callback after a time."""
+        """Run a callback after `delay` seconds."""
         return self.call_at(self.time() + delay, callback, *args, context=context)
 
     def call_at(  # type: ignore[override]
@@ -212,22 +213,22 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         *args: Any,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
-        """Run a callback at an instant of `time`."""
+        """Run a callback at a time of the loop's clock."""
         handle = asyncio.TimerHandle(when, callback, args, self, context)
         heappush(self._timers, (when, self._random(), next(self._numbers), handle))
         self._program.wake_at(self.next_at)
         return handle
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """Ignore that a timer was cancelled: see `next_at`."""
+        """Do nothing: `next_at` removes cancelled timers."""
 
     # --- futures, tasks, threads ------------------------------------------------------------------
     def create_future(self) -> asyncio.Future[Any]:
-        """Make a future."""
+        """Return a new future."""
         return SimFuture(next(self._numbers), loop=self)
 
     def create_task(self, coro: Any, **options: Any) -> asyncio.Task[Any]:
-        """Make a task."""
+        """Return a new task."""
         number = next(self._numbers)
         options.setdefault("name", f"{self._program.name}-{number}")
         task: asyncio.Task[Any] = SimTask(number, coro, loop=self, **options)
@@ -240,8 +241,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: Executor | None, func: Callable[..., T], *args: Any
     ) -> asyncio.Future[T]:
-        """Call a function after a while, as if a thread did: at once, from its beginning to its
-        end. No time passes meanwhile, and nothing else happens."""
+        """Call a function after a random delay, in place of a thread. It runs without interruption,
+        in no virtual time."""
         future: asyncio.Future[T] = self.create_future()
         delay_s = _THREAD_S_MAX * self._random()
         self._program.in_thread(delay_s, self._work, future, func, args)
@@ -265,14 +266,14 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def add_signal_handler(  # type: ignore[override]
         self, sig: int, callback: Callable[..., object], *args: Any
     ) -> None:
-        """Call a function when the process gets a signal."""
+        """Call a function when the process receives a signal."""
         self._signals[sig] = asyncio.Handle(callback, args, self)
 
     def remove_signal_handler(self, sig: int) -> bool:
-        """Leave a signal to its default action."""
+        """Restore the default action of a signal."""
         return self._signals.pop(sig, None) is not None
 
-    # --- errors, and what the loop is -------------------------------------------------------------
+    # --- errors and state -------------------------------------------------------------------------
     def set_exception_handler(self, handler: Any) -> None:
         """Call `handler(loop, context)` for exceptions of callbacks."""
         self._exception_handler = handler
@@ -282,61 +283,61 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return self._exception_handler
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Report an exception that came out of a callback."""
+        """Report an exception of a callback to the handler."""
         if self._exception_handler is not None:
             self._exception_handler(self, context)
         else:
             self.default_exception_handler(context)
 
     def default_exception_handler(self, context: dict[str, Any]) -> None:
-        """Report to the program."""
+        """Report an exception of a callback to the program."""
         self._program.callback_failed(context)
 
     def get_debug(self) -> bool:
-        """Return False."""
+        """Return False: there is no debug mode."""
         return False
 
     def set_debug(self, enabled: bool) -> None:
-        """Ignore it."""
+        """Ignored: there is no debug mode."""
 
     def is_running(self) -> bool:
-        """Return whether a callback of this loop runs now."""
+        """Return whether a callback of this loop is running."""
         return self._runs
 
     def is_closed(self) -> bool:
-        """Return whether the life of the process is over."""
+        """Return whether the process has ended."""
         return self.is_over
 
     async def shutdown_asyncgens(self) -> None:
         """Do nothing: generators are closed with their tasks."""
 
-    # --- what a simulation does not have ----------------------------------------------------------
+    # --- not available in a simulation ------------------------------------------------------------
     async def getaddrinfo(self, *_args: Any, **_options: Any) -> Any:
-        """Raise `ConfigurationError`: nothing leaves a simulation."""
+        """Raise `ConfigurationError`: a simulation has no name resolution."""
         _refuse("names of hosts are not looked up")
 
     async def create_connection(self, *_args: Any, **_options: Any) -> Any:
-        """Raise `ConfigurationError`."""
+        """Raise `ConfigurationError`: a simulation has no sockets."""
         _refuse("there are no sockets")
 
     async def create_server(self, *_args: Any, **_options: Any) -> Any:
-        """Raise `ConfigurationError`."""
+        """Raise `ConfigurationError`: a simulation has no sockets."""
         _refuse("there are no sockets")
 
     async def create_unix_connection(self, *_args: Any, **_options: Any) -> Any:
-        """Raise `ConfigurationError`."""
+        """Raise `ConfigurationError`: a simulation has no sockets."""
         _refuse("there are no sockets")
 
     async def create_unix_server(self, *_args: Any, **_options: Any) -> Any:
-        """Raise `ConfigurationError`."""
+        """Raise `ConfigurationError`: a simulation has no sockets."""
         _refuse("there are no sockets")
 
     async def subprocess_exec(self, *_args: Any, **_options: Any) -> Any:
-        """Raise `ConfigurationError`."""
+        """Raise `ConfigurationError`: a simulation has no child processes."""
         _refuse("there are no child processes")
 
     async def subprocess_shell(self, *_args: Any, **_options: Any) -> Any:
-        """Raise `ConfigurationError`."""
+        """Raise `ConfigurationError`: a simulation has no child processes."""
         _refuse("there are no child processes")
 
 
@@ -347,13 +348,13 @@ def _refuse(what: str) -> NoReturn:
 
 
 def _unless_done(future: asyncio.Future[Any], set_it: Callable[[Any], object], what: Any) -> None:
-    """Set a result, unless nobody waits for it any more."""
+    """Set a result or an exception, unless the future is done."""
     if not future.done():
         set_it(what)
 
 
 def _close(work: Any) -> None:
-    """Close a coroutine, and before it what it awaits."""
+    """Close a coroutine, after the coroutines that it awaits."""
     chain = []
     while hasattr(work, "cr_await"):
         chain.append(work)
@@ -363,13 +364,13 @@ def _close(work: Any) -> None:
 
 
 def _close_one(work: Any) -> None:
-    for _ in range(_AWAITS_MAX):  # each `await` in a `finally` block stops it once more
+    for _ in range(_AWAITS_MAX):  # each `await` in a `finally` block suspends it again
         try:
             work.close()
         except RuntimeError as error:
             if "ignored GeneratorExit" not in str(error):
                 return
-        except BaseException:  # whatever its `finally` does in a process that is no more
+        except BaseException:  # any exception of its `finally` blocks
             return
         else:
             return

@@ -1,4 +1,5 @@
-"""What is between clients and workers: real brokers, queues, devices and Titanics."""
+"""The programs between clients and workers: real brokers, queues, devices, Titanics and
+managers."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from requite.sim.shells.knobs import (
 )
 from requite.sim.shells.pool import Platform, PlatformDriver, config_of
 from requite.sim.shells.stage import BACK, FRONT, Member, ShellStage, brokers, tcp
-from requite.sim.shells.titanic import OnSimDisk
+from requite.sim.shells.titanic import SimDiskSettings
 from requite.sim.titanic.disk import SimDisk
 from requite.titanic.store import StoreSettings
 from requite.titanic.titanic import Titanic
@@ -25,7 +26,7 @@ PAIR_PORT: Final = 5560
 
 
 class Middle(Member):
-    """A broker, a queue or a device, while it lives: `daemon`."""
+    """The program of a broker, queue, device, Titanic or manager: `daemon` while it runs."""
 
     daemon: Daemon | None = None
     platform: Platform | None = None  # of a manager
@@ -36,12 +37,12 @@ class Middle(Member):
         self._loses_power = False
 
     async def main(self) -> None:
-        """Serve."""
+        """Run the daemon."""
         self.daemon = self.make_daemon()
         await self.daemon.serve()
 
     def make_daemon(self) -> Daemon:
-        """Make what the transport of the run has between clients and workers."""
+        """Return a new daemon for this process and the transport of the run."""
         parts, knobs = self.stage.parts, self.stage.knobs
         if self.name == "titanic":
             return self._make_titanic()
@@ -67,13 +68,13 @@ class Middle(Member):
         heartbeat = HeartbeatPolicy(knobs.interval_s, knobs.liveness)
         return parts.titanic(f"mdp://{brokers(knobs)}", self._on_disk(), heartbeat=heartbeat)
 
-    def _replicating(self) -> OnSimDisk:
+    def _replicating(self) -> SimDiskSettings:
         _, other = MIDDLE[Transport.REPLICA]
         if self.name == other:
             return self._on_disk(standby=True)
         return self._on_disk(replica=f"mdp://{other}:{FRONT}", sync=True)
 
-    def _on_disk(self, **settings: Any) -> OnSimDisk:
+    def _on_disk(self, **settings: Any) -> SimDiskSettings:
         policy = TitanicPolicy(
             attempt_timeout_s=5.0,
             backoff_s=0.1,
@@ -82,10 +83,10 @@ class Middle(Member):
             cache_bytes_max=0,
         )
         store = StoreSettings(disk_bytes_max=8 << 20, segment_size_bytes=256 << 10)
-        return OnSimDisk(policy=policy, store=store, machine=self, **settings)
+        return SimDiskSettings(policy=policy, store=store, machine=self, **settings)
 
     def lose_power(self) -> None:
-        """Die with the machine; of what was not synced, anything may be on the disk."""
+        """Cut the power. Of the unsynced data, a random part stays on the disk."""
         self._loses_power = self.alive
         super().lose_power()
 

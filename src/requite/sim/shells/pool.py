@@ -1,4 +1,4 @@
-"""Runs the workers of a pool, in place of a container engine. Managers use it by a driver."""
+"""A platform that runs the workers of a pool, as a container engine would, and its driver."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from requite.sim.shells.knobs import POOL, ShellKnobs
 from requite.sim.shells.stage import ShellStage, brokers
 from requite.sim.shells.workers import ShellWorker
 
-_START_S: Final = 0.5  # a worker's start, at most
-_ANSWER_S: Final = 0.1  # an answer of the driver, at most
+_START_S: Final = 0.5  # the longest start of a worker
+_ANSWER_S: Final = 0.1  # the longest delay of the driver
 _VERSION: Final = "1"
 
 
 class PoolWorker(ShellWorker):
-    """A worker of one group. After its end only a manager replaces it, by another one."""
+    """A worker of one group. It is never restarted; a manager may start another one."""
 
     @property
     def has_ended(self) -> bool:
-        """Whether it was started, and has ended."""
+        """Whether it was started and has ended."""
         return self.life > 0 and not self.alive
 
     def _end(self, what: str) -> None:
@@ -48,7 +48,7 @@ class _Group:
 
 
 class Platform:
-    """Runs groups of workers, whatever becomes of the managers."""
+    """Runs groups of workers, independently of the managers."""
 
     def __init__(self, stage: ShellStage, join: Callable[[ShellWorker], None]) -> None:
         self._stage = stage
@@ -91,12 +91,12 @@ class Platform:
     def _stop(self, worker: PoolWorker) -> None:
         if worker.alive and not worker.frozen:
             self._stage.world.after(0.0, worker.drain)
-        elif not worker.has_ended:  # it is starting, or does not handle signals at present
+        elif not worker.has_ended:  # starting, or frozen
             self._stage.world.after(_START_S, self._stop, worker)
 
 
 class PlatformDriver:
-    """The driver of a manager (`requite.pool.drivers`)."""
+    """The driver that a manager uses (`requite.pool.drivers`)."""
 
     workers_max: int = 8
 
@@ -116,7 +116,7 @@ class PlatformDriver:
         self._platform.start(key, workers or 1)
 
     async def stop(self, key: str) -> None:
-        """Tell the workers of a group to drain."""
+        """Drain the workers of a group."""
         await self._pause()
         self._platform.stop(key)
 

@@ -1,7 +1,8 @@
 """A simulated process that runs a coroutine on an event loop, as `asyncio.run` does.
 
-The coroutine is what a user's program has: a broker that serves, a worker, calls. The process dies,
-freezes and loses power as every simulated process does; what is drained gets SIGTERM.
+The coroutine contains what a user's program does: it serves as a broker or a worker, or makes
+calls. The process crashes, freezes and loses power like every simulated process; a drain sends
+SIGTERM.
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ if TYPE_CHECKING:
 
 Main = Callable[[], Coroutine[Any, Any, object]]
 
-# A timer that fires before its instant, by a rounding of the clock's offset, would be armed again
-# for the same instant without end.
+# Rounding of the clock's offset could make a timer fire early; it would be re-armed for the same
+# time forever.
 _ROUNDING_S: Final = 1e-6
 _OWN_NAMES: Final = ("localhost", "127.0.0.1", "::1")
 _FIRST_FREE_PORT: Final = 49152
 
 
 class Program(Process):
-    """Runs `main` from the beginning in each life, and exits when that has ended."""
+    """Runs `main` after each start, and exits when `main` returns."""
 
     loop: VirtualLoop
 
@@ -51,19 +52,19 @@ class Program(Process):
         main: Main,
     ) -> None:
         super().__init__(name, world, network, pace, supervisor)
-        self.has_exited = False  # `main` has ended, in this life
+        self.has_exited = False  # whether `main` has returned since the last start
         self._main = main
-        self._wanted = False  # an iteration of the loop is under way
-        self._stalled = False  # it is, for a frozen process
-        self._armed_at = inf  # when the next timer fires, on the world's clock
+        self._is_scheduled = False  # an iteration of the loop is scheduled
+        self._stalled = False  # an iteration was due while the process was frozen
+        self._armed_at = inf  # the time of the next timer, in world time
         self._armed = 0
-        self._loops: list[VirtualLoop] = []  # of former lives: what they hold is never finished
+        self._loops: list[VirtualLoop] = []  # of all starts; their coroutines are closed at the end
         self._free_port = _FIRST_FREE_PORT
 
     # --- life -------------------------------------------------------------------------------------
     def make(self) -> None:
-        """Make the event loop of a new life."""
-        self.has_exited = self._wanted = self._stalled = False
+        """Create the event loop of a new start."""
+        self.has_exited = self._is_scheduled = self._stalled = False
         self._armed_at = inf
         self._armed += 1
         self.loop = VirtualLoop(self)  # type: ignore[abstract]
@@ -71,11 +72,11 @@ class Program(Process):
         tcp.networks[self.loop] = ProgramNetwork(self)
 
     def boot(self) -> None:
-        """Begin with the coroutine."""
+        """Start the task of `main`."""
         self.loop.create_task(self._run(), name=f"{self.name}-main")
 
     def exit(self) -> None:
-        """End in good order."""
+        """Exit normally."""
         self.has_exited = True
         super().exit()
 
@@ -84,7 +85,7 @@ class Program(Process):
         try:
             await self._main()
         except Exception:
-            if life == self.life:  # else it is being buried
+            if life == self.life:  # else `discard` closes this coroutine
                 self._fail(traceback.format_exc())
         else:
             self.exit()
@@ -99,33 +100,33 @@ class Program(Process):
         self.loop.is_over = True
         self.network.listen_no_more(self)
 
-    def bury(self) -> None:
-        """Forget all lives."""
+    def discard(self) -> None:
+        """Close the event loops of all starts, once the run is over."""
         loops, self._loops = self._loops, []
         for loop in loops:
-            loop.bury()
-            # Their values hold on to the loop, so that the weak keys would never go.
+            loop.discard()
+            # The values refer to the loop, so the weak keys would never be removed.
             tcp.networks.pop(loop, None)
             inproc.forget(loop)
 
     # --- turns: iterations of the loop ------------------------------------------------------------
     def turn(self, act: Act, *args: Any) -> None:
-        """Do one thing, in the next iteration."""
+        """Call `act` in the next iteration of the loop."""
         self.loop.call_soon(act, *args)
 
     def _do(self, act: Act, *args: Any) -> None:
         self.loop.call_soon(act, *args)
 
     def end_turn(self) -> None:
-        """Go on after having been frozen."""
+        """Run the iteration that was due while the process was frozen."""
         if self._stalled:
-            self._stalled = self._wanted = False
+            self._stalled = self._is_scheduled = False
             self.want_iteration()
 
     def want_iteration(self) -> None:
-        """Let the loop run what is ready, soon: an iteration takes a while."""
-        if not self._wanted and self.alive:
-            self._wanted = True
+        """Schedule an iteration of the loop, after a random delay up to `pace.flush_late_s`."""
+        if not self._is_scheduled and self.alive:
+            self._is_scheduled = True
             late_s = self.pace.flush_late_s
             self.world.after(
                 late_s * self.rng.random() if late_s else 0.0, self._iterate, self.life
@@ -137,14 +138,15 @@ class Program(Process):
         if self.frozen:
             self._stalled = True
             return
-        self._wanted = False
+        self._is_scheduled = False
         with virtual.process(self):
             self.loop.iterate()
         if life == self.life:
             self.wake_at(self.loop.next_at)
 
     def wake_at(self, at: float) -> None:
-        """Let the loop run its timers at an instant of its clock, if that is the next one."""
+        """Schedule an iteration for a timer at `at` on the process's clock, unless an earlier one
+        is scheduled."""
         instant = at - self._clock_start
         if at != inf and instant < self._armed_at:
             self._armed += 1
@@ -158,7 +160,7 @@ class Program(Process):
             self.want_iteration()
 
     def in_thread(self, delay_s: float, act: Act, *args: Any) -> None:
-        """Do something after a while, outside of the event loop."""
+        """Call `act` after `delay_s`, outside the event loop."""
         self.world.after(delay_s, self._in_thread, self.life, act, args)
 
     def _in_thread(self, life: int, act: Act, args: tuple[Any, ...]) -> None:
@@ -172,10 +174,10 @@ class Program(Process):
 
     # --- errors -----------------------------------------------------------------------------------
     def callback_failed(self, context: dict[str, Any]) -> None:
-        """Report an exception that came out of a callback: a bug by definition (I13).
+        """Report an exception of a callback: a violation (I13).
 
-        Exceptions that nobody fetches are not among them: when they are found depends on garbage
-        collection.
+        Exceptions of tasks that nothing awaits are not reported: the time of their detection
+        depends on garbage collection.
         """
         error = context.get("exception")
         if error is not None and "handle" in context:
@@ -184,7 +186,7 @@ class Program(Process):
 
     # --- connections ------------------------------------------------------------------------------
     def has_io(self, stream: SimStream) -> None:
-        """Let the loop find out what there is about a stream."""
+        """Pass the events of a stream to its owner, in the next iteration of the loop."""
         if stream not in self.streams:
             return
         if self.frozen:
@@ -193,22 +195,22 @@ class Program(Process):
             self.turn(self._hand_over, stream)
 
     def _hand_over(self, stream: SimStream) -> None:
-        if stream in self.streams:  # else an earlier callback of the iteration has given it up
+        if stream in self.streams:  # else an earlier callback has closed it
             stream.hand_over()
 
     def free_port(self) -> int:
-        """Return a port that nobody listens at."""
+        """Return an unused port."""
         self._free_port += 1
         return self._free_port
 
     def forget(self, stream: SimStream) -> None:
-        """Give up a connection that came too late."""
+        """Close a connection that was established after its dial was cancelled."""
         if self.streams.pop(stream, stream) is None:
             stream.die(politely=False)
 
 
 class ProgramNetwork:
-    """Connects one program to others: a host is the name of a program."""
+    """Connects a program to others; a host name is the name of a program."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
@@ -258,7 +260,7 @@ class ProgramListener:
         self._close = close
 
     def close(self) -> None:
-        """Take no more connections."""
+        """Stop accepting connections."""
         self._close()
 
 

@@ -1,6 +1,6 @@
 """The scenarios of the real shells, and how the knobs of a run are drawn from its seed.
 
-Each knob has a stream of luck of its own, so a new one changes no other.
+Each knob has a random generator of its own, so a new knob does not change the others.
 """
 
 from __future__ import annotations

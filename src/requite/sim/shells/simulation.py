@@ -1,4 +1,4 @@
-"""A run of the real shells: its phases, and what its checkers are told."""
+"""A run of the real shells: its phases and its checkers."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from requite.sim.workload import CallPlan
 
 _PROBE_S: Final = 15.0
 _LEAVE_S: Final = 30.0
-_IDLE_S: Final = 2.5  # longer than any handler hangs
-# Longest pauses of what dials again: see `requite.backoff`.
+_IDLE_S: Final = 2.5  # longer than the hang of a handler
+# The longest reconnect pauses (`requite.backoff`).
 _PAUSES_S: Final = 12.0
 _PLAIN: Final = [name for name, kind in SERVICES.items() if kind is not Handler.GENERATOR]
 _PARTS: Final = [name for name, kind in SERVICES.items() if kind is Handler.GENERATOR]
@@ -53,7 +53,7 @@ SHELL_CHECKERS: Final[tuple[type[Checker], ...]] = (
 
 
 class ShellSimulation(Simulation):
-    """Clients, workers, and what is between them."""
+    """A run with clients, workers, and the processes between them."""
 
     knobs_type = ShellKnobs
 
@@ -77,7 +77,7 @@ class ShellSimulation(Simulation):
 
     @staticmethod
     def draw_calls(knobs: ShellKnobs, luck: Luck) -> Iterable[CallPlan]:
-        """Draw the calls, and which service each goes to."""
+        """Draw the calls, and the service of each."""
         rng = luck("services")
         for plan in plan_plain_calls(knobs, luck("calls"), _may_be_endless(knobs)):
             yield (
@@ -88,24 +88,24 @@ class ShellSimulation(Simulation):
 
     # --- the run ----------------------------------------------------------------------------------
     def run(self) -> None:
-        """Go through all phases with the clock of this world."""
+        """Run all phases with virtual clock and seeded randomness."""
         with virtual.quiet(), virtual.world(self.world):
             super().run()
             for member in self.cast.members:
-                member.bury()
+                member.discard()
 
     def begin(self) -> None:
         """Schedule the starts of processes, and the planned calls."""
         self.plan_all(self.cast.members, self.cast)
 
     def heal(self) -> None:
-        """End all faults; but of two replicating brokers the first is gone for good."""
+        """End all faults. With a replica, first crash the primary broker for good."""
         if self.knobs.transport is Transport.REPLICA:
             self._place = self.cast.lose_primary()
         self.injector.end()
 
     def phases(self) -> Iterable[Phase]:
-        """Settle, ask everybody, and go."""
+        """Return the phases after the faults."""
         cast = self.cast
         return (
             self._settle,
@@ -119,11 +119,12 @@ class ShellSimulation(Simulation):
         )
 
     def _settle(self) -> bool:
-        """I10: every call ends."""
+        """Check that every call ends (I10)."""
         limit_s = settle_s(self.knobs)
-        self.world.run(self.world.now + 1.0)  # until what was frozen has made its calls
+        # Processes that were frozen make their calls meanwhile.
+        self.world.run(self.world.now + 1.0)
         if self.wait(lambda: not self.history.open, limit_s):
-            # Dead connections are found out in time; until then they may cost an only attempt.
+            # A dead connection can cost a call its only attempt; wait until all are detected.
             self.world.run(self.world.now + reconnect_s(self.knobs.network))
             self._wait_until_idle()
             return True
@@ -133,7 +134,7 @@ class ShellSimulation(Simulation):
         return False
 
     def _wait_until_idle(self) -> None:
-        """Let workers come to the end of what nobody waits for any more."""
+        """Wait until the workers have finished requests whose calls have ended."""
         workers, executions = self.cast.workers, self.history.executions
         for _ in range(self.knobs.calls):
             before = len(executions)
@@ -142,7 +143,7 @@ class ShellSimulation(Simulation):
                 break
 
     def _fetch(self) -> bool:
-        """I3: the reply to each durable request that was acknowledged is there."""
+        """Check that the reply to every acknowledged durable request can be fetched (I3)."""
         if not self.knobs.is_durable:
             return True
         client = self.cast.clients[0]
@@ -161,9 +162,9 @@ class ShellSimulation(Simulation):
         return True
 
     def _ask(self) -> bool:
-        """I10: who asks now gets replies, from every service."""
+        """Check that every client gets replies from every service (I10)."""
         if self.knobs.transport is Transport.REPLICA:
-            return True  # nobody serves before the standby is promoted
+            return True  # the replica serves only once `_fetch` promotes it
         self.remark("every client calls")
         limit_s = reconnect_s(self.knobs.network) + _PAUSES_S + self._busy_s()
         self.wait(lambda: all(client.is_open for client in self.cast.clients), limit_s)
@@ -180,7 +181,8 @@ class ShellSimulation(Simulation):
         return not self.history.open
 
     def _busy_s(self) -> float:
-        """How long workers may still work on what nobody waits for any more."""
+        """The time in seconds for which workers may be busy with requests whose calls have
+        ended."""
         handler_s = handler_s_max(self.knobs.service_s, self.knobs.behaviours)
         return (self.knobs.calls + 10) * handler_s if self.knobs.retries else handler_s
 
@@ -197,7 +199,7 @@ class ShellSimulation(Simulation):
             yield plan._replace(service=name)
 
     def _find_nothing(self) -> bool:
-        """I9: with the clients gone, a broker holds no request."""
+        """Check that brokers hold no request once the clients have exited (I9)."""
         left = [*self._left_at_brokers()]
         self.wait(lambda: not [*self._left_at_brokers()], _LEAVE_S)
         left = [*self._left_at_brokers()]
@@ -213,7 +215,8 @@ class ShellSimulation(Simulation):
                     yield f"{middle.name} still holds {state.pending} requests"
 
     def _end_pool(self) -> bool:
-        """I9: the manager of a pool stops unused groups; then the managers end."""
+        """Check that the manager of a pool stops unused groups; then terminate the managers
+        (I9)."""
         if self.knobs.transport is not Transport.POOL:
             return True
         workers = self.cast.workers
@@ -225,7 +228,7 @@ class ShellSimulation(Simulation):
         return False
 
     def _terminate(self, who: str, members: Sequence[Member]) -> bool:
-        """I9: who gets SIGTERM ends, and leaves neither tasks nor timers."""
+        """Send SIGTERM to programs; check that they exit without pending tasks and timers (I9)."""
         self.remark(f"the {who} get SIGTERM")
         for member in members:
             member.retired = True
@@ -240,7 +243,7 @@ class ShellSimulation(Simulation):
 
 
 def _may_be_endless(knobs: ShellKnobs) -> Any:
-    """Only where every failure is told may a call go without a deadline."""
+    """Return whether a call may have no deadline: only if the protocol reports every failure."""
     return lambda _client, behaviour, _idempotent: (
         knobs.has_services and behaviour in (Behaviour.ECHO, Behaviour.STREAM, Behaviour.FAIL)
     )
@@ -254,11 +257,10 @@ def _at_service(plan: CallPlan, knobs: ShellKnobs, name: str, lot: float) -> Cal
 
 
 def settle_s(knobs: ShellKnobs) -> float:
-    """Return the time in which everything must settle once faults are healed (I10).
+    """Return the time in seconds in which all must settle once faults have ended (I10).
 
-    It is the sum of all that may have to happen one after the other: a dead connection is found out
-    and replaced, silent peers are noticed, deadlines pass, and what has no deadline is waited for,
-    tried again and worked off.
+    It adds up what may happen one after the other: a dead connection is detected and replaced,
+    silent peers are given up, deadlines pass, and calls without a deadline are retried and served.
     """
     tries = max(client.tries for client in knobs.clients)
     attempts_s = tries * (knobs.service_grace_s + 2.5)

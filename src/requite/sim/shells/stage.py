@@ -1,4 +1,4 @@
-"""What all programs of a run share."""
+"""The state that all programs of a run share."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BACK: Final = 5556
 
 @dataclass(frozen=True, slots=True)
 class ShellParts:
-    """The shells under test. Mutation tests put broken ones here."""
+    """The shells under test. Mutation tests pass broken ones."""
 
     client: Callable[..., AsyncClient] = AsyncClient
     worker: Callable[..., Worker] = Worker
@@ -46,7 +46,7 @@ class ShellParts:
 
 @dataclass(frozen=True, slots=True)
 class ShellStage:
-    """What all processes of a run share."""
+    """The state that all processes of a run share."""
 
     world: World
     network: Network
@@ -55,7 +55,7 @@ class ShellStage:
     knobs: ShellKnobs
     parts: ShellParts
     transcript: Transcript | None = None
-    tickets: dict[str, Call] = field(default_factory=dict)  # of durable requests, while kept
+    tickets: dict[str, Call] = field(default_factory=dict)  # of durable requests
 
 
 class Member(Program):
@@ -67,17 +67,17 @@ class Member(Program):
         self.stage = stage
 
     async def main(self) -> None:
-        """Do what the program is for, until SIGTERM."""
+        """Run the program until SIGTERM."""
         raise NotImplementedError
 
     def say(self, what: str) -> None:
-        """Write a line into the transcript."""
+        """Record an event in the transcript."""
         if self.stage.transcript is not None:
             self.stage.transcript.event(self.name, what)
 
 
 def brokers(knobs: ShellKnobs) -> str:
-    """Return the brokers of a run, as in a URL; of replicating ones, the first."""
+    """Return the addresses of the brokers of a run, as in a URL; with a replica, only the first."""
     names = [name for name in MIDDLE[knobs.transport] if name.startswith("broker")]
     if knobs.transport is Transport.REPLICA:
         del names[1:]

@@ -1,4 +1,4 @@
-"""The store of a real Titanic on a simulated disk, without a thread of its own."""
+"""The store of a real Titanic on a simulated disk, without a thread."""
 
 from __future__ import annotations
 
@@ -21,46 +21,46 @@ _DISK_S_MAX: Final = 0.01
 
 
 class SimStore(Store):
-    """Does its work after a while, in the place of its thread."""
+    """A store whose work runs after a random delay, in place of its thread."""
 
     program: Program
     _done: Callable[[list[Input]], object]
     _is_closed = False
-    _is_wanted = False
+    _is_scheduled = False
 
     def start(self, done: Callable[[list[Input]], object]) -> None:
-        """Begin; `done` is called with the results."""
+        """Start; `done` gets the results."""
         self._done = done
         self._idle()
 
     def submit(self, effect: StoreEffect | Load) -> None:
-        """Submit an effect."""
+        """Submit an effect of the engine."""
         super().submit(effect)
-        self._want()
+        self._schedule()
 
     def close(self) -> None:
-        """Finish submitted effects, and close the log."""
+        """Execute the submitted effects, and close the log."""
         if not self._is_closed:
             self._is_closed = True
             self._work()
             self._log.close()
 
-    def _want(self) -> None:
-        if not self._is_wanted:
-            self._is_wanted = True
+    def _schedule(self) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
             self.program.in_thread(_DISK_S_MAX * self.program.rng.random(), self._turn)
 
     def _turn(self) -> None:
-        self._is_wanted = False
+        self._is_scheduled = False
         if not self._is_closed:
             self._work()
             if self._is_compacting:
-                self._want()
+                self._schedule()
 
     def _idle(self) -> None:
-        """Look for segments to compact now and then."""
+        """Check for segments to compact, once a second."""
         if not self._is_closed:
-            self._want()
+            self._schedule()
             self.program.in_thread(_IDLE_S, self._idle)
 
     def _work(self) -> None:
@@ -70,13 +70,13 @@ class SimStore(Store):
 
 
 @dataclass(frozen=True, slots=True)
-class OnSimDisk(TitanicSettings):
+class SimDiskSettings(TitanicSettings):
     """Settings of a Titanic whose store is on the disk of a simulated machine."""
 
-    machine: Any = None  # the program, and its `disk`
+    machine: Any = None  # the program; it has a `disk`
 
     def open(self, log_id: bytes | None = None) -> Store:
-        """Open the store; with `log_id` only one with this log. Raises `StorageError`."""
+        """Open the store; with `log_id`, only if it has this log. Raises `StorageError`."""
         log = SimLog(self.machine.disk, PURPOSE, self.store.log_settings, log_id)
         store = SimStore(log, self.store, lambda: int(clock.wall() * 1e6))
         store.program = self.machine

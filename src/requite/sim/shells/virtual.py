@@ -1,7 +1,7 @@
-"""The clock and the randomness that shells see while they are simulated.
+"""The clock and the randomness that shells use during a run.
 
-All shells read `requite.shell.clock` and `requite.shell.entropy`. A run replaces their contents,
-and seeds the module `random`, which handlers may use.
+All shells use `requite.shell.clock` and `requite.shell.entropy`. A run replaces the functions in
+these modules, and seeds the module `random`, which handlers may use.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from requite.sim.world import World
 if TYPE_CHECKING:
     from requite.sim.process import Process
 
-_EPOCH_S: Final = 1_700_000_000.0  # the wall time at which a world begins
+_EPOCH_S: Final = 1_700_000_000.0  # the wall-clock time at the start of a run
 
-_running: list[Process] = []  # the process whose turn it is, at the end
+_running: list[Process] = []  # the running process is the last one
 
 
 @contextmanager
 def process(which: Process) -> Iterator[None]:
-    """Let shells read the clock of a process."""
+    """While the context is open, make shells use the clock of this process."""
     _running.append(which)
     try:
         yield
@@ -34,13 +34,13 @@ def process(which: Process) -> Iterator[None]:
 
 
 def running(default: str) -> str:
-    """Return the name of the process whose turn it is."""
+    """Return the name of the process that is running, or `default`."""
     return _running[-1].name if _running else default
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep shells from logging: in a simulation plenty goes wrong, on purpose."""
+    """Disable the shells' logging: in a simulation most warnings are caused by injected faults."""
     loggers = [logging.getLogger(name) for name in ("requite", "asyncio")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
@@ -54,7 +54,8 @@ def quiet() -> Iterator[None]:
 
 @contextmanager
 def world(which: World) -> Iterator[None]:
-    """Let shells read the clock of the running process, and draw from the seed of a world."""
+    """While the context is open, make shells use the clock of the running process, and the seed of
+    a world."""
 
     def now() -> float:
         return _running[-1].clock() if _running else which.now

@@ -1,7 +1,7 @@
-"""Real workers with handlers of three kinds.
+"""Programs with a real worker, and handlers of three kinds.
 
-A request and a reply are one frame: the frames that the other simulations have, with a line feed
-after the first. SP has no more, and all protocols take it.
+A request or a reply is one frame: the two frames of the other simulations, joined by a line feed.
+All protocols support one frame; SP supports no more.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from requite.worker.handler import Service, service
 from requite.worker.worker import Worker
 
 HANG_S: Final = 2.0
-_NO_SERVICE: Final = "alpha"  # what a worker without named services calls its own
+_NO_SERVICE: Final = "alpha"  # the service name in protocols without service names
 
 
 class ShellWorker(Member):
@@ -39,13 +39,13 @@ class ShellWorker(Member):
         self, spec: ShellWorkerSpec, stage: ShellStage, broker: str = "", *, key: str = ""
     ) -> None:
         super().__init__(spec.name, stage)
-        self._key = key  # of its group in a pool
+        self._key = key  # the key of its group in a pool
         self._broker = broker or brokers(stage.knobs)
         self.spec = spec
-        self.running: set[int] = set()  # executions of this life
+        self.running: set[int] = set()  # serial numbers of executions since the last start
 
     async def main(self) -> None:
-        """Serve."""
+        """Run the worker."""
         self.running = set()
         self.worker = self._make_worker()
         await self.worker.serve()
@@ -90,7 +90,7 @@ class ShellWorker(Member):
         assert task is not None
         history = self.stage.history
         call = history.calls[task.number]
-        # That of a durable request is its ticket.
+        # The key of a durable request is its ticket.
         key = b"" if self.stage.knobs.is_durable else request.idempotency_key
         execution = history.started(call, self.name, payload, key)
         self.running.add(execution.serial)

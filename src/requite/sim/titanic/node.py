@@ -287,7 +287,7 @@ class Node:
                 self.feed(event)
 
     def _look(self, life: int) -> None:
-        """Let the store look for segments to compact, at intervals."""
+        """Make the store check for segments to compact, at intervals."""
         if life == self._life and self.alive:
             self._want_work()
             self._world.after(_LOOK_EVERY_S, self._look, life)

@@ -33,7 +33,8 @@ LATE_S: Final = 2.0
 
 
 class Network:
-    """The network between users and Titanic. `is_well`: it loses and delays no more messages."""
+    """The network between users and Titanic. `is_well`: it neither loses nor delays messages any
+    more."""
 
     def __init__(self, world: World, knobs: TitanicKnobs, ledger: Ledger, node: Node) -> None:
         self.world = world
@@ -46,7 +47,8 @@ class Network:
     def ask(
         self, service: str, frames: Sequence[bytes], key: bytes, answer: Callable[..., None]
     ) -> None:
-        """Carry a request and its reply: once, not at all, or twice."""
+        """Carry a request and its reply. During faults either may be lost, and the request may
+        arrive twice."""
         if self._is_lost():
             return
         self._carry(self._latency_s(), service, frames, key, answer)
@@ -173,7 +175,8 @@ def draw_call(number: int, knobs: TitanicKnobs, rng: Random) -> TitanicCall:
 
 
 def full_lifecycle(ledger: Ledger, request: UserRequest, call: TitanicCall) -> Any:
-    """Submit, collect until there is a reply, perhaps collect again, and perhaps close."""
+    """Submit a request and collect its reply, perhaps twice; perhaps close it. With `closes_early`,
+    close it instead of collecting."""
     issued = yield from submit(ledger, request)
     if call.closes_early:
         yield from close(ledger, issued)
@@ -209,7 +212,7 @@ def submit(ledger: Ledger, request: UserRequest) -> Any:
 
 
 def collect(ledger: Ledger, issued: IssuedTicket) -> Any:
-    """Ask for the reply until its status is final; return the status."""
+    """Poll for the reply until its status is final; return the status."""
     while True:
         ticket = issued.ticket if issued.request.number % 2 else issued.ticket.lower()
         frames = yield REPLY, [ticket], b"", _nothing
@@ -221,7 +224,7 @@ def collect(ledger: Ledger, issued: IssuedTicket) -> Any:
 
 
 def close(ledger: Ledger, issued: IssuedTicket) -> Any:
-    """Close until it is confirmed."""
+    """Close a request; retry until Titanic confirms."""
     issued.close_sent = True
     while True:
         frames = yield CLOSE, [issued.ticket], b"", _nothing
@@ -232,7 +235,7 @@ def close(ledger: Ledger, issued: IssuedTicket) -> Any:
 
 
 def close_all(ledger: Ledger) -> Any:
-    """Close all requests, page by page, until none is listed."""
+    """Close all listed requests, page by page, until the list is empty."""
     while True:
         cursor, seen = b"", 0
         while True:
@@ -254,7 +257,7 @@ def close_all(ledger: Ledger) -> Any:
 
 
 def garbage(ledger: Ledger, rng: Random) -> Any:
-    """Ask for nonsense; every answer has to be a status."""
+    """Send an invalid request; check that the answer is a status."""
     junk = (b"", b"../../etc/passwd", b"A" * 31, b"G" * 32, b"0" * 32, b"\xff" * 32, b"f" * 5000)
     frames = [rng.choice(junk) for _ in range(rng.randrange(4))]
     services = [service for service in SERVICES if service != REQUEST]

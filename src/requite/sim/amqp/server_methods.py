@@ -1,7 +1,7 @@
-"""What RabbitMQ says, and how it reads what its clients say: AMQP 0.9.1 from the other side.
+"""AMQP 0.9.1 methods from the server's side: encode those of RabbitMQ, decode those of its clients.
 
-The messages are those of `requite.protocols.amqp.methods`: `[channel, method]`, with header and
-body where content follows.
+A message is as in `requite.protocols.amqp.methods`: `[channel, method]`, with header and body for
+methods that carry content.
 
 Source: AMQP 0.9.1, sections 1.4 to 1.8 of its reference; RabbitMQ's extensions.
 """
@@ -25,75 +25,76 @@ NAMES: Final = {
     for name, value in vars(methods).items()
     if isinstance(value, bytes) and len(value) == 4 and name.isupper()
 }
-"""What methods are called."""
+"""The names of the methods, such as `queue.declare`."""
 
 
-# --- said by RabbitMQ -----------------------------------------------------------------------------
+# --- methods of the server ------------------------------------------------------------------------
 def start() -> bytes:
-    """Begin the handshake."""
+    """Encode `connection.start`, which begins the handshake."""
     mechanisms = b"PLAIN AMQPLAIN"
     hello = b"\0\x09" + table({"product": "RabbitMQ"}) + _U32.pack(len(mechanisms)) + mechanisms
     return methods.CONNECTION_START + hello + _U32.pack(5) + b"en_US"
 
 
 def tune(frame_size: int, heartbeat_s: int) -> bytes:
-    """Suggest limits."""
+    """Encode `connection.tune`, which proposes limits."""
     return methods.CONNECTION_TUNE + _TUNE.pack(2047, frame_size, heartbeat_s)
 
 
 def close(of: bytes, code: int, text: str, cause: bytes = b"\0\0\0\0") -> bytes:
-    """Close a channel or the connection (`of`), because of a method."""
+    """Encode `connection.close` or `channel.close` (`of`); `cause` is the method that failed."""
     return of + U16.pack(code) + short(text) + cause[:4]
 
 
 def blocked(reason: str) -> bytes:
-    """Take no more publishing."""
+    """Encode `connection.blocked`: the client must stop publishing."""
     return methods.CONNECTION_BLOCKED + short(reason)
 
 
 def channel_opened() -> bytes:
-    """Answer `channel.open`."""
+    """Encode the answer to `channel.open`."""
     return methods.CHANNEL_OPEN_OK + b"\0\0\0\0"
 
 
 def declared(queue: str, messages: int, consumers: int) -> bytes:
-    """Answer `queue.declare`."""
+    """Encode the answer to `queue.declare`."""
     return methods.QUEUE_DECLARE_OK + short(queue) + _U32.pack(messages) + _U32.pack(consumers)
 
 
 def consuming(tag: str) -> bytes:
-    """Answer `basic.consume`."""
+    """Encode the answer to `basic.consume`."""
     return methods.BASIC_CONSUME_OK + short(tag)
 
 
 def cancelled(tag: str, *, by_us: bool) -> bytes:
-    """End a consumer: because its queue is gone (`by_us`), or as it was asked for."""
+    """Encode the end of a consumer: `basic.cancel` if its queue was deleted (`by_us`), else the
+    answer to the client's cancel."""
     if by_us:
         return methods.BASIC_CANCEL + short(tag) + b"\x01"
     return methods.BASIC_CANCEL_OK + short(tag)
 
 
 def deliver(consumer: str, tag: int, redelivered: bool, exchange: str, key: str) -> bytes:
-    """Deliver the content that follows."""
+    """Encode `basic.deliver`; header and body follow."""
     flags = b"\x01" if redelivered else b"\0"
     where = short(exchange) + short(key)
     return methods.BASIC_DELIVER + short(consumer) + _U64.pack(tag) + flags + where
 
 
 def returned(exchange: str, key: str) -> bytes:
-    """Give the content that follows back to whoever has published it."""
+    """Encode `basic.return` with NO_ROUTE; header and body follow."""
     return methods.BASIC_RETURN + U16.pack(312) + short("NO_ROUTE") + short(exchange) + short(key)
 
 
 def confirmed(tag: int, *, multiple: bool, is_taken: bool) -> bytes:
-    """Confirm publishings."""
+    """Encode a publisher confirm: an ack or a nack."""
     kind = methods.BASIC_ACK if is_taken else methods.BASIC_NACK
     return kind + _U64.pack(tag) + (b"\x01" if multiple else b"\0")
 
 
-# --- said by clients ------------------------------------------------------------------------------
+# --- methods of clients ---------------------------------------------------------------------------
 class QueueDeclare(NamedTuple):
-    """`queue.declare`."""
+    """The fields of `queue.declare`."""
 
     queue: str
     passive: bool
@@ -104,7 +105,7 @@ class QueueDeclare(NamedTuple):
 
 
 class Publish(NamedTuple):
-    """`basic.publish`."""
+    """The fields of `basic.publish`."""
 
     exchange: str
     key: str
@@ -112,7 +113,7 @@ class Publish(NamedTuple):
 
 
 class Consume(NamedTuple):
-    """`basic.consume`."""
+    """The fields of `basic.consume`."""
 
     queue: str
     tag: str
@@ -120,7 +121,7 @@ class Consume(NamedTuple):
 
 
 class Settle(NamedTuple):
-    """`basic.ack`, or `basic.reject`."""
+    """The fields of `basic.ack` or `basic.reject`."""
 
     tag: int
     is_ack: bool
@@ -128,7 +129,7 @@ class Settle(NamedTuple):
 
 
 def read_queue_declare(method: bytes) -> QueueDeclare:
-    """Read it."""
+    """Decode `queue.declare`."""
     queue, at = read_short(method, 6)
     bits = method[at]
     arguments, _ = read_table(method, at + 1)
@@ -137,57 +138,57 @@ def read_queue_declare(method: bytes) -> QueueDeclare:
 
 
 def read_exchange_declare(method: bytes) -> tuple[str, str, bool]:
-    """Read name, kind, and whether it is only asked for."""
+    """Decode `exchange.declare`: name, type, and whether it is passive."""
     name, at = read_short(method, 6)
     kind, at = read_short(method, at)
     return name, kind, bool(method[at] & 1)
 
 
 def read_bind(method: bytes) -> tuple[str, str, str]:
-    """Read queue, exchange and routing key of `queue.bind`."""
+    """Decode `queue.bind`: queue, exchange and routing key."""
     queue, at = read_short(method, 6)
     exchange, at = read_short(method, at)
     return queue, exchange, read_short(method, at)[0]
 
 
 def read_publish(method: bytes) -> Publish:
-    """Read it."""
+    """Decode `basic.publish`."""
     exchange, at = read_short(method, 6)
     key, at = read_short(method, at)
     return Publish(exchange, key, bool(method[at] & 1))
 
 
 def read_qos(method: bytes) -> int:
-    """Read the number of messages of `basic.qos`."""
+    """Decode the prefetch count of `basic.qos`."""
     return int(U16.unpack_from(method, 8)[0])
 
 
 def read_consume(method: bytes) -> Consume:
-    """Read it."""
+    """Decode `basic.consume`."""
     queue, at = read_short(method, 6)
     tag, at = read_short(method, at)
     return Consume(queue, tag, bool(method[at] & 2))
 
 
 def read_cancel(method: bytes) -> str:
-    """Read the consumer's tag."""
+    """Decode the consumer tag of `basic.cancel`."""
     return read_short(method, 4)[0]
 
 
 def read_settle(method: bytes) -> Settle:
-    """Read `basic.ack` or `basic.reject`."""
+    """Decode `basic.ack` or `basic.reject`."""
     is_ack = method[:4] == methods.BASIC_ACK
     return Settle(_U64.unpack_from(method, 4)[0], is_ack, not is_ack and bool(method[12] & 1))
 
 
 def read_deliver(method: bytes) -> int:
-    """Read the tag of a delivery."""
+    """Decode the delivery tag of `basic.deliver`."""
     _, at = read_short(method, 4)
     return int(_U64.unpack_from(method, at)[0])
 
 
 def read_credentials(method: bytes) -> str:
-    """Read the user's name out of `connection.start-ok`."""
+    """Decode the user name of `connection.start-ok`."""
     _, at = read_table(method, 4)
     _, at = read_short(method, at)
     response, _ = read_long(method, at)
@@ -196,12 +197,12 @@ def read_credentials(method: bytes) -> str:
 
 # --- bodies ---------------------------------------------------------------------------------------
 def pack(frames: list[bytes]) -> bytes:
-    """Make one body of several frames. Bodies that are joined are frames that are."""
+    """Join frames to one body. The concatenation of two bodies unpacks to the frames of both."""
     return b"".join(_U32.pack(len(frame)) + frame for frame in frames)
 
 
 def unpack(body: bytes) -> list[bytes] | None:
-    """Return what was packed; None for a body that was not."""
+    """Return the frames of a packed body; None for any other body."""
     frames = []
     at = 0
     while at < len(body):

@@ -6,19 +6,19 @@ import pytest
 
 from requite.protocols.amqp.properties import Properties, encode_properties
 from requite.protocols.amqp.topology import DIRECT_REPLY_TO
-from requite.sim.amqp.letter import Letter, letter_of
+from requite.sim.amqp.published import PublishedMessage, published_message
 
 BODY = b"body"
 
 
-def letter(direct: str = "", **properties: object) -> Letter:
+def publish(direct: str = "", **properties: object) -> PublishedMessage:
     """Publish a message with these properties."""
     header = encode_properties(Properties("id-7", **properties), len(BODY))  # type: ignore[arg-type]
-    return letter_of("exchange", "key", header, BODY, direct)
+    return published_message("exchange", "key", header, BODY, direct)
 
 
-def test_a_letter_has_the_properties_of_its_publishing() -> None:
-    published = letter(reply_to="replies", persistent=True)
+def test_a_published_message_has_its_properties() -> None:
+    published = publish(reply_to="replies", persistent=True)
     assert (published.exchange, published.key, published.body) == ("exchange", "key", BODY)
     assert (published.correlation_id, published.reply_to) == ("id-7", "replies")
     assert published.is_persistent
@@ -29,25 +29,25 @@ def test_a_letter_has_the_properties_of_its_publishing() -> None:
     ("text", "seconds"), [("1500", 1.5), ("0", 0.0), ("soon", None), ("", None)]
 )
 def test_the_expiration_is_in_milliseconds(text: str, seconds: float | None) -> None:
-    assert letter(expiration=text).expires_s == seconds
+    assert publish(expiration=text).expires_s == seconds
 
 
 def test_the_pseudo_queue_of_direct_replies_becomes_the_consumer_of_the_channel() -> None:
-    published = letter("consumer-3", reply_to=DIRECT_REPLY_TO)
+    published = publish("consumer-3", reply_to=DIRECT_REPLY_TO)
     assert published.reply_to == "consumer-3"
     assert published.properties is not None
     assert published.properties.reply_to == "consumer-3"
 
 
 def test_an_entry_is_added_to_the_headers() -> None:
-    counted = letter(headers={"a": "b"}).with_header("x-delivery-count", 2)
+    counted = publish(headers={"a": "b"}).with_header("x-delivery-count", 2)
     assert counted.properties is not None
     assert counted.properties.headers == {"a": "b", "x-delivery-count": 2}
     assert counted.body == BODY
 
 
 def test_malformed_properties_stay_as_they_are() -> None:
-    malformed = letter_of("", "key", b"\0<garbage", BODY, "consumer-3")
+    malformed = published_message("", "key", b"\0<garbage", BODY, "consumer-3")
     assert malformed.properties is None
     assert malformed.with_header("x-delivery-count", 2) == malformed
     assert malformed.reply_to is None

@@ -1,4 +1,4 @@
-"""A message in the model of RabbitMQ, as it was published, with its content header and body.
+"""A message as its client published it, with content header and body.
 
 Sources: AMQP 0.9.1, section 3.1.5; RabbitMQ's documentation of direct reply-to, time-to-live and
 quorum queues (which count deliveries in a header).
@@ -16,7 +16,7 @@ from requite.sim.rabbitmq.message import SimMessage
 
 
 @dataclass(frozen=True, slots=True)
-class Letter(SimMessage):
+class PublishedMessage(SimMessage):
     """A published message."""
 
     exchange: str = ""
@@ -26,14 +26,15 @@ class Letter(SimMessage):
 
     @property
     def properties(self) -> Properties | None:
-        """Its properties; None if they are malformed."""
+        """The properties; None if they are malformed."""
         try:
             return decode_properties(self.header)
         except RemoteViolation:
             return None
 
-    def with_header(self, name: str, value: Any) -> Letter:
-        """Add an entry to the headers; a letter with malformed properties stays as it is."""
+    def with_header(self, name: str, value: Any) -> PublishedMessage:
+        """Return a copy with one more header; a message with malformed properties is returned
+        unchanged."""
         properties = self.properties
         if properties is None or properties.flaw:
             return self
@@ -42,19 +43,21 @@ class Letter(SimMessage):
         return replace(self, header=header)
 
 
-def letter_of(exchange: str, key: str, header: bytes, body: bytes, direct: str) -> Letter:
-    """Return the letter of a publishing. RabbitMQ replaces the pseudo-queue of direct replies by
-    `direct`, the consumer of the channel, and turns the expiration into a time to live."""
-    letter = Letter(0, key, exchange=exchange, header=header, body=body)
-    properties = letter.properties
+def published_message(
+    exchange: str, key: str, header: bytes, body: bytes, direct: str
+) -> PublishedMessage:
+    """Return a published message. As in RabbitMQ, `direct` (the consumer of the channel) replaces
+    the pseudo-queue of direct replies in `reply-to`, and the expiration becomes a time to live."""
+    published = PublishedMessage(0, key, exchange=exchange, header=header, body=body)
+    properties = published.properties
     if properties is None:
-        return letter
+        return published
     if properties.reply_to == DIRECT_REPLY_TO and not properties.flaw:
         properties = properties._replace(reply_to=direct)
         header = encode_properties(properties, len(body))
     text = properties.expiration
     return replace(
-        letter,
+        published,
         reply_to=properties.reply_to,
         correlation_id=properties.correlation_id,
         expires_s=int(text) / 1000 if text.isascii() and text.isdecimal() else None,
