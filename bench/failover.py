@@ -34,7 +34,7 @@ from requite.testing.processes import Child, Children, free_ports
 START_S: Final = 15.0
 SETTLE_S: Final = 30.0
 CALL_S: Final = 60.0
-_STEADY_S: Final = 0.3  # of calls before a kill
+_STEADY_S: Final = 0.3  # seconds of calls before each kill
 _POLL_S: Final = 0.05
 _ROLES: Final = ("primary", "backup")
 _OF_INTEREST: Final = ("cores", "system", "Python", "requite", "uvloop")
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
     """Measure and report."""
     given = parse(arguments)
     with Children() as children:
-        gaps_s = asyncio_run(Show(given, children))
+        gaps_s = run_on_loop(Measurement(given, children))
     how = f"Made by `{shlex.join(['python', '-m', 'bench.failover', *arguments])}`"
     text = report(gaps_s, given, how)
     print(text)
@@ -70,7 +70,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 @dataclass(slots=True)
 class Calls:
-    """Times of replies."""
+    """Time of the last reply, and the longest time between two replies."""
 
     last_s: float = field(default_factory=perf_counter)
     longest_s: float = 0.0
@@ -84,8 +84,8 @@ class Calls:
         self.came.set()
 
 
-class Show:
-    """The pair, a worker and a client."""
+class Measurement:
+    """Kills the active broker repeatedly, while a client makes calls to a worker."""
 
     def __init__(self, given: argparse.Namespace, children: Children) -> None:
         self._given = given
@@ -94,8 +94,8 @@ class Show:
         self._servers: list[Child] = []
         self._calls = Calls()
 
-    async def play(self) -> list[float]:
-        """Return the duration of each fail-over, in seconds."""
+    async def run(self) -> list[float]:
+        """Start the processes; return the duration of each fail-over, in seconds."""
         self._servers = [self._start(n) for n in range(2)]
         for server in self._servers:
             server.wait_for("^listening on ", START_S)
@@ -165,14 +165,14 @@ class Show:
         return [f"--heartbeat-interval={self._given.heartbeat}"]
 
 
-def asyncio_run(show: Show) -> list[float]:
-    """Run the show on the event loop of the benchmarks."""
+def run_on_loop(measurement: Measurement) -> list[float]:
+    """Run a measurement on the event loop of the benchmarks; return its result."""
     gaps_s: list[float] = []
 
-    async def play() -> None:
-        gaps_s.extend(await show.play())
+    async def main() -> None:
+        gaps_s.extend(await measurement.run())
 
-    run(play())
+    run(main())
     return gaps_s
 
 

@@ -65,11 +65,11 @@ def run(kind: str, stream: bytes, step: int) -> tuple[list[list[bytes]], str]:
 
 def handshake() -> bytes:
     """Return the bytes that RabbitMQ sends until a connection is open."""
-    said: list[bytes] = []
-    door = ServerFraming(4096, 20)
+    out: list[bytes] = []
+    server = ServerFraming(4096, 20)
     for method in (speech.start(), speech.tune(4096, 20), methods.CONNECTION_OPEN_OK + b"\0"):
-        door.encode([methods.CONNECTION, method], said)
-    return b"".join(said)
+        server.encode([methods.CONNECTION, method], out)
+    return b"".join(out)
 
 
 def _read(message: list[bytes]) -> None:
@@ -115,8 +115,8 @@ def _session() -> bytes:
     headers = {"x-status": "ok", "x-partial": 3, "n": {"a": [1, None, True, b"b"]}}
     names = Properties("00000000000000ff", "replies", "00" * 16, "1000", headers, True)
     channel = methods.channel(1)
-    said: list[bytes] = []
-    door = ServerFraming(4096, 20)
+    out: list[bytes] = []
+    server = ServerFraming(4096, 20)
     for method in (
         speech.channel_opened(),
         speech.declared("queue", 1, 2),
@@ -125,20 +125,20 @@ def _session() -> bytes:
         speech.cancelled("replies", by_us=True),
         speech.close(methods.CHANNEL_CLOSE, 404, "NOT_FOUND", methods.QUEUE_DECLARE),
     ):
-        door.encode([channel, method], said)
+        server.encode([channel, method], out)
     for size in (0, 5, 9000, 20_000):
         header = encode_properties(names, size)
         for method in (speech.deliver("replies", 7, True, "", "k"), speech.returned("", "k")):
-            door.encode([channel, method, header, bytes(size)], said)
+            server.encode([channel, method, header, bytes(size)], out)
     odd = encode_properties(Properties("c" * 200, "r" * 200), 0).replace(b"c" * 200, b"\xff" * 200)
-    door.encode([channel, speech.deliver("replies", 8, False, "", "k"), odd, b""], said)
-    door.encode([], said)
+    server.encode([channel, speech.deliver("replies", 8, False, "", "k"), odd, b""], out)
+    server.encode([], out)
     for method in (
         speech.blocked("memory"),
         speech.close(methods.CONNECTION_CLOSE, 320, "CONNECTION_FORCED"),
     ):
-        door.encode([methods.CONNECTION, method], said)
-    return b"".join(said)
+        server.encode([methods.CONNECTION, method], out)
+    return b"".join(out)
 
 
 def make_corpus(directory: Path) -> None:

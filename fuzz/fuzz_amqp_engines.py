@@ -48,14 +48,14 @@ from requite.request import Partial, Reply, RetryPolicy, Status
 
 CHANNELS: Final = 4
 STEPS_MAX: Final = 200
-TICK_S: Final = 0.05  # of passing time, per unit
+TICK_S: Final = 0.05  # seconds per unit of a step that advances the clock
 WAKES_MAX: Final = 2000
 FOR_EVER_S: Final = 120.0
 CALLS_MAX: Final = 8
 
-METHOD, PASS_TIME, ACT, GIVE_UP, COME, GO, DRAIN = range(7)
-_KINDS: Final = (METHOD,) * 40 + (PASS_TIME,) * 8 + (ACT,) * 8 + (GIVE_UP,) * 2 + (COME,) * 3
-_ALL_KINDS: Final = (*_KINDS, GO, GO, DRAIN)
+METHOD, PASS_TIME, ACT, CANCEL, CONNECT, DISCONNECT, DRAIN = range(7)
+_KINDS: Final = (METHOD,) * 40 + (PASS_TIME,) * 8 + (ACT,) * 8 + (CANCEL,) * 2 + (CONNECT,) * 3
+_ALL_KINDS: Final = (*_KINDS, DISCONNECT, DISCONNECT, DRAIN)
 _METHODS: Final = (
     methods.BASIC_DELIVER,
     methods.BASIC_RETURN,
@@ -74,7 +74,8 @@ _METHODS: Final = (
 
 
 class World:
-    """An engine and its connection. Handlers run `jobs`; `ended` counts the ends of calls."""
+    """An engine and its connection. `jobs` have a running handler; `ended` counts the ends of each
+    call."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -85,7 +86,7 @@ class World:
         self.ended: dict[int, int] = {}
         self.stopped = False
 
-    # --- what happens -----------------------------------------------------------------------------
+    # --- inputs -----------------------------------------------------------------------------------
     def step(self, kind: int, channel: int, message: Message) -> None:
         """Perform a step."""
         argument = message[1][4] if len(message[1]) > 4 else 0
@@ -99,25 +100,25 @@ class World:
             case 3 if self.calls and isinstance(self.engine, AmqpCaller):
                 self.feed(Cancel(argument % self.calls))
             case 4 if self.peer is None:
-                self.come()
+                self.connect()
             case 5 if self.peer is not None:
-                self.go()
+                self.disconnect()
             case 6:
                 self.feed(Drain())
 
-    def come(self) -> None:
+    def connect(self) -> None:
         """Connect, and negotiate heartbeats."""
         self.peer = object()
         self.feed(PeerJoined(self.peer))
         self.feed(Received(self.peer, [[CONNECTION, methods.tune_ok(16, 131_072, 10)]]))
 
-    def go(self) -> None:
-        """Lose the connection."""
+    def disconnect(self) -> None:
+        """Report that the connection was lost."""
         peer, self.peer = self.peer, None
         self.feed(PeerLost(peer, "lost"))
 
     def _act(self, argument: int) -> None:
-        """Make a call, or an event of a handler."""
+        """Submit a call to a caller; let a responder's handler end or yield a partial reply."""
         if isinstance(self.engine, AmqpCaller):
             deadline = self.now + argument if argument else inf
             partials, idempotent = bool(argument & 1), bool(argument & 2)
@@ -132,7 +133,7 @@ class World:
                 self.feed(Finished(job, [b"reply"], Status.FAILED if argument & 128 else Status.OK))
 
     def pass_time(self, seconds: float) -> None:
-        """Advance the time, with all wake-ups that the engine requests."""
+        """Advance the clock, with a wake-up at each deadline of the engine."""
         end = self.now + seconds
         for _ in range(WAKES_MAX):
             at = self.engine.deadline()
@@ -144,11 +145,11 @@ class World:
         raise AssertionError(f"{WAKES_MAX} wake-ups within {seconds} s")
 
     def check_end(self) -> None:
-        """Check that no state remains (I9), and that each call has ended (I1)."""
+        """Assert that no state remains (I9), and that each call has ended once (I1)."""
         for job in list(self.jobs):
             self.feed(Finished(job, [b""]))
         if self.peer is not None:
-            self.go()
+            self.disconnect()
         self.feed(Drain())
         state = self.engine.snapshot()
         assert state.stopped, "the engine does not stop after a drain"
@@ -159,9 +160,9 @@ class World:
         else:
             assert (state.running, state.abandoned, state.unconfirmed) == (0, 0, 0), state
 
-    # --- what comes of it -------------------------------------------------------------------------
+    # --- effects ----------------------------------------------------------------------------------
     def feed(self, event: tuple[Any, ...]) -> None:
-        """Feed the engine an input."""
+        """Feed the engine one input, and check its effects."""
         for effect in self.engine.handle([event], self.now):
             self._perform(effect)
 
@@ -190,7 +191,7 @@ def one_input(data: bytes) -> None:
     if not data:
         return
     world = World(_engine(data[0]))
-    world.come()
+    world.connect()
     for kind, channel, message in steps(data[1:]):
         if kind == ACT and world.calls >= CALLS_MAX:
             continue
@@ -231,7 +232,7 @@ def steps(data: bytes) -> Iterator[tuple[int, int, Message]]:
             size = data[at] if at < len(data) else 0
             message.append(data[at + 1 : at + 1 + size])
             at += 1 + size
-            if number < 128:  # else its body was too large
+            if number < 128:  # otherwise a message whose body was too large
                 message.append(b"body")
         yield kind, channel, message
 
@@ -242,33 +243,37 @@ def step(kind: int, channel: int = 1, number: int = 0, arguments: bytes = b"") -
     return head + arguments
 
 
-def _said(method: bytes, arguments: bytes, header: bytes | None = None, channel: int = 1) -> bytes:
+def _method_step(
+    method: bytes, arguments: bytes, header: bytes | None = None, channel: int = 1
+) -> bytes:
     content = b"" if header is None else bytes((len(header),)) + header
     return step(METHOD, channel, _METHODS.index(method), arguments) + content
 
 
 def corpus() -> Iterator[bytes]:
-    """Yield a complete call, and a complete request."""
+    """Yield inputs with complete calls, and inputs with complete requests."""
     names = Properties("0000000000000001", "replies", "00" * 16, "1000", {"x-status": "ok"})
     partial = names._replace(headers={"x-partial": 0, "x-run": 1})
     cancel = names._replace(headers={"x-control": "cancel"})
     tag = bytes(7) + b"\1"
     deliver = short("c") + tag + b"\0" + short("") + short("k")
-    consuming = _said(methods.BASIC_CONSUME_OK, short("requests"))
-    declared = _said(methods.QUEUE_DECLARE_OK, short("k") + bytes(8))
-    ready = consuming + _said(methods.EXCHANGE_DECLARE_OK, b"", None, 2)
+    consuming = _method_step(methods.BASIC_CONSUME_OK, short("requests"))
+    declared = _method_step(methods.QUEUE_DECLARE_OK, short("k") + bytes(8))
+    ready = consuming + _method_step(methods.EXCHANGE_DECLARE_OK, b"", None, 2)
     act, pause = step(ACT, 1, 0, b"\x09"), step(PASS_TIME, 1, 0, b"\x30")
-    part = _said(methods.BASIC_DELIVER, deliver, encode_properties(partial, 4))
-    final = _said(methods.BASIC_DELIVER, deliver, encode_properties(names, 4))
+    part = _method_step(methods.BASIC_DELIVER, deliver, encode_properties(partial, 4))
+    final = _method_step(methods.BASIC_DELIVER, deliver, encode_properties(names, 4))
     back = b"\1\x38" + short("NO_ROUTE") + short("") + short("k")
-    returned = _said(methods.BASIC_RETURN, back, encode_properties(names, 4))
-    closed = _said(methods.CHANNEL_CLOSE, b"\1\x94" + short("NOT_FOUND") + methods.QUEUE_DECLARE)
-    confirm = _said(methods.BASIC_ACK, tag + b"\1")
-    lost = step(GO) + step(COME)
-    cancelled = _said(methods.BASIC_DELIVER, deliver, encode_properties(cancel, 0), 2)
+    returned = _method_step(methods.BASIC_RETURN, back, encode_properties(names, 4))
+    closed = _method_step(
+        methods.CHANNEL_CLOSE, b"\1\x94" + short("NOT_FOUND") + methods.QUEUE_DECLARE
+    )
+    confirm = _method_step(methods.BASIC_ACK, tag + b"\1")
+    lost = step(DISCONNECT) + step(CONNECT)
+    cancelled = _method_step(methods.BASIC_DELIVER, deliver, encode_properties(cancel, 0), 2)
     for choice in (1, 3, 13, 31):
         yield bytes((choice,)) + ready + act + part + final + act + returned + confirm + pause
-        yield bytes((choice,)) + act + lost + ready + act + closed + ready + step(GIVE_UP) + pause
+        yield bytes((choice,)) + act + lost + ready + act + closed + ready + step(CANCEL) + pause
     for choice in (0, 2):
         served = declared + consuming + final + act + confirm + cancelled + final
         yield bytes((choice,)) + served + pause

@@ -47,7 +47,7 @@ from requite.protocols.majordomo.wire import Disconnect as DisconnectCommand
 PEERS: Final = 8
 STEPS_MAX: Final = 200
 FRAMES_MAX: Final = 16
-TICK_S: Final = 0.05  # of passing time, per unit
+TICK_S: Final = 0.05  # seconds per unit of a step that advances the clock
 WAKES_MAX: Final = 5000  # 8 workers in two minutes of heartbeats every half second need 2000
 FOR_EVER_S: Final = 120.0
 
@@ -67,7 +67,7 @@ class World:
         self.stopped = False
 
     def say(self, peer: int, message: Message) -> None:
-        """Send a message of a peer; connect it first if necessary."""
+        """Send the broker a message from a peer; connect the peer first if necessary."""
         if peer not in self.connected:
             self.connected.add(peer)
             self._feed(PeerJoined(peer, b"peer%d" % peer))
@@ -88,7 +88,7 @@ class World:
             self._feed(PeerBlocked(peer) if kind == BLOCK else PeerWritable(peer))
 
     def pass_time(self, seconds: float) -> None:
-        """Advance the time, with all wake-ups that the broker requests."""
+        """Advance the clock, with a wake-up at each deadline of the broker."""
         end = self.now + seconds
         for _ in range(WAKES_MAX):
             at = self.broker.deadline()
@@ -103,7 +103,7 @@ class World:
         """Disconnect all peers, wait, and check that no state remains (I9)."""
         for peer in sorted(self.connected):
             self.leave(peer)
-        if self.stopped:  # it was draining, and waited only for these peers
+        if self.stopped:  # the broker was draining, and waited only for these peers
             return
         self.pass_time(FOR_EVER_S)
         left = self.broker.snapshot()
@@ -195,7 +195,7 @@ def step(kind: int, peer: int, argument: int = 0, message: Message | None = None
 
 
 def corpus() -> Iterator[bytes]:
-    """Yield a complete request for each pair of dialects."""
+    """Yield inputs with a complete request, for each pair of dialects."""
     versions = ("0.1", "0.2", "0.3")
     for client in versions:
         for worker in versions:

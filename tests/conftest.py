@@ -1,4 +1,4 @@
-"""Settings that every test shares."""
+"""Settings, hooks and fixtures of all tests."""
 
 import os
 from collections.abc import Generator
@@ -13,9 +13,9 @@ __all__ = ["rabbit", "rabbit_server"]
 
 bytecode.keep()
 
-# `make test` draws the same examples in every run, so that it says of a tree what it said before;
-# `make long` draws fresh ones, and twice as many. A busy machine makes single examples slow without
-# anything being wrong, so there is no deadline per example; pytest-timeout bounds the whole test.
+# `make test` draws the same examples in every run, so its results are reproducible. `make long`
+# draws fresh examples, and twice as many. Single examples may be slow on a busy machine, so
+# examples have no deadline; pytest-timeout limits the whole test.
 _SLOW = [HealthCheck.too_slow]
 settings.register_profile(
     "same", derandomize=True, deadline=None, max_examples=50, suppress_health_check=_SLOW
@@ -26,13 +26,13 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Prepare what ends a process that is stuck."""
+    """Set up the watchdog for tests that hang."""
     limits.begin(config)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what has nng in its process (`scripts/test-nng` runs it), and give time to what has
-    processes to start."""
+    """Mark the tests that load nng, which `scripts/test-nng` runs, and raise the time limits of
+    tests that start processes."""
     note_cases(config, items)
     for item in items:
         allow_time(item)
@@ -43,22 +43,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Watch the setup."""
+    """Restart the watchdog for the setup."""
     limits.watch(item)
 
 
 def pytest_runtest_call(item: pytest.Item) -> None:
-    """Watch the test."""
+    """Restart the watchdog for the test itself."""
     limits.watch(item)
 
 
 def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """Watch the teardown."""
+    """Restart the watchdog for the teardown."""
     limits.watch(item)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say what the tests have cost."""
+    """Print the CPU time of the run."""
     limits.summary(terminalreporter)
 
 
@@ -66,7 +66,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show what RabbitMQ has said where a test with it fails."""
+    """Add the end of RabbitMQ's log to the report of a failed test that uses it."""
     report = yield
     add_log(item, report)
     return report

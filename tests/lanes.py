@@ -1,13 +1,13 @@
-"""Run the tests in lanes: processes that share the cores of the machine.
+"""Run the tests in lanes: concurrent processes, each with a part of the tests.
 
     python -m tests.lanes                  all lanes
-    python -m tests.lanes spark engines    these
-    python -m tests.lanes --at-once 1      one after the other
-    python -m tests.lanes --seed 7         the seed of hashes and of what the simulator draws
+    python -m tests.lanes spark engines    two lanes
+    python -m tests.lanes --at-once 1      one lane at a time
+    python -m tests.lanes --seed 7         set the seed of hashes and of the simulator
 
-Each lane is a process group with a limit of its own. A line a minute says which test each lane is
-at; the whole output of a lane is in a file. A lane that fails shows what failed. The other lanes
-go on, and the last lines repeat every failure. SIGINT, SIGTERM or SIGHUP ends all lanes.
+Each lane is a process group with a time limit. Once a minute, a line shows the current test of each
+lane. The complete output of a lane is in a file. A failed lane prints its failures and does not
+stop the others; all failures are repeated at the end. SIGINT, SIGTERM or SIGHUP ends all lanes.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ ROOT: Final = Path(__file__).parents[1]
 LOGS: Final = ROOT / "build" / "lanes"
 SEED_VARIABLE: Final = "REQUITE_TEST_SEED"
 _END_S: Final = 45.0  # Spark's processes need some time to end after an interrupt
-_ABORT_S: Final = 5.0  # to write the stacks of a lane that is stuck
+_ABORT_S: Final = 5.0  # time for a hanging lane to print its stacks
 _REPORT_S: Final = 60.0
 _CANNOT_START: Final = 127  # as in a shell
 _STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_NAME_SIZE: Final = 120  # of a test, in a report
-_TAIL: Final = 60  # lines to show of a lane that ended without a summary
+_NAME_SIZE: Final = 120  # characters of a test's name in a progress line
+_TAIL: Final = 60  # lines to show of a lane that ended without pytest's summary
 _SUMMARY: Final = re.compile(
     r"^=+ (?:ERRORS|FAILURES|warnings summary|short test summary info) =+$", re.M
 )
@@ -44,11 +44,11 @@ _DONE: Final = re.compile(r"\[ *(\d+)%\]$", re.M)
 
 
 class Lane(NamedTuple):
-    """A name, the command that runs it, and the seconds after which it is killed.
+    """A lane: its name, its command, and the time limit in seconds, after which it is killed.
 
-    A test has a limit of its own (`tests.support.limits`). That of the lane ends what is stuck
-    outside of any test: while tests are collected, or when the process should exit. It is four
-    times what the slowest lane takes, since a virtual machine may get half of a processor's time.
+    Each test has its own limit (`tests.support.limits`). The lane's limit ends a process that hangs
+    outside of a test: during collection or at exit. It is four times the duration of the slowest
+    lane, because a virtual machine may get half of a processor's time.
     """
 
     name: str
@@ -57,13 +57,13 @@ class Lane(NamedTuple):
 
 
 def _pytest(*arguments: str) -> tuple[str, ...]:
-    # Without its cache, which is made for one writer.
+    # Without pytest's cache, which does not support concurrent writers.
     options = ("-v", "-p", "no:cacheprovider", "-m", "not nng and not long")
     return (sys.executable, "-m", "pytest", *options, *arguments)
 
 
-# Folders with a lane of their own. Every other test is in the lane `rest`, so none is left out. A
-# folder within that of another lane is left out there.
+# Folders by lane. The lane `rest` has all other tests. A lane skips subfolders of its folders that
+# belong to another lane.
 FOLDERS: Final = {
     "pipeline": ("tests/spark/pipeline",),
     "spark": ("tests/spark",),
@@ -71,7 +71,7 @@ FOLDERS: Final = {
     "rabbitmq": ("tests/amqp", "tests/pool"),
     "cli": ("tests/cli",),
     "sim": ("tests/sim",),
-    # `make check` runs this one: its tests start no processes.
+    # `make check` runs this lane: its tests start no processes.
     "engines": tuple(
         f"tests/{name}" for name in ("engines", "wire", "spec", "framing", "pair", "transcripts")
     ),
@@ -81,7 +81,7 @@ _NAMED: Final = tuple(folder for folders in FOLDERS.values() for folder in folde
 
 
 def _in(*folders: str) -> tuple[str, ...]:
-    """Return the command for the tests in these folders that no other lane has."""
+    """Return the command for the tests in these folders, without subfolders of other lanes."""
     others = (
         name
         for name in _NAMED
@@ -95,7 +95,7 @@ _ALL: Final = {
     "rest": _in("tests"),
     "nng": ("scripts/test-nng",),
 }
-# They begin in this order: the longest first, so that the short ones fill the gap at the end.
+# The order in which lanes start: the longest first, so that short ones fill the gaps at the end.
 _ORDER: Final = (
     "pipeline",
     "e2e",
@@ -112,7 +112,7 @@ LANES: Final = tuple(Lane(name, _ALL[name]) for name in sorted(_ALL, key=_ORDER.
 
 
 class Result(NamedTuple):
-    """How a lane ended. `code` is that of its process; None if the lane did not begin."""
+    """The result of a lane. `code` is its process's exit code; None if the lane did not start."""
 
     name: str
     code: int | None
@@ -121,20 +121,21 @@ class Result(NamedTuple):
 
     @property
     def line(self) -> str:
-        """Its row in the table at the end: verdict, seconds, and the last line of its output."""
+        """The lane's row in the final table: verdict, seconds, and the last line of its output."""
         last = self.output.rstrip().rpartition("\n")[2].strip("= ")
         verdict = {0: "passed", None: "not run"}.get(self.code, f"FAILED ({self.code})")
         return f"{self.name:<10} {verdict:<12} {self.seconds:5.0f} s  {last}".rstrip()
 
     @property
     def failures(self) -> list[str]:
-        """The lines in which pytest names what failed."""
+        """The lines of pytest's summary that name failed tests."""
         named = ("FAILED tests", "ERROR tests")
         return [line for line in self.output.splitlines() if line.startswith(named)]
 
     @property
     def report(self) -> str:
-        """What people have to read of its output: failures and warnings, or how it broke off."""
+        """The part of the output to show: pytest's failures and warnings, or the last lines of a
+        lane that failed without a summary."""
         if found := _SUMMARY.search(self.output):
             return self.output[found.start() :].rstrip()
         lines = self.output.rstrip().splitlines()
@@ -142,7 +143,7 @@ class Result(NamedTuple):
 
 
 class Running:
-    """A lane whose process runs. It leads a process group, so each signal reaches all of it."""
+    """A running lane. Its process leads a process group, which receives all signals."""
 
     def __init__(self, lane: Lane, process: asyncio.subprocess.Process, log: Path) -> None:
         self.lane = lane
@@ -150,19 +151,20 @@ class Running:
         self._log = log
 
     async def end(self) -> int:
-        """Wait for the end; at the limit, have the stacks written, and kill the lane."""
+        """Wait until the lane ends; return its exit code. At the time limit, print its stacks and
+        kill it."""
         with suppress(TimeoutError):
             return await asyncio.wait_for(self._process.wait(), self.lane.limit_s)
         with self._log.open("a") as log:
             log.write(f"\nThe lane was not done after {self.lane.limit_s:g} s; its stacks:\n")
-        self.signal(signal.SIGABRT)  # faulthandler writes all stacks
+        self.signal(signal.SIGABRT)  # faulthandler prints the stacks of all threads
         with suppress(TimeoutError):
             await asyncio.wait_for(self._process.wait(), _ABORT_S)
         self.signal(signal.SIGKILL)
         return await self._process.wait()
 
     def signal(self, number: signal.Signals) -> bool:
-        """Send a signal to every process of the group; return whether there was any."""
+        """Send a signal to the process group; return whether it has a process."""
         try:
             os.killpg(self._process.pid, number)
         except ProcessLookupError:
@@ -170,7 +172,7 @@ class Running:
         return True
 
     def progress(self) -> str:
-        """Say how much of the lane is done, and in which test it is."""
+        """Return the lane's name, its progress in percent, and its current test."""
         output = self._log.read_text(errors="replace")
         done = _DONE.findall(output)
         test = output.rpartition("\n")[2].strip()[:_NAME_SIZE]
@@ -178,7 +180,7 @@ class Running:
 
 
 class Runner:
-    """Runs lanes; `stop` ends those that run, and lets no other begin."""
+    """Runs up to `at_once` lanes concurrently. `stop` ends the running lanes and starts no more."""
 
     def __init__(self, logs: Path, at_once: int) -> None:
         logs.mkdir(parents=True, exist_ok=True)
@@ -189,7 +191,7 @@ class Runner:
         self.stopping = asyncio.Event()
 
     async def run(self, lane: Lane) -> Result:
-        """Run a lane when it is its turn, and print what people have to read of its output."""
+        """Wait for a free slot, run a lane, and print the relevant part of its output."""
         async with self._turns:
             if self.stopping.is_set():
                 return Result(lane.name, None, 0.0, "")
@@ -227,7 +229,7 @@ class Runner:
                 _say(f"lane {lane.name} has left processes behind, which are killed")
 
     async def report(self, every_s: float = _REPORT_S) -> None:
-        """Print the progress of each lane once a minute until cancelled."""
+        """Print the progress of all running lanes every `every_s` seconds, until cancelled."""
         while True:
             await asyncio.sleep(every_s)
             minutes, seconds = divmod(round(monotonic() - self._began), 60)
@@ -235,7 +237,8 @@ class Runner:
             _say(f"{minutes:3}:{seconds:02}  {lanes}")
 
     def stop(self) -> None:
-        """Interrupt what runs, as a terminal does; a second time, or after a while, kill it."""
+        """Interrupt the running lanes with SIGINT; kill them at the second call, or after
+        `_END_S`."""
         again = self.stopping.is_set()
         self.stopping.set()
         for running in self._running.values():
@@ -249,7 +252,7 @@ def _say(text: str) -> None:
 
 
 def _sum_up(results: Sequence[Result]) -> None:
-    """Say what failed, and how each lane ended: the last lines are what people read."""
+    """Print all failures, then the result of each lane."""
     _say("=" * 78)
     for result in results:
         for line in result.failures:
@@ -259,7 +262,7 @@ def _sum_up(results: Sequence[Result]) -> None:
 
 
 async def run(lanes: Sequence[Lane], at_once: int, logs: Path = LOGS) -> int:
-    """Run the lanes; return 0 if all passed, 1 if one did not, 130 if they were interrupted."""
+    """Run the lanes; return 0 if all passed, 1 if one failed, 130 after an interrupt."""
     runner = Runner(logs, at_once)
     for number in _STOPPING:
         asyncio.get_running_loop().add_signal_handler(number, runner.stop)
@@ -273,7 +276,7 @@ async def run(lanes: Sequence[Lane], at_once: int, logs: Path = LOGS) -> int:
 
 
 def seed_of_the_commit() -> int:
-    """Return a number that every commit has one of; 0 outside of a checkout."""
+    """Return the first seven hex digits of the current commit as a number; 0 outside of git."""
     with suppress(OSError, subprocess.CalledProcessError):
         command = ("git", "rev-parse", "HEAD")
         return int(subprocess.check_output(command, cwd=ROOT, stderr=subprocess.DEVNULL)[:7], 16)
@@ -281,12 +284,12 @@ def seed_of_the_commit() -> int:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run what the command line names."""
+    """Run the lanes of the command line; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.lanes", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     names = [lane.name for lane in LANES]
     parser.add_argument("lane", nargs="*", help=f"one of {', '.join(names)}; all if none is named")
-    # Half of the lanes mostly wait: together they keep a core busy for two fifths of their time.
+    # Two per core, because half of the lanes mostly wait and use a core for two fifths of the time.
     parser.add_argument("--at-once", type=int, default=2 * (os.cpu_count() or 1), metavar="N")
     parser.add_argument("--seed", type=int, metavar="N", help="that of the commit if none is named")
     asked = parser.parse_args(words)
@@ -301,7 +304,7 @@ def main(words: Sequence[str] | None = None) -> int:
     chosen = [lane for lane in LANES if not asked.lane or lane.name in asked.lane]
     lanes = f' LANES="{" ".join(asked.lane)}"' if asked.lane else ""
     _say(f"seed {seed}; to repeat this run: make unit SEED={seed}{lanes}")
-    bytecode.keep()  # for pytest itself, which is loaded before the tests are
+    bytecode.keep()  # here as well, because pytest is imported before the tests' conftest.py
     return asyncio.run(run(chosen, asked.at_once))
 
 

@@ -1,6 +1,6 @@
-"""The page docs/topics/licences.md: the licence of every pinned dependency.
+"""Generate docs/topics/licences.md: the licence of every pinned dependency.
 
-python -m tests.licences        writes it anew, from the metadata of the installed packages
+python -m tests.licences        rewrites the page from the metadata of the installed packages
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _HEADINGS: Final = {
 }
 _PIN: Final = re.compile(r"^([\w.-]+)==([^\s;]+)", re.M)
 
-# Other spellings of names of SPDX.
+# SPDX identifiers of other spellings.
 _SPDX: Final = {
     "3-Clause BSD License": "BSD-3-Clause",
     "Apache 2.0": "Apache-2.0",
@@ -43,12 +43,12 @@ _SPDX: Final = {
     "Mozilla Public License 2.0 (MPL 2.0)": "MPL-2.0",
 }
 
-# Packages of other systems, which are not installed where the page is made.
+# Licences of packages for other operating systems, which are not installed on this one.
 _ELSEWHERE: Final = {"colorama": "BSD-3-Clause", "pywin32": "PSF-2.0"}
 
 
 def pins(name: str) -> dict[str, set[str]]:
-    """Return the pinned packages of a set in `requirements/`, each with its versions."""
+    """Return the versions of each pinned package in a file of `requirements/`."""
     text = (ROOT / "requirements" / f"{name}.txt").read_text("utf-8")
     found: dict[str, set[str]] = {}
     for package, version in _PIN.findall(text):
@@ -57,7 +57,7 @@ def pins(name: str) -> dict[str, set[str]]:
 
 
 def licence(package: str) -> str | None:
-    """Return the licence that an installed package states, or None if it is not installed."""
+    """Return the licence in a package's metadata; None if the package is not installed."""
     try:
         stated = metadata(package)
     except PackageNotFoundError:
@@ -76,7 +76,7 @@ def licence(package: str) -> str | None:
 
 
 def rows() -> dict[str, dict[str, str]]:
-    """Return the licence of each package, by heading. Raises LookupError if one has none."""
+    """Return the licence of each package, by heading. Raises `LookupError` if one is unknown."""
     found: dict[str, dict[str, str]] = {}
     listed: set[str] = set()
     for name, heading in _HEADINGS.items():
@@ -91,7 +91,7 @@ def rows() -> dict[str, dict[str, str]]:
 
 
 def render() -> str:
-    """Return the page."""
+    """Return the text of the page."""
     lines = [_INTRODUCTION]
     for heading, packages in rows().items():
         lines += [f"## {heading}", "", "| package | licence |", "|---|---|"]

@@ -1,4 +1,4 @@
-"""When a measurement ends, and what it says."""
+"""The gauge of the benchmarks: the end of a measurement, and its figures."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ def job(**settings: float) -> Job:
     return Job(0, 0, (), "0.3", 1, 1, 11, 1, **given)  # type: ignore[arg-type]
 
 
-def test_nothing_is_measured_without_an_answer() -> None:
+def test_a_measurement_needs_an_answer() -> None:
     gauge = Gauge(job())
     assert not gauge.is_over(0)
-    assert gauge.is_over(1)  # three times the seconds asked for have passed
+    assert gauge.is_over(1)  # three times the requested seconds (0) have passed
 
 
-def test_it_lasts_for_as_long_as_was_asked_for() -> None:
+def test_a_measurement_lasts_for_the_requested_seconds() -> None:
     assert not Gauge(job(seconds=60.0)).is_over(2)
 
 

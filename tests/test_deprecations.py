@@ -1,4 +1,4 @@
-"""Former public names work, with a warning that has the new name (docs/topics/stability.md)."""
+"""Deprecated public names work, with a warning that has the new name (docs/topics/stability.md)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from requite.pair.operator import Operator
 from requite.spark.bulk.progress import Progress
 
 
-def test_the_role_of_a_pair() -> None:
+def test_pair_role() -> None:
     with pytest.warns(DeprecationWarning, match="PairRole"):
         assert requite.pair.Role is requite.pair.PairRole
     with pytest.raises(AttributeError, match="Rolle"):
         requite.pair.Rolle  # noqa: B018 - it is the access that raises
 
 
-async def test_the_view_of_an_operator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_operator_look(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     async def view(_operator: Operator) -> str:
         return "a view"
 
@@ -28,7 +28,7 @@ async def test_the_view_of_an_operator(monkeypatch: pytest.MonkeyPatch, tmp_path
         assert await operator.look() == "a view"
 
 
-def test_the_count_of_a_progress(tmp_path: Path) -> None:
+def test_progress_look(tmp_path: Path) -> None:
     with (
         Progress(str(tmp_path / "reports"), every=60) as progress,
         pytest.warns(DeprecationWarning, match=r"Progress\.count"),

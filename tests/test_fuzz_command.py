@@ -1,4 +1,4 @@
-"""`python -m fuzz`: finds its targets, says what it needs, and tells what was found."""
+"""`python -m fuzz`: its targets, its errors, and its reports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from fuzz import __main__ as command
 
 
-def test_every_target_can_be_run_and_has_a_corpus(tmp_path: Path) -> None:
+def test_every_target_runs_and_has_a_corpus(tmp_path: Path) -> None:
     assert {"fuzz_majordomo_broker", "fuzz_majordomo_wire", "fuzz_zmtp"} <= set(command.targets())
     for name in command.targets():
         target = import_module(f"fuzz.{name}")
@@ -25,14 +25,14 @@ def test_targets_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(capsys.readouterr().out.splitlines()) == len(command.targets())
 
 
-def test_an_unknown_target_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_target_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as refused:
         command.main(["fuzz_nothing"])
     assert refused.value.code == 2
     assert "no target fuzz_nothing; the targets are" in capsys.readouterr().err
 
 
-def test_without_atheris_it_says_how_to_get_it(
+def test_without_atheris_the_error_says_how_to_install_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(command, "find_spec", lambda name: None)
@@ -41,7 +41,7 @@ def test_without_atheris_it_says_how_to_get_it(
 
 
 @pytest.mark.parametrize(("code", "verdict"), [(0, "nothing found"), (77, "FOUND SOMETHING")])
-def test_each_target_is_run_so_many_times_and_judged(
+def test_each_target_runs_with_the_given_number_of_inputs_and_its_result_is_printed(
     code: int,
     verdict: str,
     monkeypatch: pytest.MonkeyPatch,

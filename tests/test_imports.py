@@ -1,6 +1,6 @@
-"""No files import each other, directly or over others, not even under `if TYPE_CHECKING`.
+"""There are no import cycles between files, direct or indirect, not even under `TYPE_CHECKING`.
 
-import-linter checks the layers; it does not see circles of files inside one folder.
+import-linter checks the layers, but does not detect cycles of files inside one folder.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import pytest
 _TREE = Path(__file__).parent.parent
 
 
-def test_no_files_import_each_other() -> None:
+def test_there_are_no_import_cycles() -> None:
     graph = imports_below(_TREE / "src") | imports_below(_TREE, "bench")
     assert {"requite.engine", "bench.job"} <= graph.keys()
-    assert [" <-> ".join(circle) for circle in circles(graph)] == []
+    assert [" <-> ".join(cycle) for cycle in cycles(graph)] == []
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_no_files_import_each_other() -> None:
         "def f() -> None:\n    from pack.b import name",
     ],
 )
-def test_a_circle_is_found_and_named(statement: str, tmp_path: Path) -> None:
+def test_a_cycle_is_found_and_named(statement: str, tmp_path: Path) -> None:
     pack = tmp_path / "pack"
     pack.mkdir()
     (pack / "__init__.py").touch()
@@ -40,19 +40,19 @@ def test_a_circle_is_found_and_named(statement: str, tmp_path: Path) -> None:
     (pack / "b.py").write_text("import pack.c\n")
     (pack / "c.py").write_text("from pack.a import f\n")
     (pack / "d.py").write_text("import pack.a\n")
-    assert list(circles(imports_below(tmp_path))) == [["pack.a", "pack.b", "pack.c"]]
+    assert list(cycles(imports_below(tmp_path))) == [["pack.a", "pack.b", "pack.c"]]
 
 
-def test_a_diamond_is_no_circle(tmp_path: Path) -> None:
+def test_a_diamond_is_not_a_cycle(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("import b\nimport c\n")
     (tmp_path / "b.py").write_text("import d\n")
     (tmp_path / "c.py").write_text("import d\n")
     (tmp_path / "d.py").touch()
-    assert list(circles(imports_below(tmp_path))) == []
+    assert list(cycles(imports_below(tmp_path))) == []
 
 
 def imports_below(root: Path, folder: str = "") -> dict[str, set[str]]:
-    """Return what each module in a folder of `root` imports of the others there."""
+    """Return, for each module in a folder of `root`, the modules of the folder that it imports."""
     files = {_module(root, path): path for path in (root / folder).rglob("*.py")}
     return {module: set(_imported(module, path, files)) for module, path in files.items()}
 
@@ -77,15 +77,15 @@ def _imported(module: str, path: Path, files: Mapping[str, Path]) -> Iterator[st
                 yield from [each for each in (name, base) if each in files][:1]
 
 
-def circles(graph: Mapping[str, set[str]]) -> Iterator[list[str]]:
-    """Yield each set of modules that all import each other, over others or not."""
+def cycles(graph: Mapping[str, set[str]]) -> Iterator[list[str]]:
+    """Yield each set of modules that all import each other, directly or indirectly."""
     below = {module: _reach(graph, module) for module in graph}
     seen: set[str] = set()
     for module in sorted(graph):
         if module in below[module] and module not in seen:
-            circle = sorted(each for each in below[module] if module in below[each])
-            seen.update(circle)
-            yield circle
+            cycle = sorted(each for each in below[module] if module in below[each])
+            seen.update(cycle)
+            yield cycle
 
 
 def _reach(graph: Mapping[str, set[str]], module: str) -> set[str]:

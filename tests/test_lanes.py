@@ -1,4 +1,4 @@
-"""The lanes of `make unit`: none hides another, two run at once, and an interrupt ends them all."""
+"""The lanes of `make unit`: concurrency, failures, time limits, and interrupts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def lane(name: str, program: str, *arguments: object) -> Lane:
     return Lane(name, (sys.executable, "-c", program, *map(str, arguments)))
 
 
-def test_folders_have_one_lane_each_and_the_last_lane_has_the_rest() -> None:
+def test_each_folder_has_one_lane_and_the_lane_rest_has_the_others() -> None:
     folders = [folder for each in FOLDERS.values() for folder in each]
     assert len(folders) == len(set(folders))
     assert all((ROOT / folder).is_dir() for folder in folders)
@@ -40,7 +40,7 @@ def test_folders_have_one_lane_each_and_the_last_lane_has_the_rest() -> None:
 
 
 @pytest.mark.parametrize("at_once", [1, 2])
-async def test_what_fails_hides_nothing(
+async def test_all_lanes_run_and_are_reported_if_some_fail(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, at_once: int
 ) -> None:
     three = [lane("a", FAILS), lane("b", PASSES), lane("c", "import os; os.abort()")]
@@ -56,7 +56,7 @@ async def test_what_fails_hides_nothing(
     assert out.count("before\nFAILED tests/x.py::test_y - no\n= 1 failed =\nlane a") == 1
 
 
-async def test_what_passes_ends_with_0_and_says_little(
+async def test_passing_lanes_exit_with_0_and_print_only_warnings(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert await lanes.run([lane("a", WARNS), lane("b", PASSES)], 2, tmp_path) == 0
@@ -67,7 +67,7 @@ async def test_what_passes_ends_with_0_and_says_little(
     assert "tests/x.py::test_y PASSED" in (tmp_path / "a.log").read_text()
 
 
-MEET = """
+WAITS_FOR_OTHER = """
 import sys, time
 from pathlib import Path
 mine, other = map(Path, sys.argv[1:])
@@ -77,20 +77,20 @@ while not other.exists():
 """
 
 
-async def test_two_run_at_once(tmp_path: Path) -> None:
+async def test_two_lanes_run_concurrently(tmp_path: Path) -> None:
     a, b = tmp_path / "a", tmp_path / "b"
     async with asyncio.timeout(30):
-        two = [lane("a", MEET, a, b), lane("b", MEET, b, a)]
+        two = [lane("a", WAITS_FOR_OTHER, a, b), lane("b", WAITS_FOR_OTHER, b, a)]
         assert await lanes.run(two, 2, tmp_path / "logs") == 0
 
 
-# --- what takes too long --------------------------------------------------------------------------
-# Stuck where no handler of Python's can run, as pytest is: faulthandler is on.
+# --- time limits ----------------------------------------------------------------------------------
+# Hangs in C code, where Python cannot run a signal handler; faulthandler is on, as under pytest.
 FOR_EVER = "collections.deque(itertools.repeat(0), maxlen=0)"
 STUCK = f"import collections, faulthandler, itertools; faulthandler.enable(); {FOR_EVER}"
 
 
-async def test_a_lane_that_is_stuck_is_killed_and_its_stacks_are_shown(
+async def test_a_hanging_lane_is_killed_and_its_stacks_are_shown(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     stuck = lane("a", STUCK)._replace(limit_s=1.0)
@@ -102,7 +102,7 @@ async def test_a_lane_that_is_stuck_is_killed_and_its_stacks_are_shown(
     assert re.search(r"^b +passed", out, re.M)
 
 
-LEAVES = """
+LEAVES_A_CHILD = """
 import subprocess, sys
 from pathlib import Path
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
@@ -110,11 +110,11 @@ Path(sys.argv[1]).write_text(str(child.pid))
 """
 
 
-async def test_what_a_lane_leaves_behind_is_killed(
+async def test_remaining_processes_of_a_lane_are_killed(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     pid = tmp_path / "pid"
-    assert await lanes.run([lane("a", LEAVES, pid)], 1, tmp_path / "logs") == 0
+    assert await lanes.run([lane("a", LEAVES_A_CHILD, pid)], 1, tmp_path / "logs") == 0
     assert "lane a has left processes behind" in capsys.readouterr().out
     eventually(lambda: not is_running(int(pid.read_text())), "the child has ended")
 
@@ -127,7 +127,7 @@ def is_running(pid: int) -> bool:
     return True
 
 
-async def test_a_lane_that_cannot_start_hides_no_other(
+async def test_other_lanes_run_if_one_cannot_start(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     two = [Lane("a", ("/nowhere/python",)), lane("b", PASSES)]
@@ -137,7 +137,7 @@ async def test_a_lane_that_cannot_start_hides_no_other(
     assert re.search(r"^b +passed", out, re.M)
 
 
-AT = """
+WAITS_IN_A_TEST = """
 import sys, time
 from pathlib import Path
 print("tests/x.py::test_y PASSED   [ 12%]")
@@ -147,11 +147,11 @@ while not Path(sys.argv[1]).exists():
 """
 
 
-async def test_the_report_says_which_test_a_lane_is_at(
+async def test_the_report_names_the_current_test_of_a_lane(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     runner = lanes.Runner(tmp_path, 1)
-    running = asyncio.create_task(runner.run(lane("a", AT, tmp_path / "go")))
+    running = asyncio.create_task(runner.run(lane("a", WAITS_IN_A_TEST, tmp_path / "go")))
     reporting = asyncio.create_task(runner.report(0.02))
     said = ""
     async with asyncio.timeout(30):
@@ -194,7 +194,7 @@ def test_stuck_in_c():
 """
 
 
-def test_a_test_that_is_stuck_ends_also_where_it_is_stuck_in_c(tmp_path: Path) -> None:
+def test_a_hanging_test_is_ended_even_if_it_hangs_in_c_code(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "test_stuck.py").write_text(STUCK_TESTS)
     (tmp_path / "pytest.ini").write_text(f"[pytest]\ntimeout = 60\npythonpath = {ROOT}\n")
@@ -210,9 +210,7 @@ def test_a_test_that_is_stuck_ends_also_where_it_is_stuck_in_c(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("seed", ["-1", "4294967296"])
-def test_a_seed_that_python_does_not_take_is_refused(
-    capsys: pytest.CaptureFixture[str], seed: str
-) -> None:
+def test_a_seed_out_of_range_is_rejected(capsys: pytest.CaptureFixture[str], seed: str) -> None:
     with pytest.raises(SystemExit):
         lanes.main([f"--seed={seed}"])
     assert "a seed is 0 to 4294967295" in capsys.readouterr().err
@@ -224,14 +222,14 @@ def test_the_seed_is_that_of_the_commit() -> None:
     assert lanes.seed_of_the_commit() == (0 if found.returncode else int(found.stdout, 16))
 
 
-def test_what_is_no_lane_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_lane_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         lanes.main(["spark", "bark"])
     assert "no lane bark; there are pipeline, " in capsys.readouterr().err
 
 
-# It writes the process id of a child of its own, to whom the interrupt goes as well.
-STAYS = """
+# Starts a child, which also receives the signal, and writes its process id to a file.
+RUNS_UNTIL_SIGNALLED = """
 import subprocess, sys
 from pathlib import Path
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
@@ -253,9 +251,9 @@ sys.exit(asyncio.run(run(lanes, 2, Path(marks[0]).parent / "logs")))
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_an_interrupt_ends_them_all(tmp_path: Path, how: signal.Signals) -> None:
+def test_a_signal_ends_all_lanes(tmp_path: Path, how: signal.Signals) -> None:
     marks = [tmp_path / name for name in "abc"]
-    command = [sys.executable, "-c", RUNNER, STAYS, *map(str, marks)]
+    command = [sys.executable, "-c", RUNNER, RUNS_UNTIL_SIGNALLED, *map(str, marks)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as runner:
         eventually(lambda: marks[0].exists() and marks[1].exists(), "two lanes run")
         runner.send_signal(how)

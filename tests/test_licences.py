@@ -1,4 +1,4 @@
-"""The page of licences lists every pinned package, with the licence that it states."""
+"""The page of licences lists every pinned package, with the licence in its metadata."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_every_pinned_package_is_listed() -> None:
 
 
 def test_licences_are_those_of_the_installed_packages() -> None:
-    # Where versions of Python have versions of a package, the page has the licence of one of them.
+    # If a package's version depends on the Python version, the page has the licence of only one.
     same_everywhere = [package for package, versions in _PINNED.items() if len(versions) == 1]
     stated = {package: licence(package) for package in same_everywhere}
     wrong = {

@@ -1,4 +1,4 @@
-"""The package as a whole: its version, and what importing it costs."""
+"""The package as a whole: its version, its imports, and its archives."""
 
 import subprocess
 import sys
@@ -38,7 +38,7 @@ def test_version_is_the_installed_one() -> None:
 
 @pytest.fixture(scope="module")
 def modules_after_import() -> set[str]:
-    """Names of the modules that a fresh interpreter has loaded after ``import requite``."""
+    """Names of the modules that a new interpreter has loaded after ``import requite``."""
     script = "import requite, sys; print('\\n'.join(sys.modules))"
     run = subprocess.run(
         [sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=30
@@ -47,14 +47,14 @@ def modules_after_import() -> set[str]:
 
 
 @pytest.mark.parametrize("module", HEAVY)
-def test_import_stays_light(module: str, modules_after_import: set[str]) -> None:
+def test_import_loads_no_heavy_module(module: str, modules_after_import: set[str]) -> None:
     assert "requite" in modules_after_import
     assert module not in modules_after_import
 
 
 # --- archives -------------------------------------------------------------------------------------
 ROOT = Path(__file__).parents[1]
-LEFT_OUT = {".ci", ".gitignore"}  # of the repository's own keeping
+LEFT_OUT = {".ci", ".gitignore"}  # used only in the repository
 
 
 def built(kind: str, folder: Path) -> Path:
@@ -65,14 +65,14 @@ def built(kind: str, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("kind", ["sdist", "wheel"])
-def test_an_archive_that_is_built_twice_is_the_same(kind: str, tmp_path: Path) -> None:
+def test_archive_builds_are_reproducible(kind: str, tmp_path: Path) -> None:
     first, second = (built(kind, tmp_path / name) for name in ("first", "second"))
     assert first.name == second.name
     assert first.read_bytes() == second.read_bytes()
 
 
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="only git knows what is in the tree")
-def test_the_source_archive_has_what_the_tree_has(tmp_path: Path) -> None:
+def test_the_source_archive_has_all_tracked_files(tmp_path: Path) -> None:
     listed = subprocess.run(
         ["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True, timeout=30
     )

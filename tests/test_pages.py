@@ -1,4 +1,7 @@
-"""Pages name only what exists: options of commands, files of the tree, modules and their names."""
+"""Documentation pages name only options, files, modules and attributes that exist.
+
+Also: prose has at most 120 columns, and the page on installing lists all extras.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ PAGES: Final = sorted(
     for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"))
     if path.name not in ("CHANGELOG.md", "changelog.md") and "_build" not in path.parts
 )
-# Options of the command itself, and of other commands that pages show (`towncrier build --yes`).
+# Options of `requite` itself, and of other commands in the pages (`towncrier build --yes`).
 OTHERS: Final = frozenset({"--help", "--version", "--install-completion", "--yes"})
 _CODE: Final = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
 _OPTION: Final = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*[a-z0-9]\b")
@@ -33,7 +36,7 @@ _MODULE: Final = re.compile(r"(?<![\w./-])requite(?:\.[A-Za-z_]\w*)+")
 
 
 def code_of(page: str) -> Iterator[str]:
-    """Return what a page shows as code, in line and in blocks."""
+    """Yield the inline code and the code blocks of a page."""
     return (found.group() for found in _CODE.finditer((ROOT / page).read_text()))
 
 
@@ -45,7 +48,7 @@ def leaves(verbs: tuple[Verb, ...] | list[Verb]) -> Iterator[Verb]:
 
 @cache
 def our_options() -> frozenset[str]:
-    """Return the options of all verbs, as their parsers take them."""
+    """Return the options that the parsers of all verbs accept."""
     app: Any = build()
     options: set[str] = set()
     for verb in leaves(VERBS):
@@ -59,7 +62,7 @@ def our_options() -> frozenset[str]:
 
 @cache
 def written_options() -> frozenset[str]:
-    """Return the options that programs of the tree besides the command spell out."""
+    """Return the options in the source code of the repository's other programs."""
     sources = [ROOT / "Makefile", *ROOT.glob("scripts/*")]
     for folder in ("bench", "fuzz", "tests", "src/requite/spark"):
         sources += ROOT.glob(f"{folder}/**/*.py")
@@ -78,7 +81,7 @@ def test_options_exist(page: str) -> None:
     assert not unknown, f"{page} names options that no command has: {sorted(unknown)}"
 
 
-def test_an_option_that_does_not_exist_is_found() -> None:
+def test_an_unknown_option_is_found() -> None:
     assert "--service-grace" in our_options()
     assert "--grace" not in our_options() | written_options() | OTHERS
 
@@ -86,7 +89,8 @@ def test_an_option_that_does_not_exist_is_found() -> None:
 # --- files ----------------------------------------------------------------------------------------
 @cache
 def files() -> frozenset[str]:
-    """Return the paths of all files and folders, and the ends of these paths."""
+    """Return the paths of all files and folders, and every suffix of these paths, such as the file
+    name."""
     found: set[str] = set()
     left_out = {"_build", "__pycache__", ".venv", ".git", "node_modules"}
     for path in ROOT.rglob("*"):
@@ -97,7 +101,7 @@ def files() -> frozenset[str]:
 
 
 def paths_in(code: str) -> Iterator[str]:
-    """Return the words of in-line code that can only be files of this tree."""
+    """Yield the words of inline code that can only be files of this repository."""
     if code.startswith("```"):
         return
     for word in code.strip("`").split():
@@ -106,19 +110,22 @@ def paths_in(code: str) -> Iterator[str]:
             yield word.rstrip("/")
 
 
-# Files of the reader's own, and one that a page has the reader make.
-THEIRS: Final = frozenset({"hello.py", "pool.toml", "requite_submit.py", "requite.zip", "shop.py"})
+# Files that the reader has or creates.
+READERS_FILES: Final = frozenset(
+    {"hello.py", "pool.toml", "requite_submit.py", "requite.zip", "shop.py"}
+)
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_files_exist(page: str) -> None:
     named = {path for code in code_of(page) for path in paths_in(code)}
-    unknown = {path for path in named - files() - THEIRS if "NAME" not in path}
+    unknown = {path for path in named - files() - READERS_FILES if "NAME" not in path}
     assert not unknown, f"{page} names files that do not exist: {sorted(unknown)}"
 
 
-def strays(page: str) -> Iterator[str]:
-    """Return names of modules that stand in a paragraph behind a path, and not in its folder."""
+def misplaced_modules(page: str) -> Iterator[str]:
+    """Yield the bare module names (`b.py`) that do not exist in the folder of the last path before
+    them in the same paragraph (`x/a.py`)."""
     text = re.sub(r"```.*?```", "", (ROOT / page).read_text(), flags=re.DOTALL)
     for paragraph in re.split(r"\n\s*\n|\n(?=\s*[-*|] )", text):
         folder = ""
@@ -127,13 +134,17 @@ def strays(page: str) -> Iterator[str]:
         ):
             if "/" in path and path.endswith(".py"):
                 folder = path.rpartition("/")[0]
-            elif folder and path.endswith(".py") and f"{folder}/{path}" not in files() | THEIRS:
+            elif (
+                folder
+                and path.endswith(".py")
+                and f"{folder}/{path}" not in files() | READERS_FILES
+            ):
                 yield f"{folder}/{path}"
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_module_is_in_the_folder_that_was_named_before(page: str) -> None:
-    assert not list(strays(page))
+def test_a_bare_module_name_is_in_the_folder_of_the_path_before_it(page: str) -> None:
+    assert not list(misplaced_modules(page))
 
 
 # --- prose ----------------------------------------------------------------------------------------
@@ -145,7 +156,7 @@ _GENERATED: Final = re.compile(
 
 
 def long_lines(page: str) -> Iterator[int]:
-    """Return the numbers of lines of prose that are too long; tables and code are not prose."""
+    """Yield the numbers of the lines longer than 120 columns, without tables and code."""
     text = (ROOT / page).read_text()
     blank = re.sub(
         r"```.*?```", lambda code: "\n" * code.group().count("\n"), text, flags=re.DOTALL
@@ -163,7 +174,7 @@ def test_prose_has_at_most_120_columns(page: str) -> None:
 
 # --- modules --------------------------------------------------------------------------------------
 def resolves(dotted: str) -> bool:
-    """Whether a dotted name is a module, or something in one."""
+    """Return whether a dotted name is a module, or an attribute of one."""
     parts = dotted.split(".")
     for cut in range(len(parts), 0, -1):
         name = ".".join(parts[:cut])
@@ -184,12 +195,12 @@ def resolves(dotted: str) -> bool:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_modules_exist(page: str) -> None:
-    named = {name for code in code_of(page) for name in _MODULE.findall(code)} - THEIRS
+    named = {name for code in code_of(page) for name in _MODULE.findall(code)} - READERS_FILES
     unknown = {name for name in named if not resolves(name)}
     assert not unknown, f"{page} names what no module has: {sorted(unknown)}"
 
 
-def test_a_name_that_does_not_exist_is_found() -> None:
+def test_an_unknown_name_is_found() -> None:
     assert resolves("requite.Client.call")
     assert not resolves("requite.Client.shout")
     assert not resolves("requite.wires")

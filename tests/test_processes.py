@@ -1,4 +1,4 @@
-"""The child processes of tests, demos and benchmarks: output, failures, and their end."""
+"""Child processes of tests, demos and benchmarks: their output, failures and termination."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def python(program: str) -> list[str]:
     return [sys.executable, "-c", program]
 
 
-def test_a_child_is_heard_on_both_outputs_and_killed_if_it_does_not_end():
+def test_both_outputs_of_a_child_are_read_and_a_child_that_ignores_sigterm_is_killed():
     with Children() as children:
         child = children.start(python(STUBBORN), name="the server")
         child.wait_for("^ready$", WAIT_S)
@@ -44,7 +44,7 @@ def test_a_child_is_heard_on_both_outputs_and_killed_if_it_does_not_end():
         assert child.report().startswith(f"the server ended with status {-signal.SIGKILL}")
 
 
-def test_a_child_that_ends_as_it_is_told_is_not_killed():
+def test_a_child_that_ends_on_sigterm_is_not_killed():
     with Children() as children:
         child = children.start(
             python("import signal; print('ready', flush=True); signal.pause()"), name="the server"
@@ -55,7 +55,7 @@ def test_a_child_that_ends_as_it_is_told_is_not_killed():
 
 
 @pytest.mark.parametrize("command", [python("print('hello')"), ["requite-no-such-program"]])
-def test_a_child_that_ends_before_it_said_what_is_awaited_has_failed(command):
+def test_waiting_for_a_line_fails_when_the_child_ends(command):
     with Children() as children:
         child = children.start(command, name="the server")
         with pytest.raises(ProcessFailed, match=r"the server (did not start|ended)"):
@@ -63,14 +63,14 @@ def test_a_child_that_ends_before_it_said_what_is_awaited_has_failed(command):
         assert "hello" in child.report() or "FileNotFoundError" in child.report()
 
 
-def test_a_silent_child_has_failed_when_the_time_is_over():
+def test_waiting_for_a_line_fails_after_the_time_limit():
     with Children() as children:
         child = children.start(python(STUBBORN), name="the server")
         with pytest.raises(ProcessFailed, match="did not print a line with 'never' within 0 s"):
             child.wait_for("never", 0.01)
 
 
-def test_a_child_does_not_outlive_a_parent_that_is_killed():
+def test_a_child_ends_when_its_parent_is_killed():
     with subprocess.Popen(python(PARENT), stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         pidfd = os.pidfd_open(int(parent.stdout.readline()))

@@ -1,4 +1,4 @@
-"""`requite.testing.simulate`: services under faults, on virtual time."""
+"""`requite.testing.simulate`: tests of services under faults, with virtual time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "test-a-service.md"
 
 
 class Ledger:
-    """What a database would have: it survives every process."""
+    """The content of a database: it survives the workers' restarts."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -34,7 +34,7 @@ class Ledger:
 
 
 def pay(ledger: Ledger, *, careful: bool = True) -> requite.worker.Service:
-    """Make a service that books payments; one that is careful, each once."""
+    """Return a service that books payments; if `careful`, it books each idempotency key once."""
 
     @requite.service("pay")
     async def serve(request: requite.Request) -> bytes:
@@ -50,7 +50,7 @@ def pay(ledger: Ledger, *, careful: bool = True) -> requite.worker.Service:
 
 
 async def pay_all(world: SimulatedWorld, count: int = 20) -> None:
-    """Make payments of 10, one after the other."""
+    """Make `count` payments of 10, one after the other."""
     async with world.client("pay") as client:
         for number in range(count):
             world.note(f"pays {number}")
@@ -86,26 +86,26 @@ async def _careless(world: SimulatedWorld) -> None:
 
 
 def failure_of(test: Callable[[], None]) -> BaseException:
-    """Return what a test raises."""
+    """Run a test that must fail, and return its exception."""
     with pytest.raises(BaseException) as caught:  # noqa: PT011 - each test looks at its type
         test()
     return caught.value
 
 
-def test_a_careless_one_is_found_with_the_faults_that_it_needs(
+def test_a_careless_service_is_found_with_a_minimal_set_of_faults(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv(SEED, raising=False)
     test = simulate(seeds=50, faults=["kill worker", "reset connection"])(_careless)
     error = failure_of(test)
     assert isinstance(error, AssertionError)
-    first, needed, *account, repeat = error.__notes__
+    first, needed, *events, repeat = error.__notes__
     found = re.match(r"seed (\d+), after \d", first)
     assert found
     assert (counts := re.match(r"faults that it needs: (\d+) of (\d+)", needed))
     assert 0 < int(counts[1]) < int(counts[2])
-    assert sum(line.startswith("  at ") for line in account) == int(counts[1])
-    assert any(line.endswith("pays 3") for line in account)
+    assert sum(line.startswith("  at ") for line in events) == int(counts[1])
+    assert any(line.endswith("pays 3") for line in events)
     command = f"{SEED}={found[1]} python -m pytest tests/test_simulate.py"
     assert repeat.startswith(f"repeat it: {command}")
 
@@ -113,8 +113,8 @@ def test_a_careless_one_is_found_with_the_faults_that_it_needs(
     assert failure_of(test).__notes__ == error.__notes__
 
 
-def account(seed: int) -> list[str]:
-    """Return what happens in a run."""
+def events_of(seed: int) -> list[str]:
+    """Return the events in the report of a failing run with this seed."""
 
     async def fails(world: SimulatedWorld) -> None:
         world.broker()
@@ -125,12 +125,12 @@ def account(seed: int) -> list[str]:
     return failure_of(simulate(seeds=[seed])(fails)).__notes__[2:-1]
 
 
-def test_a_seed_is_a_run() -> None:
-    assert account(3) == account(3) != account(4)
+def test_a_seed_determines_the_run() -> None:
+    assert events_of(3) == events_of(3) != events_of(4)
 
 
 @simulate(seeds=2)
-async def test_fixtures_come_after_the_world(world: SimulatedWorld, tmp_path: Path) -> None:
+async def test_fixtures_are_passed_after_the_world(world: SimulatedWorld, tmp_path: Path) -> None:
     assert world.seed in (0, 1)
     assert tmp_path.name.startswith("test_fixtures")
 
@@ -144,16 +144,16 @@ class TestMethods:
 
 
 @simulate(seeds=1)
-async def test_an_hour_takes_no_time(world: SimulatedWorld) -> None:
+async def test_virtual_time_passes_without_waiting(world: SimulatedWorld) -> None:
     before = clock.now()
     await asyncio.sleep(3000.0)
     assert 3000.0 <= clock.now() - before < 3001.0
     assert 3000.0 <= world.now < 3001.0
 
 
-def test_clock_and_randomness_are_given_back() -> None:
+def test_clock_and_randomness_are_restored() -> None:
     before, state = clock.now, random.getstate()
-    test_an_hour_takes_no_time()
+    test_virtual_time_passes_without_waiting()
     assert clock.now is before
     assert random.getstate() == state
 
@@ -179,7 +179,7 @@ async def test_handlers_in_threads(world: SimulatedWorld) -> None:
 
 
 @simulate(seeds=3)
-async def test_memory_is_lost_with_its_process(world: SimulatedWorld) -> None:
+async def test_a_restarted_worker_has_lost_its_memory(world: SimulatedWorld) -> None:
     def counting() -> requite.worker.Service:
         count = 0
 
@@ -201,14 +201,14 @@ async def test_memory_is_lost_with_its_process(world: SimulatedWorld) -> None:
 
 
 @simulate(seeds=3)
-async def test_a_test_can_strike_itself(world: SimulatedWorld) -> None:
+async def test_a_test_can_inject_faults_itself(world: SimulatedWorld) -> None:
     ledger = Ledger()
     world.broker()
     world.worker(pay(ledger))
     async with world.client("pay") as client:
         await client.call(b"10", idempotency_key=b"1")
-        for number, strike in enumerate((world.freeze, world.kill, world.drain)):
-            strike("worker-1")
+        for number, inject in enumerate((world.freeze, world.kill, world.drain)):
+            inject("worker-1")
             with pytest.raises(requite.CallError):
                 await client.call(b"10", idempotency_key=b"x%d" % number, timeout=2.0)
             world.thaw("worker-1")
@@ -233,7 +233,7 @@ async def test_other_programs(world: SimulatedWorld) -> None:
     assert said == ["done"]
 
 
-# --- what fails -----------------------------------------------------------------------------------
+# --- failures and invalid settings ----------------------------------------------------------------
 async def _endless(_world: SimulatedWorld) -> None:
     await asyncio.get_running_loop().create_future()
 
@@ -262,7 +262,7 @@ async def _callback_fails(_world: SimulatedWorld) -> None:
 
 
 async def _without_world() -> None:
-    """Take no argument."""
+    """Lack the argument for the simulated world."""
 
 
 async def _same_name_twice(world: SimulatedWorld) -> None:
@@ -282,7 +282,7 @@ async def _no_workers(world: SimulatedWorld) -> None:
     world.worker(pay(Ledger()), count=0)
 
 
-async def _remembers_in_a_folder(world: SimulatedWorld) -> None:
+async def _stores_dedup_in_a_folder(world: SimulatedWorld) -> None:
     @requite.service("echo", idempotent=requite.Dedup("folder"))
     async def echo(request: requite.Request) -> bytes:
         return request.body
@@ -292,7 +292,7 @@ async def _remembers_in_a_folder(world: SimulatedWorld) -> None:
     await asyncio.sleep(10.0)
 
 
-async def _looks_for_nobody(world: SimulatedWorld) -> None:
+async def _kills_an_unknown_process(world: SimulatedWorld) -> None:
     world.kill("nobody")
 
 
@@ -306,17 +306,21 @@ async def _looks_for_nobody(world: SimulatedWorld) -> None:
         (_keeps_a_journal, ConfigurationError, "`journal` is set: it writes files from a thread"),
         (_is_durable, ConfigurationError, "`titanic` is set: it writes files from a thread"),
         (_no_workers, ConfigurationError, "at least one worker is needed, not 0"),
-        (_remembers_in_a_folder, SimulationFailed, "`Dedup` of 'echo' has a folder"),
-        (_looks_for_nobody, ConfigurationError, "no process 'nobody'; the processes are test"),
+        (_stores_dedup_in_a_folder, SimulationFailed, "`Dedup` of 'echo' has a folder"),
+        (
+            _kills_an_unknown_process,
+            ConfigurationError,
+            "no process 'nobody'; the processes are test",
+        ),
     ],
 )
-def test_what_goes_wrong_is_told(test: Any, error: type[BaseException], text: str) -> None:
+def test_errors_are_reported(test: Any, error: type[BaseException], text: str) -> None:
     failure = failure_of(simulate(seeds=1, limit_s=100.0)(test))
     assert type(failure) is error
     assert text in str(failure)
 
 
-def test_a_test_that_runs_in_a_circle_is_told() -> None:
+def test_an_endless_loop_of_callbacks_is_reported() -> None:
     failure = failure_of(simulate(seeds=1, limit_s=1.0)(_busy))
     assert "has not ended" in str(failure) or "does not end" in str(failure)
 
@@ -339,12 +343,12 @@ def test_a_test_that_runs_in_a_circle_is_told() -> None:
         ),
     ],
 )
-def test_bad_settings_are_refused(make: Callable[[], Any], text: str) -> None:
+def test_invalid_settings_are_rejected(make: Callable[[], Any], text: str) -> None:
     with pytest.raises(ConfigurationError, match=re.escape(text)):
         make()
 
 
-def test_a_bad_seed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_seed_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SEED, "seven")
     with pytest.raises(ConfigurationError, match="REQUITE_SEED is a whole number, not 'seven'"):
         simulate()(_endless)()
@@ -355,12 +359,12 @@ def _blocks() -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.M | re.S)
 
 
-def test_the_example_of_the_page_finds_the_error_and_its_remedy_works(tmp_path: Path) -> None:
-    careless, remedy = _blocks()[:2]
-    mended = indent(remedy, "    ")
+def test_the_example_of_the_page_finds_the_bug_and_its_fix_works(tmp_path: Path) -> None:
+    careless, fix = _blocks()[:2]
+    fixed = indent(fix, "    ")
     before = re.search(r"^    async def pay\(.*?^        return b\"paid\"\n", careless, re.M | re.S)
     assert before
-    for name, text in (("payments", careless), ("careful", careless.replace(before[0], mended))):
+    for name, text in (("payments", careless), ("careful", careless.replace(before[0], fixed))):
         (tmp_path / f"test_{name}.py").write_text(text, "utf-8")
     out = _pytest(tmp_path, "test_payments.py", 1)
     page = PAGE.read_text("utf-8")

@@ -1,4 +1,4 @@
-"""Every test shows what it checks: an assertion of its own, or a helper that asserts."""
+"""Every test has an assertion, or calls a helper that asserts."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Definitions = dict[str, list[_Function]]
 
 
-def silent_tests(sources: dict[str, str]) -> list[str]:
+def find_tests_without_assertion(sources: dict[str, str]) -> list[str]:
     """Return the tests without an assertion, as `file::test`.
 
-    A test asserts with `assert`, with a call of `_EXPECTING`, or by a function that it calls or
-    passes on. Functions are looked up by name: all functions of that name must assert.
+    A test asserts with `assert`, with a call of a function in `_EXPECTING`, or through a function
+    that it calls or passes as an argument. Functions are looked up by name: if several have the
+    same name, all of them must assert.
     """
     definitions: _Definitions = defaultdict(list)
     tests: dict[str, _Function] = {}
@@ -41,7 +42,7 @@ def _functions(tree: ast.AST) -> Iterator[_Function]:
 
 
 def _asserting(definitions: _Definitions) -> frozenset[str]:
-    """Return the names of functions that assert, by themselves or by those that they call."""
+    """Return the names of the functions that assert, directly or through functions they call."""
     found: frozenset[str] = frozenset(_EXPECTING)
     while True:
         more = found | {
@@ -65,7 +66,7 @@ def _asserts(function: _Function, asserting: frozenset[str]) -> bool:
 
 
 def _names(call: ast.Call) -> Iterator[str]:
-    """Yield the name of the called function, and of functions among the arguments."""
+    """Yield the names of the called function and of the functions among its arguments."""
     for node in (call.func, *call.args):
         if isinstance(node, ast.Name):
             yield node.id
@@ -76,7 +77,7 @@ def _names(call: ast.Call) -> Iterator[str]:
 def test_every_test_asserts() -> None:
     files = sorted(file for folder in _FOLDERS for file in (_ROOT / folder).rglob("*.py"))
     sources = {str(file.relative_to(_ROOT)): file.read_text("utf-8") for file in files}
-    assert silent_tests(sources) == []
+    assert find_tests_without_assertion(sources) == []
 
 
 @pytest.mark.parametrize(
@@ -92,11 +93,11 @@ def test_every_test_asserts() -> None:
 )
 def test_an_assertion_is_found(body: str) -> None:
     helper = "def checked():\n    inner()\ndef inner():\n    assert work()\n"
-    assert silent_tests({"a.py": f"{helper}def test_it():\n    {body}\n"}) == []
+    assert find_tests_without_assertion({"a.py": f"{helper}def test_it():\n    {body}\n"}) == []
 
 
 @pytest.mark.parametrize("body", ["work()", "helper()", "pass"])
 def test_a_test_without_an_assertion_is_named(body: str) -> None:
     helper = "def helper():\n    work()\n"
     test = f"@pytest.mark.timeout(5)\nasync def test_it():\n    {body}\n"
-    assert silent_tests({"a.py": helper, "b.py": test}) == ["b.py::test_it"]
+    assert find_tests_without_assertion({"a.py": helper, "b.py": test}) == ["b.py::test_it"]

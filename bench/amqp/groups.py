@@ -77,7 +77,7 @@ def run(rabbit: RabbitServer, given: Namespace, how: str) -> list[str]:
     return []
 
 
-# --- what happens ---------------------------------------------------------------------------------
+# --- phases ---------------------------------------------------------------------------------------
 def _phases(rabbit: RabbitServer, manager: Manager, count: int, rest_s: float) -> Iterator[Phase]:
     keys = [f"key {number}" for number in range(count)]
 

@@ -102,7 +102,7 @@ async def _first_calls(rabbit: RabbitServer, pool: str, keys: Sequence[str]) -> 
     return times[1:]  # the first one includes the connection
 
 
-# --- by nobody ------------------------------------------------------------------------------------
+# --- without a manager ----------------------------------------------------------------------------
 def _python(program: str) -> Callable[[RabbitServer, Path, int], Times]:
     def measure(_rabbit: RabbitServer, _folder: Path, count: int) -> Times:
         times = []

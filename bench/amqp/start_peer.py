@@ -1,6 +1,6 @@
 """Processes of `bench.amqp.start` besides the user's manager.
 
-python -m bench.amqp.start_peer waiting URL KEY...   workers that are there before their queues
+python -m bench.amqp.start_peer waiting URL KEY...   workers that start before their queues exist
 python -m bench.amqp.start_peer manager POOL.TOML    a manager that runs workers itself
 """
 

@@ -8,7 +8,7 @@ from bench.job import SERVICE, Job
 from bench.load import zmtp
 from bench.load.dialect import Dialect, UnexpectedMessage
 
-# A deadline, as careful users send it. Without (0) the broker would have no timers.
+# With a timeout, as in real programs: with 0, the broker would have no timers.
 TIMEOUT_MS = 30_000
 LEASE_MS = 30_000
 HEARTBEAT_MS = 1_000

@@ -19,5 +19,5 @@ def play(client: Callable[[Job], None], worker: Callable[[Job], None]) -> None:
 
 
 def ready() -> None:
-    """Tell the runner that this worker serves."""
+    """Print `ready`: the runner waits for this line of a worker."""
     print("ready", flush=True)

@@ -1,4 +1,4 @@
-"""Shared code of the Python peers: they read their part, and print their port."""
+"""Shared code of the Python peers: the command line, and the output of the port."""
 
 from __future__ import annotations
 

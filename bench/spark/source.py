@@ -69,7 +69,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-# --- what is read ---------------------------------------------------------------------------------
+# --- the journal ----------------------------------------------------------------------------------
 def write_journal(folder: Path, calls: int) -> None:
     """Write the log of a broker with `calls` calls."""
     from requite.chronicle import WriterRole

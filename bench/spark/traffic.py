@@ -91,7 +91,7 @@ def write_journal(folder: Path, events: int, *, news: float, seed: int = 1) -> I
         while beat_at < call.accepted_at:
             broker.event_rows += heartbeats(beat_at)
             beat_at += 1.0
-        _tell(call, broker, clients[call.client], workers)
+        _write_call(call, broker, clients[call.client], workers)
         if number % _BATCH == 0:
             for writer in everyone:
                 writer.flush()
@@ -131,9 +131,9 @@ def heartbeats(at: float) -> Iterator[EventRow]:
             yield EventRow(at, Kind.HEARTBEAT, service=service, worker=name, **counts)
 
 
-def _tell(call: Call, broker: Writer, client: Writer, workers: Sequence[Writer]) -> None:
+def _write_call(call: Call, broker: Writer, client: Writer, workers: Sequence[Writer]) -> None:
     if call.fate:
-        _tell_trouble(call, broker, client, workers)
+        _write_failed_call(call, broker, client, workers)
         return
     at, given, ended = call.accepted_at, call.dispatched_at, call.ended_at
     deadline, name = at + _TIMEOUT_S, WORKERS[call.worker]
@@ -143,34 +143,36 @@ def _tell(call: Call, broker: Writer, client: Writer, workers: Sequence[Writer])
     workers[call.worker].spans.append((given, given + 1e-4, ended - 1e-4, *rest, name, 100, 200))
 
 
-def _tell_trouble(call: Call, broker: Writer, client: Writer, workers: Sequence[Writer]) -> None:
-    """Write the events of a call that fails, perhaps at its second worker."""
+def _write_failed_call(
+    call: Call, broker: Writer, client: Writer, workers: Sequence[Writer]
+) -> None:
+    """Write the events of a call that fails or is redelivered to a second worker."""
     at, given, ended = call.accepted_at, call.dispatched_at, call.ended_at
     deadline = at + _TIMEOUT_S
     who = call.worker
     attempt = 1
 
-    def tell(writer: Writer, instant: float, kind: Kind, **facts: Any) -> None:
+    def write(writer: Writer, instant: float, kind: Kind, **facts: Any) -> None:
         writer.event_rows.append(EventRow(instant, kind, call.call_id, call.service, **facts))
 
-    tell(client, at, Kind.ACCEPTED, value=deadline)
-    tell(client, at, Kind.SENT, attempt=1)
-    tell(broker, at, Kind.ACCEPTED, value=deadline)
-    tell(broker, given, Kind.DISPATCHED, worker=WORKERS[who], attempt=1)
-    tell(workers[who], given, Kind.DELIVERED, worker=WORKERS[who], attempt=1)
+    write(client, at, Kind.ACCEPTED, value=deadline)
+    write(client, at, Kind.SENT, attempt=1)
+    write(broker, at, Kind.ACCEPTED, value=deadline)
+    write(broker, given, Kind.DISPATCHED, worker=WORKERS[who], attempt=1)
+    write(workers[who], given, Kind.DELIVERED, worker=WORKERS[who], attempt=1)
     if call.fate == "redelivered":
         silent = {"worker": WORKERS[who], "attempt": 1, "reason": "its worker was silent"}
-        tell(broker, given + _NOTICED_S, Kind.REDELIVERED, **silent)
+        write(broker, given + _NOTICED_S, Kind.REDELIVERED, **silent)
         who, attempt = (who + 1) % len(WORKERS), 2
         given, ended = given + _NOTICED_S, ended + _NOTICED_S
-        tell(broker, given, Kind.DISPATCHED, worker=WORKERS[who], attempt=2)
-        tell(workers[who], given, Kind.DELIVERED, worker=WORKERS[who], attempt=2)
+        write(broker, given, Kind.DISPATCHED, worker=WORKERS[who], attempt=2)
+        write(workers[who], given, Kind.DELIVERED, worker=WORKERS[who], attempt=2)
     end: dict[str, Any] = {"outcome": Status.OK}
     if call.fate == "fails":
         reason = f"ValueError: no such key: {call.accepted_at:.3f}"
         end = {"outcome": Status.FAILED, "error": "RemoteFailure", "reason": reason}
     there = {"worker": WORKERS[who], "attempt": attempt}
-    tell(workers[who], given, Kind.STARTED, **there)
-    tell(workers[who], ended, Kind.FINISHED, **there, **end)
-    tell(broker, ended, Kind.ANSWERED, **there, **end)
-    tell(client, ended, Kind.ANSWERED, attempt=1, **end)
+    write(workers[who], given, Kind.STARTED, **there)
+    write(workers[who], ended, Kind.FINISHED, **there, **end)
+    write(broker, ended, Kind.ANSWERED, **there, **end)
+    write(client, ended, Kind.ANSWERED, attempt=1, **end)

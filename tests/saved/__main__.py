@@ -1,4 +1,4 @@
-"""Add what is new to the lists: `python -m tests.saved`."""
+"""Add new names to the saved lists: `python -m tests.saved`."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def _collect() -> list[str]:
 
 
 def main() -> int:
-    """Write the lists; return the exit status."""
-    for name, there in {**LISTS, INTEROP: _collect}.items():
-        for each in add(name, there()):
+    """Update the lists and print the new names; return the exit status."""
+    for name, current in {**LISTS, INTEROP: _collect}.items():
+        for each in add(name, current()):
             print(f"{name}: {each}")
     return 0
 

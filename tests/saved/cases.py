@@ -1,4 +1,4 @@
-"""The tests with foreign peers that a pytest process has collected."""
+"""Ids of the interop tests that a pytest process has collected."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _COLLECTED: Final = pytest.StashKey[frozenset[str]]()
 
 
 def note_cases(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
-    """Keep the ids of the tests with foreign peers, before any is deselected."""
+    """Record the ids of all tests marked `interop`, before tests are deselected."""
     found = (item.nodeid for item in items if item.get_closest_marker("interop"))
     config.stash[_COLLECTED] = frozenset(found)
 
 
 def collected_cases(config: pytest.Config) -> frozenset[str]:
-    """Return the ids that `note_cases` has kept."""
+    """Return the ids that `note_cases` has recorded."""
     return config.stash[_COLLECTED]

@@ -1,4 +1,4 @@
-"""What there is, by the name of its list. The interop cases are not here: pytest collects them."""
+"""Functions that return the current names, by list. pytest collects the names of interop tests."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Lists of what no later tree may lose: names, one a line, in files beside this one.
+"""Lists of names that later versions must keep, such as conformance ids, in files of this folder.
 
-`python -m tests.saved` adds what is new. It removes nothing: whoever gives up one of these names
-removes its line by hand, and says why.
+A file has one name per line. `python -m tests.saved` adds new names, and removes none. To drop a
+name on purpose, remove its line by hand and give the reason in the commit.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ _FOLDER: Final = Path(__file__).parent
 
 
 def file_of(name: str) -> Path:
-    """Return the file of a list."""
+    """Return the path of a list's file."""
     return _FOLDER / f"{name}.txt"
 
 
 def saved(name: str) -> list[str]:
-    """Read a list."""
+    """Return the names in a saved list."""
     return file_of(name).read_text("utf-8").splitlines()
 
 
-def add(name: str, there: Iterable[str]) -> list[str]:
-    """Add to a list what it does not have yet; return that."""
+def add(name: str, current: Iterable[str]) -> list[str]:
+    """Add the current names that a list lacks; return the new names."""
     before = saved(name) if file_of(name).exists() else []
-    new = sorted({*there}.difference(before))
+    new = sorted({*current}.difference(before))
     file_of(name).write_text("".join(f"{each}\n" for each in sorted([*before, *new])), "utf-8")
     return new
 
 
-def differences(name: str, there: Iterable[str]) -> list[str]:
-    """Say in what a list differs from what there is, and what to do about it."""
-    before, now = set(saved(name)), set(there)
+def differences(name: str, current: Iterable[str]) -> list[str]:
+    """Return a line for each difference between a list and the current names, and what to do."""
+    before, now = set(saved(name)), set(current)
     lost = [f"{each}: gone; if on purpose, remove its line" for each in sorted(before - now)]
     return lost + [f"{each}: new; python -m tests.saved" for each in sorted(now - before)]

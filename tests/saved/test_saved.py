@@ -1,6 +1,6 @@
-"""What was there stays: conformance ids, transcripts, scenarios and checkers.
+"""The saved lists have exactly the current conformance ids, transcripts, scenarios and checkers.
 
-`tests/interop/test_saved_cases.py` does the same for tests with foreign peers.
+`tests/interop/test_saved_cases.py` checks the list of interop tests.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tests.saved.names import add, differences, saved
 
 
 @pytest.mark.parametrize("name", LISTS)
-def test_the_list_has_the_names_that_there_are(name: str) -> None:
+def test_the_list_has_the_current_names(name: str) -> None:
     assert differences(name, LISTS[name]()) == []
 
 

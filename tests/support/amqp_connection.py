@@ -1,5 +1,7 @@
-"""A connection to RabbitMQ on which tests do what they like, with messages as pamqp, which is not
-ours, writes and reads them."""
+"""A pool manager's connection to RabbitMQ, under a test's control.
+
+pamqp, an independent implementation of AMQP, encodes and decodes the message headers.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ WAIT_S: Final = 20.0
 
 @asynccontextmanager
 async def connected(url: str) -> AsyncIterator[Connection]:
-    """Connect, for the length of a `with`."""
+    """Open a connection, and close it at the end of the `with` block."""
     connection = Connection(
         ConnectionSettings(PoolConfig(PoolSection("tests"), rabbitmq=RabbitSection(url)))
     )
@@ -34,7 +36,7 @@ async def connected(url: str) -> AsyncIterator[Connection]:
 
 
 def header_of(body: bytes, **properties: Any) -> bytes:
-    """Return the content header of a body."""
+    """Return the payload of the content header frame for a body with these properties."""
     given = Basic.Properties(**properties)
     return bytes(ContentHeader(body_size=len(body), properties=given).marshal())
 
@@ -47,12 +49,12 @@ def properties_of(message: Content) -> Basic.Properties:
 
 
 def headers_of(message: Content) -> dict[str, Any]:
-    """Return the headers of a message."""
+    """Return the application headers of a message: its `headers` property."""
     return dict(properties_of(message).headers or {})
 
 
 async def take(channel: Channel, queue: str) -> Content:
-    """Wait for a message in a queue, and take it; it is not acknowledged."""
+    """Consume one message from a queue and return it, unacknowledged."""
     arrived: asyncio.Queue[Content] = asyncio.Queue()
     tag = await channel.consume(queue, arrived.put_nowait)
     async with asyncio.timeout(WAIT_S):

@@ -1,4 +1,5 @@
-"""Engines of RPC over AMQP, fed by hand: what they send is read, what RabbitMQ says is written."""
+"""AMQP engines with virtual time. The test plays RabbitMQ: it decodes the frames that the engine
+sends, and encodes the frames that the engine receives."""
 
 from __future__ import annotations
 
@@ -39,12 +40,12 @@ NAMES = {
 
 
 def method(command: Any) -> bytes:
-    """Return the payload of a method's frame, as pamqp writes it."""
+    """Return the payload of a method frame, encoded by pamqp."""
     return bytes(command.index.to_bytes(4, "big") + command.marshal())
 
 
 class Rabbit:
-    """RabbitMQ's side of one connection of an engine, by hand; `now` is its clock."""
+    """RabbitMQ's end of an engine's only connection; `now` is the engine's clock in seconds."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -52,7 +53,7 @@ class Rabbit:
         self.peer = object()
         self.effects: list[Effect] = []  # of the last input
 
-    # --- what happens -----------------------------------------------------------------------------
+    # --- inputs -----------------------------------------------------------------------------------
     def feed(self, event: Any) -> list[Effect]:
         self.effects = list(self.engine.handle([event], self.now))
         return self.effects
@@ -62,7 +63,7 @@ class Rabbit:
         return self.feed(Wake())
 
     def connect(self, heartbeat_s: int = 0) -> list[Effect]:
-        """Come up, with no heartbeats unless some are agreed upon."""
+        """Complete the AMQP handshake; `heartbeat_s` is the negotiated interval (0: none)."""
         self.feed(PeerJoined(self.peer))
         return self.hear([CONNECTION, methods.tune_ok(16, 131072, heartbeat_s)])
 
@@ -70,11 +71,11 @@ class Rabbit:
         return self.feed(Received(self.peer, messages))
 
     def say(self, command: Any, channel: bytes = WORK) -> list[Effect]:
-        """Let the engine hear a method."""
+        """Send the engine a method on a channel."""
         return self.hear([channel, method(command)])
 
     def close_channel(self, code: int, of: bytes, channel: bytes = WORK) -> list[Effect]:
-        """Close a channel because of a method."""
+        """Send the engine Channel.Close with this reply code; `of` is the method that failed."""
         ids = int.from_bytes(of[:2], "big"), int.from_bytes(of[2:], "big")
         return self.say(commands.Channel.Close(code, "TEXT", *ids), channel)
 
@@ -88,16 +89,19 @@ class Rabbit:
         headers: Mapping[str, Any] | None = None,
         **properties: Any,
     ) -> list[Effect]:
-        """Deliver a message; without a body: one whose body was too large."""
+        """Send the engine a Basic.Deliver with a message.
+
+        `body` None stands for a body above the size limit, which the framing has dropped.
+        """
         head = encode_properties(
             Properties(headers=headers or {}, **properties), 0 if body is None else len(body)
         )
         deliver = method(commands.Basic.Deliver("c", tag, redelivered, "", "k"))
         return self.hear([channel, deliver, head, *([] if body is None else [body])])
 
-    # --- what it came to --------------------------------------------------------------------------
+    # --- effects of the last input ----------------------------------------------------------------
     def sent(self, channel: bytes | None = None) -> list[str]:
-        """Return the names of the methods that were sent last."""
+        """Return the names of the methods that the engine sent, on all channels or on one."""
         return [
             NAMES[each.message[1][:4]] if each.message else "HEARTBEAT"
             for each in self.effects
@@ -106,7 +110,7 @@ class Rabbit:
         ]
 
     def raw(self, name: str) -> list[bytes]:
-        """Return the methods of that name which were sent last."""
+        """Return the payloads of the methods with this name that the engine sent."""
         return [
             each.message[1]
             for each in self.effects
@@ -114,7 +118,7 @@ class Rabbit:
         ]
 
     def published(self, channel: bytes = WORK) -> list[tuple[str, str, Properties, bytes]]:
-        """Return exchange, routing key, properties and body of what was published last."""
+        """Return exchange, routing key, properties and body of each published message."""
         found = []
         for each in self.effects:
             if not isinstance(each, Send) or len(each.message) < 4 or each.message[0] != channel:
@@ -133,25 +137,26 @@ class Rabbit:
 
 
 class CallerSide(Rabbit):
-    """RabbitMQ towards a caller."""
+    """RabbitMQ's end of a caller's connection."""
 
     def get_ready(self, heartbeat_s: int = 0) -> list[Effect]:
         self.connect(heartbeat_s)
         return self.say(commands.Basic.ConsumeOk("replies"))
 
     def submit(self, token: str, service: str = "echo", **asked: Any) -> list[Effect]:
-        """Make a call, for ten seconds if not told otherwise."""
+        """Submit a call; `timeout_s` is 10 s and `body` is b"body" by default."""
         timeout_s = asked.pop("timeout_s", 10.0)
         body = asked.pop("body", b"body")
         return self.feed(Submit(token, service, [body], self.now + timeout_s, **asked))
 
     def reply(self, to: Properties, body: bytes = b"reply", **headers: Any) -> list[Effect]:
-        """Answer a request; `x_status` and its like are headers."""
+        """Deliver the reply to a request, of which `to` has the properties. Keywords are headers,
+        with "_" in place of "-": `x_status` is `x-status`."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         return self.deliver(body, correlation_id=to.correlation_id, headers=named)
 
     def outcome(self) -> Reply | Partial | CallError:
-        """Return the one outcome of the last input."""
+        """Return the one reply, partial reply or error that the last input caused."""
         [outcome] = [what for _, what in self.delivered()] + [why for _, why in self.failed()]
         assert isinstance(outcome, Reply | Partial | CallError)
         return outcome
@@ -163,10 +168,11 @@ __all__ = ["SIDE", "WORK", "CallerSide", "Rabbit", "method"]
 def caller(
     policy: CallerPolicy | None = None, destination: Destination | None = None
 ) -> CallerSide:
-    """Return a caller whose ids begin with `ORIGIN`, and RabbitMQ's side of its connection."""
+    """Return RabbitMQ's end of the connection of a new caller, whose call ids start with
+    `ORIGIN`."""
     return CallerSide(AmqpCaller(policy, destination, origin=ORIGIN, first_sequence=7))
 
 
 def lose_connection(rabbit: CallerSide) -> None:
-    """Let the connection of a caller break."""
+    """Report to the engine that its connection was reset."""
     rabbit.feed(PeerLost(rabbit.peer, "reset by peer"))

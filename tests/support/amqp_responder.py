@@ -1,4 +1,4 @@
-"""A responder of AMQP under test; the test plays RabbitMQ."""
+"""An AMQP responder under test; the test plays RabbitMQ."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ INSTANCE = b"\2" * 8
 
 
 class ResponderBench(Rabbit):
-    """Acts as RabbitMQ for a responder."""
+    """RabbitMQ's end of a responder's connection."""
 
     def consume(self) -> None:
-        """Connect, with an existing queue."""
+        """Connect, confirm the queue `echo`, and confirm the consumer."""
         self.connect()
         self.say(commands.Queue.DeclareOk("echo", 0, 0))
         self.say(commands.Basic.ConsumeOk("requests"))
 
     def request(self, body: bytes | None = b"body", **how: Any) -> tuple[Job, Request]:
-        """Deliver a request that is run."""
+        """Deliver a request; return its job, which the engine must have passed to the handler."""
         how = {"reply_to": "replies", "correlation_id": "c", "message_id": "m"} | how
         self.deliver(body, **how)
         [(job, request)] = self.delivered()
         return job, request
 
     def answer(self, **how: Any) -> tuple[dict[str, Any], bytes]:
-        """Return headers and body of the one reply."""
+        """Return headers and body of the only published reply."""
         [(exchange, key, properties, body)] = self.published()
         assert (exchange, key, properties.correlation_id) == ("", "replies", "c")
         return dict(properties.headers), body

@@ -1,7 +1,8 @@
-"""What bad peers send to a broker, and what the specifications want it to answer.
+"""Invalid input for a broker, and the answers that the specifications require.
 
-`BROKEN_BYTES` never become a message; `BROKEN_MESSAGES` are whole messages that mean nothing, or
-come at the wrong time. `reason` is a part of the log line that the operator gets.
+`BROKEN_BYTES` are byte streams from which no message can be decoded. `BROKEN_MESSAGES` are complete
+messages that are invalid, or not allowed in the state of the connection. `reason` is a substring of
+the log line that the broker writes.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ Message = Sequence[bytes]
 
 @dataclass(frozen=True)
 class BrokenBytes:
-    """Bytes of a new connection; `error` tells that the peer is to be sent an ERROR."""
+    """The first bytes of a connection. `error`: the broker must answer with a ZMTP ERROR."""
 
     name: str
     data: bytes
@@ -27,7 +28,7 @@ class BrokenBytes:
 
 @dataclass(frozen=True)
 class BrokenMessages:
-    """Messages after a good handshake, and all that comes back before the broker hangs up."""
+    """Messages after a valid handshake, and all answers before the broker closes the connection."""
 
     name: str
     messages: Sequence[Message]
@@ -104,7 +105,7 @@ BROKEN_BYTES: Final = [
     BrokenBytes("large command", _HELLO + command(b"X", bytes(5000)), "a command of 5002"),
 ]
 
-# What the broker's DISCONNECT looks like in each dialect.
+# The broker's DISCONNECT in each version of MDP.
 _BYE_01: Final = (b"", b"MDPW01", b"\x05")
 _BYE_02: Final = (b"MDPW02", b"\x06")
 _BYE_03: Final = (b"MDPW03\x06",)
@@ -129,7 +130,7 @@ def _request_03(
 _NOBODY: Final = "of no dialect of MDP"
 
 BROKEN_MESSAGES: Final = [
-    # --- no dialect at all ---
+    # --- not a message of any MDP version ---
     BrokenMessages("not MDP", [(b"hello",)], [], _NOBODY),
     BrokenMessages("one empty frame", [(b"",)], [], _NOBODY),
     BrokenMessages("two empty frames", [(b"", b"")], [], _NOBODY),
@@ -143,7 +144,7 @@ BROKEN_MESSAGES: Final = [
         "zproto", [(b"\xaa\xa4\x01\x06MDPC02\x01\x04echo", b"hello")], [], "packed by zproto"
     ),
     BrokenMessages("lower case", [(b"mdpc02", b"\x01", b"echo", b"x")], [], _NOBODY),
-    # --- clients: commands they do not have ---
+    # --- clients: commands that a client must not send ---
     BrokenMessages("0.2 command 0", [(b"MDPC02", b"\x00", b"echo", b"x")], [], "no command"),
     BrokenMessages("0.2 PARTIAL", [(b"MDPC02", b"\x02", b"echo", b"x")], [], "no command"),
     BrokenMessages("0.2 FINAL of a client", [(b"MDPC02", b"\x03", b"a", b"x")], [], "no command"),
@@ -177,7 +178,7 @@ BROKEN_MESSAGES: Final = [
         [],
         "request id 7 is still pending",
     ),
-    # --- clients: another dialect, another role ---
+    # --- clients: a change of version or role on one connection ---
     BrokenMessages(
         "0.2 then 0.3", [_REQUEST_02, (_request_03(1, b"a"), b"x")], [_ANSWER_02], "0.2"
     ),
@@ -186,7 +187,7 @@ BROKEN_MESSAGES: Final = [
     ),
     BrokenMessages("client then worker", [_REQUEST_02, _READY_02], [_ANSWER_02], "no command"),
     BrokenMessages("client then noise", [_REQUEST_02, (b"\0\1\2",)], [_ANSWER_02], "no command"),
-    # --- workers: out of turn, in each dialect ---
+    # --- workers: commands before READY and second READYs, in each version ---
     BrokenMessages("0.1 HEARTBEAT first", [(b"", b"MDPW01", b"\x04")], [_BYE_01], "before READY"),
     BrokenMessages("0.2 HEARTBEAT first", [(b"MDPW02", b"\x05")], [_BYE_02], "before READY"),
     BrokenMessages("0.3 HEARTBEAT first", [_BEAT_03], [_BYE_03], "before READY"),
@@ -213,7 +214,7 @@ BROKEN_MESSAGES: Final = [
         [_BYE_02],
         "READY twice",
     ),
-    # --- workers: names they may not have ---
+    # --- workers: service names that are not allowed ---
     BrokenMessages("0.1 READY for mmi.x", [(b"", b"MDPW01", b"\x01", b"mmi.x")], [_BYE_01], "mmi."),
     BrokenMessages("0.2 READY for mmi.x", [(b"MDPW02", b"\x01", b"mmi.x")], [_BYE_02], "mmi."),
     BrokenMessages(
@@ -236,7 +237,7 @@ BROKEN_MESSAGES: Final = [
         [_BYE_03],
         "not 0",
     ),
-    # --- workers: replies that belong to no request ---
+    # --- workers: replies without a request, and malformed replies ---
     BrokenMessages(
         "0.1 REPLY unasked",
         [_READY_01, (b"", b"MDPW01", b"\x03", b"c", b"", b"x")],
@@ -267,7 +268,7 @@ BROKEN_MESSAGES: Final = [
         [_BEAT_03, _BYE_03],
         "status 5",
     ),
-    # --- workers: unknown commands, and other dialects ---
+    # --- workers: unknown commands, and a change of version or role ---
     BrokenMessages("0.1 command 6", [(b"", b"MDPW01", b"\x06")], [_BYE_01], "no command"),
     BrokenMessages("0.2 command 7", [(b"MDPW02", b"\x07")], [_BYE_02], "no command"),
     BrokenMessages("0.2 REQUEST of a worker", [(b"MDPW02", b"\x02")], [_BYE_02], "no command"),

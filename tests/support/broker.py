@@ -1,11 +1,11 @@
-"""A broker engine with virtual time, whose peers are names; tests drive it.
+"""A broker engine with virtual time. Peers are identified by names.
 
     bench = BrokerBench()
     bench.worker("w1", capacity=2)
     bench.request("c1", 1, b"body")
     assert bench.sent("w1")[-1] == WorkerRequest(...)
 
-Every message to a peer is decoded; `sent(peer)` lists its commands.
+The bench decodes every message that the broker sends; `sent(peer)` lists the commands.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ ORIGIN = b"a-broker"
 
 
 class BrokerBench:
-    """A broker under test, with notes. `policy` overrides fields of `BrokerPolicy`."""
+    """A broker under test, with notes enabled. `policy` overrides fields of `BrokerPolicy`."""
 
     def __init__(self, *, chronicle: Chronicle | None = None, **policy: Any) -> None:
         self.broker = MajordomoBroker(
@@ -61,7 +61,7 @@ class BrokerBench:
         self.unread: dict[str, None] = {}  # in the order in which the broker stopped reading
         self._peers: dict[str, tuple[str, Dialect]] = {}
 
-    # --- what peers do ------------------------------------------------------------------------
+    # --- inputs -------------------------------------------------------------------------------
     def join(self, peer: str) -> None:
         """Connect a peer."""
         self.feed(PeerJoined(peer, peer.encode()))
@@ -125,11 +125,11 @@ class BrokerBench:
         self.feed(PeerLost(peer, "reset"))
 
     def block(self, peer: str) -> None:
-        """Report that a peer does not read."""
+        """Report that a peer does not read: the send buffer of its connection is full."""
         self.feed(PeerBlocked(peer))
 
     def unblock(self, peer: str) -> None:
-        """Report that a peer reads again."""
+        """Report that a peer reads again: the send buffer of its connection has space."""
         self.feed(PeerWritable(peer))
 
     def drain(self) -> None:
@@ -157,9 +157,10 @@ class BrokerBench:
             for worker in workers:
                 self.say(worker, WorkerHeartbeat, 1000)
 
-    # --- what the broker did ------------------------------------------------------------------
+    # --- effects ------------------------------------------------------------------------------
     def assert_idle(self) -> None:
-        """Check that no table holds a request (I9)."""
+        """Assert that no table holds a request, and that only workers and services without workers
+        have timers (I9)."""
         snapshot = self.broker.snapshot()
         assert snapshot.pending == 0
         assert all(s.queued == s.in_progress == 0 for s in snapshot.services)
@@ -168,15 +169,15 @@ class BrokerBench:
         assert snapshot.timers == len(snapshot.workers) + empty
 
     def sent(self, peer: str, kind: type | None = None) -> list[Any]:
-        """Return the commands a peer was sent, all or of one kind."""
+        """Return the commands that a peer received, all or of one type."""
         return [c for c in self.commands[peer] if kind is None or isinstance(c, kind)]
 
     def requests(self, peer: str) -> list[Any]:
-        """Return the REQUESTs a worker was sent."""
+        """Return the REQUESTs that a worker received."""
         return [c for c in self.commands[peer] if type(c).__name__ == "WorkerRequest"]
 
     def finals(self, peer: str) -> list[Any]:
-        """Return the FINALs a client was sent."""
+        """Return the FINALs that a client received."""
         return [c for c in self.commands[peer] if type(c).__name__ == "ClientFinal"]
 
     def noted(self, kind: str) -> list[Note]:
@@ -189,7 +190,8 @@ class BrokerBench:
             self.perform(effect)
 
     def perform(self, effect: Effect) -> None:
-        """Record an effect."""
+        """Record an effect; a broker must not pause a connection twice, or resume one that it has
+        not paused."""
         match effect:
             case Send(peer, message):
                 role, dialect = self._peers[str(peer)]

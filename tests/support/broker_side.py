@@ -1,12 +1,12 @@
-"""A client or worker engine with virtual time, seen from the broker's side of its connections.
+"""A client or worker engine with virtual time; the test plays the broker.
 
     side = BrokerSide(MajordomoWorker(dialect, "echo", rng=...), dialect, "worker")
     side.start()
     side.say(WorkerRequest, b"addr", [b"hello"], 1, 0, 1, b"")
     assert side.delivered == [...]
 
-Whenever the engine asks for a connection it gets one at once, unless `refuse` is set. Connections
-are numbered from 1; every message the engine sends is decoded on the spot.
+Each connection that the engine requests opens at once, unless `refuse` is set. Connections are
+numbered from 1. The bench decodes every message that the engine sends.
 """
 
 from __future__ import annotations
@@ -35,15 +35,19 @@ from requite.protocols.majordomo.wire import Dialect, WorkerHeartbeat
 
 
 class BrokerSide:
-    """One engine under test, and what it has done."""
+    """One engine under test, and a record of its effects.
+
+    `commands` has the sent commands by connection, `closed` the reason for each connection that the
+    engine closed.
+    """
 
     def __init__(self, engine: Engine, dialect: Dialect, role: Literal["client", "worker"]) -> None:
         self.engine = engine
         self.dialect = dialect
         self.now = 100.0
         self.refuse = False
-        self.connection = 0  # the newest one
-        self.closed: dict[int, str] = {}  # by the engine
+        self.connection = 0  # the newest one; 0: none yet
+        self.closed: dict[int, str] = {}
         self.commands: dict[int, list[Any]] = defaultdict(list)
         self.delivered: list[tuple[Any, Any]] = []
         self.failed: list[tuple[Any, Exception]] = []
@@ -55,18 +59,18 @@ class BrokerSide:
             dialect.decode_from_client if role == "client" else dialect.decode_from_worker
         )
 
-    # --- what happens to the engine ---------------------------------------------------------------
+    # --- inputs -----------------------------------------------------------------------------------
     def start(self) -> None:
-        """Let the engine do what it wants to do at once."""
+        """Wake the engine for everything that is due at once, such as its first connection."""
         self.advance(0)
 
     def say(self, command: type, *fields: Any, on: int = 0) -> None:
-        """Let the broker send a command with these fields, by default on the newest connection."""
+        """Send the engine a command with these fields, by default on the newest connection."""
         message = self.dialect.encode(command(*fields))
         self.feed(Received(self._peer(on), [message]))
 
     def accept(self) -> None:
-        """Let every connection stand that was asked for, and refuse none from now on."""
+        """Open all requested connections, and accept new ones from now on (`refuse` = False)."""
         self.refuse = False
         while self._joins:
             self._joins -= 1
@@ -74,11 +78,11 @@ class BrokerSide:
             self.feed(PeerJoined(self.connection))
 
     def lose(self, on: int = 0) -> None:
-        """Cut a connection, by default the newest."""
+        """Report that a connection was lost, by default the newest."""
         self.feed(PeerLost(self._peer(on), "reset"))
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, with a wake-up at each instant the engine asks for."""
+        """Advance the clock, with a wake-up at each deadline of the engine."""
         end = self.now + seconds
         while (at := self.engine.deadline()) is not None and at <= end:
             self.now = max(self.now, at)
@@ -86,22 +90,25 @@ class BrokerSide:
         self.now = end
 
     def keep_alive(self, seconds: float, command: type = WorkerHeartbeat) -> None:
-        """Let time pass while the broker sends heartbeats on the newest connection."""
+        """Advance the clock while the broker sends a heartbeat every 0.5 s on the newest
+        connection."""
         end = self.now + seconds
         while self.now < end:
             self.advance(0.5)
             self.say(command, 1000)
 
     def feed(self, event: Any) -> None:
-        """Feed the engine one input and do what it asks for; then let new connections stand."""
+        """Feed the engine one input, record its effects, then open the requested connections unless
+        `refuse` is set."""
         for effect in self.engine.handle([event], self.now):
             self._perform(effect)
         if not self.refuse:
             self.accept()
 
-    # --- what came of it --------------------------------------------------------------------------
+    # --- effects ----------------------------------------------------------------------------------
     def sent(self, kind: type | None = None, on: int = 0) -> list[Any]:
-        """Return the commands the engine sent on a connection, all or of one kind."""
+        """Return the commands that the engine sent on a connection (by default the newest), all or
+        of one type."""
         commands = self.commands[on or self.connection]
         return [c for c in commands if kind is None or isinstance(c, kind)]
 

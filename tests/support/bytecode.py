@@ -1,8 +1,8 @@
-"""Compiled modules for the tests and for the processes that they start, some thousands.
+"""A bytecode cache for the tests and for the thousands of processes that they start.
 
-Where PYTHONDONTWRITEBYTECODE is set, or packages lie where nobody may write, every process would
-compile whatever it imports: more than half of what `requite call` costs. So there is a folder for
-what is compiled, and nothing is left beside the sources.
+With PYTHONDONTWRITEBYTECODE set, or with packages in a read-only folder, every process would
+compile all modules that it imports: more than half of the cost of `requite call`. The cache has a
+folder of its own, so no bytecode appears beside the sources.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ _FOLDER: Final = Path(__file__).parents[2] / ".bytecode_cache"
 
 
 def keep() -> None:
-    """Keep what this process and its children compile; PYTHONPYCACHEPREFIX names another folder."""
+    """Enable the bytecode cache for this process and its children.
+
+    The environment variable PYTHONPYCACHEPREFIX overrides its folder.
+    """
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
     sys.pycache_prefix = os.environ.setdefault("PYTHONPYCACHEPREFIX", str(_FOLDER))

@@ -1,4 +1,4 @@
-"""Certificates made for a test run: good ones, and those that have to be refused."""
+"""Certificates for the tests of TLS: valid ones, and ones that a peer must reject."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ LONG_AGO = datetime(2001, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Shown:
-    """The files of one certificate."""
+    """The paths of a certificate and its private key, both PEM."""
 
     certificate: str
     key: str
 
 
 class Certificates:
-    """Files in a folder, written when they are first asked for."""
+    """Certificates as PEM files in a folder; each is issued on first use."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -32,52 +32,52 @@ class Certificates:
 
     @cached_property
     def ca(self) -> str:
-        """The authority that signed all of them but the stranger's."""
+        """The authority that signed every certificate but `stranger`."""
         return self._write("ca", self._authority.cert_pem)
 
     @cached_property
     def other_ca(self) -> str:
-        """Another authority, which signed the stranger's."""
+        """The authority that signed `stranger`; peers do not trust it."""
         return self._write("other-ca", self._stranger.cert_pem)
 
     @cached_property
     def server(self) -> Shown:
-        """For this machine."""
+        """A valid certificate for localhost."""
         return self._issue("server", self._authority, "localhost", "127.0.0.1", "::1")
 
     @cached_property
     def elsewhere(self) -> Shown:
-        """For another host."""
+        """A certificate for another host name."""
         return self._issue("elsewhere", self._authority, "elsewhere.example")
 
     @cached_property
     def expired(self) -> Shown:
-        """For this machine, in former times."""
+        """A certificate for localhost that expired in 2001."""
         return self._issue("expired", self._authority, "localhost", "127.0.0.1", until=LONG_AGO)
 
     @cached_property
     def client(self) -> Shown:
-        """For a client."""
+        """A valid client certificate."""
         return self._issue("client", self._authority, "client@example.org")
 
     @cached_property
     def stranger(self) -> Shown:
-        """For this machine, signed by the other authority."""
+        """A certificate for localhost from the untrusted authority."""
         return self._issue("stranger", self._stranger, "localhost", "127.0.0.1")
 
     @property
     def to_listen(self) -> TlsSettings:
-        """What a listener needs."""
+        """TLS settings for a listener with the valid certificate."""
         return self.showing(self.server)
 
     @property
     def to_dial(self) -> TlsSettings:
-        """What who dials needs."""
+        """TLS settings for dialling: trust in `ca`."""
         return TlsSettings(ca=self.ca)
 
     @staticmethod
     def showing(shown: Shown) -> TlsSettings:
-        """Make a listener's settings with a certificate."""
+        """Return TLS settings for a listener that presents this certificate."""
         return TlsSettings(certificate=shown.certificate, key=shown.key)
 
     def _issue(

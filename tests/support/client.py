@@ -1,14 +1,14 @@
-"""A client engine with virtual time, a broker that is the test, and connections that are names.
+"""A Majordomo client engine with virtual time. The test plays the broker; connections are names.
 
     bench = ClientBench()
     bench.submit("a", b"hi")
-    link = bench.join()                      # answers the engine's Connect
+    link = bench.join()                      # opens the connection that the engine requested
     bench.answer(bench.sent[-1], b"ho")      # plays the broker
     assert bench.replies["a"].body == b"ho"
 
-Each message sent is decoded on the spot. The bench itself checks what must always hold: a call ends
-once, partials are contiguous and precede the end (I1, I5), and nothing is sent to a connection that
-does not stand.
+The bench decodes each message that the engine sends. It asserts the invariants of a client: a call
+ends once, partial replies are contiguous and precede the end (I1, I5), and the engine sends only on
+open connections.
 """
 
 from __future__ import annotations
@@ -53,14 +53,15 @@ ORIGIN = b"a-client"
 
 
 class Sent(NamedTuple):
-    """A command that the client sent, and over which connection."""
+    """A command that the client sent, and the name of the connection."""
 
     link: str
     command: Any
 
 
 class ClientBench:
-    """One client under test; `retry` and `policy` override fields of the policies."""
+    """One client under test; `retry` overrides fields of `RetryPolicy`, other keywords override
+    fields of `ClientPolicy`."""
 
     def __init__(
         self,
@@ -83,7 +84,7 @@ class ClientBench:
             chronicle=chronicle,
         )
         self.now = 100.0
-        self.links: list[str] = []  # those that stand, in the order in which they joined
+        self.links: list[str] = []  # open connections, oldest first
         self.dialling = 0
         self.sent: list[Sent] = []
         self.partials: dict[Any, list[Partial]] = defaultdict(list)
@@ -107,21 +108,21 @@ class ClientBench:
         key: bytes = b"",
         partials: bool = False,
     ) -> None:
-        """Make a call; `timeout` in seconds."""
+        """Submit a call; `timeout` in seconds."""
         deadline = self.now + timeout
         self.feed(Submit(token, service, [body], deadline, idempotent, key, partials))
 
     def cancel(self, token: Any) -> None:
-        """Give a call up."""
+        """Cancel a call."""
         self.feed(Cancel(token))
 
     def drain(self) -> None:
-        """Close the client."""
+        """Ask the client to drain."""
         self.feed(Drain())
 
     # --- the network --------------------------------------------------------------------------
     def join(self) -> str:
-        """Let a connection that was asked for stand; return its name."""
+        """Open a connection that the client requested; return its name."""
         assert self.dialling, "no connection was asked for"
         self.dialling -= 1
         self._joined += 1
@@ -131,31 +132,31 @@ class ClientBench:
         return link
 
     def lose(self, link: str | None = None) -> None:
-        """Cut a connection (the latest)."""
+        """Report that a connection was lost, by default the newest."""
         link = link or self.links[-1]
         self.links.remove(link)
         self.feed(PeerLost(link, "reset"))
 
     # --- the broker ---------------------------------------------------------------------------
     def say(self, *messages: list[bytes], link: str | None = None) -> None:
-        """Let the broker send messages, in one read."""
+        """Send the client messages from the broker, all in one read."""
         self.feed(Received(link or self.links[-1], list(messages)))
 
     def answer(self, sent: Sent, body: bytes = b"y", status: int = 0, attempts: int = 1) -> None:
-        """Let the broker answer a request with its FINAL."""
+        """Send the client the FINAL that answers a request."""
         self.say(self.final(sent, body, status, attempts), link=sent.link)
 
     def final(
         self, sent: Sent, body: bytes = b"y", status: int = 0, attempts: int = 1
     ) -> list[bytes]:
-        """Return the FINAL to a request."""
+        """Return an encoded FINAL that answers a request."""
         request = sent.command
         return self.dialect.encode(
             ClientFinal(request.service, [body], request.request_id, status, attempts)
         )
 
     def partial(self, sent: Sent, body: bytes, index: int) -> list[bytes]:
-        """Return a PARTIAL to a request."""
+        """Return an encoded PARTIAL that answers a request."""
         request = sent.command
         return self.dialect.encode(
             ClientPartial(request.service, [body], request.request_id, index)
@@ -163,7 +164,7 @@ class ClientBench:
 
     # --- time ---------------------------------------------------------------------------------
     def advance(self, seconds: float) -> None:
-        """Let time pass, with a wake-up at each instant the client asks for."""
+        """Advance the clock, with a wake-up at each deadline of the client."""
         end = self.now + seconds
         while (at := self.client.deadline()) is not None and at <= end:
             self.now = max(self.now, at)
@@ -171,11 +172,11 @@ class ClientBench:
         self.now = end
 
     def freeze(self, seconds: float) -> None:
-        """Let time pass without any wake-up, then one."""
+        """Advance the clock with a single wake-up, at the end."""
         self.now += seconds
         self.feed(Wake())
 
-    # --- what came of it ----------------------------------------------------------------------
+    # --- effects ------------------------------------------------------------------------------
     @property
     def requests(self) -> list[Sent]:
         """The REQUESTs that were sent."""
@@ -188,7 +189,7 @@ class ClientBench:
 
     @property
     def heartbeats(self) -> int:
-        """How many HEARTBEATs were sent."""
+        """The number of HEARTBEATs that were sent."""
         return sum(isinstance(s.command, ClientHeartbeat) for s in self.sent)
 
     def bodies(self) -> list[bytes]:
@@ -196,13 +197,13 @@ class ClientBench:
         return [sent.command.body[0] for sent in self.requests]
 
     def assert_empty(self) -> None:
-        """Check that no table remembers a call (I9)."""
+        """Assert that no table holds a call (I9)."""
         snapshot = self.client.snapshot()
         assert (snapshot.held, snapshot.sent, snapshot.resting, snapshot.slots_taken) == (0,) * 4
         assert not self.client.calls
 
     def feed(self, event: Any) -> None:
-        """Feed the client one input and note what it does."""
+        """Feed the client one input and record its effects."""
         for effect in self.client.handle([event], self.now):
             self._perform(effect)
 
@@ -243,7 +244,7 @@ class ClientBench:
 
 
 def connected(**settings: object) -> ClientBench:
-    """Return a client that has a connection and has heard from its broker."""
+    """Return a client with an open connection, over which one heartbeat of the broker arrived."""
     bench = ClientBench(**settings)  # type: ignore[arg-type]
     bench.submit("given up")
     bench.cancel("given up")

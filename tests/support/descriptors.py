@@ -1,4 +1,4 @@
-"""Counting file descriptors: whoever opens one closes it."""
+"""Checks for leaks of file descriptors."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ _OPEN = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"
 
 
 def how_many() -> int:
-    """Return how many are open in this process."""
+    """Return the number of open file descriptors of this process."""
     return len(os.listdir(_OPEN))
 
 
 @contextmanager
 def none_left() -> Iterator[None]:
-    """Hold that as many are open after the block as before it."""
+    """Assert that the block leaves no more file descriptors open than before."""
     before = how_many()
     yield
     if how_many() > before:
-        gc.collect()  # an event loop's own may wait for the collector
+        gc.collect()  # closes the descriptors of event loops in reference cycles
     assert how_many() <= before, "a file descriptor was left open"

@@ -1,8 +1,9 @@
-"""Engines with virtual time, in which the test is network, user and peers: what the benches of the
-protocols have in common.
+"""Base classes of the protocols' engine benches: virtual time, and a test that plays the network,
+the user and the peers.
 
-They check what must always hold: a call ends once, nothing is sent to a connection that does not
-stand, no request to one that pushes back, and a handler is given up once at most.
+The benches assert the invariants of all engines: a call ends once; an engine sends only on open
+connections, and requests only on those without back-pressure; a running handler is cancelled at
+most once.
 """
 
 from __future__ import annotations
@@ -39,7 +40,10 @@ from requite.sim.scalability.watch import one_by_one
 
 
 def with_retry(given: dict[str, Any], usual: RetryPolicy | None = None) -> dict[str, Any]:
-    """Put those keywords that are fields of a `RetryPolicy` into one, as `retry`."""
+    """Return the keywords of a policy, with those that are fields of `RetryPolicy` moved into one.
+
+    The result has it as `retry`; its other fields are those of `usual`.
+    """
     names = {field.name for field in fields(RetryPolicy)} & given.keys()
     if not names:
         return given
@@ -50,8 +54,8 @@ def with_retry(given: dict[str, Any], usual: RetryPolicy | None = None) -> dict[
     }
 
 
-class Clocked:
-    """An engine, and the clock that it goes by."""
+class ClockedEngine:
+    """An engine with a virtual clock; `now` is in seconds. Records notes and warnings."""
 
     engine: Engine
 
@@ -62,13 +66,13 @@ class Clocked:
         self.stopped = False
 
     def feed(self, event: Any) -> None:
-        """Feed the engine one input and note what it does."""
+        """Feed the engine one input and record its effects."""
         for effect in self.engine.handle([event], self.now):
             for single in one_by_one(effect):
                 self._perform(single)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, with a wake-up at each instant the engine asks for."""
+        """Advance the clock, with a wake-up at each deadline of the engine."""
         end = self.now + seconds
         while (at := self.engine.deadline()) is not None and at <= end:
             self.now = max(self.now, at)
@@ -76,12 +80,12 @@ class Clocked:
         self.now = end
 
     def freeze(self, seconds: float) -> None:
-        """Let time pass without any wake-up, as where the process is stopped; then wake it."""
+        """Advance the clock with a single wake-up at the end, as after a pause of the process."""
         self.now += seconds
         self.feed(Wake())
 
     def drain(self) -> None:
-        """Ask the engine to finish."""
+        """Ask the engine to drain."""
         self.feed(Drain())
 
     def _perform(self, effect: Effect) -> None:
@@ -97,45 +101,45 @@ class Clocked:
                 raise AssertionError(f"no business with {effect}")
 
 
-class Bench(Clocked):
-    """An engine with connections that have names, and what came of it."""
+class Bench(ClockedEngine):
+    """An engine with named connections, and a record of what it sent."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.peers: dict[str, bool] = {}  # those that stand: whether they take anything
-        self.unread: set[str] = set()
-        self.sent: list[Any] = []  # pairs: to whom, and what
+        self.peers: dict[str, bool] = {}  # open connections; False: under back-pressure
+        self.unread: set[str] = set()  # connections that the engine has paused
+        self.sent: list[Any] = []  # pairs of peer and message
         self.sent_at: list[float] = []
         self.disconnected: dict[str, str] = {}
 
     # --- the network --------------------------------------------------------------------------
     def lose(self, peer: str, reason: str = "reset") -> None:
-        """Cut a connection."""
+        """Report that a connection was lost."""
         del self.peers[peer]
         self.unread.discard(peer)
         self.feed(PeerLost(peer, reason))
 
     def block(self, peer: str) -> None:
-        """Let a connection push back."""
+        """Report back-pressure on a connection: its send buffer is full."""
         self.peers[peer] = False
         self.feed(PeerBlocked(peer))
 
     def unblock(self, peer: str) -> None:
-        """Let it take more again."""
+        """Report the end of back-pressure on a connection."""
         self.peers[peer] = True
         self.feed(PeerWritable(peer))
 
     def say(self, peer: str, *messages: Message) -> None:
-        """Let messages come, in one read."""
+        """Send the engine messages from a peer, all in one read."""
         self.feed(Received(peer, list(messages)))
 
-    # --- what came of it ----------------------------------------------------------------------
+    # --- effects ------------------------------------------------------------------------------
     def to(self, peer: str) -> list[Any]:
-        """Return what a peer was sent."""
+        """Return the messages that were sent to a peer."""
         return [what for whom, what in self.sent if whom == peer]
 
     def note_sent(self, peer: str, message: Message) -> None:
-        """Remember a message."""
+        """Record a sent message."""
         self.sent.append((peer, list(message)))
 
     def _perform(self, effect: Effect) -> None:
@@ -158,7 +162,7 @@ class Bench(Clocked):
 
 
 class CallBench(Bench):
-    """A client, and what became of its calls."""
+    """A client under test, and the outcomes of its calls by token."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -166,11 +170,11 @@ class CallBench(Bench):
         self.errors: dict[Any, CallError] = {}
 
     def cancel(self, token: Any) -> None:
-        """Give a call up."""
+        """Cancel a call."""
         self.feed(Cancel(token))
 
     def assert_empty(self) -> None:
-        """Check that no table remembers a call (I9)."""
+        """Assert that no table holds a call (I9)."""
         client: Any = self.engine
         snapshot = client.snapshot()
         assert (snapshot.held, snapshot.sent) == (0, 0)
@@ -197,7 +201,7 @@ class CallBench(Bench):
 
 
 class JobBench(Bench):
-    """Whoever runs handlers; the test does it in their place."""
+    """A server or worker under test; the test runs its handlers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -206,7 +210,7 @@ class JobBench(Bench):
         self.abandoned: dict[Any, str] = {}
 
     def finish(self, job: Any, *frames: bytes, status: Status = Status.OK) -> None:
-        """Let a handler end."""
+        """End a handler with this reply (b"y" by default) and status."""
         self.running.remove(job)
         self.feed(Finished(job, frames or (b"y",), status))
 
@@ -215,14 +219,14 @@ class JobBench(Bench):
         return [request.body for request in self.requests.values()]
 
     def assert_empty(self) -> None:
-        """Check that no table remembers a request (I9)."""
+        """Assert that no table holds a request (I9)."""
         engine: Any = self.engine
         snapshot = engine.snapshot()
         assert (snapshot.waiting, snapshot.running, snapshot.abandoned) == (0, 0, 0)
         assert not engine._turns.line
 
-    def came(self, before: int) -> Any:
-        """Return the job of the one request that has been delivered since there were so many."""
+    def job_since(self, before: int) -> Any:
+        """Return the job of the only request since `before` requests were delivered."""
         assert len(self.requests) == before + 1, "the request was not delivered"
         return list(self.requests)[-1]
 

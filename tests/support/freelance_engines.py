@@ -1,4 +1,4 @@
-"""The engines of the Freelance pattern with virtual time; the test is network, user and peers.
+"""Freelance engines with virtual time; the test plays the network, the user and the peers.
 
 bench = ClientBench(AgentClient, servers=2)
 bench.join("a")
@@ -25,18 +25,18 @@ Frames = list[bytes]
 
 
 class _Joining(Bench):
-    """What both have: connections whose place has a name."""
+    """A bench whose connections have a place: the name of the configured address."""
 
     def join(self, peer: str, identity: bytes = b"", place: Any = None) -> None:
-        """Let a connection stand; by default its place is named like it."""
+        """Open a connection; by default, `place` is the peer's name."""
         assert peer not in self.peers
         self.peers[peer] = True
         self.feed(PeerJoined(peer, identity, peer if place is None else place))
 
 
 class ClientBench(CallBench, _Joining):
-    """A client of one of the models; keywords override fields of `ClientPolicy`, and of its
-    `retry`."""
+    """A client of one of the Freelance models. Keywords override fields of `ClientPolicy` and of
+    its `retry`."""
 
     def __init__(
         self, kind: type[FreelanceClient], *, chronicle: Chronicle | None = None, **policy: Any
@@ -51,22 +51,23 @@ class ClientBench(CallBench, _Joining):
     def submit(
         self, token: Any, *body: bytes, timeout: float = inf, idempotent: bool = True
     ) -> None:
-        """Make a call; `timeout` in seconds."""
+        """Submit a call; `timeout` in seconds."""
         self.feed(Submit(token, "", body or (b"x",), self.now + timeout, idempotent))
 
     def requests_to(self, peer: str) -> list[Frames]:
-        """Return the requests that a server was sent: all but pings."""
+        """Return the messages that were sent to a server, without PINGs."""
         return [message for message in self.to(peer) if message != [b"PING"]]
 
     def answer(self, peer: str, *body: bytes) -> None:
-        """Let a server answer the newest request that it was sent, in the words of its model."""
+        """Send the client a server's reply to the server's newest request, with the envelope of the
+        client's model."""
         request = self.requests_to(peer)[-1]
         envelope = {"AgentClient": 1, "ShotgunClient": 2, "FailoverClient": 0}
         self.say(peer, [*request[: envelope[type(self.client).__name__]], *(body or (b"y",))])
 
 
 class ServerBench(JobBench, _Joining):
-    """A server; the test runs its handlers. Keywords override fields of `ServerPolicy`."""
+    """A server whose handlers the test runs. Keywords override fields of `ServerPolicy`."""
 
     def __init__(self, *, chronicle: Chronicle | None = None, **policy: Any) -> None:
         super().__init__()
@@ -78,7 +79,7 @@ class ServerBench(JobBench, _Joining):
         )
 
     def request(self, peer: str, *message: bytes) -> ClientJob:
-        """Let a request come; return the job it has become."""
+        """Send the server a request; return its job."""
         before = len(self.requests)
         self.say(peer, list(message))
-        return self.came(before)
+        return self.job_since(before)

@@ -1,7 +1,7 @@
-"""Freelance peers on raw pyzmq sockets, written after the Guide's description and 10/FLP.
+"""Freelance peers on raw pyzmq sockets, written from the Guide's description and 10/FLP.
 
-Nothing of requite is used, so that a slip in its codecs cannot hide itself. Servers run in threads
-and end by a message on a socket of their own; every wait has a limit.
+They share no code with requite, so a mistake in its codecs cannot go unnoticed. Each server runs on
+a thread, and ends when it receives a message on an inproc socket. Every wait has a time limit.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ Answer = Callable[[Frames], Frames | None]
 
 
 def echo_model_one(message: Frames) -> Frames:
-    """Answer a REP socket's request with itself (`flserver1`)."""
+    """Echo a REP socket's request (`flserver1`)."""
     return message
 
 
 def ok_model_two(message: Frames) -> Frames:
-    """Keep the sequence and say OK (`flserver2`)."""
+    """Answer OK with the sequence number of the request (`flserver2`)."""
     assert len(message) == 2, message
     return [message[0], b"OK"]
 
 
 def ok_model_three(message: Frames) -> Frames | None:
-    """Answer PING, and keep the control frame of anything longer (`flserver3`)."""
+    """Answer PONG to PING, and OK with the control frame of a request (`flserver3`)."""
     client, *rest = message
     if rest == [b"PING"]:
         return [client, b"PONG"]
@@ -39,15 +39,16 @@ def ok_model_three(message: Frames) -> Frames | None:
 
 
 class PeerServer:
-    """A server on a thread: `kind` is zmq.REP or zmq.ROUTER; `answer` makes what it sends back.
+    """A server on a thread. `kind` is zmq.REP or zmq.ROUTER; `answer` returns the reply to a
+    message, or None for no reply.
 
-    Of a ROUTER the endpoint is the identity.
+    A ROUTER's identity is its endpoint.
     """
 
     def __init__(self, kind: int, answer: Answer, endpoint: str = "tcp://127.0.0.1:*") -> None:
         self.seen: list[Frames] = []
-        self.mute = threading.Event()
-        self.heard = threading.Event()  # lets a mute server go on
+        self._is_silent = threading.Event()
+        self._resumed = threading.Event()
         self._kind, self._answer = kind, answer
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._bell = self._context.socket(zmq.PAIR)
@@ -57,7 +58,8 @@ class PeerServer:
         self._thread.start()
 
     def _bind(self, endpoint: str) -> zmq.Socket[bytes]:
-        """Bind; a ROUTER's identity has to be known before, so a free port is found first."""
+        """Bind a socket. A ROUTER's identity must be set before it binds and has the port in it, so
+        a probe finds a free port first."""
         if endpoint.endswith(":*"):
             with self._context.socket(zmq.REP) as probe:
                 probe.bind(endpoint)
@@ -71,7 +73,7 @@ class PeerServer:
         while True:
             try:
                 sock.bind(endpoint)
-            except zmq.ZMQError:  # the probe's port is still being given back
+            except zmq.ZMQError:  # libzmq closes the probe's port in the background
                 assert monotonic() < end
             else:
                 return sock
@@ -90,8 +92,8 @@ class PeerServer:
 
     def _take(self, message: Frames) -> None:
         self.seen.append(message)
-        if self.mute.is_set():
-            self.heard.wait()
+        if self._is_silent.is_set():
+            self._resumed.wait()
             if self._kind == zmq.ROUTER:
                 return
         answer = self._answer(message)
@@ -99,26 +101,26 @@ class PeerServer:
             self._socket.send_multipart(answer)
 
     def silence(self) -> None:
-        """Read no more and say nothing, as in a busy loop, until `close` or `speak`."""
-        self.heard.clear()
-        self.mute.set()
+        """Stop reading and answering, as in a busy loop, until `speak` or `close`."""
+        self._resumed.clear()
+        self._is_silent.set()
 
     def speak(self) -> None:
-        """Go on; a REP socket answers what it has read."""
-        self.mute.clear()
-        self.heard.set()
+        """Resume. A REP socket answers the request that it has read; a ROUTER drops it."""
+        self._is_silent.clear()
+        self._resumed.set()
 
     @property
     def place(self) -> str:
-        """Host and port."""
+        """Host and port of the endpoint."""
         return self.endpoint.removeprefix("tcp://")
 
     def requests(self) -> list[Frames]:
-        """What came that is no ping."""
+        """Return the received messages without PINGs."""
         return [message for message in self.seen if message[-1] != b"PING"]
 
     def close(self) -> None:
-        """End; its connections are closed."""
+        """Stop the server and close its connections."""
         self.speak()
         if self._thread.is_alive():
             self._bell.send(b"")
@@ -128,7 +130,8 @@ class PeerServer:
 
 # --- clients --------------------------------------------------------------------------------------
 def ask_model_one(endpoints: list[str], request: Frames, timeout_s: float = 1.0) -> Frames | None:
-    """Try each server once with a REQ socket (`flclient1`)."""
+    """Send a request to one server after the other, until one replies within `timeout_s`
+    (`flclient1`). Return its reply, or None."""
     with zmq.Context() as context:
         for endpoint in endpoints:
             with context.socket(zmq.REQ) as sock:
@@ -141,7 +144,7 @@ def ask_model_one(endpoints: list[str], request: Frames, timeout_s: float = 1.0)
 
 
 class ModelTwoClient:
-    """A DEALER socket that asks all servers (`flclient2`)."""
+    """A DEALER socket that sends each request to all servers (`flclient2`)."""
 
     def __init__(self, endpoints: list[str]) -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -153,7 +156,7 @@ class ModelTwoClient:
             self._socket.connect(endpoint)
 
     def ask(self, *body: bytes) -> Frames:
-        """Return the body of the first reply that fits."""
+        """Send a request; return the body of the first reply with its sequence number."""
         self._sequence += 1
         for _ in range(self._servers):
             self._socket.send_multipart([b"", b"%d" % self._sequence, *body])
@@ -166,12 +169,12 @@ class ModelTwoClient:
         raise AssertionError("no reply")
 
     def close(self) -> None:
-        """Close at once."""
+        """Close the socket; unsent messages are dropped."""
         self._context.destroy(linger=0)
 
 
 class ModelThreeClient:
-    """A ROUTER socket without an identity, which addresses servers by theirs (`flcliapi`)."""
+    """A ROUTER socket without an identity, which addresses servers by identity (`flcliapi`)."""
 
     def __init__(self, *endpoints: str) -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -182,7 +185,7 @@ class ModelThreeClient:
             self._socket.connect(endpoint)
 
     def send(self, endpoint: str, *frames: bytes) -> None:
-        """Send to the server of that name, as soon as it is known by it."""
+        """Send a message to a server, as soon as its handshake has announced this identity."""
         end = monotonic() + WAIT_S
         while True:
             try:
@@ -196,11 +199,11 @@ class ModelThreeClient:
                 return
 
     def receive(self) -> tuple[str, Frames]:
-        """Return who spoke, and what."""
+        """Return the identity of the sender, and the frames of its next message."""
         assert self._socket.poll(WAIT_S * 1000), "nothing came"
         server, *frames = self._socket.recv_multipart()
         return server.decode(), frames
 
     def close(self) -> None:
-        """Close at once."""
+        """Close the socket; unsent messages are dropped."""
         self._context.destroy(linger=0)

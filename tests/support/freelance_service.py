@@ -1,4 +1,4 @@
-"""A service for the tests that kill servers: its replies say which process they come from."""
+"""A service for the tests that kill servers; each reply has the id of the process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import requite
 
 @requite.service("tell")
 async def tell(request: requite.Request) -> bytes:
-    """Answer with the number of the process and the body; `wait` is answered never."""
+    """Return the process id and the body; `nap` takes 0.5 s, `wait` gets no reply."""
     if request.body == b"wait":
         print("waiting", flush=True)
         await asyncio.Event().wait()

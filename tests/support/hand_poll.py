@@ -1,4 +1,4 @@
-"""A poll written out by hand, for streams without an event loop, and an owner of streams."""
+"""A minimal `Poll` for tests of blocking streams, and a stream owner that records its callbacks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from requite.transport.blocking import Pollable
 
 
 class HandPoll:
-    """The `Poll` of a test; `turn` handles what is ready, and then what was put off."""
+    """A `Poll` that a test drives: each `turn` handles the ready sockets, then the calls scheduled
+    with `later`."""
 
     def __init__(self) -> None:
         self.watched: dict[int, tuple[Pollable, int]] = {}
@@ -50,7 +51,7 @@ class HandPoll:
 
 
 class Owner:
-    """The owner of a stream, whose link is "link": it writes down what it hears."""
+    """The owner of a stream whose link is "link"; records data and events."""
 
     def __init__(self) -> None:
         self.data = bytearray()

@@ -1,8 +1,8 @@
-"""A program that submits request after request, with nothing but pyzmq and the text of 9/TSP.
+"""A program that submits requests to Titanic in a loop, written on pyzmq from the text of 9/TSP.
 
-`python -m tests.support.hand_submitter ENDPOINT FILE VERSION`: a line `TICKET BODY` for each
-request that was acknowledged. It does what the Guide's client does: whoever does not answer in time
-is asked again, over a new socket.
+`python -m tests.support.hand_submitter ENDPOINT FILE VERSION` appends a line `TICKET BODY` to FILE
+for each acknowledged request. Like the Guide's client, it opens a new socket when a request times
+out.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PATIENCE_S: Final = 1.0
 
 
 class HandSubmitter(Process):
-    """The program as a process."""
+    """The program in a child process."""
 
     def __init__(self, url: str, file: Path, version: str) -> None:
         endpoint = url.replace("mdp://", "tcp://")
@@ -28,7 +28,7 @@ class HandSubmitter(Process):
 
 
 def _submit(sockets: Sockets, endpoint: str, version: str, file: Path) -> None:
-    """Submit for as long as there are answers."""
+    """Submit requests over one socket until one times out."""
     client = HandClient(sockets, endpoint, RFCS[version])
     try:
         with file.open("a", buffering=1) as tickets:

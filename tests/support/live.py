@@ -1,8 +1,7 @@
-"""Real brokers on loopback for tests that block: in a thread, or in a process that can be killed.
+"""Real brokers on loopback for blocking tests: on a thread, or in a process that a test can kill.
 
-Both kinds answer questions about their state through `mmi.*`, asked over a connection of its own by
-a client written by hand (`Observer`). Nothing waits longer than it has to: tests poll for what they
-wait for, and fail when it does not come.
+Tests query a broker's state through `mmi.*`, over a separate connection with a hand-written client
+(`Observer`). Tests do not sleep for a fixed time: they poll for a condition, with a time limit.
 """
 
 from __future__ import annotations
@@ -28,13 +27,16 @@ from requite.testing.processes import Child
 
 ROOT: Final = Path(__file__).parents[2]
 ANY_PORT: Final = "tcp://127.0.0.1:0"
-_PAUSE_S: Final = 0.005  # between two looks at what is awaited
+_PAUSE_S: Final = 0.005  # between two polls of a condition
 
 T = TypeVar("T")
 
 
 def eventually(look: Callable[[], T], what: str, within_s: float = WAIT_S) -> T:
-    """Return what `look` returns as soon as that is true; fail with `what` and the last look."""
+    """Poll `look` until its result is true, and return the result.
+
+    Raises `AssertionError` with `what` and the last result after `within_s` seconds.
+    """
     end = monotonic() + within_s
     while True:
         seen = look()
@@ -46,14 +48,15 @@ def eventually(look: Callable[[], T], what: str, within_s: float = WAIT_S) -> T:
 
 
 class InBackground:
-    """Runs a function on a thread beside what is done inside `with`; raises what it raised."""
+    """Runs a function on a thread during a `with` block, whose end waits for the function and
+    raises its exception, if any."""
 
     def __init__(self, act: Callable[[], object]) -> None:
         self._pool = ThreadPoolExecutor(1)
         self._outcome = self._pool.submit(act)
 
     def __enter__(self) -> None:
-        """Go on."""
+        """Return at once; the function is already running."""
 
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown()
@@ -61,41 +64,41 @@ class InBackground:
 
 
 class Observer:
-    """Asks a broker how it is, through `mmi.*`."""
+    """Queries the state of a broker through `mmi.*`."""
 
     def __init__(self, endpoint: str) -> None:
         self._sockets = Sockets()
         self._client = HandClient(self._sockets, endpoint, RFC18)
 
     def ask(self, name: bytes, body: bytes = b"") -> Any:
-        """Return the JSON that a management service answers with."""
+        """Return the decoded JSON reply of a management service."""
         return json.loads(self._client.call(name, body)[0])
 
     def close(self) -> None:
-        """Leave."""
+        """Close the connection."""
         self._sockets.close()
 
 
 class Observed:
-    """A broker at `endpoint` whose tables can be asked for and waited for."""
+    """A broker at `endpoint` whose state tests can query and wait for."""
 
     endpoint: str
     _observer: Observer | None = None
 
     @property
     def url(self) -> str:
-        """Where clients and workers of requite find it."""
+        """The URL for clients and workers of requite."""
         return self.endpoint.replace("tcp://", "mdp://")
 
     @property
     def observer(self) -> Observer:
-        """The connection over which the broker is asked; made when it is first used."""
+        """The client that queries the broker; created on first use."""
         if self._observer is None:
             self._observer = Observer(self.endpoint)
         return self._observer
 
     def forget_observer(self) -> None:
-        """Close the connection of the observer."""
+        """Close the observer's connection; the next use opens a new one."""
         if self._observer is not None:
             self._observer.close()
             self._observer = None
@@ -106,17 +109,17 @@ class Observed:
         return stats
 
     def service(self, name: str) -> dict[str, Any] | None:
-        """Return the tables and counters of one service, None if the broker does not know it."""
+        """Return the tables and counters of one service; None if the broker does not know it."""
         rows = self.observer.ask(b"mmi.stats", name.encode())["services"]
         return rows[0] if rows else None
 
     def workers(self, name: str = "") -> list[dict[str, Any]]:
-        """Return the workers of a service."""
+        """Return the workers of a service (`mmi.workers`); "" for all."""
         rows: list[dict[str, Any]] = self.observer.ask(b"mmi.workers", name.encode())
         return rows
 
     def await_service(self, name: str, within_s: float = WAIT_S, **wanted: int) -> dict[str, Any]:
-        """Wait until these members of a service's tables have these values."""
+        """Wait until a service's row in `mmi.stats` has these values; return the row."""
 
         def look() -> dict[str, Any] | None:
             row = self.service(name)
@@ -125,16 +128,16 @@ class Observed:
         return eventually(look, f"{name}: {wanted}", within_s) or {}
 
     def await_workers(self, name: str, count: int, within_s: float = WAIT_S) -> None:
-        """Wait until a service has so many workers."""
+        """Wait until a service has exactly `count` workers."""
         self.await_service(name, within_s, workers=count)
 
     def await_log(self, caplog: pytest.LogCaptureFixture, text: str) -> None:
-        """Wait until a log line has this text."""
+        """Wait until the captured log contains this text."""
         eventually(lambda: text in caplog.text, f"a log line with {text!r}")
 
 
 class Served(Protocol):
-    """What `Broker` and `Worker` have in common."""
+    """The common interface of `Broker` and `Worker`."""
 
     async def start(self) -> Any: ...
     async def drain(self) -> None: ...
@@ -142,7 +145,7 @@ class Served(Protocol):
 
 
 class Live:
-    """A broker or worker of requite on an event loop in a thread: asyncio's, or uvloop's."""
+    """A broker or worker of requite on a thread with an event loop: asyncio's, or uvloop's."""
 
     def __init__(self, served: Served, *, uvloop: bool = False) -> None:
         self.served = served
@@ -153,11 +156,11 @@ class Live:
         self._started.result(WAIT_S)
 
     def drain(self) -> None:
-        """Let it finish what it has, and end."""
+        """Drain the broker or worker, and end its thread."""
         self._end(self.served.drain)
 
     def close(self) -> None:
-        """End it at once."""
+        """Close the broker or worker at once, and end its thread."""
         self._end(self.served.close)
 
     def _end(self, how: Callable[[], Awaitable[None]]) -> None:
@@ -181,7 +184,7 @@ class Live:
 
 
 class LiveBroker(Live, Observed):
-    """A `Broker` in a thread."""
+    """A `Broker` on a thread."""
 
     def __init__(self, bind: str = ANY_PORT, *, uvloop: bool = False, **settings: Any) -> None:
         broker = Broker(bind, **settings)
@@ -194,7 +197,7 @@ class LiveBroker(Live, Observed):
 
 
 class Process(Child):
-    """A child process of this Python, with the root of the tree as its working directory."""
+    """A child process that runs this Python, with the repository's root as working directory."""
 
     def __init__(self, *arguments: str, **environment: str) -> None:
         command = arguments if arguments[0] == "-m" else [sys.executable, *arguments]
@@ -206,25 +209,28 @@ class Process(Child):
         )
 
     def line(self) -> str:
-        """Return the next line of its output; fail if it ends instead."""
+        """Return the next line of the process's stdout; fail if the process ends instead."""
         return self.read_line(None)
 
     def signal(self, number: signal.Signals) -> None:
-        """Send it a signal."""
+        """Send the process a signal."""
         self.send_signal(number)
 
     def ended(self, within_s: float = WAIT_S) -> tuple[int, str]:
-        """Wait for its end; return its exit code and its stderr."""
+        """Wait until the process ends; return its exit code and its stderr."""
         return self.wait(within_s), self.errors()
 
     def dispose(self) -> None:
-        """End it, if it has not ended yet."""
+        """Kill the process if it is still running."""
         self.kill()
 
 
 class BrokerProcess(Process, Observed):
-    """`requite broker` as a process. The port that it chooses is its own until it is disposed of:
-    while it is dead, the system gives it to nobody else."""
+    """`requite broker` as a process.
+
+    With `ANY_PORT`, its port stays reserved until `dispose`: while the broker is down, no other
+    process can get the port.
+    """
 
     def __init__(self, *options: str, bind: str = ANY_PORT) -> None:
         self._holder = socket.socket()
@@ -234,13 +240,16 @@ class BrokerProcess(Process, Observed):
         self.endpoint = self.line().removeprefix("listening on ")
 
     def dispose(self) -> None:
-        """End it, and let its port go."""
+        """Kill the broker if it is still running, and release its port."""
         super().dispose()
         self._holder.close()
 
 
 def _hold_port(holder: socket.socket) -> int:
-    """Bind a socket that does not listen, beside which one that does may be bound; return where."""
+    """Reserve a free port, and return it.
+
+    `holder` is bound with SO_REUSEADDR and never listens, so a broker can still listen there.
+    """
     holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     holder.bind(("127.0.0.1", 0))
     port: int = holder.getsockname()[1]
@@ -248,13 +257,13 @@ def _hold_port(holder: socket.socket) -> int:
 
 
 MakeBroker = Callable[..., LiveBroker]
-"""Makes brokers that are closed after the test; takes what `LiveBroker` takes."""
+"""Starts a broker that is closed after the test; the arguments are those of `LiveBroker`."""
 
 
-# --- fixtures: to be imported by a conftest.py ----------------------------------------------------
+# --- fixtures, for import by a conftest.py --------------------------------------------------------
 @pytest.fixture
 def sockets(make_broker: MakeBroker) -> Iterator[Sockets]:
-    """Sockets of pyzmq, closed before the brokers are stopped, which then wait for nobody."""
+    """pyzmq sockets that are closed before the brokers, so that brokers do not wait for them."""
     sockets = Sockets()
     yield sockets
     sockets.close()
@@ -262,7 +271,7 @@ def sockets(make_broker: MakeBroker) -> Iterator[Sockets]:
 
 @pytest.fixture
 def make_broker() -> Iterator[MakeBroker]:
-    """A function that makes brokers in threads."""
+    """A function that starts brokers on threads; they are closed after the test."""
     brokers: list[LiveBroker] = []
 
     def make(*arguments: Any, **settings: Any) -> LiveBroker:
@@ -276,13 +285,13 @@ def make_broker() -> Iterator[MakeBroker]:
 
 @pytest.fixture
 def broker(make_broker: MakeBroker) -> LiveBroker:
-    """A broker with its default settings."""
+    """A running broker with default settings."""
     return make_broker()
 
 
 @pytest.fixture
 def processes() -> Iterator[list[Process]]:
-    """Processes put into this list are ended after the test."""
+    """A list of processes that are killed after the test."""
     started: list[Process] = []
     yield started
     for process in started:
@@ -293,7 +302,7 @@ def processes() -> Iterator[list[Process]]:
 
 @pytest.fixture
 def workers() -> Iterator[list[Live]]:
-    """Workers of requite put into this list are closed after the test."""
+    """A list of workers of requite that are closed after the test."""
     workers: list[Live] = []
     yield workers
     for worker in workers:

@@ -1,7 +1,7 @@
-"""A service whose effects are lines of a file, which outlives the process that wrote them.
+"""Services that deduplicate requests, and whose side effects are lines of a file.
 
-Its handler writes a line with the body and a new word, waits a little, and answers with the word:
-whoever gets a reply can tell which effect it is of.
+A handler appends a line with the body and a new unique id, waits, and returns the id. The file
+survives a crash of the process, and the id links each reply to the side effect that produced it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TAKES_S_MAX: Final = 0.01
 
 
 class Ledger:
-    """What the services in a folder have done."""
+    """The side effects of the services in a folder; starts their workers."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -33,12 +33,12 @@ class Ledger:
         return OnceProcess(*command, *options, **{_FOLDER: str(self._folder)})
 
     def effects(self) -> dict[str, list[str]]:
-        """The words of all effects, by the bodies of their requests."""
+        """Return the ids of all side effects, by request body."""
         effects: dict[str, list[str]] = {}
         if (self._folder / "effects").exists():
             for line in (self._folder / "effects").read_text().splitlines():
-                body, word = line.split()
-                effects.setdefault(body, []).append(word)
+                body, effect_id = line.split()
+                effects.setdefault(body, []).append(effect_id)
         return effects
 
 
@@ -46,7 +46,7 @@ class OnceProcess(Process):
     """`requite worker` as a process."""
 
     def await_start(self) -> None:
-        """Wait until it says that it serves."""
+        """Wait until the worker prints "serving"."""
         line = self.line()
         assert line.startswith("serving "), line
 
@@ -56,28 +56,28 @@ def _folder() -> Path:
 
 
 def _act(request: requite.Request) -> bytes:
-    word = uuid4().hex
-    line = b"%b %b\n" % (request.body, word.encode())
+    effect_id = uuid4().hex
+    line = b"%b %b\n" % (request.body, effect_id.encode())
     effects = os.open(_folder() / "effects", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     try:
-        os.write(effects, line)  # at once, or not at all
+        os.write(effects, line)  # a single write: a crash leaves no partial line
     finally:
         os.close(effects)
-    return word.encode()
+    return effect_id.encode()
 
 
 @requite.service("once", idempotent=requite.Dedup(_folder() / "replies"))
 async def once(request: requite.Request) -> bytes:
-    """Have an effect, and answer with its word."""
-    word = _act(request)
+    """Write a side effect, wait up to 10 ms, and return the effect's id."""
+    effect_id = _act(request)
     await asyncio.sleep(random.random() * _TAKES_S_MAX)
-    return word
+    return effect_id
 
 
 @requite.service("gated", idempotent=requite.Dedup(_folder() / "replies"))
 async def gated(request: requite.Request) -> bytes:
-    """Have an effect, and answer once there is a file `open`."""
-    word = _act(request)
+    """Write a side effect, and return its id once the file `open` exists."""
+    effect_id = _act(request)
     while not (_folder() / "open").exists():  # noqa: ASYNC110 - has no event
         await asyncio.sleep(0.005)
-    return word
+    return effect_id

@@ -1,14 +1,14 @@
-"""Two servers of a pair, a client and an operator, taken apart into single steps.
+"""A state machine of a fail-over pair, its client and its operator, for exhaustive search.
 
-A `Model` is one instant of the whole: both engines, what is on its way between them, the clock.
-`steps` says what may happen next, `after` makes the model in which it has happened. A search may
-thus visit every order of events, as far as its depth and the number of faults allow.
+A `Model` is one state: both engines, the messages in flight between them, and the clock. `steps`
+yields the possible next steps, and `after` returns the state after one. So a search can visit every
+order of events, up to a depth and a number of faults.
 
-Time goes in heartbeats of a second, or in quarters of one; in each quarter every running server has
-a turn.
+The clock advances by a heartbeat (1 s) or by a quarter of one. In each quarter, every running
+server has a turn.
 
-What is left out: a second connection between the two, a process that stands still between two
-quarters of a heartbeat, and the operator's own connection. The simulator has all of these.
+Not modelled, unlike in the simulator: a second connection between the servers, a process that is
+paused between two quarters of a heartbeat, and the operator's own connection.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ MakeEngine = Callable[..., BinaryStarPeer]
 
 
 class Step(NamedTuple):
-    """One thing that happens, at one side or to both. `is_fault`: a search allows only so many."""
+    """One transition of the model, at one server or (`side` "") at both. A search limits the number
+    of faults."""
 
     verb: str
     side: str = ""
@@ -62,7 +63,7 @@ class Step(NamedTuple):
 
 
 class Joined(NamedTuple):
-    """In an inbox: a connection stands."""
+    """In an inbox: a connection has been established."""
 
     link: int
 
@@ -74,7 +75,7 @@ class Lost(NamedTuple):
 
 
 class Said(NamedTuple):
-    """In an inbox: a message."""
+    """In an inbox: a message has arrived."""
 
     link: int
     frame: bytes
@@ -82,8 +83,12 @@ class Said(NamedTuple):
 
 @dataclass(slots=True)
 class Model:
-    """`timely`: the network is faster than anything else, and loses nothing between living ends.
-    `quarters`: how much time passes in one step."""
+    """One state of the pair.
+
+    - `timely`: the network delivers every message before the clock advances, and loses none between
+      running servers.
+    - `quarters`: by how many quarters of a heartbeat a `beat` step advances the clock.
+    """
 
     timely: bool
     make: MakeEngine = BinaryStarPeer
@@ -101,21 +106,21 @@ class Model:
     def begin(
         cls, *, timely: bool, make: MakeEngine = BinaryStarPeer, quarters: int = _QUARTERS
     ) -> Model:
-        """Return a model in which both servers have just been started."""
+        """Return the initial state: both servers have just started."""
         model = cls(timely, make, quarters, engines=dict.fromkeys(SIDES))
         for side in SIDES:
             model._start(side)
         return model
 
     def settled(self) -> Model:
-        """Return it after everything that is under way has arrived."""
+        """Return a copy in which all messages in flight have been delivered."""
         model = self._clone()
         model._deliver_all()
         return model
 
-    # --- what may happen --------------------------------------------------------------------------
+    # --- transitions ------------------------------------------------------------------------------
     def steps(self, faults_max: int) -> Iterator[Step]:
-        """Yield everything that may happen next."""
+        """Yield the possible next steps; no faults once `faults_max` have happened."""
         faulty = self.faults < faults_max
         for side in SIDES:
             yield from self._steps_of(side, faulty)
@@ -148,17 +153,17 @@ class Model:
             yield Step("crash", side, is_fault=True)
 
     def after(self, step: Step) -> Model:
-        """Return the model in which a step has happened."""
+        """Return a copy in which a step has been taken."""
         model = self._clone()
         model.history = (*self.history, step)
         model.faults += step.is_fault
         getattr(model, f"_{step.verb}")(*([step.side] if step.side else []))
         return model
 
-    # --- what must hold ---------------------------------------------------------------------------
+    # --- invariants -------------------------------------------------------------------------------
     @property
     def serving(self) -> list[BinaryStarPeer]:
-        """The servers that would answer a client at this instant."""
+        """The servers that would answer a client now."""
         return [
             engine
             for side, engine in self.engines.items()
@@ -166,7 +171,11 @@ class Model:
         ]
 
     def check(self) -> None:
-        """Raise `AssertionError` if what must always hold does not."""
+        """Raise `AssertionError` if an invariant is violated.
+
+        With a timely network, at most one server serves. Otherwise both may, but not in the same
+        epoch. No server fails.
+        """
         serving = self.serving
         if len(serving) > 1:
             assert len({each.epoch for each in serving}) == 2, f"one epoch, {self.story}"
@@ -175,8 +184,11 @@ class Model:
             assert engine.state is not State.FAILED, f"{engine.trouble}: {self.story}"
 
     def check_heals(self) -> None:
-        """Raise `AssertionError` unless the two agree soon after all faults have ended, and a
-        server that is alone serves who asks it."""
+        """Raise `AssertionError` unless the pair recovers within a few heartbeats after the faults.
+
+        Both servers must agree on one active server. A server whose peer is down must serve
+        clients, unless it is a backup that has received no heartbeat since its start.
+        """
         for side in SIDES:
             if self.engines[side] is not None:
                 self._clone()._heal([side])
@@ -184,16 +196,17 @@ class Model:
 
     @property
     def states(self) -> tuple[State | None, ...]:
-        """What the two servers are; None: one is not there."""
+        """The states of the two servers; None: not running."""
         return tuple(engine and engine.state for engine in self.engines.values())
 
     @property
     def story(self) -> str:
-        """What has happened, as text."""
+        """The steps so far, as text."""
         return ", ".join(map(str, self.history))
 
     def key(self) -> Hashable:
-        """Return what makes this model equal to another one: nothing absolute."""
+        """Return a value that is equal for equivalent states: in it, times, heartbeat numbers and
+        instances are relative."""
         return (
             tuple(self._side_key(side) for side in SIDES),
             tuple(self._inbox_key(side) for side in SIDES),
@@ -221,7 +234,7 @@ class Model:
         self.stalled |= {side}
 
     def _wake(self, side: str) -> None:
-        """It may answer clients before it takes its first turn."""
+        """Resume a paused server. It may answer clients before its first turn, so check here."""
         self.stalled -= {side}
         self.check()
 
@@ -271,7 +284,7 @@ class Model:
         for side in SIDES:
             if (self.engines[side] is None) == (side in alive):
                 (self._start if side in alive else self._crash)(side)
-        self.timely = False  # what was on its way may still be late
+        self.timely = False  # messages in flight may still be late
         for _ in range(_HEAL_BEATS):
             self._deliver_all()
             for side in alive:
@@ -281,7 +294,7 @@ class Model:
         self._check_healed(alive)
 
     def _await_drained(self) -> None:
-        """Let those end that have been told to."""
+        """Run until the draining servers have stopped."""
         for _ in range(_DRAIN_BEATS):
             if any(engine and engine._draining for engine in self.engines.values()):
                 self._deliver_all()
@@ -303,7 +316,7 @@ class Model:
         assert len(self.serving) == 1 or is_lonely_backup, f"{states} after {self.story}"
         assert len(alive) == 1 or states == [State.ACTIVE, State.PASSIVE], f"{states}: {self.story}"
 
-    # --- inside -----------------------------------------------------------------------------------
+    # --- internals --------------------------------------------------------------------------------
     def _is_awake(self, side: str) -> bool:
         return self.engines[side] is not None and side not in self.stalled
 
@@ -369,7 +382,7 @@ class Model:
             engine._doubt.is_there,
             engine._number - engine._doubt._asked,
             word and (word.state, word.epoch),
-            # It says which of the other's words it has heard: a doubt may be settled by that.
+            # Which of the other's heartbeats this server has received: this can settle a doubt.
             word and other and is_current and word.number - other._number,
             tuple(max(-9.0, at - self.now) for at in times),
             tuple(self._link_key(link, other) for link in engine._links._links.values()),
@@ -413,12 +426,12 @@ def _clone_engine(engine: BinaryStarPeer, make: MakeEngine) -> BinaryStarPeer:
 
 
 def explore(model: Model, depth: int, faults_max: int, *, heal_every: int = 0) -> int:
-    """Visit everything that can happen within so many steps and faults; return how much that is.
+    """Visit every state within `depth` steps and `faults_max` faults; return their number.
 
-    Of what is visited the first two of each kind have to heal, too, and one in `heal_every` (0:
-    none at all). A kind is a step that is taken in two given states and leads to two others. Raises
-    `AssertionError`, which tells the story, for the first model in which something does not hold:
-    breadth first, so no story is longer than it must be.
+    Recovery is checked in the first two states of each kind, and in one of `heal_every` states (0:
+    in none at all). A kind is a step with the servers' states before and after it. The search is
+    breadth first: an `AssertionError` lists the steps to the first violation, and no shorter
+    sequence violates an invariant.
     """
     seen = {model.key()}
     layer = [model]
@@ -442,10 +455,10 @@ def explore(model: Model, depth: int, faults_max: int, *, heal_every: int = 0) -
 
 
 def wander(model: Model, random: Random, length: int) -> Model:
-    """Let anything happen, step by step, without a limit to the faults; then all has to heal."""
+    """Take `length` random steps without a limit on faults, check recovery, return the model."""
     for _ in range(length):
         steps = list(model.steps(length))
-        # As many faults as anything else would leave no time in which somebody serves.
+        # Faults are less likely than other steps: otherwise no server would ever be active.
         weights = [0.2 if step.is_fault else 1.0 for step in steps]
         (step,) = random.choices(steps, weights)
         model = model.after(step)

@@ -1,8 +1,9 @@
-"""Calls that end when their time is up, and tell what stood in the way.
+"""Assertions on the errors of calls that time out.
 
-What that was is known a moment after a call has begun, and on a busy machine the moment may be
-longer than the time that a test gives the call. So a call that knew too little is made again, with
-more time: it is as quick as may be, and still fails where the right words never come.
+The error of such a call names the cause, for example a refused connection. The client learns the
+cause shortly after the call begins, on a busy machine perhaps later than a short timeout. So these
+functions repeat the call with longer timeouts until the error matches: they are fast in the usual
+case, and fail if the expected error never comes.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ _TIMEOUTS_S: Final = (0.2, 2.0, 15.0)
 
 
 def failure(kind: type[CallError], words: str, call: Callable[[float], object]) -> CallError:
-    """Return the error of a kind, with words that a pattern finds, with which `call(timeout)` ends.
+    """Return the error of `call(timeout)` that is a `kind` and whose text matches `words`, a regex.
 
-    Raises `AssertionError` where the call ends otherwise, however much time it has.
+    Raises `AssertionError` if the call returns, or if its error does not match at any timeout.
     """
     seen: list[CallError] = []
     for timeout in _TIMEOUTS_S:
@@ -27,34 +28,34 @@ def failure(kind: type[CallError], words: str, call: Callable[[float], object]) 
             call(timeout)
         except CallError as error:
             seen.append(error)
-            if _is(error, kind, words):
+            if _matches(error, kind, words):
                 return error
         else:
             break
-    raise AssertionError(_instead(kind, words, seen))
+    raise AssertionError(_mismatch(kind, words, seen))
 
 
 async def failure_on_loop(
     kind: type[CallError], words: str, call: Callable[[float], Awaitable[object]]
 ) -> CallError:
-    """Do the same with a coroutine function."""
+    """Return the matching error of a coroutine function, as `failure` does for a function."""
     seen: list[CallError] = []
     for timeout in _TIMEOUTS_S:
         try:
             await call(timeout)
         except CallError as error:
             seen.append(error)
-            if _is(error, kind, words):
+            if _matches(error, kind, words):
                 return error
         else:
             break
-    raise AssertionError(_instead(kind, words, seen))
+    raise AssertionError(_mismatch(kind, words, seen))
 
 
-def _is(error: CallError, kind: type[CallError], words: str) -> bool:
+def _matches(error: CallError, kind: type[CallError], words: str) -> bool:
     return isinstance(error, kind) and re.search(words, str(error)) is not None
 
 
-def _instead(kind: type[CallError], words: str, seen: list[CallError]) -> str:
+def _mismatch(kind: type[CallError], words: str, seen: list[CallError]) -> str:
     ends = [repr(error) for error in seen] or ["a reply"]
     return f"no {kind.__name__} with {words!r}, but {'; '.join(ends)}"

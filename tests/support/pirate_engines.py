@@ -1,4 +1,4 @@
-"""The engines of the Pirates with virtual time; the test is network, user and peers.
+"""Engines of the Pirate patterns with virtual time; the test plays network, user and peers.
 
     bench = QueueBench(Pattern.PARANOID)
     bench.client("c")
@@ -6,8 +6,8 @@
     bench.say("c", [b"", b"hello"])
     assert bench.to("w")[-1][1:] == [b"", b"hello"]
 
-The benches check what must always hold: a call ends once, nothing is sent to a connection that does
-not stand, and a handler is given up once at most.
+The benches assert the invariants of all engines: a call ends once, an engine sends only on open
+connections, and a handler is cancelled at most once.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
-from tests.support.engine_bench import Clocked
+from tests.support.engine_bench import ClockedEngine
 
 from requite.chronicle import Chronicle
 from requite.core.jobs import ClientJob
@@ -60,8 +60,9 @@ READY = b"\x01"
 HEARTBEAT = b"\x02"
 
 
-class Bench(Clocked):
-    """What all have: connections with names, a clock, and what came of it."""
+class Bench(ClockedEngine):
+    """An engine with named connections and a virtual clock, and a record of its effects. `dials`
+    has the times at which the engine requested a connection."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -72,32 +73,32 @@ class Bench(Clocked):
         self.dials: list[float] = []
 
     def join(self, peer: str, place: Any = None) -> str:
-        """Let a connection stand."""
+        """Open a connection; return its name."""
         assert peer not in self.peers
         self.peers.add(peer)
         self.feed(PeerJoined(peer, b"", place))
         return peer
 
     def lose(self, peer: str, reason: str = "reset") -> None:
-        """Cut a connection."""
+        """Report that a connection was lost."""
         self.peers.discard(peer)
         self.unread.discard(peer)
         self.feed(PeerLost(peer, reason))
 
     def block(self, peer: str) -> None:
-        """Let a connection push back."""
+        """Report back-pressure on a connection: its send buffer is full."""
         self.feed(PeerBlocked(peer))
 
     def unblock(self, peer: str) -> None:
-        """Let it take more again."""
+        """Report the end of back-pressure on a connection."""
         self.feed(PeerWritable(peer))
 
     def say(self, peer: str, *messages: list[bytes]) -> None:
-        """Let messages come, in one read."""
+        """Send the engine messages from a peer, all in one read."""
         self.feed(Received(peer, [list(message) for message in messages]))
 
     def to(self, peer: str) -> list[list[bytes]]:
-        """Return what was sent to a peer."""
+        """Return the messages that were sent to a peer."""
         return [message for name, message in self.sent if name == peer]
 
     def _perform(self, effect: Effect) -> None:
@@ -120,7 +121,7 @@ class Bench(Clocked):
 
 
 class ClientBench(Bench):
-    """A Lazy Pirate. Connections that it asks for are opened by `join`."""
+    """A Lazy Pirate client. The test opens the connections that it requests, with `join`."""
 
     def __init__(self, policy: ClientPolicy | None = None, *, journal: bool = False) -> None:
         super().__init__()
@@ -132,11 +133,11 @@ class ClientBench(Bench):
     def submit(
         self, token: Any, *frames: bytes, timeout: float = inf, idempotent: bool = True
     ) -> None:
-        """Make a call."""
+        """Submit a call; `timeout` in seconds."""
         self.feed(Submit(token, "", frames, self.now + timeout, idempotent))
 
     def cancel(self, token: Any) -> None:
-        """Give a call up."""
+        """Cancel a call."""
         self.feed(Cancel(token))
 
     def _perform(self, effect: Effect) -> None:
@@ -152,7 +153,7 @@ class ClientBench(Bench):
 
 
 class _HandlerBench(Bench):
-    """What runs handlers: the test answers in their place."""
+    """A server or worker under test; the test runs its handlers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -161,11 +162,11 @@ class _HandlerBench(Bench):
         self.abandoned: dict[ClientJob, str] = {}
 
     def finish(self, job: ClientJob, *frames: bytes, status: Status = Status.OK) -> None:
-        """End a handler."""
+        """End a handler with this reply (b"" by default) and status."""
         self.feed(Finished(job, frames or (b"",), status))
 
     def bodies(self) -> list[bytes]:
-        """Return what handlers were given."""
+        """Return the bodies of the requests delivered, in order."""
         return [self.requests[job].body for job in self.jobs]
 
     def _perform(self, effect: Effect) -> None:
@@ -181,7 +182,7 @@ class _HandlerBench(Bench):
 
 
 class ServerBench(_HandlerBench):
-    """A Lazy Pirate's server."""
+    """A server for Lazy Pirate clients."""
 
     def __init__(self, policy: ServerPolicy | None = None, *, journal: bool = False) -> None:
         super().__init__()
@@ -192,7 +193,7 @@ class ServerBench(_HandlerBench):
 
 
 class WorkerBench(_HandlerBench):
-    """A worker at a queue."""
+    """A worker of a queue."""
 
     def __init__(
         self, pattern: Pattern, policy: WorkerPolicy | None = None, *, journal: bool = False
@@ -206,7 +207,8 @@ class WorkerBench(_HandlerBench):
 
 
 class QueueBench(Bench):
-    """A queue. Simple workers say what their REQ sockets do: the delimiter is written by hand."""
+    """A queue. Workers of the Simple Pirate send like REQ sockets: the bench writes the empty
+    delimiter frame."""
 
     def __init__(
         self, pattern: Pattern, policy: QueuePolicy | None = None, *, journal: bool = False
@@ -219,36 +221,36 @@ class QueueBench(Bench):
         )
 
     def client(self, peer: str) -> str:
-        """Let a client come."""
+        """Connect a client; return its name."""
         return self.join(peer, FRONT)
 
     def newcomer(self, peer: str) -> str:
-        """Let a worker come that says nothing yet."""
+        """Connect a worker, without READY; return its name."""
         return self.join(peer, BACK)
 
     def worker(self, peer: str) -> str:
-        """Let a worker come and say READY."""
+        """Connect a worker and send its READY; return its name."""
         self.newcomer(peer)
         self.ready(peer)
         return peer
 
     def ready(self, peer: str) -> None:
-        """Let a worker say that it is ready."""
+        """Send READY from a worker."""
         self.say(peer, [READY] if self.pattern is Pattern.PARANOID else [b"", b"READY"])
 
     def ask(self, peer: str, body: bytes) -> None:
-        """Let a client ask."""
+        """Send a request from a client."""
         self.say(peer, [b"", body])
 
     def answer(self, worker: str, body: bytes) -> None:
-        """Let a worker answer the request that it was given last."""
+        """Send a worker's reply to its last request."""
         request = [each for each in self.to(worker) if len(each) > 1][-1]
         self.say(worker, [*request[:-1], body])
 
     def requests(self, worker: str) -> list[bytes]:
-        """Return the bodies that a worker was given."""
+        """Return the bodies of the requests that a worker received."""
         return [message[-1] for message in self.to(worker) if len(message) > 1]
 
     def beats(self, worker: str) -> int:
-        """Return how many heartbeats a worker was sent."""
+        """Return the number of heartbeats that a worker received."""
         return sum(len(message) == 1 for message in self.to(worker))

@@ -1,9 +1,10 @@
-"""Pirates on raw pyzmq sockets, after the Guide's description. Nothing of requite is used here.
+"""Pirate queues and servers on raw pyzmq sockets, written from the Guide's description. They share
+no code with requite.
 
-`GuideQueue` is the queue of the chapter, both kinds: ROUTER to ROUTER, workers used least recently
-first, requests taken in only while there is a worker, and any sign of life taken for "ready". It
-runs on a thread until it is closed. `GuideServer` is the Lazy Pirate's server, likewise. Clients
-and workers are driven by the tests themselves, step by step.
+`GuideQueue` is the queue of the Simple or the Paranoid Pirate: it forwards from ROUTER to ROUTER,
+picks the least recently used worker, reads requests only while a worker is ready, and treats any
+message of a worker as READY. `GuideServer` is the Lazy Pirate's server. Both run on a thread until
+they are closed. Tests drive clients and workers themselves, step by step.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ BEATS: Final = (b"\x02", b"HEARTBEAT")
 
 
 class _Threaded:
-    """A loop on a thread of its own, with a context of its own."""
+    """A loop on a thread, with its own ZeroMQ context."""
 
     def __init__(self) -> None:
         self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -36,7 +37,7 @@ class _Threaded:
         if not port:
             return socket, socket.bind_to_random_port("tcp://127.0.0.1")
         until = monotonic() + WAIT_S
-        while True:  # the former holder is closed in the background
+        while True:  # libzmq closes the previous socket on this port in the background
             try:
                 socket.bind(f"tcp://127.0.0.1:{port}")
             except zmq.ZMQError:
@@ -51,11 +52,11 @@ class _Threaded:
                 self.turn()
 
     def turn(self) -> None:
-        """Do what is due; wait a moment at most."""
+        """Run one iteration of the loop; wait at most `_POLL_MS`."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """End it."""
+        """Stop the thread and close the sockets."""
         self._end.set()
         self._thread.join(WAIT_S)
         self.context.destroy(linger=0)
@@ -69,8 +70,11 @@ class _Threaded:
 
 
 class GuideServer(_Threaded):
-    """The Lazy Pirate's server: a REP socket. `answer(request)` gives the reply; None: it crashes
-    with the request, and a new one takes its place."""
+    """The Lazy Pirate's server: a REP socket.
+
+    `answer(request)` returns the reply. None simulates a crash: the socket is closed without a
+    reply, and a new one binds to the port.
+    """
 
     def __init__(self, answer: Callable[[bytes], bytes | None]) -> None:
         super().__init__()
@@ -91,7 +95,11 @@ class GuideServer(_Threaded):
 
 
 class GuideQueue(_Threaded):
-    """The queue of the Simple (`beats_s` None) or Paranoid Pirate."""
+    """The queue of the Simple or the Paranoid Pirate.
+
+    `beats_s` is the heartbeat interval (None: Simple Pirate), `beat` the heartbeat's content, and
+    `front` and `back` are ports (0: any). `said` has the control messages of workers.
+    """
 
     def __init__(
         self,
@@ -107,8 +115,8 @@ class GuideQueue(_Threaded):
         self._beats_s = beats_s
         self._beat = beat
         self._beat_at = monotonic()
-        self._workers: dict[bytes, float] = {}  # ready ones, and when each expires
-        self.said: list[list[bytes]] = []  # control messages of workers
+        self._workers: dict[bytes, float] = {}  # ready workers, and when each expires
+        self.said: list[list[bytes]] = []
 
     def turn(self) -> None:
         poller = zmq.Poller()

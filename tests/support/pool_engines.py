@@ -1,4 +1,4 @@
-"""A manager's engine on a bench: a hand that answers for RabbitMQ and the driver, and a clock."""
+"""The engine of a pool's manager with virtual time; the test plays RabbitMQ and the driver."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ Kind = TypeVar("Kind")
 
 
 def configured(**sections: dict[str, Any]) -> PoolConfig:
-    """Return the bench's configuration with some settings replaced."""
+    """Return `CONFIG` with some settings replaced, given by section."""
     changed = {name: replace(getattr(CONFIG, name), **how) for name, how in sections.items()}
     return replace(CONFIG, **changed)
 
 
 class PoolBench:
-    """Feeds an engine, and keeps what it asks for until that is answered."""
+    """A manager's engine under test. `out` has its effects until the test takes them."""
 
     def __init__(self, config: PoolConfig = CONFIG) -> None:
         self.config = config
@@ -54,24 +54,24 @@ class PoolBench:
         self.out: list[Any] = []
 
     def feed(self, event: Any) -> list[Any]:
-        """Feed an input; return what it leads to."""
+        """Feed the engine one input; record and return its effects."""
         effects = self.engine.handle([event], self.now)
         self.out += effects
         return effects
 
     def take(self, kind: type[Kind]) -> list[Kind]:
-        """Return what was asked for of one kind, once."""
+        """Remove the effects of one type from `out`, and return them."""
         taken = [effect for effect in self.out if isinstance(effect, kind)]
         self.out = [effect for effect in self.out if not isinstance(effect, kind)]
         return taken
 
     def asked(self, kind: type[Kind]) -> Kind:
-        """Return the one thing that was asked for of a kind."""
+        """Remove the only effect of a type from `out`, and return it."""
         [effect] = self.take(kind)
         return effect
 
     def pass_time(self, seconds: float) -> None:
-        """Let time pass, and wake the engine whenever it wants to be."""
+        """Advance the clock, with a wake-up at each deadline of the engine and one at the end."""
         until = self.now + seconds
         while (at := self.engine.deadline()) is not None and at <= until:
             self.now = max(self.now, at)
@@ -80,31 +80,31 @@ class PoolBench:
         self.now = until
         self.feed(Wake())
 
-    # --- whole steps ------------------------------------------------------------------------------
+    # --- sequences of effects and answers ---------------------------------------------------------
     def connect(self, queues: dict[str, bool] | None = None, **groups: RunningGroup) -> None:
-        """Come up, where these queues are, and these groups run."""
+        """Connect the engine; its first listings return these queues and running groups."""
         self.feed(Connected())
         self.list_groups(**groups)
         self.feed(QueuesListed(self.asked(ListQueues).ticket, queues or {}))
         self.list_groups(**groups)
 
     def list_groups(self, **groups: RunningGroup) -> None:
-        """Answer what runs, for as long as the engine asks."""
+        """Answer each `ListGroups` with these running groups, until the engine sends no more."""
         while listings := self.take(ListGroups):
             self.feed(GroupsListed(listings[-1].ticket, groups))
 
     def list_queues(self, queues: dict[str, bool]) -> None:
-        """Answer which queues there are."""
+        """Answer the only `ListQueues` with these queues."""
         self.feed(QueuesListed(self.asked(ListQueues).ticket, queues))
 
     def bind(self, key: str) -> None:
-        """Let a queue be declared and bound."""
+        """Confirm that the key's queue was declared and bound."""
         assert self.asked(DeclareQueue).key == key
         self.feed(QueueDone(key))
         self.feed(QueueDone(key))
 
     def begin(self, key: str = "42") -> None:
-        """Have an orphan's group started, and the orphan handed over."""
+        """Deliver an orphan, and answer all effects until it is forwarded and its group runs."""
         self.feed(OrphanArrived(f"tag-{key}", key))
         self.bind(key)
         self.feed(Published(self.asked(Forward).ticket))
@@ -112,16 +112,16 @@ class PoolBench:
         self.out = [effect for effect in self.out if isinstance(effect, ListQueues)]
 
     def report(self, key: str = "42", event: str = "request-received") -> None:
-        """Let a worker report."""
+        """Deliver an activity report of one of the key's workers."""
         self.feed(ActivityArrived(key, event))
 
     def inspect(self, key: str = "42", ready: int = 0, held: int = 0, consumers: int = 0) -> None:
-        """Answer what is in a queue."""
+        """Answer the only `InspectQueue` with these counts of messages and consumers."""
         assert self.asked(InspectQueue).key == key
         self.feed(QueueInspected(key, ready, held, consumers))
 
     def settle(self, key: str = "42") -> None:
-        """Answer twice that a queue is empty and unused."""
+        """Answer two inspections, `settle_s` apart, with an empty queue without consumers."""
         self.inspect(key)
         assert not self.take(DeleteQueue), "RabbitMQ may not yet know what consumers hold"
         self.pass_time(self.config.loops.settle_s)

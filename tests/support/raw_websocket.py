@@ -1,4 +1,4 @@
-"""What the tests of WebSockets share: two ends of one, and frames made by hand."""
+"""Helpers for the tests of WebSocket framing: both ends of a connection, and hand-made frames."""
 
 from struct import pack
 
@@ -6,7 +6,7 @@ from requite.framing import SpWebSocket
 
 REQ, REP = 48, 49
 HOST = "127.0.0.1:5555"
-KEY = b"\x37\xfa\x21\x3d"  # of the examples of RFC 6455, section 5.7
+KEY = b"\x37\xfa\x21\x3d"  # the masking key in the examples of RFC 6455, section 5.7
 
 FIN = 0x80
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
@@ -52,7 +52,7 @@ def xor(data: bytes, key: bytes = KEY) -> bytes:
 
 
 def frame(first: int, payload: bytes = b"", *, masked: bool) -> bytes:
-    """Make a frame as section 5.2 draws it."""
+    """Encode a frame (RFC 6455, section 5.2); `first` is its first byte: FIN, RSV bits, opcode."""
     bit = 0x80 if masked else 0
     size = len(payload)
     if size < 126:
@@ -65,7 +65,7 @@ def frame(first: int, payload: bytes = b"", *, masked: bool) -> bytes:
 
 
 def frames_of(data: bytes) -> list[tuple[int, bytes]]:
-    """Take whole frames apart: their first bytes and their payloads, unmasked."""
+    """Decode complete frames; return the first byte and the unmasked payload of each."""
     frames = []
     while data:
         size, at = data[1] & 127, 2

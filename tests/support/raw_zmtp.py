@@ -1,7 +1,7 @@
-"""A peer on a plain socket that writes ZMTP byte by byte, and can do it wrong.
+"""A ZMTP peer on a plain socket, which can send malformed data.
 
-pyzmq sends nothing that is malformed, and connects again behind one's back; here every byte and the
-end of the connection are in view. The bytes are spelt out from RFC 37, without requite's framing.
+pyzmq sends only valid data, and reconnects automatically. With this peer, a test controls every
+byte and sees the end of the connection. The encoding follows RFC 37, without requite's framing.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ _CLOSED: Final = (ConnectionResetError, BrokenPipeError, ConnectionAbortedError)
 
 
 def greeting(mechanism: bytes = b"NULL", major: int = 3, minor: int = 1) -> bytes:
-    """Return the 64 bytes that open a connection."""
+    """Return a greeting: the 64 bytes that open a connection."""
     signature = b"\xff" + bytes(8) + b"\x7f"
     return signature + bytes((major, minor)) + mechanism.ljust(20, b"\0") + bytes(32)
 
 
 def command(name: bytes, data: bytes = b"") -> bytes:
-    """Return a command frame."""
+    """Encode a command frame."""
     body = bytes([len(name)]) + name + data
     if len(body) < 256:
         return b"\x04" + bytes([len(body)]) + body
@@ -29,7 +29,7 @@ def command(name: bytes, data: bytes = b"") -> bytes:
 
 
 def properties(**values: bytes) -> bytes:
-    """Return the metadata of a READY; `Socket_Type` stands for `Socket-Type`."""
+    """Encode the metadata of a READY; "_" in a name stands for "-", as in `Socket_Type`."""
     out = b""
     for key, value in values.items():
         name = key.replace("_", "-").encode()
@@ -38,12 +38,12 @@ def properties(**values: bytes) -> bytes:
 
 
 def ready(socket_type: bytes = b"DEALER", identity: bytes = b"") -> bytes:
-    """Return a READY command."""
+    """Encode a READY command."""
     return command(b"READY", properties(Socket_Type=socket_type, Identity=identity))
 
 
 def message(*frames: bytes) -> bytes:
-    """Return one message."""
+    """Encode one message."""
     out = []
     for number, frame in enumerate(frames, 1):
         more = int(number < len(frames))
@@ -56,7 +56,7 @@ def message(*frames: bytes) -> bytes:
 
 
 class RawPeer:
-    """A connection to `endpoint` (tcp://host:port). Nothing is sent unless asked for."""
+    """A connection to `endpoint` (tcp://host:port); sends nothing by itself."""
 
     def __init__(self, endpoint: str) -> None:
         host, _, port = endpoint.removeprefix("tcp://").rpartition(":")
@@ -66,19 +66,20 @@ class RawPeer:
         self.is_closed = False
 
     def send(self, data: bytes) -> None:
-        """Send bytes. That the broker may have hung up meanwhile is no error: `hung_up` tells."""
+        """Send bytes. Does not fail if the broker has closed the connection (`hung_up` detects
+        this)."""
         try:
             self.socket.sendall(data)
         except _CLOSED:
             self.is_closed = True
 
     def shake_hands(self, socket_type: bytes = b"DEALER", identity: bytes = b"") -> None:
-        """Do what libzmq does, up to the point where messages may be sent."""
+        """Complete the handshake as libzmq does; messages may be sent afterwards."""
         self.send(greeting() + ready(socket_type, identity))
         self.shook_hands()
 
     def shook_hands(self) -> None:
-        """Read the other side's part of the handshake."""
+        """Read the broker's greeting and READY."""
         assert self._read_exactly(64)[:10] == b"\xff" + bytes(8) + b"\x7f"
         flags, body = self._frame()
         assert flags & 4
@@ -89,7 +90,8 @@ class RawPeer:
         self.send(message(*frames))
 
     def receive(self) -> list[bytes]:
-        """Return the next message; commands of ZMTP are skipped. Raises `EOFError` at the end."""
+        """Return the next message, skipping ZMTP commands. Raises `EOFError` when the broker closes
+        the connection."""
         frames: list[bytes] = []
         while True:
             flags, body = self._frame()
@@ -105,7 +107,7 @@ class RawPeer:
         return body
 
     def last_words(self) -> list[list[bytes]]:
-        """Return all messages that come before the broker hangs up, which it must do in time."""
+        """Return all messages until the broker closes the connection; fail if it keeps it open."""
         messages = []
         while True:
             try:
@@ -114,13 +116,13 @@ class RawPeer:
                 return messages
 
     def hung_up(self) -> bytes:
-        """Wait until the broker has hung up; return the bytes that came before."""
+        """Wait until the broker closes the connection; return the unread bytes before the end."""
         while self._read_some():
             pass
         return self._buffer
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self.socket.close()
 
     def __enter__(self) -> RawPeer:
@@ -142,7 +144,8 @@ class RawPeer:
         return data
 
     def _read_some(self) -> bool:
-        """Read what is there, or wait for it; False at the end. A time-out is an error."""
+        """Read at least one byte; return False when the connection has ended. Raises `TimeoutError`
+        after `WAIT_S`."""
         try:
             chunk = self.socket.recv(1 << 16)
         except _CLOSED:
@@ -153,5 +156,5 @@ class RawPeer:
 
 
 def good_conversation(*messages: Sequence[bytes]) -> bytes:
-    """Return all bytes that a well-behaved DEALER sends for these messages."""
+    """Return all bytes of a connection on which a valid DEALER sends these messages."""
     return greeting() + ready() + b"".join(message(*frames) for frames in messages)

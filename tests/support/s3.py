@@ -1,9 +1,9 @@
-"""An S3 on this machine, and buckets in it.
+"""A local S3 server (moto), and buckets in it.
 
-It is a process of its own: some functions of delta-rs wait for it without letting other threads of
-Python run.
+The server runs in a separate process, because some functions of delta-rs block on it while they
+hold the GIL.
 
-    python -m tests.support.s3      prints its endpoint, and ends with its stdin
+    python -m tests.support.s3      prints the endpoint, and stops at the end of stdin
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SECRET: Final = "hush-hush"
 
 
 def settings_of(endpoint: str) -> dict[str, str]:
-    """Return the variables that have every client speak to an S3."""
+    """Return the environment variables with which S3 clients use this endpoint."""
     return {
         "AWS_ENDPOINT_URL": endpoint,
         "AWS_ALLOW_HTTP": "true",
@@ -36,21 +36,21 @@ def settings_of(endpoint: str) -> dict[str, str]:
 
 
 def make_bucket(endpoint: str) -> str:
-    """Make a new bucket; return its URL."""
+    """Create a new bucket; return its URL."""
     name = f"bucket-{next(_numbers)}"
     with urlopen(Request(f"{endpoint}/{name}", method="PUT")):
         return f"s3://{name}"
 
 
 def speak_to(monkeypatch: pytest.MonkeyPatch, settings: Mapping[str, str]) -> None:
-    """Set the variables for a test."""
+    """Set environment variables for the duration of a test."""
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
 
 
 @pytest.fixture(scope="session")
 def s3() -> Iterator[str]:
-    """The endpoint of an S3."""
+    """The endpoint of a running S3 server."""
     command = [sys.executable, "-m", "tests.support.s3"]
     with subprocess.Popen(command, stdin=PIPE, stdout=PIPE, text=True) as server:
         assert server.stdin is not None
@@ -67,7 +67,7 @@ def bucket(s3: str, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def main() -> None:
-    """Be the S3."""
+    """Run the S3 server until the end of stdin."""
     from moto.server import ThreadedMotoServer
 
     logging.getLogger("werkzeug").disabled = True  # a line for each request

@@ -1,6 +1,8 @@
-"""A broker with settings that the command has no options for.
+"""A broker with a custom handshake time-out, for which `requite broker` has no option.
 
-python -m tests.support.short_broker HANDSHAKE_TIMEOUT_S
+    python -m tests.support.short_broker HANDSHAKE_TIMEOUT_S
+
+It prints the address at which it listens.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from requite.shell.host import LinkLimits
 
 
 def main() -> None:
-    """Run it until SIGTERM; print where it listens."""
+    """Run the broker until SIGTERM."""
     [handshake_timeout_s] = sys.argv[1:]
     logging.basicConfig()
     links = LinkLimits(handshake_timeout_s=float(handshake_timeout_s))

@@ -1,9 +1,9 @@
-"""A server of any kind that may open few files.
+"""A server of any kind with a low limit of file descriptors.
 
     python -m tests.support.short_server KIND DESCRIPTORS_MAX LOOP
 
-KIND is `broker`, `queue`, `worker` or `device`; LOOP is `asyncio` or `uvloop`. It prints one
-address at which it listens: tcp://HOST:PORT.
+KIND is `broker`, `queue`, `worker` or `device`; LOOP is `asyncio` or `uvloop`. The program prints
+one address at which the server listens: tcp://HOST:PORT.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _ANY = "sp+tcp://127.0.0.1:0"
 
 @requite.service("echo")
 async def echo(request: requite.Request) -> bytes:
-    """Answer with the body."""
+    """Return the body."""
     return request.body
 
 
 def make(kind: str) -> Daemon:
-    """Make a server of this kind."""
+    """Create a server of this kind."""
     if kind == "broker":
         return Broker("tcp://127.0.0.1:0")
     if kind == "queue":
@@ -39,7 +39,7 @@ def make(kind: str) -> Daemon:
 
 
 def place(server: Daemon) -> str:
-    """Return an address at which it listens."""
+    """Return one address of the server, as tcp://HOST:PORT."""
     if isinstance(server, Broker):
         return server.endpoints[0]
     if isinstance(server, Queue):
@@ -51,7 +51,7 @@ def place(server: Daemon) -> str:
 
 
 def main() -> None:
-    """Run it until SIGTERM."""
+    """Run the server until SIGTERM."""
     kind, descriptors_max, loop = sys.argv[1:]
     resource.setrlimit(resource.RLIMIT_NOFILE, (int(descriptors_max),) * 2)
     logging.basicConfig()

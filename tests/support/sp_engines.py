@@ -1,4 +1,4 @@
-"""The engines of the scalability protocols with virtual time; the test is network, user and peers.
+"""Engines of the scalability protocols with virtual time; the test plays network, user and peers.
 
 bench = ReqBench()
 bench.join("a")
@@ -37,34 +37,35 @@ ID = 0x8000_0000
 
 
 def tag(request_id: int) -> bytes:
-    """Return the tag of a request id, by the document."""
+    """Encode a request id as the last tag of a stack: with bit 31 set (request-reply draft)."""
     return (ID | request_id).to_bytes(4, "big")
 
 
 def way(*channel_ids: int) -> bytes:
-    """Return the tags of channel ids, by the document."""
+    """Encode channel ids as the tags in front of a request's own (request-reply draft)."""
     return b"".join(channel_id.to_bytes(4, "big") for channel_id in channel_ids)
 
 
 class Sent(NamedTuple):
-    """A message that was sent: to whom, and what is on the wire."""
+    """A sent message: the peer, and the payload on the wire."""
 
     peer: str
     payload: bytes
 
     @property
     def tag(self) -> bytes:
-        """The first four bytes."""
+        """The first tag: four bytes."""
         return self.payload[:4]
 
     @property
     def body(self) -> bytes:
-        """What follows the first tag."""
+        """The bytes after the first tag."""
         return self.payload[4:]
 
 
 class _SpBench(Bench):
-    """What all three have: messages are one frame, and a connection has a `PipeOptions`."""
+    """Base of the SP benches: a message is one frame, and a connection's place is a `PipeOptions`
+    or None."""
 
     def _join(self, peer: str, place: PipeOptions | None) -> str:
         assert peer not in self.peers
@@ -73,16 +74,16 @@ class _SpBench(Bench):
         return peer
 
     def say(self, peer: str, *payloads: bytes) -> None:
-        """Let messages come, in one read."""
+        """Send the engine messages from a peer, all in one read."""
         super().say(peer, *([payload] for payload in payloads))
 
     def note_sent(self, peer: str, message: Message) -> None:
-        """Remember a message."""
+        """Record a sent message."""
         self.sent.append(Sent(peer, b"".join(message)))
 
 
 class ReqBench(CallBench, _SpBench):
-    """A client; keywords override fields of `ReqPolicy`, and of its `retry`."""
+    """A client under test. Keywords override fields of `ReqPolicy` and of its `retry`."""
 
     def __init__(
         self, *, first_id: int = 5, chronicle: Chronicle | None = None, **policy: Any
@@ -96,26 +97,26 @@ class ReqBench(CallBench, _SpBench):
         )
 
     def join(self, peer: str = "a", priority: int = 1, weight: int = 1) -> str:
-        """Let a connection stand."""
+        """Open a connection to a worker; return its name."""
         return self._join(peer, PipeOptions("", priority, weight))
 
     def submit(
         self, token: Any, body: bytes = b"x", *, timeout: float = inf, idempotent: bool = True
     ) -> None:
-        """Make a call; `timeout` in seconds."""
+        """Submit a call; `timeout` in seconds."""
         self.feed(Submit(token, "echo", (body,), self.now + timeout, idempotent))
 
     def ask(self, token: Any, body: bytes = b"x", *, timeout: float = inf, **fields: Any) -> None:
-        """Make a call with settings of its own."""
+        """Submit a call with fields of `Ask`, which override the client's settings."""
         self.feed(Ask(token, body, self.now + timeout, **fields))
 
     def answer(self, sent: Sent, body: bytes = b"y") -> None:
-        """Let whoever got a request answer it."""
+        """Send the client the reply to a request, from the peer that received the request."""
         self.say(sent.peer, sent.tag + body)
 
 
 class RepBench(JobBench, _SpBench):
-    """A worker; the test runs its handlers. Keywords override fields of `RepPolicy`."""
+    """A worker whose handlers the test runs. Keywords override fields of `RepPolicy`."""
 
     def __init__(
         self, *, first_id: int = 700, chronicle: Chronicle | None = None, **policy: Any
@@ -130,22 +131,22 @@ class RepBench(JobBench, _SpBench):
         )
 
     def join(self, peer: str = "c") -> str:
-        """Let a connection stand."""
+        """Open a connection from a client; return its name."""
         return self._join(peer, None)
 
     def request(self, peer: str = "c", stack: bytes = tag(1), body: bytes = b"x") -> Job:
-        """Let a request come; return the job it has become."""
+        """Send the worker a request; return its job."""
         before = len(self.requests)
         self.say(peer, stack + body)
-        return self.came(before)
+        return self.job_since(before)
 
     def produce(self, job: Job, *frames: bytes) -> None:
-        """Let a handler yield a partial reply."""
+        """Yield a partial reply from a handler."""
         self.feed(Produced(job, frames))
 
 
 class DeviceBench(_SpBench):
-    """A device; keywords override fields of `DevicePolicy`."""
+    """A device under test. Keywords override fields of `DevicePolicy`."""
 
     def __init__(
         self, *, first_id: int = 446, chronicle: Chronicle | None = None, **policy: Any
@@ -157,18 +158,18 @@ class DeviceBench(_SpBench):
         self.backs: set[str] = set()
 
     def front(self, *peers: str) -> None:
-        """Let connections to the front stand."""
+        """Open connections on the front side, to clients."""
         for peer in peers:
             self._join(peer, PipeOptions(FRONT))
 
     def back(self, *peers: str, priority: int = 1, weight: int = 1) -> None:
-        """Let connections to the back stand."""
+        """Open connections on the back side, to workers."""
         for peer in peers:
             self.backs.add(peer)
             self._join(peer, PipeOptions(BACK, priority, weight))
 
     def assert_empty(self) -> None:
-        """Check that nothing waits (I9)."""
+        """Assert that the device holds no message (I9)."""
         assert self.device.snapshot().held == 0
         assert not self.device._turns.line
 

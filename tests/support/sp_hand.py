@@ -1,7 +1,7 @@
-"""A peer of SP on a plain socket that writes every byte itself, and can do it wrong.
+"""An SP peer on a plain socket, which can send malformed data.
 
-The bytes are spelt out from the SP mappings for TCP and IPC and from the request-reply draft,
-without requite's framing.
+The encoding follows the SP mappings for TCP and IPC and the request-reply draft, without requite's
+framing.
 """
 
 from __future__ import annotations
@@ -19,27 +19,28 @@ from tests.support.sp_wires import IPC, Place
 WAIT_S: Final = 20.0
 REQ: Final = 48
 REP: Final = 49
-BOTTOM: Final = 1 << 31  # the bit of the tag that ends the stack
+BOTTOM: Final = 1 << 31  # set in the last tag of a stack
 _CLOSED: Final = (ConnectionResetError, BrokenPipeError, ConnectionAbortedError, ssl.SSLError)
 
 
 def header(endpoint_type: int) -> bytes:
-    """Return the eight bytes that open a connection."""
+    """Return the header that opens a connection: eight bytes."""
     return b"\0SP\0" + endpoint_type.to_bytes(2, "big") + bytes(2)
 
 
 def tags(*ids: int) -> bytes:
-    """Return 32-bit tags."""
+    """Encode 32-bit tags."""
     return b"".join(each.to_bytes(4, "big") for each in ids)
 
 
 def deep(depth: int, request_id: int = 7) -> bytes:
-    """Return a stack of `depth` tags, that of the request included."""
+    """Return a stack of `depth` tags; the last is the request id."""
     return tags(*range(1, depth), BOTTOM | request_id)
 
 
 class HandPeer:
-    """One connection. Nothing is sent unless asked for."""
+    """One connection; sends nothing by itself. `in_band`: each message starts with the type byte of
+    the IPC mapping."""
 
     def __init__(self, stream: socket.socket, *, in_band: bool = False) -> None:
         stream.settimeout(WAIT_S)
@@ -49,7 +50,7 @@ class HandPeer:
 
     @classmethod
     def dial(cls, place: Place) -> Self:
-        """Connect to whoever listens there."""
+        """Connect to the listener at a place."""
         if place.wire is IPC:
             stream = socket.socket(socket.AF_UNIX)
             stream.settimeout(WAIT_S)
@@ -62,35 +63,37 @@ class HandPeer:
             stream = context.wrap_socket(stream, server_hostname="localhost")
         return cls(stream)
 
-    # --- saying -----------------------------------------------------------------------------------
+    # --- sending ----------------------------------------------------------------------------------
     def write(self, data: bytes) -> None:
-        """Send bytes. That the other side may have hung up is no error: `hung_up` tells."""
+        """Send bytes. Does not fail if the peer has closed the connection (`hung_up` detects
+        this)."""
         with suppress(*_CLOSED):
             self.socket.sendall(data)
 
     def greet(self, own: int, other: int | None = None) -> Self:
-        """Exchange headers, and check that the other side's is what it should be."""
+        """Exchange headers, and assert that the peer's has the expected endpoint type."""
         self.write(header(own))
         expected = header(other or {REQ: REP, REP: REQ}[own])
         assert self.read(8) == expected
         return self
 
     def frame(self, payload: bytes) -> bytes:
-        """Return the bytes of a message."""
+        """Encode a message."""
         return self._type + len(payload).to_bytes(8, "big") + payload
 
     def send(self, payload: bytes) -> None:
-        """Send a message: tags and body."""
+        """Send a message; the payload is tags and body."""
         self.write(self.frame(payload))
 
-    # --- hearing ----------------------------------------------------------------------------------
+    # --- receiving --------------------------------------------------------------------------------
     def receive(self) -> bytes:
-        """Return the next message: tags and body. Raises `EOFError` at the end."""
+        """Return the next message: tags and body. Raises `EOFError` when the peer closes the
+        connection."""
         assert self.read(len(self._type)) == self._type
         return self.read(int.from_bytes(self.read(8), "big"))
 
     def read(self, size: int) -> bytes:
-        """Return so many bytes."""
+        """Return exactly `size` bytes. Raises `EOFError` when the peer closes the connection."""
         while len(self._buffer) < size:
             if not self._read_some():
                 raise EOFError(f"the other side has hung up after {self._buffer!r}")
@@ -98,13 +101,14 @@ class HandPeer:
         return data
 
     def hung_up(self) -> bytes:
-        """Wait until the other side has hung up; return the bytes that came before."""
+        """Wait until the peer closes the connection; return the unread bytes before the end."""
         while self._read_some():
             pass
         return self._buffer
 
     def is_silent(self, for_s: float) -> bool:
-        """Tell whether nothing comes, not even the end, for so long."""
+        """Return whether nothing arrives for `for_s` seconds, not even the end of the
+        connection."""
         self.socket.settimeout(for_s)
         try:
             self._read_some()
@@ -115,7 +119,8 @@ class HandPeer:
         return False
 
     def is_stuck(self, for_s: float) -> bool:
-        """Tell whether the other side takes nothing for so long."""
+        """Return whether the socket's send buffer stays full for `for_s` seconds: the peer does not
+        read."""
         return not select.select([], [self.socket], [], for_s)[1]
 
     def _read_some(self) -> bool:
@@ -127,7 +132,7 @@ class HandPeer:
         return bool(chunk)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self.socket.close()
 
     def __enter__(self) -> Self:
@@ -138,7 +143,7 @@ class HandPeer:
 
 
 class HandListener:
-    """Waits for connections at a place; each becomes a `HandPeer`."""
+    """A listener at a place; each accepted connection is a `HandPeer`."""
 
     def __init__(self, place: Place) -> None:
         self._in_band = place.wire is IPC
@@ -154,12 +159,12 @@ class HandListener:
         self.place = place if self._in_band else place.at(self.socket.getsockname()[1])
 
     def accept(self) -> HandPeer:
-        """Return the next connection."""
+        """Accept the next connection."""
         stream, _ = self.socket.accept()
         return HandPeer(stream, in_band=self._in_band)
 
     def has_caller(self, within_s: float) -> bool:
-        """Tell whether somebody connects in time; the connection is dropped."""
+        """Return whether a peer connects within `within_s` seconds; closes the connection."""
         self.socket.settimeout(within_s)
         try:
             self.socket.accept()[0].close()
@@ -170,26 +175,26 @@ class HandListener:
         return True
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self.socket.close()
 
 
 class Hands:
-    """Makes peers and listeners; all are closed after the test."""
+    """Creates hand-written peers and listeners, and closes them after the test."""
 
     def __init__(self) -> None:
         self._made: list[HandPeer | HandListener] = []
 
     def dial(self, place: Place) -> HandPeer:
-        """Connect; nothing is said yet."""
+        """Connect to a place, without sending a header."""
         return self.keep(HandPeer.dial(place))
 
     def client(self, place: Place) -> HandPeer:
-        """Connect as a REQ, and exchange headers."""
+        """Connect to a place as a REQ, and exchange headers."""
         return self.dial(place).greet(REQ)
 
     def service(self, place: Place) -> HandPeer:
-        """Connect as a REP, and exchange headers."""
+        """Connect to a place as a REP, and exchange headers."""
         return self.dial(place).greet(REP)
 
     def listen(self, place: Place) -> HandListener:
@@ -199,19 +204,19 @@ class Hands:
         return listener
 
     def keep(self, peer: HandPeer) -> HandPeer:
-        """Close this one, too."""
+        """Register a peer to be closed after the test; return it."""
         self._made.append(peer)
         return peer
 
     def close(self) -> None:
-        """Close everything."""
+        """Close all peers and listeners."""
         for made in self._made:
             made.close()
 
 
 @pytest.fixture
 def hands() -> Iterator[Hands]:
-    """Makes peers by hand."""
+    """Hand-written SP peers and listeners."""
     hands = Hands()
     yield hands
     hands.close()

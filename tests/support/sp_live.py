@@ -1,4 +1,4 @@
-"""Endpoints of requite on an event loop in a thread, for tests whose other side blocks."""
+"""SP endpoints of requite on an event loop in a thread, for tests with blocking peers."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ T = TypeVar("T")
 
 @requite.service("echo")
 async def echo(request: requite.Request) -> bytes:
-    """Answer with the body of the request."""
+    """Return the body of the request."""
     return request.body
 
 
 class Loop:
-    """An event loop in a thread, asyncio's or uvloop's; closes with it what was started on it."""
+    """An event loop in a thread, asyncio's or uvloop's. `close` also closes the endpoints that were
+    started on it."""
 
     def __init__(self, *, uvloop: bool = False) -> None:
         self._ready: Future[asyncio.AbstractEventLoop] = Future()
@@ -44,15 +45,15 @@ class Loop:
         await self._end.wait()
 
     def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run a coroutine there, and return the future of its result."""
+        """Schedule a coroutine on the loop; return the future of its result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine there to its end."""
+        """Run a coroutine on the loop until it ends; return its result."""
         return self.begin(work).result(WAIT_S)
 
     def call(self, function: Callable[[], T]) -> T:
-        """Call a function there."""
+        """Call a function on the loop; return its result."""
 
         async def call() -> T:
             return function()
@@ -63,41 +64,41 @@ class Loop:
     def worker(
         self, *places: Place, service: requite.worker.Service = echo, **settings: Any
     ) -> requite.Worker:
-        """Start a worker that dials these places, if any; `bind` makes it listen."""
+        """Start a worker that dials these places, or listens at the URLs in `bind`."""
         urls = [place.dialling() for place in places]
         return self.start(requite.Worker(urls, service, **settings))
 
     def listening_worker(
         self, place: Place, *, service: requite.worker.Service = echo, **settings: Any
     ) -> Place:
-        """Start a worker that listens at a place; return where that is."""
+        """Start a worker that listens at a place; return the place with its actual port."""
         worker = self.worker(bind=place.listening(), service=service, **settings)
         return place.as_told(str(worker.addresses[0]))
 
     def client(self, *places: Place, **settings: Any) -> requite.AsyncClient:
-        """Open a client that dials these places, if any; `bind` makes it listen."""
+        """Open a client that dials these places, or listens at the URLs in `bind`."""
         client = requite.AsyncClient([place.dialling() for place in places], **settings)
         self.do(client.__aenter__())
         self._closers.append(client.close)
         return client
 
     def device(self, **settings: Any) -> requite.sp.Device:
-        """Start a device."""
+        """Start a device with these settings."""
         return self.start(requite.sp.Device(**settings))
 
     def start(self, served: Any) -> Any:
-        """Start something that serves."""
+        """Start a worker or device, and register it to be closed; return it."""
         self.do(served.start())
         self._closers.append(served.close)
         return served
 
     def ask(self, client: requite.AsyncClient, body: bytes, **options: Any) -> bytes:
-        """Make a call; return the body of the reply."""
+        """Call a service; return the body of the reply."""
         reply: bytes = self.do(client.call(body, **options)).body
         return reply
 
     def close(self) -> None:
-        """Close everything that was started, the last one first, and end the thread."""
+        """Close all endpoints, the newest first, and end the thread."""
         try:
             while self._closers:
                 self.do(self._closers.pop()())

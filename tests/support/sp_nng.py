@@ -1,4 +1,4 @@
-"""Peers of nng, through pynng: REQ, REP, and devices, which pynng has not but its libnng has."""
+"""nng peers through pynng: REQ, REP, and devices, for which pynng exposes only the C function."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from pynng import TLSConfig, check_err, ffi, lib
 from tests.support.sp_wires import Place
 
-WAIT_S: Final = 20.0  # for what must come; only a failing test waits so long
+WAIT_S: Final = 20.0  # time limit of each wait; only a failing test reaches it
 SIZE_MAX: Final = 8 << 20
 _RECONNECT_MS: Final = 20
 
@@ -21,7 +21,7 @@ Answer = Callable[[bytes], bytes | None]
 
 
 def port_of(listener: Any, place: Place) -> Place:
-    """Return where a listener of nng is; WebSockets tell the port by this option only."""
+    """Return a listener's place with its actual port; WebSockets report it only by this option."""
     if place.file:
         return place
     port = ffi.new("int *")
@@ -30,7 +30,7 @@ def port_of(listener: Any, place: Place) -> Place:
 
 
 def prepare(socket: pynng.Socket, **options: int) -> None:
-    """Set what the tests need beside nng's defaults: haste, and room for large messages."""
+    """Set a socket's options: fast reconnects, large messages, and time limits."""
     settings: dict[str, int] = {
         "reconnect_time_min": _RECONNECT_MS,
         "reconnect_time_max": _RECONNECT_MS,
@@ -43,14 +43,14 @@ def prepare(socket: pynng.Socket, **options: int) -> None:
 
 
 def listen(socket: pynng.Socket, place: Place, **tls: Any) -> Place:
-    """Listen, and return where. `tls` is for `TLSConfig`."""
+    """Listen at a place; return it with its actual port. `tls` has options of `TLSConfig`."""
     if place.wire.is_secure:
         socket.tls_config = TLSConfig(TLSConfig.MODE_SERVER, **own(place), **tls)
     return port_of(socket.listen(place.nng), place)
 
 
 def dial(socket: pynng.Socket, place: Place, **tls: Any) -> None:
-    """Dial in the background, again and again until it succeeds."""
+    """Dial a place in the background, with retries. `tls` has options of `TLSConfig`."""
     if place.wire.is_secure:
         ca = place.certificates.ca.read_text()
         settings = {"ca_string": ca, "server_name": "localhost"} | tls
@@ -59,7 +59,7 @@ def dial(socket: pynng.Socket, place: Place, **tls: Any) -> None:
 
 
 def own(place: Place) -> dict[str, str]:
-    """Return the settings of TLS for a good certificate of one's own."""
+    """Return the options of `TLSConfig` that present the valid certificate."""
     return {
         "own_cert_string": place.certificates.certificate.read_text(),
         "own_key_string": place.certificates.key.read_text(),
@@ -67,7 +67,7 @@ def own(place: Place) -> dict[str, str]:
 
 
 def join(socket: pynng.Socket, place: Place, listens: bool) -> Place:
-    """Listen at a place or dial it; return where it is."""
+    """Listen at a place or dial it; return it with its actual port."""
     if listens:
         return listen(socket, place)
     dial(socket, place)
@@ -75,14 +75,14 @@ def join(socket: pynng.Socket, place: Place, listens: bool) -> Place:
 
 
 class NngReq:
-    """A client."""
+    """A client: a REQ socket."""
 
     def __init__(self, **options: int) -> None:
         self.socket = pynng.Req0()
         prepare(self.socket, **options)
 
     def ask(self, body: bytes) -> bytes:
-        """Send a request and wait for its reply."""
+        """Send a request; wait for its reply and return it."""
         self.socket.send(body)
         reply: bytes = self.socket.recv_msg().bytes  # `recv` cannot return an empty one
         return reply
@@ -93,7 +93,8 @@ class NngReq:
 
 
 class NngRep:
-    """A service with a thread of its own; `answer` may return None, and the request is dropped."""
+    """A service on a thread: a REP socket. `answer` returns the reply to a body, or None to drop
+    the request."""
 
     def __init__(self, answer: Answer = bytes, **options: int) -> None:
         self.socket = pynng.Rep0()
@@ -121,7 +122,7 @@ class NngRep:
 
 
 class NngContexts:
-    """A service that answers with the request's body, from several contexts of one socket."""
+    """An echo service with `n` contexts of one REP socket, each on a thread."""
 
     def __init__(self, n: int) -> None:
         self.socket = pynng.Rep0()
@@ -144,7 +145,7 @@ class NngContexts:
 
 
 class NngDevice:
-    """`nng_device` between a raw REP and a raw REQ."""
+    """A device on a thread: `nng_device` between a raw REP and a raw REQ socket."""
 
     def __init__(self) -> None:
         self.front = pynng.Socket(opener=lib.nng_rep0_open_raw)
@@ -155,7 +156,7 @@ class NngDevice:
         self._thread.start()
 
     def _forward(self) -> None:
-        lib.nng_device(self.front.socket, self.back.socket)  # returns when one is closed
+        lib.nng_device(self.front.socket, self.back.socket)  # returns when a socket is closed
 
     def close(self) -> None:
         """Close both sockets and end the thread."""
@@ -166,30 +167,31 @@ class NngDevice:
 
 
 class Nng:
-    """Makes peers of nng; all are closed after the test."""
+    """Creates nng peers, and closes them after the test."""
 
     def __init__(self) -> None:
         self._made: list[NngReq | NngRep | NngContexts | NngDevice] = []
         self._pools: list[ThreadPoolExecutor] = []
 
     def req(self, **options: int) -> NngReq:
-        """Make a client."""
+        """Create a client."""
         return self._keep(NngReq(**options))
 
     def rep(self, answer: Answer = bytes, **options: int) -> NngRep:
-        """Make a service."""
+        """Create a service."""
         return self._keep(NngRep(answer, **options))
 
     def rep_with_contexts(self, n: int) -> NngContexts:
-        """Make a service that answers `n` requests at a time."""
+        """Create an echo service that answers `n` requests concurrently."""
         return self._keep(NngContexts(n))
 
     def device(self) -> NngDevice:
-        """Make a device."""
+        """Create a device."""
         return self._keep(NngDevice())
 
     def in_background(self, function: Callable[[bytes], bytes]) -> Callable[[bytes], Future[bytes]]:
-        """Make a function that begins a call on a thread."""
+        """Return a function that runs `function` on a thread, and returns the future of its
+        result."""
         pool = ThreadPoolExecutor()
         self._pools.append(pool)
         return lambda body: pool.submit(function, body)
@@ -199,7 +201,7 @@ class Nng:
         return peer
 
     def close(self) -> None:
-        """Close everything."""
+        """Close all peers, the newest first, and wait for the background calls."""
         for peer in reversed(self._made):
             peer.close()
         for pool in self._pools:
@@ -208,7 +210,7 @@ class Nng:
 
 @pytest.fixture
 def nng() -> Iterator[Nng]:
-    """Makes peers of nng."""
+    """nng peers."""
     nng = Nng()
     yield nng
     nng.close()

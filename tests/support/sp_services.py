@@ -1,9 +1,10 @@
-"""Services, clients and devices of SP as processes that tests kill.
+"""SP services, clients and devices that tests run as processes and kill.
 
-    python -m tests.support.sp_services ROLE URL...
+    python -m tests.support.sp_services ROLE ARGUMENT...
 
-The roles are those of `ROLES`. A service says `got BODY` for each request and answers with the body
-in capitals; with SWALLOW set in its environment it never answers. Everybody who listens says so.
+ROLE is a key of `ROLES`; the arguments are those of its function. A service prints `got BODY` for
+each request and returns the body in capitals. With SWALLOW in its environment, it does not reply.
+Services and devices print `listening` or `dialling` once they are ready.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ SWALLOW: Final = "SWALLOW"
 
 
 def tell(text: str) -> None:
-    """Print a line at once."""
+    """Print a line and flush stdout."""
     print(text, flush=True)
 
 
-# --- requite's ------------------------------------------------------------------------------------
+# --- endpoints of requite -------------------------------------------------------------------------
 @requite.service("tells")
 async def tells(request: requite.Request) -> bytes:
-    """Say what came; answer, or wait for ever and say when that is interrupted."""
+    """Print and answer a request; with SWALLOW, wait until cancelled and print `abandoned BODY`."""
     tell(f"got {request.body.decode()}")
     if SWALLOW in os.environ:
         try:
@@ -38,39 +39,39 @@ async def tells(request: requite.Request) -> bytes:
 
 @requite.service("who")
 async def who(request: requite.Request) -> bytes:
-    """Tell the process that answers."""
+    """Return the process id."""
     return str(os.getpid()).encode()
 
 
 def service(url: str) -> None:
-    """Serve `tells`, listening."""
+    """Serve `tells`, listening at a URL."""
     requite.Worker(tells, bind=url).run(lambda: tell("listening"))
 
 
 def dialling_service(url: str) -> None:
-    """Serve `tells`, dialling."""
+    """Serve `tells`, dialling a URL."""
     requite.Worker(url, tells).run(lambda: tell("dialling"))
 
 
 def identity(url: str) -> None:
-    """Serve `who`, listening."""
+    """Serve `who`, listening at a URL."""
     requite.Worker(who, bind=url).run(lambda: tell("listening"))
 
 
 def client(url: str, body: str) -> None:
-    """Make one call."""
+    """Make one call, and print `reply BODY`."""
     with requite.Client(url) as client:
         tell(f"reply {client.call(body.encode()).body.decode()}")
 
 
 def device(front: str, back: str) -> None:
-    """Forward, listening in front and dialling behind."""
+    """Run a device that listens at its front and dials at its back."""
     requite.sp.Device(front=[front], connect_back=[back]).run(lambda: tell("listening"))
 
 
-# --- nng's ----------------------------------------------------------------------------------------
+# --- endpoints of nng -----------------------------------------------------------------------------
 def nng_service(url: str) -> None:
-    """Serve, listening."""
+    """Serve like `tells`, listening at a URL."""
     import pynng
 
     with pynng.Rep0(listen=url) as socket:
@@ -83,7 +84,7 @@ def nng_service(url: str) -> None:
 
 
 def nng_client(url: str, body: str) -> None:
-    """Make one call."""
+    """Make one call, and print `reply BODY`."""
     import pynng
 
     with pynng.Req0(reconnect_time_min=20, reconnect_time_max=20) as socket:

@@ -1,4 +1,4 @@
-"""A WebSocket written by hand from RFC 6455, either side, for SP peers that do it wrong."""
+"""Both sides of a WebSocket (RFC 6455), hand-written, for SP peers that send malformed data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 
 class Frame(NamedTuple):
-    """A frame that came."""
+    """A received frame, unmasked."""
 
     opcode: int
     payload: bytes
@@ -23,7 +23,7 @@ class Frame(NamedTuple):
 
 
 def frame(payload: bytes, opcode: int = BINARY, *, mask: bool = True, final: bool = True) -> bytes:
-    """Return the bytes of a frame; clients mask, servers do not."""
+    """Encode a frame. RFC 6455 requires that clients mask their frames and servers do not."""
     head = bytes([(_FIN if final else 0) | opcode])
     bit = 0x80 if mask else 0
     if len(payload) < 126:
@@ -40,7 +40,8 @@ def frame(payload: bytes, opcode: int = BINARY, *, mask: bool = True, final: boo
 
 
 def asking(path: str = "/rpc", protocol: str | None = "rep.sp.nanomsg.org", **other: str) -> bytes:
-    """Return the opening request of a client; an empty value leaves a field out."""
+    """Encode a client's opening request. `other` sets further header fields, with "_" in place of
+    "-"; an empty value omits a field."""
     fields = {
         "Host": "localhost",
         "Upgrade": "websocket",
@@ -55,7 +56,7 @@ def asking(path: str = "/rpc", protocol: str | None = "rep.sp.nanomsg.org", **ot
 
 
 def accepting(request: bytes, protocol: str = "rep.sp.nanomsg.org") -> bytes:
-    """Return a server's answer to an opening request."""
+    """Encode a server's response to an opening request; `protocol` "" omits its field."""
     fields = dict(line.split(b": ", 1) for line in request.split(b"\r\n")[1:] if b": " in line)
     key = {name.lower(): value for name, value in fields.items()}[b"sec-websocket-key"]
     accept = base64.b64encode(hashlib.sha1(key + _GUID).digest()).decode()
@@ -71,7 +72,7 @@ def accepting(request: bytes, protocol: str = "rep.sp.nanomsg.org") -> bytes:
 
 
 def read_head(peer: HandPeer) -> bytes:
-    """Read up to the empty line that ends an HTTP head."""
+    """Read an HTTP head, up to and with the empty line at its end."""
     head = b""
     while not head.endswith(b"\r\n\r\n"):
         head += peer.read(1)
@@ -79,7 +80,7 @@ def read_head(peer: HandPeer) -> bytes:
 
 
 def read_frame(peer: HandPeer) -> Frame:
-    """Read the next frame."""
+    """Read and decode the next frame."""
     first, second = peer.read(2)
     size = second & 0x7F
     if size > 125:
@@ -90,7 +91,7 @@ def read_frame(peer: HandPeer) -> Frame:
 
 
 def open_client(peer: HandPeer, path: str = "/rpc") -> HandPeer:
-    """Open a WebSocket as a client of a REP."""
+    """Complete the opening handshake as a client of a REP; return the peer."""
     peer.write(asking(path))
     head = read_head(peer)
     assert head.startswith(b"HTTP/1.1 101 "), head

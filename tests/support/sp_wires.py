@@ -1,7 +1,7 @@
-"""The transports of SP, as requite and as nng write them, and certificates for those with TLS.
+"""SP transports with their URLs in requite and in nng, and certificates for those with TLS.
 
-A test names a wire; one side listens on a free port (or a fresh path) of it, and what it tells of
-that is turned into the URL that the other side dials.
+A test selects a transport (`Wire`) and gets a `Place` on it. One side listens there, on a free port
+or an unused path. The place with the actual port gives the URL that the other side dials.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ _numbers = count()
 
 @dataclass(frozen=True)
 class Certificates:
-    """Files of an authority, of a certificate for `localhost` and 127.0.0.1, and of a stranger."""
+    """Paths of PEM files: an authority and a valid certificate of it for localhost with its key, an
+    untrusted authority, and a certificate for another host name with its key."""
 
     ca: Path
     certificate: Path
@@ -33,7 +34,7 @@ class Certificates:
 
 
 def make_certificates(folder: Path) -> Certificates:
-    """Write the files into a folder."""
+    """Issue the certificates and write them into a folder."""
     authority, stranger = trustme.CA(), trustme.CA()
     good = authority.issue_cert("localhost", "127.0.0.1", "::1")
     elsewhere = authority.issue_cert("elsewhere.example")
@@ -51,7 +52,7 @@ def make_certificates(folder: Path) -> Certificates:
 
 @dataclass(frozen=True)
 class Wire:
-    """A transport: its scheme in requite's URLs and in nng's."""
+    """A transport. `ours` is its scheme in requite's URLs, `theirs` in nng's."""
 
     name: str
     ours: str
@@ -61,7 +62,7 @@ class Wire:
 
     @property
     def is_secure(self) -> bool:
-        """Whether certificates are needed."""
+        """Whether the transport uses TLS."""
         return self.ours in ("sp+tls", "sp+wss")
 
     def __str__(self) -> str:
@@ -79,7 +80,7 @@ WIRES: Final = (TCP, TCP6, IPC, TLS, WS, WSS)
 
 @dataclass(frozen=True)
 class Place:
-    """Where somebody listens, or shall listen: a port (0: a free one), or the path of a socket."""
+    """An address to listen at or dial: a port (0: any free one), or the path of a socket."""
 
     wire: Wire
     certificates: Certificates
@@ -87,28 +88,28 @@ class Place:
     file: str = ""
 
     def at(self, port: int) -> Place:
-        """Return the same place with the port that it was given in the end."""
+        """Return a copy with this port."""
         return Place(self.wire, self.certificates, port, self.file)
 
     def as_told(self, url: str) -> Place:
-        """Return the same place with the port in the URL of a listener."""
+        """Return a copy with the port in a listener's URL; the place itself if it has none."""
         found = re.search(r":(\d+)(?:[/?]|$)", url)
         return self.at(int(found.group(1))) if found else self
 
     @property
     def nng(self) -> str:
-        """The URL for nng."""
+        """The URL for nng, to listen at or dial."""
         return f"{self.wire.theirs}://{self._body}"
 
     def listening(self, **options: str) -> str:
-        """Return requite's URL to listen at."""
+        """Return the URL with which requite listens; `options` are its query parameters."""
         if self.wire.is_secure:
             files = self.certificates
             options = {"certificate": str(files.certificate), "key": str(files.key)} | options
         return self._ours(options)
 
     def dialling(self, **options: str) -> str:
-        """Return requite's URL to dial."""
+        """Return the URL with which requite dials; `options` are its query parameters."""
         if self.wire.is_secure:
             options = {"ca": str(self.certificates.ca)} | options
         return self._ours(options)
@@ -123,26 +124,26 @@ class Place:
 
 
 class Places:
-    """Makes places to listen at."""
+    """Creates the places of a test."""
 
     def __init__(self, folder: Path, certificates: Certificates) -> None:
         self._folder = folder
         self.certificates = certificates
 
     def new(self, wire: Wire = TCP) -> Place:
-        """Return a place with port 0, or with a path that is not in use."""
+        """Return a place with port 0, or with an unused path."""
         file = str(self._folder / f"{next(_numbers)}.sock") if wire is IPC else ""
         return Place(wire, self.certificates, file=file)
 
 
-# --- fixtures: to be imported by a conftest.py ----------------------------------------------------
+# --- fixtures, for import by a conftest.py --------------------------------------------------------
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    """Certificates that are good, and some that are not."""
+    """Certificates for the session: valid ones, and ones that a peer must reject."""
     return make_certificates(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.fixture
 def places(tmp_path: Path, certificates: Certificates) -> Places:
-    """Where the endpoints of a test may listen."""
+    """Places for the endpoints of a test."""
     return Places(tmp_path, certificates)

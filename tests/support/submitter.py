@@ -1,7 +1,7 @@
-"""A program that submits request after request, and writes down each ticket that it is given.
+"""A program that submits durable requests in a loop, and records each acknowledged one.
 
-`python -m tests.support.submitter URL FILE`: a line `TICKET BODY` for each request that was
-acknowledged, and for no other. It goes on until it is killed.
+`python -m tests.support.submitter URL FILE` appends a line `TICKET BODY` to FILE for each
+acknowledged request. It runs until it is killed.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ SERVICE: Final = "plain"
 
 
 class Submitter(Process):
-    """The program as a process; `acknowledged` is what it, or one before it, has written down."""
+    """The program in a child process; `acknowledged` reads its file."""
 
     def __init__(self, url: str, file: Path) -> None:
         super().__init__("-m", __name__, url, str(file))
 
 
 def acknowledged(file: Path) -> dict[str, bytes]:
-    """Return the bodies by ticket. A line that was cut when its writer died does not count."""
+    """Return the body of each acknowledged request by ticket. Ignores a line without a newline,
+    which a killed writer may leave."""
     lines = file.read_text().splitlines(keepends=True) if file.exists() else []
     whole = (line.split() for line in lines if line.endswith("\n"))
     return {ticket: body.encode() for ticket, body in whole}

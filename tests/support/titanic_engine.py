@@ -1,13 +1,13 @@
-"""Titanic's engine with virtual time; the test is its clients, its services and its disk.
+"""Titanic's engine with virtual time; the test plays its clients, services and disk.
 
     bench = TitanicBench()
     ticket = bench.submitted(b"echo", b"hi")
     bench.reply(bench.calls[-1], b"ho")
     assert bench.ask(REPLY, ticket) == [b"200", b"ho"]
 
-The disk is a dict: what is stored is there at once, unless the test sets `holds` or `refuses`. A
-service is there once `mmi.service` was answered, which the bench does by itself (`there`,
-`silent`).
+The disk is a dict. A `Store` completes at once, unless the test sets `holds` (it completes at
+`release`) or `refuses` (it fails with that error). The bench answers `mmi.service` queries: the
+service exists if `there`; the query times out if `silent`.
 """
 
 from __future__ import annotations
@@ -44,15 +44,21 @@ from requite.request import Reply
 
 
 class Spot:
-    """A place on the bench's disk."""
+    """The position of a record on the bench's disk."""
 
     def __init__(self, number: int) -> None:
         self.number = number
 
 
 class TitanicBench:
-    """One engine. `calls` are the requests that it sends to services, `asked` its questions for
-    services, `cancelled` what it takes back."""
+    """One engine under test. Keywords override fields of `TitanicPolicy`.
+
+    - `calls`: requests that it sent to services.
+    - `asked`: service names in its `mmi.service` queries.
+    - `replicas`: requests that it sent to `titanic.replicate`.
+    - `cancelled`: tokens of the calls that it cancelled.
+    - `damaged`: positions at which a `Load` fails with `LogCorrupt`.
+    """
 
     def __init__(
         self,
@@ -93,40 +99,42 @@ class TitanicBench:
 
     # --- clients ----------------------------------------------------------------------------------
     def ask(self, service: str, *frames: bytes, key: bytes = b"") -> list[bytes]:
-        """Ask, and return the answer's frames."""
+        """Send a request to one of Titanic's services, which must answer at once; return the
+        answer's frames."""
         token = self.begin(service, *frames, key=key)
         return self.answers[token]
 
     def begin(self, service: str, *frames: bytes, key: bytes = b"") -> int:
-        """Ask; the answer may be in `answers` later, under the token that is returned."""
+        """Send a request to one of Titanic's services; return its token, under which `answers` has
+        the answer once it comes."""
         token = next(self._tokens)
         self.feed(Asked(token, service, frames, key))
         return token
 
     def submitted(self, service: bytes, *body: bytes, key: bytes = b"") -> bytes:
-        """Submit a request, and return its ticket."""
+        """Submit a durable request, and return its ticket."""
         status, ticket = self.ask(REQUEST, service, *body, key=key)
         assert status == b"200"
         return ticket
 
     # --- services ---------------------------------------------------------------------------------
     def reply(self, call: Submit, *frames: bytes) -> None:
-        """A service answers."""
+        """Answer a call with these frames, as its service."""
         self.feed(Answered(call.token, Reply(frames)))
 
     def fail(self, call: Submit, error: CallError) -> None:
-        """A call ends with an error."""
+        """End a call with an error."""
         self.feed(Answered(call.token, error))
 
     # --- the disk and the clock -------------------------------------------------------------------
     def release(self) -> None:
-        """What was held is stored now."""
+        """Complete the `Store`s that were held back."""
         held, self.held = self.held, []
         for effect in held:
             self._store(effect)
 
     def wait(self, seconds: float) -> None:
-        """Let time pass, with a `Wake` whenever the engine wants one."""
+        """Advance the clock, with a wake-up at each deadline of the engine."""
         until = self.now + seconds
         while (at := self.engine.deadline()) is not None and at <= until:
             self.now = max(self.now, at)
@@ -137,7 +145,7 @@ class TitanicBench:
         self.feed(Drain())
 
     def feed(self, *events: Input) -> None:
-        """Feed inputs, and perform what comes of them."""
+        """Feed the engine inputs and perform its effects."""
         self._perform(self.engine.handle(events, self.now))
 
     def _perform(self, effects: Iterable[Effect]) -> None:
@@ -192,5 +200,5 @@ class TitanicBench:
             self.feed(Loaded(ticket, self.records[spot]))
 
     def bodies(self) -> list[Sequence[bytes]]:
-        """What was sent to services."""
+        """Return the bodies of the requests that were sent to services, in order."""
         return [call.frames for call in self.calls]

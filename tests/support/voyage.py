@@ -1,4 +1,4 @@
-"""Broker, Titanic, worker and client as processes, which may be killed and started again."""
+"""Broker, Titanic, worker and client as processes that tests kill and restart."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tests.support.submitter import SERVICE, Submitter, acknowledged
 
 import requite
 
-PROGRESS: Final = 20  # so many more requests are acknowledged before the next one is killed
+PROGRESS: Final = 20  # requests to be acknowledged between two kills
 INTERVAL: Final = ("--heartbeat-interval", "0.2", "--liveness", "3")
 QUICK: Final = ("--attempt-timeout", "3")
 
 
 class TitanicProcess(Process):
-    """`requite titanic` as a process, which has said that it serves."""
+    """`requite titanic` as a process; its start waits until it serves."""
 
     def __init__(self, url: str, folder: Path, *options: str) -> None:
         super().__init__(
@@ -30,7 +30,11 @@ class TitanicProcess(Process):
 
 
 class Voyage:
-    """The processes, by role; `restart` kills one and starts it again where it was."""
+    """Broker, Titanic, worker and client in processes; `cast` has the current one of each role.
+
+    `inside`: Titanic runs in the broker's process. A restarted broker listens at the same address,
+    and a restarted Titanic uses the same folder.
+    """
 
     def __init__(
         self,
@@ -61,7 +65,7 @@ class Voyage:
 
     @property
     def roles(self) -> list[str]:
-        """Who there is."""
+        """The roles that have a process."""
         return list(self._make)
 
     def _own(self, process: Process) -> Process:
@@ -76,24 +80,24 @@ class Voyage:
         return BrokerProcess(*options, **where)
 
     def start(self, role: str) -> None:
-        """Start whoever plays this role."""
+        """Start a new process of this role."""
         self.cast[role] = self._own(self._make[role]())
 
     def kill(self, role: str) -> None:
-        """End whoever plays this role, without a warning."""
+        """Kill the process of this role with SIGKILL."""
         if role == "broker":
             self.cast[role].forget_observer()
         self.cast[role].kill()
 
     def await_progress(self, count: int = PROGRESS) -> None:
-        """Wait until so many more requests have been acknowledged."""
+        """Wait until `count` more requests have been acknowledged."""
         before = len(acknowledged(self.tickets))
         eventually(
             lambda: len(acknowledged(self.tickets)) >= before + count, "requests are accepted", 30
         )
 
     def check(self, url: str) -> int:
-        """Have all replies that were promised; return how many."""
+        """Assert that each acknowledged request has its reply; return the number of requests."""
         promised = acknowledged(self.tickets)
         with requite.Client(url, timeout=60) as client:
             for ticket, body in promised.items():

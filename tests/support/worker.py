@@ -1,13 +1,13 @@
-"""A worker engine with virtual time; the test is its broker and runs its handlers.
+"""A Majordomo worker engine with virtual time; the test plays the broker and runs the handlers.
 
     bench = WorkerBench(capacity=2)
     bench.start()                       # connect and register
-    job = bench.request(b"hi")          # the broker hands it a request
-    bench.finish(job, b"ho")            # its handler ends
+    job = bench.request(b"hi")          # the broker dispatches a request
+    bench.finish(job, b"ho")            # the handler returns
 
-Each message sent is decoded on the spot. The bench itself checks that nothing is sent over a
-connection that does not stand, that READY comes first and once per connection, that each dispatch
-gets one FINAL at most, and that a handler is abandoned once at most.
+The bench decodes each message that the engine sends. It asserts the invariants of a worker: it
+sends only on open connections; READY is the first message of a connection and is not repeated; each
+dispatch gets at most one FINAL; a handler is cancelled at most once.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ INSTANCE = b"a-worker"
 
 
 class WorkerBench:
-    """One worker under test; keywords override fields of `WorkerPolicy`."""
+    """One worker under test. Keywords override fields of `WorkerPolicy`."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class WorkerBench:
 
     # --- the network --------------------------------------------------------------------------
     def join(self) -> str:
-        """Let the connection that was asked for stand; return its name."""
+        """Open the connection that the worker requested; return its name."""
         assert self.dialling, "no connection was asked for"
         self.dialling -= 1
         self._joined += 1
@@ -93,27 +93,27 @@ class WorkerBench:
         return f"link-{self._joined}"
 
     def start(self) -> None:
-        """Connect, register, and hear of the broker."""
+        """Connect and register the worker, and send it a heartbeat of the broker."""
         self.advance(0)
         self.join()
         self.heartbeat()
 
     def lose(self) -> None:
-        """Cut the connection."""
+        """Report that the connection was lost."""
         link, self.link = self.link, None
         self.feed(PeerLost(link, "reset"))
 
     # --- the broker ---------------------------------------------------------------------------
     def say(self, *messages: list[bytes], link: str | None = None) -> None:
-        """Let the broker send messages, in one read."""
+        """Send the worker messages from the broker, all in one read."""
         self.feed(Received(link or self.link, list(messages)))
 
     def heartbeat(self, interval_ms: int = 1000) -> None:
-        """Let the broker send a HEARTBEAT."""
+        """Send the worker a HEARTBEAT."""
         self.say(self.dialect.encode(WorkerHeartbeat(interval_ms)))
 
     def request(self, body: bytes = b"x", **fields: Any) -> Job:
-        """Let the broker hand out a request; return the job it has become."""
+        """Send the worker a REQUEST; return its job."""
         before = len(self.requests)
         self.say(self.encode_request(body, **fields))
         assert len(self.requests) == before + 1, "the request was not delivered"
@@ -128,36 +128,36 @@ class WorkerBench:
         key: bytes = b"",
         call_id: bytes = NO_CALL,
     ) -> list[bytes]:
-        """Return a REQUEST under a new dispatch id."""
+        """Return an encoded REQUEST with a new dispatch id."""
         self._dispatch_id += 1
         return self.dialect.encode(
             WorkerRequest(b"client", [body], self._dispatch_id, timeout_ms, attempt, key, call_id)
         )
 
     def cancel(self, job: Job) -> None:
-        """Let the broker cancel a request."""
+        """Send the worker a CANCEL of a request."""
         self.say(self.dialect.encode(WorkerCancel(job.dispatch_id)))
 
     # --- handlers -----------------------------------------------------------------------------
     def produce(self, job: Job, body: bytes) -> None:
-        """Let a handler yield a partial reply."""
+        """Yield a partial reply from a handler."""
         self.feed(Produced(job, [body]))
 
     def finish(self, job: Job, body: bytes = b"y", status: Status = Status.OK) -> None:
-        """Let a handler end."""
+        """End a handler with this reply and status."""
         self.feed(Finished(job, [body], status))
 
     def progress(self, job: Job, extend_s: float = 0.0) -> None:
-        """Let a handler vouch for itself."""
+        """Report progress of a handler, which extends its lease by `extend_s` seconds."""
         self.feed(Progressed(job, extend_s))
 
     def drain(self) -> None:
-        """Ask the worker to finish."""
+        """Ask the worker to drain."""
         self.feed(Drain())
 
     # --- time ---------------------------------------------------------------------------------
     def advance(self, seconds: float) -> None:
-        """Let time pass, with a wake-up at each instant the worker asks for."""
+        """Advance the clock, with a wake-up at each deadline of the worker."""
         end = self.now + seconds
         while (at := self.worker.deadline()) is not None and at <= end:
             self.now = max(self.now, at)
@@ -165,7 +165,7 @@ class WorkerBench:
         self.now = end
 
     def advance_alive(self, seconds: float, every: float = 0.5) -> None:
-        """Let time pass while the broker sends heartbeats."""
+        """Advance the clock while the broker sends a heartbeat every `every` seconds."""
         end = self.now + seconds
         while self.now < end:
             self.advance(min(every, end - self.now))
@@ -173,22 +173,23 @@ class WorkerBench:
                 self.heartbeat()
 
     def freeze(self, seconds: float) -> None:
-        """Let time pass without any wake-up, then one."""
+        """Advance the clock with a single wake-up, at the end."""
         self.now += seconds
         self.feed(Wake())
 
-    # --- what came of it ----------------------------------------------------------------------
+    # --- effects ------------------------------------------------------------------------------
     def said(self, kind: type | None = None, link: str | None = None) -> list[Any]:
-        """Return the commands sent over a connection (the latest), all or of one kind."""
+        """Return the commands that the worker sent on a connection (by default the newest), all or
+        of one type."""
         commands = self.sent[link or f"link-{self._joined}"]
         return [c for c in commands if kind is None or isinstance(c, kind)]
 
     def finals(self) -> list[tuple[bytes, int]]:
-        """Return body and status of each FINAL sent over the latest connection."""
+        """Return body and status of each FINAL sent on the newest connection."""
         return [(b"".join(c.body), c.status) for c in self.said(wire.WorkerFinal)]
 
     def feed(self, event: Any) -> None:
-        """Feed the worker one input and note what it does."""
+        """Feed the worker one input and record its effects."""
         for effect in self.worker.handle([event], self.now):
             self._perform(effect)
 
@@ -229,7 +230,7 @@ class WorkerBench:
 
 
 def started(version: str = "0.3", **settings: object) -> WorkerBench:
-    """Return a worker that has registered."""
+    """Return a registered worker."""
     bench = WorkerBench(version, **settings)  # type: ignore[arg-type]
     bench.start()
     return bench

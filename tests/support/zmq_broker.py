@@ -1,7 +1,7 @@
-"""A Majordomo broker written by hand on one ROUTER socket of pyzmq, for 7/MDP or 18/MDP.
+"""A hand-written Majordomo broker on one pyzmq ROUTER socket, for 7/MDP or 18/MDP.
 
-It is as simple as the RFCs allow, and does wrong what a test tells it to. It shares the tables of
-frames with `zmq_peers`, and nothing with requite.
+It implements the minimum of the RFCs, and injects faults when a test sets them. It shares the
+tables of frames with `zmq_peers`, and no code with requite.
 """
 
 from __future__ import annotations
@@ -26,10 +26,12 @@ Message = list[bytes]
 
 
 class HandBroker:
-    """Runs on a thread of its own. `endpoint` is where it listens.
+    """A broker on a thread, listening at `endpoint`.
 
-    `heard` lists what came: who (the identity), which command, and the frames behind its head.
-    `swallow` requests are dropped as they come; `beats` False stops its heartbeats.
+    - `heard`: for each received message: identity of the peer, name of the command, frames after
+      the command's head.
+    - `swallow`: how many of the next requests it drops.
+    - `beats`: whether it sends heartbeats.
     """
 
     def __init__(
@@ -57,12 +59,12 @@ class HandBroker:
 
     @property
     def url(self) -> str:
-        """Where peers of requite find it."""
+        """The URL for clients and workers of requite."""
         return self.endpoint.replace("tcp://", "mdp://")
 
     def stop(self) -> None:
-        """Close it without a word; raise what went wrong in its thread."""
-        if not self._ends:  # else another may listen there by now
+        """Close the socket without DISCONNECT; raise the exception of its thread, if any."""
+        if not self._ends:  # otherwise, another broker may listen there by now
             self._ends = True
             self._thread.join(WAIT_S)
             assert not self._thread.is_alive()
@@ -71,21 +73,23 @@ class HandBroker:
             raise self._error
 
     def said(self, command: str) -> list[tuple[bytes, Message]]:
-        """Return who sent this command so far, and what followed its head."""
+        """Return each received message with this command: the peer's identity and the frames after
+        the command's head."""
         return [(who, rest) for who, kind, rest in list(self.heard) if kind == command]
 
     def send(self, peer: bytes, *frames: bytes) -> None:
-        """Send any message to a peer, soon."""
+        """Have the broker's thread send a message to a peer."""
         self._todo.put(lambda: self._router.send_multipart([peer, *frames]))
 
     def _is_gone(self) -> bool:
-        """Tell whether nobody listens there any more: libzmq closes sockets in the background."""
+        """Return whether connections are refused: libzmq closes sockets in the background."""
         host, _, port = self.endpoint.removeprefix("tcp://").rpartition(":")
         with socket.socket() as probe:
             return probe.connect_ex((host, int(port))) == errno.ECONNREFUSED
 
     def _is_bound(self, endpoint: str) -> bool:
-        """Try to bind. libzmq gives the address of a closed socket back a little later."""
+        """Try to bind; return False if the address is in use. libzmq releases the address of a
+        closed socket with a delay."""
         try:
             self._router.bind(endpoint)
         except zmq.ZMQError as error:
@@ -126,7 +130,7 @@ class HandBroker:
             self._reply(who, command, rest)
 
     def _name(self, frames: Message) -> tuple[str, Message]:
-        """Return the name of a command and what follows its head."""
+        """Return the name of a command and the frames after its head."""
         for name in (
             "client_request", "ready", "worker_partial", "worker_final", "heartbeat", "disconnect",
         ):  # fmt: skip

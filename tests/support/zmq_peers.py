@@ -1,7 +1,7 @@
 """Hand-written Majordomo peers on raw pyzmq sockets.
 
-The frames are spelt out here from the tables of 7/MDP and 18/MDP. Nothing of requite is used, so
-that a slip in its codecs cannot hide itself. Every wait has a limit; none is a sleep.
+The frames follow the tables of 7/MDP and 18/MDP. The peers share no code with requite, so a mistake
+in its codecs cannot go unnoticed. Every wait has a time limit; none is a sleep.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Final
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
-WAIT_S: Final = 30.0  # for what must come; only a failing test waits so long
+WAIT_S: Final = 30.0  # time limit of each wait; only a failing test reaches it
 
 _EVENTS: Final = (
     zmq.EVENT_DISCONNECTED | zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
@@ -27,7 +27,7 @@ Frames = tuple[bytes, ...]
 
 @dataclass(frozen=True)
 class Rfc:
-    """The frames that the commands of one version of MDP start with."""
+    """The heads of the commands of one MDP version: the frames with which each command starts."""
 
     version: str
     client_request: Frames
@@ -69,35 +69,35 @@ RFCS: Final = {rfc.version: rfc for rfc in (RFC7, RFC18)}
 
 
 class Silence(AssertionError):
-    """Nothing came in time."""
+    """No message arrived within the time limit."""
 
 
 class Sockets:
-    """Makes the sockets of a test, and closes all of them at its end."""
+    """Creates the pyzmq sockets of a test, and closes them at its end."""
 
     def __init__(self) -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._made: list[zmq.Socket[bytes]] = []
 
     def make(self, kind: int) -> zmq.Socket[bytes]:
-        """Make a socket."""
+        """Create a socket of this type."""
         return self.keep(self._context.socket(kind))
 
     def keep(self, socket: zmq.Socket[bytes]) -> zmq.Socket[bytes]:
-        """Close this one, too."""
+        """Register a socket of the context; return it."""
         self._made.append(socket)
         return socket
 
     def close(self) -> None:
-        """Close everything at once."""
+        """Close all sockets; unsent messages are dropped."""
         self._context.destroy(linger=0)
 
 
 class Socket:
     """A pyzmq socket that has dialled `endpoint`. `options` are socket options by name.
 
-    libzmq does not connect again when its handshake was refused, and then has nobody to send to:
-    `had_event` tells of that.
+    libzmq does not reconnect after a rejected handshake, and then cannot send; `had_event` detects
+    this.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Socket:
             options["IDENTITY"] = identity
         for name, value in options.items():
             self.zmq.setsockopt(getattr(zmq, name), value)
-        # Before it connects, or the first events are missed.
+        # Created before the connection, so that no event is missed.
         self._monitor = self.zmq.get_monitor_socket(_EVENTS)
         sockets.keep(self._monitor)
         self.zmq.connect(endpoint)
@@ -125,17 +125,17 @@ class Socket:
         self.zmq.send_multipart(frames)
 
     def receive(self, within_s: float = WAIT_S) -> list[bytes]:
-        """Return the next message. Raises `Silence` if none comes in time."""
+        """Return the next message. Raises `Silence` if none arrives within `within_s` seconds."""
         if not self.has_message(within_s):
             raise Silence(f"nothing came within {within_s:g} s")
         return self.zmq.recv_multipart()
 
     def has_message(self, within_s: float = 0.0) -> bool:
-        """Tell whether a message is there, or comes in time."""
+        """Return whether a message arrives within `within_s` seconds."""
         return bool(self.zmq.poll(within_s * 1000, zmq.POLLIN))
 
     def had_event(self, event: int, within_s: float) -> bool:
-        """Tell whether libzmq reports one of `_EVENTS` in time."""
+        """Return whether libzmq reports this event, one of `_EVENTS`, within `within_s` seconds."""
         end = monotonic() + within_s
         while self._monitor.poll(max(0.0, end - monotonic()) * 1000):
             if recv_monitor_message(self._monitor)["event"] == event:
@@ -143,7 +143,7 @@ class Socket:
         return False
 
     def close(self) -> None:
-        """Close at once."""
+        """Close the socket; unsent messages are dropped."""
         self.zmq.close(linger=0)
 
     def __enter__(self) -> Socket:
@@ -159,7 +159,8 @@ class Socket:
 
 
 class HandClient:
-    """A client that writes its frames itself; a REQ socket adds and takes 7/MDP's empty frame."""
+    """A client that encodes its own frames. With `kind` zmq.REQ, libzmq adds and removes the empty
+    frame of 7/MDP."""
 
     def __init__(
         self,
@@ -180,7 +181,7 @@ class HandClient:
         self.socket.send(*self.rfc.client_request[self._implied :], service, *body)
 
     def reply(self, within_s: float = WAIT_S) -> tuple[str, bytes, list[bytes]]:
-        """Return what came next: "partial" or "final", the service it names, and its body."""
+        """Return the next reply: "partial" or "final", its service name, and its body."""
         frames = self.socket.receive(within_s)
         for kind, whole in (("final", self.rfc.client_final), ("partial", self.rfc.client_partial)):
             head = (whole or ())[self._implied :]
@@ -190,14 +191,14 @@ class HandClient:
         raise AssertionError(f"no reply of MDP {self.rfc.version}: {frames}")
 
     def call(self, service: bytes, *body: bytes) -> list[bytes]:
-        """Send a request and return the body of its final reply, which must be the only one."""
+        """Send a request and return the body of its final reply; fail on a partial reply."""
         self.request(service, *body)
         kind, named, answer = self.reply()
         assert (kind, named) == ("final", service)
         return answer
 
     def replies(self) -> list[tuple[str, list[bytes]]]:
-        """Return all replies up to the final one, as kind and body."""
+        """Return kind and body of each reply up to the final one."""
         found = []
         while not found or found[-1][0] != "final":
             kind, _, body = self.reply()
@@ -206,7 +207,8 @@ class HandClient:
 
 
 class HandWorker:
-    """A worker that writes its frames itself; one request at a time, and no heartbeats unasked."""
+    """A worker that encodes its own frames. It takes one request at a time, and sends heartbeats
+    only through `heartbeat`."""
 
     def __init__(
         self,
@@ -229,7 +231,7 @@ class HandWorker:
         self.socket.send(*self.rfc.ready, service)
 
     def command(self, within_s: float = WAIT_S) -> tuple[str, list[bytes]]:
-        """Return the name of the next command and what follows its head."""
+        """Return the name of the next command and the frames after its head."""
         frames = self.socket.receive(within_s)
         for name in ("worker_request", "heartbeat", "disconnect"):
             head = getattr(self.rfc, name)
@@ -238,9 +240,9 @@ class HandWorker:
         raise AssertionError(f"no command of MDP {self.rfc.version} to a worker: {frames}")
 
     def awaited(self, wanted: str, within_s: float = WAIT_S) -> list[bytes]:
-        """Return what follows the head of the next command, which must be `wanted`.
+        """Return the frames after the head of the next command, which must be `wanted`.
 
-        Heartbeats before it are counted.
+        Skips heartbeats, and counts them in `heartbeats`.
         """
         end = monotonic() + within_s
         while True:
@@ -264,7 +266,7 @@ class HandWorker:
         self.socket.send(*self.rfc.worker_partial, address, b"", *body)
 
     def final(self, address: bytes, *body: bytes) -> None:
-        """Send FINAL, or what 7/MDP calls REPLY."""
+        """Send FINAL; in 7/MDP, REPLY."""
         self.socket.send(*self.rfc.worker_final, address, b"", *body)
 
     def heartbeat(self) -> None:
@@ -276,13 +278,13 @@ class HandWorker:
         self.socket.send(*self.rfc.disconnect)
 
     def serve_one(self, *answer: bytes) -> list[bytes]:
-        """Answer the next request, with its own body unless told otherwise; return that body."""
+        """Answer the next request with `answer`, or with its own body; return its body."""
         address, body = self.take()
         self.final(address, *(answer or body))
         return body
 
     def close(self) -> None:
-        """Vanish without a word."""
+        """Close the socket without DISCONNECT."""
         self.socket.close()
 
 
@@ -290,19 +292,19 @@ Handler = Callable[["HandWorker", bytes, list[bytes]], None]
 
 
 def echo(worker: HandWorker, address: bytes, body: list[bytes]) -> None:
-    """Answer with the body of the request."""
+    """Reply with the body of the request."""
     worker.final(address, *body)
 
 
 def two_partials(worker: HandWorker, address: bytes, body: list[bytes]) -> None:
-    """Answer with two partial replies in front of the final one."""
+    """Send two partial replies, then a final one with the body of the request."""
     worker.partial(address, b"one")
     worker.partial(address, b"two")
     worker.final(address, *body)
 
 
 class ServingWorker:
-    """A `HandWorker` at work on a thread of its own, which also sends its heartbeats."""
+    """A `HandWorker` on a thread, which runs `handler` for each request and sends heartbeats."""
 
     def __init__(
         self,
@@ -315,7 +317,7 @@ class ServingWorker:
         interval_s: float = 1.0,
         **options: Any,
     ) -> None:
-        self._stop = _Bell(sockets)
+        self._stop = _StopSignal(sockets)
         self._error: BaseException | None = None
         self._thread = threading.Thread(
             target=self._run,
@@ -325,8 +327,8 @@ class ServingWorker:
         self._thread.start()
 
     def stop(self) -> None:
-        """Send DISCONNECT and end; raise what went wrong meanwhile."""
-        self._stop.ring()
+        """Send DISCONNECT and end the thread; raise its exception, if any."""
+        self._stop.set()
         self._thread.join(WAIT_S)
         assert not self._thread.is_alive()
         if self._error is not None:
@@ -349,14 +351,14 @@ class ServingWorker:
         except BaseException as error:
             self._error = error
         finally:
-            worker.socket.zmq.close(linger=1000)  # DISCONNECT is to leave
+            worker.socket.zmq.close(linger=1000)  # ms, in which DISCONNECT is sent
 
     def _serve(self, worker: HandWorker, handler: Handler, interval_s: float) -> None:
         poller = self._stop.poller(worker.socket)
         speak_at = monotonic() + interval_s
         while True:
             events = dict(poller.poll(max(0.0, speak_at - monotonic()) * 1000))
-            if self._stop.rung in events:
+            if self._stop.receiver in events:
                 return
             if worker.socket.zmq in events:
                 name, rest = worker.command()
@@ -379,29 +381,29 @@ class ServingWorker:
         self.stop()
 
 
-class _Bell:
-    """Interrupts a thread that polls sockets: it has `rung`, and who rings has `rope`."""
+class _StopSignal:
+    """Wakes a thread that polls sockets: `set` sends to `receiver`, which the thread polls too."""
 
     def __init__(self, sockets: Sockets) -> None:
-        address = f"inproc://bell-{id(self)}"
-        self.rung: zmq.Socket[bytes] = sockets.make(zmq.PAIR)
-        self.rope: zmq.Socket[bytes] = sockets.make(zmq.PAIR)
-        self.rung.bind(address)
-        self.rope.connect(address)
+        address = f"inproc://stop-{id(self)}"
+        self.receiver: zmq.Socket[bytes] = sockets.make(zmq.PAIR)
+        self._sender: zmq.Socket[bytes] = sockets.make(zmq.PAIR)
+        self.receiver.bind(address)
+        self._sender.connect(address)
 
-    def ring(self) -> None:
-        self.rope.send(b"")
+    def set(self) -> None:
+        self._sender.send(b"")
 
     def poller(self, *others: Socket) -> zmq.Poller:
         poller = zmq.Poller()
-        poller.register(self.rung, zmq.POLLIN)
+        poller.register(self.receiver, zmq.POLLIN)
         for other in others:
             poller.register(other.zmq, zmq.POLLIN)
         return poller
 
 
 def first_to_hear(workers: Sequence[HandWorker]) -> HandWorker:
-    """Return the first of these to which a message comes."""
+    """Return the first of these workers that receives a message."""
     poller = zmq.Poller()
     for worker in workers:
         poller.register(worker.socket.zmq, zmq.POLLIN)

@@ -1,4 +1,7 @@
-"""Rewrite the transcripts on purpose: `python -m tests.transcripts [NAME ...]`; read the diff."""
+"""Rewrite transcripts after an intended change: `python -m tests.transcripts [NAME ...]`.
+
+Review the diff afterwards.
+"""
 
 import sys
 

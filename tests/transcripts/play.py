@@ -1,4 +1,5 @@
-"""The transcripts: each file is a script, a line of dashes, and what is said when it is played."""
+"""Transcripts of scripted scenarios. A file has a script, a line of dashes, and the messages that
+the simulator recorded when it ran the script."""
 
 from __future__ import annotations
 
@@ -16,18 +17,18 @@ def names() -> list[str]:
 
 
 def read(name: str) -> tuple[str, str]:
-    """Return a script, and the transcript that is on file."""
+    """Return the script and the transcript in a file."""
     script, _, transcript = (FOLDER / f"{name}.txt").read_text("utf-8").partition(BORDER)
     return script, transcript
 
 
 def render(script: str) -> str:
-    """Play a script; return its transcript as text."""
+    """Run a script; return its transcript as text."""
     return "".join(f"{line}\n" for line in play(script))
 
 
 def rewrite(name: str) -> bool:
-    """Play a script and put its transcript on file; tell whether it has changed."""
+    """Run a script and write its transcript to its file; return whether it has changed."""
     script, before = read(name)
     after = render(script)
     (FOLDER / f"{name}.txt").write_text(script + BORDER + after, "utf-8")

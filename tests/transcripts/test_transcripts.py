@@ -1,6 +1,6 @@
-"""What is said in written scenarios does not change unnoticed.
+"""The messages of scripted scenarios are the same as in their transcripts.
 
-`python -m tests.transcripts` writes it down anew, on purpose.
+After an intended change, `python -m tests.transcripts` rewrites the transcripts.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from tests.transcripts.play import names, read, render
 
 
 @pytest.mark.parametrize("name", names())
-def test_a_scenario_goes_as_it_is_written_down(name: str) -> None:
+def test_a_scenario_matches_its_transcript(name: str) -> None:
     script, transcript = read(name)
     assert transcript, f"{name} was never played: python -m tests.transcripts {name}"
     assert render(script) == transcript
