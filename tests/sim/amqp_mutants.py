@@ -240,7 +240,7 @@ class PunishesTheInnocent(AmqpResponder):
             self._leave("malformed", now)
 
 
-# --- --- bugs that the simulator found, put back in -----------------------------------------------
+# --- bugs that the simulator found, put back in ---------------------------------------------------
 class ForgetsCopies(AmqpResponder):
     """Discards a cancel after its first match."""
 

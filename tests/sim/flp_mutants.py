@@ -270,7 +270,7 @@ ReadsOn = with_part(FreelanceServer, "_turns", _ReadsOn)
 NeverReadsAgain = with_part(FreelanceServer, "_turns", _NeverReadsAgain)
 
 
-# --- --- bugs that the simulator found, put back in -----------------------------------------------
+# --- bugs that the simulator found, put back in ---------------------------------------------------
 class AsksTooLate(ShotgunClient):
     """Sends requests whose deadline has passed to a server that joins."""
 

@@ -22,7 +22,7 @@ from requite.protocols.amqp.wire import Event
 from requite.sim.pool.stage import PoolSimParts, Topology
 
 
-# --- --- defects of the other implementation ------------------------------------------------------
+# --- defects of the other implementation ----------------------------------------------------------
 class D1WaitsTheWrongWayRound(Orphans):
     """Hands an orphan over before its queue exists."""
 
@@ -119,7 +119,7 @@ class D13LeavesWorkersBehind(GroupLoop):
             super()._stop(key, now)
 
 
-# --- --- other bugs -------------------------------------------------------------------------------
+# --- other bugs -----------------------------------------------------------------------------------
 class AcknowledgesAtOnce(Orphans):
     """Acknowledges an orphan before its copy is confirmed."""
 

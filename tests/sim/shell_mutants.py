@@ -204,7 +204,7 @@ class LeavesATask(Worker):
         self.forgotten = asyncio.ensure_future(asyncio.sleep(10_000))
 
 
-# --- --- brokers and queues -----------------------------------------------------------------------
+# --- brokers and queues ---------------------------------------------------------------------------
 class SyncsNothing(Titanic):
     """Acknowledges before the data is on disk."""
 
@@ -231,7 +231,7 @@ class ListensOnce(Queue):
         asyncio.get_running_loop().call_later(2.0, self._shell.stop_listening)
 
 
-# --- --- pool managers ----------------------------------------------------------------------------
+# --- pool managers --------------------------------------------------------------------------------
 class StopsNoGroup(PoolManager):
     """Leaves unused groups running."""
 

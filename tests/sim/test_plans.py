@@ -26,7 +26,7 @@ _GROUPS = sorted(GROUPS.keys() - {"all"})
 _ENGINES = {"/".join(broken.key): broken for broken in BROKEN}
 
 
-# --- --- known bad plans --------------------------------------------------------------------------
+# --- known bad plans ------------------------------------------------------------------------------
 @pytest.mark.parametrize("each", known(), ids=lambda each: each.name)
 def test_a_known_bad_plan_violates_nothing(each: Known) -> None:
     result = play(each.plan())
@@ -52,7 +52,7 @@ def test_each_plan_is_in_the_list() -> None:
     assert sorted(each.name for each in known()) == sorted(p.stem for p in FOLDER.glob("*.toml"))
 
 
-# --- --- drawing and playing ----------------------------------------------------------------------
+# --- drawing and playing --------------------------------------------------------------------------
 @pytest.mark.parametrize("group", _GROUPS)
 def test_a_written_plan_reads_back_equal(group: str) -> None:
     for scenario in GROUPS[group][-2:]:

@@ -198,7 +198,7 @@ class SaysNothingOfDamage(Store):
         return super().view()._replace(damaged=0)
 
 
-# --- --- builders ---------------------------------------------------------------------------------
+# --- builders -------------------------------------------------------------------------------------
 def engine(**parts: type) -> TitanicParts:
     """Return a Titanic with some parts of its engine replaced.
 

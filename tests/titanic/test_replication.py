@@ -250,7 +250,7 @@ def test_only_a_replica_accepts_batches() -> None:
     )
 
 
-# --- --- random sequences -------------------------------------------------------------------------
+# --- random sequences -----------------------------------------------------------------------------
 # Seeds 175, 188 and 223 once showed that records moved by compaction were not read in time.
 @pytest.mark.parametrize("seed", [*range(8), 175, 188, 223])
 def test_primary_and_replica_converge(seed: int) -> None:

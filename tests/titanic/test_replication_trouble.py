@@ -29,7 +29,7 @@ from requite.titanic.store import StoreSettings
 SYNCED = StoreSettings(segment_size_bytes=4096, compact_below=0.8)
 
 
-# --- --- promotion while the primary still runs ---------------------------------------------------
+# --- promotion while the primary still runs -------------------------------------------------------
 def assert_superseded(life: LocalTitanic, waiting: bytes) -> None:
     """Check that it accepts, sends, closes and acknowledges nothing, and states the reason."""
     sent = len(life.submits)
@@ -150,7 +150,7 @@ def test_a_replica_promoted_during_a_full_copy_holds_its_requests() -> None:
     assert replica.ask(REPLY, early[0]) == [b"200", b"re:0" + b"x" * 50]
 
 
-# --- --- the only copy is never discarded ---------------------------------------------------------
+# --- the only copy is never discarded -------------------------------------------------------------
 def test_a_primary_without_its_folder_does_not_empty_the_replica() -> None:
     primary, replica = pair()
     ticket = primary.submit(b"old")
@@ -218,7 +218,7 @@ def flip_bits(folder: MemoryFolder, what: bytes) -> None:
     raise AssertionError(f"{what!r} is nowhere")
 
 
-# --- --- synchronous replication ------------------------------------------------------------------
+# --- synchronous replication ----------------------------------------------------------------------
 def test_sync_returns_no_reply_before_the_replica_has_it() -> None:
     primary, replica = pair(Replicate.SYNC)
     primary.serves = False
@@ -284,7 +284,7 @@ def test_sync_confirms_no_close_before_the_replica_has_it() -> None:
     assert replica.ask(REPLY, ticket)[0].startswith(b"400")
 
 
-# --- --- disk space -------------------------------------------------------------------------------
+# --- disk space -----------------------------------------------------------------------------------
 def test_a_replica_with_the_same_limit_stores_all_that_its_primary_does() -> None:
     """The primary accepts up to the limit, again and again after requests are closed."""
     bounded = StoreSettings(segment_size_bytes=4096, disk_bytes_max=8 * 4096, sync=False)
@@ -337,7 +337,7 @@ def test_a_replica_with_a_full_disk_catches_up_later() -> None:
     assert primary.engine.snapshot().trouble == ""
 
 
-# --- --- warnings for the operator ----------------------------------------------------------------
+# --- warnings for the operator --------------------------------------------------------------------
 def test_an_absent_replica_is_reported_once_and_its_return_once() -> None:
     primary, replica = pair()
     primary.replica = None

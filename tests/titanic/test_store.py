@@ -229,7 +229,7 @@ def test_the_thread_reports_a_bug_and_continues(
     store.close()
 
 
-# --- --- the size limit ---------------------------------------------------------------------------
+# --- the size limit -------------------------------------------------------------------------------
 def test_a_store_at_its_limit_can_be_emptied() -> None:
     """Fill a store with waiting requests.
 
