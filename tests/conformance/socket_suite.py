@@ -1,4 +1,4 @@
-"""What every transport over sockets must do on top of `TransportSuite`."""
+"""Tests of all socket transports, in addition to `TransportSuite`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from requite.transport.base import HUNG_UP_UNREAD
 
 
 def _send_some(sock: Any, size: int) -> int:
-    """Send past the event loop; return how many bytes the kernel took."""
+    """Write to the socket directly; return how many bytes the kernel accepted."""
     try:
         return os.write(sock.fileno(), bytes(size))
     except BlockingIOError:
@@ -23,10 +23,10 @@ def _send_some(sock: Any, size: int) -> int:
 
 
 class SocketSuite(TransportSuite):
-    """What those over sockets do on top."""
+    """Tests of socket transports, in addition to `TransportSuite`."""
 
     def test_half_close(self, ground: Ground, raw: Callable[[Address], Awaitable[Any]]) -> None:
-        """A peer that says its last word and then listens gets its answer."""
+        """A peer that half-closes its connection after a request still gets the reply."""
 
         async def scenario() -> None:
             pair = await Pair.open(ground, echo)
@@ -43,14 +43,14 @@ class SocketSuite(TransportSuite):
         ground.run(scenario())
 
     @pytest.mark.parametrize("end", ["write_eof", "close"])
-    def test_what_a_peer_that_hung_up_has_left_unread_is_dropped(
+    def test_unread_data_of_a_closed_peer_is_dropped(
         self,
         ground: Ground,
         raw: Callable[[Address], Awaitable[Any]],
         end: str,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        """Otherwise the kernel's buffer, megabytes perhaps, passes every limit of the engine."""
+        """Unread data of a closed peer could otherwise exceed the engine's limits by megabytes."""
         monkeypatch.setattr("requite.transport.stream._LOOK_EVERY_S", 0.01)
 
         async def scenario() -> None:
@@ -59,7 +59,7 @@ class SocketSuite(TransportSuite):
             await pair.until_accepted(1)
             served = pair.accepted[0]
             served.call(served.stream.pause_reading)
-            assert _send_some(writer.get_extra_info("socket"), 1 << 15)  # the FIN follows at once
+            assert _send_some(writer.get_extra_info("socket"), 1 << 15)  # followed by a FIN
             getattr(writer, end)()
             await served.until_closed()
             assert served.data == b""
@@ -69,13 +69,13 @@ class SocketSuite(TransportSuite):
 
         ground.run(scenario())
 
-    def test_a_peer_that_hung_up_behind_a_full_window_is_found_out_by_a_reply(
+    def test_a_reply_detects_a_close_behind_a_full_window(
         self,
         ground: Ground,
         raw: Callable[[Address], Awaitable[Any]],
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        """Its FIN waits behind bytes for which there is no room; a reply is answered by an RST."""
+        """The FIN waits behind data that the kernel cannot buffer. A reply triggers an RST."""
         monkeypatch.setattr("requite.transport.stream._LOOK_EVERY_S", 0.01)
 
         async def scenario() -> None:

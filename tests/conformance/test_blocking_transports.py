@@ -1,4 +1,4 @@
-"""What every transport does without an event loop, with both ends in one poll."""
+"""All transports without an event loop, with both ends in one poll."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ def echo(end: End, chunk: bytes) -> None:
     end.stream.write(chunk)
 
 
-class Place:
-    """A listener, its poll, and both ends of whatever is connected to it."""
+class PollBench:
+    """A listener, its poll, and both ends of its connections."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class Place:
         return BlockingListener(address, self.poll, on_stream, self.certificates.to_listen)
 
     def dial(self, address: Address) -> list[End]:
-        """Begin to dial; the end is in the list when the connection stands."""
+        """Start to dial; return a list that receives the end once it is connected."""
         ends: list[End] = []
         Attempt(
             address,
@@ -127,50 +127,50 @@ class Place:
 
 
 @pytest.fixture(params=PLACES)
-def make_place(
+def make_bench(
     request: pytest.FixtureRequest, folder: Path, certificates: Certificates
-) -> Callable[..., Place]:
-    def make_place(on_bytes: Callable[[End, bytes], None] | None = None) -> Place:
-        return Place(PLACES[request.param](folder), certificates, on_bytes)
+) -> Callable[..., PollBench]:
+    def make_bench(on_bytes: Callable[[End, bytes], None] | None = None) -> PollBench:
+        return PollBench(PLACES[request.param](folder), certificates, on_bytes)
 
-    return make_place
+    return make_bench
 
 
-MakePlace = Callable[..., Place]
+MakeBench = Callable[..., PollBench]
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_echo(make_place: MakePlace, size: int) -> None:
-    place = make_place(echo)
-    end, _ = place.connect()
+def test_echo(make_bench: MakeBench, size: int) -> None:
+    bench = make_bench(echo)
+    end, _ = bench.connect()
     data = bytes(range(256)) * (size // 256) + bytes(size % 256)
     end.stream.write(b"")
     end.stream.write(data)
-    place.poll.turns(lambda: len(end.data) == size)
+    bench.poll.turns(lambda: len(end.data) == size)
     assert end.data == data
     end.stream.abort()
-    place.close()
+    bench.close()
 
 
 @pytest.mark.parametrize("closer", ["dialled", "accepted"])
-def test_close_lets_everything_out_first(make_place: MakePlace, closer: str) -> None:
-    place = make_place()
-    end, served = place.connect()
+def test_close_flushes_pending_output(make_bench: MakeBench, closer: str) -> None:
+    bench = make_bench()
+    end, served = bench.connect()
     near, far = (end, served) if closer == "dialled" else (served, end)
     data = bytes(range(256)) * (4 << 12)
     near.stream.write(data)
     near.stream.close()
     near.stream.write(b"too late")
-    place.poll.turns(lambda: near.is_closed and far.is_closed)
+    bench.poll.turns(lambda: near.is_closed and far.is_closed)
     assert far.data == data
     assert far.reason == ""
     assert near.events.count("closed") == far.events.count("closed") == 1
-    place.close()
+    bench.close()
 
 
 @pytest.mark.parametrize("how", ["close", "abort"])
-def test_a_stream_may_be_closed_as_soon_as_it_is_there(make_place: MakePlace, how: str) -> None:
-    place = make_place()
+def test_a_stream_may_be_closed_as_soon_as_it_is_open(make_bench: MakeBench, how: str) -> None:
+    bench = make_bench()
     ends: list[End] = []
 
     def speak_and_go(stream: Any) -> None:
@@ -178,119 +178,119 @@ def test_a_stream_may_be_closed_as_soon_as_it_is_there(make_place: MakePlace, ho
         stream.write(b"last words")
         getattr(stream, how)()
 
-    place.listener.close()
-    listener = place.listen(place.listener.address, speak_and_go)
-    dialled = place.dial(listener.address)
-    place.poll.turns(lambda: ends and ends[0].is_closed and (dialled or place.failures))
+    bench.listener.close()
+    listener = bench.listen(bench.listener.address, speak_and_go)
+    dialled = bench.dial(listener.address)
+    bench.poll.turns(lambda: ends and ends[0].is_closed and (dialled or bench.failures))
     for end in dialled:
-        place.poll.turns(lambda end=end: end.is_closed)
+        bench.poll.turns(lambda end=end: end.is_closed)
         assert end.data == b"last words"
     is_secure = isinstance(listener.address, HostAddress) and listener.address.is_secure
     assert bool(dialled) == (how == "close" or not is_secure)
     listener.close()
-    place.close()
+    bench.close()
 
 
 @pytest.mark.parametrize("aborter", ["dialled", "accepted"])
-def test_abort_ends_both(make_place: MakePlace, aborter: str) -> None:
-    place = make_place()
-    end, served = place.connect()
+def test_abort_ends_both(make_bench: MakeBench, aborter: str) -> None:
+    bench = make_bench()
+    end, served = bench.connect()
     near, far = (end, served) if aborter == "dialled" else (served, end)
     near.stream.abort()
     near.stream.write(b"too late")
     near.stream.close()
     near.stream.pause_reading()
     near.stream.resume_reading()
-    place.poll.turns(lambda: near.is_closed and far.is_closed)
+    bench.poll.turns(lambda: near.is_closed and far.is_closed)
     assert not far.data
     assert near.events == far.events == ["closed"]
-    place.close()
+    bench.close()
 
 
-def test_a_reader_that_pauses_pushes_back(make_place: MakePlace) -> None:
-    place = make_place()
-    end, served = place.connect()
+def test_a_paused_reader_causes_back_pressure(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    end, served = bench.connect()
     served.stream.pause_reading()
     piece = bytes(range(256)) * 256
     written = 0
     while "blocked" not in end.events:
         end.stream.write(piece)
         written += len(piece)
-        place.poll.turn(0)
+        bench.poll.turn(0)
         assert written < 64 << 20, "nothing pushes back"
     assert len(served.data) < written
     served.stream.resume_reading()
-    place.poll.turns(lambda: len(served.data) == written)
+    bench.poll.turns(lambda: len(served.data) == written)
     assert served.data == piece * (written // len(piece))
     assert end.events == ["blocked", "writable"]
     end.stream.close()
-    place.close()
+    bench.close()
 
 
-def test_many_connections(make_place: MakePlace) -> None:
-    place = make_place(echo)
-    dialled = [place.dial(place.listener.address) for _ in range(150)]
-    place.poll.turns(lambda: all(dialled))
+def test_many_connections(make_bench: MakeBench) -> None:
+    bench = make_bench(echo)
+    dialled = [bench.dial(bench.listener.address) for _ in range(150)]
+    bench.poll.turns(lambda: all(dialled))
     for number, [end] in enumerate(dialled):
         end.stream.write(number.to_bytes(4, "big") * 100)
-    place.poll.turns(lambda: all(len(end.data) == 400 for [end] in dialled))
+    bench.poll.turns(lambda: all(len(end.data) == 400 for [end] in dialled))
     for number, [end] in enumerate(dialled):
         assert end.data == number.to_bytes(4, "big") * 100
         end.stream.close()
-    place.close()
+    bench.close()
 
 
-def test_names_of_both_ends(make_place: MakePlace) -> None:
-    place = make_place()
-    end, served = place.connect()
-    assert end.stream.peer_name == str(place.listener.address)
-    scheme = str(place.listener.address).partition("://")[0]
+def test_peer_names_of_both_ends(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    end, served = bench.connect()
+    assert end.stream.peer_name == str(bench.listener.address)
+    scheme = str(bench.listener.address).partition("://")[0]
     assert served.stream.peer_name.startswith(f"{scheme}://")
     end.stream.close()
-    place.close()
+    bench.close()
 
 
-def test_a_place_is_taken_once_and_free_again_at_once(make_place: MakePlace) -> None:
-    place = make_place(echo)
-    address = place.listener.address
-    end, served = place.connect()
+def test_an_address_in_use_is_refused_and_reusable_at_once(make_bench: MakeBench) -> None:
+    bench = make_bench(echo)
+    address = bench.listener.address
+    end, served = bench.connect()
     with pytest.raises(TransportError, match="cannot listen at") as caught:
-        place.listen(address, lambda _stream: None)
+        bench.listen(address, lambda _stream: None)
     assert str(address) in str(caught.value)
-    served.stream.close()  # the side that closes first keeps TIME_WAIT
-    place.poll.turns(lambda: end.is_closed)
-    place.listener.close()
-    place.listener.close()
-    again = place.listen(address, lambda stream: place.accepted.append(End(stream, echo)))
-    ends = place.dial(address)
-    place.poll.turns(lambda: ends)
+    served.stream.close()  # the side that closes first enters TIME_WAIT
+    bench.poll.turns(lambda: end.is_closed)
+    bench.listener.close()
+    bench.listener.close()
+    again = bench.listen(address, lambda stream: bench.accepted.append(End(stream, echo)))
+    ends = bench.dial(address)
+    bench.poll.turns(lambda: ends)
     ends[0].stream.write(b"back")
-    place.poll.turns(lambda: ends[0].data)
+    bench.poll.turns(lambda: ends[0].data)
     ends[0].stream.close()
     again.close()
-    place.close()
+    bench.close()
 
 
-def test_a_closed_listener_is_nobody(make_place: MakePlace) -> None:
-    place = make_place()
-    end, _ = place.connect()
-    place.listener.close()
-    place.dial(place.listener.address)
-    place.poll.turns(lambda: place.failures)
-    assert str(place.failures[0]).startswith(f"cannot connect to {place.listener.address}: ")
-    end.stream.write(b"still here")  # connections that stand are left alone
-    place.poll.turns(lambda: place.accepted[0].data == b"still here")
+def test_a_closed_listener_refuses_connections(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    end, _ = bench.connect()
+    bench.listener.close()
+    bench.dial(bench.listener.address)
+    bench.poll.turns(lambda: bench.failures)
+    assert str(bench.failures[0]).startswith(f"cannot connect to {bench.listener.address}: ")
+    end.stream.write(b"still here")  # open connections remain
+    bench.poll.turns(lambda: bench.accepted[0].data == b"still here")
     end.stream.close()
-    place.close()
+    bench.close()
 
 
-def test_without_descriptors_connections_are_turned_away(
-    make_place: MakePlace, caplog: pytest.LogCaptureFixture
+def test_connections_are_rejected_without_descriptors(
+    make_bench: MakeBench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A listener that left them waiting would make the poll return at once, for ever."""
-    place = make_place()
-    first, _ = place.connect()
-    address = place.listener.address
+    """Otherwise waiting connections would keep the poll ready, in a busy loop."""
+    bench = make_bench()
+    first, _ = bench.connect()
+    address = bench.listener.address
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     peers = [raw(address) for _ in range(2)]
     lowest_free = os.dup(0)
@@ -298,7 +298,7 @@ def test_without_descriptors_connections_are_turned_away(
     resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, hard))
     try:
         for _ in range(3):
-            place.poll.turn(0)
+            bench.poll.turn(0)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     for peer in peers:
@@ -310,10 +310,10 @@ def test_without_descriptors_connections_are_turned_away(
         f"{address}: connections are turned away: all {lowest_free:,} file descriptors"
         " are in use (RLIMIT_NOFILE); raise the limit with `ulimit -n`"
     )
-    second, _ = place.connect()
+    second, _ = bench.connect()
     for end in (first, second):
         end.stream.close()
-    place.close()
+    bench.close()
 
 
 def raw(address: Address) -> socket.socket:
@@ -325,25 +325,25 @@ def raw(address: Address) -> socket.socket:
     return socket.create_connection((address.host, address.port))
 
 
-# --- what only one of them does -------------------------------------------------------------------
-def test_the_file_of_a_socket_goes_with_its_listener(
+# --- single transports ----------------------------------------------------------------------------
+def test_a_socket_file_is_removed_with_its_listener(
     folder: Path, certificates: Certificates
 ) -> None:
     path = folder / "one.sock"
     with socket.socket(socket.AF_UNIX) as dead:
-        dead.bind(str(path))  # stale: nobody listens
-    place = Place(IpcAddress(str(path)), certificates)
-    end, _ = place.connect()
+        dead.bind(str(path))  # stale: no process listens
+    bench = PollBench(IpcAddress(str(path)), certificates)
+    end, _ = bench.connect()
     end.stream.close()
-    place.close()
+    bench.close()
     assert not path.exists()
 
 
-def test_closing_leaves_a_successors_file_alone(folder: Path, certificates: Certificates) -> None:
+def test_close_keeps_the_file_of_a_successor(folder: Path, certificates: Certificates) -> None:
     address = IpcAddress(str(folder / "one.sock"))
-    first = Place(address, certificates)
+    first = PollBench(address, certificates)
     os.unlink(address.path)
-    second = Place(address, certificates)
+    second = PollBench(address, certificates)
     first.close()
     assert os.path.exists(address.path)
     end, _ = second.connect()
@@ -351,40 +351,40 @@ def test_closing_leaves_a_successors_file_alone(folder: Path, certificates: Cert
     second.close()
 
 
-def test_a_fork_leaves_the_file_to_its_parent(folder: Path, certificates: Certificates) -> None:
-    place = Place(IpcAddress(str(folder / "one.sock")), certificates)
-    for pollable, _ in list(place.poll.watched.values()):
+def test_a_fork_keeps_the_file_of_its_parent(folder: Path, certificates: Certificates) -> None:
+    bench = PollBench(IpcAddress(str(folder / "one.sock")), certificates)
+    for pollable, _ in list(bench.poll.watched.values()):
         pollable.discard()
-    assert os.path.exists(place.listener.address.path)  # type: ignore[union-attr]
+    assert os.path.exists(bench.listener.address.path)  # type: ignore[union-attr]
 
 
-def test_a_file_of_somebody_else_is_left_alone(folder: Path, certificates: Certificates) -> None:
+def test_a_foreign_file_is_kept(folder: Path, certificates: Certificates) -> None:
     path = folder / "precious"
     path.write_text("precious")
     with pytest.raises(TransportError, match="not a socket"):
-        Place(IpcAddress(str(path)), certificates)
+        PollBench(IpcAddress(str(path)), certificates)
     assert path.read_text() == "precious"
 
 
-def test_the_wildcard_takes_both_families(certificates: Certificates) -> None:
-    place = Place(TcpAddress("*", 0), certificates)
-    port = place.listener.address.port  # type: ignore[union-attr]
+def test_the_wildcard_accepts_both_families(certificates: Certificates) -> None:
+    bench = PollBench(TcpAddress("*", 0), certificates)
+    port = bench.listener.address.port  # type: ignore[union-attr]
     for host in ("127.0.0.1", "::1", "localhost"):
-        ends = place.dial(TcpAddress(host, port))
-        place.poll.turns(lambda ends=ends: ends)
+        ends = bench.dial(TcpAddress(host, port))
+        bench.poll.turns(lambda ends=ends: ends)
         ends[0].stream.close()
-    place.poll.turns(lambda: len(place.accepted) == 3)
-    assert len(place.accepted) == 3
-    place.close()
+    bench.poll.turns(lambda: len(bench.accepted) == 3)
+    assert len(bench.accepted) == 3
+    bench.close()
 
 
 def test_a_name_with_two_addresses_has_one_port(certificates: Certificates) -> None:
-    place = Place(TcpAddress("localhost", 0), certificates)
-    port = place.listener.address.port  # type: ignore[union-attr]
+    bench = PollBench(TcpAddress("localhost", 0), certificates)
+    port = bench.listener.address.port  # type: ignore[union-attr]
     assert port > 0
-    end, _ = place.connect()
+    end, _ = bench.connect()
     end.stream.close()
-    place.close()
+    bench.close()
 
 
 @pytest.mark.parametrize(
@@ -396,6 +396,6 @@ def test_a_name_with_two_addresses_has_one_port(certificates: Certificates) -> N
         (InprocAddress("name"), "one event loop only"),
     ],
 )
-def test_a_place_that_cannot_be_had(certificates: Certificates, address: Address, why: str) -> None:
+def test_an_unusable_address_fails(certificates: Certificates, address: Address, why: str) -> None:
     with pytest.raises(TransportError, match=why):
-        Place(address, certificates)
+        PollBench(address, certificates)

@@ -1,4 +1,4 @@
-"""What SP's framings do over the transports that they are spoken on, on each event loop."""
+"""SP framings over the transports that carry them, on each event loop."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MakeFraming = Callable[[bool], Framing]
 
 
 class Wire(NamedTuple):
-    """Where to listen, and what is spoken there; `make_framing(dials)` makes a side's."""
+    """Listening address and framing. `make_framing(dials)` creates the framing of either side."""
 
     address: Callable[[Path], Address]
     make_framing: MakeFraming
@@ -73,7 +73,7 @@ WIRES = {
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     for make_loop in LOOPS.values():
         with asyncio.Runner(loop_factory=make_loop) as runner:
-            runner.run(asyncio.sleep(0))  # the first loop of a kind opens descriptors that stay
+            runner.run(asyncio.sleep(0))  # opens descriptors that stay open
     return Certificates(tmp_path_factory.mktemp("certificates"))
 
 
@@ -93,7 +93,7 @@ def run(request: pytest.FixtureRequest) -> Callable[[Any], None]:
 
 
 class End:
-    """One end of a connection: a stream and its framing, as a host has them."""
+    """One end of a connection: a stream and its framing, as in a host."""
 
     def __init__(self, stream: Stream, framing: Framing, *, echoes: bool = False) -> None:
         self.framing = framing
@@ -130,10 +130,10 @@ class End:
         self._changed.set()
 
     def blocked(self, _link: object) -> None:
-        """Let the stream keep what the peer does not take yet."""
+        """Let the stream buffer unsent data."""
 
     def writable(self, _link: object) -> None:
-        """All that was written is on its way."""
+        """Ignore the event."""
 
     def closed(self, _link: object, _reason: str) -> None:
         self.is_closed = True
@@ -147,7 +147,7 @@ class End:
 
 
 class Scene:
-    """A listener of one wire whose connections echo, and one that was dialled there."""
+    """A listener whose connections echo, and one connection to it."""
 
     def __init__(self, wire: Wire, folder: Path, certificates: Certificates) -> None:
         self._wire = wire
@@ -198,7 +198,7 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_messages_of_all_sizes_come_back_whole(
+def test_messages_of_all_sizes_are_echoed_intact(
     run: Callable[[Any], None], wire: str, folder: Path, certificates: Certificates
 ) -> None:
     async def scenario() -> None:
@@ -220,7 +220,7 @@ def test_messages_of_all_sizes_come_back_whole(
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_a_message_over_the_limit_costs_the_connection(
+def test_a_message_over_the_limit_ends_the_connection(
     run: Callable[[Any], None], wire: str, folder: Path, certificates: Certificates
 ) -> None:
     async def scenario() -> None:
@@ -241,7 +241,7 @@ def test_a_message_over_the_limit_costs_the_connection(
 def test_an_endpoint_of_another_kind_is_refused(
     run: Callable[[Any], None], wire: str, folder: Path, certificates: Certificates
 ) -> None:
-    """By its type over a stream; by the path that it asks for over a WebSocket."""
+    """By its type over a stream, and by the requested path over a WebSocket."""
     is_web = WIRES[wire].make_framing is on_web
     theirs: MakeFraming = (
         partial(on_web, path="/elsewhere")
@@ -263,7 +263,7 @@ def test_an_endpoint_of_another_kind_is_refused(
 def test_tls_at_a_plain_listener_is_refused(
     run: Callable[[Any], None], folder: Path, certificates: Certificates
 ) -> None:
-    """The dialling end hears that this is no TLS, the other that it is no SP."""
+    """The dialling end reports missing TLS, the listening end missing SP."""
 
     async def scenario() -> None:
         scene = Scene(WIRES["tcp"], folder, certificates)

@@ -1,4 +1,4 @@
-"""The transport suite, for each transport on each event loop."""
+"""Runs the transport suite for each transport on each event loop."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def run(request: pytest.FixtureRequest) -> Callable[[Any], None]:
 
 @pytest.fixture(scope="module", autouse=True)
 def loops_are_set_up() -> None:
-    """The first loop of a kind opens descriptors that stay."""
+    """Run each kind of loop once, since the first one opens descriptors that stay open."""
     for make_loop in LOOPS.values():
         with asyncio.Runner(loop_factory=make_loop) as runner:
             runner.run(asyncio.sleep(0))
@@ -67,14 +67,14 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A place for sockets: pytest's own temporary paths are too long for their names."""
+    """A folder for sockets: pytest's temporary paths are too long for socket names."""
     with tempfile.TemporaryDirectory(prefix="rq") as path:
         yield Path(path)
 
 
 @pytest.fixture
 def raw() -> Callable[[Address], Awaitable[Any]]:
-    """Connect with asyncio's own streams."""
+    """Return a function that connects with asyncio's own streams."""
 
     async def connect(address: Address) -> Any:
         if isinstance(address, TcpAddress):
@@ -90,7 +90,7 @@ def is_there(path: str) -> bool:
 
 
 def closed_port(host: str) -> TcpAddress:
-    return TcpAddress(host, 1)  # nothing listens at tcpmux, and the system gives it to nobody
+    return TcpAddress(host, 1)  # tcpmux: nothing listens there, and it is never assigned
 
 
 class TestTcp4(SocketSuite):
@@ -149,14 +149,14 @@ class TestInproc(TransportSuite):
         return Ground(run, lambda: InprocAddress("*"), lambda: InprocAddress("nobody"))
 
 
-# --- what only one of them does -------------------------------------------------------------------
+# --- single transports ----------------------------------------------------------------------------
 @pytest.fixture
 def ipc(run: Callable[[Any], None], folder: Path) -> Ground:
     path = str(folder / "one.sock")
     return Ground(run, lambda: IpcAddress(path), lambda: IpcAddress(path))
 
 
-def test_a_socket_file_is_its_owners_alone_and_goes_with_the_listener(ipc: Ground) -> None:
+def test_a_socket_file_is_private_and_removed_with_its_listener(ipc: Ground) -> None:
     async def scenario() -> None:
         path = ipc.free_address().path  # type: ignore[union-attr]
         umask = os.umask(0)
@@ -187,7 +187,7 @@ def test_a_stale_socket_file_is_replaced(ipc: Ground) -> None:
     ipc.run(scenario())
 
 
-def test_a_file_of_somebody_else_is_left_alone(ipc: Ground) -> None:
+def test_a_foreign_file_is_kept(ipc: Ground) -> None:
     async def scenario() -> None:
         with pytest.raises(TransportError, match="not a socket"):
             await listen(address, lambda _stream: None)
@@ -199,7 +199,7 @@ def test_a_file_of_somebody_else_is_left_alone(ipc: Ground) -> None:
     assert path.read_text() == "precious"
 
 
-def test_closing_leaves_a_successors_file_alone(ipc: Ground) -> None:
+def test_close_keeps_the_file_of_a_successor(ipc: Ground) -> None:
     async def scenario() -> None:
         path = ipc.free_address().path  # type: ignore[union-attr]
         first = await Pair.open(ipc)
@@ -212,7 +212,7 @@ def test_closing_leaves_a_successors_file_alone(ipc: Ground) -> None:
     ipc.run(scenario())
 
 
-def test_the_wildcard_takes_both_families(run: Callable[[Any], None]) -> None:
+def test_the_wildcard_accepts_both_families(run: Callable[[Any], None]) -> None:
     async def scenario() -> None:
         taps: list[Tap] = []
         listener = await listen(TcpAddress("*", 0), lambda stream: taps.append(Tap(stream, echo)))
@@ -253,7 +253,7 @@ def test_an_unknown_host_is_named(run: Callable[[Any], None]) -> None:
     run(scenario())
 
 
-def test_a_dial_that_hears_nothing_gives_up(
+def test_a_dial_without_an_answer_times_out(
     run: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:

@@ -1,7 +1,7 @@
-"""What every transport must do, over every event loop; `test_transports.py` runs it.
+"""Tests of all transports on all event loops; `test_transports.py` runs them.
 
-A `Ground` is one transport on one loop. `Tap` is the simplest owner of a stream: it writes down
-what is reported, and checks that nothing is reported from inside a call to the stream.
+A `Ground` is a transport on an event loop. A `Tap` is a minimal owner of a stream: it records
+events, and checks that none is reported from inside a call to the stream.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ SIZES = [1, 2, 65_535, 65_536, 65_537, 1 << 20]
 
 @dataclass
 class Ground:
-    """`run` runs a coroutine to its end; `free_address` makes an address to listen at."""
+    """A transport on an event loop.
+
+    `run` runs a coroutine to its end. `free_address` returns an address to listen at.
+    """
 
     run: Callable[[Coroutine[Any, Any, None]], None]
     free_address: Callable[[], Address]
@@ -52,7 +55,7 @@ class Ground:
 
 
 class Tap:
-    """An owner that records."""
+    """A stream owner that records events."""
 
     def __init__(self, stream: Stream, on_bytes: Callable[[Tap, bytes], None] | None = None):
         self.stream = stream
@@ -65,7 +68,7 @@ class Tap:
         stream.start(self, self)
 
     def call(self, method: Callable[..., None], *arguments: Any) -> None:
-        """Call the stream, on the watch for reports from inside."""
+        """Call a method of the stream; fail if it reports an event from inside the call."""
         self._inside = True
         method(*arguments)
         self._inside = False
@@ -118,7 +121,7 @@ def echo(tap: Tap, chunk: bytes) -> None:
 
 
 class Pair:
-    """A listener, and connections to it with both ends at hand."""
+    """A listener and its connections, with access to both ends."""
 
     def __init__(
         self, ground: Ground, listener: Listener, accepted: list[Tap], arrived: asyncio.Event
@@ -163,7 +166,7 @@ class Pair:
 
 
 class TransportSuite:
-    """Every transport passes this."""
+    """Tests that each transport passes."""
 
     @pytest.mark.parametrize("size", SIZES)
     def test_echo(self, ground: Ground, size: int) -> None:
@@ -171,7 +174,7 @@ class TransportSuite:
             pair = await Pair.open(ground, echo)
             tap, served = await pair.connect()
             data = bytes(range(256)) * (size // 256) + bytes(size % 256)
-            tap.write(b"")  # nothing: no harm
+            tap.write(b"")  # an empty write has no effect
             tap.write(data)
             await tap.until_size(size)
             assert tap.data == data
@@ -191,12 +194,12 @@ class TransportSuite:
         ground.run(scenario())
 
     @pytest.mark.parametrize("closer", ["dialled", "accepted"])
-    def test_close_lets_everything_out_first(self, ground: Ground, closer: str) -> None:
+    def test_close_flushes_pending_output(self, ground: Ground, closer: str) -> None:
         async def scenario() -> None:
             pair = await Pair.open(ground)
             tap, served = await pair.connect()
             near, far = (tap, served) if closer == "dialled" else (served, tap)
-            data = bytes(range(256)) * (4 << 12)  # 4 MiB: more than any buffer on the way
+            data = bytes(range(256)) * (4 << 12)  # 4 MiB: more than all buffers hold
             near.write(data)
             near.call(near.stream.close)
             near.write(b"too late")
@@ -228,7 +231,7 @@ class TransportSuite:
 
         ground.run(scenario())
 
-    def test_a_reader_that_pauses_pushes_back(self, ground: Ground) -> None:
+    def test_a_paused_reader_causes_back_pressure(self, ground: Ground) -> None:
         async def scenario() -> None:
             pair = await Pair.open(ground)
             tap, served = await pair.connect()
@@ -240,7 +243,7 @@ class TransportSuite:
                 written += len(piece)
                 await asyncio.sleep(0)
                 assert written < 64 << 20, "nothing pushes back"
-            paused_at = len(served.data)  # one more read may have been under way
+            paused_at = len(served.data)  # one more read may have been in progress
             await asyncio.sleep(0)
             assert paused_at < written
             assert "writable" not in tap.events[tap.events.index("blocked") :]
@@ -253,7 +256,7 @@ class TransportSuite:
         ground.run(scenario())
 
     @pytest.mark.parametrize("end", ["close", "abort"])
-    def test_a_reader_that_pauses_learns_that_the_other_end_is_gone(
+    def test_a_paused_reader_learns_of_the_close_of_the_peer(
         self, ground: Ground, end: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("requite.transport.stream._LOOK_EVERY_S", 0.01)
@@ -274,7 +277,7 @@ class TransportSuite:
 
         ground.run(scenario())
 
-    def test_abort_forgets_what_a_reader_left(self, ground: Ground) -> None:
+    def test_abort_discards_unread_data(self, ground: Ground) -> None:
         async def scenario() -> None:
             pair = await Pair.open(ground)
             tap, served = await pair.connect()
@@ -307,11 +310,11 @@ class TransportSuite:
 
         ground.run(scenario())
 
-    def test_the_place_is_free_again_at_once(self, ground: Ground) -> None:
+    def test_an_address_is_reusable_at_once(self, ground: Ground) -> None:
         async def scenario() -> None:
             pair = await Pair.open(ground, echo)
             tap, served = await pair.connect()
-            served.call(served.stream.close)  # the side that closes first keeps TIME_WAIT
+            served.call(served.stream.close)  # the side that closes first enters TIME_WAIT
             await tap.until_closed()
             pair.listener.close()
             second: list[Tap] = []
@@ -330,8 +333,8 @@ class TransportSuite:
         ground.run(scenario())
 
     @pytest.mark.parametrize("turns", range(5))
-    def test_closing_the_listener_forgets_no_connection(self, ground: Ground, turns: int) -> None:
-        """What was accepted becomes a stream; what was not, the peer finds closed."""
+    def test_closing_the_listener_loses_no_connection(self, ground: Ground, turns: int) -> None:
+        """An accepted connection becomes a stream; the peers of all others see a close."""
 
         async def scenario() -> None:
             pair = await Pair.open(ground, echo)
@@ -350,11 +353,11 @@ class TransportSuite:
                 await tap.until_closed()
                 assert tap.data in (b"", b"hello")
             del taps, tap
-            gc.collect()  # a socket that was left open is reported when it is collected
+            gc.collect()  # reports sockets that were left open
 
         ground.run(scenario())
 
-    def test_a_place_is_taken_once(self, ground: Ground) -> None:
+    def test_an_address_in_use_is_refused(self, ground: Ground) -> None:
         async def scenario() -> None:
             pair = await Pair.open(ground)
             with pytest.raises(TransportError, match="cannot listen at") as caught:
@@ -365,7 +368,7 @@ class TransportSuite:
 
         ground.run(scenario())
 
-    def test_a_free_place_has_a_name(self, ground: Ground) -> None:
+    def test_free_addresses_are_distinct_and_have_names(self, ground: Ground) -> None:
         async def scenario() -> None:
             one, two = await Pair.open(ground), await Pair.open(ground)
             assert one.listener.address != two.listener.address
@@ -377,7 +380,7 @@ class TransportSuite:
 
         ground.run(scenario())
 
-    def test_dialling_nobody_says_so(self, ground: Ground) -> None:
+    def test_a_dial_without_a_listener_is_refused(self, ground: Ground) -> None:
         async def scenario() -> None:
             address = ground.nobody()
             with pytest.raises(TransportError) as caught:
@@ -393,10 +396,8 @@ class TransportSuite:
         ground.run(scenario())
 
     @pytest.mark.parametrize("turns", range(8))
-    def test_a_dial_that_is_cancelled_leaves_no_connection_behind(
-        self, ground: Ground, turns: int
-    ) -> None:
-        """Whenever the cancellation comes, whoever was given a stream is told of its end."""
+    def test_a_cancelled_dial_leaves_no_connection(self, ground: Ground, turns: int) -> None:
+        """Whenever the dial is cancelled, the owner of a created stream learns of its end."""
 
         async def scenario() -> None:
             pair = await Pair.open(ground)
@@ -419,7 +420,7 @@ class TransportSuite:
 
     @pytest.mark.parametrize("how", ["close", "abort"])
     @pytest.mark.parametrize("closer", ["dialled", "accepted"])
-    def test_a_stream_may_be_closed_as_soon_as_it_is_there(
+    def test_a_stream_may_be_closed_as_soon_as_it_is_open(
         self, ground: Ground, how: str, closer: str
     ) -> None:
         async def scenario() -> None:
@@ -453,6 +454,6 @@ class TransportSuite:
             if how == "close":
                 assert b"last words" in (taps[0].data, taps[1].data)
             listener.close()
-            gc.collect()  # a socket that was left open is reported when it is collected
+            gc.collect()  # reports sockets that were left open
 
         ground.run(scenario())

@@ -1,4 +1,4 @@
-"""A store's engine on a bench: inputs, effects, and a log under manual control."""
+"""A test bench for the deduplicating engine, with a log under manual control."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from requite.errors import LogCorrupt, LogFull
 from requite.request import Status
 
 
-class Place(NamedTuple):
-    """A position on the bench's log."""
+class LogPosition(NamedTuple):
+    """A position in the bench's log."""
 
     segment: int
     number: int
 
 
 class Bench:
-    """An engine, its clock, and a log of so many records per segment."""
+    """An engine, a clock, and a log with `per_segment` records per segment."""
 
     def __init__(self, per_segment: int = 1000, found: Any = (), **settings: Any) -> None:
         self.policy = DedupPolicy(**settings)
@@ -40,7 +40,7 @@ class Bench:
         self.epoch_s = 500.0
         self.engine = DedupEngine(self.policy, epoch_s=self.epoch_s, found=found, now=self.now)
         self.out: list[Any] = []
-        self.log: dict[Place, bytes] = {}
+        self.log: dict[LogPosition, bytes] = {}
         self.per_segment = per_segment
         self.stores: list[Store] = []
         self.loads: list[Load] = []
@@ -90,7 +90,7 @@ class Bench:
 
     # --- the log ---
     def sync(self) -> None:
-        """Store everything pending, including its consequences."""
+        """Store all pending records, including those that result from storing them."""
         while self.stores:
             self.sync_one()
 
@@ -100,14 +100,14 @@ class Bench:
         places = [self._append(payload) for payload in store.records]
         self.feed(Stored(store.ticket, places))
 
-    def _append(self, payload: bytes) -> Place:
+    def _append(self, payload: bytes) -> LogPosition:
         number = self.written = getattr(self, "written", 0) + 1
-        place = Place((number - 1) // self.per_segment + 1, number)
+        place = LogPosition((number - 1) // self.per_segment + 1, number)
         self.log[place] = payload
         return place
 
     def fail(self) -> None:
-        """Fail the next pending record."""
+        """Fail to store the next pending record."""
         self.feed(StoreFailed(self.stores.pop(0).ticket, LogFull("no space")))
 
     def load(self, *, fail: bool = False) -> None:
@@ -124,25 +124,25 @@ class Bench:
         return [record.kind for record in self.records()]
 
     def found(self) -> list[Found]:
-        """The log as found when it is opened."""
+        """Return the records as an opening process finds them."""
         return [Found(decode(data), place, len(data)) for place, data in self.log.items()]
 
     def reopened(self, later_s: float = 0.0, **settings: Any) -> Bench:
-        """A new process on the same log; unsynced records are lost."""
+        """Return a bench for a new process on the same log; unsynced records are lost."""
         other = Bench.__new__(Bench)
         policy = {name: getattr(self.policy, name) for name in DedupPolicy.__dataclass_fields__}
         other.__init__(self.per_segment, (), **policy | settings)  # type: ignore[misc]
         other.log = dict(self.log)
         other.written = getattr(self, "written", 0)
-        other.now = 20.0  # another process, another clock
+        other.now = 20.0  # each process has its own clock
         epoch_s = self.epoch_s + self.now + later_s - other.now
         other.epoch_s = epoch_s
         other.engine = DedupEngine(other.policy, epoch_s=epoch_s, found=self.found(), now=other.now)
         return other
 
-    # --- what was answered ---
+    # --- replies ---
     def reply(self, token: Any) -> tuple[Status, list[bytes]] | None:
-        """How a request was answered: its status, and all bodies; None: not yet."""
+        """Return the status and all bodies of a reply, or None if it is incomplete."""
         answers = self.answers.get(token, [])
         if not answers or not isinstance(answers[-1], Finished):
             return None

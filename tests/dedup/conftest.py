@@ -1,4 +1,4 @@
-"""Fixtures of the engine's tests."""
+"""Fixtures: engines on a test bench."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from tests.dedup.bench import Bench
 
 @pytest.fixture
 def bench() -> Bench:
-    """A bench with entries in memory."""
+    """A bench whose engine stores entries in memory."""
     return Bench()
 
 
 @pytest.fixture
 def disk() -> Bench:
-    """A bench whose log is under manual control."""
+    """A bench whose engine stores entries in a log."""
     return Bench(durable=True)

@@ -1,4 +1,4 @@
-"""A request and its repetitions, in memory."""
+"""Requests and their retries, with entries in memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OK, FAILED, CANCELLED = Status.OK, Status.FAILED, Status.CANCELLED
 
 
 # --- in memory ------------------------------------------------------------------------------------
-def test_a_repetition_gets_the_stored_reply_without_running(bench):
+def test_a_retry_gets_the_stored_reply_without_running(bench):
     bench.ask("a")
     bench.run("a", b"once")
     bench.ask("b")
@@ -31,7 +31,7 @@ def test_other_keys_run(bench):
     assert bench.ran == ["a", "b"]
 
 
-def test_concurrent_repetitions_wait_for_the_first(bench):
+def test_concurrent_retries_wait_for_the_first(bench):
     for token in ("a", "b", "c"):
         bench.ask(token)
     bench.start("a")
@@ -43,7 +43,7 @@ def test_concurrent_repetitions_wait_for_the_first(bench):
     assert (stats.ran, stats.joined, stats.replayed, stats.kept) == (1, 2, 2, 1)
 
 
-def test_partial_replies_are_kept_and_come_in_order(bench):
+def test_partial_replies_are_stored_and_replayed_in_order(bench):
     bench.ask("a")
     bench.start("a")
     bench.part("a", b"1")
@@ -56,7 +56,7 @@ def test_partial_replies_are_kept_and_come_in_order(bench):
         assert bench.reply(token) == (OK, [b"1", b"2", b"end"])
 
 
-def test_a_failure_goes_to_all_who_wait_and_is_not_kept(bench):
+def test_a_failure_goes_to_all_waiting_requests_and_is_not_stored(bench):
     bench.ask("a")
     bench.ask("b")
     bench.run("a", b"no", FAILED)
@@ -65,7 +65,7 @@ def test_a_failure_goes_to_all_who_wait_and_is_not_kept(bench):
     assert bench.ran == ["a", "c"]
 
 
-def test_a_failure_is_kept_where_that_is_wanted():
+def test_store_failures_stores_failures():
     bench = Bench(store_failures=True)
     bench.ask("a")
     bench.run("a", b"no", FAILED)
@@ -88,14 +88,14 @@ def test_a_key_with_another_body_is_refused(bench):
     assert bench.ran == ["a"]
 
 
-def test_without_a_key_a_request_is_refused(bench):
+def test_a_request_without_a_key_is_refused(bench):
     bench.ask("a", b"")
     status, [reason] = bench.reply("a")
     assert (status, bench.ran) == (FAILED, [])
     assert b"idempotency key" in reason
 
 
-def test_without_a_key_a_request_runs_where_that_is_wanted():
+def test_unkeyed_run_runs_requests_without_a_key():
     bench = Bench(unkeyed="run")
     for token in ("a", "b"):
         bench.ask(token, b"")
@@ -107,14 +107,14 @@ def test_without_a_key_a_request_runs_where_that_is_wanted():
     assert bench.engine.snapshot().kept == 0
 
 
-def test_a_handler_vouches_for_all_who_wait(bench):
+def test_progress_of_a_handler_counts_for_all_waiting_requests(bench):
     bench.ask("a")
     bench.ask("b")
     assert bench.feed(Progressed("a", 2.0)) == [Progressed("a", 2.0), Progressed("b", 2.0)]
 
 
-# --- given up -------------------------------------------------------------------------------------
-def test_a_handler_that_has_started_goes_on_when_nobody_waits(bench):
+# --- abandoned requests ---------------------------------------------------------------------------
+def test_a_started_handler_continues_when_its_request_is_cancelled(bench):
     bench.ask("a")
     bench.start("a")
     assert bench.give_up("a") == []
@@ -124,7 +124,7 @@ def test_a_handler_that_has_started_goes_on_when_nobody_waits(bench):
     assert bench.reply("b") == (OK, [b"done"])
 
 
-def test_a_handler_that_has_not_started_is_given_up(bench):
+def test_an_unstarted_handler_is_cancelled_with_its_request(bench):
     bench.ask("a")
     assert bench.give_up("a") == [CancelHandler("a", "nobody waits")]
     bench.finish("a", b"given up", CANCELLED)
@@ -134,13 +134,13 @@ def test_a_handler_that_has_not_started_is_given_up(bench):
     assert bench.reply("b") == (OK, [b"reply"])
 
 
-def test_a_handler_that_has_not_started_is_kept_for_who_waits(bench):
+def test_an_unstarted_handler_is_kept_while_a_request_waits(bench):
     bench.ask("a")
     bench.ask("b")
     assert bench.give_up("a") == []
 
 
-def test_whoever_joins_too_late_to_keep_it_runs_it(bench):
+def test_a_request_that_joins_a_cancelled_handler_runs_later(bench):
     bench.ask("a")
     bench.give_up("a")
     bench.ask("b")
@@ -150,7 +150,7 @@ def test_whoever_joins_too_late_to_keep_it_runs_it(bench):
     assert bench.reply("b") == (OK, [b"reply"])
 
 
-def test_who_waits_may_give_up(bench):
+def test_a_waiting_request_can_be_cancelled(bench):
     bench.ask("a")
     bench.ask("b")
     bench.give_up("b")
@@ -159,7 +159,7 @@ def test_who_waits_may_give_up(bench):
     assert bench.reply("a") == (OK, [b"reply"])
 
 
-def test_a_handler_that_was_stopped_leaves_its_key_in_doubt(bench):
+def test_an_interrupted_handler_leaves_its_key_in_doubt(bench):
     bench.ask("a")
     bench.start("a")
     bench.feed(Interrupted(["a"]))
@@ -170,7 +170,7 @@ def test_a_handler_that_was_stopped_leaves_its_key_in_doubt(bench):
     assert bench.engine.snapshot().in_doubt == 1
 
 
-def test_a_handler_that_was_stopped_runs_again_where_that_is_wanted():
+def test_in_doubt_run_runs_an_interrupted_request_again():
     bench = Bench(in_doubt="run")
     bench.ask("a")
     bench.start("a")
@@ -179,7 +179,7 @@ def test_a_handler_that_was_stopped_runs_again_where_that_is_wanted():
     assert bench.ran == ["a", "b"]
 
 
-def test_a_handler_that_was_not_started_when_all_stopped_runs_later(bench):
+def test_an_interrupted_unstarted_request_runs_later(bench):
     bench.ask("a")
     bench.ask("b")
     bench.feed(Interrupted(["a", "b"]))
@@ -188,8 +188,8 @@ def test_a_handler_that_was_not_started_when_all_stopped_runs_later(bench):
     assert bench.engine.snapshot().running == 1
 
 
-# --- bounds ---------------------------------------------------------------------------------------
-def test_a_reply_is_kept_for_its_window():
+# --- limits ---------------------------------------------------------------------------------------
+def test_a_reply_is_stored_for_its_window():
     bench = Bench(window_s=10.0)
     bench.ask("a")
     bench.run("a")
@@ -204,7 +204,7 @@ def test_a_reply_is_kept_for_its_window():
     assert bench.ran == ["a", "c"]
 
 
-def test_the_oldest_replies_go_first():
+def test_the_oldest_replies_are_evicted_first():
     bench = Bench(entries_max=2)
     for token in ("a", "b", "c"):
         bench.ask(token, token.encode())
@@ -215,7 +215,7 @@ def test_the_oldest_replies_go_first():
     assert bench.ran == ["a", "b", "c", "f"]
 
 
-def test_the_bytes_in_memory_are_bounded():
+def test_bytes_max_limits_memory():
     bench = Bench(bytes_max=10_000)
     for number in range(100):
         bench.ask(number, b"%d" % number)
@@ -225,7 +225,7 @@ def test_the_bytes_in_memory_are_bounded():
     assert stats.evicted + stats.kept == 100
 
 
-def test_a_reply_too_large_to_be_kept_is_remembered_as_such():
+def test_a_reply_too_large_for_memory_is_recorded_as_too_large():
     bench = Bench(bytes_max=10_000)
     bench.ask("a")
     bench.ask("b")
@@ -237,7 +237,7 @@ def test_a_reply_too_large_to_be_kept_is_remembered_as_such():
     assert bench.ran == ["a"]
 
 
-def test_partial_replies_without_end_are_not_kept():
+def test_too_many_partial_replies_are_not_stored():
     bench = Bench(bytes_max=10_000)
     bench.ask("a")
     bench.ask("b")
@@ -250,7 +250,7 @@ def test_partial_replies_without_end_are_not_kept():
     assert bench.reply("b")[0] is bench.reply("c")[0] is FAILED
 
 
-def test_nothing_is_left_of_what_is_over():
+def test_no_state_remains_of_ended_requests():
     bench = Bench(window_s=1.0)
     for number in range(50):
         bench.ask(number, b"%d" % (number % 7))
@@ -265,7 +265,7 @@ def test_nothing_is_left_of_what_is_over():
     assert bench.engine.snapshot().running == 0
 
 
-def test_settings_that_cannot_work_are_refused():
+def test_invalid_settings_are_refused():
     for settings in (
         {"window_s": 0.0},
         {"entries_max": 0},
@@ -277,6 +277,6 @@ def test_settings_that_cannot_work_are_refused():
             Bench(**settings)
 
 
-def test_what_makes_no_sense_is_a_bug(bench):
+def test_an_unknown_input_raises(bench):
     with pytest.raises(LocalViolation):
         bench.feed(Drain())

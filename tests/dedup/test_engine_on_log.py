@@ -1,4 +1,4 @@
-"""A request and its repetitions, on a log under manual control."""
+"""Requests and their retries, with entries in a log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OK, FAILED, CANCELLED = Status.OK, Status.FAILED, Status.CANCELLED
 OK, FAILED, CANCELLED = Status.OK, Status.FAILED, Status.CANCELLED
 
 
-def test_nothing_starts_before_that_is_on_the_disk(disk):
+def test_a_handler_starts_after_its_begun_record_is_on_disk(disk):
     disk.ask("a")
     assert disk.ran == []
     disk.sync()
@@ -22,7 +22,7 @@ def test_nothing_starts_before_that_is_on_the_disk(disk):
     assert disk.kinds() == [Kind.BEGUN]
 
 
-def test_nothing_is_answered_before_it_is_on_the_disk(disk):
+def test_a_reply_is_sent_after_it_is_on_disk(disk):
     disk.ask("a")
     disk.sync()
     disk.run("a")
@@ -46,7 +46,7 @@ def test_a_stored_reply_is_read_from_the_log(disk):
     assert disk.reply("b") == (OK, [b"1", b"reply"])
 
 
-def test_a_reply_that_cannot_be_read_runs_nothing(disk):
+def test_an_unreadable_reply_fails_without_running(disk):
     disk.ask("a")
     disk.sync()
     disk.run("a")
@@ -57,7 +57,7 @@ def test_a_reply_that_cannot_be_read_runs_nothing(disk):
     assert disk.ran == ["a"]
 
 
-def test_who_waits_for_a_reply_to_be_read_may_give_up(disk):
+def test_a_request_can_be_cancelled_while_its_reply_is_read(disk):
     disk.ask("a")
     disk.sync()
     disk.run("a")
@@ -68,7 +68,7 @@ def test_who_waits_for_a_reply_to_be_read_may_give_up(disk):
     assert disk.reply("b")[0] is CANCELLED
 
 
-def test_what_cannot_be_noted_does_not_run(disk):
+def test_a_request_without_a_begun_record_does_not_run(disk):
     disk.ask("a")
     disk.ask("b")
     disk.fail()
@@ -82,7 +82,7 @@ def test_what_cannot_be_noted_does_not_run(disk):
     assert disk.ran == ["c"]
 
 
-def test_a_reply_that_cannot_be_stored_is_not_given_and_not_run_again(disk):
+def test_an_unstorable_reply_is_neither_sent_nor_run_again(disk):
     disk.ask("a")
     disk.sync()
     disk.run("a")
@@ -95,7 +95,7 @@ def test_a_reply_that_cannot_be_stored_is_not_given_and_not_run_again(disk):
     assert disk.ran == ["a"]
 
 
-def test_given_up_before_it_is_noted_nothing_runs(disk):
+def test_a_request_cancelled_before_its_record_does_not_run(disk):
     disk.ask("a")
     disk.give_up("a")
     assert disk.reply("a")[0] is CANCELLED
@@ -104,7 +104,7 @@ def test_given_up_before_it_is_noted_nothing_runs(disk):
     assert disk.kinds() == [Kind.BEGUN, Kind.DROPPED]
 
 
-def test_given_up_before_it_is_noted_the_next_runs(disk):
+def test_the_next_request_runs_if_the_first_is_cancelled_before_its_record(disk):
     disk.ask("a")
     disk.ask("b")
     disk.give_up("a")
@@ -112,7 +112,7 @@ def test_given_up_before_it_is_noted_the_next_runs(disk):
     assert disk.ran == ["b"]
 
 
-def test_replies_outlive_the_process(disk):
+def test_replies_survive_a_restart(disk):
     disk.ask("a")
     disk.sync()
     disk.start("a")
@@ -126,7 +126,7 @@ def test_replies_outlive_the_process(disk):
     assert later.ran == []
 
 
-def test_replies_end_with_their_window_whatever_the_process(disk):
+def test_replies_expire_across_a_restart(disk):
     disk.ask("a")
     disk.sync()
     disk.run("a")
@@ -139,7 +139,7 @@ def test_replies_end_with_their_window_whatever_the_process(disk):
     assert almost.engine.deadline() == pytest.approx(almost.now + 1.0)
 
 
-def test_what_had_begun_when_the_process_died_is_in_doubt(disk):
+def test_a_handler_running_at_a_crash_is_in_doubt(disk):
     disk.ask("a")
     disk.sync()
     later = disk.reopened()
@@ -152,8 +152,8 @@ def test_what_had_begun_when_the_process_died_is_in_doubt(disk):
     assert again.ran == ["b"]
 
 
-def test_the_window_of_what_is_in_doubt_begins_when_it_is_found(disk):
-    """The handler may have run until a moment before the process died."""
+def test_the_window_of_a_key_in_doubt_starts_at_recovery(disk):
+    """The handler may have run until just before the process died."""
     disk.ask("a")
     disk.sync()
     later = disk.reopened(later_s=7200.0)
@@ -168,7 +168,7 @@ def test_the_window_of_what_is_in_doubt_begins_when_it_is_found(disk):
         assert again.ran == runs
 
 
-def test_what_is_in_doubt_stays_so_while_it_is_asked_for(disk):
+def test_requests_prolong_the_doubt_about_their_key(disk):
     disk.ask("a")
     disk.sync()
     later = disk.reopened()
@@ -187,11 +187,14 @@ def test_what_is_in_doubt_stays_so_while_it_is_asked_for(disk):
     assert later.ran == ["c"]
 
 
-def test_failures_leave_no_doubt(disk):
+def test_a_failure_leaves_no_doubt(disk):
     disk.ask("a")
     disk.sync()
     disk.run("a", b"no", FAILED)
-    assert disk.reply("a") == (FAILED, [b"no"])  # nobody relies on it
+    assert disk.reply("a") == (
+        FAILED,
+        [b"no"],
+    )  # before the sync
     disk.sync()
     later = disk.reopened()
     later.ask("b")
@@ -199,7 +202,7 @@ def test_failures_leave_no_doubt(disk):
     assert later.ran == ["b"]
 
 
-def test_without_doubt_starts_are_not_noted():
+def test_in_doubt_run_needs_no_begun_records():
     disk = Bench(durable=True, in_doubt="run")
     disk.ask("a")
     assert disk.ran == ["a"]
@@ -208,7 +211,7 @@ def test_without_doubt_starts_are_not_noted():
     assert disk.kinds() == [Kind.ENDED]
 
 
-def test_a_reply_too_large_for_the_log_is_remembered_as_such():
+def test_a_reply_too_large_for_the_log_is_recorded_as_too_large():
     disk = Bench(durable=True, bytes_max=10_000)
     disk.ask("a")
     disk.sync()
@@ -222,7 +225,7 @@ def test_a_reply_too_large_for_the_log_is_remembered_as_such():
         assert bench.ran in (["a"], [])
 
 
-def test_segments_go_when_all_their_replies_are_gone():
+def test_a_segment_is_deleted_when_its_replies_have_expired():
     disk = Bench(per_segment=4, durable=True, window_s=10.0)
     for number in range(6):
         disk.ask(number, b"%d" % number)
@@ -234,11 +237,11 @@ def test_segments_go_when_all_their_replies_are_gone():
     assert disk.engine.snapshot().expired == 2
     disk.now += 10.0
     disk.feed(Wake())
-    assert disk.discarded == [1, 2]  # the last one is being written
+    assert disk.discarded == [1, 2]  # the last segment is still being written
     assert disk.engine.snapshot().kept == 0
 
 
-def test_the_log_is_bounded_and_the_oldest_replies_go_first():
+def test_bytes_max_limits_the_log_and_evicts_the_oldest_replies():
     disk = Bench(per_segment=10, durable=True, bytes_max=5_000)
     for number in range(200):
         disk.ask(number, b"%d" % number)
@@ -254,7 +257,7 @@ def test_the_log_is_bounded_and_the_oldest_replies_go_first():
     assert disk.reply("again") == (OK, [b"x" * 100])
 
 
-def test_what_runs_for_long_is_noted_anew_when_its_segment_goes():
+def test_the_begun_record_of_a_long_run_moves_to_a_new_segment():
     disk = Bench(per_segment=10, durable=True, bytes_max=5_000)
     disk.ask("long", b"long")
     disk.sync()
@@ -285,7 +288,7 @@ def test_failures_alone_do_not_fill_the_log():
     assert len({place.segment for place in disk.log}) <= 2
 
 
-def test_a_full_disk_is_told_of_once_and_once_more_when_it_takes_records_again() -> None:
+def test_a_full_disk_is_reported_once_and_its_recovery_once() -> None:
     bench = Bench(durable=True)
     for token in range(5):
         bench.ask(token, key=b"%d" % token)

@@ -1,4 +1,4 @@
-"""The log of replies on a full disk, and on one with bit rot."""
+"""The log of replies on a full disk, and on a disk with bit rot."""
 
 from __future__ import annotations
 
@@ -24,33 +24,32 @@ LARGE = DedupRecord(
 )
 
 
-class Served:
-    """A store that serves this loop; `heard` are the results of effects."""
+class RunningStore:
+    """A log store that runs on this loop. `results` collects the results of effects."""
 
     def __init__(self, folder: Path, policy: DedupPolicy = POLICY) -> None:
-        self.heard: list[Any] = []
+        self.results: list[Any] = []
         self.store = LogStore(folder, policy)
-        self.store.start(self.heard.extend)
+        self.store.start(self.results.extend)
 
     async def do(self, *effects: Any) -> list[Any]:
         for effect in effects:
             self.store.perform(effect)
         await self.store._idle.wait()
-        heard, self.heard[:] = self.heard[:], []
-        return heard
+        results, self.results[:] = self.results[:], []
+        return results
 
 
 def written(*records: DedupRecord) -> Store:
     return Store("ticket", [encode(record) for record in records])
 
 
-async def test_what_replaces_a_segment_is_stored_before_that_goes(
+async def test_a_segment_is_deleted_after_its_replacement_is_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The only note that a handler has started must not go because its copy found no room: the
-    next process would let it run once more."""
+    """Keep a BEGUN record whose copy cannot be stored: without it, the request would run again."""
     small = DedupPolicy(durable=True, bytes_max=1 << 20)
-    first = Served(tmp_path, small)
+    first = RunningStore(tmp_path, small)
     for record in (BEGUN, LARGE, LARGE):
         [stored] = await first.do(written(record))
         assert isinstance(stored, Stored)
@@ -64,29 +63,29 @@ async def test_what_replaces_a_segment_is_stored_before_that_goes(
         assert isinstance(failed, StoreFailed)
     assert "segments of the log of replies remain" in caplog.text
     await first.store.close()
-    second = Served(tmp_path, small)
+    second = RunningStore(tmp_path, small)
     assert next(found.record.kind for found in second.store.found) is Kind.BEGUN
     await second.do(written(BEGUN), Discard(0))
     await second.store.close()
-    third = Served(tmp_path, small)
+    third = RunningStore(tmp_path, small)
     assert [found.record.kind for found in third.store.found] == [Kind.ENDED, Kind.BEGUN]
     await third.store.close()
 
 
-async def test_one_flipped_bit_is_mended_when_it_starts_and_when_it_reads(
+async def test_one_flipped_bit_is_corrected_at_start_and_on_reading(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, "requite.worker")
     ended = DedupRecord(Kind.ENDED, 1, b"key", outcome=Outcome(Status.OK, (), (b"the reply",)))
-    first = Served(tmp_path)
+    first = RunningStore(tmp_path)
     await first.do(written(ended))
     await first.store.close()
     segment = tmp_path / segment_name(0)
-    whole = segment.read_bytes()
-    for at in (whole.index(b"key"), whole.index(b"the reply") + 3, 64, 70):
-        segment.write_bytes(whole[:at] + bytes([whole[at] ^ 32]) + whole[at + 1 :])
+    intact = segment.read_bytes()
+    for at in (intact.index(b"key"), intact.index(b"the reply") + 3, 64, 70):
+        segment.write_bytes(intact[:at] + bytes([intact[at] ^ 32]) + intact[at + 1 :])
         caplog.clear()
-        again = Served(tmp_path)
+        again = RunningStore(tmp_path)
         [found] = again.store.found
         assert (found.record.kind, found.record.key) == (Kind.ENDED, b"key")
         [loaded] = await again.do(Load("load", found.position))

@@ -1,4 +1,4 @@
-"""Any sequence of requests, ends, syncs, failures and crashes: the store keeps its promises."""
+"""Random sequences of requests, replies, syncs, failures and crashes: the engine keeps I4."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ KEYS = st.sampled_from([b"a", b"b", b"c"])
 WINDOW_S = 100.0
 
 
-class Effect:
-    """A handler that started, in one life; `status` is None until it ended."""
+class HandlerRun:
+    """A handler run in one process. `status` is None until it ends."""
 
     def __init__(self, word: bytes, life: int, at: float) -> None:
         self.word = word
@@ -28,7 +28,7 @@ class Effect:
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """One service with three keys. `waiting` are the tokens without an answer, by their keys."""
+    """One service with three keys. `waiting` maps unanswered tokens to their keys."""
 
     @initialize(durable=st.booleans(), doubt=st.sampled_from(["refuse", "run"]))
     def begin(self, durable: bool, doubt: str) -> None:
@@ -36,18 +36,18 @@ class StoreMachine(RuleBasedStateMachine):
         self.life = self.count = 0
         self.waiting: dict[str, bytes] = {}
         self.given_up: set[str] = set()
-        self.started: dict[str, Effect] = {}
-        self.effects: dict[bytes, list[Effect]] = {}
-        self.known: dict[bytes, set[bytes]] = {}  # replies that callers have, by key
+        self.started: dict[str, HandlerRun] = {}
+        self.effects: dict[bytes, list[HandlerRun]] = {}
+        self.known: dict[bytes, set[bytes]] = {}  # key -> replies that callers have received
         self.seen = 0
 
-    # --- what may happen ---
+    # --- rules ---
     @rule(key=KEYS)
     def ask(self, key: bytes) -> None:
         self.count += 1
         token = f"{self.count}"
         self.waiting[token] = key
-        self.look(self.bench.ask(token, key))
+        self.check_answers(self.bench.ask(token, key))
 
     @precondition(lambda self: self.unstarted())
     @rule(data=st.data())
@@ -56,7 +56,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(key=KEYS)
     def ask_and_start(self, key: bytes) -> None:
-        """Do a sequence of steps that is rarely drawn, and reaches the important states."""
+        """Run a sequence that is rarely drawn, and that reaches the important states."""
         self.ask(key)
         while self.bench.stores:
             self.store(fails=False)
@@ -65,7 +65,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     def begin_handler(self, token: str) -> None:
         key = self.key_of(token)
-        effect = Effect(b"%b:%s" % (key, token.encode()), self.life, self.wall)
+        effect = HandlerRun(b"%b:%s" % (key, token.encode()), self.life, self.wall)
         self.check_may_run(key)
         self.effects.setdefault(key, []).append(effect)
         self.started[token] = effect
@@ -77,9 +77,9 @@ class StoreMachine(RuleBasedStateMachine):
         token = data.draw(st.sampled_from(self.running()))
         effect = self.started[token]
         for _ in range(parts):
-            self.look(self.bench.feed(Produced(token, (effect.word,))))
+            self.check_answers(self.bench.feed(Produced(token, (effect.word,))))
         effect.status = Status.FAILED if fails else Status.OK
-        self.look(self.bench.finish(token, effect.word, effect.status))
+        self.check_answers(self.bench.finish(token, effect.word, effect.status))
 
     @precondition(lambda self: self.waiting)
     @rule(data=st.data())
@@ -89,12 +89,12 @@ class StoreMachine(RuleBasedStateMachine):
             return
         self.given_up.add(token)
         out = self.bench.give_up(token)
-        self.look(out)
+        self.check_answers(out)
         for effect in out:
             if isinstance(effect, CancelHandler):
                 assert effect.token not in self.started
                 self.bench.ran.remove(effect.token)
-                self.look(self.bench.finish(effect.token, b"given up", Status.CANCELLED))
+                self.check_answers(self.bench.finish(effect.token, b"given up", Status.CANCELLED))
 
     @precondition(lambda self: self.bench.stores)
     @rule(fails=st.booleans())
@@ -104,37 +104,37 @@ class StoreMachine(RuleBasedStateMachine):
             self.bench.fail()
         else:
             self.bench.sync_one()
-        self.look(self.bench.out[before:])
+        self.check_answers(self.bench.out[before:])
 
     @precondition(lambda self: self.bench.loads)
     @rule()
     def load(self) -> None:
         before = len(self.bench.out)
         self.bench.load()
-        self.look(self.bench.out[before:])
+        self.check_answers(self.bench.out[before:])
 
     @rule(s=st.sampled_from([1.0, 60.0]))
     def pass_time(self, s: float) -> None:
         self.bench.now += s
-        self.look(self.bench.feed(Wake()))
+        self.check_answers(self.bench.feed(Wake()))
 
     @rule()
     def close(self) -> None:
-        """Stop cleanly, as a closed worker does; a store in memory remains."""
-        self.look(self.bench.feed(Interrupted(sorted({*self.waiting, *self.running()}))))
+        """Stop cleanly, like a worker that closes. A store in memory survives."""
+        self.check_answers(self.bench.feed(Interrupted(sorted({*self.waiting, *self.running()}))))
         self.bench.ran.clear()
-        self.forget_life()
+        self.forget_process()
 
     @precondition(lambda self: self.bench.policy.durable)
     @rule()
     def die(self) -> None:
-        """Crash; unsynced records are lost."""
+        """Crash: lose unsynced records."""
         self.bench = self.bench.reopened()
-        self.forget_life()
+        self.forget_process()
 
-    # --- what must hold ---
-    def look(self, out: Any) -> None:
-        """Look at answers: each token gets one, and whoever gets a reply, that of an effect."""
+    # --- invariants ---
+    def check_answers(self, out: Any) -> None:
+        """Check answers: each token gets one, and each reply is that of a run of its key."""
         for effect in out:
             if isinstance(effect, Finished) and effect.token in self.waiting:
                 key = self.waiting.pop(effect.token)
@@ -145,7 +145,7 @@ class StoreMachine(RuleBasedStateMachine):
                     self.known.setdefault(key, set()).add(word)
 
     def check_may_run(self, key: bytes) -> None:
-        """I4: nothing that has run, or runs, runs again inside its window."""
+        """Check I4: nothing runs again within its window, or while it runs."""
         policy, now = self.bench.policy, self.wall
         for former in self.effects.get(key, ()):
             assert former.status is not None or former.life != self.life, "two at a time"
@@ -178,7 +178,7 @@ class StoreMachine(RuleBasedStateMachine):
     def key_of(self, token: str) -> bytes:
         return self.bench.engine._tokens[token].key
 
-    def forget_life(self) -> None:
+    def forget_process(self) -> None:
         self.life += 1
         self.waiting.clear()
         self.given_up.clear()

@@ -48,8 +48,8 @@ def test_ended_byte_by_byte():
         payload
         == (
             b"\x01\x02\x01" + bytes(7) + bytes(16) + b"\x01\x00k"
-            b"\x00"  # OK
-            b"\x02\x00\x00\x00"  # a partial reply and the final one
+            b"\x00"  # status OK
+            b"\x02\x00\x00\x00"  # two replies: a partial and the final one
             b"\x02\x00\x00\x00\x01\x00\x00\x00p\x00\x00\x00\x00"
             b"\x01\x00\x00\x00\x03\x00\x00\x00end"
         )
@@ -57,7 +57,7 @@ def test_ended_byte_by_byte():
 
 
 @given(records())
-def test_what_is_written_is_read(record):
+def test_a_written_record_reads_back_equal(record):
     payload = encode(record)
     assert decode(payload) == record
     assert decode_head(payload) == record._replace(outcome=None)
@@ -72,7 +72,7 @@ def test_a_record_cut_short_is_corrupt(record, data):
 
 
 @given(st.binary(max_size=80))
-def test_any_bytes_are_read_or_refused(payload):
+def test_any_bytes_decode_or_are_refused(payload):
     try:
         record = decode(payload)
     except (LogCorrupt, LogMismatch):
@@ -80,7 +80,7 @@ def test_any_bytes_are_read_or_refused(payload):
     assert encode(record) == payload
 
 
-def test_a_newer_version_is_refused_as_such():
+def test_a_newer_version_is_refused():
     with pytest.raises(LogMismatch, match="version 2"):
         decode(b"\x02" + encode(DedupRecord(Kind.BEGUN, 0, b"k"))[1:])
 

@@ -1,4 +1,4 @@
-"""A service that runs each request once, from a client's call to its handler, in one process."""
+"""Deduplicating services end to end: client, broker, worker and handlers in one process."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ WAIT_S = 20.0
 _TELLING = requite.BrokerPolicy(tell_old_clients=True)
 
 
-class Town:
-    """A broker and its URL; workers that are started here are closed with it."""
+class Cluster:
+    """A broker with its workers and clients, which are closed together."""
 
     def __init__(self, broker: requite.Broker) -> None:
         self.url = broker.endpoints[0].replace("tcp://", "mdp://")
@@ -43,11 +43,11 @@ class Town:
 
 
 @pytest_asyncio.fixture
-async def town() -> AsyncIterator[Town]:
+async def cluster() -> AsyncIterator[Cluster]:
     async with requite.Broker("tcp://127.0.0.1:0", policy=_TELLING) as broker:
-        town = Town(broker)
-        yield town
-        await town.close()
+        cluster = Cluster(broker)
+        yield cluster
+        await cluster.close()
 
 
 @pytest.fixture(params=["memory", "log"])
@@ -55,8 +55,8 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
     return tmp_path / "replies" if request.param == "log" else None
 
 
-class Counting:
-    """Handlers of all four kinds that count how often they run, and wait for `gate`."""
+class CountingHandlers:
+    """Handlers of all four kinds that count their runs, and one that waits for `gate`."""
 
     def __init__(self, dedup: Dedup) -> None:
         self.runs: list[bytes] = []
@@ -98,10 +98,12 @@ class Counting:
 
 
 @pytest.mark.parametrize("kind", ["coroutine", "function", "async-generator", "generator"])
-async def test_each_kind_of_handler_runs_once(town: Town, store: Path | None, kind: str) -> None:
-    counting = Counting(Dedup(store))
-    await town.serve(*counting.services)
-    client = town.client(kind)
+async def test_each_kind_of_handler_runs_once(
+    cluster: Cluster, store: Path | None, kind: str
+) -> None:
+    counting = CountingHandlers(Dedup(store))
+    await cluster.serve(*counting.services)
+    client = cluster.client(kind)
     seen = [
         [part.frames async for part in client.stream(b"x", idempotency_key=b"k")] for _ in range(3)
     ]
@@ -109,26 +111,28 @@ async def test_each_kind_of_handler_runs_once(town: Town, store: Path | None, ki
     assert counting.runs == [b"x"]
 
 
-async def test_calls_without_a_key_are_told_apart(town: Town, store: Path | None) -> None:
-    counting = Counting(Dedup(store))
-    await town.serve(*counting.services)
-    client, other = town.client("coroutine"), town.client("coroutine")
+async def test_calls_without_a_key_are_distinct(cluster: Cluster, store: Path | None) -> None:
+    counting = CountingHandlers(Dedup(store))
+    await cluster.serve(*counting.services)
+    client, other = cluster.client("coroutine"), cluster.client("coroutine")
     replies = [(await each.call(b"x")).body for each in (client, client, other)]
     assert replies == [b"1", b"2", b"3"]
 
 
-async def leave_in_the_middle(client: requite.AsyncClient, counting: Counting) -> None:
-    """Let a call run into its timeout while the handler runs; call until one has begun it."""
+async def time_out_while_running(client: requite.AsyncClient, counting: CountingHandlers) -> None:
+    """Call with a short timeout until a call has timed out while its handler runs."""
     while not counting.runs:
         with pytest.raises(requite.CallTimeout):
             await client.call(b"x", timeout=0.3, idempotency_key=b"k")
 
 
-async def test_a_caller_that_leaves_interrupts_nothing(town: Town, store: Path | None) -> None:
-    counting = Counting(Dedup(store))
-    await town.serve(*counting.services)
-    client = town.client("gated")
-    await leave_in_the_middle(client, counting)
+async def test_a_timed_out_call_does_not_interrupt_its_handler(
+    cluster: Cluster, store: Path | None
+) -> None:
+    counting = CountingHandlers(Dedup(store))
+    await cluster.serve(*counting.services)
+    client = cluster.client("gated")
+    await time_out_while_running(client, counting)
     assert not counting.ended.is_set()
     again = asyncio.create_task(client.call(b"x", idempotency_key=b"k"))
     await asyncio.sleep(0)
@@ -137,46 +141,48 @@ async def test_a_caller_that_leaves_interrupts_nothing(town: Town, store: Path |
     assert counting.runs == [b"x"]
 
 
-async def test_a_worker_that_drains_lets_handlers_end(town: Town, store: Path | None) -> None:
-    counting = Counting(Dedup(store))
-    worker = await town.serve(*counting.services)
-    await leave_in_the_middle(town.client("gated"), counting)
+async def test_a_draining_worker_waits_for_its_handlers(
+    cluster: Cluster, store: Path | None
+) -> None:
+    counting = CountingHandlers(Dedup(store))
+    worker = await cluster.serve(*counting.services)
+    await time_out_while_running(cluster.client("gated"), counting)
     draining = asyncio.create_task(worker.drain())
-    await asyncio.sleep(0.3)  # a request may be on its way for 0.25 s
+    await asyncio.sleep(0.3)  # longer than the 0.25 s for which a request may be in flight
     assert not draining.done()
     counting.gate.set()
     await draining
-    await town.serve(*counting.services)
-    reply = await town.client("gated").call(b"x", idempotency_key=b"k")
+    await cluster.serve(*counting.services)
+    reply = await cluster.client("gated").call(b"x", idempotency_key=b"k")
     assert (reply.body, counting.runs) == (b"1", [b"x"])
 
 
-async def test_a_worker_that_closes_leaves_handlers_in_doubt(
-    town: Town, store: Path | None
+async def test_a_closing_worker_leaves_its_handlers_in_doubt(
+    cluster: Cluster, store: Path | None
 ) -> None:
-    counting = Counting(Dedup(store))
-    worker = await town.serve(*counting.services)
-    call = asyncio.create_task(town.client("gated").call(b"x", idempotency_key=b"k"))
-    while not counting.runs:  # noqa: ASYNC110 - has no event
+    counting = CountingHandlers(Dedup(store))
+    worker = await cluster.serve(*counting.services)
+    call = asyncio.create_task(cluster.client("gated").call(b"x", idempotency_key=b"k"))
+    while not counting.runs:  # noqa: ASYNC110 - there is no event to wait for
         await asyncio.sleep(0.01)
     await worker.close()
     assert counting.ended.is_set()
-    await town.serve(*counting.services)
+    await cluster.serve(*counting.services)
     with pytest.raises(requite.RemoteFailure, match="may have run"):
         await call
     assert counting.runs == [b"x"]
 
 
-async def test_an_old_client_is_refused_or_runs(town: Town) -> None:
-    strict, lax = Counting(Dedup()), Counting(Dedup(unkeyed="run"))
+async def test_an_old_client_is_refused_or_runs(cluster: Cluster) -> None:
+    strict, lax = CountingHandlers(Dedup()), CountingHandlers(Dedup(unkeyed="run"))
     refused = requite.service("refused", idempotent=Dedup())(strict.coroutine)
     runs = requite.service("runs", idempotent=Dedup(unkeyed="run"))(lax.coroutine)
-    await town.serve(refused, runs)
-    reply = await town.client("refused", dialect="0.2").call(b"x")
+    await cluster.serve(refused, runs)
+    reply = await cluster.client("refused", dialect="0.2").call(b"x")
     assert reply.frames[0].startswith(b"requite-error")
     assert strict.runs == []
     for expected in (b"1", b"2"):
-        assert (await town.client("runs", dialect="0.2").call(b"x")).body == expected
+        assert (await cluster.client("runs", dialect="0.2").call(b"x")).body == expected
 
 
 @pytest.mark.parametrize(
@@ -188,7 +194,7 @@ async def test_an_old_client_is_refused_or_runs(town: Town) -> None:
     ],
 )
 def test_protocols_without_keys_are_refused(where: dict[str, str], settings: Any) -> None:
-    counting = Counting(Dedup())
+    counting = CountingHandlers(Dedup())
     url = where.get("url", ())
     with pytest.raises(
         requite.ConfigurationError, match=r"(SP|PIRATE|MDP before 0\.3) has neither"
@@ -198,21 +204,21 @@ def test_protocols_without_keys_are_refused(where: dict[str, str], settings: Any
     requite.Worker(url, lax, bind=where.get("bind", ()), **settings)
 
 
-async def test_one_store_serves_several_services(town: Town, store: Path | None) -> None:
+async def test_one_store_serves_several_services(cluster: Cluster, store: Path | None) -> None:
     dedup = Dedup(store)
-    counting = Counting(dedup)
-    await town.serve(*counting.services)
+    counting = CountingHandlers(dedup)
+    await cluster.serve(*counting.services)
     for name in ("coroutine", "function"):
-        await town.client(name).call(b"x", idempotency_key=b"the same")
+        await cluster.client(name).call(b"x", idempotency_key=b"the same")
     assert counting.runs == [b"x", b"x"]
     assert dedup.stats.kept == 2
 
 
-async def test_many_at_a_time_run_once_each(town: Town, store: Path | None) -> None:
+async def test_concurrent_calls_run_once_per_key(cluster: Cluster, store: Path | None) -> None:
     dedup = Dedup(store)
-    counting = Counting(dedup)
-    await town.serve(*counting.services, capacity=64)
-    client = town.client("coroutine")
+    counting = CountingHandlers(dedup)
+    await cluster.serve(*counting.services, capacity=64)
+    client = cluster.client("coroutine")
     keys = [b"%d" % (number % 100) for number in range(500)]
     replies = await asyncio.gather(*(client.call(key, idempotency_key=key) for key in keys))
     by_key: dict[bytes, set[bytes]] = {}
@@ -223,36 +229,36 @@ async def test_many_at_a_time_run_once_each(town: Town, store: Path | None) -> N
     assert dedup.stats.replayed == 400
 
 
-async def test_titanics_tickets_are_keys(tmp_path: Path) -> None:
-    """A request that Titanic sends again, not knowing that it has run, does not run again."""
-    counting = Counting(Dedup(tmp_path / "replies"))
+async def test_titanic_tickets_are_idempotency_keys(tmp_path: Path) -> None:
+    """A request that Titanic resends after an unconfirmed run does not run again."""
+    counting = CountingHandlers(Dedup(tmp_path / "replies"))
     broker = requite.Broker("tcp://127.0.0.1:0", titanic=tmp_path / "requests")
     async with broker:
-        town = Town(broker)
-        await town.serve(*counting.services)
-        client = town.client("coroutine")
+        cluster = Cluster(broker)
+        await cluster.serve(*counting.services)
+        client = cluster.client("coroutine")
         ticket = await client.submit(b"x")
         kept = await client.result(ticket)
         again = await client.call(b"x", idempotency_key=ticket.encode())
         assert (kept.body, again.body, counting.runs) == (b"1", b"1", [b"x"])
-        await town.close()
+        await cluster.close()
 
 
-async def test_a_folder_has_one_worker(town: Town, tmp_path: Path) -> None:
-    await town.serve(*Counting(Dedup(tmp_path)).services)
+async def test_a_folder_has_one_worker(cluster: Cluster, tmp_path: Path) -> None:
+    await cluster.serve(*CountingHandlers(Dedup(tmp_path)).services)
     with pytest.raises(LogLocked):
-        await town.serve(*Counting(Dedup(tmp_path)).services)
+        await cluster.serve(*CountingHandlers(Dedup(tmp_path)).services)
 
 
-async def test_a_log_of_a_newer_version_is_refused(town: Town, tmp_path: Path) -> None:
+async def test_a_log_of_a_newer_version_is_refused(cluster: Cluster, tmp_path: Path) -> None:
     with Log.open(tmp_path, purpose=b"DEDU") as log:
         log.commit([b"\x02" + bytes(40)])
-    for _ in range(2):  # and left to others
+    for _ in range(2):  # a failed start must not leave the folder locked
         with pytest.raises(LogMismatch, match="version 2"):
-            await town.serve(*Counting(Dedup(tmp_path)).services)
+            await cluster.serve(*CountingHandlers(Dedup(tmp_path)).services)
 
 
-async def test_handlers_find_the_key_by_which_a_request_is_known(town: Town) -> None:
+async def test_a_handler_receives_the_idempotency_key(cluster: Cluster) -> None:
     seen: list[bytes] = []
 
     @requite.service("keyed", idempotent=Dedup())
@@ -260,8 +266,8 @@ async def test_handlers_find_the_key_by_which_a_request_is_known(town: Town) -> 
         seen.append(request.idempotency_key)
         return request.body
 
-    await town.serve(keyed)
-    client = town.client("keyed")
+    await cluster.serve(keyed)
+    client = cluster.client("keyed")
     await client.call(b"x", idempotency_key=b"given")
     for _ in range(2):
         await client.call(b"x")
@@ -270,31 +276,31 @@ async def test_handlers_find_the_key_by_which_a_request_is_known(town: Town) -> 
     assert seen[1] != seen[2]
 
 
-async def test_another_log_is_refused_and_left_alone(town: Town, tmp_path: Path) -> None:
+async def test_a_log_for_another_purpose_is_refused(cluster: Cluster, tmp_path: Path) -> None:
     with Log.open(tmp_path, purpose=b"TEST") as log:
         log.commit([b"something else"])
     with pytest.raises(LogMismatch):
-        await town.serve(*Counting(Dedup(tmp_path)).services)
+        await cluster.serve(*CountingHandlers(Dedup(tmp_path)).services)
 
 
-async def test_a_damaged_record_is_told_and_the_rest_served(
-    town: Town, tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_a_damaged_record_is_reported_and_the_rest_served(
+    cluster: Cluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    counting = Counting(Dedup(tmp_path))
-    worker = await town.serve(*counting.services)
-    client = town.client("coroutine")
+    counting = CountingHandlers(Dedup(tmp_path))
+    worker = await cluster.serve(*counting.services)
+    client = cluster.client("coroutine")
     for key in (b"first", b"second"):
         await client.call(key, idempotency_key=key)
     await worker.drain()
     damage(tmp_path, b"first")
-    await town.serve(*counting.services)
+    await cluster.serve(*counting.services)
     assert "the log of replies is damaged" in caplog.text
     assert (await client.call(b"second", idempotency_key=b"second")).body == b"2"
     assert counting.runs == [b"first", b"second"]
 
 
 def damage(folder: Path, what: bytes) -> None:
-    """Flip two bits of the first record of a log, which cannot be corrected."""
+    """Flip two bits of a record, which cannot be corrected."""
     [segment] = folder.glob("*.seg")
     data = bytearray(segment.read_bytes())
     data[data.index(what)] ^= 3

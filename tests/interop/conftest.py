@@ -1,4 +1,4 @@
-"""Brokers, sockets and endpoints of SP for the tests with foreign peers."""
+"""Fixtures of the tests with foreign peers: brokers, sockets and SP endpoints."""
 
 from tests.support.live import broker, make_broker, processes, sockets, workers
 from tests.support.sp_hand import hands

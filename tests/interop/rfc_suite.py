@@ -1,7 +1,7 @@
-"""What holds for peers of 7/MDP and of 18/MDP alike, shown with raw pyzmq sockets.
+"""Tests that peers of 7/MDP and 18/MDP share, with raw pyzmq sockets.
 
-`test_rfc7_pyzmq.py` and `test_rfc18_pyzmq.py` each run it with their own frames, and add what only
-their document has.
+`test_rfc7_pyzmq.py` and `test_rfc18_pyzmq.py` run them with their own frames, and add tests of what
+only their document has.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from tests.support.zmq_peers import (
 from requite.core.liveness import HeartbeatPolicy
 from requite.protocols.majordomo.policy import BrokerPolicy
 
-# Quick for a test, and yet no pause of a busy machine looks like the end of a peer.
+# Short for a test, but long enough that a pause of a busy machine does not look like a lost peer.
 QUICK = HeartbeatPolicy(interval_s=0.15, liveness=5)
 LOST_AFTER_S = QUICK.interval_s * QUICK.liveness
 BRISK = BrokerPolicy(heartbeat=QUICK, legacy_busy_timeout_s=LOST_AFTER_S)
 
 
 class ClientSuite:
-    """What clients see; runs for one `rfc` and one kind of socket. Subclasses are the tests."""
+    """Tests of clients. A subclass runs them for one `rfc` and one kind of socket."""
 
     rfc: Rfc
     client_kind = zmq.DEALER
@@ -188,7 +188,7 @@ class ClientSuite:
             sockets, broker, HEARTBEAT_IVL=100, HEARTBEAT_TIMEOUT=800, HEARTBEAT_TTL=5000
         )
         assert client.call(b"mmi.service", b"x") == [b"404"]
-        # Without PONGs libzmq would hang up in 900 ms.
+        # Without PONGs libzmq would disconnect after 900 ms.
         assert not client.socket.had_event(zmq.EVENT_DISCONNECTED, 1.5)
         assert client.call(b"mmi.service", b"x") == [b"404"]
 
@@ -202,7 +202,7 @@ class ClientSuite:
 
 
 class RfcSuite(ClientSuite):
-    """All of it, for DEALER sockets, with which a client may also speak out of turn."""
+    """All tests, for DEALER sockets, with which a client may also send out of turn."""
 
     # --- workers that leave -------------------------------------------------------------------
     def test_the_request_of_a_worker_that_vanished_goes_to_another(
@@ -237,7 +237,7 @@ class RfcSuite(ClientSuite):
         broker.await_workers("echo", 1)
         gone.disconnect()
         broker.await_workers("echo", 0)
-        while gone.socket.has_message():  # what was sent before the broker knew
+        while gone.socket.has_message():  # sent before the broker detected the disconnect
             assert gone.command()[0] == "heartbeat"
         self.client(sockets, broker).request(b"echo", b"x")
         broker.await_service("echo", queued=1)
@@ -246,7 +246,7 @@ class RfcSuite(ClientSuite):
     def test_disconnect_may_come_first(self, sockets: Sockets, broker: LiveBroker) -> None:
         worker = self.worker(sockets, broker, service=None)
         worker.disconnect()
-        worker.heartbeat()  # would be answered with DISCONNECT, had the worker not left
+        worker.heartbeat()  # the broker would answer an unknown worker with DISCONNECT
         assert self.client(sockets, broker).call(b"mmi.service", b"x") == [b"404"]
         assert not worker.socket.has_message()
 
@@ -305,7 +305,7 @@ class RfcSuite(ClientSuite):
             came_at.append(monotonic())
             worker.heartbeat()
         assert (came_at[-1] - came_at[0]) / 5 > 0.5 * QUICK.interval_s
-        # This machine may pause now and then, but not each time.
+        # A single pause of the machine may delay a heartbeat, but not each of them.
         assert min(b - a for a, b in pairwise(came_at)) < 3 * QUICK.interval_s
 
     def test_the_broker_does_not_heartbeat_while_requests_flow(
@@ -317,7 +317,7 @@ class RfcSuite(ClientSuite):
         worker = self.worker(sockets, broker)
         client = self.client(sockets, broker)
         end = monotonic() + 1.0  # five intervals
-        pauses = 0  # of this machine's, each of which may let one through
+        pauses = 0  # pauses of this machine, each of which may let a heartbeat through
         while (began := monotonic()) < end:
             client.request(b"echo", b"x")
             worker.serve_one()
@@ -328,7 +328,7 @@ class RfcSuite(ClientSuite):
     def test_a_worker_registers_anew_with_a_broker_that_was_restarted(
         self, sockets: Sockets, processes: list[Process]
     ) -> None:
-        """libzmq connects again by itself; only DISCONNECT tells a worker that it is unknown."""
+        """libzmq reconnects by itself; DISCONNECT tells a worker that it must register again."""
         broker = BrokerProcess()
         processes.append(broker)
         worker = self.worker(sockets, broker, RECONNECT_IVL=20)
@@ -361,7 +361,7 @@ class RfcSuite(ClientSuite):
         client = self.client(sockets, broker)
         client.request(b"nowhere", b"x")
         broker.await_service("nowhere", failed=1)
-        # The next reply is of the next request, so there was none to the first.
+        # The next reply belongs to the next request, so the first one got none.
         assert client.call(b"mmi.service", b"nowhere") == [b"404"]
         assert "NO_SERVICE" in caplog.text
         assert f"a client of MDP {self.rfc.version} gets no answer" in caplog.text
@@ -377,7 +377,7 @@ class RfcSuite(ClientSuite):
         assert holder.call(b"mmi.service", b"x") == [b"404"]
         assert not second.socket.has_message()
         holder.socket.close()
-        # libzmq connects until the identity is free; what was sent on refused connections is lost.
+        # libzmq reconnects until the identity is free. Data sent on refused connections is lost.
         eventually(lambda: self._is_answered(second), "the second client gets in")
 
     def _is_answered(self, client: HandClient) -> bool:
@@ -387,7 +387,7 @@ class RfcSuite(ClientSuite):
     def test_an_identity_is_handed_over_where_the_operator_wants_it(
         self, sockets: Sockets, make_broker: MakeBroker
     ) -> None:
-        """A client gets in at once that comes back before its old connection is known dead."""
+        """A returning client is accepted at once, before its old connection is known to be dead."""
         broker = make_broker(handover=True)
         worker = self.worker(sockets, broker)
         old = self.client(sockets, broker, identity=b"me", RECONNECT_IVL=-1)
@@ -397,7 +397,7 @@ class RfcSuite(ClientSuite):
         assert new.call(b"mmi.service", b"echo") == [b"200"]
         assert old.socket.had_event(zmq.EVENT_DISCONNECTED, 30)
         broker.await_service("echo", cancelled=1)
-        worker.final(b"me", b"late")  # for a request that is nobody's any more
+        worker.final(b"me", b"late")  # for an abandoned request
         new.request(b"echo", b"new")
         worker.serve_one()
         assert new.reply()[2] == [b"new"]

@@ -1,6 +1,6 @@
-"""Every client with every worker: 0.1 and 0.2 by pyzmq, and 0.1, 0.2 and 0.3 by requite's own API.
+"""Every client with every worker: pyzmq with MDP 0.1 and 0.2, requite with 0.1, 0.2 and 0.3.
 
-The broker answers each peer in its own dialect and translates in between.
+The broker talks to each peer in its own dialect, and translates between them.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ Answer = list[tuple[str, list[bytes]]]
 """All replies to a request: "partial" or "final", and the frames."""
 
 
-# --- clients: a function that asks and returns all that came --------------------------------------
+# --- clients: functions that send a request and return all replies --------------------------------
 Ask = Callable[[str, Sequence[bytes]], Answer]
 MakeClient = Callable[[Sockets, LiveBroker], AbstractContextManager[Ask]]
 
 
 def hand_client(rfc: Rfc, kind: int = zmq.DEALER) -> MakeClient:
-    """A client of pyzmq."""
+    """Return a maker of pyzmq clients."""
 
     @contextmanager
     def make(sockets: Sockets, broker: LiveBroker) -> Iterator[Ask]:
@@ -52,7 +52,7 @@ def hand_client(rfc: Rfc, kind: int = zmq.DEALER) -> MakeClient:
 
 
 def requite_client(dialect: str, *, streaming: bool) -> MakeClient:
-    """Requite's blocking client, asking by `stream` or by `call`."""
+    """Return a maker of requite's blocking client, which uses `stream` or `call`."""
 
     @contextmanager
     def make(_sockets: Sockets, broker: LiveBroker) -> Iterator[Ask]:
@@ -84,16 +84,16 @@ CLIENTS = {
 SEE_PARTIALS = {"pyzmq DEALER 0.2", "requite stream 0.2", "requite stream 0.3"}
 
 
-# --- workers: `echo`, and for those that can `parts`, which sends two partials before it ----------
+# --- workers: `echo`; with partial replies also `parts`, which sends two of them ------------------
 @requite.service("echo")
 def echo(request: requite.Request) -> Sequence[bytes]:
-    """Answer with the frames of the request."""
+    """Return the frames of the request."""
     return request.frames
 
 
 @requite.service("parts")
 def parts(request: requite.Request) -> Iterator[bytes]:
-    """Answer with two partial replies in front of the final one."""
+    """Yield two partial replies before the final one."""
     yield b"one"
     yield b"two"
     return request.frames
@@ -101,7 +101,7 @@ def parts(request: requite.Request) -> Iterator[bytes]:
 
 @requite.service("fails")
 def fails(request: requite.Request) -> bytes:
-    """Refuse every request."""
+    """Fail every request."""
     raise requite.RemoteFailure("out of paper")
 
 
@@ -109,7 +109,7 @@ MakeWorker = Callable[[Sockets, LiveBroker], AbstractContextManager[object]]
 
 
 def hand_worker(rfc: Rfc) -> MakeWorker:
-    """Workers of pyzmq."""
+    """Return a maker of pyzmq workers."""
 
     @contextmanager
     def make(sockets: Sockets, broker: LiveBroker) -> Iterator[None]:
@@ -124,7 +124,7 @@ def hand_worker(rfc: Rfc) -> MakeWorker:
 
 
 def requite_worker(dialect: str) -> MakeWorker:
-    """Requite's worker."""
+    """Return a maker of requite's worker."""
 
     @contextmanager
     def make(_sockets: Sockets, broker: LiveBroker) -> Iterator[None]:
@@ -167,7 +167,7 @@ def test_every_client_is_served_by_every_worker(
 def test_every_client_gets_partials_in_the_way_of_its_dialect(
     client: str, worker: str, sockets: Sockets, broker: LiveBroker
 ) -> None:
-    """Told apart where there are partials, joined into the one reply where there are none."""
+    """Partial replies stay separate if the client supports them; otherwise they are joined."""
     separate = [("partial", [b"one"]), ("partial", [b"two"]), ("final", [b"x", b"y"])]
     joined = [("final", [b"one", b"two", b"x", b"y"])]
     with WORKERS[worker](sockets, broker), CLIENTS[client](sockets, broker) as ask:
@@ -215,7 +215,7 @@ def test_a_negative_reply_reaches_old_clients_where_the_operator_wants_it(
 def test_the_request_of_a_lost_worker_moves_to_one_of_another_dialect(
     lost: str, client: str, sockets: Sockets, broker: LiveBroker
 ) -> None:
-    """From pyzmq, which has it and vanishes, to a worker of requite."""
+    """The request of a crashed pyzmq worker is redelivered to a requite worker."""
 
     def vanish(worker: object, address: bytes, body: list[bytes]) -> None:
         taken.append(body)
@@ -233,4 +233,4 @@ def test_the_request_of_a_lost_worker_moves_to_one_of_another_dialect(
 
 
 class _Vanished(Exception):
-    """The end of a worker that says nothing."""
+    """Ends a worker without a DISCONNECT."""

@@ -1,4 +1,4 @@
-"""Requite's clients and workers of MDP 0.1 and 0.2 with a broker written by hand on pyzmq."""
+"""Requite's clients and workers of MDP 0.1 and 0.2 with a broker written on pyzmq."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from requite.core.liveness import HeartbeatPolicy
 pytestmark = pytest.mark.interop
 
 HEARTBEAT = HeartbeatPolicy(interval_s=INTERVAL_S, liveness=3)
-# A worker that is sent away waits a little before it comes back; that is no part of these tests.
+# Limit for a disconnected worker to register again; it backs off before it reconnects.
 BACK_S = 30.0
 
 MakeForeign = Callable[..., HandBroker]
@@ -23,33 +23,33 @@ MakeForeign = Callable[..., HandBroker]
 
 @requite.service("echo")
 async def echo(request: requite.Request) -> Sequence[bytes]:
-    """Answer with the frames of the request."""
+    """Return the frames of the request."""
     return request.frames
 
 
 @requite.service("parts")
 async def parts(request: requite.Request):  # type: ignore[no-untyped-def]
-    """Answer with two partial replies and an empty final one."""
+    """Yield two partial replies, and an empty final one."""
     yield b"one"
     yield request.body
 
 
 @requite.service("fails")
 async def fails(request: requite.Request) -> bytes:
-    """Refuse."""
+    """Fail every request."""
     raise requite.RemoteFailure("out of paper")
 
 
 @pytest.fixture(params=[RFC7, RFC18], ids=["0.1", "0.2"])
 def rfc(request: pytest.FixtureRequest) -> Rfc:
-    """The version that everybody speaks."""
+    """The dialect of all peers."""
     rfc: Rfc = request.param
     return rfc
 
 
 @pytest.fixture
 def make_foreign(sockets: Sockets) -> Iterator[MakeForeign]:
-    """A function that makes foreign brokers, which are stopped after the test."""
+    """A function that makes foreign brokers. The fixture stops them after the test."""
     made: list[HandBroker] = []
 
     def make(*arguments: object) -> HandBroker:
@@ -68,7 +68,7 @@ def foreign(make_foreign: MakeForeign, rfc: Rfc) -> HandBroker:
 
 
 def serve(broker: HandBroker, workers: list[Live], *services: requite.worker.Service) -> Live:
-    """Start a worker of requite, and wait until it has registered."""
+    """Start a requite worker, and wait until it has registered."""
     known = len(broker.said("ready"))
     worker = Live(
         requite.Worker(
@@ -84,7 +84,7 @@ def serve(broker: HandBroker, workers: list[Live], *services: requite.worker.Ser
 
 
 def client(broker: HandBroker, **settings: object) -> requite.Client:
-    """Make a client of requite."""
+    """Return a requite client."""
     settings = {"dialect": broker.rfc.version, "timeout": 20.0} | settings
     return requite.Client(f"{broker.url}/echo", **settings)  # type: ignore[arg-type]
 
@@ -101,7 +101,7 @@ def test_client_and_worker_understand_the_broker(
 
 
 def test_the_broker_sees_the_frames_of_the_rfc(foreign: HandBroker, workers: list[Live]) -> None:
-    """`HandBroker` fails on anything else; here is what it saw, in order."""
+    """`HandBroker` fails on invalid frames; this test checks their order."""
     worker = serve(foreign, workers)
     with client(foreign) as caller:
         caller.call([b"a", b"b"])
@@ -116,7 +116,7 @@ def test_the_broker_sees_the_frames_of_the_rfc(foreign: HandBroker, workers: lis
 
 
 def test_many_calls_at_a_time_are_not_mixed_up(foreign: HandBroker, workers: list[Live]) -> None:
-    """These dialects have no request ids, so each call that is out has a connection of its own."""
+    """These dialects have no request ids, so each call in flight has its own connection."""
     for _ in range(3):
         serve(foreign, workers)
     bodies = [b"%d" % number for number in range(200)]
@@ -155,7 +155,7 @@ def test_partials_of_a_handler_are_joined_where_there_are_none(
 def test_the_worker_heartbeats(foreign: HandBroker, workers: list[Live]) -> None:
     serve(foreign, workers)
     eventually(lambda: len(foreign.said("heartbeat")) >= 5, "five heartbeats")
-    assert len(foreign.said("ready")) == 1  # and the broker's were heard
+    assert len(foreign.said("ready")) == 1  # so the broker's heartbeats were received
 
 
 def test_a_worker_of_a_silent_broker_starts_a_new_conversation(
@@ -185,7 +185,7 @@ def test_a_worker_that_is_sent_away_registers_on_a_new_connection(
 def test_a_worker_whose_handler_fails_leaves_like_one_that_crashed(
     foreign: HandBroker, workers: list[Live]
 ) -> None:
-    """There is no negative reply: its DISCONNECT lets the broker give the request to another."""
+    """There is no negative reply. DISCONNECT lets the broker redeliver the request."""
     serve(foreign, workers, fails)
     with client(foreign, service="fails", timeout=1.0) as caller:
         with pytest.raises(requite.CallTimeout) as caught:
@@ -220,7 +220,7 @@ def test_a_worker_survives_a_broker_out_of_its_mind(
 def test_a_client_survives_a_broker_out_of_its_mind(
     message: tuple[bytes, ...], foreign: HandBroker, workers: list[Live]
 ) -> None:
-    """The request that it has out is sent again over a new connection, and answered once."""
+    """The request in flight is retried over a new connection, and answered once."""
 
     def upset() -> None:
         [(address, _)] = eventually(lambda: foreign.said("client_request"), "the request")
@@ -236,7 +236,7 @@ def test_a_client_survives_a_broker_out_of_its_mind(
 def test_a_swallowed_request_is_sent_again_on_a_new_connection(
     foreign: HandBroker, workers: list[Live]
 ) -> None:
-    """The Guide's Lazy Pirate: no reply in time, so close, connect again, resend."""
+    """The ZeroMQ Guide's Lazy Pirate: without a reply in time, close, reconnect and retry."""
     serve(foreign, workers)
     foreign.swallow = 2
     with client(foreign, retry=requite.RetryPolicy(attempts=3, attempt_timeout=0.8)) as caller:
@@ -274,7 +274,7 @@ def test_a_late_reply_is_not_taken_for_that_of_the_next_request(
 def test_everybody_comes_back_to_a_broker_that_was_restarted(
     rfc: Rfc, make_foreign: MakeForeign, workers: list[Live]
 ) -> None:
-    """A call that was out when it went is sent again, and answered once."""
+    """A call in flight during the restart is retried, and answered once."""
     first = make_foreign(rfc)
     serve(first, workers)
     with client(first) as caller:

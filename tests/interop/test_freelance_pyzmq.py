@@ -1,4 +1,4 @@
-"""Freelance against pyzmq peers: all three models, requite as client and as server."""
+"""Freelance with pyzmq peers: all three models, with requite as client and as server."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Peers = Callable[..., PeerServer]
 
 @pytest.fixture
 def peers() -> Iterator[Peers]:
-    """Makes servers of a model, and ends them."""
+    """A function that makes servers of a model. The fixture stops them after the test."""
     made: list[PeerServer] = []
 
     def make(model: str, endpoint: str = "tcp://127.0.0.1:*") -> PeerServer:
@@ -60,11 +60,11 @@ def url(model: str, *servers: PeerServer) -> str:
 
 
 def endpoint_of(url: str) -> str:
-    """Return what a pyzmq peer connects to."""
+    """Return the endpoint that a pyzmq peer connects to."""
     return f"tcp://{url.removeprefix('flp://').partition('?')[0]}"
 
 
-# --- requite asks ---------------------------------------------------------------------------------
+# --- requite as the client ------------------------------------------------------------------------
 @pytest.mark.parametrize("model", MODELS)
 def test_a_client_of_ours_is_answered(model: str, peers: Peers) -> None:
     servers = [peers(model) for _ in range(3)]
@@ -119,7 +119,7 @@ def test_our_client_has_no_identity_and_is_a_router(peers: Peers) -> None:
     assert all(identity[:1] == b"\0" for identity in identities), "libzmq made them up"
 
 
-# --- requite answers ------------------------------------------------------------------------------
+# --- requite as the server ------------------------------------------------------------------------
 @requirement("flp:server:router", "flp:server:identity", "flp:server:public-endpoint", "flp:pong")
 def test_a_client_after_the_guide_addresses_our_server_by_its_endpoint(serving: Serving) -> None:
     bound = serving.start(Echo(), bind="flp://127.0.0.1:0")
@@ -164,14 +164,14 @@ def test_several_clients_talk_with_several_servers(serving: Serving) -> None:
 
 @pytest.mark.parametrize("bind", ["flp://127.0.0.1:0?model=failover", "flp://127.0.0.1:0"])
 def test_a_req_client_is_answered(bind: str, serving: Serving) -> None:
-    """Also by a server of model three: the envelope is an empty control frame to it."""
+    """Model three accepts it too: it treats the envelope as an empty control frame."""
     endpoint = endpoint_of(serving.start(Echo(), bind=bind)[0])
     nobody = "tcp://127.0.0.1:1"
     assert ask_model_one([nobody, endpoint], [b"hello"], 2.5) == [b"hello"]
 
 
 def test_a_req_client_reaches_our_server_through_a_proxy(serving: Serving) -> None:
-    """Envelopes of any length come back: a ROUTER and a DEALER socket stand in between."""
+    """A ROUTER and a DEALER forward the messages, so envelopes of any length must come back."""
     endpoint = endpoint_of(serving.start(Echo(), bind="flp://127.0.0.1:0?model=failover")[0])
     with zmq.Context() as context, context.socket(zmq.REQ) as req:
         front, back = context.socket(zmq.ROUTER), context.socket(zmq.DEALER)

@@ -1,4 +1,4 @@
-"""The Guide's own Majordomo programs, at a broker of requite: peers that do what its text does.
+"""The ZeroMQ Guide's Majordomo programs with a requite broker: peers that follow its text.
 
 Source: Guide, "Service-Oriented Reliable Queuing (Majordomo Pattern)" and "Asynchronous Majordomo
 Pattern". The frames are spelt out in `tests/support/zmq_peers.py`.
@@ -30,7 +30,7 @@ GUIDES_INTERVAL_S = 2.5
 
 
 def working_for(seconds: float) -> Handler:
-    """Return a handler that keeps its worker's only thread busy: no heartbeat leaves meanwhile."""
+    """Return a handler that blocks its worker's only thread, so it sends no heartbeats."""
 
     def work(worker: HandWorker, address: bytes, body: list[bytes]) -> None:
         sleep(seconds)
@@ -75,7 +75,7 @@ def test_mdclient2_asks_for_everything_before_it_takes_a_reply(
     make_broker: MakeBroker,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The Guide's libzmq had no high-water marks: its client never waits to send."""
+    """The Guide's libzmq had no high-water marks, so its client never waits to send."""
     broker = make_broker(policy=policy)
     client = HandClient(sockets, broker.endpoint, RFC7, SNDHWM=0, RCVHWM=0)
     with ServingWorker(sockets, broker.endpoint, RFC7, interval_s=GUIDES_INTERVAL_S):
@@ -92,7 +92,7 @@ def test_mdclient2_asks_for_everything_before_it_takes_a_reply(
 def test_a_client_that_is_not_read_from_may_hang_up(
     sockets: Sockets, make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a client does that gives a try up and connects anew (mdcliapi.c)."""
+    """Like a client that abandons an attempt and reconnects (mdcliapi.c)."""
     monkeypatch.setattr("requite.transport.stream._LOOK_EVERY_S", 0.01)
     broker = make_broker(policy=BrokerPolicy(client_pending_max=1, service_grace_s=300.0))
     client = HandClient(sockets, broker.endpoint, RFC7)
@@ -103,5 +103,5 @@ def test_a_client_that_is_not_read_from_may_hang_up(
     assert broker.stats()["pending"] == 2
     client.socket.zmq.close(linger=1000)
     broker.await_service("echo", queued=0)
-    assert broker.stats()["clients"] == 1  # who asks
+    assert broker.stats()["clients"] == 1  # the client that requests the statistics
     assert broker.stats()["unread"] == 0

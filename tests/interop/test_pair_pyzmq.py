@@ -1,8 +1,8 @@
-"""Clients and workers on plain pyzmq that follow a pair of brokers as the Guide has them do it.
+"""Plain pyzmq clients and workers follow a pair of brokers, as in the ZeroMQ Guide.
 
-A client asks one address, gives it up after a while without an answer and asks the other
-("Binary Star Implementation", bstarcli). A worker reconnects when it has not heard its broker for
-several heartbeats (the Majordomo worker); here it goes to the other address then.
+A client sends a request to one address; without an answer in time, it tries the other ("Binary Star
+Implementation", bstarcli). A worker reconnects when it has missed several heartbeats of its broker
+(the Majordomo worker); here it reconnects to the other address.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ WITHIN_S: Final = 25.0
 
 
 class BinaryStarClient:
-    """The Guide's: one address at a time, a new socket after each silence."""
+    """The Guide's client: one address at a time, and a new socket after each timeout."""
 
     def __init__(self, sockets: Sockets, endpoints: list[str], rfc: Rfc, kind: int) -> None:
         self._sockets = sockets
@@ -41,7 +41,7 @@ class BinaryStarClient:
         return HandClient(self._sockets, next(self._endpoints), self._rfc, kind=self._kind)
 
     def call(self, body: bytes) -> bytes:
-        """Ask until somebody answers."""
+        """Retry until a broker answers."""
         end = monotonic() + WITHIN_S
         while monotonic() < end:
             self._client.request(b"echo", body)
@@ -54,7 +54,7 @@ class BinaryStarClient:
 
 
 class BinaryStarWorker:
-    """A worker of the Guide that knows two addresses; on a thread of its own."""
+    """The Guide's worker with two addresses, on its own thread."""
 
     def __init__(self, sockets: Sockets, endpoints: list[str], rfc: Rfc) -> None:
         self._sockets = sockets
@@ -76,7 +76,7 @@ class BinaryStarWorker:
             worker.close()
 
     def _serve(self, worker: HandWorker) -> None:
-        """Serve one broker until it has been silent for too long, or sends us away."""
+        """Serve one broker until it is silent for too long, or sends DISCONNECT."""
         heard_at = monotonic()
         while not self._end.is_set() and monotonic() < heard_at + LIVENESS * BEAT_S:
             try:
@@ -104,7 +104,7 @@ def pair(tmp_path: Path, processes: list[Process]) -> list[BrokerProcess]:
 
 @pytest.fixture
 def crowd(pair: list[BrokerProcess], sockets: Sockets) -> Iterator[list[BinaryStarClient]]:
-    """Clients of 7/MDP (on REQ) and 18/MDP (on DEALER); a worker of each serves them."""
+    """Clients of 7/MDP (REQ) and 18/MDP (DEALER), each served by a worker of its dialect."""
     endpoints = [broker.endpoint for broker in pair]
     workers = [BinaryStarWorker(sockets, endpoints, rfc) for rfc in (RFC7, RFC18)]
     yield [

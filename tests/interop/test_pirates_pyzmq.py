@@ -1,4 +1,4 @@
-"""The Pirates with plain pyzmq peers, in every role: REQ, REP, DEALER and ROUTER by the Guide."""
+"""The Pirates with pyzmq peers in every role of the Guide: REQ, REP, DEALER and ROUTER."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def upper(request: Request) -> bytes:
 
 @pytest.fixture
 def lives() -> Iterator[list[Live]]:
-    """What is put in here is closed after the test."""
+    """A list of objects that are closed after the test."""
     lives: list[Live] = []
     yield lives
     for live in lives:
@@ -50,7 +50,7 @@ def start(lives: list[Live], served: Any) -> Any:
 
 
 def dial(url: str) -> str:
-    """Return the address that a socket of ZeroMQ dials for a URL of ours."""
+    """Return the address that a ZeroMQ socket dials for a requite URL."""
     return url.partition("?")[0].replace("pirate://", "tcp://")
 
 
@@ -109,12 +109,12 @@ def test_our_client_abandons_a_server_that_is_too_slow() -> None:
             client.call(b"x", timeout=20)
         assert raised.value.attempts == 3
         gate.set()
-        # The replies to the three are late, and reach nobody.
+        # The three replies are late, and are dropped.
         assert client.call(b"y", timeout=20).body == b"y"
 
 
 class GuideClient:
-    """The Guide's Lazy Pirate: a REQ socket, closed and opened again when no reply came in time."""
+    """The Guide's Lazy Pirate: a REQ socket that is reopened when no reply arrives in time."""
 
     def __init__(self, sockets: Sockets, endpoint: str) -> None:
         self._sockets = sockets
@@ -149,7 +149,7 @@ def test_the_guides_lazy_pirate_outlives_workers_of_our_queue(
 
     def die_with_a_request() -> None:
         while len(bad.receive()) == 1:
-            """Heartbeats may come first."""
+            """Skip heartbeats, which may arrive first."""
         bad.close()
 
     with InBackground(die_with_a_request):
@@ -223,7 +223,7 @@ def test_a_worker_that_blocks_while_it_works_is_not_given_up(
     worker.send(READY[0])
     client.send(b"hard")
     frames = worker.receive()
-    sleep(4 * FAST.interval_s * FAST.liveness)  # heavy work: it neither reads nor speaks
+    sleep(4 * FAST.interval_s * FAST.liveness)  # long work without reading or sending
     worker.send(*frames[:2], b"done")
     assert client.receive() == [b"done"]
 
@@ -235,7 +235,7 @@ def test_a_worker_that_falls_silent_is_hung_up_on_and_may_say_ready_again(
     worker.send(READY[0])
     eventually(lambda: paranoid.snapshot().idle == 1, "it is ready")
     assert worker.had_event(zmq.EVENT_DISCONNECTED, 30.0)
-    worker.send(BEATS[0])  # libzmq has connected again: a heartbeat begins no conversation
+    worker.send(BEATS[0])  # libzmq has reconnected; a heartbeat does not register a worker
     eventually(lambda: paranoid.snapshot().dropped.get("unready"), "it is not heard")
     assert paranoid.snapshot().idle == 0
     worker.send(READY[0])
@@ -253,7 +253,7 @@ def test_our_workers_at_a_paranoid_queue_of_the_guide(beat: bytes, lives: list[L
             ready = queue.said.count([b"\x01"])
             assert ready == 2
             eventually(lambda: queue.said.count([b"\x02"]) > 10, "more of them")
-            assert queue.said.count([b"\x01"]) == ready  # nobody found the other one gone
+            assert queue.said.count([b"\x01"]) == ready  # neither side found the other lost
 
 
 def test_our_worker_signs_up_again_when_the_queue_of_the_guide_was_restarted(
@@ -280,6 +280,6 @@ def test_our_worker_leaves_a_queue_that_is_silent(sockets: Sockets, lives: list[
     first, word = router.recv_multipart()
     assert word == b"\x01"
     again, word = first, b""
-    while word != b"\x01":  # heartbeats come until it gives up
+    while word != b"\x01":  # heartbeats arrive until the worker gives up
         again, word = router.recv_multipart()
     assert again != first

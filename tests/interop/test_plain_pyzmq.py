@@ -1,4 +1,4 @@
-"""PLAIN (RFC 24): libzmq's clients and workers show a user name and a password to our broker."""
+"""PLAIN (RFC 24): libzmq's clients and workers authenticate at a requite broker."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ USERS = {"ann": "first secret", "bob": "zweites Geheimnis ☃"}
 
 @pytest.fixture
 def guarded(make_broker: MakeBroker) -> LiveBroker:
-    """A broker that asks for credentials; its observer has none, so it cannot be asked."""
+    """A broker that requires credentials. Its observer has none, so it cannot be queried."""
     return make_broker(users=USERS)
 
 
 def credentials(user: str, password: str) -> dict[str, bytes]:
-    """Return the socket options for them."""
+    """Return the socket options for the credentials."""
     return {"PLAIN_USERNAME": user.encode(), "PLAIN_PASSWORD": password.encode()}
 
 
@@ -69,7 +69,7 @@ def test_whoever_does_not_is_refused_and_told_so(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     client = Socket(sockets, zmq.DEALER, guarded.endpoint, **credentials(user, password))
-    # libzmq 4.3 misspells ERROR, and so takes ours for a violation; later ones report AUTH.
+    # libzmq 4.3 misspells ERROR, so it treats ours as a violation; later versions report AUTH.
     assert client.had_event(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL, WAIT_S)
     guarded.await_log(caplog, f"the credentials of user {user!r} were refused")
     assert password not in caplog.text
@@ -101,12 +101,12 @@ def test_passwords_are_not_shown() -> None:
 # --- requite's own peers --------------------------------------------------------------------------
 @requite.service("echo")
 async def echo(request: requite.Request) -> bytes:
-    """Answer with the body of the request."""
+    """Return the body of the request."""
     return request.body
 
 
 def with_credentials(url: str, user: str, password: str) -> str:
-    """Return the URL of a broker with credentials in it."""
+    """Return a broker's URL with credentials."""
     return url.replace("mdp://", f"mdp://{quote(user)}:{quote(password)}@")
 
 
@@ -135,7 +135,7 @@ def test_requite_says_that_its_credentials_were_refused(
 
 
 def test_requite_shows_its_credentials_to_a_server_of_libzmq(sockets: Sockets) -> None:
-    """libzmq asks its application (ZAP, RFC 27) whether they are right."""
+    """libzmq asks its application for the verdict (ZAP, RFC 27)."""
     context = sockets.make(zmq.ROUTER).context
     gatekeeper = ThreadAuthenticator(context)
     gatekeeper.start()

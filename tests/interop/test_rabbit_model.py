@@ -1,4 +1,4 @@
-"""What the simulator's model of RabbitMQ takes for granted, asked of a real one."""
+"""Checks of a real RabbitMQ for the assumptions of the simulator's model."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ QUEUE = CORE.request_queue("42")
 
 @pytest.fixture
 async def channel(rabbit: Rabbit) -> AsyncIterator[Channel]:
-    """A channel of a connection, with the pool declared."""
+    """A channel with the topology of the pool declared."""
     async with connected(rabbit.url) as connection:
         channel = await connection.channel(confirms=True)
         for name, kind, arguments in CORE.exchanges():
@@ -54,7 +54,7 @@ async def publish(channel: Channel, key: str = "42", expiration: str | None = No
 
 
 def told(message: Content) -> tuple[Any, ...]:
-    """Return what a manager reads of a dead letter."""
+    """Return the fields of a dead letter that a manager reads."""
     properties = properties_of(message)
     reason = headers_of(message)["x-first-death-reason"]
     return reason, properties.correlation_id, properties.reply_to
@@ -65,7 +65,7 @@ async def test_quorum_queues_are_not_deleted_upon_conditions(
     channel: Channel, condition: str
 ) -> None:
     await make_queue(channel)
-    with pytest.raises(TransportError, match="not supported by quorum queues"):  # all of it ends
+    with pytest.raises(TransportError, match="not supported by quorum queues"):  # fatal
         await channel.ask(method(Queue.Delete(queue=QUEUE, **{condition: True})))
 
 

@@ -1,7 +1,7 @@
-"""Servers that answer twice, where nothing in a reply tells which request it is for.
+"""Servers that reply twice, in protocols whose replies carry no request id.
 
-A socket of ZeroMQ drops what has come before it sends the next request. So does a client of ours,
-and it closes the connection: what comes by it next could be anything.
+A ZeroMQ socket drops earlier input before it sends the next request. A requite client does too, and
+closes the connection, since its next input could be anything.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CALLS = 20
 
 
 class Stutterer:
-    """A ROUTER that says everything twice. `said_twice` is set once both are under way."""
+    """A ROUTER that sends every reply twice. `said_twice` is released after each pair."""
 
     def __init__(self) -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -39,7 +39,7 @@ class Stutterer:
             self.said_twice.release()
 
     def close(self) -> None:
-        """Tell the thread to end."""
+        """Stop the thread."""
         with self._context.socket(zmq.DEALER) as bell:
             bell.linger = 1000
             bell.connect(f"tcp://127.0.0.1:{self.port}")
@@ -66,7 +66,7 @@ def test_a_second_reply_is_not_taken_for_the_next_one(url: str, stutterer: Stutt
         for n in range(CALLS):
             assert client.call(b"%d" % n, timeout=20).body == b"%d" % n
             assert stutterer.said_twice.acquire(timeout=10)
-            # What the witness hears left the server after the second reply did.
+            # The server sends the witness's reply after the second reply.
             witness.send(b"%d" % n)
             while witness.recv() != b"%d" % n:
                 continue

@@ -1,7 +1,7 @@
-"""18/MDP: raw pyzmq sockets that write the RFC's frames by hand, with our broker.
+"""18/MDP: raw pyzmq sockets send the RFC's frames to a requite broker.
 
-The first tests have every frame of the document's tables in them; the others only what 18/MDP alone
-has. What it shares with 7/MDP is in `rfc_suite.py`.
+The first tests cover every frame of the document's tables; the others cover what only 18/MDP has.
+Tests that it shares with 7/MDP are in `rfc_suite.py`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def test_heartbeat_and_disconnect_are_those_of_the_rfc(
 ) -> None:
     worker = Socket(sockets, zmq.DEALER, broker.endpoint)
     worker.send(b"MDPW02", b"\x01", b"echo")
-    assert worker.receive() == [b"MDPW02", b"\x05"]  # within the default interval of one second
+    assert worker.receive() == [b"MDPW02", b"\x05"]  # within the default interval of 1 s
     worker.send(b"MDPW02", b"\x05")
     worker.send(b"MDPW02", b"\x06")
     broker.await_workers("echo", 0)
@@ -44,7 +44,7 @@ def test_heartbeat_and_disconnect_are_those_of_the_rfc(
 
 
 class TestRfc18(RfcSuite):
-    """What 18/MDP shares with 7/MDP."""
+    """Tests that 18/MDP shares with 7/MDP."""
 
     rfc = RFC18
 
@@ -64,7 +64,7 @@ class TestRfc18(RfcSuite):
         ]
 
     def test_nothing_follows_the_final(self, sockets: Sockets, broker: LiveBroker) -> None:
-        """A second FINAL has no request: its worker is sent away, the client is not told."""
+        """A second FINAL has no request: its worker gets DISCONNECT, its client nothing."""
         worker = self.worker(sockets, broker)
         client = self.client(sockets, broker)
         client.request(b"echo", b"x")
@@ -78,7 +78,7 @@ class TestRfc18(RfcSuite):
     def test_a_worker_that_vanished_after_a_partial_is_not_replaced(
         self, sockets: Sockets, make_broker: MakeBroker, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """The second worker's partials would not continue the first one's."""
+        """The partial replies of a second worker would not continue those of the first."""
         broker = make_broker()
         first = self.worker(sockets, broker)
         client = self.client(sockets, broker)
@@ -98,7 +98,7 @@ class TestRfc18(RfcSuite):
     def test_a_client_may_have_several_requests_out(
         self, sockets: Sockets, broker: LiveBroker
     ) -> None:
-        """Not what the RFC recommends, and allowed by its DEALER: replies come in some order."""
+        """The RFC does not recommend it, but its DEALER allows it: replies arrive in any order."""
         worker = self.worker(sockets, broker)
         client = self.client(sockets, broker)
         for number in range(10):

@@ -1,7 +1,7 @@
-"""7/MDP: raw pyzmq sockets that write the RFC's frames by hand, with our broker.
+"""7/MDP: raw pyzmq sockets send the RFC's frames to a requite broker.
 
-The first tests have every frame of the document's tables in them; the others only what 7/MDP alone
-has: REQ sockets, and one reply per request. What it shares with 18/MDP is in `rfc_suite.py`.
+The first tests cover every frame of the document's tables; the others cover what only 7/MDP has:
+REQ sockets, and one reply per request. Tests that it shares with 18/MDP are in `rfc_suite.py`.
 """
 
 from __future__ import annotations
@@ -52,22 +52,22 @@ def test_heartbeat_and_disconnect_are_those_of_the_rfc(
 
 
 class TestRfc7(RfcSuite):
-    """What 7/MDP shares with 18/MDP, asked by DEALER sockets."""
+    """Tests that 7/MDP shares with 18/MDP, with DEALER sockets."""
 
     rfc = RFC7
 
 
 class TestRfc7WithReqSockets(ClientSuite):
-    """What clients see, asked by REQ sockets, for which 7/MDP was made."""
+    """Tests of clients with REQ sockets, the usual sockets of 7/MDP."""
 
     rfc = RFC7
     client_kind = zmq.REQ
 
 
-# --- partial replies of others, for clients that have room for one --------------------------------
+# --- workers with partial replies, clients with one reply -----------------------------------------
 @pytest.fixture(params=[zmq.REQ, zmq.DEALER], ids=["REQ", "DEALER"])
 def kind(request: pytest.FixtureRequest) -> int:
-    """The two kinds of socket that a client of 7/MDP may have."""
+    """The two kinds of sockets of 7/MDP clients."""
     kind: int = request.param
     return kind
 
@@ -83,7 +83,7 @@ def test_partials_are_joined_into_the_one_reply(
     worker.partial(address, b"three")
     worker.final(address, b"four")
     assert client.reply() == ("final", b"echo", [b"one", b"two", b"three", b"four"])
-    assert client.call(b"mmi.service", b"echo") == [b"200"]  # so nothing came in between
+    assert client.call(b"mmi.service", b"echo") == [b"200"]  # so nothing arrived in between
 
 
 def test_partials_of_a_worker_that_vanished_are_not_mixed_with_those_of_the_next(
@@ -140,7 +140,7 @@ def test_a_broker_that_refuses_partials_is_silent_otherwise(
 def test_a_lazy_pirate_resends_on_a_new_socket_and_gets_one_reply(
     sockets: Sockets, broker: LiveBroker
 ) -> None:
-    """18/MDP and 7/MDP recommend it: no reply in time, so close the socket and ask on a new one."""
+    """Both RFCs recommend it: without a reply in time, close the socket and retry on a new one."""
     worker = HandWorker(sockets, broker.endpoint, RFC7)
     client = HandClient(sockets, broker.endpoint, RFC7, kind=zmq.REQ)
     client.request(b"echo", b"first try")
@@ -150,6 +150,6 @@ def test_a_lazy_pirate_resends_on_a_new_socket_and_gets_one_reply(
     broker.await_service("echo", cancelled=1)
     client = HandClient(sockets, broker.endpoint, RFC7, kind=zmq.REQ)
     client.request(b"echo", b"second try")
-    worker.final(address, *body)  # late, for a client that is gone
+    worker.final(address, *body)  # late, for a disconnected client
     worker.serve_one()
     assert client.reply()[2] == [b"second try"]

@@ -1,4 +1,4 @@
-"""No test with a foreign peer is lost: see `tests/saved`."""
+"""No test with a foreign peer gets lost: see `tests/saved`."""
 
 from __future__ import annotations
 

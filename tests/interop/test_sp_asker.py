@@ -1,4 +1,4 @@
-"""What a REQ does with good and bad services, by the byte: requite's client beside nng's socket."""
+"""REQ with valid and invalid services, byte by byte: requite's client and nng's socket."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Begin = Callable[[bytes], Future[bytes]]
 
 
 class Scene:
-    """A client that dials a service written by hand, and calls that are under way."""
+    """A client that dials a scripted service, with its calls in flight."""
 
     def __init__(self, begin: Begin, listener: HandListener, hands: Hands) -> None:
         self.begin = begin
@@ -43,14 +43,14 @@ MakeScene = Callable[..., Scene]
 
 @pytest.fixture(params=["requite", "nng"])
 def maker(request: pytest.FixtureRequest) -> str:
-    """Whose REQ it is."""
+    """The implementation of the REQ."""
     maker: str = request.param
     return maker
 
 
 @pytest.fixture
 def make_scene(maker: str, nng: Nng, loop: Loop, hands: Hands, places: Places) -> MakeScene:
-    """Make a client; `resend_s` None: at the default of a minute."""
+    """A function that makes a client. `resend_s` None: the default of one minute."""
 
     def make(wire: Wire = TCP, resend_s: float | None = None) -> Scene:
         listener = hands.listen(places.new(wire))
@@ -114,12 +114,12 @@ def test_each_client_begins_with_another_id(make_scene: MakeScene) -> None:
     assert len(firsts) == 3
 
 
-# --- replies that are none ------------------------------------------------------------------------
+# --- invalid replies ------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     "kind", ["empty", "short", "not at the bottom", "stray", "one tag too many", "late"]
 )
 def test_a_reply_that_is_none_is_ignored(kind: str, maker: str, make_scene: MakeScene) -> None:
-    """On a reply of less than four bytes nng closes, dials again and sends again at once."""
+    """On a reply of less than four bytes nng closes, redials and resends at once."""
     scene = make_scene()
     service = scene.accept()
     early = scene.begin(b"early")
@@ -156,9 +156,9 @@ def test_a_second_reply_reaches_nobody(make_scene: MakeScene) -> None:
         assert reply.result(WAIT_S) == b"%d" % number
 
 
-# --- sending again --------------------------------------------------------------------------------
+# --- resending ------------------------------------------------------------------------------------
 def test_an_unanswered_request_is_sent_again_with_its_id(make_scene: MakeScene) -> None:
-    """nng looks once a second, so it may be up to a second late."""
+    """nng checks once per second, so it may be up to 1 s late."""
     scene = make_scene(resend_s=RESEND_S)
     service = scene.accept()
     began = monotonic()
@@ -196,7 +196,7 @@ def test_a_connection_that_ends_too_early_is_dialled_again(
     assert reply.result(WAIT_S) == b"x"
 
 
-# --- strangers ------------------------------------------------------------------------------------
+# --- invalid services -----------------------------------------------------------------------------
 @pytest.mark.parametrize(
     "said", [header(REQ), header(16), header(17), b"HTTP/1.1 400 Bad\r\n\r\n"], ids=bytes.hex
 )
@@ -214,7 +214,7 @@ def test_whoever_is_no_service_is_hung_up_on_and_dialled_again(
 
 
 def test_the_error_names_the_type_of_a_stranger(loop: Loop, places: Places, nng: Nng) -> None:
-    """A PAIR socket of nng has the number that the draft gives to REQ."""
+    """nng's PAIR socket has the type number that the draft assigns to REQ."""
     import pynng
 
     with pynng.Pair0() as pair:
@@ -263,7 +263,7 @@ def test_a_cancelled_call_is_forgotten_and_its_reply_ignored(
     first = loop.begin(client.call(b"first"))
     request = service.receive()
     first.cancel()
-    assert service.is_silent(RESEND_S + QUIET_S)  # nothing is sent again
+    assert service.is_silent(RESEND_S + QUIET_S)  # nothing is resent
     second = loop.begin(client.call(b"second"))
     service.send(request)
     request = service.receive()
@@ -281,7 +281,7 @@ def test_nng_cancels_by_asking_anew_and_our_worker_does_not_mind(
     assert req.ask(b"last") == b"last"
 
 
-# --- resending switched off -----------------------------------------------------------------------
+# --- without resending ----------------------------------------------------------------------------
 @pytest.mark.parametrize("how", ["url", "policy", "not idempotent"])
 def test_without_resending_the_caller_is_told_when_the_connection_ends(
     how: str, loop: Loop, hands: Hands, places: Places

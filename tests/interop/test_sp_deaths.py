@@ -1,4 +1,4 @@
-"""Processes killed without a warning, and started again: the request still gets its reply."""
+"""Processes are killed and restarted: each request still gets its reply."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ class Troupe:
         self.places = places
 
     def service(self, maker: str, place: Place, **env: str) -> Process:
-        """Start a service; it listens when this returns."""
+        """Start a service; return once it listens."""
         if maker == THEIRS:
             return self._start("nng_service", place.nng, **env)
         return self._start("service", place.listening(), **env)
 
     def dialling_service(self, place: Place, **env: str) -> Process:
-        """Start a service of requite that dials."""
+        """Start a requite service that dials."""
         return self._start("dialling_service", place.dialling(), **env)
 
     def identity(self, place: Place) -> Process:
-        """Start a service of requite that answers with the number of its process."""
+        """Start a requite service that replies with its process id."""
         return self._start("identity", place.listening())
 
     def client(self, maker: str, place: Place, body: str) -> Process:
@@ -54,7 +54,7 @@ class Troupe:
         return self._start("client", place.dialling(), body, says="")
 
     def device(self, front: Place, back: Place) -> Process:
-        """Start a device of requite; it listens in front when this returns."""
+        """Start a requite device; return once its front listens."""
         return self._start("device", front.listening(), back.dialling())
 
     def _start(self, role: str, *arguments: str, says: str = "ing", **env: str) -> Process:
@@ -66,12 +66,12 @@ class Troupe:
 
 @pytest.fixture
 def troupe(processes: list[Process], places: Places) -> Troupe:
-    """Processes."""
+    """The processes of a test."""
     return Troupe(processes, places)
 
 
 def asker(maker: str, place: Place, nng: Nng, loop: Loop) -> Begin:
-    """Return a function that begins a call, of a client that dials the place."""
+    """Return a function that starts a call of a client that dials the place."""
     if maker == THEIRS:
         req = nng.req()
         sp_nng.dial(req.socket, place)
@@ -113,7 +113,7 @@ def test_a_service_is_killed_with_the_request_and_comes_back(
 def test_a_service_that_dials_is_killed_and_another_one_answers(
     client: str, nng: Nng, loop: Loop, troupe: Troupe
 ) -> None:
-    """The client listens; the second service has dialled it when the first one dies."""
+    """The client listens. The second service has dialled it before the first one dies."""
     place = troupe.places.new(IPC)
     if client == THEIRS:
         req = nng.req()
@@ -141,7 +141,7 @@ def test_a_service_that_dials_is_killed_and_another_one_answers(
 def test_a_client_is_killed_and_its_request_is_given_up(
     client: str, nng: Nng, troupe: Troupe
 ) -> None:
-    """The worker learns of it and interrupts the handler; others are served as before."""
+    """The worker notices and cancels the handler. Other clients are served as before."""
     place = troupe.places.new(IPC)
     service = troupe.service(OURS, place, **{SWALLOW: "1"})
     victim = troupe.client(client, place, "hello")
@@ -155,7 +155,7 @@ def test_a_client_is_killed_and_its_request_is_given_up(
 def test_a_client_that_listens_is_killed_and_comes_back(
     nng: Nng, loop: Loop, troupe: Troupe
 ) -> None:
-    """The worker dials it again."""
+    """The worker redials it."""
     place = troupe.places.new(IPC)
     victim = nng.req()
     sp_nng.listen(victim.socket, place)
@@ -190,7 +190,7 @@ def test_a_device_is_killed_on_the_way_and_comes_back(
 def test_a_reply_on_a_path_through_a_dead_device_leads_nowhere(
     client: str, nng: Nng, loop: Loop, hands: Hands, troupe: Troupe
 ) -> None:
-    """The device that came after it does not know the channel, and the client asks again."""
+    """The next device does not know the channel, and the client resends."""
     front, listener = troupe.places.new(IPC), hands.listen(troupe.places.new(IPC))
     device = troupe.device(front, listener.place)
     service = hands.keep(listener.accept()).greet(REP)
@@ -225,7 +225,7 @@ def test_a_frozen_service_is_passed_over_after_the_resend_interval(
 
 
 def test_a_storm_of_deaths_loses_nothing(loop: Loop, troupe: Troupe) -> None:
-    """A service is killed and started again while calls go on; each call gets its own reply."""
+    """A service is killed and restarted during calls. Each call gets its own reply."""
     place = troupe.places.new(IPC)
     client = loop.client(place, timeout=WAIT_S)
     bodies = [b"%d" % number for number in range(300)]
@@ -244,8 +244,8 @@ def test_a_storm_of_deaths_loses_nothing(loop: Loop, troupe: Troupe) -> None:
 
 
 def test_a_port_is_free_again_at_once(troupe: Troupe) -> None:
-    """A worker that was killed leaves connections behind; the next one listens all the same."""
-    with socket.socket() as holder:  # which keeps the port from others, and does not listen
+    """A killed worker leaves connections behind, but the next worker can listen."""
+    with socket.socket() as holder:  # reserves the port without listening
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         holder.bind(("127.0.0.1", 0))
         place = troupe.places.new().at(holder.getsockname()[1])

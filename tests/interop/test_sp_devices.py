@@ -1,4 +1,4 @@
-"""Through devices: chains of one and two, requite's and nng's, over mixed transports, and loops."""
+"""Devices: chains of one and more, of requite and nng, over mixed transports; and loops."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CALLS = 50
 
 
 class Chains:
-    """Makes devices of either maker, which listen in front and dial behind."""
+    """Makes devices of either implementation, whose front listens and whose back dials."""
 
     def __init__(self, nng: Nng, loop: Loop, places: Places) -> None:
         self.nng = nng
@@ -41,20 +41,20 @@ class Chains:
         return front.as_told(str(device.front_addresses[0]))
 
     def chain(self, makers: Sequence[str], place: Place, wires: Sequence[Wire] = ()) -> Place:
-        """Put devices in front of the service at a place, the last one first."""
+        """Put devices in front of the service at a place, the last one first; return the front."""
         for maker, wire in zip(reversed(makers), wires or [TCP] * len(makers), strict=True):
             place = self.device(maker, place, wire)
         return place
 
     def service(self, maker: str, wire: Wire = TCP) -> Place:
-        """Start an echo service that listens."""
+        """Start an echo service that listens; return its place."""
         place = self.places.new(wire)
         if maker == "nng":
             return sp_nng.listen(self.nng.rep().socket, place)
         return self.loop.listening_worker(place)
 
     def assert_works(self, maker: str, place: Place) -> None:
-        """Make calls, some of them large."""
+        """Make calls with small and large bodies; check their replies."""
         bodies = [b"%d" % number * (1 + number * 100) for number in range(CALLS)]
         bodies += [b"", bytes(1 << 20)]
         if maker == "nng":
@@ -72,7 +72,7 @@ class Chains:
 
 @pytest.fixture
 def chains(nng: Nng, loop: Loop, places: Places) -> Iterator[Chains]:
-    """Chains of devices."""
+    """A maker of chains of devices."""
     return Chains(nng, loop, places)
 
 
@@ -122,7 +122,7 @@ def test_clients_and_services_may_all_dial_the_device(chains: Chains) -> None:
 
 
 def test_the_device_may_dial_clients_and_services(chains: Chains) -> None:
-    """Its front is a REP, which may dial REQs that listen."""
+    """The device's front is a REP, which may dial listening REQs."""
     req = chains.nng.req()
     front = sp_nng.listen(req.socket, chains.places.new())
     back = chains.service(THEIRS)
@@ -149,9 +149,9 @@ def test_a_device_shares_its_requests_among_all_services(chains: Chains) -> None
     assert [len(rep.requests) - n for rep, n in zip(reps, before, strict=True)] == [10, 10, 10]
 
 
-# --- what goes over the wire ----------------------------------------------------------------------
+# --- bytes on the wire ----------------------------------------------------------------------------
 def test_the_picture_of_the_draft(chains: Chains, hands: Hands) -> None:
-    """Each device puts the channel's id on top of the stack, and takes it off again."""
+    """Each device pushes the channel's id onto the stack, and pops it from the reply."""
     listener = hands.listen(chains.places.new())
     place = chains.chain([OURS, OURS], listener.place)
     client = hands.client(place)
@@ -206,7 +206,7 @@ def test_a_reply_that_leads_nowhere_is_dropped(bad: str, chains: Chains, hands: 
 
 @pytest.mark.parametrize("maker", [OURS, THEIRS])
 def test_a_device_adds_no_ninth_tag(maker: str, chains: Chains, hands: Hands) -> None:
-    """requite looks before it sends (as the draft says), nng when it receives: one tag later."""
+    """requite checks before it sends (as in the draft), nng on receipt: one tag later."""
     listener = hands.listen(chains.places.new())
     place = chains.device(maker, listener.place)
     client, service = hands.client(place), hands.keep(listener.accept()).greet(REP)
@@ -236,9 +236,9 @@ def test_a_stranger_is_hung_up_on(side: str, chains: Chains, hands: Hands) -> No
 # --- loops ----------------------------------------------------------------------------------------
 @pytest.mark.parametrize("other", [OURS, THEIRS])
 def test_a_loop_of_two_devices_settles(other: str, chains: Chains, nng: Nng) -> None:
-    """Each forwards to the other; a service is there, too, and gets every other request at least.
+    """Each device forwards to the other. A service gets at least every second request.
 
-    A request that goes round is dropped when its stack is too deep; resending makes up for it.
+    A circulating request is dropped once its stack is too deep; resending makes up for it.
     """
     rep = nng.rep()
     service = sp_nng.listen(rep.socket, chains.places.new())

@@ -1,4 +1,4 @@
-"""Fairness (I8), counted: among services and among clients, by turns, while they come and go."""
+"""Fairness (I8), counted: among services and among clients, while they connect and disconnect."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ ROUNDS = 20
 
 
 class Services:
-    """Services of nng, each counting what it is asked, and a client or device that shares among
-    them; `ask` makes one call, `connected` tells to how many it is connected."""
+    """nng services that count their requests, behind a client or device that distributes them.
+
+    `ask` makes one call; `connected` returns the number of connected services.
+    """
 
     def __init__(
         self, nng: Nng, ask: Callable[[], object], back: Place, connected: Callable[[], int]
@@ -37,7 +39,7 @@ class Services:
         self.reps: list[NngRep] = []
 
     def join(self) -> NngRep:
-        """Let another one dial us; it has been asked once when this returns."""
+        """Add a service that dials; return after its first request."""
         rep = self._nng.rep()
         sp_nng.dial(rep.socket, self._back)
         self.reps.append(rep)
@@ -50,7 +52,7 @@ class Services:
         return rep
 
     def leave(self, rep: NngRep) -> None:
-        """Let one go; that has been noticed when this returns, so nothing is sent to it."""
+        """Remove a service; return once the client or device has noticed."""
         self.reps.remove(rep)
         rep.close()
         eventually(lambda: self._connected() == len(self.reps), "it is forgotten")
@@ -65,7 +67,7 @@ class Services:
 
 @pytest.fixture(params=["client", "device"])
 def services(request: pytest.FixtureRequest, nng: Nng, loop: Loop, places: Places) -> Services:
-    """Services that dial requite's client, or a device that nng's client asks."""
+    """Services that dial requite's client, or a device that nng's client uses."""
     back = places.new()
     if request.param == "client":
         client = loop.client(bind=[back.listening()])
@@ -93,7 +95,7 @@ def test_requests_go_round_while_services_come_and_go(services: Services) -> Non
 
 
 def test_who_stays_gets_as_much_as_the_others_that_stay(services: Services) -> None:
-    """One comes and goes again and again, always after another odd number of calls."""
+    """One service connects and disconnects repeatedly, each time after an odd number of calls."""
     for _ in range(3):
         services.join()
     before = [len(rep.requests) for rep in services.reps]
@@ -109,7 +111,7 @@ def test_who_stays_gets_as_much_as_the_others_that_stay(services: Services) -> N
 def test_two_devices_before_the_same_services_are_fair_together(
     nng: Nng, loop: Loop, places: Places
 ) -> None:
-    """A mesh: the client shares among devices, and each device among all services."""
+    """A mesh: the client distributes among devices, and each device among all services."""
     reps = [nng.rep() for _ in range(3)]
     backs = [sp_nng.listen(rep.socket, places.new()).dialling() for rep in reps]
     fronts, devices = [], []
@@ -132,7 +134,7 @@ def test_two_devices_before_the_same_services_are_fair_together(
     assert counts == [2 * ROUNDS] * 3
 
 
-# --- priorities and weights, set by the user ------------------------------------------------------
+# --- configured priorities and weights ------------------------------------------------------------
 def test_a_lower_priority_waits_until_the_higher_one_is_gone(
     nng: Nng, loop: Loop, places: Places
 ) -> None:
@@ -180,8 +182,7 @@ def test_weights_share_in_proportion(nng: Nng, loop: Loop, places: Places) -> No
 
 # --- among clients --------------------------------------------------------------------------------
 class Gate:
-    """A service that holds its requests until it is opened, and writes down in which order it
-    begins them."""
+    """A service that holds its requests until it is opened, and records their order."""
 
     def __init__(self) -> None:
         self.begun: list[bytes] = []
@@ -196,14 +197,14 @@ class Gate:
         self.service = serve
 
     def open(self) -> None:
-        """Let everything through; to be called on its loop."""
+        """Release all requests; call it on the event loop."""
         self._open.set()
 
 
 def test_a_flood_from_one_client_does_not_hold_up_the_others(
     loop: Loop, hands: Hands, places: Places
 ) -> None:
-    """By turns, one request each, although the first one's were all here before the others came."""
+    """Clients take turns, even if all requests of the first one arrived first."""
     gate = Gate()
     place = loop.listening_worker(places.new(), service=gate.service, capacity=1)
     clients = {name: hands.client(place) for name in (b"flood", b"b", b"c")}
@@ -224,7 +225,7 @@ def test_a_flood_from_one_client_does_not_hold_up_the_others(
 
 
 def _wait_until_read(loop: Loop) -> None:
-    """Let the loop look for input, read it and work it off: what was sent is in its sockets."""
+    """Run the loop until it has read and handled the input that is in its sockets."""
     for _ in range(3):
         loop.call(int)
 
@@ -232,9 +233,9 @@ def _wait_until_read(loop: Loop) -> None:
 def test_a_flood_from_one_client_does_not_hold_up_the_others_behind_a_device(
     loop: Loop, hands: Hands, places: Places
 ) -> None:
-    """The way back is full when the second client comes; from then on both get their share.
+    """The return path is full when the second client connects; from then on both get their share.
 
-    Not strictly by turns: who has nothing in the device's socket for a moment is passed over.
+    Turns are not strict: a client without data in the device's socket is skipped.
     """
     listener = hands.listen(places.new())
     front = places.new()
@@ -253,7 +254,7 @@ def test_a_flood_from_one_client_does_not_hold_up_the_others_behind_a_device(
 
 
 def _fill(client: HandPeer, payload: bytes) -> int:
-    """Send until nothing is taken for a while; return how many whole messages went."""
+    """Send until the socket accepts nothing for a while; return the number of complete messages."""
     data = client.frame(payload)
     sent = 0
     client.socket.setblocking(False)

@@ -1,6 +1,6 @@
-"""REQ with REP over every transport: nng with requite, requite with itself, either side dialling.
+"""REQ and REP over every transport: nng with requite, requite with itself; either side dials.
 
-nng is what pynng brings along; requite is `AsyncClient`, `Client` and `Worker`.
+nng is the library in pynng; requite is `AsyncClient`, `Client` and `Worker`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ pytestmark = pytest.mark.interop
 
 SIZES = (0, 1, 64 << 10, 1 << 20)
 LIMIT = 2000
-FAR_OVER = 1 << 20  # what is put around a body has room beyond the limit
+FAR_OVER = 1 << 20  # the limit leaves room for headers around a body
 
 Ask = Callable[[bytes], bytes]
 
 
 class Cast:
-    """Makes clients and services of each kind; they listen at a place or dial it."""
+    """Makes clients and services of each kind, which listen at a place or dial it."""
 
     def __init__(self, nng: Nng, loop: Loop) -> None:
         self._nng = nng
@@ -35,7 +35,7 @@ class Cast:
         self._blocking: list[requite.Client] = []
 
     def client(self, kind: str, place: Place, listens: bool) -> tuple[Place, Ask]:
-        """Return where it is and a function that makes a call."""
+        """Return the client's place and a function that makes a call."""
         if kind == "nng":
             req = self._nng.req()
             return sp_nng.join(req.socket, place, listens), req.ask
@@ -51,7 +51,7 @@ class Cast:
         return _where(place, client.addresses), lambda body: self._loop.ask(client, body)
 
     def service(self, kind: str, place: Place, listens: bool) -> Place:
-        """Start an echo service, and return where it is."""
+        """Start an echo service; return its place."""
         if kind == "nng":
             return sp_nng.join(self._nng.rep().socket, place, listens)
         if listens:
@@ -69,7 +69,7 @@ class Cast:
         return ask
 
     def close(self) -> None:
-        """Close the blocking clients; the others belong to the loop and to nng."""
+        """Close the blocking clients; the loop and nng close the others."""
         for client in self._blocking:
             client.close()
 
@@ -80,7 +80,7 @@ def _where(place: Place, told: object) -> Place:
 
 @pytest.fixture
 def cast(nng: Nng, loop: Loop) -> Iterator[Cast]:
-    """Clients and services."""
+    """A maker of clients and services."""
     cast = Cast(nng, loop)
     yield cast
     cast.close()
@@ -150,7 +150,7 @@ def test_a_client_may_listen_and_dial_at_once(nng: Nng, loop: Loop, places: Plac
 
 
 def test_many_calls_at_a_time_share_a_connection(nng: Nng, loop: Loop, places: Places) -> None:
-    """`map` keeps 64 out; nng answers from 16 contexts, so out of order."""
+    """`map` keeps 64 calls in flight. nng replies from 16 contexts, so out of order."""
     rep = nng.rep_with_contexts(16)
     client = loop.client(sp_nng.listen(rep.socket, places.new()))
     bodies = [b"%d" % number for number in range(2000)]
@@ -186,7 +186,7 @@ def test_our_worker_takes_clients_of_nng_that_show_a_good_certificate(
     assert known.ask(b"x") == b"x"
     with pytest.raises(pynng.Timeout):
         unknown.ask(b"x")
-    assert "handshake failed: " in caplog.text  # nng may hang up before it is told why
+    assert "handshake failed: " in caplog.text  # nng may disconnect before it gets the reason
 
 
 @pytest.mark.parametrize("wire", [TLS, WSS], ids=str)
@@ -211,12 +211,12 @@ def test_our_client_shows_its_certificate_to_nng_where_it_is_asked_for(
         loop.do(unknown.close())
 
 
-# --- over the limit -------------------------------------------------------------------------------
+# --- beyond the limit -----------------------------------------------------------------------------
 @pytest.mark.parametrize("wire", [TCP, IPC, TLS], ids=str)
 def test_a_request_over_our_limit_costs_its_sender_the_connection_and_nobody_else(
     wire: Wire, nng: Nng, loop: Loop, places: Places, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Not tried with WebSockets of nng, which aborts the process when one is closed meanwhile."""
+    """Not with WebSockets: nng aborts the process when one is closed during a send."""
     place = loop.listening_worker(places.new(wire), message_size_max=LIMIT)
     good, bad = nng.req(), nng.req()
     for req in (good, bad):
@@ -232,7 +232,7 @@ def test_a_request_over_our_limit_costs_its_sender_the_connection_and_nobody_els
 def test_a_reply_over_our_limit_ends_the_call_with_an_error(
     wire: Wire, nng: Nng, loop: Loop, places: Places
 ) -> None:
-    """Not tried with WebSockets of nng, for the same reason."""
+    """Not with WebSockets: nng aborts the process when one is closed during a send."""
     rep = nng.rep(lambda body: body * LIMIT)
     client = loop.client(sp_nng.listen(rep.socket, places.new(wire)), message_size_max=LIMIT)
     assert loop.ask(client, b"x") == b"x" * LIMIT

@@ -1,6 +1,6 @@
-"""What a REP does with good and bad clients, byte by byte: requite's worker beside nng's socket.
+"""REP with valid and invalid clients, byte by byte: requite's worker and nng's socket.
 
-Where the two differ (the draft leaves a choice, or nng departs from it) the test says so.
+Tests point out where the two differ: the draft leaves a choice, or nng departs from it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import requite
 
 pytestmark = pytest.mark.interop
 
-QUIET_S = 0.15  # nothing comes for so long: then nothing will come
+QUIET_S = 0.15  # without input for so long, none is expected
 LIMIT = 1 << 20
 WIRES = [TCP, IPC, TLS]
 
@@ -28,14 +28,14 @@ Serve = Callable[[Wire], Place]
 
 @pytest.fixture(params=["requite", "nng"])
 def maker(request: pytest.FixtureRequest) -> str:
-    """Whose REP it is."""
+    """The implementation of the REP."""
     maker: str = request.param
     return maker
 
 
 @pytest.fixture
 def serve(maker: str, nng: Nng, loop: Loop, places: Places) -> Serve:
-    """Start an echo service on a wire; return where it is."""
+    """A function that starts an echo service on a wire, and returns its place."""
 
     def start(wire: Wire = TCP) -> Place:
         if maker == "nng":
@@ -46,7 +46,7 @@ def serve(maker: str, nng: Nng, loop: Loop, places: Places) -> Serve:
 
 
 def is_served(peer: HandPeer) -> bool:
-    """Make a call of this connection's own and see its reply."""
+    """Return whether a call on this connection gets its reply."""
     peer.send(deep(1, request_id=99) + b"still there?")
     return peer.receive() == deep(1, request_id=99) + b"still there?"
 
@@ -112,7 +112,7 @@ def test_the_log_names_the_type_of_a_stranger(
 # --- the stack ------------------------------------------------------------------------------------
 @pytest.mark.parametrize("wire", WIRES, ids=str)
 def test_the_whole_stack_comes_back(serve: Serve, wire: Wire, hands: Hands) -> None:
-    """The picture of the draft: "Hello" through two devices."""
+    """The figure of the draft: "Hello" through two devices."""
     peer = hands.client(serve(wire))
     stack = tags(446, 299, BOTTOM | 823)
     peer.send(stack + b"Hello")
@@ -173,7 +173,7 @@ def test_a_request_without_a_bottom_is_ignored(
 def test_an_announcement_over_the_limit_is_refused_at_once(
     size: int, wire: Wire, serve: Serve, hands: Hands
 ) -> None:
-    """Not one byte of the payload is waited for."""
+    """No byte of the payload is read first."""
     place = serve(wire)
     peer, client = hands.client(place), hands.client(place)
     peer.write(peer.frame(b"")[:-8] + size.to_bytes(8, "big"))
@@ -203,7 +203,7 @@ def test_a_connection_cut_in_the_middle_of_a_request(at: int, serve: Serve, hand
 def test_a_client_that_reads_no_replies_stops_nobody(
     loop: Loop, hands: Hands, places: Places
 ) -> None:
-    """Replies that it does not take are dropped; nng's REP waits here, and serves nobody else."""
+    """Unread replies are dropped. nng's REP blocks instead, and serves no other client."""
     place = loop.listening_worker(places.new())
     hog, client = hands.client(place), hands.client(place)
     ask = hog.frame(deep(1) + bytes(1000)) * 100
@@ -222,7 +222,7 @@ def test_a_client_that_reads_no_replies_stops_nobody(
 def test_a_request_that_the_handler_refuses_gets_no_reply(
     loop: Loop, places: Places, hands: Hands
 ) -> None:
-    """SP has no negative reply: the request is cancelled, and the connection goes on."""
+    """SP has no negative reply: the request is cancelled, and the connection remains."""
 
     @requite.service("picky")
     async def picky(request: requite.Request) -> bytes:

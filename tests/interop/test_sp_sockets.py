@@ -39,13 +39,13 @@ def rep(loop: Loop) -> Iterator[Rep]:
 
 
 def listening(loop: Loop, socket: Req | Rep, place: Place) -> Place:
-    """Let a socket listen; return where."""
+    """Make a socket listen; return its place."""
     [url] = loop.do(socket.listen(place.listening()))
     return place.as_told(url)
 
 
 async def serve(rep: Rep, answer: Callable[[bytes], bytes | None] = bytes) -> None:
-    """Answer until the socket is closed."""
+    """Reply to requests until the socket is closed."""
     while True:
         try:
             request = await rep.receive()
@@ -55,7 +55,7 @@ async def serve(rep: Rep, answer: Callable[[bytes], bytes | None] = bytes) -> No
         request.cancel() if body is None else request.reply(body)
 
 
-# --- there and back -------------------------------------------------------------------------------
+# --- requests and replies -------------------------------------------------------------------------
 @pytest.mark.parametrize("wire", [TCP, IPC, TLS, WS], ids=str)
 def test_req_dials_rep_of_nng(wire: Wire, req: Req, nng: Nng, loop: Loop, places: Places) -> None:
     place = sp_nng.listen(nng.rep().socket, places.new(wire))
@@ -101,7 +101,7 @@ def test_many_requests_at_a_time_are_answered_in_any_order(
     assert loop.do(scene()) == [b"%d" % number * 2 for number in range(50)]
 
 
-# --- what the user is told ------------------------------------------------------------------------
+# --- back-pressure, resending and cancelling ------------------------------------------------------
 def test_without_anybody_pushback_is_reported(req: Req, loop: Loop) -> None:
     with pytest.raises(requite.Overloaded) as failed:
         loop.call(lambda: req.send(b"x", wait=False))
@@ -111,7 +111,7 @@ def test_without_anybody_pushback_is_reported(req: Req, loop: Loop) -> None:
 def test_when_all_push_back_that_is_reported_and_nothing_waits(
     req: Req, loop: Loop, hands: Hands, places: Places
 ) -> None:
-    """A service that does not read is full after some requests; what it took is not lost."""
+    """A service that does not read is full after some requests. Accepted requests are not lost."""
     listener = hands.listen(places.new())
     loop.do(req.dial(listener.place.dialling()))
     service = hands.keep(listener.accept()).greet(REP)

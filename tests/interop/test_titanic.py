@@ -1,7 +1,7 @@
-"""Titanic for plain MDP: clients of pyzmq that know 9/TSP from its text, and a broker of pyzmq's.
+"""Titanic for plain MDP: pyzmq clients that follow the text of 9/TSP, and a pyzmq broker.
 
-The frames are written by hand: nothing of requite's client is used, and in the second half nothing
-of its broker.
+The frames are written by hand: no test uses requite's client for them, and the second half does not
+use its broker.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ QUICK = TitanicPolicy(backoff_s=0.05, check_every_s=0.05, attempt_timeout_s=2.0)
 
 @pytest.fixture(params=[RFC7, RFC18], ids=["0.1", "0.2"])
 def rfc(request: pytest.FixtureRequest) -> Rfc:
-    """The version that everybody speaks."""
+    """The dialect of all peers."""
     rfc: Rfc = request.param
     return rfc
 
 
 @pytest.fixture
 def keeper(make_broker: MakeBroker, tmp_path: Path) -> LiveBroker:
-    """A broker of requite that keeps requests."""
+    """A requite broker with Titanic."""
     return make_broker(titanic=TitanicSettings(tmp_path / "kept", QUICK))
 
 
@@ -49,7 +49,7 @@ def submitted(client: HandClient, *body: bytes) -> bytes:
 
 
 def answered(client: HandClient, ticket: bytes) -> list[bytes]:
-    """Ask until there is a reply, and return it."""
+    """Poll for the reply; return it."""
 
     def ask() -> list[bytes] | None:
         status, *body = client.call(REPLY, ticket)
@@ -59,7 +59,7 @@ def answered(client: HandClient, ticket: bytes) -> list[bytes]:
     return eventually(ask, "a reply") or []
 
 
-# --- at a broker of requite -----------------------------------------------------------------------
+# --- at a requite broker --------------------------------------------------------------------------
 def test_a_client_submits_leaves_and_comes_back(
     sockets: Sockets, keeper: LiveBroker, rfc: Rfc
 ) -> None:
@@ -70,7 +70,7 @@ def test_a_client_submits_leaves_and_comes_back(
     second = HandClient(sockets, keeper.endpoint, rfc)
     with ServingWorker(sockets, keeper.endpoint, rfc):
         assert answered(second, ticket) == [b"one", b"", b"two"]
-    assert second.call(REPLY, ticket.lower()) == [b"200", b"one", b"", b"two"]  # again, any case
+    assert second.call(REPLY, ticket.lower()) == [b"200", b"one", b"", b"two"]  # lower case
     assert second.call(CLOSE, ticket) == [b"200"]
     assert second.call(REPLY, ticket)[0][:3] == b"400"
     assert second.call(CLOSE, ticket) == [b"200"]
@@ -102,7 +102,7 @@ def test_what_is_no_ticket_is_unknown(sockets: Sockets, keeper: LiveBroker, tick
     client = HandClient(sockets, keeper.endpoint, RFC18)
     assert client.call(REPLY, ticket)[0][:3] == b"400"
     assert client.call(CLOSE, ticket)[0][:3] in (b"200", b"400")
-    assert client.call(REPLY, NOBODY)[0][:3] == b"400"  # it is still there
+    assert client.call(REPLY, NOBODY)[0][:3] == b"400"  # the broker is still running
 
 
 @pytest.mark.parametrize(
@@ -162,13 +162,13 @@ def test_a_worker_that_vanishes_with_the_request_costs_nothing_but_time(
         assert answered(client, ticket) == [b"hello"]
 
 
-# --- beside a broker that is not ours -------------------------------------------------------------
+# --- next to a foreign broker ---------------------------------------------------------------------
 MakeForeign = Callable[[Rfc], HandBroker]
 
 
 @pytest.fixture
 def foreign(sockets: Sockets, rfc: Rfc) -> Iterator[HandBroker]:
-    """A broker written by hand, of either version. It knows no `mmi`."""
+    """A scripted broker of either dialect, without `mmi`."""
     broker = HandBroker(sockets, rfc)
     yield broker
     broker.stop()
@@ -176,7 +176,7 @@ def foreign(sockets: Sockets, rfc: Rfc) -> Iterator[HandBroker]:
 
 @pytest.fixture
 def beside(foreign: HandBroker, tmp_path: Path, workers: list[Live]) -> Titanic:
-    """A Titanic beside it."""
+    """A Titanic that uses the foreign broker."""
     blind = TitanicPolicy(
         backoff_s=0.05, check_every_s=0.05, attempt_timeout_s=2.0, check_service=False
     )

@@ -1,4 +1,4 @@
-"""Our ZMTP against libzmq's, over TCP on loopback: every pair of roles, both ways to connect."""
+"""Requite's ZMTP and libzmq's, over TCP on loopback: every pair of roles, either side dials."""
 
 import asyncio
 import socket
@@ -36,7 +36,7 @@ Closable = TypeVar("Closable", socket.socket, zmq.Socket)
 
 
 class Wire:
-    """Our end: a blocking socket that moves the bytes of a framing."""
+    """Requite's end: a blocking socket that carries the bytes of a framing."""
 
     def __init__(self, sock: socket.socket, framing: Zmtp, *, read_size: int = 65536) -> None:
         sock.settimeout(TIMEOUT_S)
@@ -44,7 +44,7 @@ class Wire:
         self.framing = framing
         self.read_size = read_size
         self.inbox: deque[list[bytes]] = deque()
-        self.answers: list[bytes] = []  # what the framing said for itself once it was ready
+        self.answers: list[bytes] = []  # what the framing sent by itself once it was ready
         sock.sendall(framing.opening())
 
     def shake_hands(self) -> None:
@@ -80,7 +80,7 @@ class Wire:
 
 
 class Network:
-    """Makes connections between a socket of libzmq's and a framing of ours; closes them all."""
+    """Connects libzmq sockets with requite framings, and closes them all."""
 
     def __init__(self) -> None:
         self.context = zmq.Context()
@@ -95,13 +95,13 @@ class Network:
         return sock
 
     def dial(self, theirs: zmq.Socket, framing: Zmtp, **options: int) -> Wire:
-        """Connect to a socket of theirs."""
+        """Connect to a libzmq socket."""
         theirs.bind("tcp://127.0.0.1:*")
         port = int(theirs.last_endpoint.rpartition(b":")[2])
         return Wire(self._keep(socket.create_connection(("127.0.0.1", port))), framing, **options)
 
     def accept(self, theirs: zmq.Socket, framing: Zmtp, **options: int) -> Wire:
-        """Let a socket of theirs connect to us."""
+        """Accept a connection of a libzmq socket."""
         listener = self._keep(socket.create_server(("127.0.0.1", 0)))
         listener.settimeout(TIMEOUT_S)
         theirs.connect(f"tcp://127.0.0.1:{listener.getsockname()[1]}")
@@ -129,19 +129,19 @@ def network() -> Iterator[Network]:
 
 @pytest.fixture(params=["dial", "accept"])
 def connect(request, network):
-    """Either way to make the connection: both have to work for every pair of roles."""
+    """Either direction of the connection, since both must work for every pair of roles."""
     return getattr(network, request.param)
 
 
 class Monitor:
-    """The events that libzmq reports for one of its sockets."""
+    """The events that libzmq reports for a socket."""
 
     def __init__(self, sock: zmq.Socket) -> None:
         self._sock = sock
         self._sock.rcvtimeo = TIMEOUT_S * 1000
 
     def wait_for(self, event: zmq.Event) -> int:
-        """Return the value that comes with the next such event."""
+        """Return the value of the next such event."""
         while True:
             report = parse_monitor_message(self._sock.recv_multipart())
             if report["event"] == event:
@@ -167,7 +167,7 @@ def bodies() -> list[list[bytes]]:
     ],
 )
 def test_we_ask_and_libzmq_answers(network, connect, own, peer, before, seen):
-    """Of `before`, which stands in front of what we send, and our identity, libzmq shows `seen`."""
+    """`before` precedes the frames that requite sends. libzmq shows the identity and `seen`."""
     theirs = network.theirs(peer)
     wire = connect(theirs, Zmtp(own, identity=b"us"))
     wire.shake_hands()
@@ -243,7 +243,7 @@ def test_a_large_message_both_ways(network):
 
 
 def test_libzmq_sends_the_beginning_of_its_greeting_alone(network):
-    """It waits for our version before the rest; what is there is taken without a complaint."""
+    """It waits for requite's version before it sends the rest. The partial greeting is accepted."""
     theirs = network.theirs(ROUTER, routing_id=b"a name of 17 bytes")
     theirs.bind("tcp://127.0.0.1:*")
     port = int(theirs.last_endpoint.rpartition(b":")[2])
@@ -303,7 +303,7 @@ def test_another_mechanism_is_refused(network):
     theirs = network.theirs(DEALER, plain_username=b"user", plain_password=b"secret")
     monitor = network.monitor(theirs)
     wire = network.accept(theirs, Zmtp(ROUTER))
-    # Whoever reads the other's greeting first refuses it; libzmq hangs up without a word.
+    # The side that reads the other's greeting first refuses it; libzmq disconnects silently.
     with pytest.raises(RemoteViolation, match=r"'PLAIN'|hung up during the handshake"):
         wire.shake_hands()
     value = monitor.wait_for(zmq.Event.HANDSHAKE_FAILED_PROTOCOL)
@@ -337,8 +337,9 @@ def test_plain_with_us_refusing(network, username, password):
     wire = network.accept(theirs, Zmtp(ROUTER, mechanism=mechanism))
     with pytest.raises(CredentialsRefused):
         wire.shake_hands()
-    # libzmq 4.3.5 expects a misspelt ERROR, so it takes ours for a command out of turn, and its
-    # user hears of a protocol failure instead of a refusal. The connection ends either way.
+    # libzmq 4.3.5 expects a misspelt ERROR, so it treats ours as an unexpected command and reports
+    # a
+    # protocol failure instead of a refusal. The connection ends in either case.
     value = monitor.wait_for(zmq.Event.HANDSHAKE_FAILED_PROTOCOL)
     assert value == zmq.Event.PROTOCOL_ERROR_ZMTP_UNEXPECTED_COMMAND
 
@@ -379,7 +380,7 @@ def test_plain_with_libzmq_refusing(network):
 
 
 def test_heartbeats_of_libzmq_are_answered_and_keep_the_connection(network, connect):
-    """libzmq hangs up unless something comes within its timeout: only our PONGs can keep it."""
+    """libzmq disconnects if it receives nothing in time; only PONGs prevent that."""
     theirs = network.theirs(DEALER, heartbeat_ivl=20, heartbeat_timeout=2000, heartbeat_ttl=60_000)
     wire = connect(theirs, Zmtp(ROUTER))
     wire.shake_hands()
@@ -392,7 +393,7 @@ def test_heartbeats_of_libzmq_are_answered_and_keep_the_connection(network, conn
 
 
 def test_libzmq_hangs_up_when_heartbeats_are_not_answered(network):
-    """The counterpart of the test above: without PONG the same settings end the connection."""
+    """The counterpart: without PONGs the same settings end the connection."""
     theirs = network.theirs(DEALER, heartbeat_ivl=20, heartbeat_timeout=60)
     monitor = network.monitor(theirs)
     wire = network.accept(theirs, Zmtp(ROUTER))
@@ -405,7 +406,7 @@ def test_libzmq_hangs_up_when_heartbeats_are_not_answered(network):
 
 
 class EchoServer:
-    """A ROUTER for many peers on asyncio streams: sends each message back where it came from."""
+    """A ROUTER on asyncio streams that sends each message back to its peer."""
 
     def __init__(self) -> None:
         self.table: IdentityTable[asyncio.StreamWriter] = IdentityTable(start=1)

@@ -1,4 +1,4 @@
-"""What tests of the host share."""
+"""Fixtures of the tests of hosts."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from tests.shell.fakes import HostBench
 
 @pytest.fixture
 def bench() -> HostBench:
-    """A host with everything around it scripted."""
+    """A host with a scripted engine, fake streams and a manual clock."""
     return HostBench()

@@ -1,4 +1,4 @@
-"""A host with everything around it scripted: engine, framing, streams and clock."""
+"""A test bench for hosts: scripted engine, simple framing, fake streams and a manual clock."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from requite.transport.base import Owner
 
 
 class LineFraming:
-    """A message is a line of frames between blanks. The peer's first line is its name.
+    """A framing of one message per line, with frames separated by blanks.
 
-    A line that starts with `!` breaks the protocol; `?` is answered with `yes`. The line `.` says
-    farewell and is answered with `.`, which is also what our own side says before it hangs up.
+    The peer's first line is its name. A line that starts with `!` violates the protocol. `?` is
+    answered with `yes`. The line `.` is a farewell, and is answered with `.`; the framing also
+    sends
+    `.` before it closes.
     """
 
     def __init__(self) -> None:
@@ -80,7 +82,7 @@ class LineFraming:
 
 
 class FakeStream:
-    """A stream that writes down what is done to it, in order."""
+    """A stream that records all calls in order."""
 
     def __init__(self, name: str = "fake") -> None:
         self.peer_name = name
@@ -116,7 +118,7 @@ class FakeStream:
 
 
 class ScriptedEngine:
-    """Answers each input with what `script` makes of it; writes the inputs down."""
+    """An engine that records its inputs. `script` returns the effects of an input."""
 
     def __init__(self) -> None:
         self.inputs: list[Any] = []
@@ -141,7 +143,7 @@ class ScriptedEngine:
 
 
 class HostBench:
-    """A host under test. Flushes are counted and done by `flush`, as a shell would."""
+    """A host under test. Call `host.flush()` for the flushes that it requests."""
 
     def __init__(self, limits: LinkLimits | None = None, **uses: Any) -> None:
         self.now = 100.0
@@ -185,7 +187,7 @@ class HostBench:
         return link, stream
 
     def tick(self, seconds: float) -> None:
-        """Let time pass, and the one timer fire if it is due by then."""
+        """Advance the clock, and fire the timer if it is due."""
         self.now += seconds
         if self.wakes and self.wakes[-1] <= self.now:
             self.host.wake()
@@ -200,7 +202,7 @@ def warnings_of(caplog: Any) -> list[str]:
 
 
 def echo(event: Any) -> list[Any]:
-    """Answer each message with itself, as a scripted engine."""
+    """Return effects that send each received message back."""
     if isinstance(event, Received):
         return [Send(event.peer, message) for message in event.messages]
     return []

@@ -1,4 +1,4 @@
-"""Which address is dialled next, after which pause, and what is said of the trouble."""
+"""The address list: the next address to dial, back-off, and the reported trouble."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def fail(address_list: AddressList) -> None:
     )
 
 
-def test_each_connection_that_stands_is_one_less_that_is_wanted(clock: Clock) -> None:
+def test_an_open_connection_reduces_the_number_wanted(clock: Clock) -> None:
     lone = address_list(clock, A)
     lone.want()
     lone.want()
@@ -54,7 +54,7 @@ def test_each_connection_that_stands_is_one_less_that_is_wanted(clock: Clock) ->
     assert lone.wanted == 1
 
 
-def test_once_stopped_no_more_are_wanted(clock: Clock) -> None:
+def test_a_stopped_list_wants_no_connections(clock: Clock) -> None:
     lone = address_list(clock, A)
     lone.want()
     lone.stop()
@@ -62,7 +62,7 @@ def test_once_stopped_no_more_are_wanted(clock: Clock) -> None:
     assert lone.wanted == 1
 
 
-def test_only_the_end_of_its_own_connection_is_noted(clock: Clock) -> None:
+def test_the_end_of_a_foreign_connection_is_ignored(clock: Clock) -> None:
     lone = address_list(clock, A)
     ours = link()
     lone.opened(A, ours)
@@ -71,8 +71,8 @@ def test_only_the_end_of_its_own_connection_is_noted(clock: Clock) -> None:
     assert not lone.ended(ours, "reset")
 
 
-def test_a_short_connection_is_no_failure(clock: Clock) -> None:
-    """The engine that asked for it paces its requests for more."""
+def test_a_short_connection_does_not_count_as_a_failure(clock: Clock) -> None:
+    """The engine that requested the connection backs off by itself."""
     lone = address_list(clock, A)
     short = link()
     lone.opened(A, short)
@@ -80,7 +80,7 @@ def test_a_short_connection_is_no_failure(clock: Clock) -> None:
     assert lone.pause_s() == 0.0
 
 
-def test_a_lone_address_is_dialled_after_growing_pauses(clock: Clock) -> None:
+def test_a_single_address_is_dialled_with_growing_pauses(clock: Clock) -> None:
     lone = address_list(clock, A)
     assert lone.pause_s() == 0.0
     pauses = []
@@ -91,7 +91,7 @@ def test_a_lone_address_is_dialled_after_growing_pauses(clock: Clock) -> None:
     assert pauses == [0.05, 0.1, 0.2]
 
 
-def test_a_pause_comes_when_every_address_has_failed(clock: Clock) -> None:
+def test_back_off_starts_once_every_address_has_failed(clock: Clock) -> None:
     both = address_list(clock, A, B)
     fail(both)
     assert (both.current, both.pause_s()) == (B, 0.0)
@@ -99,14 +99,14 @@ def test_a_pause_comes_when_every_address_has_failed(clock: Clock) -> None:
     assert (both.current, both.pause_s()) == (A, 0.05)
 
 
-def test_after_a_connection_ends_the_next_address_has_its_turn(clock: Clock) -> None:
+def test_the_next_address_is_dialled_after_a_connection_ends(clock: Clock) -> None:
     both = address_list(clock, A, B)
     first, second = link(), link()
     both.opened(A, first)
     both.opened(A, second)
     assert both.current == A
     both.ended(first, "reset")
-    both.ended(second, "reset")  # of the same address: not the turn of the one after
+    both.ended(second, "reset")  # it had the same address, so the next address is unaffected
     assert both.current == B
     assert both.pause_s() == 0.0
 
@@ -120,7 +120,7 @@ def test_a_connection_that_never_joined_counts_as_a_failure(clock: Clock) -> Non
         assert lone.pause_s() == expected
 
 
-def test_only_a_connection_that_lived_starts_the_pauses_anew(clock: Clock) -> None:
+def test_only_a_long_connection_resets_the_back_off(clock: Clock) -> None:
     lone = address_list(clock, A)
     fail(lone)
     lone.pause_s()
@@ -133,7 +133,7 @@ def test_only_a_connection_that_lived_starts_the_pauses_anew(clock: Clock) -> No
         assert lone.pause_s() == expected
 
 
-def test_trouble_is_told_in_words(clock: Clock) -> None:
+def test_trouble_is_described_in_words(clock: Clock) -> None:
     both = address_list(clock, A, B)
     assert both.trouble == "tcp://a:1 or tcp://b:2 has not answered yet"
     fail(both)
@@ -154,21 +154,21 @@ def test_trouble_is_told_in_words(clock: Clock) -> None:
 
 
 def refused(address_list: AddressList, why: str) -> None:
-    """Let the current address refuse the credentials, on the next connection."""
+    """Let the current address refuse the credentials on the next connection."""
     turned_away = link(joined=False)
     turned_away.framing.refusal = why
     address_list.opened(address_list.current, turned_away)
     address_list.ended(turned_away, why)
 
 
-def test_a_new_handshake_does_not_hide_why_the_last_one_failed(clock: Clock) -> None:
+def test_trouble_remains_during_the_next_handshake(clock: Clock) -> None:
     lone = address_list(clock, A)
     refused(lone, "wrong password")
     lone.opened(A, link(joined=False))
     assert lone.trouble == "the connection to tcp://a:1 ended: wrong password"
 
 
-def test_credentials_are_refused_once_every_address_has_done_so(clock: Clock) -> None:
+def test_credentials_are_refused_once_every_address_refuses_them(clock: Clock) -> None:
     both = address_list(clock, A, B)
     refused(both, "wrong password")
     assert both.refusal == ""
@@ -177,12 +177,12 @@ def test_credentials_are_refused_once_every_address_has_done_so(clock: Clock) ->
         "the connection to tcp://a:1 ended: wrong password; "
         "the connection to tcp://b:2 ended: wrong password"
     )
-    fail(both)  # it may be restarted with other credentials
+    fail(both)  # the server may restart with other credentials
     assert both.refusal == ""
 
 
-def test_after_a_connection_no_refusal_is_final(clock: Clock) -> None:
-    """A request may have left by then."""
+def test_a_refusal_after_a_connection_is_not_final(clock: Clock) -> None:
+    """A request may have been sent by then."""
     lone = address_list(clock, A)
     refused(lone, "wrong password")
     working = link()
@@ -193,7 +193,7 @@ def test_after_a_connection_no_refusal_is_final(clock: Clock) -> None:
     assert lone.refusal == ""
 
 
-def test_one_of_several_addresses_has_little_time_to_answer(clock: Clock) -> None:
+def test_one_of_several_addresses_has_a_short_timeout(clock: Clock) -> None:
     both = address_list(clock, A, B)
     times = []
     for _ in range(10):
@@ -206,13 +206,13 @@ def test_one_of_several_addresses_has_little_time_to_answer(clock: Clock) -> Non
     assert both.patience_s() == 1.0
 
 
-def test_a_lone_address_has_all_the_time_that_shells_allow(clock: Clock) -> None:
+def test_a_single_address_has_the_full_timeout(clock: Clock) -> None:
     lone = address_list(clock, A)
     fail(lone)
     assert lone.patience_s() == inf
 
 
-def test_pauses_are_shorter_where_another_address_may_come_up() -> None:
+def test_back_off_is_shorter_with_several_addresses() -> None:
     longest = {}
     for addresses in ([A], [A, B]):
         backoff = backoff_for(addresses)
@@ -220,7 +220,7 @@ def test_pauses_are_shorter_where_another_address_may_come_up() -> None:
     assert longest[1] > 0.5 >= longest[2]
 
 
-def test_links_that_were_not_dialled_are_no_concern(clock: Clock) -> None:
+def test_accepted_links_are_ignored(clock: Clock) -> None:
     lone = address_list(clock, A)
     lone.ended(link(), "reset")
     assert lone.trouble == "tcp://a:1 has not answered yet"

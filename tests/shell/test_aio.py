@@ -1,4 +1,4 @@
-"""The asyncio shell: scripted engines on real loops and streams within the process."""
+"""The asyncio shell: scripted engines on real event loops, connected within the process."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def on_loop(request: pytest.FixtureRequest) -> Run:
 
 
 class Engine(ScriptedEngine):
-    """A scripted engine whose inputs can be waited for."""
+    """A scripted engine with a method to wait for an input."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ def dialling(event: Any) -> list[Any]:
 def shells(
     address: Any | None = None, **settings: Any
 ) -> tuple[AioShell, Engine, AioShell, Engine]:
-    """Make a listening shell that echoes and a dialling one that connects at its first wake."""
+    """Return a listening shell that echoes, and a dialling one that connects at its first wake."""
     listener_engine, dialler_engine = Engine(), Engine()
     listener_engine.script = echo
     dialler_engine.script = dialling
@@ -97,7 +97,7 @@ def start(shell: AioShell, engine: Engine) -> None:
     engine.at = None
 
 
-def test_two_shells_talk(on_loop: Run) -> None:
+def test_two_shells_exchange_messages(on_loop: Run) -> None:
     async def scenario() -> None:
         listener, served, dialler, engine = shells()
         await listener.listen(Endpoint(dialler.troubles[0][0], LineFraming))
@@ -108,7 +108,7 @@ def test_two_shells_talk(on_loop: Run) -> None:
         dialler.submit(Drain())
         engine.script = dialling
         await engine.until("Received")
-        assert served.messages() == [[[b"one"], [b"two"]]]  # they left as one piece
+        assert served.messages() == [[[b"one"], [b"two"]]]  # sent in one write
         assert engine.messages() == [[[b"one"], [b"two"]]]
         await dialler.drain()
         await served.until("PeerLost")
@@ -117,11 +117,11 @@ def test_two_shells_talk(on_loop: Run) -> None:
     on_loop(scenario())
 
 
-def test_a_place_where_nobody_listens_yet_is_dialled_until_somebody_does(on_loop: Run) -> None:
+def test_an_address_is_redialled_until_a_shell_listens(on_loop: Run) -> None:
     async def scenario() -> None:
         refused = asyncio.Event()
 
-        def rng() -> float:  # is asked when a pause begins
+        def rng() -> float:  # called at the start of a back-off
             refused.set()
             return 0.0
 
@@ -138,7 +138,7 @@ def test_a_place_where_nobody_listens_yet_is_dialled_until_somebody_does(on_loop
     on_loop(scenario())
 
 
-def test_who_is_not_let_in_is_hung_up_on_and_the_engine_hears_nothing(on_loop: Run) -> None:
+def test_a_rejected_connection_is_closed_unseen_by_the_engine(on_loop: Run) -> None:
     async def scenario() -> None:
         answers = iter([False, False, True])
         served, engine = Engine(), Engine()
@@ -159,7 +159,7 @@ def test_who_is_not_let_in_is_hung_up_on_and_the_engine_hears_nothing(on_loop: R
     on_loop(scenario())
 
 
-def test_the_timer_wakes_the_engine_in_time_and_not_before(on_loop: Run) -> None:
+def test_the_timer_wakes_the_engine_once_and_not_early(on_loop: Run) -> None:
     async def scenario() -> None:
         engine = Engine()
         woken_at: list[float] = []
@@ -199,7 +199,7 @@ def test_drain_waits_for_the_engine(on_loop: Run) -> None:
     on_loop(scenario())
 
 
-def test_what_was_sent_last_leaves_before_the_close(on_loop: Run) -> None:
+def test_close_flushes_pending_output(on_loop: Run) -> None:
     async def scenario() -> None:
         listener, served, dialler, engine = shells(TcpAddress("127.0.0.1", 0))
         bound = await listener.listen(Endpoint(ANY, LineFraming))
@@ -207,13 +207,13 @@ def test_what_was_sent_last_leaves_before_the_close(on_loop: Run) -> None:
         start(dialler, engine)
         await engine.until("PeerJoined")
         peer = engine.inputs[-1].peer
-        words = b"x" * (4 << 20)  # some kernels take all of it at once, and some do not
+        words = b"x" * (4 << 20)  # more than some kernels accept at once
         engine.script = lambda event: [Send(peer, [words])] if type(event) is Drain else []
         dialler.submit(Drain())
         served.script = lambda event: []
         await dialler.close()
         await served.until("PeerLost")
-        arrived = [batch for batch in served.messages() if batch]  # empty: a part of it came
+        arrived = [batch for batch in served.messages() if batch]  # not those of partial reads
         assert [len(frame) for [[frame]] in arrived] == [len(words)]
         await listener.close()
 
@@ -228,7 +228,7 @@ async def leave_a_listener_open(error: Exception | None = None) -> TcpAddress:
     return bound
 
 
-def test_uvloop_closes_with_a_listener_open_also_where_warnings_are_errors() -> None:
+def test_uvloop_closes_an_open_listener_even_if_warnings_are_errors() -> None:
     with pytest.raises(ResourceWarning, match="unclosed resource <TCPServer"):
         run(leave_a_listener_open(), use_uvloop=True)
     with pytest.warns(ResourceWarning, match="unclosed resource <TCPServer"):
@@ -237,13 +237,13 @@ def test_uvloop_closes_with_a_listener_open_also_where_warnings_are_errors() -> 
         socket.create_connection((bound.host, bound.port))
 
 
-def test_an_error_is_not_replaced_by_what_it_left_open() -> None:
+def test_an_error_keeps_precedence_over_a_resource_warning() -> None:
     with pytest.raises(KeyError) as failed:
         run(leave_a_listener_open(KeyError("why")), use_uvloop=True)
     assert failed.value.__notes__[0].startswith("left open: unclosed resource <TCPServer")
 
 
-def test_a_peer_that_does_not_read_cannot_hold_up_the_close(on_loop: Run) -> None:
+def test_a_peer_that_does_not_read_cannot_delay_close(on_loop: Run) -> None:
     async def scenario() -> None:
         writers: list[asyncio.StreamWriter] = []
 
@@ -274,12 +274,12 @@ def test_a_peer_that_does_not_read_cannot_hold_up_the_close(on_loop: Run) -> Non
     on_loop(scenario())
 
 
-# --- connections that the shell keeps -------------------------------------------------------------
+# --- persistent connections -----------------------------------------------------------------------
 def names_of(engine: Engine) -> list[tuple[bytes, Any]]:
     return [(event.identity, event.place) for event in engine.inputs if type(event) is PeerJoined]
 
 
-def test_it_stays_connected_to_every_address_it_keeps(on_loop: Run) -> None:
+def test_persistent_connections_are_redialled(on_loop: Run) -> None:
     async def scenario() -> None:
         served, engine = Engine(), Engine()
         listener = AioShell(served, LINES)
@@ -296,7 +296,7 @@ def test_it_stays_connected_to_every_address_it_keeps(on_loop: Run) -> None:
         served.script = lambda event: [Disconnect(first, "enough")] if type(event) is Drain else []
         listener.submit(Drain())
         await engine.until("PeerLost")
-        await engine.until("PeerJoined", 3)  # and is dialled again, without being asked
+        await engine.until("PeerJoined", 3)  # redialled without a request by the engine
         assert len(shell.host.links) == 2
         await shell.close()
         await served.until("PeerLost", 2)
@@ -305,14 +305,14 @@ def test_it_stays_connected_to_every_address_it_keeps(on_loop: Run) -> None:
     on_loop(scenario())
 
 
-def test_what_it_keeps_is_dialled_until_somebody_listens(on_loop: Run) -> None:
+def test_a_persistent_connection_is_redialled_until_a_shell_listens(on_loop: Run) -> None:
     async def scenario() -> None:
         address = InprocAddress(f"shell-{next(_names)}")
         engine, served = Engine(), Engine()
         shell = AioShell(engine, Connections(keep=[Endpoint(address, LineFraming)]))
         assert "has not answered yet" in shell.trouble
         shell.start()
-        while "nobody listens" not in shell.trouble:  # noqa: ASYNC110 - nobody is told of it
+        while "nobody listens" not in shell.trouble:  # noqa: ASYNC110 - there is no event
             await asyncio.sleep(0)
         listener = AioShell(served, Connections())
         await listener.listen(Endpoint(address, LineFraming))
@@ -325,7 +325,7 @@ def test_what_it_keeps_is_dialled_until_somebody_listens(on_loop: Run) -> None:
     on_loop(scenario())
 
 
-def test_a_handshake_that_fails_is_dialled_again_and_told_of(on_loop: Run) -> None:
+def test_a_failed_handshake_is_retried_and_reported(on_loop: Run) -> None:
     async def scenario() -> None:
         class Refusing(LineFraming):
             def opening(self) -> bytes:
@@ -336,7 +336,7 @@ def test_a_handshake_that_fails_is_dialled_again_and_told_of(on_loop: Run) -> No
         bound = await listener.listen(Endpoint(ANY, Refusing))
         shell = AioShell(engine, Connections(keep=[Endpoint(bound, LineFraming)]))
         shell.start()
-        await served.until("PeerJoined", 2)  # the first has failed, the second is there
+        await served.until("PeerJoined", 2)  # the first handshake has failed
         assert "no line starts like" in shell.trouble
         assert engine.kinds() == []
         await shell.close()
@@ -347,9 +347,7 @@ def test_a_handshake_that_fails_is_dialled_again_and_told_of(on_loop: Run) -> No
 
 @pytest.mark.parametrize("keeps", [False, True])
 @pytest.mark.parametrize("turns", range(12))
-def test_closing_while_it_dials_leaves_nothing_behind(
-    on_loop: Run, turns: int, keeps: bool
-) -> None:
+def test_close_while_dialling_leaves_no_links(on_loop: Run, turns: int, keeps: bool) -> None:
     async def scenario() -> None:
         engine = Engine()
         engine.at = 0.0
@@ -368,7 +366,7 @@ def test_closing_while_it_dials_leaves_nothing_behind(
         began = clock.now()
         await shell.close()
         await listener.close()
-        assert clock.now() - began < 4  # nobody has waited for the other: 5 s
+        assert clock.now() - began < 4  # neither side waits for the other (5 s)
         assert not shell.host.links
         assert not listener.host.links
 

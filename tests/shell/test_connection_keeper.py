@@ -1,4 +1,4 @@
-"""All that a shell dials: what is dialled when, and what is said when nobody is there."""
+"""The connection keeper: which addresses are dialled, and the trouble it reports."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TLS = TlsSettings()
 
 
 class Dialler:
-    """Notes how many connections it was told to dial."""
+    """A dialler that counts requested connections."""
 
     def __init__(self, addresses: AddressList, opened: Opened, tls: TlsSettings | None) -> None:
         self.addresses = addresses
@@ -34,7 +34,7 @@ class Dialler:
         self.wanted = self.addresses.wanted
 
     def connect(self) -> Link:
-        """Do as if the connection stood."""
+        """Simulate an established connection."""
         link = self.opened(FakeStream())
         self.addresses.opened(self.addresses.current, link)
         self.wanted = self.addresses.wanted
@@ -42,7 +42,7 @@ class Dialler:
 
 
 class Bench:
-    """A host that dials A when asked to, and keeps connected to B and C."""
+    """A host that dials A on request, and keeps connections to B and C."""
 
     def __init__(self) -> None:
         self.host = HostBench().host
@@ -59,7 +59,7 @@ class Bench:
         return self.keeper.trouble(self.host.links, listening)
 
 
-def test_what_is_kept_is_dialled_from_the_beginning_and_the_rest_when_asked_for() -> None:
+def test_persistent_connections_are_dialled_at_start_others_on_request() -> None:
     bench = Bench()
     assert bench.wanted == [0, 0, 0]
     bench.keeper.begin()
@@ -68,7 +68,7 @@ def test_what_is_kept_is_dialled_from_the_beginning_and_the_rest_when_asked_for(
     assert bench.wanted == [1, 1, 1]
 
 
-def test_only_what_is_kept_is_dialled_again() -> None:
+def test_only_persistent_connections_are_redialled() -> None:
     bench = Bench()
     bench.keeper.begin()
     bench.keeper.connect()
@@ -78,7 +78,7 @@ def test_only_what_is_kept_is_dialled_again() -> None:
     assert bench.wanted == [0, 1, 1]
 
 
-def test_a_link_is_opened_as_its_endpoint_says() -> None:
+def test_a_link_has_the_framing_of_its_endpoint() -> None:
     bench = Bench()
     link = bench.kept_b.connect()
     assert (link.kept, link.accepted, link.place) == (True, False, "the back")
@@ -94,7 +94,7 @@ def test_a_listener_has_a_new_framing_for_each_stream() -> None:
     assert links[0].framing is not links[1].framing
 
 
-def test_trouble_is_that_of_all_addresses_and_none_if_somebody_is_there() -> None:
+def test_trouble_lists_all_addresses_unless_one_is_connected() -> None:
     bench = Bench()
     bench.kept_b.addresses.failed(B, TransportError("refused"))
     assert bench.trouble(TcpAddress("d", 4)) == (
@@ -109,12 +109,12 @@ def test_trouble_is_that_of_all_addresses_and_none_if_somebody_is_there() -> Non
     assert bench.trouble() != ""
 
 
-def test_where_nothing_is_dialled_there_is_no_trouble() -> None:
+def test_a_shell_that_dials_nothing_has_no_trouble() -> None:
     keeper = ConnectionKeeper(Connections(), HostBench().host.opened, Dialler)
     assert keeper.trouble([], []) == ""
 
 
-def test_what_was_stopped_before_it_began_is_not_dialled() -> None:
+def test_a_keeper_stopped_before_its_start_dials_nothing() -> None:
     bench = Bench()
     bench.kept_b.addresses.stop()
     bench.keeper.begin()

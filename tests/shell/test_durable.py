@@ -1,4 +1,4 @@
-"""What `submit`, `result` and `forget` do, step by step, with made-up answers and time."""
+"""`submit`, `result` and `forget`, step by step, with scripted answers and a manual clock."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SETTINGS = ClientSettings(None, 64, None, None, 64, 1 << 20)
 
 
 class Clock:
-    """Seconds that pass when a script pauses, or asks."""
+    """A clock that advances by the pauses and requests of a script."""
 
     def __init__(self) -> None:
         self.at = 100.0
@@ -59,7 +59,7 @@ def durable_at(url: str = "mdp://host/echo", timeout: float | None = 30.0) -> Du
 
 
 class Play:
-    """Plays a script; each question gets the next of `answers`, the last one again and again."""
+    """Runs a script. Each request gets the next of `answers`; the last one repeats."""
 
     def __init__(
         self, clock: Clock, script: Script[Any], *answers: Any, takes_s: float = 0
@@ -96,14 +96,14 @@ LOST = TransportError("the connection was lost")
 
 
 # --- submit ---------------------------------------------------------------------------------------
-def test_a_submission_names_its_service_in_front_of_the_body_and_returns_the_ticket(clock):
+def test_submit_sends_service_and_body_and_returns_the_ticket(clock):
     play = Play(clock, durable_at().submit([b"a", b"b"], None, b"", ...), OK)
     assert play.result == TICKET
     [asked] = play.asked
     assert (asked.service, asked.frames) == ("titanic.request", (b"echo", b"a", b"b"))
 
 
-def test_a_submission_has_a_key_of_its_own(clock):
+def test_each_submission_has_a_new_key(clock):
     keys = [
         Play(clock, durable_at().submit(b"x", None, b"", ...), OK).asked[0].key for _ in range(2)
     ]
@@ -111,13 +111,13 @@ def test_a_submission_has_a_key_of_its_own(clock):
     assert keys[0] != keys[1]
 
 
-def test_the_users_key_is_kept(clock):
+def test_a_given_key_is_used(clock):
     play = Play(clock, durable_at().submit(b"x", "other", b"order 7", ...), OK)
     assert (play.asked[0].key, play.asked[0].frames[0]) == (b"order 7", b"other")
 
 
 @pytest.mark.parametrize("passing", [LOST, CallTimeout("late"), (b"500 the disk is full",)])
-def test_a_submission_is_made_again_under_its_key(clock, passing):
+def test_a_submission_is_retried_with_its_key(clock, passing):
     play = Play(clock, durable_at().submit(b"x", None, b"", ...), passing, passing, OK)
     assert play.result == TICKET
     assert len(play.asked) == 3
@@ -125,27 +125,27 @@ def test_a_submission_is_made_again_under_its_key(clock, passing):
 
 
 @pytest.mark.parametrize("dialect", ["0.1", "0.2"])
-def test_without_keys_a_submission_whose_answer_was_lost_is_not_made_again(clock, dialect):
+def test_a_submission_without_a_key_is_not_retried_once_sent(clock, dialect):
     script = durable_at(f"mdp://host/echo?dialect={dialect}").submit(b"x", None, b"", ...)
     with pytest.raises(CallTimeout):
         Play(clock, script, CallTimeout("late"), OK)
 
 
-def test_older_dialects_refuse_the_users_key_when_the_call_is_made():
+def test_older_dialects_refuse_a_given_key():
     endpoints = read_endpoints("mdp://host/echo?dialect=0.2")
     traits = client_plan(endpoints, SETTINGS).traits
     with pytest.raises(ConfigurationError, match="idempotency"):
         traits.check(key=b"order 7", partials=False, idempotent=True)
 
 
-def test_a_refusal_is_told_when_the_time_is_over(clock):
+def test_a_refusal_is_raised_at_the_timeout(clock):
     script = durable_at(timeout=5.0).submit(b"x", None, b"", ...)
     with pytest.raises(StoreUnavailable, match="the disk is full"):
         Play(clock, script, (b"500 the disk is full",))
     assert clock.at == pytest.approx(105.0)
 
 
-def test_a_submission_that_can_never_be_kept_is_not_made_again(clock):
+def test_a_permanent_refusal_is_not_retried(clock):
     with pytest.raises(ConfigurationError, match="no service name"):
         Play(clock, durable_at().submit(b"x", None, b"", ...), (b"400 no service name",))
     assert clock.at == 100.0
@@ -159,26 +159,26 @@ def test_a_submission_that_can_never_be_kept_is_not_made_again(clock):
         Cancelled("the client was closed"),
     ],
 )
-def test_what_stays_so_ends_a_submission_at_once(clock, error):
+def test_a_permanent_error_is_raised_at_once(clock, error):
     with pytest.raises(type(error)):
         Play(clock, durable_at().submit(b"x", None, b"", ...), error)
     assert clock.at == 100.0
 
 
 @pytest.mark.parametrize("answer", [(b"200",), (b"200", b"../../etc/passwd"), (b"201",), (b"",)])
-def test_an_answer_that_is_none_of_titanics_is_a_violation(clock, answer):
+def test_an_invalid_answer_is_a_violation(clock, answer):
     with pytest.raises(RemoteViolation):
         Play(clock, durable_at().submit(b"x", None, b"", ...), answer)
 
 
-def test_a_service_without_a_name_is_refused_before_anything_is_asked():
+def test_an_empty_service_name_is_refused_at_once():
     with pytest.raises(ConfigurationError, match="service"):
         durable_at("mdp://host").submit(b"x", None, b"", ...)
 
 
 # --- result ---------------------------------------------------------------------------------------
 @requirement("tsp:status:300")
-def test_a_result_is_asked_for_with_growing_pauses_until_it_is_there(clock):
+def test_result_polls_with_growing_pauses(clock):
     answers = [PENDING] * 30 + [(b"200", b"a", b"b")]
     play = Play(clock, durable_at().result(TICKET, None), *answers)
     assert play.result.frames == (b"a", b"b")
@@ -188,11 +188,11 @@ def test_a_result_is_asked_for_with_growing_pauses_until_it_is_there(clock):
     assert all(0.5 <= pause <= 1.0 for pause in play.pauses[15:])
 
 
-def test_a_reply_without_a_body_is_an_empty_one(clock):
+def test_a_reply_without_a_body_is_empty(clock):
     assert Play(clock, durable_at().result(TICKET, 1.0), (b"200 OK",)).result.body == b""
 
 
-def test_a_result_that_does_not_come_in_time_is_a_timeout_at_that_time(clock):
+def test_a_missing_result_times_out_at_the_deadline(clock):
     with pytest.raises(CallTimeout, match="it is stored") as caught:
         Play(clock, durable_at().result(TICKET, 2.0), PENDING)
     assert clock.at == pytest.approx(102.0)
@@ -204,43 +204,43 @@ def test_a_result_that_does_not_come_in_time_is_a_timeout_at_that_time(clock):
     ("frames", "kind"),
     [
         ((b"400 given up", b"poisoned", b"boom"), Poisoned),
-        ((b"400 poisoned", b"other"), UnknownTicket),  # no text decides anything (9/TSP)
+        ((b"400 poisoned", b"other"), UnknownTicket),  # the text has no meaning (9/TSP)
         ((b"400",), UnknownTicket),
     ],
 )
-def test_what_will_never_have_a_result_is_told_at_once(clock, frames, kind):
+def test_a_poisoned_or_unknown_request_is_reported_at_once(clock, frames, kind):
     with pytest.raises(kind):
         Play(clock, durable_at().result(TICKET, None), frames)
     assert clock.at == 100.0
 
 
 @requirement("tsp:status:500")
-def test_a_result_is_waited_for_while_titanic_or_the_broker_is_away(clock):
+def test_result_waits_while_titanic_or_the_broker_is_unavailable(clock):
     away = [LOST, NoService("nobody"), CallTimeout("late"), (b"500 the disk failed",)] * 5
     play = Play(clock, durable_at().result(TICKET, None), *away, (b"200", b"here"))
     assert play.result.body == b"here"
 
 
 @pytest.mark.parametrize(("dialect", "limit_s"), [("0.1", 5.0), ("0.2", 5.0), ("0.3", 60.0)])
-def test_where_brokers_are_silent_no_question_takes_all_of_the_time(clock, dialect, limit_s):
+def test_a_silent_broker_does_not_use_up_the_timeout(clock, dialect, limit_s):
     script = durable_at(f"mdp://host/echo?dialect={dialect}").result(TICKET, 60.0)
     play = Play(clock, script, (b"200", b"x"))
     assert play.asked[0].until - 100.0 == pytest.approx(limit_s)
 
 
-def test_that_nobody_keeps_requests_is_not_hidden_by_the_end_of_the_time(clock):
+def test_a_missing_titanic_is_not_hidden_by_the_timeout(clock):
     answers = [NoService("nobody serves titanic.reply"), CallTimeout("late")]
     with pytest.raises(NoService):
         Play(clock, durable_at().result(TICKET, 8.0), *answers, takes_s=3.0)
 
 
-def test_what_stood_in_the_way_last_is_what_is_told(clock):
+def test_the_last_problem_is_raised_at_the_timeout(clock):
     with pytest.raises(NoService):
         Play(clock, durable_at().result(TICKET, 3.0), PENDING, NoService("nobody"), takes_s=0.5)
 
 
 @pytest.mark.parametrize("error", [NoService, Overloaded, CallTimeout, TransportError])
-def test_a_question_that_never_left_does_not_say_that_the_request_has_not_run(clock, error):
+def test_an_unsent_request_for_a_result_says_nothing_about_its_execution(clock, error):
     problem = error("the question never left", may_have_executed=False, attempts=2)
     for ask in (durable_at().result, durable_at().forget):
         with pytest.raises(error, match=f"left; request {TICKET} is stored and may have") as caught:
@@ -257,7 +257,7 @@ def test_a_submission_may_have_been_stored_by_an_earlier_attempt(clock, first):
     assert caught.value.may_have_executed
 
 
-def test_a_submission_that_never_left_was_not_stored(clock):
+def test_an_unsent_submission_was_not_stored(clock):
     problem = Overloaded("all slots are taken", may_have_executed=False)
     with pytest.raises(Overloaded, match=r"^all slots are taken$") as caught:
         Play(clock, durable_at().submit(b"x", None, b"", 3.0), problem, takes_s=0.5)
@@ -265,13 +265,13 @@ def test_a_submission_that_never_left_was_not_stored(clock):
 
 
 # --- forget, and tickets --------------------------------------------------------------------------
-def test_to_forget_is_tried_again_until_it_is_done(clock):
+def test_forget_retries_until_it_is_confirmed(clock):
     play = Play(clock, durable_at().forget(TICKET, ...), LOST, (b"500 later",), (b"200",))
     assert len(play.asked) == 3
 
 
 @requirement("tsp:status:400")
-def test_what_the_keeper_does_not_know_is_forgotten_already(clock):
+def test_forget_accepts_an_unknown_ticket(clock):
     play = Play(clock, durable_at().forget(TICKET, ...), (b"400 never heard of it",))
     assert len(play.asked) == 1
     assert play.pauses == []
@@ -286,12 +286,12 @@ def test_a_ticket_is_32_hex_digits(ticket):
             ask(ticket, 1.0)
 
 
-def test_bytes_are_no_ticket():
+def test_a_ticket_must_be_a_string():
     with pytest.raises(ConfigurationError, match="32 hex digits"):
         durable_at().result(TICKET.encode(), 1.0)  # type: ignore[arg-type]
 
 
-def test_what_was_known_before_the_last_question_was_late_is_what_is_told(clock):
+def test_a_late_last_request_does_not_hide_the_previous_answer(clock):
     answers = [PENDING, CallTimeout("the deadline passed before it was made")]
     with pytest.raises(CallTimeout, match="it is stored"):
         Play(clock, durable_at().result(TICKET, 2.0), *answers)

@@ -1,4 +1,4 @@
-"""What is fed together, what waits, and what becomes of inputs that an engine refuses."""
+"""The feeder: batches of inputs, deferred inputs, and inputs that the engine refuses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from requite.shell.feeder import Feeder
 
 
 class Echo(ScriptedEngine):
-    """Answers each `Cancel` with a warning of its token; refuses negative ones, as engines do."""
+    """An engine that answers each `Cancel` with a warning, and refuses negative tokens."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class Echo(ScriptedEngine):
 
 
 class Bench:
-    """A feeder, and what was performed; `on` maps a text to what its user does on hearing it."""
+    """A feeder and a record of its effects. `on` maps a warning's text to a callback."""
 
     def __init__(self) -> None:
         self.engine = Echo()
@@ -63,7 +63,7 @@ def test_the_inputs_of_a_turn_are_fed_together(bench: Bench) -> None:
     assert bench.performed == ["1", "2", "3"]
 
 
-def test_inputs_that_come_up_meanwhile_wait_until_all_effects_are_performed(bench: Bench) -> None:
+def test_inputs_from_callbacks_wait_until_all_effects_are_performed(bench: Bench) -> None:
     bench.on["1"] = lambda: bench.feed(8, 9)
     bench.feed(1, 2)
     assert bench.engine.fed == [[1, 2], [8], [9]]
@@ -71,13 +71,13 @@ def test_inputs_that_come_up_meanwhile_wait_until_all_effects_are_performed(benc
     assert len(bench.feeder) == 0
 
 
-def test_a_refused_input_discards_no_effect_of_the_others(bench: Bench) -> None:
+def test_a_refused_input_does_not_affect_the_others(bench: Bench) -> None:
     refused = bench.feed(1, -2, 3)
     assert str(refused) == "no use for -2"
     assert bench.performed == ["1", "3"]
 
 
-def test_the_first_refusal_is_the_one_returned(bench: Bench) -> None:
+def test_the_first_refusal_is_returned(bench: Bench) -> None:
     bench.on["1"] = lambda: bench.feed(-8, -9, 4)
     refused = bench.feed(1, -2)
     assert str(refused) == "no use for -2"
@@ -85,12 +85,12 @@ def test_the_first_refusal_is_the_one_returned(bench: Bench) -> None:
     assert bench.performed == ["1", "4"]
 
 
-def test_a_refusal_of_what_came_up_meanwhile_is_returned_too(bench: Bench) -> None:
+def test_a_refusal_of_an_input_from_a_callback_is_returned(bench: Bench) -> None:
     bench.on["1"] = lambda: bench.feed(-8)
     assert str(bench.feed(1)) == "no use for -8"
 
 
-def test_what_was_put_off_is_fed_together_and_its_refusal_told_once(bench: Bench) -> None:
+def test_deferred_inputs_are_fed_together_and_a_refusal_reported_once(bench: Bench) -> None:
     bench.feeder.later += [Cancel(1), Cancel(-2), Cancel(3)]
     assert len(bench.feeder) == 3
     bench.feeder.feed_later()
@@ -101,7 +101,7 @@ def test_what_was_put_off_is_fed_together_and_its_refusal_told_once(bench: Bench
     assert bench.feeder.take_refusal() is None
 
 
-def test_an_exception_of_a_user_does_not_stop_the_feeder_for_ever(bench: Bench) -> None:
+def test_the_feeder_continues_after_an_exception_in_a_callback(bench: Bench) -> None:
     def fail() -> None:
         raise ZeroDivisionError
 
@@ -113,7 +113,7 @@ def test_an_exception_of_a_user_does_not_stop_the_feeder_for_ever(bench: Bench) 
     assert bench.performed == ["2"]
 
 
-def test_inputs_that_an_exception_left_behind_are_fed_before_newer_ones(bench: Bench) -> None:
+def test_inputs_left_by_an_exception_are_fed_first(bench: Bench) -> None:
     def feed_and_fail() -> None:
         bench.feed(2)
         raise ZeroDivisionError

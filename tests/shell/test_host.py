@@ -1,4 +1,4 @@
-"""The host, with a scripted engine and fake streams."""
+"""The host: reading, effects, the timer, addresses and identities."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_new_connection_gets_the_opening_and_joins_after_the_handshake(bench: 
     assert bench.engine.inputs == [PeerJoined(link, b"ann")]
 
 
-def test_a_chunk_is_one_input_however_many_messages_it_brings(bench: HostBench) -> None:
+def test_all_messages_of_a_chunk_are_one_input(bench: HostBench) -> None:
     link, _ = bench.open("ann", joined=False)
     bench.host.received(link, b"ann\na b\nc\nhalf")
     bench.host.received(link, b"-way\n")
@@ -57,14 +57,14 @@ def test_a_framing_without_handshake_joins_at_once(bench: HostBench) -> None:
     assert bench.engine.inputs == [PeerJoined(link, b"")]
 
 
-def test_what_the_framing_says_by_itself_is_sent(bench: HostBench) -> None:
+def test_output_of_the_framing_is_sent(bench: HostBench) -> None:
     link, stream = bench.open()
     bench.host.received(link, b"?\n")
     bench.host.flush()
     assert stream.calls[-1] == b"yes\n"
 
 
-def test_the_end_is_told_with_a_reason(bench: HostBench) -> None:
+def test_the_end_is_reported_with_a_reason(bench: HostBench) -> None:
     one, _ = bench.open("one")
     two, _ = bench.open("two")
     three, _ = bench.open("three")
@@ -80,7 +80,7 @@ def test_the_end_is_told_with_a_reason(bench: HostBench) -> None:
     assert not bench.host.links
 
 
-def test_a_farewell_is_answered_and_ends_the_connection_after_what_came_before_it(
+def test_a_farewell_is_answered_and_ends_the_connection_after_earlier_messages(
     bench: HostBench, caplog: pytest.LogCaptureFixture
 ) -> None:
     link, stream = bench.open()
@@ -95,7 +95,7 @@ def test_a_farewell_is_answered_and_ends_the_connection_after_what_came_before_i
     assert not warnings_of(caplog)
 
 
-def test_a_farewell_to_a_link_that_the_engine_has_ended_is_told_to_nobody(bench: HostBench) -> None:
+def test_a_farewell_on_an_ended_link_is_not_reported(bench: HostBench) -> None:
     link, stream = bench.open()
     bench.engine.script = lambda event: [Disconnect(link, "enough")]
     bench.host.received(link, b"one\n.\n")
@@ -145,7 +145,7 @@ def test_effects_are_performed_in_order(bench: HostBench) -> None:
     assert bench.connects == 1
 
 
-def test_an_effect_nobody_asked_for_is_a_bug_that_shows() -> None:
+def test_an_unsupported_effect_raises() -> None:
     engine = ScriptedEngine()
     host = Host(engine, lambda: 0.0, LineFraming, wake_at=print, want_flush=print)
     for effect in (
@@ -159,7 +159,7 @@ def test_an_effect_nobody_asked_for_is_a_bug_that_shows() -> None:
             host.submit(Drain())
 
 
-def test_an_input_from_a_callback_waits_until_the_effects_are_through() -> None:
+def test_an_input_from_a_callback_waits_until_all_effects_are_performed() -> None:
     order: list[str] = []
     engine = ScriptedEngine()
 
@@ -186,7 +186,7 @@ def test_an_input_from_a_callback_waits_until_the_effects_are_through() -> None:
     ]
 
 
-def test_a_callback_that_raises_does_not_jam_the_host(bench: HostBench) -> None:
+def test_the_host_continues_after_an_exception_in_a_callback(bench: HostBench) -> None:
     def script(event: Any) -> Any:
         if isinstance(event, Drain):
             raise ZeroDivisionError
@@ -203,7 +203,7 @@ def test_a_callback_that_raises_does_not_jam_the_host(bench: HostBench) -> None:
 def test_the_timer_is_set_only_for_an_earlier_instant(bench: HostBench) -> None:
     bench.engine.at = 105.0
     bench.host.submit(Drain())
-    bench.engine.at = 110.0  # later: the wake at 105 does no harm
+    bench.engine.at = 110.0  # later, so the wake at 105 remains
     bench.host.submit(Drain())
     bench.engine.at = 104.9999
     bench.host.submit(Drain())
@@ -223,26 +223,26 @@ def test_an_early_wake_only_sets_the_timer_again(bench: HostBench) -> None:
     assert bench.wakes == [105.0, 107.0]
     bench.engine.script = lambda event: setattr(bench.engine, "at", None) or ()
     bench.tick(2.0)
-    assert bench.engine.kinds()[-1] == "Wake"  # tuples without fields are all equal
+    assert bench.engine.kinds()[-1] == "Wake"  # all tuples without fields are equal
     assert bench.wakes == [105.0, 107.0]
 
 
-def test_what_is_due_at_once_is_asked_for_at_once(bench: HostBench) -> None:
+def test_a_deadline_in_the_past_sets_the_timer_at_once(bench: HostBench) -> None:
     bench.engine.at = 0.0
     assert bench.host.next_at() == 0.0
     bench.host.wake()
     assert bench.engine.kinds() == ["Wake"]
 
 
-# --- places ---------------------------------------------------------------------------------------
-def test_the_engine_is_told_by_which_address_a_peer_came(bench: HostBench) -> None:
+# --- addresses ------------------------------------------------------------------------------------
+def test_the_engine_is_told_the_address_of_a_peer(bench: HostBench) -> None:
     framing = LineFraming()
     framing.ready = True
     link = bench.host.opened(FakeStream(), framing=framing, place="the back")
     assert bench.engine.inputs == [PeerJoined(link, b"", "the back")]
 
 
-def test_a_kept_connection_is_not_asked_for_again(bench: HostBench) -> None:
+def test_a_persistent_connection_is_not_requested_again(bench: HostBench) -> None:
     link = bench.host.opened(FakeStream(), kept=True)
     bench.host.closed(link, "refused")
     assert bench.connects == 0
@@ -264,11 +264,11 @@ def test_a_router_names_its_peers(caplog: pytest.LogCaptureFixture) -> None:
     ]
     bench.host.closed(second, "")
     bench.host.closed(ann, "")
-    third, _ = bench.open("ann")  # free again; the refused one did not take it away
+    third, _ = bench.open("ann")  # the name is free again, and the refused peer did not take it
     assert bench.engine.inputs[-1] == PeerJoined(third, b"ann")
 
 
-def test_with_handover_the_newcomer_has_the_identity() -> None:
+def test_with_handover_the_new_peer_gets_the_identity() -> None:
     bench = HostBench(identities=IdentityTable(start=7, handover=True))
     first, first_stream = bench.open("ann")
     second, _ = bench.open("ann")
@@ -280,7 +280,7 @@ def test_with_handover_the_newcomer_has_the_identity() -> None:
     assert second.ended
 
 
-def test_what_waits_for_a_peer_that_we_dialled_has_no_limit() -> None:
+def test_output_for_a_dialled_peer_has_no_limit() -> None:
     bench = HostBench(LinkLimits(output_size_max=10))
     link, stream = bench.open("broker", accepted=False)
     bench.engine.script = lambda event: (

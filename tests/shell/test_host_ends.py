@@ -1,4 +1,4 @@
-"""The host, and how connections begin and end: handshakes, violations, farewells."""
+"""The host: handshakes, protocol violations, farewells, and dropped connections."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from requite.engine import (
 
 
 # --- handshakes -----------------------------------------------------------------------------------
-def test_a_silent_connection_is_dropped_after_its_time(
+def test_a_silent_connection_is_dropped_at_the_timeout(
     bench: HostBench, caplog: pytest.LogCaptureFixture
 ) -> None:
     silent, stream = bench.open("silent", joined=False)
@@ -29,7 +29,7 @@ def test_a_silent_connection_is_dropped_after_its_time(
     assert "abort" not in lively.calls
     assert warnings_of(caplog) == ["handshake timeout: silent said too little within 30 s"]
     assert silent.ended
-    assert bench.engine.kinds() == ["PeerJoined"]  # the engine never heard of the silent one
+    assert bench.engine.kinds() == ["PeerJoined"]  # nothing of the silent connection
 
 
 def test_ten_thousand_silent_connections_need_one_timer(bench: HostBench) -> None:
@@ -40,7 +40,7 @@ def test_ten_thousand_silent_connections_need_one_timer(bench: HostBench) -> Non
     assert len(bench.wakes) == 1
 
 
-def test_a_place_to_which_there_is_an_alternative_has_less_time(bench: HostBench) -> None:
+def test_an_address_with_an_alternative_has_less_time(bench: HostBench) -> None:
     bench.open("first", joined=False)
     hasty = bench.host.opened(FakeStream("hasty"), patience_s=1.0)
     quick = bench.host.opened(FakeStream("quick"), patience_s=0.5)
@@ -56,7 +56,7 @@ def test_a_place_to_which_there_is_an_alternative_has_less_time(bench: HostBench
     bench.tick(28.9)
     assert len(bench.told) == 1
     bench.tick(0.1)
-    assert len(bench.told) == 2  # the first one, which had all the time of others
+    assert len(bench.told) == 2  # the first one, which had the full 30 s
 
 
 def test_a_dialled_connection_that_ends_in_its_handshake_is_dialled_again(bench: HostBench) -> None:
@@ -71,19 +71,19 @@ def test_a_dialled_connection_that_ends_in_its_handshake_is_dialled_again(bench:
     bench.host.received(link, b"!\n")
     assert bench.connects == 3
     link, _ = bench.open(accepted=False)
-    bench.host.closed(link, "")  # the engine knows of this one, and asks itself
+    bench.host.closed(link, "")  # the engine itself requests the next one
     assert bench.connects == 3
     link, _ = bench.open(accepted=True, joined=False)
     bench.host.closed(link, "")
     assert bench.connects == 3
 
 
-def test_why_a_peer_did_not_get_through_its_handshake_is_logged(
+def test_a_failed_handshake_is_logged_with_its_reason(
     bench: HostBench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Who dials gets an error; the side that listens has only its log."""
+    """The dialling side gets an error; the listening side has only its log."""
     for accepted, joined, reason in (
-        (True, False, ""),  # it looked in, and went
+        (True, False, ""),  # the peer disconnected without sending anything
         (True, True, "the connection broke"),
         (False, False, "the peer does not speak TLS"),
     ):
@@ -95,7 +95,7 @@ def test_why_a_peer_did_not_get_through_its_handshake_is_logged(
     assert warnings_of(caplog) == ["handshake failed: bad: the peer does not speak TLS"]
 
 
-def test_a_user_that_reports_failing_dials_itself_gets_no_warnings_of_them(
+def test_reports_dials_suppresses_warnings_of_failed_dials(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     bench = HostBench(reports_dials=True)
@@ -118,7 +118,7 @@ def test_a_user_that_reports_failing_dials_itself_gets_no_warnings_of_them(
 
 
 # --- violations -----------------------------------------------------------------------------------
-def test_a_violation_costs_the_peer_its_connection_and_nobody_else(
+def test_a_violation_ends_only_the_connection_of_the_peer(
     bench: HostBench, caplog: pytest.LogCaptureFixture
 ) -> None:
     bad, stream = bench.open("bad")
@@ -132,7 +132,7 @@ def test_a_violation_costs_the_peer_its_connection_and_nobody_else(
     assert bench.engine.messages() == [[[b"hi"]]]
 
 
-def test_what_is_sent_to_a_link_that_ended_goes_nowhere(bench: HostBench) -> None:
+def test_output_for_an_ended_link_is_discarded(bench: HostBench) -> None:
     link, stream = bench.open()
     bench.host.received(link, b"!\n")
     before = list(stream.calls)
@@ -144,7 +144,7 @@ def test_what_is_sent_to_a_link_that_ended_goes_nowhere(bench: HostBench) -> Non
     assert not link.out
 
 
-def test_warnings_of_a_kind_come_once_a_second(
+def test_warnings_of_a_kind_are_limited_to_one_per_second(
     bench: HostBench, caplog: pytest.LogCaptureFixture
 ) -> None:
     bench.engine.script = lambda event: [Warn("kind", f"text {event.token}")]
@@ -171,7 +171,7 @@ def test_part_of_a_message_is_a_sign_of_life(bench: HostBench) -> None:
     assert batches == [[[b"one"]], [], [[b"two"]]]
 
 
-# --- ends that are ours ---------------------------------------------------------------------------
+# --- closing by the host --------------------------------------------------------------------------
 def test_disconnect_sends_what_is_queued_and_is_not_echoed(bench: HostBench) -> None:
     link, stream = bench.open()
     bench.engine.script = lambda event: (
@@ -181,7 +181,7 @@ def test_disconnect_sends_what_is_queued_and_is_not_echoed(bench: HostBench) -> 
     )
     bench.host.submit(Drain())
     assert stream.calls[-2:] == [b"goodbye\n.\n", "close"]
-    bench.host.submit(Drain())  # a second one does nothing
+    bench.host.submit(Drain())  # a second `Drain` has no effect
     bench.host.received(link, b"too late\n")
     bench.host.closed(link, "")
     bench.host.flush()
@@ -190,7 +190,7 @@ def test_disconnect_sends_what_is_queued_and_is_not_echoed(bench: HostBench) -> 
     assert bench.told == [("ended", True, "enough"), ("released", link)]
 
 
-def test_a_close_that_does_not_end_is_ended(bench: HostBench) -> None:
+def test_a_close_that_hangs_is_aborted(bench: HostBench) -> None:
     link, stream = bench.open()
     bench.host.blocked(link)
     bench.engine.script = lambda event: [Disconnect(link, "")] if isinstance(event, Drain) else []
@@ -202,7 +202,7 @@ def test_a_close_that_does_not_end_is_ended(bench: HostBench) -> None:
     assert stream.calls[-1] == "abort"
 
 
-def test_shut_lets_everything_out_and_tells_the_engine_nothing(bench: HostBench) -> None:
+def test_shut_flushes_all_output_and_does_not_tell_the_engine(bench: HostBench) -> None:
     link, stream = bench.open()
     _, half_open = bench.open(joined=False, accepted=False)
     bench.engine.script = lambda event: [Send(link, [b"last"])]
@@ -216,12 +216,12 @@ def test_shut_lets_everything_out_and_tells_the_engine_nothing(bench: HostBench)
     assert stream.calls[-1] == "abort"
 
 
-# --- places run short -----------------------------------------------------------------------------
+# --- too many connections -------------------------------------------------------------------------
 SHORT = "96 of 100 file descriptors are in use"
 
 
-def give_way(bench: HostBench) -> str:
-    """Let one more connection come while places are short; return the name of who was dropped."""
+def drop_one(bench: HostBench) -> str:
+    """Accept a connection while file descriptors are short; return the name of the dropped one."""
     newcomer = bench.host.opened(FakeStream("newcomer"), accepted=True)
     before = dict.fromkeys(link for link in bench.host.links if not link.ended)
     bench.host.make_room(newcomer, SHORT)
@@ -231,10 +231,10 @@ def give_way(bench: HostBench) -> str:
     return dropped.stream.peer_name
 
 
-def test_who_does_not_say_who_it_is_gives_way_when_places_are_short(
+def test_silent_connections_are_dropped_when_descriptors_are_short(
     bench: HostBench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """First those that have not shaken hands, then those that said nothing; the oldest first."""
+    """Drop connections without a handshake first, then silent ones; the oldest first."""
     first_mute, _ = bench.open("first mute")
     bench.open("second mute")
     known, _ = bench.open("known")
@@ -242,7 +242,7 @@ def test_who_does_not_say_who_it_is_gives_way_when_places_are_short(
     bench.open("first stranger", joined=False)
     bench.open("second stranger", joined=False)
     dialled = bench.host.opened(FakeStream("dialled"))
-    assert [give_way(bench) for _ in range(5)] == [
+    assert [drop_one(bench) for _ in range(5)] == [
         "first stranger",
         "second stranger",
         "first mute",
@@ -256,13 +256,13 @@ def test_who_does_not_say_who_it_is_gives_way_when_places_are_short(
         f"too many connections: dropped first stranger, which has sent no message: {SHORT}"
     ]
     bench.tick(1.0)
-    give_way(bench)
+    drop_one(bench)
     assert warnings_of(caplog)[-1].startswith(
         f"too many connections: turned away newcomer: {SHORT}"
     )
 
 
-def test_who_is_being_dropped_counts_until_it_is_closed(bench: HostBench) -> None:
+def test_a_dropped_connection_counts_until_it_is_closed(bench: HostBench) -> None:
     link, _ = bench.open("stranger", joined=False)
     newcomer, _ = bench.open("newcomer", joined=False)
     bench.host.make_room(newcomer, SHORT)

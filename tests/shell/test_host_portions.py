@@ -1,4 +1,4 @@
-"""What the users of a bulk engine want: fed together, and out in portions."""
+"""The host with a bulk engine: inputs are fed together, and output is written in portions."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from requite.shell.host import _PORTION, Host, Link
 
 
 class PromptFake(FakeStream):
-    """Tells what was written in the middle of a turn from what was at its end."""
+    """A stream that records writes within a turn differently from those at its end."""
 
     def write_now(self, data: bytes) -> None:
         self.calls.append(("now", data))
 
 
 class Bulk(ScriptedEngine):
-    """Sends a message to `peer` for each token it is fed, and delivers what it receives."""
+    """An engine that sends a message to `peer` per `Cancel`, and delivers received messages."""
 
     peer: Any = None
 
@@ -40,7 +40,7 @@ class Bulk(ScriptedEngine):
 
 
 class Bench:
-    """A host with one peer, whose turns end when `host.flush` is called."""
+    """A host with one peer. A turn ends with `host.flush`."""
 
     def __init__(self, engine: ScriptedEngine, stream: FakeStream, **uses: Any) -> None:
         self.engine = engine
@@ -76,7 +76,7 @@ def tokens(events: Sequence[Any]) -> list[int]:
     return [event.token for event in events]
 
 
-def test_what_users_want_in_a_turn_is_fed_at_once_and_leaves_as_one_piece(bulk: Bench) -> None:
+def test_deferred_inputs_of_a_turn_are_fed_together_and_written_at_once(bulk: Bench) -> None:
     for token in range(3):
         bulk.host.submit_soon(Cancel(token))
     assert bulk.engine.fed == []
@@ -86,7 +86,7 @@ def test_what_users_want_in_a_turn_is_fed_at_once_and_leaves_as_one_piece(bulk: 
     assert bulk.stream.calls == [b"0\n1\n2\n"]
 
 
-def test_half_a_turn_leaves_before_the_turn_ends(bulk: Bench) -> None:
+def test_a_full_portion_is_written_before_the_turn_ends(bulk: Bench) -> None:
     for token in range(_PORTION + 1):
         bulk.host.submit_soon(Cancel(token))
     first = b"".join(b"%d\n" % token for token in range(_PORTION))
@@ -96,7 +96,7 @@ def test_half_a_turn_leaves_before_the_turn_ends(bulk: Bench) -> None:
     assert bulk.stream.calls == [("now", first), b"%d\n" % _PORTION]
 
 
-def test_what_belongs_to_a_turn_is_fed_at_once_in_portions_behind_what_was_put_off(
+def test_submitted_inputs_are_fed_in_portions_after_deferred_ones(
     bulk: Bench,
 ) -> None:
     bulk.host.submit_soon(Cancel(0))
@@ -109,7 +109,7 @@ def test_what_belongs_to_a_turn_is_fed_at_once_in_portions_behind_what_was_put_o
     assert bulk.stream.calls == [("now", first), b"%d\n" % (_PORTION + 1)]
 
 
-def test_a_stream_that_always_sends_at_once_is_written_to() -> None:
+def test_a_stream_without_write_now_is_written_to() -> None:
     engine = Bulk()
     bench = Bench(engine, FakeStream())
     engine.peer = bench.link
@@ -119,7 +119,7 @@ def test_a_stream_that_always_sends_at_once_is_written_to() -> None:
     assert bench.stream.written.count(b"\n") == _PORTION
 
 
-def test_a_link_that_pushes_back_keeps_its_portion(bulk: Bench) -> None:
+def test_a_blocked_link_holds_its_portion_back(bulk: Bench) -> None:
     bulk.host.blocked(bulk.link)
     for token in range(_PORTION):
         bulk.host.submit_soon(Cancel(token))
@@ -128,14 +128,14 @@ def test_a_link_that_pushes_back_keeps_its_portion(bulk: Bench) -> None:
     assert bulk.stream.written.count(b"\n") == _PORTION
 
 
-def test_what_is_submitted_at_once_comes_after_what_was_put_off(bulk: Bench) -> None:
+def test_submitted_inputs_follow_deferred_ones(bulk: Bench) -> None:
     bulk.host.submit_soon(Cancel(1))
     bulk.host.submit_soon(Cancel(2))
     bulk.host.submit(Cancel(3))
     assert [tokens(events) for events in bulk.engine.fed] == [[1, 2], [3]]
 
 
-def test_what_callbacks_want_waits_for_the_end_of_the_effects_however_much_it_is() -> None:
+def test_inputs_from_callbacks_wait_for_all_effects_even_beyond_a_portion() -> None:
     engine = Bulk()
 
     def deliver_all(pairs: Sequence[tuple[Any, Any]]) -> None:
@@ -151,7 +151,7 @@ def test_what_callbacks_want_waits_for_the_end_of_the_effects_however_much_it_is
     assert bench.stream.written.count(b"\n") == 2 * _PORTION
 
 
-def test_pairs_go_to_whoever_takes_single_ones() -> None:
+def test_deliver_all_falls_back_to_deliver() -> None:
     told: list[Any] = []
     engine = Bulk()
     bench = Bench(engine, PromptFake(), deliver=lambda *pair: told.append(pair))
@@ -159,8 +159,8 @@ def test_pairs_go_to_whoever_takes_single_ones() -> None:
     assert told == [(b"a", b"1"), (b"b", b"2")]
 
 
-class Picky(Bulk):
-    """Refuses every third token, as an engine does what makes no sense."""
+class RefusingBulk(Bulk):
+    """A bulk engine that refuses every third token."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -175,8 +175,8 @@ class Picky(Bulk):
         return effects
 
 
-def test_what_is_refused_discards_nothing_of_the_same_turn() -> None:
-    engine = Picky()
+def test_a_refused_input_discards_no_other_of_its_turn() -> None:
+    engine = RefusingBulk()
     bench = Bench(engine, PromptFake())
     engine.peer = bench.link
     for token in range(5):
@@ -188,37 +188,37 @@ def test_what_is_refused_discards_nothing_of_the_same_turn() -> None:
 
 
 @pytest.fixture
-def picky() -> Bench:
-    engine = Picky()
+def refusing() -> Bench:
+    engine = RefusingBulk()
     bench = Bench(engine, PromptFake())
     engine.peer = bench.link
     engine.fed.clear()
     return bench
 
 
-def test_a_refused_portion_does_not_keep_the_next_ones_from_the_engine(picky: Bench) -> None:
+def test_the_next_portion_is_fed_after_a_refusal(refusing: Bench) -> None:
     with pytest.raises(LocalViolation, match="token=2"):
-        picky.host.submit(*(Cancel(token) for token in range(2 * _PORTION)))
-    picky.host.flush()
+        refusing.host.submit(*(Cancel(token) for token in range(2 * _PORTION)))
+    refusing.host.flush()
     first, second = (
         b"".join(b"%d\n" % token for token in range(at, at + _PORTION) if token % 3 != 2)
         for at in (0, _PORTION)
     )
-    assert picky.stream.calls == [("now", first), second]
-    assert picky.flushes_wanted == 1
+    assert refusing.stream.calls == [("now", first), second]
+    assert refusing.flushes_wanted == 1
 
 
-def test_what_was_put_off_and_is_refused_harms_no_other_caller(picky: Bench) -> None:
-    picky.host.submit_soon(Cancel(2))
-    picky.host.submit(Cancel(3))
+def test_a_refused_deferred_input_harms_no_other_caller(refusing: Bench) -> None:
+    refusing.host.submit_soon(Cancel(2))
+    refusing.host.submit(Cancel(3))
     with pytest.raises(LocalViolation, match="token=2"):
-        picky.host.flush()
-    assert picky.stream.written == b"3\n"
-    picky.host.flush()  # it is told once
+        refusing.host.flush()
+    assert refusing.stream.written == b"3\n"
+    refusing.host.flush()  # the refusal is reported once
 
 
-def test_what_a_callback_wants_of_a_turn_with_a_refused_input_is_not_left_lying() -> None:
-    engine = Picky()
+def test_inputs_from_a_callback_are_fed_despite_a_refusal() -> None:
+    engine = RefusingBulk()
 
     def deliver_all(pairs: Sequence[tuple[Any, Any]]) -> None:
         bench.host.submit(Cancel(2), Cancel(4))

@@ -1,4 +1,4 @@
-"""The host, where a peer does not read, or the engine wants no more."""
+"""The host: back-pressure by peers and by the engine."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from requite.shell.host import LinkLimits
 
 
 # --- peers that do not read -----------------------------------------------------------------------
-def test_who_does_not_read_is_not_read_from() -> None:
+def test_a_peer_that_does_not_read_is_not_read_from() -> None:
     bench = HostBench(LinkLimits(output_size_max=56))
     link, stream = bench.open()
     bench.engine.script = echo
     bench.host.blocked(link)
     bench.host.blocked(link)
     bench.host.flush()
-    assert "pause" not in stream.calls  # it may be busy with one large message, and has more to say
+    assert "pause" not in stream.calls  # the peer may be busy with one large message
     assert bench.engine.kinds() == ["PeerJoined", "PeerBlocked"]
     assert bench.told == [("flow", False)]
     bench.host.received(link, b"one\ntwo\n")
     bench.host.flush()
     assert stream.calls[-1] == "pause"
-    assert stream.written == b"hello\n"  # the output stays here
+    assert stream.written == b"hello\n"  # the output is held back
     assert link.size == 8
     bench.host.writable(link)
     assert stream.written == b"hello\none\ntwo\n"
@@ -43,7 +43,7 @@ def test_who_does_not_read_is_not_read_from() -> None:
     assert bench.told == [("flow", False), ("flow", True)]
 
 
-def test_the_side_that_dialled_reads_on(bench: HostBench) -> None:
+def test_a_blocked_dialled_link_is_still_read_from(bench: HostBench) -> None:
     link, stream = bench.open(accepted=False)
     bench.host.blocked(link)
     bench.host.writable(link)
@@ -52,7 +52,7 @@ def test_the_side_that_dialled_reads_on(bench: HostBench) -> None:
     assert bench.engine.inputs[1:] == [PeerBlocked(link), PeerWritable(link)]
 
 
-def test_a_write_that_blocks_at_once_again_tells_the_engine_nothing(bench: HostBench) -> None:
+def test_a_link_that_blocks_again_at_once_is_not_reported(bench: HostBench) -> None:
     link, stream = bench.open()
     bench.engine.script = echo
     bench.host.blocked(link)
@@ -63,7 +63,7 @@ def test_a_write_that_blocks_at_once_again_tells_the_engine_nothing(bench: HostB
     assert "resume" not in stream.calls
 
 
-def test_blocking_inside_a_flush_is_told_and_what_comes_of_it_is_flushed(bench: HostBench) -> None:
+def test_blocking_inside_a_flush_is_reported_and_its_effects_flushed(bench: HostBench) -> None:
     slow, slow_stream = bench.open("slow")
     _, other_stream = other = bench.open("other")
     bench.engine.script = lambda event: (
@@ -77,14 +77,14 @@ def test_blocking_inside_a_flush_is_told_and_what_comes_of_it_is_flushed(bench: 
     assert other_stream.written == b"hello\nslow blocks\n"
 
 
-def test_more_than_the_limit_costs_the_connection(caplog: pytest.LogCaptureFixture) -> None:
+def test_exceeding_the_output_limit_ends_the_connection(caplog: pytest.LogCaptureFixture) -> None:
     bench = HostBench(LinkLimits(output_size_max=10))
     link, stream = bench.open("slow")
     bench.engine.script = lambda event: (
         [Send(link, [b"0123456789"])] if isinstance(event, Cancel) else []
     )
     bench.host.submit(Cancel(1))
-    bench.host.flush()  # 11 bytes, but they leave
+    bench.host.flush()  # 11 bytes exceed the limit, but are written at once
     assert stream.calls[-1] == b"0123456789\n"
     bench.host.blocked(link)
     bench.host.submit(Cancel(2))
@@ -93,12 +93,12 @@ def test_more_than_the_limit_costs_the_connection(caplog: pytest.LogCaptureFixtu
     assert bench.engine.inputs[-1] == PeerLost(link, "does not read: 11 bytes wait for it")
     assert warnings_of(caplog) == ["output limit: slow does not read: 11 bytes wait for it"]
     assert bench.told[-1] == ("ended", True, "does not read: 11 bytes wait for it")
-    assert ("flow", True) in bench.told  # nobody pushes back any more
+    assert ("flow", True) in bench.told  # no link is blocked any more
     bench.host.closed(link, "")
     assert bench.engine.kinds().count("PeerLost") == 1
 
 
-def test_flow_is_told_for_all_links_together(bench: HostBench) -> None:
+def test_flow_is_reported_for_all_links_together(bench: HostBench) -> None:
     one, _ = bench.open("one")
     two, _ = bench.open("two")
     bench.host.blocked(one)
@@ -109,7 +109,7 @@ def test_flow_is_told_for_all_links_together(bench: HostBench) -> None:
     assert ("flow", True) in bench.told
 
 
-# --- push-back by the engine ----------------------------------------------------------------------
+# --- back-pressure by the engine ------------------------------------------------------------------
 def perform(bench: HostBench, *effects: Any) -> None:
     bench.engine.script = lambda event: effects
     bench.host.submit(Drain())
@@ -127,7 +127,7 @@ def test_the_engine_stops_reading_one_peer_and_resumes(bench: HostBench) -> None
     assert "pause" not in two_stream.calls
 
 
-def test_a_link_is_read_from_when_neither_engine_nor_host_objects() -> None:
+def test_reading_resumes_once_engine_and_host_allow_it() -> None:
     bench = HostBench(LinkLimits(output_size_max=56))
     link, stream = bench.open()
     bench.host.blocked(link)
@@ -135,7 +135,7 @@ def test_a_link_is_read_from_when_neither_engine_nor_host_objects() -> None:
     bench.host.flush()
     assert stream.calls.count("pause") == 1
     perform(bench, ResumeReading(link))
-    assert "resume" not in stream.calls  # its output still waits
+    assert "resume" not in stream.calls  # the link still has queued output
     perform(bench, StopReading(link))
     bench.host.writable(link)
     assert "resume" not in stream.calls
@@ -143,7 +143,7 @@ def test_a_link_is_read_from_when_neither_engine_nor_host_objects() -> None:
     assert stream.calls[-1] == "resume"
 
 
-def test_reading_of_a_link_that_ended_is_nobodys_business(bench: HostBench) -> None:
+def test_reading_effects_on_an_ended_link_are_ignored(bench: HostBench) -> None:
     link, stream = bench.open()
     perform(bench, StopReading(link))
     bench.host.closed(link, "reset")

@@ -1,4 +1,4 @@
-"""The host, with what its users want put off to the end of the turn."""
+"""The host: inputs that users defer to the end of the turn."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from requite.engine import Cancel, Deliver
 from requite.shell.host import Host
 
 
-def test_what_a_user_wants_on_hearing_of_the_last_is_not_left_lying() -> None:
+def test_inputs_deferred_by_callbacks_are_fed_in_the_same_flush() -> None:
     engine = ScriptedEngine()
     heard: list[str] = []
 

@@ -1,4 +1,4 @@
-"""When a connection that is kept up is dialled again, and what is said of its trouble."""
+"""A persistent connection: when it is redialled, and the trouble it reports."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def open_link(connection: PersistentConnection, joined: bool = True) -> Link:
     return link
 
 
-def test_it_is_wanted_from_the_beginning_and_whenever_it_ends(clock: Clock) -> None:
+def test_it_is_wanted_at_start_and_whenever_it_ends(clock: Clock) -> None:
     connection = kept(clock)
     assert connection.wanted == 1
     link = open_link(connection)
@@ -48,7 +48,7 @@ def test_it_is_wanted_from_the_beginning_and_whenever_it_ends(clock: Clock) -> N
     assert connection.wanted == 1
 
 
-def test_once_stopped_it_is_not_wanted_again(clock: Clock) -> None:
+def test_a_stopped_connection_is_not_wanted_again(clock: Clock) -> None:
     connection = kept(clock)
     link = open_link(connection)
     connection.stop()
@@ -56,7 +56,7 @@ def test_once_stopped_it_is_not_wanted_again(clock: Clock) -> None:
     assert connection.wanted == 0
 
 
-def test_it_is_dialled_at_once_and_then_after_growing_pauses(clock: Clock) -> None:
+def test_it_is_dialled_at_once_and_then_with_growing_pauses(clock: Clock) -> None:
     connection = kept(clock)
     assert (connection.current, connection.pause_s()) == (A, 0.0)
     pauses = []
@@ -66,7 +66,7 @@ def test_it_is_dialled_at_once_and_then_after_growing_pauses(clock: Clock) -> No
     assert pauses == [0.05, 0.1, 0.2]
 
 
-def test_a_connection_that_lived_is_dialled_again_at_once(clock: Clock) -> None:
+def test_a_long_connection_is_redialled_at_once(clock: Clock) -> None:
     connection = kept(clock)
     for _ in range(5):
         connection.failed(A, TransportError("refused"))
@@ -80,27 +80,27 @@ def test_a_connection_that_lived_is_dialled_again_at_once(clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("joined", [True, False])
-def test_one_that_was_short_is_not(clock: Clock, joined: bool) -> None:
+def test_a_short_connection_is_not_redialled_at_once(clock: Clock, joined: bool) -> None:
     connection = kept(clock)
     pauses = []
     for _ in range(3):
         link = open_link(connection, joined)
-        clock.now += 0.5 if joined else 9.0  # a handshake that was never completed is no life
+        clock.now += 0.5 if joined else 9.0  # an incomplete handshake never counts as a connection
         connection.ended(link, "hung up")
         pauses.append(connection.pause_s())
     assert pauses == [0.05, 0.1, 0.2]
 
 
-def test_the_end_of_another_link_is_no_concern(clock: Clock) -> None:
+def test_the_end_of_another_link_is_ignored(clock: Clock) -> None:
     connection, other = kept(clock), kept(clock, B)
     link, others = open_link(connection), open_link(other)
     assert not connection.ended(others, "reset")
     assert connection.trouble == ""
     assert connection.ended(link, "reset")
-    assert not connection.ended(link, "reset")  # nor the end of one that has ended
+    assert not connection.ended(link, "reset")  # a second end of the same connection has no effect
 
 
-def test_trouble_is_told_in_words(clock: Clock) -> None:
+def test_trouble_is_described_in_words(clock: Clock) -> None:
     connection = kept(clock)
     assert connection.trouble == "tcp://a:1 has not answered yet"
     connection.failed(A, TransportError("cannot connect to tcp://a:1: refused"))
@@ -113,7 +113,7 @@ def test_trouble_is_told_in_words(clock: Clock) -> None:
     assert connection.trouble == "the connection to tcp://a:1 ended: reset"
 
 
-def test_why_a_handshake_failed_is_told_while_the_next_one_goes_on(clock: Clock) -> None:
+def test_trouble_remains_during_the_next_handshake(clock: Clock) -> None:
     connection = kept(clock)
     connection.ended(open_link(connection, joined=False), "HTTP 404")
     again = open_link(connection, joined=False)
@@ -122,6 +122,6 @@ def test_why_a_handshake_failed_is_told_while_the_next_one_goes_on(clock: Clock)
     assert connection.trouble == ""
 
 
-def test_a_shell_without_a_framing_says_so() -> None:
+def test_a_shell_without_a_framing_reports_it() -> None:
     with pytest.raises(LocalViolation, match="framing"):
         no_framing()

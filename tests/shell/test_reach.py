@@ -1,4 +1,4 @@
-"""What `url` and `bind` stand for, and what of it is refused."""
+"""Parsing of `url` and `bind`, and their errors."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def test_one_url_or_several() -> None:
     assert one.protocol == two.protocol == "sp"
 
 
-def test_the_service_is_the_one_that_is_named() -> None:
+def test_the_service_is_read_from_the_url() -> None:
     assert read_endpoints("mdp://a/echo").service == "echo"
     assert read_endpoints("mdp://a").service == ""
 
 
-def test_inproc_is_known_wherever_it_stands() -> None:
+def test_inproc_is_detected_in_url_and_bind() -> None:
     assert read_endpoints((), "inproc://x").is_inproc
     assert read_endpoints(["sp+tcp://a:1", "inproc://x"]).is_inproc
     assert not read_endpoints("sp+tcp://a:1").is_inproc
@@ -49,7 +49,7 @@ def test_a_protocol_with_a_broker_dials_once() -> None:
         ((), "mdp://a", "requite broker"),
     ],
 )
-def test_what_cannot_be_is_refused(
+def test_invalid_endpoints_are_refused(
     url: str | Sequence[str], bind: str | Sequence[str], match: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=match):
@@ -65,14 +65,14 @@ def test_what_cannot_be_is_refused(
         (7, r"a URL must be a str, not 7 \(int\)"),
     ],
 )
-def test_a_url_is_text(urls: Any, match: str) -> None:
+def test_a_url_must_be_a_string(urls: Any, match: str) -> None:
     with pytest.raises(ConfigurationError, match=match):
         read_endpoints(urls)
     with pytest.raises(ConfigurationError, match=match):
         read_endpoints((), urls)
 
 
-def test_addresses_tell_of_the_types_of_the_draft() -> None:
+def test_urls_of_bound_addresses_keep_ids_draft() -> None:
     endpoints = read_endpoints((), ["sp+tcp://a:1,b:2?ids=draft", "sp+tcp://c:3"])
     assert endpoints.peer_queries == ["?ids=draft", "?ids=draft", ""]
     places = [address for url in endpoints.binds for address in url.addresses]
@@ -90,6 +90,6 @@ def test_addresses_tell_of_the_types_of_the_draft() -> None:
         InprocAddress("name"),
     ],
 )
-def test_where_it_listens_can_be_dialled(address: TcpAddress) -> None:
+def test_a_listening_address_can_be_dialled(address: TcpAddress) -> None:
     [url] = bound_at([address])
     assert parse_url(url).addresses == (address,)

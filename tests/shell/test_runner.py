@@ -1,4 +1,4 @@
-"""`Runner` between a handler and an engine: what becomes of what a handler returns."""
+"""`Runner` between a handler and an engine: how it treats the handler's return values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Run:
             self.ended.set()
 
     async def ask(self, times: int = 1) -> list[Input]:
-        """Have the handler run, so many times; return what the engine is fed of the last time."""
+        """Run the handler `times` times; return the inputs fed to the engine by the last run."""
         for token in range(times):
             self.inputs.clear()
             self.ended.clear()
@@ -80,7 +80,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @pytest.mark.parametrize("handler", NONE)
-async def test_a_handler_that_answers_none_is_told_once(handler: Any, caplog: Any) -> None:
+async def test_a_handler_that_returns_none_is_warned_of_once(handler: Any, caplog: Any) -> None:
     inputs = await Run(handler).ask(times=3)
     assert isinstance(inputs[-1], Finished)
     assert inputs[-1].status is Status.OK
@@ -93,7 +93,7 @@ async def test_a_handler_that_answers_none_is_told_once(handler: Any, caplog: An
 
 
 @pytest.mark.parametrize("handler", [two, two_in_a_thread, nothing])
-async def test_who_answers_with_bytes_is_told_nothing(handler: Any, caplog: Any) -> None:
+async def test_a_handler_that_returns_bytes_causes_no_warning(handler: Any, caplog: Any) -> None:
     inputs = await Run(handler).ask(times=2)
     assert inputs[-1] == Finished(1, (b"",))
     assert [part.frames for part in inputs if isinstance(part, Produced)] in (
@@ -103,7 +103,7 @@ async def test_who_answers_with_bytes_is_told_nothing(handler: Any, caplog: Any)
     assert lines(caplog) == []
 
 
-async def test_services_are_told_apart_and_parts_of_one_are_not(caplog: Any) -> None:
+async def test_a_service_is_warned_of_once_across_runners(caplog: Any) -> None:
     told: set[str] = set()
     for _ in range(2):
         await Run(none, told).ask()
@@ -111,7 +111,7 @@ async def test_services_are_told_apart_and_parts_of_one_are_not(caplog: Any) -> 
     assert told == {"it"}
 
 
-def test_all_parts_of_a_worker_know_what_was_told() -> None:
+def test_the_runners_of_a_worker_share_their_warnings() -> None:
     runtimes = Worker("pirate://127.0.0.1:1", service("it")(none), capacity=3)._make_runtimes()
     assert len(runtimes) == 3
     assert len({id(runtime.runner._told) for runtime in runtimes}) == 1
@@ -127,7 +127,7 @@ def test_all_parts_of_a_worker_know_what_was_told() -> None:
         ({"a": 1}, "not dict"),
     ],
 )
-async def test_what_cannot_be_a_reply_is_told_by_its_type(
+async def test_an_invalid_reply_fails_and_names_its_type(
     answer: Any, told: str, caplog: Any
 ) -> None:
     async def handler(_request: Request) -> Any:

@@ -1,4 +1,4 @@
-"""The dialler without an event loop: one attempt at a time, and when it has something to do."""
+"""The blocking dialler: one attempt at a time, and its timer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ A = TcpAddress("a", 1)
 
 
 class FakeAttempt:
-    """An attempt that the test ends."""
+    """An attempt whose result the test sets."""
 
     made: list[FakeAttempt]
 
@@ -41,7 +41,7 @@ class FakeAttempt:
 
 
 class Bench:
-    """A dialler, its clock, and how often its plans changed."""
+    """A dialler, a manual clock, and a count of `planned` calls."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -78,18 +78,18 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
     return made
 
 
-def test_it_dials_when_it_is_time_and_then_is_idle(bench: Bench) -> None:
+def test_it_dials_when_due_and_is_then_idle(bench: Bench) -> None:
     assert bench.dialler.at == inf
     bench.want()
     assert (bench.dialler.at, bench.plans) == (100.0, 1)
     bench.dialler.act()
-    assert (bench.dialler.at, bench.plans) == (110.0, 2)  # when to give it up
+    assert (bench.dialler.at, bench.plans) == (110.0, 2)  # the timeout of the attempt
     bench.attempt.succeed()
     assert (bench.dialler.at, bench.plans) == (inf, 3)
     assert len(bench.links) == 1
 
 
-def test_after_a_failure_it_pauses_and_dials_again(bench: Bench) -> None:
+def test_a_failure_is_retried_after_a_pause(bench: Bench) -> None:
     bench.want()
     bench.dialler.act()
     bench.attempt.fail()
@@ -100,7 +100,7 @@ def test_after_a_failure_it_pauses_and_dials_again(bench: Bench) -> None:
     assert len(FakeAttempt.made) == 2
 
 
-def test_an_attempt_that_takes_too_long_is_given_up(bench: Bench) -> None:
+def test_an_attempt_times_out(bench: Bench) -> None:
     bench.want()
     bench.dialler.act()
     bench.now = 110.0
@@ -109,7 +109,7 @@ def test_an_attempt_that_takes_too_long_is_given_up(bench: Bench) -> None:
     assert bench.dialler.at == 110.5
 
 
-def test_one_attempt_at_a_time_for_as_many_as_are_wanted(bench: Bench) -> None:
+def test_wanted_connections_are_dialled_one_at_a_time(bench: Bench) -> None:
     bench.want()
     bench.want()
     bench.dialler.act()
@@ -121,7 +121,7 @@ def test_one_attempt_at_a_time_for_as_many_as_are_wanted(bench: Bench) -> None:
     assert (len(bench.links), bench.dialler.at) == (2, inf)
 
 
-def test_once_closed_it_dials_no_more(bench: Bench) -> None:
+def test_a_closed_dialler_dials_nothing(bench: Bench) -> None:
     bench.want()
     bench.dialler.act()
     bench.dialler.close("the client was closed")
@@ -130,7 +130,7 @@ def test_once_closed_it_dials_no_more(bench: Bench) -> None:
     assert bench.dialler.at == inf
 
 
-def test_one_of_several_addresses_is_given_up_sooner(bench: Bench) -> None:
+def test_one_of_several_addresses_times_out_sooner(bench: Bench) -> None:
     both = AddressList([A, TcpAddress("b", 1)], Backoff(lambda: 0.0), bench.clock)
     dialler = Dialler(None, lambda: None, both, bench._opened, None)  # type: ignore[arg-type]
     both.want()
@@ -140,6 +140,6 @@ def test_one_of_several_addresses_is_given_up_sooner(bench: Bench) -> None:
     bench.now = 101.0
     dialler.act()
     assert bench.attempt.given_up == "no answer within 1 s"
-    assert dialler.at == 101.0  # no pause: the other one has its turn
+    assert dialler.at == 101.0  # no back-off: the other address is next
     dialler.act()
     assert bench.attempt.address == TcpAddress("b", 1)

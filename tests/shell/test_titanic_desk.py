@@ -1,4 +1,4 @@
-"""Titanic's desk: what comes in a turn is fed at once, and effects are performed in order."""
+"""Titanic's desk: inputs of a turn are fed together, and effects are performed in order."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from requite.shell import clock
 from requite.titanic.desk import Desk
 
 
-class Scripted:
-    """An engine that answers with what the test has put into `answers`, turn by turn."""
+class ScriptedTitanic:
+    """An engine that answers each turn with the next item of `answers`."""
 
     failure: LogFailed | None = None
 
@@ -44,12 +44,12 @@ class Scripted:
         return at
 
 
-class Scene:
-    """A desk with a scripted engine, and everything that it had done, in order."""
+class DeskBench:
+    """A desk with a scripted engine. `done` records the effects in order."""
 
     def __init__(self) -> None:
         self.done: list[tuple[str, Any]] = []
-        self.engine: Any = Scripted()
+        self.engine: Any = ScriptedTitanic()
         self.desk = Desk(self._noting("note"))
 
     def start(self) -> None:
@@ -58,7 +58,7 @@ class Scene:
         )
 
     def answer_all(self, answers: list[Finished]) -> None:
-        """What a post does."""
+        """Record answers, in place of a post."""
         self.done.append(("answers", answers))
 
     def _noting(self, kind: str) -> Callable[[Any], None]:
@@ -70,8 +70,8 @@ async def turn() -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_turn_is_fed_at_once_and_its_effects_are_performed_with_answers_at_the_end(caplog):
-    scene = Scene()
+async def test_inputs_of_a_turn_are_fed_together_and_answers_come_last(caplog):
+    scene = DeskBench()
     scene.start()
     await turn()
     assert scene.engine.turns == [[Wake()]]
@@ -110,8 +110,8 @@ async def test_a_turn_is_fed_at_once_and_its_effects_are_performed_with_answers_
     scene.desk.close()
 
 
-async def test_what_the_store_did_is_fed_with_what_waits_or_at_once():
-    scene = Scene()
+async def test_results_of_the_store_are_fed_with_waiting_inputs_or_at_once():
+    scene = DeskBench()
     scene.start()
     scene.desk.take_all([("a",), ("b",)])
     await turn()
@@ -121,19 +121,19 @@ async def test_what_the_store_did_is_fed_with_what_waits_or_at_once():
     scene.desk.close()
 
 
-async def test_it_wakes_the_engine_when_that_wants_it():
-    scene = Scene()
+async def test_the_desk_wakes_the_engine_at_its_deadline():
+    scene = DeskBench()
     scene.engine.at = clock.now() + 0.01
     scene.start()
     async with asyncio.timeout(20):
-        while len(scene.engine.turns) < 2:  # noqa: ASYNC110 - nobody sets an event
+        while len(scene.engine.turns) < 2:  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0)
     assert scene.engine.turns == [[Wake()], [Wake()]]
     scene.desk.close()
 
 
-async def test_a_store_that_failed_for_good_is_told():
-    scene = Scene()
+async def test_a_permanent_failure_of_the_store_is_reported():
+    scene = DeskBench()
     scene.start()
     await turn()
     assert not scene.desk.failed.is_set()
@@ -144,8 +144,8 @@ async def test_a_store_that_failed_for_good_is_told():
     scene.desk.close()
 
 
-async def test_after_the_end_nothing_is_fed():
-    scene = Scene()
+async def test_a_closed_desk_feeds_nothing():
+    scene = DeskBench()
     scene.start()
     await turn()
     scene.desk.take(("late",))

@@ -1,4 +1,4 @@
-"""URLs of services: what they stand for, what is refused, and that passwords stay hidden."""
+"""Service URLs: parsing, errors with suggestions, and hidden passwords."""
 
 import re
 
@@ -32,7 +32,7 @@ from requite.transport.address import InprocAddress, IpcAddress, TcpAddress
         ("mdp+inproc://here/echo", [InprocAddress("here")], "echo"),
     ],
 )
-def test_places_and_services(text: str, addresses: list[object], service: str) -> None:
+def test_addresses_and_services(text: str, addresses: list[object], service: str) -> None:
     url = parse_url(text)
     assert url == ServiceUrl("mdp", tuple(addresses), service)  # type: ignore[arg-type]
 
@@ -67,7 +67,7 @@ def test_credentials_and_options() -> None:
         ("mdp+inproc:///echo", "name is missing"),
     ],
 )
-def test_refused_with_a_reason(text: str, why: str) -> None:
+def test_an_invalid_url_is_refused_with_a_reason(text: str, why: str) -> None:
     with pytest.raises(ConfigurationError, match=why):
         parse_url(text)
 
@@ -96,7 +96,7 @@ def test_refused_with_a_reason(text: str, why: str) -> None:
         ),
     ],
 )
-def test_a_url_without_a_scheme_is_told_the_one_that_was_meant(text: str, meant: str) -> None:
+def test_a_missing_scheme_is_suggested(text: str, meant: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         parse_url(text)
     assert str(caught.value).endswith(f"it has no scheme; did you mean {meant}?")
@@ -106,15 +106,15 @@ def test_a_url_without_a_scheme_is_told_the_one_that_was_meant(text: str, meant:
     "text",
     ["5555", ":5555", "./x.sock", "../x.sock", "host:port", "host:99999", "mdp//", "///", "a b"],
 )
-def test_no_url_is_suggested_that_would_be_refused_in_turn(text: str) -> None:
+def test_no_invalid_url_is_suggested(text: str) -> None:
     with pytest.raises(ConfigurationError, match="the scheme is none of mdp://") as caught:
         parse_url(text)
     assert "did you mean" not in str(caught.value)
 
 
-def test_of_several_suggestions_those_remain_that_can_be_read() -> None:
+def test_only_valid_suggestions_remain() -> None:
     with pytest.raises(ConfigurationError, match=r"did you mean mdp://host:5555/echo\?$"):
-        parse_url("tcp://host:5555/echo")  # SP has no service names
+        parse_url("tcp://host:5555/echo")  # not sp+tcp://, which has no service names
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_of_several_suggestions_those_remain_that_can_be_read() -> None:
         ("amqp0://me:secret@host", "amqp://me:***@host"),
     ],
 )
-def test_a_scheme_that_is_nearly_one_is_told_the_right_one(text: str, meant: str) -> None:
+def test_a_misspelt_scheme_is_corrected_in_the_error(text: str, meant: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         parse_url(text)
     scheme = text.partition("://")[0]
@@ -151,7 +151,7 @@ def test_a_scheme_that_is_nearly_one_is_told_the_right_one(text: str, meant: str
         ("fpl://127.0.0.1:7000", "flp://127.0.0.1:7000"),
     ],
 )
-def test_who_listens_is_told_a_scheme_at_which_one_can(text: str, meant: str) -> None:
+def test_a_listener_is_suggested_a_scheme_for_listening(text: str, meant: str) -> None:
     with pytest.raises(ConfigurationError, match=f"did you mean {re.escape(meant)}\\?$"):
         parse_url(text, listening=True)
 
@@ -176,7 +176,7 @@ def test_no_message_shows_a_password(text: str) -> None:
     assert "secret" not in str(caught.value)
 
 
-def test_neither_str_nor_repr_shows_a_password() -> None:
+def test_str_and_repr_hide_the_password() -> None:
     url = parse_url("mdp://user:secret@host/echo")
     assert "secret" not in f"{url} {url!r}"
     assert str(url) == "echo at tcp://host:5555"

@@ -1,4 +1,4 @@
-"""URLs of AMQP, and what of them a client or worker refuses."""
+"""AMQP URLs: parsing, and errors of clients and workers."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ async def other(request: Any) -> bytes:
         ("amqp://[::1]:1/v", TcpAddress("::1", 1), "v", ""),
     ],
 )
-def test_what_they_say(text: str, address: Any, vhost: str, name: str) -> None:
+def test_parsing(text: str, address: Any, vhost: str, name: str) -> None:
     url = parse_url(text)
     assert (url.protocol, url.addresses, url.service) == ("amqp", (address,), name)
     assert url.options["vhost"] == vhost
     assert url.tls is None
 
 
-def test_who_asks() -> None:
+def test_user_and_password_are_decoded_and_hidden() -> None:
     url = parse_url("amqp://us%40er:p%2Fw@a/v")
     assert (url.user, url.password) == ("us@er", "p/w")
     assert "p/w" not in repr(url)
 
 
-def test_over_tls_the_key_of_a_certificate_has_another_name() -> None:
+def test_the_key_of_a_certificate_is_certificate_key() -> None:
     url = parse_url("amqps://a/v?pool=core&key=42&ca=ca.pem&certificate=c&certificate_key=k")
     assert url.addresses == (TlsAddress("a", 5671),)
     assert url.tls == TlsSettings("ca.pem", "c", "k")
@@ -78,12 +78,12 @@ def test_over_tls_the_key_of_a_certificate_has_another_name() -> None:
         ("amqps://a/v?certificate_key=x", "a key needs its certificate"),
     ],
 )
-def test_what_cannot_be_meant(text: str, why: str) -> None:
+def test_invalid_urls_are_refused(text: str, why: str) -> None:
     with pytest.raises(ConfigurationError, match=why):
         parse_url(text)
 
 
-def test_nobody_listens_at_them() -> None:
+def test_listening_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="nobody listens at it but RabbitMQ"):
         Worker(echo, bind="amqp://a/v")
 
@@ -108,7 +108,7 @@ def test_nobody_listens_at_them() -> None:
         (["amqp://a?queue=q", "amqp://b?queue=q"], {}, "takes one URL"),
     ],
 )
-def test_what_a_client_refuses(url: Any, how: dict[str, Any], why: str) -> None:
+def test_invalid_client_settings_are_refused(url: Any, how: dict[str, Any], why: str) -> None:
     with pytest.raises(ConfigurationError, match=why), Client(url, **how) as client:
         client.call(b"")
 
@@ -121,7 +121,7 @@ def test_what_a_client_refuses(url: Any, how: dict[str, Any], why: str) -> None:
         (b"x" * 101, {}, "message_size_max"),
     ],
 )
-def test_what_cannot_be_asked(body: Any, how: dict[str, Any], why: str) -> None:
+def test_invalid_requests_are_refused(body: Any, how: dict[str, Any], why: str) -> None:
     with (
         Client("amqp://127.0.0.1:1?queue=q", message_size_max=100) as client,
         pytest.raises(ConfigurationError, match=why),
@@ -141,7 +141,7 @@ def test_what_cannot_be_asked(body: Any, how: dict[str, Any], why: str) -> None:
         ("amqp://a?queue=amq.x", {}, "RabbitMQ's own"),
     ],
 )
-def test_what_a_worker_refuses(url: str, how: dict[str, Any], why: str) -> None:
+def test_invalid_worker_settings_are_refused(url: str, how: dict[str, Any], why: str) -> None:
     with pytest.raises(ConfigurationError, match=why):
         Worker(url, echo, **how)
 
@@ -153,7 +153,7 @@ def test_one_queue_has_one_service(option: str) -> None:
         Worker(f"amqp://a?{option}", echo, other)
 
 
-def test_the_empty_key_is_one_like_others() -> None:
+def test_an_empty_key_is_valid() -> None:
     Worker("amqp://a?pool=core&key=", echo)
     with Client("amqp://127.0.0.1:1?pool=core&key=") as client:
         failure(CallTimeout, "never published", lambda timeout: client.call(b"", timeout=timeout))

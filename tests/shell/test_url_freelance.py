@@ -1,4 +1,4 @@
-"""URLs of the Freelance pattern, and what clients and servers make of them."""
+"""Freelance URLs: parsing, and the clients and servers that they configure."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def listen(bind: Any, *services: Any, url: Any = (), **settings: Any) -> Any:
     return plans_for(read_endpoints(url, bind), services or [echo], given)
 
 
-# --- what is read ---------------------------------------------------------------------------------
-def test_places() -> None:
+# --- parsing --------------------------------------------------------------------------------------
+def test_addresses() -> None:
     url = parse_url("flp://a:1,[::1]:2")
     assert (url.protocol, url.addresses) == ("flp", (TcpAddress("a", 1), TcpAddress("::1", 2)))
     assert parse_url("flp+ipc:///run/x.sock").addresses == (IpcAddress("/run/x.sock"),)
@@ -74,12 +74,12 @@ def test_places() -> None:
         ("flp://a:1,b:1?public=tcp://b:1", True, "several places"),
     ],
 )
-def test_what_is_refused(text: str, listening: bool, why: str) -> None:
+def test_invalid_urls_are_refused(text: str, listening: bool, why: str) -> None:
     with pytest.raises(ConfigurationError, match=why):
         parse_url(text, listening=listening)
 
 
-def test_what_listens_is_told_as_it_is_dialled() -> None:
+def test_a_listening_url_gives_a_url_to_dial() -> None:
     places = [TcpAddress("127.0.0.1", 5), IpcAddress("/run/a b.sock"), InprocAddress("x")]
     urls = bound_at(places, repeat("?model=shotgun"), "flp")
     assert urls == [
@@ -100,7 +100,7 @@ def test_the_model_chooses_the_engine(model: str, kind: type) -> None:
     assert isinstance(engine("flp://a:1"), AgentClient)
 
 
-def test_connections_are_kept_to_each_server_once_or_for_model_one_several() -> None:
+def test_persistent_connections_per_server_depend_on_the_model() -> None:
     assert len(stack(["flp://a:1,b:1", "flp://b:1"]).connections.keep) == 2
     assert len(stack("flp://a:1,b:1?model=failover").connections.keep) == 2 * LANES_MAX
     assert len(stack("flp://a:1?model=failover", connections=3).connections.keep) == 3
@@ -118,7 +118,7 @@ def test_connections_are_kept_to_each_server_once_or_for_model_one_several() -> 
         ("flp://a:1,b:1?model=shotgun", None, 3, None),
     ],
 )
-def test_how_often_and_how_long(
+def test_attempts_and_attempt_timeout(
     url: str, retry: RetryPolicy | None, attempts: int, attempt_timeout: float | None
 ) -> None:
     policy = engine(url, retry=retry)._policy.retry
@@ -134,9 +134,7 @@ def test_how_often_and_how_long(
         (["flp://a:1", "flp://b:1?model=shotgun"], {}, "different values of the option 'model'"),
     ],
 )
-def test_settings_that_mean_nothing_are_refused(
-    url: Any, settings: dict[str, Any], why: str
-) -> None:
+def test_settings_without_effect_are_refused(url: Any, settings: dict[str, Any], why: str) -> None:
     with pytest.raises(ConfigurationError, match=why):
         stack(url, **settings)
 
@@ -146,7 +144,7 @@ def test_a_client_does_not_listen() -> None:
         requite.Client(bind="flp://127.0.0.1:0")
 
 
-def test_what_a_call_cannot_have_is_refused() -> None:
+def test_unsupported_call_options_are_refused() -> None:
     with requite.Client("flp://127.0.0.1:1") as client:
         with pytest.raises(ConfigurationError, match="no partial replies"):
             client.stream(b"x")
@@ -173,7 +171,7 @@ def test_what_a_call_cannot_have_is_refused() -> None:
         ({"capacity": "4"}, "whole number"),
     ],
 )
-def test_settings_of_a_server_that_mean_nothing(settings: dict[str, Any], why: str) -> None:
+def test_server_settings_without_effect_are_refused(settings: dict[str, Any], why: str) -> None:
     with pytest.raises(ConfigurationError, match=why):
         listen("flp://127.0.0.1:0", **settings)
 

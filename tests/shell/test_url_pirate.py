@@ -1,4 +1,4 @@
-"""URLs of the Pirates, and what of them a client or worker refuses."""
+"""Pirate URLs: parsing, and errors of clients, workers and queues."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def other(request: Any) -> bytes:
         ("pirate+inproc://here", (InprocAddress("here"),), {}),
     ],
 )
-def test_what_they_say(text: str, addresses: tuple[Any, ...], options: dict[str, str]) -> None:
+def test_parsing(text: str, addresses: tuple[Any, ...], options: dict[str, str]) -> None:
     url = parse_url(text)
     assert (url.protocol, url.service) == ("pirate", "")
     assert (url.addresses, url.options) == (addresses, options)
@@ -53,7 +53,7 @@ def test_what_they_say(text: str, addresses: tuple[Any, ...], options: dict[str,
         ("pirate://a:1?dialect=0.2", False, "there is no option"),
     ],
 )
-def test_what_cannot_be_meant(text: str, listening: bool, why: str) -> None:
+def test_invalid_urls_are_refused(text: str, listening: bool, why: str) -> None:
     with pytest.raises(ConfigurationError, match=why):
         parse_url(text, listening=listening)
 
@@ -67,12 +67,12 @@ def test_what_cannot_be_meant(text: str, listening: bool, why: str) -> None:
         (("pirate://a:1", "pirate://b:1"), {}, "takes one URL"),
     ],
 )
-def test_what_a_client_refuses(url: Any, settings: dict[str, Any], why: str) -> None:
+def test_invalid_client_settings_are_refused(url: Any, settings: dict[str, Any], why: str) -> None:
     with pytest.raises(ConfigurationError, match=why):
         Client(url, **settings)
 
 
-def test_what_a_call_refuses() -> None:
+def test_unsupported_call_options_are_refused() -> None:
     with Client("pirate://127.0.0.1:1") as client:
         with pytest.raises(ConfigurationError, match="not carry idempotency keys"):
             client.call(b"x", idempotency_key=b"k")
@@ -104,7 +104,7 @@ def test_a_client_cannot_listen() -> None:
         ((), (echo,), {"bind": "pirate://127.0.0.1:0", "capacity": 2000}, "capacity must be 1 to"),
     ],
 )
-def test_what_a_worker_refuses(
+def test_invalid_worker_settings_are_refused(
     given: Any, services: tuple[Service, ...], settings: dict[str, Any], why: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=why):
@@ -120,12 +120,12 @@ def test_what_a_worker_refuses(
         ({"message_size_max": 0}, "at least 1"),
     ],
 )
-def test_what_a_queue_refuses(settings: dict[str, Any], why: str) -> None:
+def test_invalid_queue_settings_are_refused(settings: dict[str, Any], why: str) -> None:
     with pytest.raises(ConfigurationError, match=why):
         Queue(**settings)
 
 
-def test_the_guides_times_are_the_default() -> None:
+def test_the_times_of_the_guide_are_the_default() -> None:
     from requite.speaks.pirate import _retry
 
     assert (_retry(None).attempts, _retry(None).attempt_timeout) == (3, 2.5)

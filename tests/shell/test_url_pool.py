@@ -1,4 +1,4 @@
-"""Groups of pools at a broker: their URLs, the names of their services, and their environment."""
+"""Groups of a pool at a broker: URLs, service names and environment variables."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_any_key_has_one_service_or_is_refused(key: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["core/a/b", "core/%c3%b6", "core/%41", "core/ö", "core/!x"])
-def test_other_spellings_of_a_key_are_no_groups_and_tell_what_is_meant(name: str) -> None:
+def test_other_spellings_of_a_key_are_refused_with_a_suggestion(name: str) -> None:
     assert key_of("core", name) is None
     meant = meant_by("core", name)
     assert meant is not None
@@ -72,7 +72,7 @@ def test_other_spellings_of_a_key_are_no_groups_and_tell_what_is_meant(name: str
 
 
 @pytest.mark.parametrize("name", ["core", "cores/1", "Core/1", "core/%FF"])
-def test_names_that_mean_no_key(name: str) -> None:
+def test_names_without_a_key_are_refused(name: str) -> None:
     assert meant_by("core", name) is None
     assert key_of("core", name) is None
 
@@ -93,7 +93,7 @@ def test_a_pool_needs_a_name() -> None:
         (f"mdp://a?pool=core&key={'%C3%B6' * 50}", "makes 305 bytes"),
     ],
 )
-def test_what_is_refused(url: str, why: str) -> None:
+def test_invalid_urls_are_refused(url: str, why: str) -> None:
     with pytest.raises(ConfigurationError, match=why):
         Client(url)
 
@@ -123,7 +123,7 @@ ENVIRON = {
 }
 
 
-def test_the_place_of_a_worker() -> None:
+def test_the_environment_of_a_worker() -> None:
     place = place_of(ENVIRON)
     assert parse_url(place.url).service == service_of("core", "a/b ö")
     assert place.prefetch == 3
@@ -131,7 +131,7 @@ def test_the_place_of_a_worker() -> None:
     assert parse_url(older.url).options["dialect"] == "0.2"
 
 
-def test_an_environment_that_says_too_little_or_too_much() -> None:
+def test_an_incomplete_or_contradictory_environment_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="WORKER_KEY missing"):
         place_of({name: value for name, value in ENVIRON.items() if name != "WORKER_KEY"})
     with pytest.raises(ConfigurationError, match="are both set"):

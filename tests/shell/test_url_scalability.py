@@ -1,4 +1,4 @@
-"""URLs of the scalability protocols: places, options, and what is refused with which words."""
+"""Scalability-protocol URLs: addresses, options and errors."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from requite.transport.tls import TlsSettings
         ("sp+inproc://here", [InprocAddress("here")]),
     ],
 )
-def test_places_without_tls(text: str, addresses: list[Address]) -> None:
+def test_addresses_without_tls(text: str, addresses: list[Address]) -> None:
     assert parse_url(text) == ServiceUrl("sp", tuple(addresses))
 
 
@@ -52,7 +52,7 @@ def test_places_without_tls(text: str, addresses: list[Address]) -> None:
         ("sp+wss://[::1]/x", [WsAddress("::1", 443, "/x", secure=True)]),
     ],
 )
-def test_places_with_tls(text: str, addresses: list[Address]) -> None:
+def test_addresses_with_tls(text: str, addresses: list[Address]) -> None:
     assert parse_url(text) == ServiceUrl("sp", tuple(addresses), tls=TlsSettings())
 
 
@@ -67,7 +67,7 @@ def place_of(url: ServiceUrl) -> tuple[int, int]:
 
 
 def type_of(url: ServiceUrl) -> int:
-    """Return the endpoint type that is announced: bytes 4 and 5 of the SP header."""
+    """Return the announced endpoint type: bytes 4 and 5 of the SP header."""
     return int.from_bytes(endpoint_of(url).make_framing().opening()[4:6], "big")
 
 
@@ -82,7 +82,7 @@ def test_options_of_channels() -> None:
     assert place_of(parse_url("inproc://x?priority=2")) == (2, 1)
 
 
-def test_left_out_all_channels_are_equal_and_resending_is_left_open() -> None:
+def test_defaults_of_priority_weight_and_resend() -> None:
     url = parse_url("sp+tcp://a:1")
     assert place_of(url) == (1, 1)
     assert type_of(url) == REQ
@@ -155,7 +155,7 @@ def test_listening_with_tls_has_a_certificate_and_may_check_clients() -> None:
         ("sp+tcp://a:1#x", "write %23"),
     ],
 )
-def test_refused_with_a_reason(text: str, why: str) -> None:
+def test_an_invalid_url_is_refused_with_a_reason(text: str, why: str) -> None:
     with pytest.raises(ConfigurationError, match=why):
         parse_url(text)
 
@@ -171,7 +171,7 @@ def test_refused_with_a_reason(text: str, why: str) -> None:
         ("sp+tcp://*:65536", "not a port"),
     ],
 )
-def test_refused_to_listen_at(text: str, why: str) -> None:
+def test_invalid_listening_urls_are_refused(text: str, why: str) -> None:
     with pytest.raises(ConfigurationError, match=why):
         parse_url(text, listening=True)
 
@@ -182,7 +182,7 @@ def test_a_password_is_refused_and_not_shown() -> None:
     assert "secret" not in str(caught.value)
 
 
-def test_the_reference_tells_of_every_scheme_and_option() -> None:
+def test_the_reference_describes_every_scheme_and_option() -> None:
     page = (Path(__file__).parents[2] / "docs/reference/urls.md").read_text()
     for scheme, protocol in SCHEMES.items():
         assert f"`{scheme}://" in page

@@ -1,4 +1,4 @@
-"""UUIDs, many at a time."""
+"""UUIDs generated in batches."""
 
 from itertools import islice
 from uuid import RFC_4122, UUID
@@ -6,7 +6,7 @@ from uuid import RFC_4122, UUID
 from requite.titanic.uuids import uuids
 
 
-def test_they_are_of_version_4_and_no_two_are_the_same():
+def test_uuids_are_version_4_and_unique():
     found = [UUID(bytes=each) for each in islice(uuids(), 1000)]
     assert {each.version for each in found} == {4}
     assert {each.variant for each in found} == {RFC_4122}

@@ -1,7 +1,4 @@
-"""Engines of RPC over AMQP that are broken on purpose, one way each.
-
-Each is a real engine with one rule taken out.
-"""
+"""Broken RPC-over-AMQP engines: each is a real engine with one rule removed."""
 
 from __future__ import annotations
 
@@ -39,7 +36,7 @@ class ForgetsToExpire(AmqpCaller):
 
 
 class _AnySequence(Slots[Any]):
-    """Take a reply for whatever call has the slot now."""
+    """Matches a reply to whatever call occupies the slot now."""
 
     __slots__ = ()
 
@@ -52,7 +49,7 @@ TakesLateReplies = with_part(AmqpCaller, "_table", _AnySequence)
 
 
 class JumblesPartials(AmqpCaller):
-    """Put each partial reply in front of those that came before it."""
+    """Puts each partial reply before the earlier ones."""
 
     def _take_partial(self, call: Any, source: Any, index: int, body: bytes, now: float) -> None:
         super()._take_partial(call, source, index, body, now)
@@ -60,7 +57,7 @@ class JumblesPartials(AmqpCaller):
 
 
 class MissesSome(AmqpCaller):
-    """Take a final reply, whatever has come of the partial ones."""
+    """Accepts a final reply although partial replies are missing."""
 
     def _take_final(self, call: Any, source: Any, headers: Any, body: bytes, now: float) -> None:
         super()._take_final(call, source, {}, body, now)
@@ -98,7 +95,7 @@ class TriesForEver(AmqpCaller):
 
 
 class IsImpatient(AmqpCaller):
-    """Give tries half of their time."""
+    """Halves the attempt timeout."""
 
     def __init__(self, policy: Any, *args: Any, **given: Any) -> None:
         timeout = policy.retry.attempt_timeout
@@ -108,11 +105,11 @@ class IsImpatient(AmqpCaller):
 
 class IgnoresReturns(AmqpCaller):
     def _came_back(self, returned: Any, message: Any, now: float) -> None:
-        """Wait for somebody to come."""
+        """Ignore the returned request."""
 
 
 class KeepsTheOldQueue(AmqpCaller):
-    """Wait for replies in the queue that was deleted."""
+    """Keeps waiting for replies in a deleted queue."""
 
     def _lost_queue(self, heard: Any, message: Any, now: float) -> None:
         self._reply_path._is_consuming = False
@@ -125,7 +122,7 @@ class NeverBeats(AmqpCaller):
 
 
 class WaitsForEver(AmqpCaller):
-    """Never give a silent RabbitMQ up."""
+    """Never considers a silent RabbitMQ lost."""
 
     def _attend(self, now: float) -> None:
         if self._liveness is not None:
@@ -134,7 +131,7 @@ class WaitsForEver(AmqpCaller):
 
 
 class HearsBadly(AmqpCaller):
-    """Miss every tenth reply."""
+    """Drops every tenth reply."""
 
     heard = 0
 
@@ -145,7 +142,7 @@ class HearsBadly(AmqpCaller):
 
 
 class PublishesAnyhow(AmqpCaller):
-    """Publish what is held when its time is over."""
+    """Publishes held requests whose deadline has passed."""
 
     def _maybe_release(self, now: float) -> None:
         if self._reply_path.is_ready:
@@ -156,7 +153,7 @@ class PublishesAnyhow(AmqpCaller):
 
 # --- responders -----------------------------------------------------------------------------------
 class RunsForEver(AmqpResponder):
-    """Run a request however many workers it has killed."""
+    """Runs a request however many workers it has crashed."""
 
     def __init__(self, assignment: Any, policy: Any, **given: Any) -> None:
         super().__init__(assignment, replace(policy, attempts_max=None), **given)
@@ -168,7 +165,7 @@ class TakesTooMany(AmqpResponder):
 
 
 class StaysAway(AmqpResponder):
-    """Do not come back when the queue is deleted."""
+    """Does not consume again after its queue is deleted."""
 
     def _lost_consumer(self, cancelled: Any, message: Any, now: float) -> None:
         self._is_consuming = False
@@ -181,7 +178,7 @@ class NeverAcknowledges(AmqpResponder):
 
 
 class AcknowledgesAtOnce(AmqpResponder):
-    """Acknowledge a request when its reply is sent, whether RabbitMQ has that or not."""
+    """Acknowledges a request before RabbitMQ confirms its reply."""
 
     def _publish(self, job: Any, headers: Any, body: bytes, tag: int | None) -> None:
         super()._publish(job, headers, body, None)
@@ -198,10 +195,10 @@ class AcknowledgesTwice(AmqpResponder):
 
 
 class KeepsWhatIsLost(AmqpResponder):
-    """Answer, and acknowledge on the next channel, what came on one that was closed."""
+    """Keeps requests of a closed channel: answers and acknowledges them on the next channel."""
 
     def _abandon_all(self, reason: str, now: float) -> None:
-        """Go on."""
+        """Abandon nothing."""
 
 
 class _NoCancels(Cancels):
@@ -210,7 +207,7 @@ class _NoCancels(Cancels):
 
 
 class ForgetsCancels(AmqpResponder):
-    """Start a request whose cancel came first."""
+    """Starts a request whose cancel arrived first."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
@@ -218,7 +215,7 @@ class ForgetsCancels(AmqpResponder):
 
 
 class LeavesAtOnce(AmqpResponder):
-    """Drain without waiting for what is in hand."""
+    """Stops without waiting for requests in flight."""
 
     def _maybe_stop(self, _now: float) -> None:
         if not self._stopped:
@@ -234,7 +231,7 @@ class DiesOfGarbage(AmqpResponder):
 
 
 class PunishesTheInnocent(AmqpResponder):
-    """Hang up on RabbitMQ for what others have published."""
+    """Disconnects from RabbitMQ when another client publishes a malformed request."""
 
     def _drop(self, why: str, now: float) -> None:
         super()._drop(why, now)
@@ -243,9 +240,9 @@ class PunishesTheInnocent(AmqpResponder):
             self._leave("malformed", now)
 
 
-# --- bugs that the simulator has found, put back --------------------------------------------------
+# --- bugs that the simulator found, put back in ---------------------------------------------------
 class ForgetsCopies(AmqpResponder):
-    """Forget a cancel when it has been of use."""
+    """Discards a cancel after its first match."""
 
     def _give_up(self, name: Any, now: float) -> None:
         for job in self.jobs:
@@ -259,7 +256,7 @@ class ForgetsCopies(AmqpResponder):
 
 
 class WaitsForTheNextReturn(AmqpCaller):
-    """Take no notice of a request that comes back while its call waits for another reply queue."""
+    """Ignores a returned request while its call waits for a new reply queue."""
 
     def _came_back(self, returned: Any, message: Any, now: float) -> None:
         if not self._held:

@@ -1,10 +1,9 @@
 """Measure which seeds find the engines of `mutant_table.py`, and write `broken_engines.txt`.
 
     python -m tests.sim.broken              measure all engines
-    python -m tests.sim.broken NAME ...     measure these
+    python -m tests.sim.broken NAME ...     measure the named engines
 
-It removes no row. After an engine is removed, `test_broken.py` fails until its row is removed by
-hand.
+Rows are never removed: remove the row of a deleted engine by hand, or `test_broken.py` fails.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ from tests.sim.mutant_table import BROKEN
 
 _SEEDS_MAX: Final = 1000
 _HEAD: Final = """\
-# Engines that are broken on purpose, and what finds each: python -m tests.sim.broken writes this.
-# Columns: part of the simulator, invariant, engine, scenario, a seed that finds it, and how many of
-# the seeds 1 to 20 do.
+# Broken engines and the seeds that find them. Written by python -m tests.sim.broken.
+# Columns: part of the simulator; invariant; engine; scenario; a seed that finds the engine; number
+# of the seeds 1 to 20 that find it.
 """
 
 

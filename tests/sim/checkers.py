@@ -1,4 +1,4 @@
-"""The checkers of all parts of the simulator."""
+"""List the checkers of all parts of the simulator."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _BY_GROUP = {
 
 
 def checkers() -> list[str]:
-    """Return a line for each: its part of the simulator, its invariant, its name.
+    """Return a line per checker: part of the simulator, invariant, class name.
 
-    Titanic, pairs and pools have no such classes: their ledgers check all.
+    Titanic, pairs and pools have no checker classes; their ledgers check everything.
     """
     return [
         f"{group} {checker.invariant} {checker.__name__}"

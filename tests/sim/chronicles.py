@@ -1,4 +1,4 @@
-"""What is in a chronicle, for tests that compare it with itself."""
+"""Read chronicles, for tests of their consistency."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def begun_and_ended(chronicle: Chronicle) -> tuple[Counter[bytes], Counter[bytes
 
 
 def check_order(chronicle: Chronicle) -> None:
-    """Rows are in the order of their instants."""
+    """Check that the rows of each request are in order of time."""
     for span in map(Span._make, chronicle.spans):
         assert span.first_at <= span.second_at <= span.third_at
     for event_rows in by_request(chronicle).values():

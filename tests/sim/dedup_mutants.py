@@ -1,4 +1,4 @@
-"""Stores of replies that are broken on purpose, each in one rule."""
+"""Broken deduplicating services: each breaks one rule."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from requite.dedup.records import Kind
 
 
 class ForgetsReplies(DedupEngine):
-    """Keep nothing: every repetition runs."""
+    """Stores no reply, so every retry runs again."""
 
     def _settle(self, entry: Any, now: float) -> None:
         self._entries.remove(entry)
@@ -18,7 +18,7 @@ class ForgetsReplies(DedupEngine):
 
 
 class RunsWhatRuns(DedupEngine):
-    """Run a repetition beside the handler that it should wait for."""
+    """Runs a retry in parallel with the running handler instead of waiting for it."""
 
     def _asked(self, event: Any, now: float) -> None:
         entry = self._entries.get(event.key)
@@ -28,7 +28,7 @@ class RunsWhatRuns(DedupEngine):
 
 
 class StartsBeforeItIsNoted(DedupEngine):
-    """Start handlers while the disk is still busy with that."""
+    """Starts a handler before its BEGUN record is on disk."""
 
     def _begin(self, event: Any, now: float) -> None:
         super()._begin(event, now)
@@ -38,7 +38,7 @@ class StartsBeforeItIsNoted(DedupEngine):
 
 
 class AnswersBeforeItIsStored(DedupEngine):
-    """Give a reply away that a power cut may take back."""
+    """Sends a reply before it is on disk, where a power cut can still lose it."""
 
     def _end(self, entry: Any, outcome: Any, now: float) -> None:
         super()._end(entry, outcome, now)
@@ -56,7 +56,7 @@ def _is_made_up(effect: Any) -> bool:
 
 
 class ForgetsWhatHadBegun(DedupEngine):
-    """Believe, after a restart, that what has no reply has not run."""
+    """Ignores BEGUN records after a restart, so requests without a reply count as never run."""
 
     def _know_again(self, record: Any, *rest: Any) -> None:
         if record.kind is not Kind.BEGUN:
@@ -64,7 +64,7 @@ class ForgetsWhatHadBegun(DedupEngine):
 
 
 class AnswersWithTheLastReply(DedupEngine):
-    """Mix up who has asked for what."""
+    """Answers a retry with the reply that was replayed before."""
 
     _last: Any = None
 
@@ -74,14 +74,14 @@ class AnswersWithTheLastReply(DedupEngine):
 
 
 class NeverExpires(DedupEngine):
-    """Keep replies for longer than their window."""
+    """Keeps replies beyond the retention window."""
 
     def _expire(self, now: float) -> None:
-        """Go on."""
+        """Expire nothing."""
 
 
 class KeepsTokens(DedupEngine):
-    """Remember who has asked."""
+    """Never forgets the tokens of requests."""
 
     def _forget(self, entry: Any, now: float) -> None:
         super()._forget(entry, now)

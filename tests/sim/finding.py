@@ -1,8 +1,8 @@
-"""Check that checkers find broken engines, and nothing in others.
+"""Check that the simulator finds each broken engine, and no violation in intact ones.
 
-`broken_engines.txt` has a row for each broken engine: a seed that finds it, and how many of the
-seeds 1 to 20 do. A test runs that seed first. If seeds mean other runs by now, it runs as many more
-as that share makes likely; a checker that finds the engine far less often than before fails.
+`broken_engines.txt` has a row per broken engine: a seed that finds it, and how many of the seeds 1
+to 20 do. A test runs the known seed first. If seeds produce other runs by now, it runs as many more
+as that share makes likely. It fails if the checker finds the engine far less often than before.
 `python -m tests.sim.broken` measures the shares again.
 """
 
@@ -22,11 +22,11 @@ from requite.sim.scenarios import GROUPS
 
 TABLE: Final = Path(__file__).parent / "broken_engines.txt"
 SEEDS: Final = range(1, 21)
-_MISS_P: Final = 1e-4  # the chance that a checker as good as before finds nothing in time
+_MISS_P: Final = 1e-4  # the probability that an unchanged checker misses the engine
 
 
 class Broken(NamedTuple):
-    """An engine that is broken on purpose, and the checker and scenario that find it."""
+    """A broken engine, and the invariant and scenario that find it."""
 
     invariant: str
     scenario: str
@@ -35,16 +35,16 @@ class Broken(NamedTuple):
 
     @property
     def group(self) -> str:
-        """Return the group of its scenario (`requite.sim.scenarios.GROUPS`)."""
+        """The group of the scenario (`requite.sim.scenarios.GROUPS`)."""
         return next(g for g, names in GROUPS.items() if g != "all" and self.scenario in names)
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Return its key in `broken_engines.txt`."""
+        """The key in `broken_engines.txt`."""
         return self.group, self.invariant, self.name
 
     def events(self, seed: int) -> int:
-        """Run a seed; return how many events it took if the checker found something, else 0."""
+        """Run a seed; return the number of events if it violates the invariant, else 0."""
         result = run(seed, self.scenario, replace(self.options, stop_at=self.invariant))
         found = {violation.invariant for violation in result.violations}
         return result.events if self.invariant in found else 0
@@ -59,7 +59,7 @@ class Row(NamedTuple):
 
     @property
     def seeds_max(self) -> int:
-        """Return how many seeds to try when seeds no longer mean the same runs."""
+        """The number of seeds to try once the known seed no longer finds the engine."""
         missed = 1 - (self.found + 1) / (len(SEEDS) + 2)
         return ceil(log(_MISS_P) / log(missed))
 
@@ -80,7 +80,7 @@ def table() -> dict[tuple[str, str, str], Row]:
 
 
 def assert_found(broken: Broken) -> None:
-    """Check that a broken engine is found at least as often as before."""
+    """Check that a broken engine is found about as often as before."""
     row = table().get(broken.key)
     assert row, f"{broken.key} is not in {TABLE.name}: python -m tests.sim.broken {broken.name}"
     if not any(map(broken.events, row.seeds())):
@@ -90,10 +90,10 @@ def assert_found(broken: Broken) -> None:
         )
 
 
-def assert_whole(
+def assert_intact(
     scenarios: Iterable[str], seeds: Collection[int] = (1,), knobs: Mapping[str, Any] = {}
 ) -> None:
-    """Check that engines that are not broken violate nothing."""
+    """Check that intact engines violate nothing in the scenarios."""
     for scenario in sorted(set(scenarios)):
         for seed in seeds:
             result = run(seed, scenario, Options(knobs=dict(knobs)))
@@ -102,6 +102,6 @@ def assert_whole(
 
 
 def cases(engines: Iterable[Broken]) -> pytest.MarkDecorator:
-    """Run a test with each broken engine."""
+    """Parametrize a test over broken engines."""
     params = [pytest.param(each, id="-".join(each.key)) for each in engines]
     return pytest.mark.parametrize("broken", params)

@@ -1,7 +1,4 @@
-"""Engines of the Freelance pattern that are broken on purpose, one way each.
-
-Each is a real engine with one rule taken out.
-"""
+"""Broken Freelance engines: each is a real engine with one rule removed."""
 
 from __future__ import annotations
 
@@ -66,7 +63,7 @@ class TriesForEver(AgentClient):
 
 # --- model three ----------------------------------------------------------------------------------
 class TakesAnyReply(AgentClient):
-    """Take a reply for which nobody waits for that to the oldest call."""
+    """Matches a reply to an unknown request with the oldest pending call."""
 
     def _take(self, message: Any, now: float) -> None:
         if len(message) > 1 and message[0] not in self._pending and self._pending:
@@ -81,7 +78,7 @@ class NeverPings(AgentClient):
 
 
 class BelievesForEver(AgentClient):
-    """Never count a silent server as gone."""
+    """Never considers a silent server lost."""
 
     def _attend(self, now: float) -> None:
         for server in self._servers.values():
@@ -90,7 +87,7 @@ class BelievesForEver(AgentClient):
 
 
 class IsImpatient(AgentClient):
-    """Count servers as gone after a part of the time."""
+    """Considers a server lost after 1.05 ping intervals of silence."""
 
     def _attend(self, now: float) -> None:
         for server in self._servers.values():
@@ -99,21 +96,21 @@ class IsImpatient(AgentClient):
 
 
 class ChangesItsMind(AgentClient):
-    """Ask the server that came last."""
+    """Sends to the server that joined last."""
 
     def _choose(self, call: Any) -> Any:
         return next((s for s in reversed(self._live.values()) if s.is_open), None)
 
 
 class TakesNoNotice(AgentClient):
-    """Send also to whoever pushes back."""
+    """Ignores back-pressure: keeps sending to a blocked server."""
 
     def _blocked(self, event: Any, now: float) -> None:
-        """Go on."""
+        """Ignore the event."""
 
 
 class WaitsForGodot(AgentClient):
-    """Leave what was lost with its server until somebody comes."""
+    """Holds requests lost with their server until another server joins."""
 
     def _interrupt(self, call: Any, reason: str, now: float) -> None:
         self._hold(call, call.deadline)
@@ -121,7 +118,7 @@ class WaitsForGodot(AgentClient):
 
 # --- models one and two ---------------------------------------------------------------------------
 class SendsOneAfterTheOther(FailoverClient):
-    """Use connections on which a reply is still to come."""
+    """Reuses connections on which a reply is still due."""
 
     def _occupy(self, place: Any, call: Any, now: float) -> None:
         super()._occupy(place, call, now)
@@ -129,7 +126,7 @@ class SendsOneAfterTheOther(FailoverClient):
 
 
 class KeepsTheLane(FailoverClient):
-    """Leave the connection open when a try is given up: a late reply is taken for the next one."""
+    """Keeps the connection of an abandoned attempt, so a late reply matches the next request."""
 
     def _recall(self, call: Any) -> None:
         for peer in call.peers:
@@ -139,7 +136,7 @@ class KeepsTheLane(FailoverClient):
 
 
 class HitsOne(ShotgunClient):
-    """Ask one server alone."""
+    """Sends each request to one server only."""
 
     def _maybe_send(self, call: Any, now: float) -> bool:
         if call.peers:
@@ -153,7 +150,7 @@ class HitsOne(ShotgunClient):
 
 
 class ShootsAgain(ShotgunClient):
-    """Ask everybody again whenever somebody comes."""
+    """Sends every request to all servers again when a server joins."""
 
     def _joined(self, event: Any, now: float) -> None:
         for call in self.calls.values():
@@ -170,7 +167,7 @@ class TakesTheWrongAnswer(ShotgunClient):
 
 # --- servers --------------------------------------------------------------------------------------
 class SaysNothingWhenBusy(FreelanceServer):
-    """Answer pings only while a handler is free."""
+    """Answers pings only while a handler is free."""
 
     def _take(self, caller: Any, message: Any, now: float) -> None:
         if message == [wire.PING] and len(self.jobs) >= self._policy.capacity:
@@ -184,7 +181,7 @@ class DiesOfGarbage(FreelanceServer):
 
 
 class PunishesTheInnocent(FreelanceServer):
-    """Send everybody away when somebody breaks the protocol."""
+    """Disconnects all clients when one breaks the protocol."""
 
     def _refuse(self, violation: Any, now: float) -> None:
         super()._refuse(violation, now)
@@ -200,7 +197,7 @@ class TakesTooMany(FreelanceServer):
 
 
 class WorksForNobody(FreelanceServer):
-    """Forget to give the places of abandoned work back."""
+    """Never frees the capacity of abandoned requests."""
 
     def _finished(self, event: Any, now: float) -> None:
         if not event.token.abandoned:
@@ -208,7 +205,7 @@ class WorksForNobody(FreelanceServer):
 
 
 class StartsWhatWasLost(FreelanceServer):
-    """Start what a client had asked before it left."""
+    """Starts a queued request of a client that has disconnected."""
 
     def _lost(self, event: Any, now: float) -> None:
         caller = self._turns.by_peer.get(event.peer)
@@ -218,7 +215,7 @@ class StartsWhatWasLost(FreelanceServer):
 
 
 class JumblesPartials(FreelanceServer):
-    """Put each partial reply in front of those that came before it."""
+    """Puts each partial reply before the earlier ones."""
 
     def _produced(self, event: Any, now: float) -> None:
         before, event.token.joined = event.token.joined or [], None
@@ -227,7 +224,7 @@ class JumblesPartials(FreelanceServer):
 
 
 class LosesSome(FreelanceServer):
-    """Lose every tenth request."""
+    """Drops every tenth request."""
 
     taken = 0
 
@@ -238,7 +235,7 @@ class LosesSome(FreelanceServer):
 
 
 class _OneAfterTheOther(Turns[Any]):
-    """Serve a client until it has nothing more."""
+    """Serves one client until its queue is empty."""
 
     __slots__ = ()
 
@@ -251,7 +248,7 @@ class _OneAfterTheOther(Turns[Any]):
 
 
 class _ReadsOn(Turns[Any]):
-    """Never stop reading, however much waits."""
+    """Never stops reading, however much is queued."""
 
     __slots__ = ()
 
@@ -273,9 +270,9 @@ ReadsOn = with_part(FreelanceServer, "_turns", _ReadsOn)
 NeverReadsAgain = with_part(FreelanceServer, "_turns", _NeverReadsAgain)
 
 
-# --- bugs that the simulator has found, put back --------------------------------------------------
+# --- bugs that the simulator found, put back in ---------------------------------------------------
 class AsksTooLate(ShotgunClient):
-    """Ask a server that comes also what is too late already."""
+    """Sends requests whose deadline has passed to a server that joins."""
 
     def _joined(self, event: Any, now: float) -> None:
         self._open[event.peer] = True

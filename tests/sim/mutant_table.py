@@ -1,9 +1,9 @@
-"""The table of mutants: engines that are broken on purpose, and the checker that must find each.
+"""The table of broken engines, and the invariant whose checker must find each.
 
-A row has the invariant whose checker must find the engine, a scenario in which the broken rule
-matters, and the parts of the simulation that it replaces. Rows of Titanic give the engine's name;
-others take it from the first replaced part. `mutants.py` and `*_mutants.py` have the classes,
-`broken_engines.txt` the seeds.
+A row has the invariant, a scenario in which the broken rule matters, and the parts of the
+simulation that it replaces. Rows of Titanic give the engine's name; others take it from the first
+replaced part. The classes are in `mutants.py` and `*_mutants.py`, the seeds in
+`broken_engines.txt`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from requite.sim.titanic.node import TitanicParts
 # --- knobs --------------------------------------------------------------------------------------
 REPEATED: Final[dict[str, Any]] = {"repeat_p": 0.5}
 
-# A disk so slow, and power cuts so frequent, that one soon falls between a write and its sync.
+# Slow syncs and frequent power cuts, so that a cut soon falls between a write and its sync.
 SLOW_DISK: Final[dict[str, Any]] = {
     "disk_s": 0.3,
     "faults_per_s": 3.0,
@@ -55,17 +55,17 @@ SLOW_DISK: Final[dict[str, Any]] = {
     "timeout_s": 10.0,
 }
 
-# Stores that keep no reply, so that none can be read.
+# A cache for engines that do not store replies in time: none could be read without it.
 _TITANIC_KNOBS: Final = {
     name: {"cache_bytes_max": 1 << 20} for name in ("reports-early", "keeps-no-reply")
 }
 
-# Groups that live briefly, and requests that expire soon, kill their workers, or are slow.
+# Variants of pools: poison requests, expiring requests, slow handlers.
 POISON: Final[dict[str, Any]] = {"tasks": (Task.SERVE, Task.POISON), "weights": (3, 1)}
 EXPIRING: Final[dict[str, Any]] = {"ttl_p": 0.7, "faults_per_s": 0.5}
 HELD: Final[dict[str, Any]] = {"service_s": 0.4, "prefetch": 3}
 
-# Where messages go round in circles: so few of them that the run comes to its end.
+# A small load with short limits, so that a run ends even if messages circulate forever.
 SLOW: Final[dict[str, Any]] = {
     "latency_s": 0.05,
     "calls": 20,
@@ -74,7 +74,7 @@ SLOW: Final[dict[str, Any]] = {
     "ack_timeout_s": 3.0,
 }
 
-# Workers that are killed with a request in hand, which nobody notices, and RabbitMQ counts late.
+# Workers killed with a request in hand, while RabbitMQ's statistics lag behind.
 COUNTED_LATE: Final[dict[str, Any]] = {
     "tasks": (Task.SERVE, Task.STALL),
     "weights": (1, 2),
@@ -89,7 +89,7 @@ COUNTED_LATE: Final[dict[str, Any]] = {
     "faulty_s": 60.0,
 }
 
-# Managers that are told to leave, and cannot see who stands by.
+# Two managers that are drained or cut off from each other.
 LEAVING: Final[dict[str, Any]] = {
     "managers": 2,
     "faults": (FaultKind.DRAIN_MANAGER, FaultKind.CUT_MANAGER),
@@ -99,7 +99,7 @@ LEAVING: Final[dict[str, Any]] = {
     "notice_s": 0.0,
 }
 
-# Only a broker tells of failures, and lets a call go without a deadline.
+# Only a broker reports failures and accepts calls without a deadline.
 _BEHIND_A_BROKER: Final[dict[str, Any]] = {"transport": Transport.BROKER}
 
 # --- rows ---------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ BROKEN: Final[tuple[Broken, ...]] = (
     _mdp("I15", "overload", broker=mdp.TellsNoWorker),
     _mdp("I15", "standstill", client=mdp.SendsWhatIsTooLate),
     _mdp("I15", "crash-clients", broker=mdp.WorksForThoseWhoLeft),
-    # Bugs that the simulator has found: put back, they are found again.
+    # Bugs that the simulator found, re-introduced.
     _mdp("may_have_executed", "crash-workers", client=mdp.BelievesNoService),
     _mdp("I8", "swarm", broker=mdp.LetsReturnedTakeTurns),
     _mdp("I8", "standstill", broker=mdp.LosesTurns),
@@ -254,7 +254,7 @@ BROKEN: Final[tuple[Broken, ...]] = (
     _sp("lossless", "sp-calm", device=sp.LosesSome),
     _sp("lossless", "sp-calm", worker=sp.SwapsRequests),
     _sp("may_have_executed", "sp-crash", client=sp.SaysItHasNotRun),
-    # A bug that the simulator has found: put back, it is found again.
+    # A bug that the simulator found, re-introduced.
     _sp("I10", "sp-overload", client=sp.SpendsItsBudgetForGood),
     # --- Freelance
     _flp("I1", "flp-agent", flp.AnswersTwice),
@@ -287,7 +287,7 @@ BROKEN: Final[tuple[Broken, ...]] = (
     _flp("volley", "flp-shotgun", flp.HitsOne),
     _flp("pong", "flp-overload", flp.SaysNothingWhenBusy),
     _flp("lossless", "flp-calm", flp.LosesSome),
-    # Bugs that the simulator has found: put back, they are found again.
+    # Bugs that the simulator found, re-introduced.
     _flp("I15", "flp-shotgun", flp.AsksTooLate),
     # --- Pirates
     _pirate("I1", "pirate-calm", client=pirate.AnswersTwice),
@@ -465,7 +465,7 @@ BROKEN: Final[tuple[Broken, ...]] = (
     _amqp("heard", "amqp-quiet", amqp.NeverBeats),
     _amqp("heard", "amqp-standstill", amqp.WaitsForEver),
     _amqp("lossless", "amqp-calm", amqp.HearsBadly),
-    # Bugs that the simulator has found: put back, they are found again.
+    # Bugs that the simulator found, re-introduced.
     _amqp("I15", "amqp-cancels", amqp.ForgetsCopies),
     _amqp("returned", "amqp-swarm", amqp.WaitsForTheNextReturn),
     # --- real shells

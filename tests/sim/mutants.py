@@ -1,7 +1,7 @@
-"""Engines that are broken on purpose, one way each: a checker that is worth its name finds them.
+"""Broken MDP engines: each is a real engine with one rule removed.
 
-Each is a real engine with one rule taken out. Where the rule lives in a part of the engine, that
-part is given a class of its own (`engine._dispatcher.__class__ = ...`).
+If the rule belongs to a part of the engine, that part gets another class
+(`engine._dispatcher.__class__ = ...`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from requite.request import Reply
 
 # --- clients --------------------------------------------------------------------------------------
 class _Client03:
-    """Makes `MajordomoClient`s of a broken kind, and leaves clients of older dialects alone."""
+    """Factory of a broken MDP 0.3 client. Clients of older dialects stay intact."""
 
     broken: type[MajordomoClient] = MajordomoClient
 
@@ -63,7 +63,7 @@ def _fails_with(effect: Effect, error: type[CallError]) -> bool:
 
 
 class _SlotsWithoutSequence(Slots[Any]):
-    """Match a reply by its slot alone."""
+    """Matches a reply by its slot alone."""
 
     __slots__ = ()
 
@@ -86,7 +86,7 @@ class TakesLateReplies(_Client03):
 
 
 class KeepsLanesOpen(LaneClient):
-    """Use a connection again on which a reply to a request that was given up may still come."""
+    """Reuses a connection on which the reply to an abandoned request may still arrive."""
 
     def _recall(self, call: Any, now: float) -> None:
         self._lanes.vacate(call.peer)
@@ -94,7 +94,7 @@ class KeepsLanesOpen(LaneClient):
 
 
 def keeps_lanes_open(dialect: Any, policy: Any, **given: Any) -> Any:
-    """Make the client for every dialect, the lane client broken."""
+    """Return a client for the dialect; the lane client is broken."""
     kind = MajordomoClient if dialect.has_ids else KeepsLanesOpen
     return kind(dialect, policy, **given)
 
@@ -118,7 +118,7 @@ class TriesForEver(_Client03):
 
 
 class BelievesNoService(_Client03):
-    """Take NO_SERVICE for a sign that nothing has run, though a worker was lost with it."""
+    """Reports NO_SERVICE as not executed, even if a worker was lost with the request."""
 
     class broken(MajordomoClient):
         def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
@@ -192,7 +192,7 @@ class _HandsOutTwice(Dispatcher):
 
 
 class _HearsFormerOwners(Dispatcher):
-    """Answer with the reply of a worker from which the request was taken away."""
+    """Accepts the reply of a worker from which the request was withdrawn."""
 
     def _withdraw(self, pending: Any, now: float) -> None:
         worker, dispatch_id = pending.worker, pending.dispatch_id
@@ -236,14 +236,14 @@ class _NeverExpires(Dispatcher):
 
 
 class _IgnoresProgress(Dispatcher):
-    """Take a request back from a worker that vouches for its handler."""
+    """Withdraws a request although its worker renews the lease."""
 
     def renew_lease(self, *args: Any) -> None:
-        """Go on."""
+        """Renew nothing."""
 
 
 class _TellsNoWorker(Dispatcher):
-    """Take a request away from its worker, and let it work on."""
+    """Withdraws a request without cancelling it at the worker."""
 
     def _withdraw(self, pending: Any, now: float) -> None:
         before = len(self._out)
@@ -252,7 +252,7 @@ class _TellsNoWorker(Dispatcher):
 
 
 class _SettlesHalf(Dispatcher):
-    """Leave the entry of an expired request in its client's table."""
+    """Keeps the entry of an expired request in its client's table."""
 
     def _end(self, pending: Any, status: Any, reason: str, now: float) -> None:
         super()._end(pending, status, reason, now)
@@ -274,12 +274,12 @@ TellsNoWorker = _with_dispatcher(_TellsNoWorker)
 
 class DisobeysCancel(MajordomoBroker):
     def _cancel(self, client: Any, command: Any, now: float) -> None:
-        """Go on."""
+        """Ignore the cancel."""
 
 
 class WorksForThoseWhoLeft(MajordomoBroker):
     def _forget_client(self, client: Any, now: float) -> None:
-        """Go on."""
+        """Forget nothing."""
 
 
 class _LastComeFirstServed(OrderedDict[Any, None]):
@@ -288,7 +288,7 @@ class _LastComeFirstServed(OrderedDict[Any, None]):
 
 
 class _OneClientAfterTheOther(ServiceQueue):
-    """Serve a client until it has nothing more."""
+    """Serves one client until its queue is empty."""
 
     __slots__ = ()
 
@@ -331,11 +331,11 @@ UnfairToClients = _with_services(_serve_one_client)
 
 class _KeepsServices(Directory):
     def due(self, service: Service, now: float) -> None:
-        """Keep it."""
+        """Keep the unused service."""
 
 
 class _LetsReturnedTakeTurns(ServiceQueue):
-    """Put a client first in line when a request of it comes back, and leave it there."""
+    """Moves a client to the front when a request of it is redelivered, and leaves it there."""
 
     __slots__ = ()
 
@@ -346,12 +346,12 @@ class _LetsReturnedTakeTurns(ServiceQueue):
 
 
 class _LosesTurns(ServiceQueue):
-    """Let an expired request cost its client the turn."""
+    """Makes an expired request use up its client's turn."""
 
     __slots__ = ()
 
     def return_turn(self, pending: Any) -> None:
-        """Keep it."""
+        """Return nothing."""
 
 
 def _let_returned_take_turns(service: Service) -> None:
@@ -373,7 +373,7 @@ class KeepsServices(MajordomoBroker):
 
 
 class RemembersEverybody(MajordomoBroker):
-    """Grow a table that has no name yet."""
+    """Adds an entry to a new table for each peer, and never removes it."""
 
     def __init__(self, policy: Any = None, **given: Any) -> None:
         super().__init__(policy, **given)
@@ -385,7 +385,7 @@ class RemembersEverybody(MajordomoBroker):
 
 
 class _DropsTheHasty(Workforce):
-    """Count a worker as gone an interval too early."""
+    """Considers a worker lost one heartbeat interval too early."""
 
     def due(self, worker: Any, now: float) -> None:
         worker.liveness.silence_s = 2 * worker.liveness.interval_s
@@ -400,7 +400,7 @@ class DropsTheHasty(MajordomoBroker):
 
 
 class _IsSlowToSpeak(Workforce):
-    """Say something only when it is nearly too late."""
+    """Sends heartbeats one interval late."""
 
     def due(self, worker: Any, now: float) -> None:
         spoke_at = worker.liveness.spoke_at
@@ -425,7 +425,7 @@ class DiesOfGarbage(MajordomoBroker):
 
 
 class PunishesTheInnocent(MajordomoBroker):
-    """Send somebody else away, too, when a peer breaks the protocol."""
+    """Also disconnects an innocent client when a peer breaks the protocol."""
 
     def _expel(self, peer: Any, address: bytes, reason: str) -> None:
         super()._expel(peer, address, reason)
@@ -436,7 +436,7 @@ class PunishesTheInnocent(MajordomoBroker):
 
 
 class MutatesBodies(MajordomoBroker):
-    """Swap the bodies of two requests that come in one read."""
+    """Swaps the bodies of two requests that arrive in one read."""
 
     def handle(self, events: Sequence[Input], now: float) -> Any:
         for event in events:
@@ -449,7 +449,7 @@ class MutatesBodies(MajordomoBroker):
 
 # --- workers --------------------------------------------------------------------------------------
 class NeverComesBack(MajordomoWorker):
-    """Stay away once the connection was lost."""
+    """Never reconnects."""
 
     def _connection_lost(self, reason: str, now: float) -> None:
         super()._connection_lost(reason, now)
@@ -458,7 +458,7 @@ class NeverComesBack(MajordomoWorker):
 
 
 class KeepsJobs(MajordomoWorker):
-    """Forget to give the place of abandoned work back."""
+    """Never frees the capacity of abandoned requests."""
 
     def _finished(self, event: Any, now: float) -> None:
         if not event.token.abandoned:

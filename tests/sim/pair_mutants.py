@@ -1,4 +1,4 @@
-"""Servers of a pair that are broken on purpose, one way each."""
+"""Broken servers of a pair: each breaks one rule."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from requite.protocols.binarystar.wire import Switch, Word, decode
 
 
 class ServesOnWaking(BinaryStarPeer):
-    """Serves as long as it believes to be active, as the Guide's does."""
+    """Serves for as long as it is in state ACTIVE, like the server in the ZeroMQ Guide."""
 
     @property
     def serves_until(self) -> float:
@@ -27,7 +27,7 @@ class ServesOnWaking(BinaryStarPeer):
 
 
 class BelievesOldWords(BinaryStarPeer):
-    """Takes what it reads after a pause for news."""
+    """Treats heartbeats read after a pause as current."""
 
     def _is_credible(self, _event: Event, _word: Word, _now: float) -> bool:
         return True
@@ -40,7 +40,7 @@ class _NeverExcused(Other):
 
 
 class TakesItsPauseForSilence(BinaryStarPeer):
-    """Votes count after a pause of its own, with the peer's words unread."""
+    """Counts votes after its own pause, before it has read the peer's heartbeats."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
@@ -48,7 +48,7 @@ class TakesItsPauseForSilence(BinaryStarPeer):
 
 
 class Impatient(BinaryStarPeer):
-    """Takes over with the first vote, whether the peer is silent or not."""
+    """Takes over on the first vote, even if the peer is not silent."""
 
     def _voted(self, event: Vote, now: float) -> None:
         if self.state is State.PASSIVE:
@@ -57,7 +57,7 @@ class Impatient(BinaryStarPeer):
 
 
 class StartsActive(BinaryStarPeer):
-    """A primary that does not wait after its start, whether the backup is active or not."""
+    """Serves as the primary right after its start, even if the backup is active."""
 
     def _voted(self, event: Vote, now: float) -> None:
         if self.state is State.PRIMARY:
@@ -66,7 +66,7 @@ class StartsActive(BinaryStarPeer):
 
 
 class CountsOneByOne(BinaryStarPeer):
-    """Both servers take the next number for their epoch."""
+    """Gives both servers the same next epoch, one above the highest known."""
 
     def _begin_epoch(self, now: float) -> None:
         known = max(self.epoch, self._other.epoch)
@@ -75,7 +75,7 @@ class CountsOneByOne(BinaryStarPeer):
 
 
 class IgnoresEpochs(BinaryStarPeer):
-    """An active one that hears of another does what the Guide says: it fails."""
+    """Fails, as the ZeroMQ Guide prescribes, when both servers are active."""
 
     def _apply_heartbeat(self, word: Word, now: float) -> None:
         if word.state is State.ACTIVE and self.state is State.ACTIVE:
@@ -85,7 +85,7 @@ class IgnoresEpochs(BinaryStarPeer):
 
 
 class FailsBack(BinaryStarPeer):
-    """Lets the primary have its place back when that has come back."""
+    """Hands back to the primary when the primary returns."""
 
     def _heard(self, link: PeerLink, word: Word, now: float) -> None:
         super()._heard(link, word, now)
@@ -94,7 +94,7 @@ class FailsBack(BinaryStarPeer):
 
 
 class NeverTakesOver(BinaryStarPeer):
-    """Does not count votes when it is passive."""
+    """Ignores votes while it is passive."""
 
     def _voted(self, event: Vote, now: float) -> None:
         if self.state is not State.PASSIVE:
@@ -102,14 +102,14 @@ class NeverTakesOver(BinaryStarPeer):
 
 
 class NeverGoesOn(BinaryStarPeer):
-    """Stays suspended, whatever the peer answers."""
+    """Stays suspended whatever the peer answers."""
 
     def _is_credible(self, event: Event, word: Word, now: float) -> bool:
         return self.state is not State.SUSPENDED and super()._is_credible(event, word, now)
 
 
 class KeepsSwitchesToItself(BinaryStarPeer):
-    """A passive one that does not pass an operator's wish on."""
+    """Does not forward an operator's switch command from the passive server."""
 
     def _broadcast(self, message: list[bytes]) -> None:
         if not isinstance(decode(message), Switch):
@@ -117,7 +117,7 @@ class KeepsSwitchesToItself(BinaryStarPeer):
 
 
 class LeavesAtOnce(BinaryStarPeer):
-    """Does not let the other one take over before it ends."""
+    """Stops without waiting for the peer to take over."""
 
     def _drained(self, _event: Any, _now: float) -> None:
         self._draining = True
@@ -125,14 +125,14 @@ class LeavesAtOnce(BinaryStarPeer):
 
 
 class NeverLeaves(BinaryStarPeer):
-    """Does not end when it is told to."""
+    """Ignores a drain."""
 
     def _drained(self, _event: Any, _now: float) -> None:
-        """Take no notice."""
+        """Ignore the drain."""
 
 
 class DiesOfGarbage(BinaryStarPeer):
-    """Lets what cannot be decoded through to its caller."""
+    """Raises on a message that cannot be decoded."""
 
     def _refuse(self, link: PeerLink, why: str) -> None:
         raise RemoteViolation(f"{link.peer}: {why}")

@@ -1,4 +1,4 @@
-"""Brokers of a pair that break one rule each, for the checkers to find."""
+"""Broken brokers of a pair: each breaks one rule."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from requite.protocols.majordomo.parties import Worker
 
 
 class NeverShuts(StandbyGate):
-    """Who has served once goes on, whatever the pair says."""
+    """Keeps serving once it has served, whatever the state of the pair."""
 
     def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
         if self._mode.value == "open":
@@ -24,14 +24,14 @@ class NeverShuts(StandbyGate):
 
 
 class LetsNobodyIn(StandbyGate):
-    """It hangs up on everybody, also when it serves."""
+    """Rejects all connections, even while it serves."""
 
     def lets_in(self) -> bool:
         return False
 
 
 class LeaseWithoutEnd(BinaryStarPeer):
-    """Active once, it may serve for ever: it does not notice that it stood still."""
+    """Keeps its lease while it is active, so it does not notice that it was frozen."""
 
     @property
     def serves_until(self) -> float:
@@ -43,7 +43,7 @@ class LeaseWithoutEnd(BinaryStarPeer):
 
 
 class SameEpoch(BinaryStarPeer):
-    """Who takes over goes on counting where the other one was."""
+    """Keeps the old epoch when it takes over."""
 
     def _apply(self, event: Any, now: float) -> None:
         before = self.epoch
@@ -53,7 +53,7 @@ class SameEpoch(BinaryStarPeer):
 
 
 class KeepsEverybody(MajordomoBroker):
-    """It steps down, and keeps its workers."""
+    """Keeps its workers when it steps down."""
 
     def step_down(self, reason: str, now: float) -> list[Effect]:
         workers = {peer: party for peer, party in self.parties.items() if isinstance(party, Worker)}
@@ -63,7 +63,7 @@ class KeepsEverybody(MajordomoBroker):
 
 
 class GivesBackTooMuch(MajordomoBroker):
-    """It gives requests back that are with workers, as if they had not run."""
+    """Reports in-flight requests as not executed when it steps down."""
 
     def step_down(self, reason: str, now: float) -> list[Effect]:
         for party in self.parties.values():

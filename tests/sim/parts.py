@@ -1,4 +1,4 @@
-"""Engines one part of which is broken."""
+"""Build engines with one part replaced."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def with_part(engine: Any, attribute: str, kind: type) -> Any:
-    """Return an engine like `engine` whose part of that name is of the class `kind`."""
+    """Return a subclass of `engine` whose attribute `attribute` gets the class `kind`."""
 
     class Broken(engine):  # type: ignore[misc]
         def __init__(self, *args: Any, **given: Any) -> None:

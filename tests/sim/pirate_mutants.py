@@ -1,7 +1,6 @@
-"""Engines of the Pirates that are broken on purpose, one way each.
+"""Broken Pirate engines: each is a real engine with one rule removed.
 
-Each is a real engine with one rule taken out. Where the rule lives in a part of the engine, that
-part is given a class of its own.
+If the rule belongs to a part of the engine, that part gets another class.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class ForgetsToExpire(LazyPirate):
 
 
 class KeepsItsSocket(LazyPirate):
-    """Send again over the connection on which no reply came: a late one is taken for the next."""
+    """Retries over the connection that timed out, so a late reply matches the next request."""
 
     def _recall(self, call: Any) -> None:
         if call.peer is not None:
@@ -59,7 +58,7 @@ class TriesForEver(LazyPirate):
 
 
 class LosesWhatWasSent(LazyPirate):
-    """Forget a call whose connection is lost."""
+    """Never ends a call whose connection is lost."""
 
     def _interrupt(self, call: Any, reason: str, now: float) -> None:
         call.deadline = inf
@@ -105,7 +104,7 @@ class MostRecentlyUsed(PirateQueue):
 
 
 class Redelivers(PirateQueue):
-    """Hand the request of a lost worker to the next one, whether it may run twice or not."""
+    """Redelivers the request of a lost worker, even if it must not run twice."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
@@ -130,14 +129,14 @@ class Redelivers(PirateQueue):
 
 
 class KeepsWhatWasGivenUp(PirateQueue):
-    """Hand out requests whose client has left."""
+    """Dispatches requests of clients that have disconnected."""
 
     def _forget_client(self, asker: Any, why: str, now: float) -> None:
         del self._turns.by_peer[asker.peer]
 
 
 class HandsOutOnTop(PirateQueue):
-    """Take a heartbeat for "ready", as the Guide's queue does."""
+    """Treats a heartbeat as READY, like the queue in the ZeroMQ Guide."""
 
     def _heard(self, hand: Any, said: Any, now: float) -> None:
         if isinstance(said, wire.Heartbeat):
@@ -146,7 +145,7 @@ class HandsOutOnTop(PirateQueue):
 
 
 class TakesAnyWord(PirateQueue):
-    """Hand requests to workers that did not say that they are ready."""
+    """Dispatches to workers that have not sent READY."""
 
     def _joined(self, event: Any, now: float) -> None:
         super()._joined(event, now)
@@ -155,7 +154,7 @@ class TakesAnyWord(PirateQueue):
 
 
 class SendsToTheFirst(PirateQueue):
-    """Send every reply to the client that came first."""
+    """Sends every reply to the first client."""
 
     def _take_reply(self, hand: Any, reply: Any, now: float) -> None:
         if hand.client is not None and self._turns.by_peer:
@@ -170,7 +169,7 @@ class NeverBeats(PirateQueue):
 
 
 class TrustsForEver(PirateQueue):
-    """Never count a worker as gone."""
+    """Never considers a worker lost."""
 
     def _attend(self, hand: Any, now: float) -> None:
         hand.liveness.heard_at = now
@@ -178,7 +177,7 @@ class TrustsForEver(PirateQueue):
 
 
 class JudgesTheBusy(PirateQueue):
-    """Count a worker as gone that works in silence for half as long as it may."""
+    """Considers a busy, silent worker lost after half of the permitted silence."""
 
     def _attend(self, hand: Any, now: float) -> None:
         if now - hand.liveness.heard_at > hand.liveness.silence_s / 2:
@@ -199,7 +198,7 @@ class RemembersEverybody(PirateQueue):
 
 
 class LetsWait(PirateQueue):
-    """Hand out requests when workers say something, and not when clients do."""
+    """Dispatches on messages from workers, but not on those from clients."""
 
     _by_client = False
 
@@ -219,7 +218,7 @@ class DiesOfGarbage(PirateQueue):
 
 
 class LosesSome(PirateQueue):
-    """Drop every tenth reply."""
+    """Drops every tenth reply."""
 
     def _take_reply(self, hand: Any, reply: Any, now: float) -> None:
         super()._take_reply(hand, reply, now)
@@ -229,7 +228,7 @@ class LosesSome(PirateQueue):
 
 # --- servers and workers --------------------------------------------------------------------------
 class StartsWhatWasGivenUp(PirateServer):
-    """Keep the requests of clients that have left."""
+    """Keeps the requests of clients that have disconnected."""
 
     class _Turns(Turns[Any]):
         def leave(self, peer: Any) -> Any:
@@ -244,7 +243,7 @@ class StartsWhatWasGivenUp(PirateServer):
 
 
 class SwapsReplies(PirateServer):
-    """Give each reply to the client of the newest job."""
+    """Sends each reply to the client of the newest request."""
 
     def _finished(self, event: Any, now: float) -> None:
         if event.token in self.jobs and len(self.jobs) > 1:
@@ -273,7 +272,7 @@ class NeverSaysReadyAgain(PirateWorker):
 
 
 class NeverBreathes(PirateWorker):
-    """A worker that does not beat while it works."""
+    """Sends no heartbeats while it runs a request."""
 
     def _beat(self, now: float) -> None:
         if self._job is not None:
@@ -282,7 +281,7 @@ class NeverBreathes(PirateWorker):
 
 
 class LeavesTooSoon(PirateWorker):
-    """Find the queue gone after an interval and a half."""
+    """Considers the queue lost after 1.5 heartbeat intervals."""
 
     def _beat(self, now: float) -> None:
         if now - self._liveness.heard_at > 1.5 * self._liveness.interval_s:
@@ -291,7 +290,7 @@ class LeavesTooSoon(PirateWorker):
 
 
 class ForgetsReceived(PirateWorker):
-    """Take no notice of what the queue says."""
+    """Does not count incoming messages as signs of life of the queue."""
 
     def _received(self, event: Received, now: float) -> None:
         heard_at = self._liveness.heard_at

@@ -1,9 +1,9 @@
-"""Plans that once found something: see `known_bad_plans.txt`.
+"""Plans that once violated an invariant; `known_bad_plans.txt` lists them.
 
-    python -m tests.sim.plans        say which of them go otherwise than when they were saved
+    python -m tests.sim.plans        report which plans run differently than when they were saved
 
-To save the plan of a bad seed:
-`requite sim --seed N --scenario NAME --write-plan tests/sim/plans/NAME-N.toml`, and a line for it.
+To save the plan of a bad seed, run
+`requite sim --seed N --scenario NAME --write-plan tests/sim/plans/NAME-N.toml` and add a line.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NO_ENGINE: Final = "-"
 
 
 class Known(NamedTuple):
-    """A line of the list. `engine` is what a broken engine is called that the plan finds."""
+    """A line of the list. `engine` is the key of the broken engine that the plan finds."""
 
     name: str
     calls: int

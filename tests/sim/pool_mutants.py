@@ -1,7 +1,6 @@
-"""Parts of a pool's manager that are broken on purpose, each in one rule.
+"""Broken parts of a pool manager: each breaks one rule.
 
-Those named D1 to D13 have the defects of another implementation of the same design that
-`docs/protocols/pools.md` lists.
+D1 to D13 reproduce the defects of another implementation that `docs/protocols/pools.md` lists.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ from requite.protocols.amqp.wire import Event
 from requite.sim.pool.stage import PoolSimParts, Topology
 
 
-# --- the defects of the other implementation ------------------------------------------------------
+# --- defects of the other implementation ----------------------------------------------------------
 class D1WaitsTheWrongWayRound(Orphans):
-    """Hand an orphan over while its queue is not there yet."""
+    """Hands an orphan over before its queue exists."""
 
     def _is_ready(self, name: str, generation: int) -> bool:
         return not super()._is_ready(name, generation)
 
 
 class D2PassesOnTheSecondReport(ActivityFilter):
-    """Pass a report on only if there was another one in the window before it."""
+    """Forwards a report only if another one arrived less than a window before it."""
 
     def reported(self, key: str, event: str, now: float, *, expected: bool) -> bool:
         if event != Event.REQUEST_RECEIVED:
@@ -43,14 +42,14 @@ class D2PassesOnTheSecondReport(ActivityFilter):
 
 
 class D3HasNoDeadLetterExchange(QueueLoop):
-    """Declare request queues whose dead letters go nowhere."""
+    """Declares request queues without a dead-letter exchange."""
 
     def _arguments(self, key: str) -> Any:
         return {k: v for k, v in super()._arguments(key).items() if "dead-letter" not in k}
 
 
 class D4ReadsAnotherHeader(DeadLetters):
-    """Look for the reason where RabbitMQ does not write it."""
+    """Reads the reason from a header that RabbitMQ does not set."""
 
     def _arrived(self, event: DeadLetterArrived) -> None:
         headers = {"x-first-death-reason": event.headers.get("x-death-reason", "expired")}
@@ -58,14 +57,14 @@ class D4ReadsAnotherHeader(DeadLetters):
 
 
 class D4NeverAcknowledges(DeadLetters):
-    """Answer, and leave the dead letter unacknowledged."""
+    """Answers a dead letter without acknowledging it."""
 
     def _taken(self) -> Any:
         return [effect for effect in super()._taken() if not isinstance(effect, Ack)]
 
 
 class D4ForgetsTheCorrelationId(DeadLetters):
-    """Answer so that nobody knows what."""
+    """Answers without a correlation id, so no caller can match the reply."""
 
     def _taken(self) -> Any:
         return [
@@ -75,21 +74,21 @@ class D4ForgetsTheCorrelationId(DeadLetters):
 
 
 class D5OwnsTheOrphans(Topology):
-    """Declare the queue of orphans exclusive: it goes with its manager."""
+    """Declares the orphan queue exclusive, so that it is deleted with its manager."""
 
     def is_exclusive(self, queue: Queue) -> bool:
         return queue.name == self.orphan_queue
 
 
 class D6EndsWhenRefused(QueueLoop):
-    """Let the loop end with the first step that is refused."""
+    """Stops the loop at the first failed step."""
 
     def _failed(self, key: str, reason: str, now: float) -> None:
         self._connected = False
 
 
 class D7WaitsInLine(Orphans):
-    """Hand over the orphan that came first, then the next."""
+    """Hands orphans over strictly in their order of arrival."""
 
     def _release(self, name: str, now: float) -> None:
         if next(iter(self._keys), name) == name:
@@ -102,14 +101,14 @@ class D7WaitsInLine(Orphans):
 
 
 class D8CountsNoDeliveries(QueueLoop):
-    """Declare request queues without a delivery limit."""
+    """Declares request queues without a delivery limit."""
 
     def _arguments(self, key: str) -> Any:
         return {k: v for k, v in super()._arguments(key).items() if k != "x-delivery-limit"}
 
 
 class D13LeavesWorkersBehind(GroupLoop):
-    """End without stopping anything."""
+    """Ends without stopping its groups."""
 
     @property
     def is_idle(self) -> bool:
@@ -120,9 +119,9 @@ class D13LeavesWorkersBehind(GroupLoop):
             super()._stop(key, now)
 
 
-# --- others ---------------------------------------------------------------------------------------
+# --- other bugs -----------------------------------------------------------------------------------
 class AcknowledgesAtOnce(Orphans):
-    """Acknowledge an orphan before its copy is confirmed."""
+    """Acknowledges an orphan before its copy is confirmed."""
 
     def _arrived(self, event: OrphanArrived, now: float) -> None:
         self._out.append(Ack(event.tag))
@@ -133,21 +132,21 @@ class AcknowledgesAtOnce(Orphans):
 
 
 class NeverPutsBack(Orphans):
-    """Hold what waits for one key until RabbitMQ gives nothing more for any."""
+    """Never puts waiting orphans back, so the orphans of one key can use up the prefetch."""
 
     def _turn_at(self) -> None:
         return None
 
 
 class ForgetsExpirations(Orphans):
-    """Give an orphan all its time again, and tell nobody when it is over."""
+    """Ignores the expiration of orphans."""
 
     def _arrived(self, event: OrphanArrived, now: float) -> None:
         super()._arrived(event._replace(expires_s=None), now)
 
 
 class HastyWithExpirations(Orphans):
-    """Give orphans up before their time is over."""
+    """Expires orphans after a quarter of their time."""
 
     def _arrived(self, event: OrphanArrived, now: float) -> None:
         early = None if event.expires_s is None else event.expires_s / 4
@@ -159,14 +158,14 @@ class HastyWithExpirations(Orphans):
 
 
 class DeletesWhatIsNotEmpty(QueueLoop):
-    """Delete a queue whatever is in it."""
+    """Deletes a queue that is not empty."""
 
     def _inspected(self, event: QueueInspected, now: float) -> None:
         super()._inspected(event._replace(ready=0, unacknowledged=0), now)
 
 
 class DeletesUnderItsWorkers(QueueLoop):
-    """Delete a queue while workers that hold requests are still running."""
+    """Deletes a queue while workers that hold requests still run."""
 
     def _may_inspect(self, queue: Any, now: float) -> bool:
         return True
@@ -180,14 +179,14 @@ class DeletesUnderItsWorkers(QueueLoop):
 
 
 class DeletesAfterOneLook(QueueLoop):
-    """Believe at once that nobody holds anything, since RabbitMQ has not counted it yet."""
+    """Trusts the first empty count, although RabbitMQ's statistics lag."""
 
     def _seen_empty(self, queue: Any, now: float) -> None:
         self._begin(queue, Step.DELETE)
 
 
 class NeverUnbinds(QueueLoop):
-    """Take a queue for unbound without unbinding it."""
+    """Treats a queue as unbound without unbinding it."""
 
     def _begin(self, queue: Any, step: Step) -> None:
         if step is Step.UNBIND:
@@ -198,7 +197,7 @@ class NeverUnbinds(QueueLoop):
 
 
 class NeverDeletes(QueueLoop):
-    """Keep all queues."""
+    """Never deletes a queue."""
 
     def _begin(self, queue: Any, step: Step) -> None:
         if step is not Step.DELETE:
@@ -206,10 +205,10 @@ class NeverDeletes(QueueLoop):
 
 
 class TrustsWhatItRemembers(QueueLoop):
-    """Correct nothing that is known, whatever there is, and doubt nothing."""
+    """Never corrects or re-checks a known state."""
 
     def doubt(self, key: str, now: float) -> None:
-        """Go on."""
+        """Ignore the doubt."""
 
     def _correct(self, queue: Any, bound: bool | None, now: float) -> None:
         if queue.actual is Actual.UNKNOWN:
@@ -217,7 +216,7 @@ class TrustsWhatItRemembers(QueueLoop):
 
 
 class StopsBeforeItKnows(GroupLoop):
-    """Stop what it does not expect, though it has just started and expects nothing yet."""
+    """Stops unexpected groups right after its start, before it knows the target set."""
 
     def activate(self, now: float) -> Any:
         self._may_stop = True
@@ -225,14 +224,14 @@ class StopsBeforeItKnows(GroupLoop):
 
 
 class StopsAgainAndAgain(GroupLoop):
-    """Leave, and stop what another manager has started meanwhile, until nothing runs."""
+    """Stops groups that another manager starts while this one leaves."""
 
     def _done(self, key: str) -> None:
         return None
 
 
 class StopsTheUnbound(GroupLoop):
-    """Stop groups as soon as they are unbound, with what is still in their queues."""
+    """Stops a group as soon as it is unbound, with requests still in its queue."""
 
     def expect(self, state: Any, now: float) -> Any:
         active = {k: e for k, e in state.groups.items() if e.status is GroupStatus.ACTIVE}
@@ -240,7 +239,7 @@ class StopsTheUnbound(GroupLoop):
 
 
 class GivesUpOnGroups(GroupLoop):
-    """Never try a group again that could not be started, or died."""
+    """Never retries a group that failed to start or died."""
 
     def advance(self, now: float) -> Any:
         self._pauses.due(now)
@@ -251,21 +250,21 @@ class GivesUpOnGroups(GroupLoop):
 
 
 class ReplacesAllAtOnce(GroupLoop):
-    """Stop all groups of the old version together."""
+    """Stops all groups of the old version at once."""
 
     def __init__(self, config: Any) -> None:
         super().__init__(replace(config, loops=replace(config.loops, replace_max=1000)))
 
 
 class NeverReplaces(GroupLoop):
-    """Let groups of the old version run on."""
+    """Never replaces groups of the old version."""
 
     def set_version(self, version: str, now: float) -> Any:
         return []
 
 
 class RemovesWithoutLooking(Tracker):
-    """Let a group go when its time is over, whatever waits in its queue."""
+    """Removes a group when its lifetime ends, even if requests are queued."""
 
     def advance(self, now: float) -> list[str]:
         for key in super().advance(now):
@@ -274,7 +273,7 @@ class RemovesWithoutLooking(Tracker):
 
 
 class ShortensLives(Tracker):
-    """Let a report that counts for less make a life shorter."""
+    """Lets a new report shorten the lifetime of a group."""
 
     def require(self, key: str, extra_lifetime_s: float, now: float) -> int:
         generation = super().require(key, extra_lifetime_s, now)
@@ -283,7 +282,7 @@ class ShortensLives(Tracker):
 
 
 class KeepsNoPoison(DeadLetters):
-    """Answer a poison request, and keep no copy."""
+    """Answers a poison request without keeping a copy."""
 
     def _arrived(self, event: DeadLetterArrived) -> None:
         super()._arrived(event)
@@ -296,7 +295,7 @@ class KeepsNoPoison(DeadLetters):
 
 
 class DiesOfHeaders(DeadLetters):
-    """Believe that headers are what they should be."""
+    """Assumes that headers have the expected types."""
 
     def _arrived(self, event: DeadLetterArrived) -> None:
         int(event.headers.get("x-delivery-count", 0))
@@ -304,7 +303,7 @@ class DiesOfHeaders(DeadLetters):
 
 
 class RemembersTickets(Orphans):
-    """Keep what has been confirmed."""
+    """Never forgets confirmed orphans."""
 
     def _published(self, ticket: int) -> None:
         orphan = self._publishing[ticket]
@@ -313,12 +312,12 @@ class RemembersTickets(Orphans):
 
 
 class RemembersReports(ActivityFilter):
-    """Keep all windows, so that nothing is passed on twice, and nothing forgotten."""
+    """Never forgets a window, so its table grows."""
 
     def _forget(self, now: float) -> None:
         self._until.update({f"{key}'": now for key in [*self._until] if "'" not in key})
 
 
 def engine(**parts: Any) -> PoolSimParts:
-    """Return what takes part in a run, with some parts of the engine replaced."""
+    """Return the parts of a run with some parts of the engine replaced."""
     return PoolSimParts(engine=PoolParts(**parts))

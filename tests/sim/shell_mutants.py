@@ -1,6 +1,6 @@
-"""Real shells that are broken on purpose; their engines are whole.
+"""Broken shells around intact engines.
 
-What is broken is what only a shell has: timers, tasks, time-outs, cancellation, signals, threads.
+Each breaks what only a shell has: timers, tasks, time-outs, cancellation, signals or threads.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ IgnoresItsTimer.__name__ = "IgnoresItsTimer"
 
 
 class _GivesUp(Dialler):
-    """Dials once."""
+    """Dials only once."""
 
     async def _dial(self) -> None:
         address = self._addresses.current
@@ -67,10 +67,10 @@ GivesUp = _with_dialler(_GivesUp)
 
 
 class KeepsItsTimer(AsyncClient):
-    """Leaves the engine's timer behind."""
+    """Leaves the engine's timer running."""
 
     async def close(self) -> None:
-        """Close, and set the timer again."""
+        """Close, then set the timer again."""
         shell = self._shell
         await super().close()
         if self._loop is not None:
@@ -78,22 +78,22 @@ class KeepsItsTimer(AsyncClient):
 
 
 class HandsOutTheLast(AsyncClient):
-    """Gives each caller the reply that came last."""
+    """Gives each caller the previous reply."""
 
     last: Reply | None = None
 
     async def call(self, *args: Any, **given: Any) -> Reply:
-        """Call, and mix replies up."""
+        """Return the reply to the previous call."""
         reply = await super().call(*args, **given)
         given_out, self.last = self.last or reply, reply
         return given_out
 
 
 class EndsLate(AsyncClient):
-    """Waits on when the time of a call is over."""
+    """Reports a timeout 5 s late."""
 
     async def call(self, *args: Any, **given: Any) -> Reply:
-        """Call, and be late with bad news."""
+        """Call; delay `CallTimeout` by 5 s."""
         try:
             return await super().call(*args, **given)
         except CallTimeout:
@@ -102,10 +102,10 @@ class EndsLate(AsyncClient):
 
 
 class RepeatsAnything(AsyncClient):
-    """Makes a call again that has failed, whether it may have run or not."""
+    """Repeats a failed call, even if it may have run."""
 
     async def call(self, *args: Any, **given: Any) -> Reply:
-        """Call twice where once is not enough."""
+        """Call; on an error, call again."""
         try:
             return await super().call(*args, **given)
         except CallError:
@@ -113,20 +113,20 @@ class RepeatsAnything(AsyncClient):
 
 
 class SkipsPartials(AsyncClient):
-    """Loses the first partial reply."""
+    """Drops the first partial reply."""
 
     async def stream(self, *args: Any, **given: Any) -> AsyncIterator[Partial | Reply]:  # type: ignore[override]
-        """Iterate over the others."""
+        """Yield all replies but the first partial one."""
         async for reply in super().stream(*args, **given):
             if isinstance(reply, Reply) or reply.index:
                 yield reply
 
 
 class SaysItHasNotRun(AsyncClient):
-    """Says of each failure that nothing has run."""
+    """Reports a timed-out call as not executed."""
 
     async def call(self, *args: Any, **given: Any) -> Reply:
-        """Call, and be wrong."""
+        """Call; replace `CallTimeout` by `NoService`."""
         try:
             return await super().call(*args, **given)
         except CallTimeout as error:
@@ -134,10 +134,10 @@ class SaysItHasNotRun(AsyncClient):
 
 
 class NeverCancels(AsyncClient):
-    """Swallows that its user has given a call up."""
+    """Ignores cancellation by the user."""
 
     async def call(self, *args: Any, **given: Any) -> Reply:
-        """Call, whatever the user wants."""
+        """Call without passing a cancellation on."""
         task = asyncio.ensure_future(super().call(*args, **given))
         while not task.done():
             try:
@@ -181,32 +181,32 @@ def _with_runner(kind: type[Runner]) -> Callable[..., Worker]:
 
 class _DropsFailures(Runner):
     def _failed(self, token: Any, error: BaseException) -> None:
-        """Say nothing."""
+        """Report nothing."""
 
 
 DropsFailures = _with_runner(_DropsFailures)
 
 
 class IgnoresSigterm(Worker):
-    """Does not drain."""
+    """Never drains."""
 
     async def drain(self) -> None:
-        """Wait for ever."""
+        """Wait forever."""
         await asyncio.get_running_loop().create_future()
 
 
 class LeavesATask(Worker):
-    """Forgets a task of its own."""
+    """Leaves one of its tasks running."""
 
     async def start(self) -> None:
-        """Start, and begin something that nobody ends."""
+        """Start, with an extra task that nothing ends."""
         await super().start()
         self.forgotten = asyncio.ensure_future(asyncio.sleep(10_000))
 
 
-# --- between --------------------------------------------------------------------------------------
+# --- brokers and queues ---------------------------------------------------------------------------
 class SyncsNothing(Titanic):
-    """Acknowledges what is not on the disk yet."""
+    """Acknowledges before the data is on disk."""
 
     def __init__(self, url: str, keep_in: TitanicSettings, **given: Any) -> None:
         store = replace(keep_in.store, sync=False)
@@ -214,7 +214,7 @@ class SyncsNothing(Titanic):
 
 
 class LeavesItsReplicaBehind(Broker):
-    """Acknowledges what its replica does not have yet."""
+    """Acknowledges before its replica has the data."""
 
     def __init__(self, *args: Any, titanic: TitanicSettings | None = None, **given: Any) -> None:
         if titanic is not None and titanic.sync:
@@ -223,15 +223,15 @@ class LeavesItsReplicaBehind(Broker):
 
 
 class ListensOnce(Queue):
-    """Takes the first connections only."""
+    """Stops listening 2 s after its start."""
 
     async def start(self) -> None:
-        """Listen for a moment."""
+        """Start, and stop listening after 2 s."""
         await super().start()
         asyncio.get_running_loop().call_later(2.0, self._shell.stop_listening)
 
 
-# --- managers of pools ----------------------------------------------------------------------------
+# --- pool managers --------------------------------------------------------------------------------
 class StopsNoGroup(PoolManager):
     """Leaves unused groups running."""
 
@@ -241,7 +241,7 @@ class StopsNoGroup(PoolManager):
 
 
 class StartsAGroupOnce(PoolManager):
-    """Starts no group a second time."""
+    """Never starts a group twice."""
 
     def __init__(self, *args: Any, **given: Any) -> None:
         super().__init__(*args, **given)
@@ -256,10 +256,10 @@ class StartsAGroupOnce(PoolManager):
 
 
 class SeesNoRequests(PoolManager):
-    """Overlooks that requests wait."""
+    """Does not see queued requests."""
 
     def feed(self, event: Any) -> None:
-        """Feed an input to the engine, without requests in it."""
+        """Feed an input to the engine, with all request counts set to 0."""
         if isinstance(event, ServicesListed):
             services = {
                 key: counts._replace(queued=0, in_progress=0, accepted=0)

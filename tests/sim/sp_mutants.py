@@ -1,7 +1,6 @@
-"""Engines of the scalability protocols that are broken on purpose, one way each.
+"""Broken scalability-protocol engines: each is a real engine with one rule removed.
 
-Each is a real engine with one rule taken out. Where the rule lives in a part of the engine, that
-part is given a class of its own.
+If the rule belongs to a part of the engine, that part gets another class.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from requite.sim.scalability.watch import one_by_one
 
 
 class _Client(ScalabilityClient):
-    """A client that does one thing at a time."""
+    """A client that handles one event at a time and yields one effect at a time."""
 
     def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
         for event in events:
@@ -34,7 +33,7 @@ class _Client(ScalabilityClient):
 
 
 class _Worker(ScalabilityWorker):
-    """The same for a worker."""
+    """A worker that handles one event at a time and yields one effect at a time."""
 
     def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
         for event in events:
@@ -58,7 +57,7 @@ class ForgetsToExpire(_Client):
 
 
 class TakesStrayReplies(ScalabilityClient):
-    """Take a reply for which nobody waits for that to the oldest call."""
+    """Matches a reply to an unknown request with the oldest pending call."""
 
     def _received(self, event: Received, now: float) -> None:
         messages = []
@@ -74,7 +73,7 @@ class NeverSendsAgain(ScalabilityClient):
 
 
 class SpendsItsBudgetForGood(ScalabilityClient):
-    """Let only new calls fill the budget of resending."""
+    """Refills the resend budget only with new calls, not over time."""
 
     def _resend(self, call: Any, now: float) -> None:
         self._budget._earned_at = now
@@ -99,7 +98,7 @@ class TriesForEver(ScalabilityClient):
 
 
 class SendsWhatIsTooLate(ScalabilityClient):
-    """Look at deadlines by the clock alone, which may be late."""
+    """Sends held requests although their deadline has passed."""
 
     def _release(self, now: float) -> None:
         for call in self._held:
@@ -116,14 +115,14 @@ class SaysItHasNotRun(ScalabilityClient):
 
 
 class TakesNoNotice(ScalabilityClient):
-    """Send also to whoever pushes back."""
+    """Ignores back-pressure: keeps sending to a blocked channel."""
 
     def _blocked(self, event: Any, now: float) -> None:
-        """Go on."""
+        """Ignore the event."""
 
 
 class WaitsForItsTimer(ScalabilityClient):
-    """Take no notice of a channel that is lost with requests."""
+    """Does not resend requests lost with their channel."""
 
     def _lost(self, event: Any, now: float) -> None:
         self._channels.leave(event.peer)
@@ -136,7 +135,7 @@ class HasNoLimit(ScalabilityClient):
 
 
 class HoldsOn(ScalabilityClient):
-    """Leave calls held when a channel takes more again."""
+    """Keeps calls held when a channel becomes writable."""
 
     def _writable(self, event: Any, now: float) -> None:
         self._channels.unblock(event.peer)
@@ -149,7 +148,7 @@ class RemembersTokens(ScalabilityClient):
 
 
 class KeepsTags(ScalabilityClient):
-    """Leave a call that was given up among those that wait for replies."""
+    """Keeps abandoned calls in the table of pending ones."""
 
     def _forget(self, call: Any) -> None:
         super()._forget(call)
@@ -157,7 +156,7 @@ class KeepsTags(ScalabilityClient):
 
 
 class _SameForEver(Channels):
-    """Serve whichever channel came first."""
+    """Always picks the first channel."""
 
     __slots__ = ()
 
@@ -169,7 +168,7 @@ class _SameForEver(Channels):
 
 
 class _Backwards(Channels):
-    """Serve the channels of the worst priority first."""
+    """Picks channels of the lowest priority first."""
 
     __slots__ = ()
 
@@ -192,7 +191,7 @@ WithoutWeights = with_part(ScalabilityClient, "_channels", _WithoutWeights)
 
 # --- workers --------------------------------------------------------------------------------------
 class _OneAfterTheOther(Turns[Any]):
-    """Serve a channel until it has nothing more."""
+    """Serves one channel until its queue is empty."""
 
     __slots__ = ()
 
@@ -205,7 +204,7 @@ class _OneAfterTheOther(Turns[Any]):
 
 
 class _ReadsOn(Turns[Any]):
-    """Never stop reading, however much waits."""
+    """Never stops reading, however much is queued."""
 
     __slots__ = ()
 
@@ -216,7 +215,7 @@ class _ReadsOn(Turns[Any]):
 
 
 class _SwapsRequests(Turns[Any]):
-    """Give a request back to another channel than the one it came by."""
+    """Attributes a request to another channel than the one it arrived on."""
 
     __slots__ = ()
 
@@ -240,7 +239,7 @@ SwapsRequests = with_part(ScalabilityWorker, "_turns", _SwapsRequests)
 
 
 class StartsWhatWasLost(ScalabilityWorker):
-    """Let requests outlive their channel."""
+    """Moves the requests of a lost channel to another one."""
 
     def _lost(self, event: Any, now: float) -> None:
         caller = self._turns.by_peer.get(event.peer)
@@ -252,7 +251,7 @@ class StartsWhatWasLost(ScalabilityWorker):
 
 
 class WorksForNobody(ScalabilityWorker):
-    """Forget to give the places of abandoned work back."""
+    """Never frees the capacity of abandoned requests."""
 
     def _finished(self, event: Any, now: float) -> None:
         if not event.token.abandoned:
@@ -277,7 +276,7 @@ class DiesOfGarbage(ScalabilityWorker):
 
 
 class PunishesTheInnocent(_Worker):
-    """Send somebody else away, too, when a peer breaks the protocol."""
+    """Disconnects all peers when one breaks the protocol."""
 
     def _refuse(self, payload: bytes, now: float) -> None:
         super()._refuse(payload, now)
@@ -294,14 +293,14 @@ class GoesRoundAndRound(ScalabilityDevice):
 
 
 class HoldsForEver(ScalabilityDevice):
-    """Keep what waited, though somebody would take it."""
+    """Never releases held requests."""
 
     def _release(self, now: float) -> None:
         self._stuck_at = inf
 
 
 class ReadsAndReads(ScalabilityDevice):
-    """Push nobody back."""
+    """Applies no back-pressure."""
 
     def __init__(self, *args: Any, **given: Any) -> None:
         super().__init__(*args, **given)
@@ -309,7 +308,7 @@ class ReadsAndReads(ScalabilityDevice):
 
 
 class SwapsBodies(ScalabilityDevice):
-    """Swap what two requests that come in one read are about."""
+    """Swaps the bodies of two requests that arrive in one read."""
 
     def handle(self, events: Sequence[Input], now: float) -> Any:
         for event in events:
@@ -321,7 +320,7 @@ class SwapsBodies(ScalabilityDevice):
 
 
 class LosesSome(ScalabilityDevice):
-    """Lose every tenth request."""
+    """Drops every tenth message."""
 
     sent = 0
 
@@ -333,7 +332,7 @@ class LosesSome(ScalabilityDevice):
 
 
 class GivesUpAtOnce(ScalabilityDevice):
-    """Drop what waits, though somebody may take it in the next moment."""
+    """Drops held requests when a channel becomes writable."""
 
     def _writable(self, event: Any, now: float) -> None:
         self._channels.unblock(event.peer)
@@ -341,7 +340,7 @@ class GivesUpAtOnce(ScalabilityDevice):
 
 
 class RemembersEverybody(ScalabilityDevice):
-    """Grow a table that has no name yet."""
+    """Adds an entry to a new table for each peer, and never removes it."""
 
     def __init__(self, *args: Any, **given: Any) -> None:
         super().__init__(*args, **given)
@@ -353,7 +352,7 @@ class RemembersEverybody(ScalabilityDevice):
 
 
 class _OneIdForAll(ReturnPaths):
-    """Give each channel the id of the one before."""
+    """Gives all channels the same id."""
 
     __slots__ = ()
 
@@ -373,7 +372,7 @@ OneIdForAll = with_part(ScalabilityDevice, "_paths", _OneIdForAll)
 
 
 class CountsFromOne(ScalabilityClient):
-    """Begin with the same request id as all clients do."""
+    """Starts with request id 1 in every client."""
 
     def __init__(self, policy: Any, *, first_id: int, **given: Any) -> None:
         super().__init__(policy, first_id=1, **given)

@@ -1,7 +1,7 @@
-"""What comes of several inputs at once is, for each peer and token, what comes of single ones.
+"""A batch of inputs has the same effects, per peer and token, as the inputs one by one.
 
-Each engine of a simulated run has two shadows that hear what it hears: one gets its inputs singly,
-the other in batches, both at the same instants.
+Each engine of a simulated run has two shadows that receive its inputs at the same instants: one
+gets them singly, the other in batches.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ SCENARIOS = [
 _LONGEST = 6
 _OF_HANDLERS = (Finished, Produced, Progressed, Started)
 Make = Callable[..., Any]
-Said = dict[Any, list[Any]]
+Grouped = dict[Any, list[Any]]
 
 
 class Shadow:
-    """An engine that does what it is told; requests are known by when they were delivered."""
+    """A copy of an engine. It numbers requests in the order of their delivery."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -83,10 +83,10 @@ class Shadow:
                 self.jobs.append(effect.token)
         return single
 
-    def said(self, effects: Iterable[Effect]) -> Said:
-        """Sort effects by whom they are for; there, their order counts."""
+    def group_by_receiver(self, effects: Iterable[Effect]) -> Grouped:
+        """Group effects by receiver; the order within a group counts."""
         numbers = {id(job): number for number, job in enumerate(self.jobs)}
-        by_receiver: Said = defaultdict(list)
+        by_receiver: Grouped = defaultdict(list)
         for effect in effects:
             match effect:
                 case Send(peer, message):
@@ -106,7 +106,7 @@ class Shadow:
         return by_receiver
 
 
-class Twins:
+class Shadows:
     """The two shadows of an engine."""
 
     def __init__(self, make: Make, args: Any, given: Any, number: int) -> None:
@@ -115,7 +115,7 @@ class Twins:
         self._waiting: list[Input] = []
         self._size = 1
         self.batches = 0
-        self._singly, self._at_once = (
+        self._single, self._batched = (
             Shadow(make(*args, **self._own(given, number))) for _ in range(2)
         )
 
@@ -123,21 +123,21 @@ class Twins:
     def _own(given: dict[str, Any], number: int) -> dict[str, Any]:
         return given | {"rng": Random(number).random} if "rng" in given else given
 
-    def hear(self, events: Sequence[Input], now: float) -> None:
+    def feed(self, events: Sequence[Input], now: float) -> None:
         for event in events:
             if isinstance(event, _OF_HANDLERS):
-                number = self._number(event.token)
+                number = self._number_of(event.token)
                 event = replace(event, token=number)
-                if self._waiting and number >= len(self._at_once.jobs):
-                    self._compare(now)  # a handler that has not begun cannot say anything
+                if self._waiting and number >= len(self._batched.jobs):
+                    self._compare(now)  # a request must be delivered before its handler can report
             self._waiting.append(event)
         if len(self._waiting) >= self._size:
             self._compare(now)
 
-    def _number(self, job: Any) -> int:
+    def _number_of(self, job: Any) -> int:
         return next(n for n, each in enumerate(self._jobs) if each is job)
 
-    def saw(self, effects: Iterable[Effect]) -> None:
+    def observe(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
             for each in one_by_one(effect):
                 if isinstance(each, Deliver) and isinstance(each.what, Request):
@@ -145,36 +145,36 @@ class Twins:
 
     def _compare(self, now: float) -> None:
         events, self._waiting = self._waiting, []
-        one, all_ = self._singly, self._at_once
+        one, all_ = self._single, self._batched
         singly = [effect for event in events for effect in one.handle([event], now)]
         at_once = all_.handle(events, now)
-        assert all_.said(at_once) == one.said(singly), events
+        assert all_.group_by_receiver(at_once) == one.group_by_receiver(singly), events
         assert all_.engine.deadline() == one.engine.deadline()
         assert all_.engine.snapshot() == one.engine.snapshot()
         self.batches += len(events) > 1
         self._size = self._rng.randint(1, _LONGEST)
 
 
-class Watch:
-    """Gives each engine of a run its shadows."""
+class ShadowedRun:
+    """Adds two shadows to each engine of a run."""
 
     def __init__(self) -> None:
-        self.twins: list[Twins] = []
+        self.shadows: list[Shadows] = []
 
     def __call__(self, make: Make) -> Make:
         def made(*args: Any, **given: Any) -> Any:
             engine = make(*args, **given)
-            twins = Twins(make, args, given, len(self.twins))
-            self.twins.append(twins)
+            shadows = Shadows(make, args, given, len(self.shadows))
+            self.shadows.append(shadows)
             handle = engine.handle
 
-            def heard(events: Sequence[Input], now: float) -> list[Effect]:
-                twins.hear(events, now)
+            def handle_with_shadows(events: Sequence[Input], now: float) -> list[Effect]:
+                shadows.feed(events, now)
                 effects = list(handle(events, now))
-                twins.saw(effects)
+                shadows.observe(effects)
                 return effects
 
-            engine.handle = heard
+            engine.handle = handle_with_shadows
             return engine
 
         return made
@@ -198,6 +198,6 @@ class Watch:
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_batches_have_the_effects_of_single_inputs(name: str) -> None:
     for seed in range(2):
-        watch = Watch()
+        watch = ShadowedRun()
         run(seed, name, watch.options())
-        assert sum(twins.batches for twins in watch.twins) > 50
+        assert sum(shadows.batches for shadows in watch.shadows) > 50

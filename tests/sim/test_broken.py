@@ -1,7 +1,6 @@
-"""Every checker of the simulator finds the engines that are broken in its rule, and only those.
+"""Every checker of the simulator finds the engines that break its rule, and no others.
 
-`mutant_table.py` is the table of these engines. The same seeds and knobs find nothing in the
-engines as they are.
+`mutant_table.py` lists these engines. The same seeds and knobs find nothing in intact engines.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 from tests.sim.broken import render
-from tests.sim.finding import TABLE, Broken, Row, assert_found, assert_whole, cases, table
+from tests.sim.finding import TABLE, Broken, Row, assert_found, assert_intact, cases, table
 from tests.sim.mutant_table import (
     BROKEN,
     COUNTED_LATE,
@@ -48,10 +47,10 @@ def test_a_broken_engine_is_found(broken: Broken) -> None:
         *[("pool", knobs, (1,)) for knobs in (POISON, EXPIRING, HELD, COUNTED_LATE, LEAVING)],
     ],
 )
-def test_engines_that_are_not_broken_violate_nothing(
+def test_intact_engines_violate_nothing(
     group: str, knobs: dict[str, Any], seeds: tuple[int, ...]
 ) -> None:
-    assert_whole({each.scenario for each in BROKEN if each.group == group}, seeds, knobs)
+    assert_intact({each.scenario for each in BROKEN if each.group == group}, seeds, knobs)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +60,7 @@ def test_engines_that_are_not_broken_violate_nothing(
         ("dedup", {"I2", "I4", "I9"}),
         ("sp", {checker.invariant for checker in SP_CHECKERS} | {"I9", "I10"}),
         ("flp", {checker.invariant for checker in FLP_CHECKERS} | {"I9", "I10"}),
-        (  # I5 is a checker of all protocols; the Pirates have no partial replies
+        (  # I5 checks all protocols, but the Pirates have no partial replies
             "pirate",
             {checker.invariant for checker in PIRATE_CHECKERS} - {"I5"}
             | {"I6", "I9", "I10", "idle"},
@@ -82,7 +81,7 @@ def test_every_checker_has_a_broken_engine(group: str, invariants: set[str]) -> 
     assert {each.invariant for each in BROKEN if each.group == group} == invariants
 
 
-def test_every_broken_engine_has_a_row_of_what_finds_it() -> None:
+def test_every_broken_engine_has_a_row() -> None:
     known = {broken.key: broken.scenario for broken in BROKEN}
     assert {key: row.scenario for key, row in table().items()} == known, (
         "measure new engines: python -m tests.sim.broken NAME; remove rows by hand"
@@ -93,11 +92,11 @@ def test_names_of_broken_engines_are_unique() -> None:
     assert not [key for key, times in Counter(b.key for b in BROKEN).items() if times > 1]
 
 
-def test_the_rows_are_written_as_they_are_read() -> None:
+def test_written_rows_read_back_equal() -> None:
     assert TABLE.read_text("utf-8") == render(table())
 
 
-def test_an_engine_that_is_found_often_must_be_found_within_few_seeds() -> None:
+def test_few_seeds_must_find_an_engine_that_is_found_often() -> None:
     often, seldom = Row("calm", 1, 20), Row("calm", 3, 1)
     assert (often.seeds_max, seldom.seeds_max) == (3, 97)
     assert list(often.seeds()) == [1, 1, 2]

@@ -1,7 +1,7 @@
-"""What engines write down, compared with itself, in runs full of faults.
+"""Chronicles of MDP engines are consistent in runs full of faults.
 
-The audit believes the journal, so the journal has to be right where the protocols are strained:
-whoever lived to the end has told of each request exactly one beginning and exactly one end.
+The audit trusts the journal. So an engine that was not killed must record exactly one start and one
+end per request, even under faults.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from requite.sim.run import Options, run
 SEEDS = range(4)
 
 
-class Lives:
+class RecordedEngines:
     """Every engine of a run, with its chronicle."""
 
     def __init__(self) -> None:
@@ -66,24 +66,24 @@ def has_stopped(engine: Engine) -> bool:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_whoever_lives_to_the_end_tells_of_all_beginnings_and_ends(name: str) -> None:
+def test_every_request_has_one_start_and_one_end(name: str) -> None:
     for seed in SEEDS:
-        lives = Lives()
-        found = run(seed, name, Options(parts=lives.parts))
-        # I9 finds the rows, which nobody takes here, and the timer that has them written.
+        engines = RecordedEngines()
+        found = run(seed, name, Options(parts=engines.parts))
+        # I9 fails: nothing takes the rows here, and the timer that flushes them stays set.
         assert {each.invariant for each in found.violations} <= {"I9"}, found.replay
-        for engine, chronicle in [*lives.clients, *lives.brokers]:
+        for engine, chronicle in [*engines.clients, *engines.brokers]:
             check_ends(engine, chronicle)
-        for _, chronicle in lives.clients:
-            assert set(begun_and_ended(chronicle)[0].values()) <= {1}  # by one id each
-        for _, chronicle in [*lives.brokers, *lives.clients]:
-            check_order(chronicle)  # a worker may hold a request twice, and tells of each in turn
-        for _, chronicle in lives.brokers:
+        for _, chronicle in engines.clients:
+            assert set(begun_and_ended(chronicle)[0].values()) <= {1}  # one start per call id
+        for _, chronicle in [*engines.brokers, *engines.clients]:
+            check_order(chronicle)  # a worker may hold a request twice and records each in turn
+        for _, chronicle in engines.brokers:
             check_ownership(chronicle)
 
 
 def check_ends(engine: Engine, chronicle: Chronicle) -> None:
-    """What began has ended, unless the process was killed."""
+    """Check that every started request has ended, unless the process was killed."""
     begun, ended = begun_and_ended(chronicle)
     assert ended <= begun
     if has_stopped(engine):
@@ -91,10 +91,11 @@ def check_ends(engine: Engine, chronicle: Chronicle) -> None:
 
 
 def check_ownership(chronicle: Chronicle) -> None:
-    """A broker hands out only what it has accepted, and has not answered yet.
+    """Check that a broker dispatches only requests that it has accepted and not yet answered.
 
-    It may have accepted a request more than once: a client that lost its connection sends again
-    over a new one, perhaps before the broker knows that the old one is gone.
+    It may accept a request more than once: a client that lost its connection resends over a new
+    one,
+    perhaps before the broker has detected the loss.
     """
     for event_rows in by_request(chronicle).values():
         accepted = 0

@@ -1,4 +1,4 @@
-"""A run is a function of its seed, in any process; options and results can be pickled."""
+"""A run is a function of its seed, in any process. Options and results can be pickled."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ print(*(run(seed, name).digest for name in {_SWARMS} for seed in (3, 4, 5)))
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_the_same_seed_says_the_same_twice(scenario: str) -> None:
+def test_a_seed_repeats_its_run_exactly(scenario: str) -> None:
     options = Options(transcript=True)
     first, second = run(7, scenario, options), run(7, scenario, options)
     assert first == second
@@ -40,7 +40,7 @@ def test_the_same_seed_says_the_same_twice(scenario: str) -> None:
         "shells-swarm",
     ],
 )
-def test_a_transcript_changes_nothing(scenario: str) -> None:
+def test_a_transcript_does_not_change_the_run(scenario: str) -> None:
     with_it, without = run(7, scenario, Options(transcript=True)), run(7, scenario)
     assert with_it.digest == without.digest
 
@@ -61,14 +61,14 @@ def test_other_seeds_give_other_runs(scenario: str, seeds: Sequence[int]) -> Non
     assert len({run(seed, scenario).digest for seed in seeds}) == len(seeds)
 
 
-def test_hash_seeds_do_not_matter() -> None:
-    said = {_run_in_process(hash_seed) for hash_seed in ("0", "1", "4242")}
+def test_digests_do_not_depend_on_the_hash_seed() -> None:
+    digests = {_run_in_process(hash_seed) for hash_seed in ("0", "1", "4242")}
     here = [
         run(seed, name).digest
         for name in ("swarm", "sp-swarm", "shells-swarm")
         for seed in (3, 4, 5)
     ]
-    assert said == {" ".join(here)}
+    assert digests == {" ".join(here)}
 
 
 def _run_in_process(hash_seed: str) -> str:
@@ -83,7 +83,7 @@ def _run_in_process(hash_seed: str) -> str:
     return done.stdout.strip()
 
 
-def test_options_and_results_travel_between_processes() -> None:
+def test_options_and_results_can_be_pickled() -> None:
     options = Options(knobs={"calls": 10})
     result = run(1, "calm", pickle.loads(pickle.dumps(options)))
     assert result.calls == 10 + len(_probes(result.knobs))

@@ -1,4 +1,4 @@
-"""Message diagrams: lanes, arrows, and what does not fit."""
+"""Message diagrams: lanes, arrows and truncation."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from requite.sim.transcript import RUN, Entry
 
 
 def message(at_s: float, source: str, sink: str, text: str) -> Entry:
-    """Make the entry of a message."""
+    """Return the entry of a message."""
     return Entry(at_s, source, sink, text, text)
 
 
 def event(at_s: float, source: str, what: str) -> Entry:
-    """Make the entry of what happens to a process."""
+    """Return the entry of a process event."""
     return Entry(at_s, source, "", f"{source} {what}", what)
 
 
@@ -59,7 +59,7 @@ def test_many_processes_get_no_lanes() -> None:
     assert [*diagram(entries)] == [str(entry) for entry in entries]
 
 
-def test_nothing_is_a_line_without_names() -> None:
+def test_an_empty_transcript_is_a_heading_only() -> None:
     assert [*diagram([])] == ["  seconds"]
 
 

@@ -1,4 +1,4 @@
-"""The simulated network does to bytes what TCP can do, and nothing else."""
+"""The simulated network treats bytes as TCP does."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from requite.sim.world import World
 
 
 class End:
-    """Stands in for a process: takes down what it is told, unless it is frozen."""
+    """A stand-in for a process that records its input, unless it is frozen."""
 
     def __init__(self, name: str, network: Network) -> None:
         self.name = name
@@ -24,7 +24,7 @@ class End:
         self.frozen = False
         self.streams: dict[SimStream, None] = {}
         self.chunks: list[bytes] = []
-        self.said: list[str] = []
+        self.events: list[str] = []
 
     @property
     def data(self) -> bytes:
@@ -49,13 +49,13 @@ class End:
         self.chunks.append(chunk)
 
     def blocked(self, _link: Any) -> None:
-        self.said.append("blocked")
+        self.events.append("blocked")
 
     def writable(self, _link: Any) -> None:
-        self.said.append("writable")
+        self.events.append("writable")
 
     def closed(self, _link: Any, reason: str) -> None:
-        self.said.append(f"closed {reason}".strip())
+        self.events.append(f"closed {reason}".strip())
 
 
 class Pair:
@@ -98,24 +98,24 @@ def test_bytes_arrive_in_order_wherever_they_are_cut(chunking: Chunking) -> None
     assert is_cut or chunking is Chunking.WHOLE
 
 
-def test_what_was_written_before_a_close_arrives_and_then_the_end(pair: Pair) -> None:
+def test_bytes_written_before_a_close_arrive_before_it(pair: Pair) -> None:
     pair.left.stream.write(b"last words")
     pair.left.stream.close()
     pair.run()
     assert pair.right.data == b"last words"
-    assert pair.right.said == ["closed"]
-    assert pair.left.said == ["closed"]
+    assert pair.right.events == ["closed"]
+    assert pair.left.events == ["closed"]
 
 
-def test_an_abort_loses_what_is_under_way(pair: Pair) -> None:
+def test_an_abort_loses_bytes_in_flight(pair: Pair) -> None:
     pair.left.stream.write(b"lost")
     pair.left.stream.abort()
     pair.run()
     assert pair.right.data == b""
-    assert pair.right.said == [f"closed {RESET}"]
+    assert pair.right.events == [f"closed {RESET}"]
 
 
-def test_a_reset_in_mid_flight_lets_some_bytes_arrive() -> None:
+def test_a_reset_loses_some_of_the_bytes_in_flight() -> None:
     arrived = set()
     pair = Pair()
     for _ in range(50):
@@ -123,7 +123,7 @@ def test_a_reset_in_mid_flight_lets_some_bytes_arrive() -> None:
         pair.network.reset(pair.left.stream)
         pair.run()
         assert b"0123456789".startswith(pair.right.data)
-        assert pair.right.said[-1] == pair.left.said[-1] == f"closed {RESET}"
+        assert pair.right.events[-1] == pair.left.events[-1] == f"closed {RESET}"
         arrived.add(len(pair.right.data))
         pair.right.chunks.clear()
         pair.dial()
@@ -139,46 +139,46 @@ def test_a_partition_holds_bytes_until_it_ends(pair: Pair) -> None:
     pair.run()
     assert pair.right.data == b"late"
     pair.run(20)
-    assert pair.left.said == []
+    assert pair.left.events == []
 
 
 @pytest.mark.parametrize(("source", "sink"), [("left", "right"), ("right", "left")])
-def test_a_sender_without_acknowledgements_gives_up_and_the_other_end_stands_half_open(
+def test_an_unacknowledged_sender_times_out_and_leaves_a_half_open_connection(
     source: str, sink: str
 ) -> None:
     pair = Pair(retransmit_s=3.0, keepalive_s=6.0)
     pair.network.cut(source, sink)
     pair.left.stream.write(b"data")
     pair.run(4)
-    assert pair.left.said == [f"closed {TIMED_OUT}"]
+    assert pair.left.events == [f"closed {TIMED_OUT}"]
     assert pair.right.data == (b"data" if source == "right" else b"")
-    assert pair.right.said == []
+    assert pair.right.events == []
     pair.run(6)
-    assert pair.right.said == [f"closed {KEEPALIVE}"]
+    assert pair.right.events == [f"closed {KEEPALIVE}"]
 
 
-def test_a_half_open_end_finds_out_when_it_writes(pair: Pair) -> None:
+def test_a_write_to_a_half_open_connection_is_reset(pair: Pair) -> None:
     pair.left.stream.vanish()
     pair.left.streams.clear()
     pair.run()
-    assert pair.right.said == []
+    assert pair.right.events == []
     pair.right.stream.write(b"anybody?")
     pair.run()
-    assert pair.right.said == [f"closed {RESET}"]
+    assert pair.right.events == [f"closed {RESET}"]
 
 
-def test_a_machine_without_power_says_nothing_not_even_no() -> None:
+def test_a_machine_without_power_sends_no_reset() -> None:
     pair = Pair(retransmit_s=3.0)
     pair.network.power_off("left")
     pair.left.stream.vanish()
     pair.right.stream.write(b"anybody?")
     pair.run(2)
-    assert pair.right.said == []
+    assert pair.right.events == []
     pair.run(2)
-    assert pair.right.said == [f"closed {TIMED_OUT}"]
+    assert pair.right.events == [f"closed {TIMED_OUT}"]
 
 
-def test_a_clog_delays_and_breaks_nothing() -> None:
+def test_a_clog_delays_bytes_without_breaking_the_connection() -> None:
     pair = Pair(retransmit_s=1.0)
     pair.network.clog("left", "right")
     pair.left.stream.write(b"slow")
@@ -187,36 +187,36 @@ def test_a_clog_delays_and_breaks_nothing() -> None:
     pair.network.unclog("left", "right")
     pair.run()
     assert pair.right.data == b"slow"
-    assert pair.left.said == []
+    assert pair.left.events == []
 
 
-def test_a_reader_that_pauses_pushes_the_writer_back() -> None:
+def test_a_paused_reader_blocks_the_writer() -> None:
     pair = Pair(buffer_size=1000)
     pair.right.stream.pause_reading()
     for _ in range(20):
         pair.left.stream.write(b"x" * 100)
-    assert pair.left.said == ["blocked"]
+    assert pair.left.events == ["blocked"]
     pair.run()
     assert pair.right.data == b""
     pair.right.stream.resume_reading()
     pair.run()
     assert len(pair.right.data) == 2000
-    assert pair.left.said == ["blocked", "writable"]
+    assert pair.left.events == ["blocked", "writable"]
 
 
-def test_whoever_is_held_reads_nothing_until_it_is_let_go() -> None:
+def test_a_held_stream_reads_nothing_until_it_is_released() -> None:
     pair = Pair(buffer_size=1000)
     pair.right.stream.hold()
     for _ in range(20):
         pair.left.stream.write(b"x" * 100)
-    pair.right.stream.resume_reading()  # wanting to is not enough
+    pair.right.stream.resume_reading()  # has no effect while the stream is held
     pair.run()
     assert pair.right.data == b""
-    assert pair.left.said == ["blocked"]
+    assert pair.left.events == ["blocked"]
     pair.right.stream.let_go()
     pair.run()
     assert len(pair.right.data) == 2000
-    assert pair.left.said == ["blocked", "writable"]
+    assert pair.left.events == ["blocked", "writable"]
 
 
 def test_a_process_listens_at_several_ports_of_its_node(pair: Pair) -> None:
@@ -235,18 +235,18 @@ def test_a_process_listens_at_several_ports_of_its_node(pair: Pair) -> None:
     assert pair.failed == [REFUSED] * 3
 
 
-def test_a_frozen_process_finds_everything_at_once(pair: Pair) -> None:
+def test_a_thawed_process_reads_everything_at_once(pair: Pair) -> None:
     pair.right.frozen = True
     for _ in range(3):
         pair.left.stream.write(b"abc")
         pair.run()
     pair.left.stream.close()
     pair.run()
-    assert pair.right.said == []
+    assert pair.right.events == []
     pair.right.thaw()
     pair.run()
     assert pair.right.chunks == [b"abcabcabc"]
-    assert pair.right.said == ["closed"]
+    assert pair.right.events == ["closed"]
 
 
 def test_a_close_with_bytes_unread_is_a_reset(pair: Pair) -> None:
@@ -255,10 +255,10 @@ def test_a_close_with_bytes_unread_is_a_reset(pair: Pair) -> None:
     pair.run()
     pair.right.stream.close()
     pair.run()
-    assert pair.left.said == [f"closed {RESET}"]
+    assert pair.left.events == [f"closed {RESET}"]
 
 
-def test_nobody_listens_or_nobody_answers() -> None:
+def test_a_dial_is_refused_or_times_out() -> None:
     pair = Pair(connect_timeout_s=2.0)
     left: Any = pair.left
     pair.network.dial(left, "nowhere", left.own, pair.failed.append)
@@ -270,11 +270,11 @@ def test_nobody_listens_or_nobody_answers() -> None:
     assert pair.failed[1:] == ["nobody answers"]
 
 
-def test_keepalive_asks_the_kernel_and_not_a_frozen_process() -> None:
+def test_the_kernel_of_a_frozen_process_answers_keepalive() -> None:
     pair = Pair(retransmit_s=1.0, keepalive_s=3.0)
     pair.left.frozen = True
     pair.network.cut("left", "right")
     pair.left.stream.write(b"lost")
     pair.run(6)
-    assert pair.left.said == []
-    assert pair.right.said == [f"closed {KEEPALIVE}"]
+    assert pair.left.events == []
+    assert pair.right.events == [f"closed {KEEPALIVE}"]

@@ -1,4 +1,4 @@
-"""Plans: their text and back, and those that once found something."""
+"""Plans: reading and writing, and replays of plans that once violated an invariant."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _GROUPS = sorted(GROUPS.keys() - {"all"})
 _ENGINES = {"/".join(broken.key): broken for broken in BROKEN}
 
 
-# --- plans that once found something --------------------------------------------------------------
+# --- known bad plans ------------------------------------------------------------------------------
 @pytest.mark.parametrize("each", known(), ids=lambda each: each.name)
-def test_a_plan_that_once_found_something_finds_nothing(each: Known) -> None:
+def test_a_known_bad_plan_violates_nothing(each: Known) -> None:
     result = play(each.plan())
     assert not result.violations, "\n".join(map(str, result.violations))
-    assert result.calls >= 0.9 * each.calls  # they are made, whatever comes of them
+    assert result.calls >= 0.9 * each.calls  # calls are made, whatever their outcome
 
 
 @pytest.mark.parametrize(
     "each", [each for each in known() if each.engine != NO_ENGINE], ids=lambda each: each.name
 )
-def test_a_plan_finds_its_bug_where_it_is_put_back(each: Known) -> None:
+def test_a_plan_finds_its_reintroduced_bug(each: Known) -> None:
     broken = _ENGINES[each.engine]
     result = play(each.plan(), Options(parts=broken.options.parts, **_parts(broken.options)))
     assert broken.invariant in {violation.invariant for violation in result.violations}
@@ -52,9 +52,9 @@ def test_each_plan_is_in_the_list() -> None:
     assert sorted(each.name for each in known()) == sorted(p.stem for p in FOLDER.glob("*.toml"))
 
 
-# --- what is drawn, and what is played ------------------------------------------------------------
+# --- drawing and playing --------------------------------------------------------------------------
 @pytest.mark.parametrize("group", _GROUPS)
-def test_a_plan_is_read_as_it_was_written(group: str) -> None:
+def test_a_written_plan_reads_back_equal(group: str) -> None:
     for scenario in GROUPS[group][-2:]:
         plan = draw(3, scenario)
         assert plan.calls
@@ -62,9 +62,7 @@ def test_a_plan_is_read_as_it_was_written(group: str) -> None:
 
 
 @pytest.mark.parametrize("group", _GROUPS)
-def test_nothing_is_drawn_while_a_plan_is_played(
-    group: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_playing_a_plan_draws_nothing(group: str, monkeypatch: pytest.MonkeyPatch) -> None:
     scenario = GROUPS[group][0]
     text = write(draw(5, scenario))
     expected = run(5, scenario)
@@ -91,7 +89,7 @@ class _MoreKnobs(PoolKnobs):
     new_s: float = 0.0
 
 
-def test_a_knob_that_came_later_has_its_default() -> None:
+def test_a_knob_missing_from_an_old_plan_gets_its_default() -> None:
     plan = draw(1, "pool-calm")
     tables = read_tables(write(plan), "plan")
     later = from_tables(tables, Kinds(_MoreKnobs, PoolCall), "plan")
@@ -111,7 +109,7 @@ _KNOBS = draw(1, "pool-calm").knobs
     st.integers(0, 3),
     st.none() | st.floats(0, 1e12),
 )
-def test_any_call_is_read_as_it_was_written(
+def test_any_written_call_reads_back_equal(
     client: str, at_s: float, part: bytes, times: int, cancel_after_s: float | None
 ) -> None:
     call = _CALL._replace(
@@ -135,7 +133,7 @@ def test_any_call_is_read_as_it_was_written(
         ("\nfaults = []", "\nfaults = [1]", "x.toml: faults: 1 is not a table"),
     ],
 )
-def test_what_is_no_plan_is_refused(old: str, new: str, complaint: str) -> None:
+def test_an_invalid_plan_is_rejected(old: str, new: str, complaint: str) -> None:
     text = write(draw(1, "pool-calm"))
     assert old in text
     with pytest.raises(ConfigurationError, match=complaint.replace("[", r"\[")):
@@ -148,7 +146,7 @@ def test_a_fault_that_a_run_cannot_have_is_refused() -> None:
         play(read_plan(write(plan)))
 
 
-def test_a_payload_is_a_text_and_a_number_of_times() -> None:
+def test_a_payload_is_written_as_text_and_repetitions() -> None:
     plan = draw(1, "calm")
     assert 'payload = "1:*' in write(plan)
     text = write(plan).replace('payload = "1:*', 'payload = "1:*x', 1)

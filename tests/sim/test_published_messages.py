@@ -1,4 +1,4 @@
-"""What the model of RabbitMQ reads and changes in the header of a message."""
+"""The RabbitMQ model reads and changes the header of a message."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ BODY = b"body"
 
 
 def publish(direct: str = "", **properties: object) -> PublishedMessage:
-    """Publish a message with these properties."""
+    """Return a published message with the given properties."""
     header = encode_properties(Properties("id-7", **properties), len(BODY))  # type: ignore[arg-type]
     return published_message("exchange", "key", header, BODY, direct)
 
 
-def test_a_published_message_has_its_properties() -> None:
+def test_a_message_has_the_published_properties() -> None:
     published = publish(reply_to="replies", persistent=True)
     assert (published.exchange, published.key, published.body) == ("exchange", "key", BODY)
     assert (published.correlation_id, published.reply_to) == ("id-7", "replies")

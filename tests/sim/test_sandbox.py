@@ -1,4 +1,4 @@
-"""Work in a child process: its value, its errors, its end by whatever way."""
+"""The sandbox runs work in a child process and returns its value, error or crash."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_arguments_and_values_pass() -> None:
         assert box.run(17, 5).value == (3, 2)
 
 
-def test_an_exception_is_told_and_the_child_goes_on() -> None:
+def test_an_exception_is_reported_and_the_child_survives() -> None:
     with sandbox(divmod) as box:
         outcome = box.run(1, 0)
         assert isinstance(outcome, Crashed)
@@ -53,9 +53,7 @@ def test_an_exception_is_told_and_the_child_goes_on() -> None:
         (troubled.collect, "MemoryError"),
     ],
 )
-def test_a_run_that_takes_its_process_along_has_crashed(
-    trouble: Callable[[], None], says: str
-) -> None:
+def test_a_run_that_ends_its_process_has_crashed(trouble: Callable[[], None], says: str) -> None:
     with sandbox(trouble) as box:
         for _ in range(2):
             outcome = box.run()
@@ -63,13 +61,13 @@ def test_a_run_that_takes_its_process_along_has_crashed(
             assert says in outcome.error
 
 
-def test_a_fault_leaves_the_place_where_it_was() -> None:
+def test_a_crash_report_has_a_traceback() -> None:
     with sandbox(troubled.die) as box:
         assert "in die" in box.run().error
 
 
 @pytest.mark.parametrize("trouble", [troubled.wait_for_ever, troubled.hold_the_lock])
-def test_a_run_without_end_is_killed_and_tells_where_it_was(trouble: Callable[[], None]) -> None:
+def test_a_hung_run_is_killed_with_a_traceback(trouble: Callable[[], None]) -> None:
     with sandbox(trouble, run_s=1.0) as box:
         outcome = box.run()
         assert isinstance(outcome, Hung)
@@ -87,7 +85,7 @@ def test_output_of_earlier_runs_is_forgotten() -> None:
     assert "earlier" not in outcome.error
 
 
-def test_work_that_cannot_be_loaded_is_no_outcome_but_an_error() -> None:
+def test_work_that_cannot_be_loaded_raises() -> None:
     with (
         Sandbox(b"cno_such_module\nrun\n.", Limits()) as box,
         pytest.raises(SandboxBroken, match="no_such_module"),
@@ -106,7 +104,7 @@ box.run("while True: pass")
 """
 
 
-def test_the_child_ends_with_its_owner_also_in_the_middle_of_a_run() -> None:
+def test_the_child_exits_when_its_owner_is_killed() -> None:
     with subprocess.Popen([sys.executable, "-c", _OWNER], stdout=subprocess.PIPE) as owner:
         assert owner.stdout is not None
         child = psutil.Process(int(owner.stdout.readline()))

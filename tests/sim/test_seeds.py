@@ -1,4 +1,4 @@
-"""Seeds of every tree, and seeds that this state of the tree has not run before."""
+"""Simulate fixed seeds, and seeds that depend on the commit or the source."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from requite.sim.scenarios import SCENARIOS
 
 
 def _of_the_source() -> int:
-    """Return a first seed that changes with the source: a run of the same tree can be repeated."""
+    """Return a first seed derived from the source files, so that a run can be repeated."""
     files = sorted(Path(requite.__file__).parent.rglob("*.py"))
     return zlib.crc32(b"".join(file.read_bytes() for file in files)) >> 1
 
 
-# `make test` runs some seeds of every tree, and some that are derived from the commit, which its
-# first line names. `make long` runs more, and those of the source; `make sim` runs seeds that
-# nobody has run before. REQUITE_SIM_SEEDS=20 runs twenty times as many seeds.
+# `make test` runs fixed seeds and seeds derived from the commit, which its first line prints.
+# `make long` runs more, and seeds derived from the source. `make sim` runs random seeds.
+# REQUITE_SIM_SEEDS=20 runs twenty times as many seeds.
 _OF_EVERY_TREE = 1_000_000
 _OF_THE_COMMIT = int(os.environ.get("REQUITE_TEST_SEED", "0"))
 _TIMES = int(os.environ.get("REQUITE_SIM_SEEDS", "1"))
@@ -29,7 +29,7 @@ _SEEDS = {"swarm": 30 * _TIMES, "sp-swarm": 15 * _TIMES}
 _SCENARIO_SEEDS = 3 * _TIMES
 
 
-def _find_nothing(scenario: str, seed: int) -> None:
+def _assert_no_violation(scenario: str, seed: int) -> None:
     result = run(seed, scenario)
     found = "\n".join(map(str, result.violations))
     assert not found, f"{found}\nreplay: {result.replay}"
@@ -46,6 +46,6 @@ def _find_nothing(scenario: str, seed: int) -> None:
         pytest.param(_of_the_source(), 3, id="of the source", marks=pytest.mark.long),
     ],
 )
-def test_seeds_find_nothing(scenario: str, first: int, times: int) -> None:
+def test_seeds_violate_nothing(scenario: str, first: int, times: int) -> None:
     for i in range(times * _SEEDS.get(scenario, _SCENARIO_SEEDS)):
-        _find_nothing(scenario, first + i)
+        _assert_no_violation(scenario, first + i)

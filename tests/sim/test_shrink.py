@@ -1,4 +1,4 @@
-"""Shrinking: the smallest plan that still violates what the drawn one does."""
+"""Shrinking finds a small plan that violates the same invariant as the drawn one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from requite.sim import Plan, draw, play, read_plan, violates
 from requite.sim.plan import write
 from requite.sim.shrink import shrink
 
-# Of each part of the simulator one that shrinks in a second.
+# One broken engine per part of the simulator, each of which shrinks within a second.
 _NAMES = (
     ("mdp", "MutatesBodies"),
     ("dedup", "ForgetsWhatHadBegun"),
@@ -50,10 +50,10 @@ def test_a_violation_needs_one_fault_and_few_calls(broken: Broken) -> None:
     assert 0 < tries <= 200
     assert (plan.scenario, plan.seed) == (drawn.scenario, drawn.seed)
     assert _fails(broken)(read_plan(write(plan)))
-    assert not play(plan).violations  # of engines that are whole
+    assert not play(plan).violations  # intact engines pass
 
 
-def test_a_plan_is_shrunk_alike_each_time() -> None:
+def test_shrinking_is_deterministic() -> None:
     broken = _CASES[0]
     found = [shrink(_drawn(broken), _fails(broken), 100) for _ in range(2)]
     assert found[0] == found[1]
@@ -76,7 +76,7 @@ def _size(plan: Plan) -> int:
     return len(plan.calls) + len(plan.faults)
 
 
-def test_what_a_violation_needs_stays() -> None:
+def test_shrinking_keeps_the_calls_a_violation_needs() -> None:
     plan = draw(1, "swarm")
     needed = {plan.calls[3].number, plan.calls[-1].number}
     shrunk = shrink(plan, lambda each: needed <= {call.number for call in each.calls})
@@ -84,7 +84,7 @@ def test_what_a_violation_needs_stays() -> None:
     assert not shrunk.plan.faults
 
 
-def test_a_call_that_followed_a_removed_one_follows_none() -> None:
+def test_a_call_no_longer_follows_a_removed_one() -> None:
     plan = next(
         p for p in map(partial(draw, scenario="swarm"), range(9)) if any(map(_last, p.calls))
     )
@@ -113,7 +113,7 @@ def test_both_ends_of_connections_stay_connected() -> None:
     assert names <= ends
 
 
-def test_a_plan_that_violates_nothing_is_refused() -> None:
+def test_a_plan_that_violates_nothing_is_not_shrunk() -> None:
     with pytest.raises(ConfigurationError, match="it violates no invariant"):
         shrink(draw(1, "calm"), lambda _: False)
 

@@ -1,4 +1,4 @@
-"""`requite sim`: what it prints, and how it ends."""
+"""`requite sim`: its output and exit codes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_clean_run_ends_with_its_figures(capsys: pytest.CaptureFixture[str]) -
     assert "3 seeds, from 11" in out
 
 
-def test_coverage_lists_what_met_each_fault(capsys: pytest.CaptureFixture[str]) -> None:
+def test_coverage_lists_states_and_events_per_fault(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--seeds", "4", "--seed", "1", "--scenario", "crash-workers", "--jobs", "2"]
     assert run_command(["sim", *arguments, "--coverage", "--json"]) == ExitCode.OK
     *lines, last = capsys.readouterr().out.splitlines()
@@ -59,12 +59,12 @@ def test_coverage_does_not_change_a_run() -> None:
     assert not covered.entries
 
 
-def test_jobs_change_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    said = []
+def test_output_does_not_depend_on_the_number_of_jobs(capsys: pytest.CaptureFixture[str]) -> None:
+    outputs = []
     for jobs in ("1", "2"):
         run_command(["sim", "--seeds", "6", "--seed", "1", "--jobs", jobs, "--json"])
-        said.append(capsys.readouterr().out)
-    assert said[0] == said[1]
+        outputs.append(capsys.readouterr().out)
+    assert outputs[0] == outputs[1]
 
 
 def test_one_seed_prints_every_knob_and_its_transcript(capsys: pytest.CaptureFixture[str]) -> None:
@@ -77,7 +77,7 @@ def test_one_seed_prints_every_knob_and_its_transcript(capsys: pytest.CaptureFix
     assert "client-1 → broker" in out
 
 
-def test_violations_are_printed_with_the_command_that_repeats_them(
+def test_violations_are_printed_with_a_replay_command(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = Options(parts=Parts(client=mutants.AnswersTwice))
@@ -92,7 +92,7 @@ def test_violations_are_printed_with_the_command_that_repeats_them(
     assert "I1 at " in out
     replay = next(line for line in out.splitlines() if line.startswith("replay: "))
     command = shlex.split(replay.removeprefix("replay: requite "))
-    assert run_command(command) == ExitCode.OK  # by engines that are whole
+    assert run_command(command) == ExitCode.OK  # the replay runs intact engines
     assert "seed 1 of calm" in capsys.readouterr().out
 
 
@@ -107,7 +107,7 @@ def test_a_plan_is_written_and_played(tmp_path: Path, capsys: pytest.CaptureFixt
     assert played[1:] == drawn[1:]
 
 
-def test_violations_of_a_plan_are_printed_with_the_command_that_repeats_them(
+def test_violations_of_a_plan_are_printed_with_a_replay_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "the plan.toml"
@@ -122,13 +122,13 @@ def test_violations_of_a_plan_are_printed_with_the_command_that_repeats_them(
 
 @pytest.fixture
 def broken_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run seeds and plans with a client that answers twice."""
+    """Run seeds and plans with a client that delivers each reply twice."""
     parts = Parts(client=mutants.AnswersTwice)
 
     def with_parts(options: Options | None) -> Options:
         return replace(options or Options(), parts=parts)
 
-    module = import_module("requite.sim.run")  # the package has a function of that name
+    module = import_module("requite.sim.run")  # `requite.sim` has a function of that name
     monkeypatch.setattr(module, "play", lambda p, o=None: sim_play(p, with_parts(o)))
     monkeypatch.setattr("requite.sim.play", lambda p, o=None: sim_play(p, with_parts(o)))
 
@@ -145,8 +145,8 @@ def test_the_smallest_plan_of_a_violation_is_written_and_shown(
     command = ["sim", *words, "--scenario", "calm", "--shrink"]
     assert run_command(command) == ExitCode.FAILED
     out = capsys.readouterr().out
-    assert [file.name for file in tmp_path.iterdir()] == ["calm-1-I1.toml"]  # one an invariant
-    assert "0 faults and 0 calls now" in out  # a probe after the faults shows it
+    assert [file.name for file in tmp_path.iterdir()] == ["calm-1-I1.toml"]  # one per invariant
+    assert "0 faults and 0 calls now" in out  # a probe after the faults violates I1
     assert "├─" in out
     assert "REQUEST" in out
     assert max(map(len, out.splitlines())) < 500
@@ -163,7 +163,7 @@ def test_knobs_of_pools_are_printed() -> None:
 
 
 @pytest.mark.usefixtures("broken_client")
-def test_knobs_that_were_given_are_part_of_the_command_that_repeats_a_run(
+def test_given_knobs_are_part_of_the_replay_command(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     command = ["sim", "--seed", "1", "--scenario", "calm", "--knob", "calls=3"]
@@ -190,7 +190,7 @@ def test_knobs_that_were_given_are_part_of_the_command_that_repeats_a_run(
         ("faults=['earthquake']", "there is no 'earthquake'"),
     ],
 )
-def test_a_knob_that_no_run_can_have_is_refused(
+def test_an_invalid_knob_is_rejected(
     knob: str, why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = ["sim", "--seed", "1", "--scenario", "freezes", "--knob", knob]
@@ -198,7 +198,7 @@ def test_a_knob_that_no_run_can_have_is_refused(
     assert why in capsys.readouterr().err
 
 
-def test_a_file_that_is_no_plan_is_refused(
+def test_a_file_without_a_plan_is_rejected(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "notes.toml"
@@ -227,5 +227,5 @@ def test_the_scenarios_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
         ["--plan", "x.toml", "--knob", "calls=1"],
     ],
 )
-def test_what_cannot_work_is_refused(words: list[str]) -> None:
+def test_invalid_arguments_are_rejected(words: list[str]) -> None:
     assert run_command(["sim", *words]) == ExitCode.USAGE

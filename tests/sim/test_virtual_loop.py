@@ -1,4 +1,4 @@
-"""The event loop on virtual time: asyncio's promises hold, and the seed decides the rest."""
+"""The event loop on virtual time: it behaves like asyncio's, and the seed decides the rest."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Main = Callable[[], Coroutine[Any, Any, object]]
 
 
 class Machine:
-    """A world with programs, and what happened to them."""
+    """A simulated world with programs. Records their failures and changes."""
 
     def __init__(self, seed: int = 1) -> None:
         self.world = World(seed)
@@ -36,31 +36,31 @@ class Machine:
         self.changes: list[str] = []
 
     def process_failed(self, process: Process, trace: str) -> None:
-        """Note a failure."""
+        """Record a failure."""
         self.failures.append(f"{process.name}: {trace}")
 
     def process_changed(self, process: Process, what: str) -> None:
-        """Note a change."""
+        """Record a change."""
         self.changes.append(f"{process.name} {what}")
 
     def program(self, main: Main, name: str = "program") -> Program:
-        """Make a program."""
+        """Return a program that runs `main`."""
         return Program(name, self.world, self.network, self.pace, self, main)
 
     def run(self, *mains: Main, until: float = 1000.0) -> None:
-        """Run a program for each of some coroutines."""
+        """Run a program for each coroutine function."""
         for number, main in enumerate(mains):
             self.program(main, f"program-{number}").start()
         self.run_world(until)
 
     def run_world(self, until: float = 1000.0) -> None:
-        """Let time pass."""
+        """Advance the clock to `until`."""
         with virtual.world(self.world):
             self.world.run(until)
 
 
 def ran(main: Main, seed: int = 1) -> Machine:
-    """Run a coroutine to its end."""
+    """Run a coroutine to its end; check that it exits without failures."""
     machine = Machine(seed)
     machine.run(main)
     assert not machine.failures
@@ -81,7 +81,7 @@ def test_sleep_takes_virtual_time() -> None:
     assert machine.world.events < 20
 
 
-def test_the_clock_of_a_life_starts_anywhere() -> None:
+def test_each_start_of_a_program_has_another_clock() -> None:
     starts: list[float] = []
 
     async def main() -> None:
@@ -97,50 +97,50 @@ def test_the_clock_of_a_life_starts_anywhere() -> None:
 
 
 def test_callbacks_run_in_order_and_new_ones_in_a_later_iteration() -> None:
-    said: list[str] = []
+    seen: list[str] = []
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        loop.call_soon(lambda: (said.append("first"), loop.call_soon(said.append, "later")))
-        loop.call_soon(said.append, "second")
-        loop.call_soon(said.append, "third").cancel()
+        loop.call_soon(lambda: (seen.append("first"), loop.call_soon(seen.append, "later")))
+        loop.call_soon(seen.append, "second")
+        loop.call_soon(seen.append, "third").cancel()
         await asyncio.sleep(1.0)
 
     ran(main)
-    assert said == ["first", "second", "later"]
+    assert seen == ["first", "second", "later"]
 
 
 def test_timers_never_fire_early_and_in_their_order() -> None:
-    said: list[tuple[float, float]] = []
+    seen: list[tuple[float, float]] = []
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
         began = loop.time()
         for delay_s in (0.3, 0.1, 0.2, 0.1):
             loop.call_later(
-                delay_s, lambda delay_s=delay_s: said.append((delay_s, loop.time() - began))
+                delay_s, lambda delay_s=delay_s: seen.append((delay_s, loop.time() - began))
             )
-        loop.call_later(0.15, said.append, (0.0, 0.0)).cancel()
+        loop.call_later(0.15, seen.append, (0.0, 0.0)).cancel()
         await asyncio.sleep(1.0)
 
     ran(main)
-    assert [delay_s for delay_s, _ in said] == [0.1, 0.1, 0.2, 0.3]
-    assert all(at >= delay_s for delay_s, at in said)
+    assert [delay_s for delay_s, _ in seen] == [0.1, 0.1, 0.2, 0.3]
+    assert all(at >= delay_s for delay_s, at in seen)
 
 
-def test_the_seed_decides_between_timers_of_the_same_instant() -> None:
+def test_the_seed_orders_simultaneous_timers() -> None:
     def order(seed: int) -> str:
-        said: list[str] = []
+        seen: list[str] = []
 
         async def main() -> None:
             loop = asyncio.get_running_loop()
             at = loop.time() + 1.0
             for letter in "abcd":
-                loop.call_at(at, said.append, letter)
+                loop.call_at(at, seen.append, letter)
             await asyncio.sleep(2.0)
 
         ran(main, seed)
-        return "".join(said)
+        return "".join(seen)
 
     orders = {order(seed) for seed in range(10)}
     assert len(orders) > 3
@@ -162,18 +162,18 @@ def test_sets_of_tasks_have_the_same_order_in_each_run() -> None:
     assert order() == order()
 
 
-def test_a_thread_takes_a_while_and_gives_its_result_or_its_error() -> None:
-    said: list[Any] = []
+def test_to_thread_returns_the_result_or_raises() -> None:
+    seen: list[Any] = []
 
     async def main() -> None:
-        thread = asyncio.ensure_future(asyncio.to_thread(lambda: said.append("thread") or 7))
-        said.append("loop")
-        said.append(await thread)
+        thread = asyncio.ensure_future(asyncio.to_thread(lambda: seen.append("thread") or 7))
+        seen.append("loop")
+        seen.append(await thread)
         with pytest.raises(ZeroDivisionError):
             await asyncio.to_thread(lambda: 1 // 0)
 
     ran(main)
-    assert said == ["loop", "thread", 7]
+    assert seen == ["loop", "thread", 7]
 
 
 def test_no_event_loop_runs_in_a_thread() -> None:
@@ -184,7 +184,7 @@ def test_no_event_loop_runs_in_a_thread() -> None:
     ran(main)
 
 
-def test_a_thread_that_would_wait_for_a_coroutine_is_refused() -> None:
+def test_a_thread_must_not_wait_for_a_coroutine() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         sleeping = asyncio.sleep(1.0)
@@ -218,7 +218,7 @@ def test_real_io_is_refused(act: Callable[[], Coroutine[Any, Any, Any]]) -> None
 
 
 def test_time_outs_and_cancellation_work() -> None:
-    said: list[str] = []
+    seen: list[str] = []
 
     async def main() -> None:
         with pytest.raises(TimeoutError):
@@ -228,14 +228,14 @@ def test_time_outs_and_cancellation_work() -> None:
         asyncio.get_running_loop().call_later(1.0, task.cancel)
         with pytest.raises(asyncio.CancelledError):
             await task
-        said.append("over")
+        seen.append("over")
 
     ran(main)
-    assert said == ["over"]
+    assert seen == ["over"]
 
 
-def test_a_generator_that_is_left_in_the_middle_is_closed() -> None:
-    said: list[str] = []
+def test_an_abandoned_generator_is_closed() -> None:
+    seen: list[str] = []
 
     async def numbers() -> AsyncIterator[int]:
         try:
@@ -243,7 +243,7 @@ def test_a_generator_that_is_left_in_the_middle_is_closed() -> None:
             yield 2
         finally:
             await asyncio.sleep(0.1)
-            said.append("closed")
+            seen.append("closed")
 
     async def main() -> None:
         async for _number in numbers():
@@ -251,17 +251,17 @@ def test_a_generator_that_is_left_in_the_middle_is_closed() -> None:
         await asyncio.sleep(1.0)
 
     ran(main)
-    assert said == ["closed"]
+    assert seen == ["closed"]
 
 
 def test_sigterm_is_handled_or_kills() -> None:
-    said: list[str] = []
+    seen: list[str] = []
 
     async def polite() -> None:
         over = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, over.set)
         await over.wait()
-        said.append("SIGTERM")
+        seen.append("SIGTERM")
 
     async def other() -> None:
         await asyncio.get_running_loop().create_future()
@@ -274,21 +274,21 @@ def test_sigterm_is_handled_or_kills() -> None:
     for program in programs:
         program.drain()
     machine.run_world(2.0)
-    assert said == ["SIGTERM"]
+    assert seen == ["SIGTERM"]
     assert machine.changes[-2:] == ["other crashes", "polite exits"]
     for program in programs:
         program.discard()
 
 
-def test_who_is_killed_runs_no_finally_block_before_it_is_buried() -> None:
-    said: list[str] = []
+def test_a_killed_program_runs_no_finally_block() -> None:
+    seen: list[str] = []
 
     async def main() -> None:
         try:
             await asyncio.get_running_loop().create_future()
         finally:
             await asyncio.sleep(0)
-            said.append("finally")
+            seen.append("finally")
 
     machine = Machine()
     program = machine.program(main)
@@ -296,13 +296,13 @@ def test_who_is_killed_runs_no_finally_block_before_it_is_buried() -> None:
     machine.run_world(1.0)
     program.crash()
     machine.run_world(100.0)
-    assert not said
+    assert not seen
     program.discard()
-    assert not said  # it stopped at the `await`
+    assert not seen  # the program stopped at the `await`
     assert not machine.failures
 
 
-def test_a_frozen_program_goes_on_where_it_was() -> None:
+def test_a_thawed_program_resumes() -> None:
     times: list[float] = []
 
     async def main() -> None:
@@ -340,7 +340,7 @@ def test_exceptions_of_the_program_and_of_callbacks_are_reported() -> None:
     assert machine.changes[-2:] == ["program-0 crashes", "program-1 exits"]
 
 
-def test_tasks_and_timers_that_are_left_are_named() -> None:
+def test_leftover_tasks_and_timers_are_listed() -> None:
     async def main() -> None:
         asyncio.get_running_loop().call_later(100.0, print)
         main.task = asyncio.ensure_future(asyncio.sleep(100.0))  # type: ignore[attr-defined]
@@ -356,22 +356,22 @@ def test_tasks_and_timers_that_are_left_are_named() -> None:
 
 
 class Echo:
-    """Sends back what comes."""
+    """Echoes incoming bytes."""
 
     def __init__(self) -> None:
         self.ended: list[str] = []
 
     def received(self, link: Stream, chunk: bytes) -> None:
-        """Send it back."""
+        """Send the bytes back."""
         link.write(chunk)
 
     def closed(self, _link: Stream, reason: str) -> None:
-        """Note the end."""
+        """Record the end."""
         self.ended.append(reason)
 
 
 class Caller:
-    """Says something, and notes what comes back."""
+    """Sends a message and records the answer."""
 
     def __init__(self, stream: Stream) -> None:
         self.heard: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
@@ -379,7 +379,7 @@ class Caller:
         stream.write(b"hello")
 
     def received(self, link: Stream, chunk: bytes) -> None:
-        """Note what came."""
+        """Record the answer, and close."""
         self.heard.set_result(chunk)
         link.close()
 
@@ -388,13 +388,13 @@ class Caller:
 
 
 def address(where: str) -> TcpAddress:
-    """Read an address."""
+    """Parse a TCP address."""
     read = parse_address(where)
     assert isinstance(read, TcpAddress)
     return read
 
 
-def test_transports_find_the_simulated_network() -> None:
+def test_transports_use_the_simulated_network() -> None:
     echo, heard = Echo(), []
 
     async def serve() -> None:
@@ -431,7 +431,7 @@ def test_transports_find_the_simulated_network() -> None:
     assert echo.ended == [""]
 
 
-def test_randomness_comes_from_the_seed_and_is_given_back() -> None:
+def test_randomness_comes_from_the_seed_and_is_restored() -> None:
     before = clock.now, entropy.source, entropy.jitter, random.getstate()
 
     def drawn(seed: int) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Titanics that are broken on purpose, one way each."""
+"""Broken Titanics: each breaks one rule."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from requite.titanic.store import Store, StoreSettings, open_memory
 
 # --- engines --------------------------------------------------------------------------------------
 class AcknowledgesAtOnce(TitanicEngine):
-    """Says 200 before anything is stored."""
+    """Answers 200 before the request is stored."""
 
     def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
         effects = list(super().handle(events, now))
@@ -38,7 +38,7 @@ class AcknowledgesAtOnce(TitanicEngine):
 
 
 class ReportsWhatIsNotStored(Attempts):
-    """Hands a reply over while it is being stored."""
+    """Hands a reply over before it is stored."""
 
     def _keep_reply(self, request: DurableRequest, now: float) -> None:
         super()._keep_reply(request, now)
@@ -46,14 +46,14 @@ class ReportsWhatIsNotStored(Attempts):
 
 
 class KeepsNoReply(Attempts):
-    """Does not store replies at all."""
+    """Does not store replies."""
 
     def _keep_reply(self, request: DurableRequest, now: float) -> None:
         self._reply_stored(request, None, now)
 
 
 class GivesOnce(TitanicEngine):
-    """Removes a reply when it has been given."""
+    """Removes a reply once it has been fetched."""
 
     def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
         effects = list(super().handle(events, now))
@@ -68,7 +68,7 @@ class GivesOnce(TitanicEngine):
 
 
 class MixesReplies(TitanicEngine):
-    """Answers two who ask in one turn with each other's reply."""
+    """Swaps two replies that are fetched in one turn."""
 
     def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
         effects = list(super().handle(events, now))
@@ -90,14 +90,14 @@ class ForgetsKeys(Intake):
 
 
 class TriesForEver(Attempts):
-    """Never gives up, whatever the limit."""
+    """Retries forever, whatever the limit."""
 
     def poison(self, request: DurableRequest, reason: str, now: float) -> None:
         self._core.dispatcher.rest(request, now + 0.05)
 
 
 class GivesUpAtOnce(Attempts):
-    """Poisons what has failed once."""
+    """Poisons a request on its first failure."""
 
     def _failed(self, request: DurableRequest, error: Any, lane: Lane, now: float) -> None:
         self.poison(request, str(error), now)
@@ -109,7 +109,7 @@ class LosesWhatIsTurnedAway(Dispatcher):
 
 
 class SendsAll(Dispatcher):
-    """Knows no windows."""
+    """Ignores send windows."""
 
     def pump(self, now: float) -> None:
         for lane in list(self.lanes.values()):
@@ -119,14 +119,14 @@ class SendsAll(Dispatcher):
 
 
 class AsksForEach(Dispatcher):
-    """Asks whether a service is there for each request anew."""
+    """Checks the service again for each request."""
 
     def seen(self, lane: Lane, now: float) -> None:
         lane.usable_until = now + 1e-3
 
 
 class ClosesInMemory(Collecting):
-    """Confirms that a request is closed before that is stored."""
+    """Confirms a close before it is stored."""
 
     def begin_closing(self, request: DurableRequest, tokens: list[Any], *, expired: bool) -> None:
         super().begin_closing(request, tokens, expired=expired)
@@ -149,15 +149,15 @@ class DiesOfGarbage(TitanicEngine):
 
 class IgnoresItsEnd(TitanicEngine):
     def _maybe_stop(self) -> None:
-        """Never."""
+        """Never stop."""
 
     def _drain_timed_out(self, _now: float) -> None:
-        """Never."""
+        """Never stop."""
 
 
 # --- stores ---------------------------------------------------------------------------------------
 class ForgetsClosed(Index):
-    """Lets compaction remove every CLOSED at once."""
+    """Lets compaction drop every CLOSED record at once."""
 
     def _maybe_forget(self, uuid: bytes, item: Any) -> None:
         item.others, item.until_us = None, 0
@@ -165,7 +165,7 @@ class ForgetsClosed(Index):
 
 
 class MovesNothing(Compaction):
-    """Removes segments without copying what is needed."""
+    """Removes segments without copying their live records."""
 
     def _copy(self, copies: list[tuple[bytes, Any, bytes]]) -> None:
         for _uuid, place, _payload in copies:
@@ -178,7 +178,7 @@ class NeverCompacts(Compaction):
 
 
 class SyncsTooLate(Compaction):
-    """Removes the original before the copy is safe."""
+    """Removes a segment before its copies are synced."""
 
     def _remove(self) -> None:
         sync, self._log.sync = self._log.sync, lambda: None  # type: ignore[method-assign]
@@ -192,16 +192,18 @@ class KnowsNoBound(Bound):
 
 
 class SaysNothingOfDamage(Store):
-    """Does not tell what it has found broken."""
+    """Does not report damage."""
 
     def view(self) -> Any:
         return super().view()._replace(damaged=0)
 
 
-# --- how they are put together --------------------------------------------------------------------
+# --- builders -------------------------------------------------------------------------------------
 def engine(**parts: type) -> TitanicParts:
-    """A Titanic with some parts of its engine replaced: `attempts`, `intake`, `dispatcher`,
-    `collecting`, `register`."""
+    """Return a Titanic with some parts of its engine replaced.
+
+    The parts are `attempts`, `intake`, `dispatcher`, `collecting` and `register`.
+    """
 
     class Broken(TitanicEngine):
         def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -225,7 +227,7 @@ _HOMES = {
 
 
 class _Replaced:
-    """Classes are looked up where they are used; there, others stand in for them for a while."""
+    """Replace classes in the modules that use them, while the context is open."""
 
     def __init__(self, parts: dict[str, type]) -> None:
         self._parts = parts
@@ -243,7 +245,10 @@ class _Replaced:
 
 
 def store(**parts: type) -> TitanicParts:
-    """A Titanic with some parts of its store replaced: `index`, `compaction`, `bound`, `store`."""
+    """Return a Titanic with some parts of its store replaced.
+
+    The parts are `index`, `compaction`, `bound` and `store`.
+    """
 
     def open_broken(settings: StoreSettings, **kwargs: Any) -> Store:
         with _Replaced(parts):
@@ -253,7 +258,7 @@ def store(**parts: type) -> TitanicParts:
 
 
 def silent() -> TitanicParts:
-    """A Titanic that tells nobody what was damaged, neither when it opens its log nor later."""
+    """Return a Titanic that reports no damage, neither when it opens its log nor later."""
 
     def open_broken(settings: StoreSettings, **kwargs: Any) -> Store:
         with _Replaced({"store": SaysNothingOfDamage}):
@@ -265,7 +270,7 @@ def silent() -> TitanicParts:
 
 
 def unsynced() -> TitanicParts:
-    """A Titanic whose log never syncs."""
+    """Return a Titanic whose log never syncs."""
 
     def open_broken(settings: StoreSettings, **kwargs: Any) -> Store:
         opened = open_memory(settings, **kwargs)
@@ -276,7 +281,7 @@ def unsynced() -> TitanicParts:
 
 
 def unrecovered() -> TitanicParts:
-    """A Titanic that reads its log, and believes half of it."""
+    """Return a Titanic that recovers every second request only."""
 
     def open_broken(settings: StoreSettings, **kwargs: Any) -> Store:
         opened = open_memory(settings, **kwargs)

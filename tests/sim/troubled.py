@@ -1,4 +1,4 @@
-"""Runs that go wrong on purpose, by seed: what a sweep has to cope with."""
+"""Runs that fail on purpose, selected by seed, to test a sweep's error handling."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import signal
 import time
 
 from requite.sim import Options, Result
-from requite.sim import run as whole
+from requite.sim import run as sim_run
 
 HANGS = 3
 EXITS = 5
@@ -18,10 +18,10 @@ COLLECTS = 8
 
 
 def run(seed: int, scenario: str, options: Options) -> Result:
-    """Run a seed, unless it is one of those above."""
+    """Run a seed; those in `_TROUBLES` fail."""
     if seed in _TROUBLES:
         _TROUBLES[seed]()
-    return whole(seed, scenario, options)
+    return sim_run(seed, scenario, options)
 
 
 def wait_for_ever() -> None:
@@ -31,27 +31,27 @@ def wait_for_ever() -> None:
 
 
 def hold_the_lock() -> None:
-    """Stay in C for hours, so that no other thread of the process has its turn."""
+    """Sleep for an hour in C code that holds the GIL, so that no other thread runs."""
     ctypes.PyDLL(None).sleep(3600)
 
 
 def leave() -> None:
-    """Take the process along without a word."""
+    """Exit the process without clean-up."""
     os._exit(9)
 
 
 def die() -> None:
-    """Die as an extension module does that is broken."""
-    signal.raise_signal(signal.SIGSEGV)  # to this thread; `os.kill` may inject another one
+    """Crash with SIGSEGV, like a broken extension module."""
+    signal.raise_signal(signal.SIGSEGV)  # raised in this thread; `os.kill` may signal another one
 
 
 def fail() -> None:
-    """Raise what nobody expects."""
+    """Raise an unexpected exception."""
     raise LookupError("this seed has no world")
 
 
 def collect() -> None:
-    """Ask for more memory than there may be."""
+    """Allocate more memory than the limit permits."""
     bytearray(1 << 40)
 
 

@@ -1,10 +1,10 @@
-"""A Titanic in one thread: engine and store, for as long as one process lives.
+"""A Titanic without threads: an engine and its store, for the lifetime of one process.
 
-    life = Life(folder)
+    life = LocalTitanic(folder)
     ticket = life.submit(b"hi")
     life.ask(REPLY, ticket)
 
-Services answer `re:` and the body, unless `serves` is False; or what `reply_of` says.
+Services answer with `reply_of(frames)`, by default `re:` and the body, unless `serves` is False.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ EPOCH_S = 1_700_000_000.0
 SMALL = StoreSettings(segment_size_bytes=4096, sync=False)
 
 
-class Life:
-    """One process. `submits` are the calls that nobody has answered."""
+class LocalTitanic:
+    """A Titanic in this process. `submits` holds its unanswered calls."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Life:
         self.now = now
         self.serves = True
         self.reply_of: Callable[[Sequence[bytes]], bytes] = lambda frames: b"re:" + b"".join(frames)
-        self.replica: Life | None = None
+        self.replica: LocalTitanic | None = None
         self.submits: list[Submit] = []
         self.warnings: list[str] = []
         self.answers: dict[int, list[bytes]] = {}
@@ -66,12 +66,12 @@ class Life:
         )
 
     def ask(self, service: str, *frames: bytes, key: bytes = b"") -> list[bytes]:
-        """Ask, and return the answer."""
+        """Send a request; return the answer."""
         token = self.begin(service, *frames, key=key)
         return self.answers[token]
 
     def begin(self, service: str, *frames: bytes, key: bytes = b"") -> int:
-        """Ask; the answer may come later, under the token that is returned."""
+        """Send a request; return its token. The answer may arrive later, in `answers`."""
         token = next(self._tokens)
         self.feed([Asked(token, service, frames, key)])
         return token
@@ -83,7 +83,7 @@ class Life:
         return ticket
 
     def wait(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the clock, and fire the timers that fall due."""
         until = self.now + seconds
         while (at := self.engine.deadline()) is not None and at <= until:
             self.now = max(self.now, at)
@@ -91,7 +91,7 @@ class Life:
         self.now = until
 
     def compact(self, bites: int = 200) -> None:
-        """Let the store do so many steps of compaction."""
+        """Run the given number of steps of compaction."""
         for _ in range(bites):
             assert self.store.work() == []
 
@@ -99,7 +99,7 @@ class Life:
         self.store.close()
 
     def feed(self, events: list[Any]) -> None:
-        """Feed inputs, and all that follows from them."""
+        """Feed inputs, and the inputs that result from them."""
         while events:
             events = list(self._performed(self.engine.handle(events, self.now)))
 
@@ -129,7 +129,7 @@ class Life:
         else:
             self.submits.append(effect)
 
-    def _replicated(self, replica: Life, effect: Submit) -> Reply | CallError:
+    def _replicated(self, replica: LocalTitanic, effect: Submit) -> Reply | CallError:
         try:
             return Reply(replica.ask(REPLICATE, *effect.frames))
         except Killed:

@@ -1,25 +1,25 @@
-"""Two Titanics in one thread: one, and its replica."""
+"""A Titanic and its replica, without threads."""
 
 from __future__ import annotations
 
-from tests.titanic.life import SMALL, Life
+from tests.titanic.life import SMALL, LocalTitanic
 
 from requite.protocols.titanic.policy import Replicate
 from requite.storage import MemoryFolder
 
 
-def pair(mode: Replicate = Replicate.ASYNC, **policy: object) -> tuple[Life, Life]:
-    """A Titanic and its replica, connected."""
-    replica = Life(MemoryFolder(), seed=1, standby=True, **policy)
-    primary = Life(MemoryFolder(), seed=2, replicate=mode, **policy)
+def pair(mode: Replicate = Replicate.ASYNC, **policy: object) -> tuple[LocalTitanic, LocalTitanic]:
+    """Return a Titanic and its replica, connected."""
+    replica = LocalTitanic(MemoryFolder(), seed=1, standby=True, **policy)
+    primary = LocalTitanic(MemoryFolder(), seed=2, replicate=mode, **policy)
     primary.replica = replica
     for life in (replica, primary):
         life.wait(0.1)
     return primary, replica
 
 
-def state(life: Life) -> dict[str, tuple[object, ...]]:
-    """The requests that a Titanic and its replica must agree on."""
+def state(life: LocalTitanic) -> dict[str, tuple[object, ...]]:
+    """Return the state of all requests, which a Titanic and its replica must agree on."""
     return {
         request.ticket: (
             request.lane.name if request.lane else b"",
@@ -33,9 +33,9 @@ def state(life: Life) -> dict[str, tuple[object, ...]]:
     }
 
 
-def restarted(life: Life, seed: int, **policy: object) -> Life:
+def restarted(life: LocalTitanic, seed: int, **policy: object) -> LocalTitanic:
     life.close()
     folder = life.store._log._folder
-    again = Life(folder, SMALL, now=life.now, seed=seed + 1000, key_window_s=3.0, **policy)  # type: ignore[arg-type]
+    again = LocalTitanic(folder, SMALL, now=life.now, seed=seed + 1000, key_window_s=3.0, **policy)  # type: ignore[arg-type]
     again.wait(0.0)
     return again

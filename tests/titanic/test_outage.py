@@ -1,4 +1,4 @@
-"""Titanic reopens its own log after a disk failure, and begins no other."""
+"""After a disk failure, Titanic reopens only its own log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from requite.titanic.outage import Outage
 from requite.titanic.settings import TitanicSettings
 
 
-def test_a_folder_that_is_swapped_after_the_look_at_it_is_refused(
+def test_a_folder_that_is_swapped_while_it_is_reopened_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept, away = tmp_path / "kept", tmp_path / "away"

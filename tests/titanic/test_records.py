@@ -1,4 +1,4 @@
-"""The records of Titanic's log, byte by byte."""
+"""The records of Titanic's log: byte layout, round trips and rejection of malformed ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ bodies = st.lists(st.binary(max_size=100), max_size=5)
 texts = st.text(max_size=50)
 
 
-def test_the_example_of_the_page() -> None:
+def test_the_example_in_the_documentation() -> None:
     lines = re.findall(r"^    [0-9A-F]{4}  ([0-9A-F ]+)$", PAGE.read_text(encoding="utf-8"), re.M)
     data = bytes.fromhex("".join(lines))
     at_us = 1_700_000_000_000_000
@@ -32,7 +32,7 @@ def test_the_example_of_the_page() -> None:
     assert records.decode(data) == Submitted(UUID, at_us, b"echo", b"k", [b"hi"])
 
 
-def test_the_other_kinds() -> None:
+def test_the_other_kinds_of_records() -> None:
     uuid, time = UUID.hex(), "0700000000000000"
     cases = {
         f"02010000{uuid}{time} 03000000 02000000 01000000 61 00000000": (
@@ -85,7 +85,7 @@ def test_roles(role: StoreRole) -> None:
 
 
 @given(st.binary(max_size=80))
-def test_any_bytes_are_a_record_or_refused(data: bytes) -> None:
+def test_any_bytes_decode_or_are_refused(data: bytes) -> None:
     try:
         records.decode(data)
     except RemoteViolation:
@@ -94,7 +94,7 @@ def test_any_bytes_are_a_record_or_refused(data: bytes) -> None:
 
 
 @given(st.integers(0, 2), st.data())
-def test_what_is_cut_off_is_refused(kind: int, data: st.DataObject) -> None:
+def test_truncated_records_are_refused(kind: int, data: st.DataObject) -> None:
     whole = [
         records.encode_submitted(UUID, 1, b"echo", b"key", [b"body", b"more"]),
         records.encode_answered(UUID, 1, 1, [b"body"]),
@@ -129,7 +129,7 @@ def test_batches(
         [b"\x01" + bytes(44)],
     ],
 )
-def test_what_is_no_batch_is_refused(frames: list[bytes]) -> None:
+def test_malformed_batches_are_refused(frames: list[bytes]) -> None:
     with pytest.raises(RemoteViolation):
         replication.decode_batch(frames)
 

@@ -1,11 +1,11 @@
-"""Two Titanics: the replica has all records, and continues when it is promoted."""
+"""Replication: the replica holds all records, and continues when it is promoted."""
 
 from __future__ import annotations
 
 from random import Random
 
 import pytest
-from tests.titanic.life import Life
+from tests.titanic.life import LocalTitanic
 from tests.titanic.pairs import pair, restarted, state
 
 from requite.engine import Drain
@@ -25,12 +25,12 @@ from requite.request import Reply
 from requite.storage import MemoryFolder
 
 
-def behind(life: Life) -> int:
+def behind(life: LocalTitanic) -> int:
     return life.engine.snapshot().behind
 
 
 @pytest.mark.parametrize("mode", [Replicate.ASYNC, Replicate.SYNC])
-def test_what_is_stored_here_is_stored_there(mode: Replicate) -> None:
+def test_records_are_copied_to_the_replica(mode: Replicate) -> None:
     primary, replica = pair(mode)
     tickets = [primary.submit(b"%d" % n, key=b"%d" % n) for n in range(20)]
     for ticket in tickets[:5]:
@@ -42,7 +42,7 @@ def test_what_is_stored_here_is_stored_there(mode: Replicate) -> None:
     assert replica.submits == []
 
 
-def test_a_replica_takes_nothing_else_and_sends_nothing() -> None:
+def test_a_replica_refuses_requests_and_sends_none() -> None:
     primary, replica = pair()
     primary.serves = False
     ticket = primary.submit(b"hi")
@@ -57,7 +57,7 @@ def test_a_replica_takes_nothing_else_and_sends_nothing() -> None:
     assert replica.submits == []
 
 
-def test_a_promoted_replica_goes_on_where_the_other_one_was() -> None:
+def test_a_promoted_replica_continues_for_the_primary() -> None:
     primary, replica = pair(key_window_s=100.0)
     answered = primary.submit(b"answered", key=b"k")
     primary.serves = False
@@ -71,14 +71,14 @@ def test_a_promoted_replica_goes_on_where_the_other_one_was() -> None:
 
 
 @pytest.mark.parametrize("promoted", [True, False])
-def test_a_restarted_replica_is_what_it_was(promoted: bool) -> None:
+def test_a_restarted_replica_keeps_its_role_and_its_replies(promoted: bool) -> None:
     primary, replica = pair()
     ticket = primary.submit(b"hi")
     if promoted:
         replica.ask(PROMOTE)
     folder = replica.store._log._folder
     replica.close()
-    again = Life(folder, seed=3, standby=True)  # type: ignore[arg-type]
+    again = LocalTitanic(folder, seed=3, standby=True)  # type: ignore[arg-type]
     again.wait(0.1)
     assert again.engine.snapshot().replica is not promoted
     assert again.ask(REPLY, ticket) == [b"200", b"re:hi"]
@@ -88,7 +88,7 @@ def test_a_replica_that_was_away_catches_up() -> None:
     primary, replica = pair()
     primary.submit(b"before")
     primary.replica = None
-    tickets = [primary.submit(b"%d" % n) for n in range(300)]  # several segments
+    tickets = [primary.submit(b"%d" % n) for n in range(300)]  # spans several segments
     for ticket in tickets[::2]:
         primary.ask(CLOSE, ticket)
     assert behind(primary) > 0
@@ -100,8 +100,11 @@ def test_a_replica_that_was_away_catches_up() -> None:
     assert state(primary) == state(replica)
 
 
-def test_one_that_lacks_too_much_gets_everything_again() -> None:
-    """Records removed by compaction cannot be sent; requests closed meanwhile must not remain."""
+def test_a_replica_that_lacks_removed_records_gets_a_full_copy() -> None:
+    """Compaction has removed records that the replica lacks, so they cannot be sent.
+
+    The replica gets a full copy. Requests closed meanwhile must not remain on it.
+    """
     primary, replica = pair()
     early = [primary.submit(b"early %d" % n) for n in range(20)]
     primary.wait(1.0)
@@ -110,7 +113,7 @@ def test_one_that_lacks_too_much_gets_everything_again() -> None:
     for ticket in early[:15]:
         primary.ask(CLOSE, ticket)
     late = [primary.submit(b"late %d" % n, key=b"%d" % n) for n in range(60)]
-    primary.store._compaction.pinned_from = None  # the disk was too small to wait for it
+    primary.store._compaction.pinned_from = None  # as on a full disk
     for ticket in late[:50]:
         primary.ask(CLOSE, ticket)
         primary.store._compaction.pinned_from = None
@@ -124,18 +127,18 @@ def test_one_that_lacks_too_much_gets_everything_again() -> None:
     assert state(primary) == state(replica)
 
 
-def test_a_replica_that_holds_nothing_follows_another_log() -> None:
+def test_a_replica_without_requests_accepts_another_log() -> None:
     primary, replica = pair()
     primary.ask(CLOSE, primary.submit(b"old"))
     primary.wait(5.1)
-    other = Life(MemoryFolder(), seed=9, replicate=Replicate.ASYNC)
+    other = LocalTitanic(MemoryFolder(), seed=9, replicate=Replicate.ASYNC)
     other.submit(b"new")
     other.replica = replica
     other.wait(5.0)
     assert state(other) == state(replica)
 
 
-def test_what_the_replica_lacks_is_not_compacted_away() -> None:
+def test_compaction_keeps_records_that_the_replica_lacks() -> None:
     primary, replica = pair()
     first = primary.submit(b"first")
     primary.replica = None
@@ -155,7 +158,7 @@ def test_what_the_replica_lacks_is_not_compacted_away() -> None:
     assert replica.ask(REPLY, first) == [b"200", b"re:first"]
 
 
-def test_for_a_replica_that_stays_away_no_more_is_kept_than_allowed() -> None:
+def test_records_kept_for_an_absent_replica_are_limited() -> None:
     primary, replica = pair()
     primary.submit(b"first")
     primary.store._compaction._lag_max = 4 * 4096
@@ -170,7 +173,7 @@ def test_for_a_replica_that_stays_away_no_more_is_kept_than_allowed() -> None:
     assert state(primary) == state(replica)
 
 
-def test_in_step_no_ticket_is_told_before_the_replica_has_the_request() -> None:
+def test_sync_returns_no_ticket_before_the_replica_has_the_request() -> None:
     primary, replica = pair(Replicate.SYNC)
     primary.replica = None
     token = primary.begin(REQUEST, b"echo", b"x", key=b"k")
@@ -190,7 +193,7 @@ def outcome(frames: list[bytes]) -> Reply:
     return Reply(frames)
 
 
-def test_in_step_nothing_is_accepted_while_the_replica_is_away() -> None:
+def test_sync_accepts_nothing_while_the_replica_is_away() -> None:
     primary, replica = pair(Replicate.SYNC)
     primary.replica = None
     token = primary.begin(REQUEST, b"echo", b"x", key=b"k")
@@ -217,7 +220,7 @@ def test_a_drain_waits_until_the_replica_has_everything() -> None:
 
 
 # --- batches by hand ------------------------------------------------------------------------------
-def test_a_batch_that_does_not_fit_changes_nothing() -> None:
+def test_a_batch_with_a_gap_changes_nothing() -> None:
     _, replica = pair()
     before = replica.ask(REPLICATE, *batch(b"l" * 16, 5, 5))
     assert before[0] == b"200"
@@ -235,23 +238,23 @@ def batch(log_id: bytes, since: int, following: int, *records: bytes) -> list[by
 @pytest.mark.parametrize(
     "frames", [[], [b""], [b"x" * 36], [bytes(36)], [b"\x01" + bytes(35), b""]]
 )
-def test_nonsense_is_refused(frames: list[bytes]) -> None:
+def test_malformed_batches_are_refused(frames: list[bytes]) -> None:
     _, replica = pair()
     assert replica.ask(REPLICATE, *frames)[0].startswith(b"400")
 
 
-def test_who_is_no_replica_takes_no_batch() -> None:
-    life = Life(MemoryFolder())
+def test_only_a_replica_accepts_batches() -> None:
+    life = LocalTitanic(MemoryFolder())
     assert life.ask(REPLICATE, *batch(b"l" * 16, 0, 0))[0].startswith(
         b"400 this Titanic is not a replica"
     )
 
 
-# --- anything in any order ------------------------------------------------------------------------
-# The last ones once found that what compaction had copied was not read in time.
+# --- random sequences -----------------------------------------------------------------------------
+# Seeds 175, 188 and 223 once showed that records moved by compaction were not read in time.
 @pytest.mark.parametrize("seed", [*range(8), 175, 188, 223])
-def test_whatever_happens_in_the_end_they_agree(seed: int) -> None:
-    """Submissions, closing, compaction, breaks of the link, restarts of either one."""
+def test_primary_and_replica_converge(seed: int) -> None:
+    """Submit, close, compact, break the link and restart either side, in random order."""
     random = Random(seed)
     primary, replica = pair(key_window_s=3.0)
     tickets: list[bytes] = []

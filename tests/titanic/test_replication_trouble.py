@@ -1,11 +1,11 @@
-"""Promotion while the other one runs, copies that must not be lost, synchronous replication."""
+"""Replication in trouble: promotion of a replica, damaged or lost copies, full disks."""
 
 from __future__ import annotations
 
 import json
 
 import pytest
-from tests.titanic.life import SMALL, Life
+from tests.titanic.life import SMALL, LocalTitanic
 from tests.titanic.pairs import pair, restarted, state
 
 from requite.errors import CallTimeout
@@ -29,9 +29,9 @@ from requite.titanic.store import StoreSettings
 SYNCED = StoreSettings(segment_size_bytes=4096, compact_below=0.8)
 
 
-# --- promotion while the other one still runs -----------------------------------------------------
-def assert_superseded(life: Life, waiting: bytes) -> None:
-    """It accepts, sends, closes and acknowledges nothing, and says why."""
+# --- promotion while the primary still runs -------------------------------------------------------
+def assert_superseded(life: LocalTitanic, waiting: bytes) -> None:
+    """Check that it accepts, sends, closes and acknowledges nothing, and states the reason."""
     sent = len(life.submits)
     for answer in (
         life.ask(REQUEST, b"echo", b"x"),
@@ -48,13 +48,13 @@ def assert_superseded(life: Life, waiting: bytes) -> None:
 
 
 @pytest.mark.parametrize("mode", [Replicate.ASYNC, Replicate.SYNC])
-def test_who_is_superseded_hears_of_it_and_takes_nothing_any_more(mode: Replicate) -> None:
+def test_a_superseded_primary_accepts_nothing(mode: Replicate) -> None:
     primary, replica = pair(mode)
     answered = primary.submit(b"answered")
     primary.serves = False
     waiting = primary.submit(b"waiting", key=b"known")
     replica.ask(PROMOTE)
-    primary.wait(5.1)  # nobody has submitted anything; it asks by itself
+    primary.wait(5.1)  # the idle primary polls its replica every 5 s
     assert any("was superseded" in warning for warning in primary.warnings)
     assert "was superseded" in primary.engine.snapshot().replicating
     assert_superseded(primary, waiting)
@@ -62,12 +62,12 @@ def test_who_is_superseded_hears_of_it_and_takes_nothing_any_more(mode: Replicat
     assert replica.submit(b"waiting", key=b"known") == waiting
     again = restarted(primary, 1, replicate=mode)
     again.serves = False
-    assert_superseded(again, waiting)  # it has the same options as ever, and nobody has told it
+    assert_superseded(again, waiting)  # a restart does not lift it
 
 
 @pytest.mark.parametrize("mode", [Replicate.ASYNC, Replicate.SYNC])
-def test_what_is_submitted_at_the_moment_of_a_promotion(mode: Replicate) -> None:
-    """Without waiting for the replica, it cannot know, and acknowledges once."""
+def test_a_request_submitted_right_after_a_promotion(mode: Replicate) -> None:
+    """An asynchronous primary still acknowledges one request; a synchronous one does not."""
     primary, replica = pair(mode)
     primary.serves = False
     replica.ask(PROMOTE)
@@ -79,8 +79,8 @@ def test_what_is_submitted_at_the_moment_of_a_promotion(mode: Replicate) -> None
     assert replica.ask(REQUEST, b"echo", b"x", key=b"k")[0] == b"200"
 
 
-def test_what_comes_back_to_one_that_was_superseded_is_not_told() -> None:
-    """A worker answers an attempt of the old one; in step, nobody hears of that reply."""
+def test_a_reply_to_a_superseded_primary_is_withheld() -> None:
+    """A worker answers an attempt of the superseded primary. Its clients never get that reply."""
     primary, replica = pair(Replicate.SYNC)
     primary.serves = False
     ticket = primary.submit(b"x")
@@ -92,7 +92,7 @@ def test_what_comes_back_to_one_that_was_superseded_is_not_told() -> None:
     assert replica.ask(REPLY, ticket) == [b"200", b"re:x"]
 
 
-def test_one_that_was_superseded_can_follow_and_be_promoted_in_turn() -> None:
+def test_a_superseded_primary_can_become_replica_and_be_promoted() -> None:
     primary, replica = pair()
     first = primary.submit(b"first")
     primary.wait(0.1)
@@ -122,7 +122,7 @@ def test_one_that_was_superseded_can_follow_and_be_promoted_in_turn() -> None:
     assert old.ask(REPLY, second) == [b"200", b"re:second"]
 
 
-def test_an_operator_can_make_the_superseded_one_the_first_again() -> None:
+def test_an_operator_can_promote_a_superseded_primary() -> None:
     primary, replica = pair()
     replica.ask(PROMOTE)
     primary.wait(5.1)
@@ -133,7 +133,7 @@ def test_an_operator_can_make_the_superseded_one_the_first_again() -> None:
     assert primary.submit(b"x")
 
 
-def test_a_copy_that_is_promoted_half_way_leaves_what_may_be_closed_to_an_operator() -> None:
+def test_a_replica_promoted_during_a_full_copy_holds_its_requests() -> None:
     primary, replica = pair()
     primary.serves = False
     early = [primary.submit(b"%d" % n + b"x" * 50) for n in range(20)]
@@ -150,12 +150,12 @@ def test_a_copy_that_is_promoted_half_way_leaves_what_may_be_closed_to_an_operat
     assert replica.ask(REPLY, early[0]) == [b"200", b"re:0" + b"x" * 50]
 
 
-# --- the only copy is not thrown away -------------------------------------------------------------
-def test_a_titanic_that_has_lost_its_folder_does_not_empty_the_copy() -> None:
+# --- the only copy is never discarded -------------------------------------------------------------
+def test_a_primary_without_its_folder_does_not_empty_the_replica() -> None:
     primary, replica = pair()
     ticket = primary.submit(b"old")
     primary.close()
-    other = Life(MemoryFolder(), seed=9, replicate=Replicate.SYNC)  # the folder is gone
+    other = LocalTitanic(MemoryFolder(), seed=9, replicate=Replicate.SYNC)  # the folder is lost
     other.replica = replica
     other.wait(20.0)
     assert other.ask(REQUEST, b"echo", b"x")[0].startswith(b"500 synchronous replication fails")
@@ -166,8 +166,8 @@ def test_a_titanic_that_has_lost_its_folder_does_not_empty_the_copy() -> None:
     assert replica.submit(b"new")
 
 
-def test_a_log_that_went_back_behind_its_copy_does_not_cut_the_copy() -> None:
-    """An old backup was put back, or damage has eaten the end of the log."""
+def test_a_primary_behind_its_replica_does_not_truncate_it() -> None:
+    """The primary restarts from an old backup, or damage has truncated its log."""
     primary, replica = pair()
     first = primary.submit(b"first")
     folder = primary.store._log._folder
@@ -177,7 +177,7 @@ def test_a_log_that_went_back_behind_its_copy_does_not_cut_the_copy() -> None:
         backup.create(name, 0).write(folder.open(name).read(1 << 20, 0), 0)
     second = primary.submit(b"second")
     primary.wait(5.1)
-    old = Life(backup, SMALL, seed=5, replicate=Replicate.ASYNC)
+    old = LocalTitanic(backup, SMALL, seed=5, replicate=Replicate.ASYNC)
     old.replica = replica
     old.wait(20.0)
     assert "records that the Titanic it copies has lost" in old.engine.snapshot().replicating
@@ -185,7 +185,7 @@ def test_a_log_that_went_back_behind_its_copy_does_not_cut_the_copy() -> None:
         assert replica.ask(REPLY, ticket) == [b"200", reply]
 
 
-def test_a_copy_that_is_damaged_is_given_everything_anew() -> None:
+def test_a_damaged_replica_gets_a_full_copy() -> None:
     primary, replica = pair()
     primary.serves = False
     tickets = [primary.submit(b"%d" % n + b"x" * 40) for n in range(10)]
@@ -194,11 +194,11 @@ def test_a_copy_that_is_damaged_is_given_everything_anew() -> None:
     folder = replica.store._log._folder
     replica.close()
     assert isinstance(folder, MemoryFolder)
-    hurt(folder, b"3xxxx")
-    damaged = Life(folder, SMALL, seed=4, standby=True)
+    flip_bits(folder, b"3xxxx")
+    damaged = LocalTitanic(folder, SMALL, seed=4, standby=True)
     damaged.wait(0.1)
     assert damaged.ask(REPLY, tickets[3])[0].startswith(b"400")
-    assert damaged.engine.snapshot().poisoned == 3  # nobody knows whether they are closed
+    assert damaged.engine.snapshot().poisoned == 3  # requests that may have been closed
     primary.replica = damaged
     primary.wait(20.0)
     assert state(primary) == state(damaged)
@@ -207,8 +207,8 @@ def test_a_copy_that_is_damaged_is_given_everything_anew() -> None:
     assert damaged.ask(REPLY, tickets[3]) == [b"200", b"re:3" + b"x" * 40]
 
 
-def hurt(folder: MemoryFolder, what: bytes) -> None:
-    """Turn two bits round where that is written."""
+def flip_bits(folder: MemoryFolder, what: bytes) -> None:
+    """Flip a bit in each of the first two bytes of `what`, wherever it is stored."""
     for name in folder.names():
         file = folder.open(name, writable=True)
         at = file.read(1 << 20, 0).find(what)
@@ -218,8 +218,8 @@ def hurt(folder: MemoryFolder, what: bytes) -> None:
     raise AssertionError(f"{what!r} is nowhere")
 
 
-# --- in step --------------------------------------------------------------------------------------
-def test_in_step_no_reply_is_told_before_the_replica_has_it() -> None:
+# --- synchronous replication ----------------------------------------------------------------------
+def test_sync_returns_no_reply_before_the_replica_has_it() -> None:
     primary, replica = pair(Replicate.SYNC)
     primary.serves = False
     ticket = primary.submit(b"x")
@@ -236,7 +236,7 @@ def test_in_step_no_reply_is_told_before_the_replica_has_it() -> None:
     assert primary.ask(REPLY, ticket) == [b"200", b"y"]
 
 
-def test_in_step_replies_wait_for_a_replica_that_is_away_and_are_told_when_it_is_back() -> None:
+def test_sync_withholds_replies_until_the_replica_returns() -> None:
     primary, replica = pair(Replicate.SYNC, cache_bytes_max=0)
     primary.serves = False
     tickets = [primary.submit(b"%d" % n) for n in range(3)]
@@ -253,7 +253,7 @@ def test_in_step_replies_wait_for_a_replica_that_is_away_and_are_told_when_it_is
     assert state(primary) == state(replica)
 
 
-def test_in_step_a_new_process_tells_no_reply_before_it_knows_that_the_replica_has_it() -> None:
+def test_sync_withholds_replies_after_a_restart_until_the_replica_confirms() -> None:
     primary, replica = pair(Replicate.SYNC)
     ticket = primary.submit(b"x")
     again = restarted(primary, 1, replicate=Replicate.SYNC)
@@ -266,12 +266,12 @@ def test_in_step_a_new_process_tells_no_reply_before_it_knows_that_the_replica_h
     assert again.ask(CLOSE, b"0" * 32) == [b"200"]
 
 
-def test_in_step_nothing_is_closed_before_the_replica_knows() -> None:
+def test_sync_confirms_no_close_before_the_replica_has_it() -> None:
     primary, replica = pair(Replicate.SYNC)
     ticket = primary.submit(b"x")
     primary.replica = None
     first = primary.begin(CLOSE, ticket)
-    second = primary.begin(CLOSE, ticket)  # closed here, and not there
+    second = primary.begin(CLOSE, ticket)  # closed at the primary, but not yet at the replica
     assert primary.answers.keys().isdisjoint({first, second})
     primary.feed([Answered(primary.submits.pop().token, CallTimeout("away"))])
     for token in (first, second):
@@ -284,12 +284,12 @@ def test_in_step_nothing_is_closed_before_the_replica_knows() -> None:
     assert replica.ask(REPLY, ticket)[0].startswith(b"400")
 
 
-# --- room -----------------------------------------------------------------------------------------
-def test_a_replica_with_the_same_bound_takes_what_its_original_takes() -> None:
-    """Up to the bound, and again and again when room was made by closing."""
+# --- disk space -----------------------------------------------------------------------------------
+def test_a_replica_with_the_same_limit_stores_all_that_its_primary_does() -> None:
+    """The primary accepts up to the limit, again and again after requests are closed."""
     bounded = StoreSettings(segment_size_bytes=4096, disk_bytes_max=8 * 4096, sync=False)
-    replica = Life(MemoryFolder(), bounded, seed=1, standby=True)
-    primary = Life(MemoryFolder(), bounded, seed=2, replicate=Replicate.SYNC)
+    replica = LocalTitanic(MemoryFolder(), bounded, seed=1, standby=True)
+    primary = LocalTitanic(MemoryFolder(), bounded, seed=2, replicate=Replicate.SYNC)
     primary.replica = replica
     for life in (replica, primary):
         life.wait(0.1)
@@ -303,7 +303,7 @@ def test_a_replica_with_the_same_bound_takes_what_its_original_takes() -> None:
         assert state(primary) == state(replica)
         for ticket in tickets:
             assert primary.ask(REPLY, ticket)[0] == b"200"
-            while primary.ask(CLOSE, ticket) != [b"200"]:  # the replica makes room, and is asked
+            while primary.ask(CLOSE, ticket) != [b"200"]:  # the replica needs compaction
                 replica.compact(3)
                 primary.wait(1.0)
                 assert primary.now < 1000.0
@@ -313,10 +313,10 @@ def test_a_replica_with_the_same_bound_takes_what_its_original_takes() -> None:
         assert replica.store.view().disk_bytes <= 8 * 4096
 
 
-def test_a_replica_whose_disk_is_full_is_waited_for_and_catches_up() -> None:
+def test_a_replica_with_a_full_disk_catches_up_later() -> None:
     disk = SimDisk()
-    replica = Life(disk, SYNCED, seed=1, standby=True)
-    primary = Life(MemoryFolder(), SMALL, seed=2, replicate=Replicate.SYNC)
+    replica = LocalTitanic(disk, SYNCED, seed=1, standby=True)
+    primary = LocalTitanic(MemoryFolder(), SMALL, seed=2, replicate=Replicate.SYNC)
     primary.replica = replica
     for life in (replica, primary):
         life.wait(0.1)
@@ -328,8 +328,8 @@ def test_a_replica_whose_disk_is_full_is_waited_for_and_catches_up() -> None:
     assert refused[-1][0].startswith(b"500 synchronous replication fails")
     primary.wait(20.0)
     assert primary.ask(REPLY, first) == [b"200", b"re:first"]
-    told = [text for text in primary.warnings + replica.warnings if "no space" in text]
-    assert len(told) == 2  # each of them says so once, though it was tried twenty times
+    warned = [text for text in primary.warnings + replica.warnings if "no space" in text]
+    assert len(warned) == 2  # each side warns once, despite twenty attempts
     disk.is_full = False
     primary.wait(3.0)
     assert primary.submit(b"second")
@@ -337,8 +337,8 @@ def test_a_replica_whose_disk_is_full_is_waited_for_and_catches_up() -> None:
     assert primary.engine.snapshot().trouble == ""
 
 
-# --- what an operator hears -----------------------------------------------------------------------
-def test_a_replica_that_is_away_is_told_of_once_and_once_more_when_it_is_back() -> None:
+# --- warnings for the operator --------------------------------------------------------------------
+def test_an_absent_replica_is_reported_once_and_its_return_once() -> None:
     primary, replica = pair()
     primary.replica = None
     primary.submit(b"x")
@@ -354,8 +354,8 @@ def test_a_replica_that_is_away_is_told_of_once_and_once_more_when_it_is_back() 
     assert primary.engine.snapshot().trouble == ""
 
 
-def test_a_restarted_primary_whose_replica_is_not_there_says_so() -> None:
-    primary = Life(MemoryFolder(), replicate=Replicate.ASYNC)
+def test_a_restarted_primary_reports_an_absent_replica() -> None:
+    primary = LocalTitanic(MemoryFolder(), replicate=Replicate.ASYNC)
     primary.wait(0.1)
     primary.feed([Answered(call.token, CallTimeout("nobody")) for call in primary.submits])
     assert primary.warnings == ["CallTimeout: nobody"]

@@ -1,4 +1,4 @@
-"""The store: locking, its size limit, and compaction."""
+"""The store: opening and locking, storing and loading, its size limit, and compaction."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tests.titanic.life import SMALL, Life
+from tests.titanic.life import SMALL, LocalTitanic
 
 from requite.engine import Input, Load, Loaded, LoadFailed, Store, Stored, StoreFailed
 from requite.errors import (
@@ -44,7 +44,7 @@ def submitted(n: int, size: int = 10) -> bytes:
 
 
 # --- opening --------------------------------------------------------------------------------------
-def test_a_second_one_on_the_folder_is_refused(tmp_path: Path) -> None:
+def test_a_second_process_on_the_folder_is_refused(tmp_path: Path) -> None:
     first = open_store(tmp_path / "kept")
     with pytest.raises(LogLocked, match=f"process {os.getpid()}"):
         open_store(tmp_path / "kept")
@@ -96,7 +96,7 @@ def test_records_of_a_newer_requite_are_refused(tmp_path: Path, record: bytes) -
 def test_a_folder_that_cannot_be_written_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int
 ) -> None:
-    """As the system says it; root may write everywhere, so that the test says it for the system."""
+    """Simulate the error of the system, since root may write everywhere."""
     real = os.open
 
     def refusing(path: str, flags: int, *more: int) -> int:
@@ -109,7 +109,7 @@ def test_a_folder_that_cannot_be_written_is_refused(
         open_store(tmp_path)
 
 
-def test_settings_that_cannot_work_are_refused() -> None:
+def test_invalid_settings_are_refused() -> None:
     with pytest.raises(ConfigurationError, match="five segments"):
         StoreSettings(disk_bytes_max=1 << 20)
     with pytest.raises(ConfigurationError, match="compact_below"):
@@ -124,7 +124,7 @@ def test_uuids_are_of_version_4() -> None:
 
 
 # --- storing and loading --------------------------------------------------------------------------
-def test_what_came_together_shares_a_sync() -> None:
+def test_records_submitted_together_share_a_sync() -> None:
     disk = SimDisk()
     store = open_memory(SMALL.__class__(segment_size_bytes=1 << 20), folder=disk)
     syncs = 0
@@ -132,14 +132,14 @@ def test_what_came_together_shares_a_sync() -> None:
         store.submit(Store(n, [submitted(2 * n), submitted(2 * n + 1)]))
     before = disk.operations
     done = store.work()
-    syncs = disk.operations - before - 1  # one write
+    syncs = disk.operations - before - 1  # minus one write
     assert [one.ticket for one in done if isinstance(one, Stored)] == list(range(20))
     assert all(len(one.positions) == 2 for one in done if isinstance(one, Stored))
     assert syncs == 1
     assert store.view().commits == 1
 
 
-def test_what_is_stored_can_be_read_also_after_it_was_moved() -> None:
+def test_a_record_is_readable_after_compaction_moved_it() -> None:
     settings = StoreSettings(segment_size_bytes=4096, sync=False)
     store = open_memory(settings)
     store.submit(Store("kept", [submitted(1, 100)]))
@@ -157,7 +157,7 @@ def test_what_is_stored_can_be_read_also_after_it_was_moved() -> None:
     assert store.work() == [Loaded("it", submitted(1, 100))]
 
 
-def test_a_damaged_record_is_told() -> None:
+def test_a_damaged_record_is_reported() -> None:
     folder = MemoryFolder()
     store = open_memory(SMALL, folder=folder)
     store.submit(Store("kept", [submitted(1, 100)]))
@@ -171,7 +171,7 @@ def test_a_damaged_record_is_told() -> None:
     assert "damaged" in str(failed.error)
 
 
-def test_a_full_disk_takes_what_there_is_room_for() -> None:
+def test_a_full_disk_stores_what_fits() -> None:
     disk = SimDisk()
     store = open_memory(StoreSettings(segment_size_bytes=4096), folder=disk)
     disk.is_full = True
@@ -212,7 +212,7 @@ def test_a_thread_does_the_work(tmp_path: Path) -> None:
     again.close()
 
 
-def test_a_bug_in_the_thread_is_told_and_does_not_end_it(
+def test_the_thread_reports_a_bug_and_continues(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     store = open_memory(SMALL)
@@ -229,13 +229,15 @@ def test_a_bug_in_the_thread_is_told_and_does_not_end_it(
     store.close()
 
 
-# --- the bound ------------------------------------------------------------------------------------
-def test_the_bound_is_kept_and_there_is_a_way_out() -> None:
-    """Fill a store with requests that wait; then replies are stored, all is closed, and there is
-    room again."""
+# --- the size limit -------------------------------------------------------------------------------
+def test_a_store_at_its_limit_can_be_emptied() -> None:
+    """Fill a store with waiting requests.
+
+    Replies can still be stored. Once all requests are closed, there is room again.
+    """
     limit = 12 * 4096
     settings = StoreSettings(segment_size_bytes=4096, disk_bytes_max=limit, sync=False)
-    life = Life(MemoryFolder(), settings, service_window=1000, window=1000)
+    life = LocalTitanic(MemoryFolder(), settings, service_window=1000, window=1000)
     life.serves = False
     tickets = []
     while (answer := life.ask(REQUEST, b"echo", b"x" * 100))[0] == b"200":
@@ -257,7 +259,7 @@ def test_the_bound_is_kept_and_there_is_a_way_out() -> None:
 
 
 # --- compaction -----------------------------------------------------------------------------------
-def test_compaction_goes_in_small_bites_between_which_requests_are_stored() -> None:
+def test_requests_are_stored_between_small_steps_of_compaction() -> None:
     settings = StoreSettings(segment_size_bytes=4 << 20, sync=False, compact_below=0.6)
     store = open_memory(settings)
     for n in range(0, 4000, 10):
@@ -270,7 +272,7 @@ def test_compaction_goes_in_small_bites_between_which_requests_are_stored() -> N
     for n in range(4000, 4200):
         before = store.view()
         store.submit(Store(n, [submitted(n)]))
-        assert [one.ticket for one in store.work()] == [n]  # compaction keeps nobody waiting
+        assert [one.ticket for one in store.work()] == [n]  # compaction delays no request
         moved = store.view().moved_bytes - before.moved_bytes
         assert moved <= BITE_BYTES + 2000
         bites += moved > 0
@@ -279,13 +281,15 @@ def test_compaction_goes_in_small_bites_between_which_requests_are_stored() -> N
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_store_that_is_opened_again_has_what_it_had(seed: int) -> None:
+def test_a_reopened_store_has_all_requests_and_replies(seed: int) -> None:
     random, folder = Random(seed), MemoryFolder()
     settings = StoreSettings(segment_size_bytes=4096, sync=False, compact_below=0.8)
     kept: dict[bytes, bytes] = {}
     closed: set[bytes] = set()
     for at in range(6):
-        life = Life(folder, settings, now=100.0 + at, seed=seed * 100 + at, key_window_s=5.0)
+        life = LocalTitanic(
+            folder, settings, now=100.0 + at, seed=seed * 100 + at, key_window_s=5.0
+        )
         for ticket, body in kept.items():
             assert life.ask(REPLY, ticket) == [b"200", b"re:" + body]
         for ticket in closed:
@@ -304,14 +308,14 @@ def test_a_store_that_is_opened_again_has_what_it_had(seed: int) -> None:
     assert life.store.view().removed_segments
 
 
-def test_when_everything_is_closed_nothing_is_left() -> None:
+def test_no_records_remain_once_all_requests_are_closed() -> None:
     folder = MemoryFolder()
-    life = Life(folder, SMALL, key_window_s=10.0)
+    life = LocalTitanic(folder, SMALL, key_window_s=10.0)
     tickets = [life.submit(b"x" * 100, key=b"%d" % n) for n in range(100)]
     for ticket in tickets:
         life.ask(CLOSE, ticket)
     life.compact()
-    assert life.store.view().live_bytes > 0  # keys hold
+    assert life.store.view().live_bytes > 0  # idempotency keys keep records alive
     life.wait(20.0)
     life.compact()
     assert life.store.view().live_bytes == 0
@@ -320,9 +324,9 @@ def test_when_everything_is_closed_nothing_is_left() -> None:
     assert life.ask(LIST)[1] == b""
 
 
-def test_a_segment_with_a_record_that_became_unreadable_is_not_removed() -> None:
+def test_a_segment_with_an_unreadable_record_is_not_removed() -> None:
     folder = MemoryFolder()
-    life = Life(folder, SMALL, cache_bytes_max=0)
+    life = LocalTitanic(folder, SMALL, cache_bytes_max=0)
     first = life.submit(b"x" * 100)
     name = folder.names()[0]
     others = [life.submit(b"y" * 100) for _ in range(30)]
@@ -335,7 +339,7 @@ def test_a_segment_with_a_record_that_became_unreadable_is_not_removed() -> None
     assert life.ask(REPLY, first)[0] in (b"200", b"300") or life.warnings
 
 
-def test_a_role_is_kept_by_compaction() -> None:
+def test_compaction_keeps_the_role() -> None:
     folder = MemoryFolder()
     store = open_memory(SMALL, folder=folder)
     store.submit(Store("role", [encode_role(StoreRole(1, True, b"l" * 16, 7))]))
@@ -349,10 +353,10 @@ def test_a_role_is_kept_by_compaction() -> None:
     assert (role.replica, role.log_id, role.next_number) == (True, b"l" * 16, 7)
 
 
-def test_a_store_without_a_bound_is_bounded_by_its_disk(
+def test_a_store_without_a_limit_is_limited_by_its_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Or the disk would be full before there is room for the replies."""
+    """Otherwise requests could fill the disk and leave no room for replies."""
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda _place: usage._replace(free=80 << 20))
     with closing(open_store(tmp_path / "not" / "yet")) as store:

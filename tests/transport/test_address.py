@@ -1,4 +1,4 @@
-"""Addresses: what is read, what is refused, and with which words."""
+"""Addresses: parsing, formatting and errors."""
 
 import pytest
 
@@ -30,7 +30,7 @@ from requite.transport.address import (
         ("wss://*:0/caf%C3%A9", WsAddress("*", 0, "/caf%C3%A9", secure=True)),
     ],
 )
-def test_read_and_written_alike(text: str, address: object) -> None:
+def test_an_address_is_parsed_and_formatted_back(text: str, address: object) -> None:
     assert parse_address(text) == address
     assert str(address) == text
 
@@ -75,18 +75,18 @@ def test_read_and_written_alike(text: str, address: object) -> None:
         ("wss://localhost/é", "no path of HTTP"),
     ],
 )
-def test_refused_with_the_offending_text(text: str, why: str) -> None:
+def test_an_invalid_address_is_refused_with_its_text(text: str, why: str) -> None:
     with pytest.raises(ConfigurationError, match=why) as caught:
         parse_address(text)
     assert repr(text) in str(caught.value)
 
 
-def test_a_websocket_has_the_ports_of_http() -> None:
+def test_websockets_default_to_the_ports_of_http() -> None:
     assert parse_address("ws://localhost") == WsAddress("localhost", 80, "/")
     assert parse_address("wss://localhost/x") == WsAddress("localhost", 443, "/x", secure=True)
 
 
-def test_who_knows_fewer_schemes_says_so() -> None:
+def test_an_unsupported_scheme_lists_the_supported_ones() -> None:
     with pytest.raises(ConfigurationError, match="'ws' is unknown here; there are tcp and ipc"):
         parse_address("ws://localhost", ("tcp", "ipc"))
     with pytest.raises(ConfigurationError, match="write tcp://host:port or ipc:///path"):

@@ -1,4 +1,4 @@
-"""Streams and attempts without an event loop, driven by a poll written out by hand."""
+"""Streams and dial attempts without an event loop, driven by a manual poll."""
 
 from __future__ import annotations
 
@@ -41,28 +41,28 @@ def read_all(sock: socket.socket) -> bytes:
     return bytes(data)
 
 
-def test_a_write_leaves_in_the_callers_thread(pair: Any) -> None:
+def test_a_write_is_sent_in_the_callers_thread(pair: Any) -> None:
     stream, _, theirs = pair
     stream.write(b"hello")
     stream.write(b"")
     assert theirs.recv(100) == b"hello"  # without a turn of the poll
 
 
-def test_what_comes_is_read(pair: Any, poll: HandPoll) -> None:
+def test_incoming_bytes_are_read(pair: Any, poll: HandPoll) -> None:
     _, owner, theirs = pair
     theirs.sendall(b"hello")
     poll.turn()
     assert owner.data == b"hello"
 
 
-def test_what_the_kernel_does_not_take_waits_and_pushes_back(pair: Any, poll: HandPoll) -> None:
+def test_unsent_bytes_are_buffered_and_cause_back_pressure(pair: Any, poll: HandPoll) -> None:
     stream, owner, theirs = pair
     piece = bytes(range(256)) * 256
     written = b""
     while "blocked" not in owner.events:
         stream.write(piece)
         written += piece
-    stream.write(piece)  # is taken all the same
+    stream.write(piece)  # is accepted despite the back-pressure
     written += piece
     assert owner.events == ["blocked"]
     got = bytearray()
@@ -80,13 +80,13 @@ def test_what_the_kernel_does_not_take_waits_and_pushes_back(pair: Any, poll: Ha
     assert owner.events == ["blocked", "writable"]
 
 
-def test_close_lets_everything_out(pair: Any, poll: HandPoll) -> None:
+def test_close_flushes_pending_output(pair: Any, poll: HandPoll) -> None:
     stream, owner, theirs = pair
     theirs.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     stream.write(b"x" * (1 << 20))
     stream.close()
     stream.write(b"too late")
-    assert owner.events == ["blocked"]  # nothing else from inside a call
+    assert owner.events == ["blocked"]  # no event was reported from inside a call
     got = bytearray()
     while not owner.reason and "closed" not in owner.events:
         got += theirs.recv(1 << 16)
@@ -96,7 +96,7 @@ def test_close_lets_everything_out(pair: Any, poll: HandPoll) -> None:
     assert owner.events[-1] == "closed"
 
 
-def test_the_end_of_the_peer_is_told_once(pair: Any, poll: HandPoll) -> None:
+def test_a_close_by_the_peer_is_reported_once(pair: Any, poll: HandPoll) -> None:
     stream, owner, theirs = pair
     theirs.sendall(b"last words")
     theirs.close()
@@ -111,7 +111,7 @@ def test_the_end_of_the_peer_is_told_once(pair: Any, poll: HandPoll) -> None:
     assert not poll.watched
 
 
-def test_a_write_to_a_broken_connection_tells_the_end_later(pair: Any, poll: HandPoll) -> None:
+def test_a_write_to_a_broken_connection_reports_the_end_later(pair: Any, poll: HandPoll) -> None:
     stream, owner, theirs = pair
     theirs.close()
     stream.write(b"x")
@@ -121,7 +121,7 @@ def test_a_write_to_a_broken_connection_tells_the_end_later(pair: Any, poll: Han
     assert owner.reason.startswith("the connection broke: ")
 
 
-def test_paused_it_leaves_what_comes_in_the_kernel(pair: Any, poll: HandPoll) -> None:
+def test_a_paused_stream_leaves_incoming_bytes_in_the_kernel(pair: Any, poll: HandPoll) -> None:
     stream, owner, theirs = pair
     stream.pause_reading()
     theirs.sendall(b"x")
@@ -144,7 +144,7 @@ class Outcome:
             self._done,
             lambda _address, error: self.errors.append(error),
         )
-        assert not self.streams  # never from inside the constructor
+        assert not self.streams  # nothing is reported from inside the constructor
         assert not self.errors
         self._poll = poll
 
@@ -167,7 +167,7 @@ class Outcome:
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
 def test_an_attempt_connects(poll: HandPoll, host: str) -> None:
     family = socket.AF_INET6 if host == "::1" else socket.AF_INET
-    bind = "127.0.0.1" if host == "localhost" else host  # localhost may be ::1, too: it is skipped
+    bind = "127.0.0.1" if host == "localhost" else host  # dialling ::1 fails
     with socket.create_server((bind, 0), family=family) as server:
         outcome = Outcome(TcpAddress(host, server.getsockname()[1]), poll)
         outcome.wait()
@@ -179,8 +179,8 @@ def test_an_attempt_connects(poll: HandPoll, host: str) -> None:
     assert not poll.watched
 
 
-def test_an_attempt_at_nobody_says_so(poll: HandPoll) -> None:
-    port = 1  # nothing listens at tcpmux, and the system gives it to nobody
+def test_an_attempt_without_a_listener_is_refused(poll: HandPoll) -> None:
+    port = 1  # tcpmux: nothing listens there, and it is never assigned as an ephemeral port
     for host in ("127.0.0.1", "localhost"):
         outcome = Outcome(TcpAddress(host, port), poll)
         outcome.wait()
@@ -219,13 +219,13 @@ def test_an_attempt_at_a_full_backlog_fails_at_once(poll: HandPoll) -> None:
                 outcome.end()
 
 
-def test_an_attempt_over_inproc_is_told_where_that_works(poll: HandPoll) -> None:
+def test_an_attempt_over_inproc_is_refused_with_a_hint(poll: HandPoll) -> None:
     outcome = Outcome(InprocAddress("name"), poll)
     outcome.wait()
     assert "one event loop" in str(outcome.errors[0])
 
 
-def test_an_attempt_that_is_given_up_fails_once(poll: HandPoll) -> None:
+def test_a_cancelled_attempt_fails_once(poll: HandPoll) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         outcome = Outcome(TcpAddress("127.0.0.1", server.getsockname()[1]), poll)
         outcome.attempt.give_up("no answer within 10 s")

@@ -1,4 +1,4 @@
-"""File descriptors: when they are called short, and what is said then."""
+"""File descriptors: when a shortage is reported, and how it is described."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from requite.transport import descriptors
 
 @pytest.fixture
 def lowest_free() -> int:
-    """The descriptor that the next file would get."""
+    """Return the descriptor that the next file would get."""
     lowest = os.open(os.devnull, os.O_RDONLY)
     os.close(lowest)
     return lowest
@@ -22,7 +22,7 @@ def lowest_free() -> int:
 
 @pytest.fixture(autouse=True)
 def limits() -> Iterator[None]:
-    """Whatever a test does to the limit, it is put back."""
+    """Restore the limit after each test."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     yield
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
@@ -42,18 +42,18 @@ def test_a_reserve_is_kept_for_files(left: int, lowest_free: int) -> None:
     assert "`ulimit -n`" in told
 
 
-def test_with_enough_left_nothing_is_said(lowest_free: int) -> None:
+def test_no_shortage_is_reported_with_enough_descriptors(lowest_free: int) -> None:
     allow(lowest_free + 65)
     assert descriptors.shortage() == ""
 
 
-def test_connections_that_are_being_closed_count_as_gone(lowest_free: int) -> None:
+def test_closing_connections_count_as_closed(lowest_free: int) -> None:
     allow(lowest_free + 1)
     assert descriptors.shortage(leaving=3)
     assert descriptors.shortage(leaving=64) == ""
 
 
-def test_exhaustion_names_the_limit_only_where_it_is_the_reason(lowest_free: int) -> None:
+def test_exhaustion_names_the_limit_only_if_it_is_the_reason(lowest_free: int) -> None:
     allow(lowest_free)
     told = descriptors.exhaustion(OSError(errno.EMFILE, "too many"))
     assert told.startswith(f"all {lowest_free:,} file descriptors are in use (RLIMIT_NOFILE); ")

@@ -1,4 +1,4 @@
-"""Writing in the middle of a turn of the loop, on asyncio's own loop and on uvloop."""
+"""Writes within a turn of the event loop, on asyncio and uvloop."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def run(request: pytest.FixtureRequest) -> Callable[[Any], None]:
 
 @asynccontextmanager
 async def connection() -> AsyncIterator[tuple[Tap, PromptStream, socket.socket]]:
-    """Connect a stream to a plain socket, which needs no loop to be read."""
+    """Connect a stream to a plain socket, which can be read without an event loop."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         taps: list[Tap] = []
         address = TcpAddress("127.0.0.1", listener.getsockname()[1])
@@ -51,7 +51,7 @@ def read(peer: socket.socket, size: int) -> bytes:
     return data
 
 
-def test_what_is_written_now_arrives_while_the_turn_goes_on(run: Callable[[Any], None]) -> None:
+def test_write_now_sends_within_the_turn(run: Callable[[Any], None]) -> None:
     async def scenario() -> None:
         async with connection() as (_, stream, peer):
             stream.write_now(b"at once")
@@ -60,7 +60,7 @@ def test_what_is_written_now_arrives_while_the_turn_goes_on(run: Callable[[Any],
     run(scenario())
 
 
-def test_it_does_not_overtake_what_was_written_before(run: Callable[[Any], None]) -> None:
+def test_write_now_does_not_overtake_earlier_writes(run: Callable[[Any], None]) -> None:
     async def scenario() -> None:
         async with connection() as (_, stream, peer):
             stream.write(b"first ")
@@ -71,7 +71,7 @@ def test_it_does_not_overtake_what_was_written_before(run: Callable[[Any], None]
     run(scenario())
 
 
-def test_what_the_network_does_not_take_is_held_and_told(run: Callable[[Any], None]) -> None:
+def test_unsent_bytes_are_buffered_and_reported(run: Callable[[Any], None]) -> None:
     async def scenario() -> None:
         data = bytes(range(256)) * (64 << 10)
         async with connection() as (tap, stream, peer):
@@ -85,7 +85,7 @@ def test_what_the_network_does_not_take_is_held_and_told(run: Callable[[Any], No
     run(scenario())
 
 
-def test_a_connection_that_broke_ends_as_always(run: Callable[[Any], None]) -> None:
+def test_write_now_on_a_broken_connection_reports_its_end(run: Callable[[Any], None]) -> None:
     async def scenario() -> None:
         async with connection() as (tap, stream, peer):
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # a reset

@@ -1,5 +1,4 @@
-"""What can go wrong with TLS on a network, with an event loop and without: in which words it is
-told at either end, and that nothing is left behind."""
+"""Failures of TLS, with and without an event loop: the errors at both ends, and no leaks."""
 
 from __future__ import annotations
 
@@ -32,14 +31,14 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 @pytest.fixture(autouse=True)
 def nothing_left_open(certificates: Certificates) -> Iterator[None]:
-    asyncio.run(asyncio.sleep(0))  # the first loop opens descriptors that stay
+    asyncio.run(asyncio.sleep(0))  # the first loop opens descriptors that stay open
     with none_left():
         yield
 
 
 @dataclass(frozen=True)
 class Case:
-    """How one listens and one dials; what is said at the dialling end, and at the other."""
+    """Settings of both ends, and the expected errors at the dialling and the listening end."""
 
     listens: Callable[[Certificates], TlsSettings]
     dials: Callable[[Certificates], TlsSettings]
@@ -84,8 +83,8 @@ CASES = {
 
 
 # --- with an event loop ---------------------------------------------------------------------------
-class Listening:
-    """A listener on an event loop, and what became of those who came."""
+class RecordingListener:
+    """A listener on an event loop. Records its connections."""
 
     def __init__(self) -> None:
         self.taps: list[Tap] = []
@@ -113,11 +112,11 @@ async def dialled(address: Any, tls: TlsSettings) -> Tap:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_certificate_that_is_refused(certificates: Certificates, case: str) -> None:
+def test_an_invalid_certificate_is_refused(certificates: Certificates, case: str) -> None:
     how = CASES[case]
 
     async def scenario() -> None:
-        listening = Listening()
+        listening = RecordingListener()
         address = await listening.at(how.listens(certificates))
         with pytest.raises(TransportError) as caught:
             await dialled(address, how.dials(certificates))
@@ -131,9 +130,9 @@ def test_a_certificate_that_is_refused(certificates: Certificates, case: str) ->
     asyncio.run(scenario())
 
 
-def test_the_name_may_be_told(certificates: Certificates) -> None:
+def test_server_name_overrides_the_expected_name(certificates: Certificates) -> None:
     async def scenario() -> None:
-        listening = Listening()
+        listening = RecordingListener()
         address = await listening.at(certificates.showing(certificates.elsewhere))
         tap = await dialled(address, replace(certificates.to_dial, server_name="elsewhere.example"))
         assert not tap.reasons  # the connection is open
@@ -153,10 +152,10 @@ def test_the_name_may_be_told(certificates: Certificates) -> None:
         ("expired", "the peer's certificate is not valid: certificate has expired", "expired"),
     ],
 )
-def test_a_client_that_is_refused(
+def test_a_client_without_a_valid_certificate_is_refused(
     certificates: Certificates, who: str | None, at_server: str, at_client: str
 ) -> None:
-    """In TLS 1.3 the client has long been done when it hears of it."""
+    """In TLS 1.3 the client has finished its handshake before it learns of the rejection."""
     checking = replace(certificates.to_listen, ca=certificates.ca, verify_client=True)
     settings = certificates.to_dial
     if who is not None:
@@ -164,7 +163,7 @@ def test_a_client_that_is_refused(
         settings = replace(settings, certificate=shown.certificate, key=shown.key)
 
     async def scenario() -> None:
-        listening = Listening()
+        listening = RecordingListener()
         tap = await dialled(await listening.at(checking), settings)
         tap.write(b"let me in")
         await tap.until_closed()
@@ -179,13 +178,13 @@ def test_a_client_that_is_refused(
     asyncio.run(scenario())
 
 
-def test_a_client_with_its_certificate_is_let_in(certificates: Certificates) -> None:
+def test_a_client_with_a_valid_certificate_is_accepted(certificates: Certificates) -> None:
     checking = replace(certificates.to_listen, ca=certificates.ca, verify_client=True)
     shown = certificates.client
     settings = replace(certificates.to_dial, certificate=shown.certificate, key=shown.key)
 
     async def scenario() -> None:
-        listening = Listening()
+        listening = RecordingListener()
         tap = await dialled(await listening.at(checking), settings)
         tap.write(b"hello")
         served = await listening.first()
@@ -201,7 +200,7 @@ def test_a_client_with_its_certificate_is_let_in(certificates: Certificates) -> 
 
 def test_a_plain_listener_that_speaks_first(certificates: Certificates) -> None:
     async def scenario() -> None:
-        listening = Listening()
+        listening = RecordingListener()
         address = await listening.at(None)
         secure = TlsAddress(address.host, address.port)
         dialling = asyncio.create_task(dialled(secure, certificates.to_dial))
@@ -210,15 +209,15 @@ def test_a_plain_listener_that_speaks_first(certificates: Certificates) -> None:
         with pytest.raises(TransportError, match="the peer does not speak TLS"):
             await dialling
         await served.until_closed()
-        assert served.data[:1] == b"\x16"  # what a framing gets to see, and refuses
+        assert served.data[:1] == b"\x16"  # a TLS record, which the framing refuses
         listening.listener.close()
 
     asyncio.run(scenario())
 
 
-def test_a_plain_listener_that_hangs_up(certificates: Certificates) -> None:
+def test_a_plain_listener_that_closes(certificates: Certificates) -> None:
     async def scenario() -> None:
-        listening = Listening()
+        listening = RecordingListener()
         address = await listening.at(None)
         secure = WsAddress(address.host, address.port, secure=True)
         dialling = asyncio.create_task(dialled(secure, certificates.to_dial))
@@ -231,9 +230,9 @@ def test_a_plain_listener_that_hangs_up(certificates: Certificates) -> None:
     asyncio.run(scenario())
 
 
-def test_a_plain_listener_that_says_nothing(certificates: Certificates) -> None:
+def test_a_silent_plain_listener(certificates: Certificates) -> None:
     async def scenario() -> None:
-        listening = Listening()
+        listening = RecordingListener()
         address = await listening.at(None)
         secure = TlsAddress(address.host, address.port)
         with pytest.raises(TransportError, match=r"no answer within 0\.05 s"):
@@ -247,7 +246,7 @@ def test_a_plain_listener_that_says_nothing(certificates: Certificates) -> None:
 
 def test_a_plain_peer_at_a_tls_listener(certificates: Certificates) -> None:
     async def scenario() -> None:
-        listening = Listening()
+        listening = RecordingListener()
         address = await listening.at(certificates.to_listen)
         reader, writer = await asyncio.open_connection(address.host, address.port)
         served = await listening.first()
@@ -272,7 +271,7 @@ def test_an_old_version_is_refused(certificates: Certificates) -> None:
         context.maximum_version = ssl.TLSVersion.TLSv1_1
 
     async def scenario() -> None:
-        listening = Listening()
+        listening = RecordingListener()
         address = await listening.at(certificates.to_listen)
         with pytest.raises((ssl.SSLError, ConnectionError)):
             await asyncio.open_connection(address.host, address.port, ssl=context)
@@ -285,12 +284,12 @@ def test_an_old_version_is_refused(certificates: Certificates) -> None:
 
 
 @pytest.mark.parametrize("end", ["close", "abort"])
-def test_a_foreign_peer_comes_speaks_and_goes(certificates: Certificates, end: str) -> None:
-    """asyncio's own TLS waits at its end for an answer to it."""
+def test_a_foreign_peer_connects_and_disconnects(certificates: Certificates, end: str) -> None:
+    """asyncio's own TLS waits for an answer to its close."""
     context = ssl.create_default_context(cafile=certificates.ca)
 
     async def scenario() -> None:
-        listening = Listening()
+        listening = RecordingListener()
         address = await listening.at(certificates.to_listen)
         reader, writer = await asyncio.open_connection(address.host, address.port, ssl=context)
         writer.write(b"question" * 10_000)
@@ -312,7 +311,7 @@ def test_a_foreign_peer_comes_speaks_and_goes(certificates: Certificates, end: s
     asyncio.run(scenario())
 
 
-def test_a_foreign_server_is_spoken_to(certificates: Certificates) -> None:
+def test_a_foreign_server_can_be_dialled(certificates: Certificates) -> None:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificates.server.certificate, certificates.server.key)
 
@@ -339,15 +338,13 @@ def test_a_foreign_server_is_spoken_to(certificates: Certificates) -> None:
     asyncio.run(scenario())
 
 
-def test_files_that_go_missing_are_told_by_who_dials(
-    certificates: Certificates, tmp_path: Path
-) -> None:
+def test_the_dialling_end_reports_missing_files(certificates: Certificates, tmp_path: Path) -> None:
     missing = str(tmp_path / "ca.pem")
     with pytest.raises(TransportError, match=f"cannot use the ca '{missing}'"):
         asyncio.run(dialled(TlsAddress("127.0.0.1", 1), TlsSettings(ca=missing)))
 
 
-def test_a_listener_has_a_certificate(tmp_path: Path) -> None:
+def test_a_listener_needs_a_certificate(tmp_path: Path) -> None:
     missing = TlsSettings(certificate=str(tmp_path / "c.pem"), key="k.pem")
     for settings, why in (
         (None, "a listener needs a certificate and its key"),
@@ -360,9 +357,9 @@ def test_a_listener_has_a_certificate(tmp_path: Path) -> None:
                 BlockingListener(address, HandPoll(), lambda _stream: None, settings)
 
 
-# --- without one ----------------------------------------------------------------------------------
-class Served:
-    """Both ends without an event loop, in one poll."""
+# --- without an event loop ------------------------------------------------------------------------
+class BlockingPair:
+    """A listener and its dialling peers without an event loop, in one poll."""
 
     def __init__(self, poll: HandPoll, listens: TlsSettings | None) -> None:
         self.poll = poll
@@ -391,12 +388,12 @@ class Served:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_certificate_that_is_refused_without_a_loop(
+def test_an_invalid_certificate_is_refused_without_a_loop(
     certificates: Certificates, case: str
 ) -> None:
     how = CASES[case]
     poll = HandPoll()
-    served = Served(poll, how.listens(certificates))
+    served = BlockingPair(poll, how.listens(certificates))
     served.dial(how.dials(certificates))
     poll.turns(lambda: served.errors and served.owners and served.owners[0].events)
     assert f"{served.listener.address}: {how.dialled}" in served.errors[0]
@@ -405,11 +402,11 @@ def test_a_certificate_that_is_refused_without_a_loop(
     served.close()
 
 
-def test_a_silent_listener_is_given_up_without_a_loop(certificates: Certificates) -> None:
+def test_a_dial_of_a_silent_listener_times_out_without_a_loop(certificates: Certificates) -> None:
     poll = HandPoll()
-    served = Served(poll, None)
+    served = BlockingPair(poll, None)
     attempt = served.dial(certificates.to_dial)
-    poll.turns(lambda: served.owners and served.owners[0].data)  # half way into the handshake
+    poll.turns(lambda: served.owners and served.owners[0].data)  # in the middle of the handshake
     attempt.give_up("no answer within 10 s")
     attempt.give_up("again")
     poll.turns(lambda: served.owners[0].events)
@@ -418,9 +415,9 @@ def test_a_silent_listener_is_given_up_without_a_loop(certificates: Certificates
 
 
 def test_a_handshake_may_be_discarded(certificates: Certificates) -> None:
-    """As a fork does with all that it inherited: descriptors go, and nobody hears of it."""
+    """As after a fork: close the descriptors without reporting anything to the peer."""
     poll = HandPoll()
-    served = Served(poll, None)
+    served = BlockingPair(poll, None)
     attempt = served.dial(certificates.to_dial)
     poll.turns(lambda: served.owners and served.owners[0].data)
     attempt.discard()
@@ -431,9 +428,9 @@ def test_a_handshake_may_be_discarded(certificates: Certificates) -> None:
     assert not served.owners[0].events
 
 
-def test_a_peer_that_goes_in_the_handshake_without_a_loop(certificates: Certificates) -> None:
+def test_a_peer_that_closes_in_the_handshake_without_a_loop(certificates: Certificates) -> None:
     poll = HandPoll()
-    served = Served(poll, certificates.to_listen)
+    served = BlockingPair(poll, certificates.to_listen)
     port = served.listener.address.port  # type: ignore[union-attr]
     with socket.create_connection(("127.0.0.1", port)) as peer:
         peer.sendall(b"\x16\x03\x01")
@@ -443,9 +440,9 @@ def test_a_peer_that_goes_in_the_handshake_without_a_loop(certificates: Certific
     served.close()
 
 
-def test_files_that_go_missing_without_a_loop(tmp_path: Path) -> None:
+def test_missing_files_without_a_loop(tmp_path: Path) -> None:
     poll = HandPoll()
-    served = Served(poll, None)
+    served = BlockingPair(poll, None)
     served.dial(TlsSettings(ca=str(tmp_path / "ca.pem")))
     poll.settle()
     assert "cannot use the ca" in served.errors[0]

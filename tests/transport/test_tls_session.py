@@ -1,4 +1,4 @@
-"""TLS sans I/O: two sessions in memory, and what neither of them takes."""
+"""TLS without I/O: two sessions in memory."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def make_pair(certificates: Certificates) -> MakePair:
 
 
 def exchange(one: TlsSession, other: TlsSession) -> tuple[bytes, bytes]:
-    """Carry to and fro what each has to say; return what each got."""
+    """Exchange the output of both sessions; return what each received."""
     got_one, got_other = b"", b""
     while True:
         to_other, to_one = one.output(), other.output()
@@ -47,7 +47,7 @@ def exchange(one: TlsSession, other: TlsSession) -> tuple[bytes, bytes]:
             return got_one, got_other
 
 
-def test_hands_are_shaken_and_bytes_pass(make_pair: MakePair) -> None:
+def test_a_handshake_and_data_in_both_directions(make_pair: MakePair) -> None:
     client, server = make_pair()
     assert not client.established
     exchange(client, server)
@@ -69,7 +69,7 @@ def test_more_than_a_record_at_once(make_pair: MakePair) -> None:
 
 
 @given(cuts=st.lists(st.integers(1, 5000), min_size=1, max_size=40))
-def test_how_the_stream_is_cut_changes_nothing(make_pair: MakePair, cuts: list[int]) -> None:
+def test_chunk_sizes_do_not_matter(make_pair: MakePair, cuts: list[int]) -> None:
     client, server = make_pair()
     data = bytes(range(256)) * 80
     got = b""
@@ -88,7 +88,7 @@ def test_how_the_stream_is_cut_changes_nothing(make_pair: MakePair, cuts: list[i
     assert got == data
 
 
-def test_the_end_is_told(make_pair: MakePair) -> None:
+def test_the_close_of_the_peer_is_reported(make_pair: MakePair) -> None:
     client, server = make_pair()
     exchange(client, server)
     client.send(b"last words")
@@ -103,21 +103,21 @@ def test_the_end_is_told(make_pair: MakePair) -> None:
     assert client.peer_has_ended
 
 
-def test_to_end_before_hands_are_shaken_is_no_harm(make_pair: MakePair) -> None:
+def test_a_close_before_the_handshake_is_harmless(make_pair: MakePair) -> None:
     client, server = make_pair()
     client.end()
     server.end()
     assert not server.established
 
 
-def test_who_does_not_speak_tls_is_told_by_the_first_byte(make_pair: MakePair) -> None:
+def test_a_peer_without_tls_is_detected_by_its_first_byte(make_pair: MakePair) -> None:
     for first in (b"\x00SP\x00\x00\x30\x00\x00", b"GET / HTTP/1.1\r\n", b"\xff"):
         for session in make_pair():
             with pytest.raises(TlsFailure, match="the peer does not speak TLS"):
                 session.receive(first)
 
 
-def test_a_flipped_bit_is_found(make_pair: MakePair) -> None:
+def test_a_flipped_bit_is_detected(make_pair: MakePair) -> None:
     client, server = make_pair()
     exchange(client, server)
     client.send(b"pay 10")
@@ -146,7 +146,7 @@ def test_garbage_after_the_handshake_yields_nothing(make_pair: MakePair, garbage
             assert session.receive(garbage) == b""
 
 
-def test_a_zone_is_no_part_of_a_name(certificates: Certificates, tmp_path: Path) -> None:
+def test_a_zone_is_not_part_of_a_name(certificates: Certificates, tmp_path: Path) -> None:
     server = TlsSession(certificates.to_listen.listening_context(), None)
     client = TlsSettings(ca=certificates.ca).session_to("::1%lo")
     client.begin()

@@ -1,4 +1,4 @@
-"""Settings of TLS: what contexts they make, and which files and combinations are refused."""
+"""TLS settings: the contexts they create, and invalid files or combinations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def certificates(tmp_path: Path) -> Certificates:
     return Certificates(tmp_path)
 
 
-def test_who_dials_checks_certificate_and_name(certificates: Certificates) -> None:
+def test_the_dialling_end_checks_certificate_and_name(certificates: Certificates) -> None:
     for settings in (TlsSettings(), certificates.to_dial):
         context = settings.dialling_context()
         assert context.verify_mode is ssl.CERT_REQUIRED
@@ -29,7 +29,7 @@ def test_who_dials_checks_certificate_and_name(certificates: Certificates) -> No
         assert context.minimum_version is ssl.TLSVersion.TLSv1_2
 
 
-def test_a_listener_takes_no_old_tls_and_checks_clients_if_told_to(
+def test_a_listener_refuses_old_tls_and_checks_clients_on_request(
     certificates: Certificates,
 ) -> None:
     context = certificates.to_listen.listening_context()
@@ -41,7 +41,7 @@ def test_a_listener_takes_no_old_tls_and_checks_clients_if_told_to(
     assert len(context.get_ca_certs()) == 1
 
 
-def test_a_context_is_made_once_and_anew_when_a_file_changes(certificates: Certificates) -> None:
+def test_a_context_is_cached_until_a_file_changes(certificates: Certificates) -> None:
     settings = certificates.to_dial
     first = settings.dialling_context()
     assert settings.dialling_context() is first
@@ -62,7 +62,7 @@ def test_certificate_and_key_may_be_in_one_file(certificates: Certificates, tmp_
     assert context.protocol is ssl.PROTOCOL_TLS_SERVER
 
 
-# --- refused --------------------------------------------------------------------------------------
+# --- invalid settings -----------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("make", "why"),
     [
@@ -74,7 +74,7 @@ def test_certificate_and_key_may_be_in_one_file(certificates: Certificates, tmp_
         (lambda: TlsSettings(server_name="x" * 300).session_to("h"), "no certificate is for"),
     ],
 )
-def test_settings_that_cannot_work(make: Callable[[], object], why: str) -> None:
+def test_invalid_settings_are_refused(make: Callable[[], object], why: str) -> None:
     with pytest.raises(ConfigurationError, match=why):
         make()
 
@@ -87,7 +87,7 @@ def refused(settings: TlsSettings) -> str:
 
 
 @pytest.mark.parametrize("setting", ["ca", "certificate", "key"])
-def test_a_file_that_cannot_be_used_is_named_with_its_setting(
+def test_an_unusable_file_is_named_with_its_setting(
     certificates: Certificates, tmp_path: Path, setting: str
 ) -> None:
     settings = certificates.to_dial if setting == "ca" else certificates.to_listen
@@ -107,7 +107,7 @@ def test_a_file_that_cannot_be_used_is_named_with_its_setting(
         assert text == f"TLS: cannot use the {setting} {path!r}: {reason}"
 
 
-def test_a_file_without_permission(certificates: Certificates) -> None:
+def test_an_unreadable_file_is_refused(certificates: Certificates) -> None:
     os.chmod(certificates.server.key, 0)
     if os.access(certificates.server.key, os.R_OK):
         pytest.skip("root may read everything")
@@ -115,7 +115,7 @@ def test_a_file_without_permission(certificates: Certificates) -> None:
 
 
 @pytest.mark.parametrize("setting", ["ca", "certificate"])
-def test_a_certificate_that_is_damaged(
+def test_a_damaged_certificate_is_refused(
     certificates: Certificates, tmp_path: Path, setting: str
 ) -> None:
     settings = certificates.to_dial if setting == "ca" else certificates.to_listen
@@ -125,17 +125,17 @@ def test_a_certificate_that_is_damaged(
     assert text.startswith(f"TLS: cannot use the {setting} {str(damaged)!r}: ")
 
 
-def test_a_key_of_another_certificate(certificates: Certificates) -> None:
+def test_a_key_of_another_certificate_is_refused(certificates: Certificates) -> None:
     text = refused(replace(certificates.to_listen, key=certificates.client.key))
     assert text.endswith(f"{certificates.client.key!r}: it does not belong to the certificate")
 
 
-def test_a_certificate_without_its_key(certificates: Certificates) -> None:
+def test_a_certificate_without_its_key_is_refused(certificates: Certificates) -> None:
     text = refused(replace(certificates.to_listen, key=None))
     assert text.endswith("it holds no private key in the form PEM; name its file with key")
 
 
-def test_a_key_with_a_passphrase_asks_nobody(certificates: Certificates, tmp_path: Path) -> None:
+def test_a_key_with_a_passphrase_is_refused(certificates: Certificates, tmp_path: Path) -> None:
     plain = Path(certificates.server.key).read_bytes()
     locked = tmp_path / "locked.pem"
     locked.write_bytes(

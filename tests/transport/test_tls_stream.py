@@ -1,4 +1,4 @@
-"""A stream over TLS between a peer written out by hand and a stream that writes down its calls."""
+"""A TLS stream between a scripted peer and a recording stream below it."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from requite.transport.tls_session import TlsSession
 from requite.transport.tls_stream import TlsStream
 
 
-class Below:
-    """The stream that TLS runs over; `said` is what the peer gets to read."""
+class StreamBelow:
+    """The stream below TLS. `output` is what the peer has yet to read."""
 
     peer_name = "below"
 
     def __init__(self) -> None:
-        self.said = b""
+        self.output = b""
         self.calls: list[str] = []
 
     def start(self, owner: object, link: object) -> None:
         self.calls.append("start")
 
     def write(self, data: bytes) -> None:
-        self.said += data
+        self.output += data
 
     def close(self) -> None:
         self.calls.append("close")
@@ -44,12 +44,12 @@ class Below:
 
 
 class Scene:
-    """An accepted stream, and the session of the peer that dialled."""
+    """An accepted TLS stream, and the session of the dialling peer."""
 
     def __init__(self, certificates: Certificates) -> None:
         self.peer = certificates.to_dial.session_to("localhost")
         self.peer.begin()
-        self.below = Below()
+        self.below = StreamBelow()
         self.owner = Owner()
         self.later: deque[Callable[[], object]] = deque()
         session = TlsSession(certificates.to_listen.listening_context(), None)
@@ -57,16 +57,16 @@ class Scene:
         self.stream.start(self.owner, "link")
 
     def carry(self) -> bytes:
-        """Carry to and fro until nobody has anything to say; return what the peer got."""
+        """Exchange data until both sides are idle; return what the peer received."""
         got = b""
         while True:
-            said, self.below.said = self.below.said, b""
-            if said:
-                got += self.peer.receive(said)
+            output, self.below.output = self.below.output, b""
+            if output:
+                got += self.peer.receive(output)
             chunk = self.peer.output()
             if chunk:
                 self.stream.received(None, chunk)
-            if not (said or chunk):
+            if not (output or chunk):
                 return got
 
 
@@ -75,15 +75,15 @@ def scene(tmp_path: Path) -> Scene:
     return Scene(Certificates(tmp_path))
 
 
-def test_what_is_written_early_leaves_when_hands_are_shaken(scene: Scene) -> None:
+def test_early_writes_are_sent_after_the_handshake(scene: Scene) -> None:
     scene.stream.write(b"one ")
     scene.stream.write(b"")
     scene.stream.write(b"two")
-    assert scene.below.said == b""
+    assert scene.below.output == b""
     assert scene.carry() == b"one two"
 
 
-def test_an_early_close_waits_for_what_was_written(scene: Scene) -> None:
+def test_an_early_close_waits_for_pending_writes(scene: Scene) -> None:
     scene.stream.write(b"last words")
     scene.stream.close()
     scene.stream.write(b"too late")
@@ -96,24 +96,24 @@ def test_an_early_close_waits_for_what_was_written(scene: Scene) -> None:
     assert scene.owner.reason == ""
 
 
-def test_after_close_nothing_is_reported_but_the_end(scene: Scene) -> None:
+def test_only_the_end_is_reported_after_a_close(scene: Scene) -> None:
     scene.stream.write(b"last words")
     scene.stream.close()
     scene.stream.received(None, scene.peer.output())
-    scene.peer.receive(scene.below.said)
-    scene.peer.send(b"how do you do")  # with the last message of its handshake, in one chunk
+    scene.peer.receive(scene.below.output)
+    scene.peer.send(b"how do you do")  # in the same chunk as the last handshake message
     scene.stream.received(None, scene.peer.output())
     assert scene.below.calls == ["start", "close"]
     assert not scene.owner.data
     assert not scene.owner.events
 
 
-def test_an_early_close_with_nothing_to_say_waits_for_nobody(scene: Scene) -> None:
+def test_an_early_close_without_pending_writes_is_immediate(scene: Scene) -> None:
     scene.stream.close()
     assert scene.below.calls == ["start", "close"]
 
 
-def test_the_answer_to_the_peers_last_words_leaves_before_the_end(scene: Scene) -> None:
+def test_a_reply_in_the_last_callback_is_sent_before_the_end(scene: Scene) -> None:
     scene.carry()
     scene.peer.send(b"last words")
     scene.peer.end()
@@ -127,11 +127,11 @@ def test_the_answer_to_the_peers_last_words_leaves_before_the_end(scene: Scene) 
     assert scene.peer.peer_has_ended
 
 
-def test_a_failure_is_told_to_the_peer_and_then_to_the_owner(scene: Scene) -> None:
+def test_a_failure_is_reported_to_the_peer_and_then_to_the_owner(scene: Scene) -> None:
     scene.carry()
     scene.stream.received(None, b"\x17\x03\x03\x00\x20" + bytes(32))
     assert scene.below.calls == ["start", "abort"]
-    assert scene.below.said
+    assert scene.below.output
     assert not scene.owner.events
     scene.stream.received(None, b"whatever follows")
     scene.stream.write(b"nobody reads it")
@@ -142,7 +142,7 @@ def test_a_failure_is_told_to_the_peer_and_then_to_the_owner(scene: Scene) -> No
     assert scene.below.calls == ["start", "abort"]
 
 
-def test_pressure_and_pauses_pass(scene: Scene) -> None:
+def test_back_pressure_and_pauses_are_passed_through(scene: Scene) -> None:
     scene.carry()
     scene.stream.blocked(None)
     scene.stream.writable(None)
@@ -154,16 +154,16 @@ def test_pressure_and_pauses_pass(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("reason", ["", "the connection broke: reset"])
-def test_an_end_that_tls_did_not_announce(scene: Scene, reason: str) -> None:
+def test_an_end_without_a_close_of_tls_is_reported(scene: Scene, reason: str) -> None:
     scene.carry()
     scene.stream.closed(None, reason)
     assert scene.owner.reason == (reason or "the peer hung up without an end of TLS")
 
 
-def test_who_shakes_hands_first_is_told_of_an_end_before(tmp_path: Path) -> None:
+def test_an_abort_in_the_handshake_is_reported(tmp_path: Path) -> None:
     outcomes: list[Any] = []
     session = Certificates(tmp_path).to_dial.session_to("localhost")
-    stream = TlsStream(Below(), session, deque[Any]().append)
+    stream = TlsStream(StreamBelow(), session, deque[Any]().append)
     stream.shake_hands(outcomes.append)
     stream.abort()
     stream.closed(None, "")
