@@ -11,6 +11,7 @@ never loads the broker. `requite.errors` and `requite.request` describe errors a
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -95,11 +96,22 @@ _HOME = {
 }
 
 
+def refuse_windows() -> None:
+    """Raise `ConfigurationError` on Windows, which requite does not support."""
+    if sys.platform == "win32":
+        raise ConfigurationError(
+            "requite does not run on Windows: Python has no `fcntl` and `resource` there. Use "
+            "WSL 2, which is Linux"
+        )
+
+
 def __getattr__(name: str) -> Any:
     """Load a public name's module on first use (PEP 562)."""
     if name == "sp":
+        refuse_windows()
         return import_module("requite.sp")
     if name not in _HOME:
         raise AttributeError(f"module 'requite' has no attribute {name!r}")
+    refuse_windows()
     value = globals()[name] = getattr(import_module(_HOME[name]), name)
     return value

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from requite.chronicle import WriterRole
 from requite.engine import Note, Wake
-from requite.errors import ConfigurationError, LocalViolation
+from requite.errors import ConfigurationError
 from requite.framing import IdentityTable, Limits, SocketType, Zmtp, mechanism_to_check
 from requite.framing.handover import Handover
 from requite.pair import Pair
@@ -98,7 +98,6 @@ class Broker(Daemon):
             )
         self._pair = pair
         gate = None if pair is None else self._put_behind_gate(pair)
-        self._started = False
         limits = _limits(message_size_max)
         mechanism = mechanism_to_check(users)
         identities: IdentityTable[Link] = IdentityTable(
@@ -142,9 +141,7 @@ class Broker(Daemon):
         Raises `TransportError` if it cannot bind an address, `StorageError` if it cannot open a
         folder, and `LocalViolation` on a second call: a closed broker stays closed.
         """
-        if self._started:
-            raise LocalViolation("a broker starts once; make another one to serve again")
-        self._started = True
+        self._start_once()
         if self._journal is not None:
             self._journal.start()
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from tests.storage.helpers import SMALL, damages, open_small, payloads
 
 from requite.errors import LogFailed, LogFull, LogGone, LogMismatch, StorageError
-from requite.storage import Log, LogReader, LogSettings, MemoryFolder, MemoryLog
+from requite.storage import Log, LogReader, LogSettings, MemoryFolder, MemoryLog, disk
 from requite.storage.memory import MemoryFile
 
 KIB = b"k" * 1000
@@ -347,3 +348,16 @@ def test_what_was_cut_off_is_told_even_where_the_log_cannot_be_opened() -> None:
     with MemoryLog(b"TEST", SMALL, disk) as log:
         assert log.recovered.cut_bytes == 0
         assert payloads(log.reader().tail()) == [b"whole"]
+
+
+# --- systems without fdatasync --------------------------------------------------------------------
+def test_a_system_without_fdatasync_syncs_the_cache_of_the_drive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[int, ...]] = []
+    monkeypatch.delattr(os, "fdatasync")
+    monkeypatch.setattr(fcntl, "F_FULLFSYNC", 51, raising=False)
+    monkeypatch.setattr(fcntl, "fcntl", lambda *arguments: synced.append(arguments))
+    with (tmp_path / "file").open("wb") as file:
+        disk.DiskFile(tmp_path / "file", file.fileno()).sync()
+        assert synced == [(file.fileno(), 51)]

@@ -17,6 +17,8 @@ import os
 import sys
 from collections.abc import Sequence
 
+from requite.errors import ConfigurationError
+
 __all__ = ["main"]
 
 
@@ -44,6 +46,13 @@ def _run(words: list[str]) -> int:
 
         print(f"requite {__version__}")
         return 0
+    from requite import refuse_windows
+
+    try:
+        refuse_windows()
+    except ConfigurationError as error:
+        print(f"requite: {error}", file=sys.stderr)
+        return 2
     from requite.cli.app import run
 
     return run(words)

@@ -7,11 +7,13 @@ calls of a client share its connection; up to `slots` of them may be in flight.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
 from dataclasses import replace
 from threading import get_ident
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
+from weakref import WeakSet
 
 from requite.chronicle import WriterRole
 from requite.client.call_arguments import (
@@ -33,13 +35,24 @@ from requite.errors import CallError, Cancelled, LocalViolation
 from requite.framing import Limits
 from requite.request import Deadline, Partial, Reply, RetryPolicy
 from requite.shell import clock
-from requite.shell.aio import AioShell
+from requite.shell.aio import AioShell, running_loop
 from requite.shell.journaling import JournalOption, chronicle_of, journal_in, new_name
 from requite.speaks.endpoints import Urls, bound_at
 from requite.speaks.plans import ClientSettings
 from requite.speaks.registry import client_plan, read_endpoints
 
 T = TypeVar("T")
+
+_CLIENTS: Final[WeakSet[AsyncClient]] = WeakSet()
+
+
+def _after_fork() -> None:
+    """Have each client check its event loop, which the child of a fork does not have."""
+    for client in _CLIENTS:
+        client._thread = 0
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 class AsyncClient:
@@ -124,7 +137,8 @@ class AsyncClient:
         self._submit = self._shell.submit
         self._submit_soon = self._shell.host.submit_soon
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread = 0
+        self._thread = 0  # that of the loop; 0 also in the child after a fork
+        _CLIENTS.add(self)
         self._opening = asyncio.Lock()
         self._closed = False
 
@@ -187,7 +201,7 @@ class AsyncClient:
         if self._journal is not None and self._loop is None:
             self._journal.start()
         self._shell.start()
-        self._loop = asyncio.get_running_loop()
+        self._loop = running_loop()
         self._thread = get_ident()
 
     # --- calls ------------------------------------------------------------------------------------
@@ -238,7 +252,7 @@ class AsyncClient:
         idempotency_key: bytes = b"",
     ) -> asyncio.Future[Reply]:
         """Send a request and return the future of its reply; cancelling that cancels the call."""
-        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Reply] = running_loop().create_future()
         self.start_for(
             future,
             body,

@@ -73,7 +73,6 @@ class Pair(Daemon):
         )
         self._listeners = [] if on_change is None else [on_change]
         self._logged = ("", logging.NOTSET)
-        self._started = False
         self._is_owned = False
         self._failed = asyncio.Event()
         self._shell = AioShell(
@@ -156,9 +155,7 @@ class Pair(Daemon):
     async def start(self) -> str:
         """Listen, dial, and start heartbeats; return `endpoint`. Raises `TransportError` if the
         address cannot be bound, `LocalViolation` on a second call."""
-        if self._started:
-            raise LocalViolation("a pair starts once; make another one to serve again")
-        self._started = True
+        self._start_once()
         await self._shell.listen_all()
         self._shell.start()
         return self.endpoint

@@ -8,7 +8,7 @@ from typing import Final
 
 from requite.chronicle import WriterRole
 from requite.core.liveness import HeartbeatPolicy
-from requite.errors import ConfigurationError, LocalViolation
+from requite.errors import ConfigurationError
 from requite.framing import Limits, SocketType, Zmtp
 from requite.protocols.pirate.jobs import QueueSnapshot
 from requite.protocols.pirate.policy import BACK, FRONT, LINK_HANDSHAKE_S, QueuePolicy
@@ -83,7 +83,6 @@ class Queue(Daemon):
         limits = Limits.for_bodies(message_size_max)
         fronts = _endpoints(front, limits, FRONT)
         self._fronts = len(fronts)
-        self._started = False
         connections = Connections(
             listen=fronts + _endpoints(back, limits, BACK),
             limits=LinkLimits(handshake_timeout_s=LINK_HANDSHAKE_S),
@@ -114,9 +113,7 @@ class Queue(Daemon):
         Raises `TransportError` if it cannot bind an address, `StorageError` if it cannot open the
         journal, and `LocalViolation` on a second call: a closed queue stays closed.
         """
-        if self._started:
-            raise LocalViolation("a queue starts once; make another one to serve again")
-        self._started = True
+        self._start_once()
         if self._journal is not None:
             self._journal.start()
         try:

@@ -33,6 +33,23 @@ _TURNS_TO_ACCEPT: Final = 4
 
 T = TypeVar("T")
 
+_NO_LOOP: Final = (
+    "no asyncio event loop is running: await this in a coroutine that `asyncio.run` runs. Under "
+    "trio, call the blocking `requite.Client` in a thread (`trio.to_thread.run_sync`)"
+)
+_OTHER_LOOP: Final = (
+    "this object was started on another event loop, or before a fork of this process, and works "
+    "only there: create a new one here"
+)
+
+
+def running_loop() -> asyncio.AbstractEventLoop:
+    """Return the running event loop of asyncio. Raises `LocalViolation` if there is none."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        raise LocalViolation(_NO_LOOP) from None
+
 
 class AioShell:
     """Runs one engine on an event loop: listens, dials, sets its timer.
@@ -81,14 +98,14 @@ class AioShell:
 
     # --- life -------------------------------------------------------------------------------------
     def start(self) -> None:
-        """Start on the running loop. Raises `LocalViolation` on another loop than the first."""
-        loop = asyncio.get_running_loop()
+        """Start on the running loop. Raises `LocalViolation` without one, or on another one."""
+        loop = running_loop()
         if self._loop is None:
             self._loop = loop
             self.host.wake()
             self._keeper.begin()
         elif self._loop is not loop:
-            raise LocalViolation("a shell stays on the event loop on which it was started")
+            raise LocalViolation(_OTHER_LOOP)
 
     async def listen(self, endpoint: Endpoint) -> Address:
         """Listen at an address; return it as bound, with the actual port.

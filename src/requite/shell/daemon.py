@@ -8,12 +8,23 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-from requite.shell.aio import run
+from requite.errors import LocalViolation
+from requite.shell.aio import run, running_loop
 from requite.shell.signals import StopSignals
 
 
 class Daemon(ABC):
     """A server that can be started, drained and closed; `async with` starts and closes it."""
+
+    _started = False
+
+    def _start_once(self) -> None:
+        """Raise `LocalViolation` on a second start, or without a running event loop of asyncio."""
+        running_loop()
+        if self._started:
+            kind = type(self).__name__
+            raise LocalViolation(f"a {kind} starts once; create another one to serve again")
+        self._started = True
 
     @abstractmethod
     async def start(self) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from requite.chronicle import WriterRole
-from requite.errors import ConfigurationError, LocalViolation
+from requite.errors import ConfigurationError
 from requite.framing import Limits
 from requite.protocols.scalability.device import ScalabilityDevice
 from requite.protocols.scalability.jobs import DeviceSnapshot
@@ -67,7 +67,6 @@ class Device(Daemon):
         fronts = to_listen(clients.binds, SpRole.REP, limits, FRONT)
         self._fronts = len(fronts)
         self._front_queries, self._back_queries = clients.peer_queries, workers.peer_queries
-        self._started = False
         name = new_name()
         self._journal = journal_in(journal, WriterRole.DEVICE, name)
         check_whole(hops=hops, message_size_max=message_size_max)
@@ -108,9 +107,7 @@ class Device(Daemon):
         Raises `TransportError` if it cannot bind an address, `StorageError` if it cannot open the
         journal, and `LocalViolation` on a second call: a closed device stays closed.
         """
-        if self._started:
-            raise LocalViolation("a device starts once; make another one to serve again")
-        self._started = True
+        self._start_once()
         if self._journal is not None:
             self._journal.start()
         try:

@@ -279,5 +279,5 @@ def _sync_data(descriptor: int) -> None:
     """Sync the data, and the metadata that reading them needs, to the disk."""
     if hasattr(os, "fdatasync"):
         os.fdatasync(descriptor)
-    else:  # macOS
-        os.fsync(descriptor)
+    else:  # macOS, whose `fsync` leaves the data in the drive's cache
+        fcntl.fcntl(descriptor, getattr(fcntl, "F_FULLFSYNC"))  # noqa: B009 - not on Linux

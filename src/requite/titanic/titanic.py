@@ -14,7 +14,7 @@ from typing import Final
 
 from requite.core.liveness import HeartbeatPolicy, heartbeat_of
 from requite.engine import Drain, Note
-from requite.errors import LocalViolation, StorageError
+from requite.errors import StorageError
 from requite.framing import Limits
 from requite.protocols.titanic.engine import TitanicEngine, TitanicSnapshot
 from requite.shell import clock, entropy
@@ -73,7 +73,6 @@ class Titanic(Daemon):
             self._copying = dispatching(replica, 1, take)
         self._outage = Outage(settings, self._desk)
         self._watching: asyncio.Task[None] | None = None
-        self._started = False
 
     def __repr__(self) -> str:
         return f"<Titanic at {self._endpoint.name}>"
@@ -87,9 +86,7 @@ class Titanic(Daemon):
 
         Raises `StorageError` if the folder cannot be used, `LocalViolation` on a second call.
         """
-        if self._started:
-            raise LocalViolation("a Titanic starts once; make another one to serve again")
-        self._started = True
+        self._start_once()
         store = await asyncio.to_thread(self._settings.open)
         _report(store.report)
         engine = TitanicEngine(

@@ -8,7 +8,7 @@ from itertools import islice
 
 from requite.chronicle import WriterRole
 from requite.core.liveness import HeartbeatPolicy
-from requite.errors import ConfigurationError, LocalViolation
+from requite.errors import ConfigurationError
 from requite.framing import Limits
 from requite.shell import clock
 from requite.shell.aio import AioShell
@@ -85,7 +85,6 @@ class Worker(Daemon):
         self._endpoints = read_endpoints(url, bind)
         self._drain_timeout_s = drain_timeout
         self._reply_size_max = message_size_max
-        self._started = False
         self.name = name = new_name()
         self._journal = journal_in(journal, WriterRole.WORKER, name)
         settings = WorkerSettings(
@@ -126,9 +125,7 @@ class Worker(Daemon):
         Raises `TransportError` if it cannot bind an address, `StorageError` if it cannot open the
         journal, and `LocalViolation` on a second call: a closed worker stays closed.
         """
-        if self._started:
-            raise LocalViolation("a worker starts once; make another one to serve again")
-        self._started = True
+        self._start_once()
         if self._journal is not None:
             self._journal.start()
         self._runtimes = self._make_runtimes()
