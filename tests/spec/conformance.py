@@ -1,6 +1,6 @@
 """The page docs/protocols/conformance.md: every requirement, and the tests that cite it.
 
-python -m tests.spec.conformance        writes it anew
+python -m tests.spec.conformance        regenerates it
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _row(row: Requirement, cited_by: list[Citation]) -> str:
 
 
 def _files(cited_by: list[Citation]) -> list[str]:
-    """Name each file once; a gap that is known is named with its test."""
+    """Return the files of the citations, each once; a known gap is given with its test."""
     gaps = [f"known gap: `{c.file}` `{c.test}`" for c in cited_by if c.fails]
     files = dict.fromkeys(f"`{c.file}`" for c in cited_by if not c.fails)
     return [*files, *gaps]
