@@ -300,7 +300,7 @@ def test_an_expired_call_fails_and_is_cancelled_at_its_worker() -> None:
     error = rabbit.outcome()
     assert isinstance(error, CallTimeout)
     assert error.may_have_executed
-    assert rabbit.published(SIDE)  # the worker is control to cancel
+    assert rabbit.published(SIDE)  # the worker gets a cancel
 
 
 def test_an_unsent_call_that_expires_has_not_run() -> None:

@@ -236,9 +236,7 @@ def test_an_attempt_times_out() -> None:
     [(_, _, first, _)] = rabbit.published()
     rabbit.wake(1.0)
     [(_, _, second, _)] = rabbit.published()
-    assert (
-        second.correlation_id == first.correlation_id
-    )  # a late reply to the first attempt is accepted
+    assert second.correlation_id == first.correlation_id  # a late first reply is accepted
     rabbit.wake(1.0)
     error = rabbit.outcome()
     assert isinstance(error, CallTimeout)

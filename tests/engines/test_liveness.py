@@ -78,10 +78,7 @@ def test_an_absence_is_not_counted_against_the_peer(away_s, heard_at):
     peer = Liveness(HeartbeatPolicy(interval_s=2.0), now=10.0)
     peer.excuse(away_s, now=20.0)
     assert peer.heard_at == heard_at
-    assert (peer.spoke_at, peer.asked_at) == (
-        10.0,
-        10.0,
-    )  # this end has sent nothing during the absence
+    assert (peer.spoke_at, peer.asked_at) == (10.0, 10.0)  # nothing was sent meanwhile
 
 
 def test_the_interval_is_sent_in_milliseconds():
