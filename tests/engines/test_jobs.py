@@ -1,4 +1,4 @@
-"""The table of running requests, which all protocols use."""
+"""The table of running requests, independent of the protocol."""
 
 from __future__ import annotations
 

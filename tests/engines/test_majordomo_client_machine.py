@@ -40,7 +40,7 @@ class ClientMachine(RuleBasedStateMachine):
         self.checked = 0  # number of entries of bench.requests that were checked
         self.settled: set[int] = set()  # indices of requests that certainly did not run
         self.answered: set[int] = set()  # indices of requests whose FINAL was sent
-        self.shut_down: set[int] = set()  # refused with SHUTTING_DOWN: no attempts
+        self.shut_down: set[int] = set()  # indices refused with SHUTTING_DOWN
 
     @initialize(
         attempts=st.integers(1, 4),

@@ -38,7 +38,8 @@ def replies(bench: BrokerBench, client: str) -> list[bytes]:
 
 
 def settle_and_check(bench: BrokerBench) -> None:
-    """Let the broker resume reading from all clients, and check that no table leaks."""
+    """Advance the clock, and check that the broker reads from all clients and that no table
+    leaks."""
     bench.advance(0.1)
     assert not bench.unread
     snapshot = bench.broker.snapshot()

@@ -64,7 +64,7 @@ def test_a_queue_that_closes_all_connections_is_dialled_with_back_off(
 @pytest.mark.parametrize("pattern", Pattern)
 def test_any_message_of_a_paranoid_queue_counts_as_an_answer(pattern: Pattern) -> None:
     bench = worker(pattern)
-    assert bench.worker.is_answered == (pattern is Pattern.SIMPLE)  # sends nothing unasked
+    assert bench.worker.is_answered == (pattern is Pattern.SIMPLE)  # SIMPLE has no heartbeats
     bench.say("q", [HEARTBEAT] if pattern is Pattern.PARANOID else REQUEST)
     assert bench.worker.is_answered
     bench.lose("q")

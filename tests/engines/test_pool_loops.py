@@ -53,7 +53,7 @@ def bench() -> PoolBench:
 
 
 def unbind_queue(bench: PoolBench, key: str = "42", **groups: RunningGroup) -> None:
-    """Let a group receive no requests until its queue is unbound."""
+    """Advance the clock without requests until the group's queue is unbound."""
     bench.pass_time(10.5)
     assert bench.asked(UnbindQueue).key == key
     bench.feed(QueueDone(key))
@@ -61,14 +61,13 @@ def unbind_queue(bench: PoolBench, key: str = "42", **groups: RunningGroup) -> N
 
 
 def start_and_release(bench: PoolBench, key: str = "42") -> None:
-    """Start a group and let it become unneeded, up to the inspection of its queue before
-    deletion."""
+    """Start a group, and stop it for lack of requests, up to the last inspection of its queue."""
     bench.begin(key)
     release(bench, key)
 
 
 def release(bench: PoolBench, key: str = "42") -> None:
-    """Let a running group become unneeded, up to the inspection of its queue before deletion."""
+    """Stop a running group for lack of requests, up to the last inspection of its queue."""
     unbind_queue(bench, key, **{key: UP})
     bench.pass_time(4.0)
     bench.inspect(key)

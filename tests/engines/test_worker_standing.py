@@ -1,4 +1,4 @@
-"""A worker's messages about the broker's reachability, and their times: on virtual time."""
+"""A worker's messages about whether its broker is reachable, on virtual time."""
 
 from __future__ import annotations
 

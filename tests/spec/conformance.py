@@ -20,8 +20,8 @@ _INTRODUCTION: Final = """\
 
 Every rule of the documents below has an id, and at least one test that cites it.
 The suite fails when a rule has no test, when a test cites a rule that does not exist, and when
-this page is out of date (`python -m tests.spec.conformance` writes it). The words are ours;
-*level* is the source's own key word, or RULE where its text states a rule without one.
+this page is out of date; `python -m tests.spec.conformance` regenerates it. The rules are in our
+own words; *level* is the source's key word, or RULE where the source states a rule without one.
 """
 
 
