@@ -1,4 +1,4 @@
-"""The AMQP caller: slots, held calls, lost connections, negative or partial replies."""
+"""The AMQP caller: slots, held calls, lost connections, negative and partial replies."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_call_and_its_reply() -> None:
     assert rabbit.engine.snapshot().sent == 0
 
 
-def test_the_reply_queue_comes_first() -> None:
+def test_nothing_is_published_before_the_reply_queue_exists() -> None:
     rabbit = caller()
     rabbit.submit("early")
     assert not rabbit.sent()
@@ -73,7 +73,7 @@ def test_direct_replies_need_no_queue() -> None:
     assert asked.reply_to == "amq.rabbitmq.reply-to"
 
 
-def test_requests_of_pools_are_persistent_and_go_to_its_exchange() -> None:
+def test_requests_to_a_pool_are_persistent_and_go_to_its_exchange() -> None:
     rabbit = caller(CallerPolicy(persistent=True), Pool("core").destination)
     rabbit.connect()
     assert rabbit.sent(SIDE) == ["CHANNEL_OPEN", "EXCHANGE_DECLARE"]
@@ -87,7 +87,7 @@ def test_requests_of_pools_are_persistent_and_go_to_its_exchange() -> None:
     assert (exchange, key, asked.persistent) == ("core-req-xchg", "42", True)
 
 
-def test_an_idempotency_key_travels() -> None:
+def test_an_idempotency_key_is_sent_as_a_header() -> None:
     rabbit = caller()
     rabbit.get_ready()
     rabbit.submit("a", idempotency_key=b"\xff\0")
@@ -97,7 +97,7 @@ def test_an_idempotency_key_travels() -> None:
 
 # --- slots ----------------------------------------------------------------------------------------
 @requirement("amqp:bounded")
-def test_all_slots_taken() -> None:
+def test_a_call_without_a_free_slot_is_refused() -> None:
     rabbit = caller(CallerPolicy(slots=1))
     rabbit.get_ready()
     rabbit.submit("a")
@@ -107,11 +107,11 @@ def test_all_slots_taken() -> None:
 
 
 @requirement("amqp:all-taken")
-def test_a_slot_whose_time_is_over_is_reclaimed_when_all_are_taken() -> None:
+def test_the_slot_of_an_expired_call_is_reclaimed() -> None:
     rabbit = caller(CallerPolicy(slots=1))
     rabbit.get_ready()
     rabbit.submit("a", timeout_s=1.0)
-    rabbit.now += 1.5  # and nobody has woken the engine
+    rabbit.now += 1.5  # the engine has not been woken yet
 
     rabbit.submit("b")
 
@@ -121,8 +121,8 @@ def test_a_slot_whose_time_is_over_is_reclaimed_when_all_are_taken() -> None:
 
 
 @requirement("amqp:no-mismatch", "amqp:correlation-id")
-def test_a_late_reply_to_a_slot_that_has_another_call() -> None:
-    """The article's sequence A to B: response A must not match request B."""
+def test_a_late_reply_does_not_match_the_next_call_of_its_slot() -> None:
+    """The article's sequence of A and B: response A must not match request B."""
     rabbit = caller(CallerPolicy(slots=1))
     rabbit.get_ready()
     rabbit.submit("a", timeout_s=1.0)
@@ -140,7 +140,7 @@ def test_a_late_reply_to_a_slot_that_has_another_call() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "x", "ffffffffffffffff", "0000000000000009", "é" * 8])
-def test_replies_to_nobody(name: str) -> None:
+def test_replies_with_unknown_correlation_ids_are_ignored(name: str) -> None:
     rabbit = caller()
     rabbit.get_ready()
     rabbit.submit("a")
@@ -150,7 +150,7 @@ def test_replies_to_nobody(name: str) -> None:
     assert rabbit.engine.snapshot().stray == 1
 
 
-def test_a_token_is_used_once_at_a_time() -> None:
+def test_a_token_in_use_is_refused() -> None:
     rabbit = caller()
     rabbit.submit("a")
     with pytest.raises(LocalViolation, match="still outstanding"):
@@ -187,7 +187,7 @@ def test_a_negative_reply_frees_its_slot(status: Any, kind: type[CallError]) -> 
     assert rabbit.published()
 
 
-def test_malformed_headers_of_a_reply() -> None:
+def test_a_reply_with_malformed_headers_fails_its_call() -> None:
     rabbit = caller()
     rabbit.get_ready()
     for token, broken in (("a", {"x-partial": "first"}), ("b", {"x-partial": -1})):
@@ -199,7 +199,7 @@ def test_malformed_headers_of_a_reply() -> None:
         assert "malformed" in str(error)
 
 
-def test_a_reply_that_is_too_large() -> None:
+def test_a_reply_over_the_size_limit_fails_its_call() -> None:
     rabbit = caller()
     rabbit.get_ready()
     rabbit.submit("a")
@@ -211,14 +211,14 @@ def test_a_reply_that_is_too_large() -> None:
 
 
 # --- partial replies ------------------------------------------------------------------------------
-def test_partial_replies_are_passed_on() -> None:
+def test_partial_replies_are_delivered_once_in_order() -> None:
     rabbit = caller()
     rabbit.get_ready()
     rabbit.submit("a", partials=True)
     [(_, _, asked, _)] = rabbit.published()
     rabbit.reply(asked, b"0", x_partial=0)
     assert rabbit.outcome() == Partial((b"0",), 0)
-    rabbit.reply(asked, b"0", x_partial=0)  # again
+    rabbit.reply(asked, b"0", x_partial=0)  # a duplicate
     assert not rabbit.delivered()
     rabbit.reply(asked, b"1", x_partial=1)
     assert rabbit.outcome() == Partial((b"1",), 1)
@@ -226,7 +226,7 @@ def test_partial_replies_are_passed_on() -> None:
     assert rabbit.outcome().body == b"end"  # type: ignore[union-attr]
 
 
-def test_partial_replies_are_joined_and_begin_anew_with_another_worker() -> None:
+def test_joined_partial_replies_restart_with_another_worker() -> None:
     rabbit = caller()
     rabbit.get_ready()
     rabbit.submit("a")
@@ -242,7 +242,7 @@ def test_partial_replies_are_joined_and_begin_anew_with_another_worker() -> None
     assert (reply.body, reply.attempts) == (b"01", 2)
 
 
-def test_a_stream_does_not_continue_with_another_worker() -> None:
+def test_a_stream_fails_when_another_worker_continues_it() -> None:
     rabbit = caller()
     rabbit.get_ready()
     rabbit.submit("a", partials=True)
@@ -252,7 +252,7 @@ def test_a_stream_does_not_continue_with_another_worker() -> None:
     assert isinstance(rabbit.outcome(), WorkerLost)
 
 
-def test_a_stream_that_has_begun_is_not_sent_again() -> None:
+def test_a_request_whose_stream_has_begun_is_not_resent() -> None:
     rabbit = caller()
     rabbit.get_ready()
     rabbit.submit("a", partials=True)
@@ -262,21 +262,21 @@ def test_a_stream_that_has_begun_is_not_sent_again() -> None:
     assert isinstance(rabbit.outcome(), TransportError)
 
 
-# --- cancel, and the end --------------------------------------------------------------------------
-def test_a_cancel_is_told_to_workers() -> None:
+# --- cancelling, expiry and draining --------------------------------------------------------------
+def test_a_cancel_is_published_to_the_workers() -> None:
     rabbit = caller()
     rabbit.get_ready()
     rabbit.submit("a")
     [(_, _, asked, _)] = rabbit.published()
     rabbit.feed(Cancel("a"))
     assert isinstance(rabbit.outcome(), Cancelled)
-    [(exchange, key, told, _)] = rabbit.published(SIDE)
+    [(exchange, key, control, _)] = rabbit.published(SIDE)
     assert (exchange, key) == ("requite-control-xchg", "echo")
-    assert told.headers == {"x-control": "cancel"}
-    assert (told.correlation_id, told.message_id) == (asked.correlation_id, asked.message_id)
+    assert control.headers == {"x-control": "cancel"}
+    assert (control.correlation_id, control.message_id) == (asked.correlation_id, asked.message_id)
 
 
-def test_without_a_control_exchange_cancels_stay_here() -> None:
+def test_without_a_control_exchange_cancels_are_local() -> None:
     rabbit = caller()
     rabbit.get_ready()
     for token in "ab":
@@ -291,7 +291,7 @@ def test_without_a_control_exchange_cancels_stay_here() -> None:
     assert rabbit.published()
 
 
-def test_an_expired_call() -> None:
+def test_an_expired_call_fails_and_is_cancelled_at_its_worker() -> None:
     rabbit = caller()
     rabbit.get_ready()
     rabbit.submit("a", timeout_s=1.0)
@@ -300,10 +300,10 @@ def test_an_expired_call() -> None:
     error = rabbit.outcome()
     assert isinstance(error, CallTimeout)
     assert error.may_have_executed
-    assert rabbit.published(SIDE)  # its worker need not go on
+    assert rabbit.published(SIDE)  # the worker gets a cancel
 
 
-def test_a_call_that_waited_in_vain() -> None:
+def test_an_unsent_call_that_expires_has_not_run() -> None:
     rabbit = caller()
     rabbit.submit("a", timeout_s=1.0)
     rabbit.wake(1.0)
@@ -314,7 +314,7 @@ def test_a_call_that_waited_in_vain() -> None:
     assert isinstance(rabbit.outcome(), CallTimeout)
 
 
-def test_drained() -> None:
+def test_a_drain_cancels_all_calls_and_stops() -> None:
     rabbit = caller()
     rabbit.get_ready()
     rabbit.submit("a")
@@ -347,8 +347,8 @@ def test_heartbeats_are_sent_and_expected() -> None:
 
 
 @pytest.mark.parametrize("pause_s", [300.0, 35.0, 25.0])
-def test_a_pause_of_our_own_is_no_silence(pause_s: float) -> None:
-    """It planned to wake after 10 s; RabbitMQ may be silent for 30 s."""
+def test_a_pause_of_this_process_does_not_count_as_silence(pause_s: float) -> None:
+    """The next wake-up was due after 10 s; RabbitMQ times out after 30 s of silence."""
     rabbit = caller()
     rabbit.get_ready(heartbeat_s=20)
     rabbit.wake(pause_s)
@@ -356,7 +356,7 @@ def test_a_pause_of_our_own_is_no_silence(pause_s: float) -> None:
     assert not any(isinstance(each, Disconnect) for each in rabbit.effects)
 
 
-def test_one_connection_is_enough() -> None:
+def test_a_second_connection_is_closed() -> None:
     rabbit = caller()
     rabbit.get_ready()
     rabbit.feed(PeerJoined("another"))

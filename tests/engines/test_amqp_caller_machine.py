@@ -1,4 +1,5 @@
-"""Any order of calls, replies, losses, refusals and time: each call ends once; no table leaks."""
+"""Random orders of calls, replies, losses, refusals and time: each call ends once, and no table
+leaks."""
 
 from __future__ import annotations
 
@@ -35,12 +36,12 @@ class Calls(RuleBasedStateMachine):
         self.rabbit = CallerSide(self.caller)
         self.is_up = False
         self.made = 0
-        self.once: set[str] = set()  # calls that must not be sent twice
+        self.once: set[str] = set()  # message ids of requests that are not idempotent
         self.sends: Counter[str] = Counter()  # by message id
         self.asked: list[Properties] = []
         self.ended: Counter[Any] = Counter()
 
-    def look(self) -> None:
+    def record(self) -> None:
         """Record the effects of the last input."""
         for _, _, properties, _ in self.rabbit.published():
             self.asked.append(properties)
@@ -53,25 +54,25 @@ class Calls(RuleBasedStateMachine):
         token = f"{self.made}"
         self.made += 1
         self.rabbit.submit(token, "42", idempotent=idempotent, timeout_s=timeout_s)
-        self.look()
+        self.record()
         if not idempotent and token not in self.ended:
             self.once.add(self.caller.calls[token].message_id)
 
     @precondition(lambda self: not self.is_up)
     @rule()
-    def come_up(self) -> None:
+    def connect(self) -> None:
         self.is_up = True
         self.rabbit.get_ready()
-        self.look()
+        self.record()
         self.rabbit.say(commands.Exchange.DeclareOk(), SIDE)
-        self.look()
+        self.record()
 
     @precondition(lambda self: self.is_up)
     @rule()
-    def go_down(self) -> None:
+    def lose_connection(self) -> None:
         self.is_up = False
         self.rabbit.feed(PeerLost(self.rabbit.peer, "reset"))
-        self.look()
+        self.record()
 
     @precondition(lambda self: self.is_up)
     @rule(
@@ -91,7 +92,7 @@ class Calls(RuleBasedStateMachine):
     )
     def say(self, what: tuple[Any, bytes]) -> None:
         self.rabbit.say(*what)
-        self.look()
+        self.record()
 
     @precondition(lambda self: self.is_up and self.asked)
     @rule(
@@ -102,47 +103,47 @@ class Calls(RuleBasedStateMachine):
         partial = {} if status else {"x_partial": data.draw(st.integers(0, 2))}
         named = {"x_status": status} if status else {}
         self.rabbit.reply(asked, b"", **partial, **named, x_worker_id=f"{worker}")
-        self.look()
+        self.record()
 
     @precondition(lambda self: self.is_up and self.asked)
     @rule(data=st.data())
-    def give_back(self, data: st.DataObject) -> None:
+    def return_request(self, data: st.DataObject) -> None:
         asked = data.draw(st.sampled_from(self.asked))
         returned = method(commands.Basic.Return(312, "NO_ROUTE", "x", "42"))
         self.rabbit.hear([methods.channel(1), returned, encode_properties(asked, 0), b""])
-        self.look()
+        self.record()
 
     @precondition(lambda self: self.made)
     @rule(data=st.data())
     def cancel(self, data: st.DataObject) -> None:
         token = f"{data.draw(st.integers(0, self.made - 1))}"
         self.rabbit.feed(Cancel(token))
-        self.look()
+        self.record()
         assert self.ended[token] == 1
 
     @rule(after_s=st.sampled_from([0.1, 2.0, 30.0]))
     def wait(self, after_s: float) -> None:
         self.rabbit.wake(after_s)
-        self.look()
+        self.record()
 
     @invariant()
     def each_call_ends_at_most_once(self) -> None:
         assert not self.ended or max(self.ended.values()) == 1
 
     @invariant()
-    def tables_add_up(self) -> None:
+    def tables_match_the_open_calls(self) -> None:
         found = self.caller.snapshot()
         outstanding = found.held + found.sent
         assert outstanding == self.made - len(self.ended) == len(self.caller._table) <= _SLOTS
 
     @invariant()
-    def tries_are_bounded(self) -> None:
+    def attempts_are_bounded(self) -> None:
         assert all(count <= 2 for count in self.sends.values())
         assert all(self.sends[name] <= 1 for name in self.once)
 
     def teardown(self) -> None:
         self.rabbit.feed(Drain())
-        self.look()
+        self.record()
         assert len(self.ended) == self.made
         found = self.caller.snapshot()
         assert (found.held, found.sent, len(self.caller._table)) == (0, 0, 0)

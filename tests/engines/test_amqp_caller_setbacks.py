@@ -22,8 +22,8 @@ from requite.protocols.amqp.topology import Pool
 from requite.request import Reply, RetryPolicy
 
 
-# --- RabbitMQ says no -----------------------------------------------------------------------------
-def test_a_request_that_comes_back_is_no_service() -> None:
+# --- refusals by RabbitMQ -------------------------------------------------------------------------
+def test_a_returned_request_fails_with_no_service() -> None:
     rabbit = caller()
     rabbit.get_ready()
     rabbit.submit("a", "nowhere")
@@ -37,8 +37,8 @@ def test_a_request_that_comes_back_is_no_service() -> None:
     assert "nowhere" in str(error)
 
 
-def test_a_request_comes_back_to_a_caller_that_has_lost_its_reply_queue() -> None:
-    """It is about to be published again, and would only be returned again."""
+def test_a_returned_request_fails_while_the_reply_queue_is_lost() -> None:
+    """The caller would publish the request again, and RabbitMQ would only return it again."""
     rabbit = caller()
     rabbit.get_ready()
     rabbit.submit("a", "nowhere")
@@ -53,7 +53,7 @@ def test_a_request_comes_back_to_a_caller_that_has_lost_its_reply_queue() -> Non
 
 
 def test_partial_replies_of_two_copies_of_a_request_are_not_mixed() -> None:
-    """The same worker may have both, each at its first attempt."""
+    """The same worker may have both copies, each as its first attempt."""
     rabbit = caller()
     rabbit.get_ready()
     rabbit.submit("a")
@@ -69,7 +69,7 @@ def test_partial_replies_of_two_copies_of_a_request_are_not_mixed() -> None:
     assert reply.frames == (b"2a!",)
 
 
-def test_a_final_reply_whose_partial_ones_were_missed_is_none() -> None:
+def test_a_final_reply_without_its_partial_replies_is_ignored() -> None:
     rabbit = caller()
     rabbit.get_ready()
     rabbit.submit("a")
@@ -84,7 +84,7 @@ def test_a_final_reply_whose_partial_ones_were_missed_is_none() -> None:
     assert reply.frames == (b"a!",)
 
 
-def test_what_was_agreed_upon_is_not_agreed_upon_again() -> None:
+def test_a_second_tune_ok_is_ignored() -> None:
     rabbit = caller()
     rabbit.get_ready()
     rabbit.hear([methods.CONNECTION, methods.tune_ok(16, 131072, 60_000)])
@@ -93,7 +93,7 @@ def test_what_was_agreed_upon_is_not_agreed_upon_again() -> None:
     assert rabbit.published()
 
 
-def test_a_request_that_is_not_confirmed() -> None:
+def test_a_negative_confirm_fails_its_call() -> None:
     rabbit = caller(CallerPolicy(confirms=True))
     rabbit.get_ready()
     for token in "abc":
@@ -110,7 +110,7 @@ def test_a_request_that_is_not_confirmed() -> None:
 @pytest.mark.parametrize(
     ("code", "hint"), [(403, "user and password"), (530, "virtual host is the path"), (402, "402")]
 )
-def test_a_connection_that_is_refused(code: int, hint: str) -> None:
+def test_a_refused_connection_fails_waiting_calls_with_a_hint(code: int, hint: str) -> None:
     rabbit = caller()
     rabbit.submit("a")
     rabbit.feed(PeerJoined(rabbit.peer))
@@ -122,7 +122,7 @@ def test_a_connection_that_is_refused(code: int, hint: str) -> None:
     assert not error.may_have_executed
 
 
-def test_a_reply_queue_that_is_refused() -> None:
+def test_a_refused_reply_queue_fails_the_call_and_is_retried_for_the_next() -> None:
     rabbit = caller()
     rabbit.submit("a")
     rabbit.connect()
@@ -132,11 +132,11 @@ def test_a_reply_queue_that_is_refused() -> None:
     assert "permissions" in str(error)
     assert rabbit.sent() == ["CHANNEL_CLOSE_OK"]
 
-    rabbit.submit("b")  # somebody may have granted them
+    rabbit.submit("b")  # the permissions may have been granted since
     assert rabbit.sent() == ["CHANNEL_OPEN", "QUEUE_DECLARE", "BASIC_CONSUME"]
 
 
-def test_an_exchange_that_is_not_there() -> None:
+def test_a_missing_exchange_fails_the_call_and_is_checked_again_for_the_next() -> None:
     rabbit = caller(destination=Pool("core").destination)
     rabbit.get_ready()
     rabbit.submit("a", "42")
@@ -152,7 +152,7 @@ def test_an_exchange_that_is_not_there() -> None:
     assert rabbit.published()
 
 
-def test_an_exchange_that_goes_away() -> None:
+def test_a_call_fails_when_its_exchange_is_deleted() -> None:
     rabbit = caller(destination=Pool("core").destination)
     rabbit.get_ready()
     rabbit.say(commands.Exchange.DeclareOk(), SIDE)
@@ -165,7 +165,7 @@ def test_an_exchange_that_goes_away() -> None:
     assert isinstance(rabbit.outcome(), NoService)
 
 
-# --- lost ways ------------------------------------------------------------------------------------
+# --- losses of queue, channel or connection -------------------------------------------------------
 def lose_queue(rabbit: CallerSide) -> None:
     rabbit.say(commands.Basic.Cancel("replies"))
 
@@ -175,7 +175,7 @@ def lose_channel(rabbit: CallerSide) -> None:
 
 
 @pytest.mark.parametrize("lose", [lose_connection, lose_queue, lose_channel])
-def test_what_is_out_is_sent_again(lose: Any) -> None:
+def test_an_idempotent_request_is_resent_after_a_loss(lose: Any) -> None:
     rabbit = caller()
     rabbit.get_ready()
     rabbit.submit("a")
@@ -197,7 +197,7 @@ def test_what_is_out_is_sent_again(lose: Any) -> None:
 
 
 @pytest.mark.parametrize("lose", [lose_connection, lose_queue, lose_channel])
-def test_what_is_not_idempotent_is_not(lose: Any) -> None:
+def test_a_request_that_is_not_idempotent_fails_after_a_loss(lose: Any) -> None:
     rabbit = caller()
     rabbit.get_ready()
     rabbit.submit("a", idempotent=False)
@@ -208,7 +208,7 @@ def test_what_is_not_idempotent_is_not(lose: Any) -> None:
     assert "not idempotent" in str(error)
 
 
-def test_what_was_never_sent_may_always_be() -> None:
+def test_an_unsent_request_is_sent_although_it_is_not_idempotent() -> None:
     rabbit = caller()
     rabbit.connect()
     rabbit.submit("a", idempotent=False)
@@ -218,7 +218,7 @@ def test_what_was_never_sent_may_always_be() -> None:
     assert len(rabbit.published()) == 1
 
 
-def test_tries_are_bounded() -> None:
+def test_attempts_are_limited() -> None:
     rabbit = caller(CallerPolicy(retry=RetryPolicy(attempts=2)))
     rabbit.submit("a")
     for _ in range(2):
@@ -229,14 +229,14 @@ def test_tries_are_bounded() -> None:
     assert error.attempts == 2
 
 
-def test_a_try_has_its_time() -> None:
+def test_an_attempt_times_out() -> None:
     rabbit = caller(CallerPolicy(retry=RetryPolicy(attempts=2, attempt_timeout=1.0)))
     rabbit.get_ready()
     rabbit.submit("a")
     [(_, _, first, _)] = rabbit.published()
     rabbit.wake(1.0)
     [(_, _, second, _)] = rabbit.published()
-    assert second.correlation_id == first.correlation_id  # a late reply will do
+    assert second.correlation_id == first.correlation_id  # a late first reply is accepted
     rabbit.wake(1.0)
     error = rabbit.outcome()
     assert isinstance(error, CallTimeout)

@@ -1,4 +1,4 @@
-"""Cancels at a responder of AMQP: before, while and after their request runs."""
+"""Cancels at an AMQP responder: before, while and after their request runs."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ def test_a_cancel_interrupts_its_handler() -> None:
     assert not rabbit.sent()
 
 
-def test_names_that_are_no_text_are_copied_as_they_are() -> None:
-    """With replacement characters, each byte would take three, and exceed the limit."""
+def test_names_that_are_not_utf_8_are_copied_unchanged() -> None:
+    """With replacement characters, each byte would take three bytes, and the names would exceed the
+    limit."""
     rabbit = servant()
     rabbit.consume()
     odd = b"\xff" * 200
@@ -49,8 +50,8 @@ def test_names_that_are_no_text_are_copied_as_they_are() -> None:
     assert odd in sent[2]
 
 
-def test_a_cancel_is_of_all_copies_of_a_request() -> None:
-    """A request that its caller has published again arrives more than once."""
+def test_a_cancel_applies_to_all_copies_of_a_request() -> None:
+    """A request that its caller publishes again is delivered more than once."""
     rabbit = servant()
     rabbit.consume()
     copy: dict[str, Any] = {"reply_to": "replies", "correlation_id": "c", "message_id": "m"}
@@ -67,7 +68,7 @@ def test_a_cancel_is_of_all_copies_of_a_request() -> None:
         assert rabbit.raw("BASIC_ACK") == [methods.ack(tag)]
 
 
-def test_what_was_cancelled_before_it_came_never_starts() -> None:
+def test_a_request_cancelled_before_its_delivery_never_starts() -> None:
     rabbit = servant(ResponderPolicy(cancels_max=2))
     rabbit.consume()
     for number in range(3):
@@ -76,7 +77,7 @@ def test_what_was_cancelled_before_it_came_never_starts() -> None:
     rabbit.deliver(b"", reply_to="replies", correlation_id="c", message_id="m2")
     assert not rabbit.delivered()
     assert rabbit.sent() == ["BASIC_ACK"]
-    rabbit.request(correlation_id="c", message_id="m0")  # forgotten
+    rabbit.request(correlation_id="c", message_id="m0")  # the oldest cancel was dropped
 
 
 def test_without_a_control_exchange_requests_are_served() -> None:

@@ -52,7 +52,7 @@ def test_a_worker_without_a_pool_ignores_drains() -> None:
 
 
 @pytest.mark.parametrize("content", [header(), header(CONTROL="dance"), b"\0\x3cnot a header"])
-def test_anything_else_is_ignored(content: bytes) -> None:
+def test_other_control_messages_are_ignored(content: bytes) -> None:
     assert read_control(content, OF_POOL) is None
 
 

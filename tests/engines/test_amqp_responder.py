@@ -20,8 +20,8 @@ from requite.protocols.amqp.topology import Pool
 from requite.request import Status
 
 
-# --- its queue ------------------------------------------------------------------------------------
-def test_a_queue_that_is_there_is_left_as_it_is() -> None:
+# --- the request queue ----------------------------------------------------------------------------
+def test_an_existing_queue_is_not_redeclared() -> None:
     rabbit = servant(ResponderPolicy(prefetch=5))
     rabbit.connect()
     names = ["CHANNEL_OPEN", "BASIC_QOS", "CONFIRM_SELECT", "QUEUE_DECLARE"]
@@ -37,7 +37,7 @@ def test_a_queue_that_is_there_is_left_as_it_is() -> None:
     assert rabbit.engine.is_answered
 
 
-def test_a_queue_that_is_not_there_is_made() -> None:
+def test_a_missing_queue_is_declared() -> None:
     rabbit = servant()
     rabbit.connect()
     rabbit.close_channel(404, methods.QUEUE_DECLARE)
@@ -45,7 +45,7 @@ def test_a_queue_that_is_not_there_is_made() -> None:
     assert rabbit.raw("QUEUE_DECLARE") == [declared]
 
 
-def test_a_queue_of_a_pool_is_waited_for() -> None:
+def test_a_pools_worker_waits_for_its_queue() -> None:
     rabbit = worker()
     rabbit.connect()
     rabbit.close_channel(404, methods.QUEUE_DECLARE)
@@ -57,7 +57,7 @@ def test_a_queue_of_a_pool_is_waited_for() -> None:
     assert rabbit.raw("QUEUE_DECLARE") == [methods.queue_declare("core-req-a%2Fb", passive=True)]
 
 
-def test_a_queue_that_is_refused_is_asked_for_again() -> None:
+def test_a_refused_queue_is_retried() -> None:
     rabbit = servant()
     rabbit.connect()
     rabbit.close_channel(403, methods.QUEUE_DECLARE)
@@ -68,8 +68,8 @@ def test_a_queue_that_is_refused_is_asked_for_again() -> None:
 
 
 @pytest.mark.parametrize("side", [servant, worker])
-def test_the_consumer_comes_back_after_its_queue_was_deleted(side: Any) -> None:
-    """A worker whose queue is deleted consumes again, and does not crash."""
+def test_the_responder_consumes_again_after_its_queue_was_deleted(side: Any) -> None:
+    """A worker whose queue is deleted consumes again, without losing its running request."""
     rabbit = side()
     rabbit.consume()
     job, _ = rabbit.request()
@@ -92,8 +92,9 @@ def test_the_consumer_comes_back_after_its_queue_was_deleted(side: Any) -> None:
     assert rabbit.engine.snapshot().is_consuming
 
 
-def test_a_queue_that_others_have_just_made_is_looked_at_twice() -> None:
-    """RabbitMQ shows a quorum queue before it is ready; a consumer may then get nothing."""
+def test_a_queue_just_declared_by_another_client_is_checked_twice() -> None:
+    """RabbitMQ reports a quorum queue before it is ready; a consumer started then may get
+    nothing."""
     rabbit = worker()
     rabbit.connect()
     rabbit.close_channel(404, methods.QUEUE_DECLARE)
@@ -106,7 +107,7 @@ def test_a_queue_that_others_have_just_made_is_looked_at_twice() -> None:
     assert len(rabbit.raw("BASIC_CONSUME")) == 1
 
 
-def test_a_queue_of_ones_own_making_is_ready_when_it_is_declared() -> None:
+def test_a_queue_declared_by_the_responder_is_consumed_at_once() -> None:
     rabbit = servant()
     rabbit.connect()
     rabbit.close_channel(404, methods.QUEUE_DECLARE)
@@ -140,7 +141,7 @@ def test_a_request_is_acknowledged_when_its_reply_is_confirmed(
     assert rabbit.raw("BASIC_ACK") == [methods.ack(1)]
 
 
-def test_several_are_confirmed_at_once() -> None:
+def test_one_confirm_may_cover_several_replies() -> None:
     rabbit = servant()
     rabbit.consume()
     for tag in (1, 2, 3):
@@ -152,7 +153,7 @@ def test_several_are_confirmed_at_once() -> None:
     assert rabbit.raw("BASIC_REJECT") == [methods.reject(3, requeue=True)]
 
 
-def test_a_failed_handler_is_a_negative_reply() -> None:
+def test_a_failed_handler_causes_a_negative_reply() -> None:
     rabbit = servant()
     rabbit.consume()
     job, _ = rabbit.request()
@@ -167,7 +168,7 @@ def test_partial_replies_are_numbered() -> None:
     rabbit = servant()
     rabbit.consume()
     job, _ = rabbit.request()
-    run = int.from_bytes(INSTANCE[:6], "big") + 1  # no other start of the worker has that number
+    run = int.from_bytes(INSTANCE[:6], "big") + 1  # other starts of the worker use other numbers
     for number in range(2):
         rabbit.feed(Produced(job, [b"%d" % number]))
         headers, body = rabbit.answer()
@@ -181,7 +182,7 @@ def test_partial_replies_are_numbered() -> None:
     assert rabbit.raw("BASIC_ACK") == [methods.ack(1)]
 
 
-def test_the_trace_goes_on() -> None:
+def test_the_reply_carries_the_traceparent_of_its_request() -> None:
     rabbit = servant()
     rabbit.consume()
     job, _ = rabbit.request(headers={"traceparent": "00-ab-cd-01"})
@@ -189,7 +190,7 @@ def test_the_trace_goes_on() -> None:
     assert rabbit.answer()[0]["traceparent"] == "00-ab-cd-01"
 
 
-def test_a_request_that_a_worker_cannot_serve_goes_back() -> None:
+def test_a_request_that_a_worker_cannot_serve_is_requeued() -> None:
     rabbit = servant()
     rabbit.consume()
     job, _ = rabbit.request()
@@ -197,10 +198,10 @@ def test_a_request_that_a_worker_cannot_serve_goes_back() -> None:
     assert rabbit.raw("BASIC_REJECT") == [methods.reject(1, requeue=True)]
 
 
-# --- bad requests ---------------------------------------------------------------------------------
+# --- invalid requests -----------------------------------------------------------------------------
 @requirement("amqp:no-reply-to")
-def test_without_reply_to_it_is_rejected() -> None:
-    """ "RPC over AMQP": the servant has not the information it needs to send the response."""
+def test_a_request_without_reply_to_is_rejected() -> None:
+    """ "RPC over AMQP": without reply-to, a servant cannot send the response."""
     rabbit = servant()
     rabbit.consume()
     rabbit.deliver(b"", correlation_id="c")
@@ -226,7 +227,7 @@ def test_in_a_pool_reply_to_is_optional() -> None:
         ({"headers": {"x-idempotency-key": 7}}, "neither text nor bytes"),
     ],
 )
-def test_malformed_requests_are_answered(how: Any, text: str) -> None:
+def test_malformed_requests_get_an_error_reply(how: Any, text: str) -> None:
     rabbit = servant()
     rabbit.consume()
     rabbit.deliver(b"", reply_to="replies", correlation_id="c", **how)
@@ -238,7 +239,7 @@ def test_malformed_requests_are_answered(how: Any, text: str) -> None:
     assert rabbit.raw("BASIC_ACK") == [methods.ack(1)]
 
 
-def test_a_request_that_is_too_large_is_answered() -> None:
+def test_a_request_over_the_size_limit_gets_an_error_reply() -> None:
     rabbit = servant()
     rabbit.consume()
     rabbit.deliver(None, reply_to="replies", correlation_id="c")
@@ -247,7 +248,7 @@ def test_a_request_that_is_too_large_is_answered() -> None:
     assert b"message_size_max" in body
 
 
-def test_a_request_that_has_killed_its_workers_is_given_up() -> None:
+def test_a_request_over_the_attempt_limit_gets_a_negative_reply() -> None:
     rabbit = servant(ResponderPolicy(attempts_max=2))
     rabbit.consume()
     _, request = rabbit.request(redelivered=True, headers={"x-delivery-count": 1})
@@ -259,7 +260,7 @@ def test_a_request_that_has_killed_its_workers_is_given_up() -> None:
 
 
 @pytest.mark.parametrize("side", [servant, worker])
-def test_a_delivery_that_rabbitmq_has_not_counted_is_made_to_count(side: Any) -> None:
+def test_a_redelivery_that_rabbitmq_has_not_counted_is_rejected_once(side: Any) -> None:
     """RabbitMQ 4.3 does not count deliveries that took longer than its consumer_timeout."""
     rabbit = side()
     rabbit.consume()
@@ -281,7 +282,7 @@ def events(rabbit: ResponderBench) -> list[tuple[str, str, str, str]]:
     ]
 
 
-def test_a_worker_of_a_pool_reports_what_it_does() -> None:
+def test_a_pools_worker_reports_its_activity() -> None:
     rabbit = worker()
     told = "core-activity-xchg", "a/b"
     rabbit.connect()
@@ -303,15 +304,15 @@ def test_without_an_activity_exchange_requests_are_served() -> None:
     assert not events(rabbit)
 
 
-def test_others_report_nothing() -> None:
+def test_a_servant_without_a_pool_reports_nothing() -> None:
     rabbit = servant()
     rabbit.consume()
     rabbit.request()
     assert not events(rabbit)
 
 
-# --- lost ways, and the end -----------------------------------------------------------------------
-def test_a_lost_connection_gives_requests_to_others() -> None:
+# --- losses and draining --------------------------------------------------------------------------
+def test_a_lost_connection_cancels_running_handlers() -> None:
     rabbit = servant()
     rabbit.consume()
     job, _ = rabbit.request()
@@ -324,14 +325,14 @@ def test_a_lost_connection_gives_requests_to_others() -> None:
     assert rabbit.engine.snapshot().is_consuming
 
 
-def test_a_drain_finishes_what_is_in_hand() -> None:
+def test_a_drain_finishes_running_requests() -> None:
     rabbit = servant()
     rabbit.consume()
     job, _ = rabbit.request()
     rabbit.feed(Drain())
     assert rabbit.sent() == ["BASIC_CANCEL"]
 
-    rabbit.deliver(b"", 2, reply_to="replies")  # crossed the cancel
+    rabbit.deliver(b"", 2, reply_to="replies")  # sent before the server received the cancel
     assert rabbit.raw("BASIC_REJECT") == [methods.reject(2, requeue=True)]
     rabbit.say(commands.Basic.CancelOk("requests"))
     rabbit.feed(Finished(job, [b"done"]))
@@ -344,7 +345,7 @@ def test_a_drain_finishes_what_is_in_hand() -> None:
 
 
 @pytest.mark.parametrize("connected", [True, False])
-def test_a_drain_of_nothing(connected: bool) -> None:
+def test_a_drain_without_requests_stops_at_once(connected: bool) -> None:
     rabbit = servant()
     if connected:
         rabbit.connect()
@@ -352,7 +353,7 @@ def test_a_drain_of_nothing(connected: bool) -> None:
     assert rabbit.effects[-1] == Stopped()
 
 
-def test_a_drain_during_an_outage() -> None:
+def test_a_drain_without_a_connection_ends_when_handlers_have_finished() -> None:
     rabbit = servant()
     rabbit.consume()
     job, _ = rabbit.request()
@@ -363,7 +364,7 @@ def test_a_drain_during_an_outage() -> None:
 
 
 # --- assignments ----------------------------------------------------------------------------------
-def test_a_manager_may_have_other_names() -> None:
+def test_a_pool_assignment_may_set_its_queue_and_exchange() -> None:
     assignment = pool_assignment(Pool("core"), "42", "w", "my-queue", "my-activity")
     assert (assignment.queue, assignment.activity_exchange, assignment.key) == (
         "my-queue",
@@ -373,18 +374,18 @@ def test_a_manager_may_have_other_names() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "amq.gen-1", "x" * 256])
-def test_names_that_no_queue_has(name: str) -> None:
+def test_invalid_queue_names_are_refused(name: str) -> None:
     with pytest.raises(ConfigurationError, match="queue="):
         service_assignment(name, "w")
 
 
 @pytest.mark.parametrize("value", [{"prefetch": 0}, {"attempts_max": 0}, {"retry_s": 0}])
-def test_policies_that_cannot_work(value: dict[str, Any]) -> None:
+def test_invalid_policies_are_refused(value: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError):
         ResponderPolicy(**value)
 
 
-def test_a_side_channel_that_is_refused_is_left_once() -> None:
+def test_a_refused_side_channel_is_closed_once() -> None:
     """RabbitMQ refuses all methods in flight; a second answer would close the connection."""
     rabbit = servant()
     rabbit.consume()

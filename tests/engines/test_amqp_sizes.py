@@ -1,4 +1,5 @@
-"""The first message that is too large costs its channel; later ones are refused locally."""
+"""RabbitMQ closes the channel for the first message over its size limit; later ones are refused
+locally."""
 
 from __future__ import annotations
 
@@ -24,9 +25,9 @@ def close_for_size(rabbit: Rabbit) -> None:
     rabbit.say(commands.Channel.Close(406, TEXTS[0], 60, 40))
 
 
-# --- what is learnt -------------------------------------------------------------------------------
+# --- the learned limit ----------------------------------------------------------------------------
 @pytest.mark.parametrize("text", TEXTS)
-def test_a_limit_is_learnt_and_forgotten(text: str) -> None:
+def test_a_limit_is_learned_and_forgotten(text: str) -> None:
     limit = SizeLimit()
     assert limit.learn(Closed(406, text, BASIC_PUBLISH))
     assert limit.size_max == 10
@@ -42,15 +43,15 @@ def test_a_limit_is_learnt_and_forgotten(text: str) -> None:
         Closed(403, TEXTS[0], BASIC_PUBLISH),
     ],
 )
-def test_other_ends_of_channels_teach_nothing(closed: Closed) -> None:
+def test_other_closed_channels_set_no_limit(closed: Closed) -> None:
     limit = SizeLimit()
     assert not limit.learn(closed)
     assert limit.size_max == float("inf")
 
 
 # --- callers --------------------------------------------------------------------------------------
-def after_a_refusal() -> CallerSide:
-    """A caller whose request "large" was too large, while "small" was in flight."""
+def caller_after_a_refusal() -> CallerSide:
+    """Return a caller whose request "large" exceeded the limit while "small" was in flight."""
     rabbit = caller()
     rabbit.get_ready()
     rabbit.submit("small", body=b"0123456789")
@@ -59,8 +60,8 @@ def after_a_refusal() -> CallerSide:
     return rabbit
 
 
-def test_only_the_call_that_is_too_large_fails() -> None:
-    rabbit = after_a_refusal()
+def test_only_the_call_over_the_limit_fails() -> None:
+    rabbit = caller_after_a_refusal()
     [(token, error)] = rabbit.failed()
     assert token == "large"
     assert isinstance(error, TransportError)
@@ -70,8 +71,8 @@ def test_only_the_call_that_is_too_large_fails() -> None:
     assert [body for *_, body in rabbit.published()] == [b"0123456789"]
 
 
-def test_the_next_one_is_not_even_published() -> None:
-    rabbit = after_a_refusal()
+def test_a_later_call_over_the_limit_is_not_published() -> None:
+    rabbit = caller_after_a_refusal()
     rabbit.say(commands.Basic.ConsumeOk("replies"))
     rabbit.submit("larger", body=b"0123456789++")
     assert rabbit.published() == []
@@ -79,8 +80,8 @@ def test_the_next_one_is_not_even_published() -> None:
     assert (token, error.attempts, error.may_have_executed) == ("larger", 0, False)
 
 
-def test_another_connection_may_take_it() -> None:
-    rabbit = after_a_refusal()
+def test_the_limit_is_forgotten_with_the_connection() -> None:
+    rabbit = caller_after_a_refusal()
     rabbit.feed(PeerLost(rabbit.peer, "gone"))
     rabbit.get_ready()
     rabbit.submit("larger", body=b"0123456789++")
@@ -88,7 +89,7 @@ def test_another_connection_may_take_it() -> None:
 
 
 # --- responders -----------------------------------------------------------------------------------
-def test_a_reply_that_is_too_large_becomes_a_negative_one() -> None:
+def test_a_reply_over_the_limit_becomes_a_negative_reply() -> None:
     rabbit = servant()
     rabbit.consume()
     job, _ = rabbit.request()
@@ -105,7 +106,7 @@ def test_a_reply_that_is_too_large_becomes_a_negative_one() -> None:
     assert body == b"RabbitMQ takes 10 bytes (max_message_size), and the reply has 11"
 
 
-def test_a_part_that_is_too_large_makes_the_whole_reply_negative() -> None:
+def test_a_partial_reply_over_the_limit_makes_the_reply_negative() -> None:
     rabbit = servant()
     rabbit.consume()
     close_for_size(rabbit)

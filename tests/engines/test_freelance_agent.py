@@ -1,4 +1,4 @@
-"""Model three: choice of servers, liveness, and retries of calls."""
+"""Model three (agent): choice of servers, liveness, and retries of calls."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_call_waits_for_the_first_server() -> None:
     b.assert_empty()
 
 
-def test_the_first_live_server_is_asked_as_long_as_it_lives() -> None:
+def test_all_calls_go_to_the_first_server_while_it_is_alive() -> None:
     b = bench()
     b.join("a")
     b.join("b")
@@ -39,7 +39,7 @@ def test_the_first_live_server_is_asked_as_long_as_it_lives() -> None:
     assert b.requests_to("b") == []
 
 
-def test_calls_of_a_lost_server_go_to_the_next_one_under_the_same_control_frame() -> None:
+def test_calls_of_a_lost_server_are_resent_to_the_next_with_the_same_control_frame() -> None:
     b = bench()
     b.join("a")
     b.join("b")
@@ -51,7 +51,7 @@ def test_calls_of_a_lost_server_go_to_the_next_one_under_the_same_control_frame(
     b.assert_empty()
 
 
-def test_a_server_that_comes_back_goes_to_the_end_of_the_line() -> None:
+def test_a_server_that_reconnects_is_used_last() -> None:
     b = bench()
     b.join("a")
     b.join("b")
@@ -62,7 +62,7 @@ def test_a_server_that_comes_back_goes_to_the_end_of_the_line() -> None:
     assert b.requests_to("a") == []
 
 
-def test_a_silent_server_is_gone_after_three_intervals_and_its_calls_move_on() -> None:
+def test_calls_of_a_silent_server_move_on_after_three_intervals() -> None:
     b = bench()
     b.join("a")
     b.submit(1)
@@ -76,11 +76,11 @@ def test_a_silent_server_is_gone_after_three_intervals_and_its_calls_move_on() -
     assert b.client.snapshot().live == 1
 
 
-def test_pings_leave_when_a_server_was_silent_for_an_interval_and_only_then() -> None:
+def test_a_server_is_pinged_only_after_a_silent_interval() -> None:
     b = bench()
     b.join("a")
     assert b.to("a") == [[b"PING"]]
-    for _ in range(10):  # whoever talks needs no ping
+    for _ in range(10):  # any message replaces a ping
         b.advance(1.5)
         b.say("a", [b"PONG"])
     assert b.to("a") == [[b"PING"]]
@@ -88,7 +88,7 @@ def test_pings_leave_when_a_server_was_silent_for_an_interval_and_only_then() ->
     assert b.to("a") == [[b"PING"]] * 2
 
 
-def test_without_servers_and_calls_nothing_ticks() -> None:
+def test_without_connections_and_calls_there_is_no_deadline() -> None:
     b = bench()
     assert b.client.deadline() is None
     b.join("a")
@@ -97,7 +97,7 @@ def test_without_servers_and_calls_nothing_ticks() -> None:
     assert b.client.deadline() is None
 
 
-def test_a_gone_server_is_pinged_and_anything_it_says_revives_it() -> None:
+def test_a_dead_server_is_pinged_and_revived_by_any_message() -> None:
     b = bench()
     b.join("a")
     b.advance(10.0)
@@ -120,7 +120,7 @@ def test_part_of_a_message_is_a_sign_of_life() -> None:
     assert b.client.snapshot().live == 1
 
 
-def test_a_process_that_stood_still_blames_no_server() -> None:
+def test_a_pause_of_the_client_does_not_count_as_silence_of_servers() -> None:
     b = bench()
     b.join("a")
     b.submit(1)
@@ -132,7 +132,7 @@ def test_a_process_that_stood_still_blames_no_server() -> None:
     assert b.client.snapshot().live == 0
 
 
-def test_a_late_reply_to_an_earlier_try_serves_as_well() -> None:
+def test_a_late_reply_to_an_earlier_attempt_is_accepted() -> None:
     b = bench()
     b.join("a")
     b.submit(1)
@@ -157,7 +157,7 @@ def test_a_request_that_is_not_idempotent_is_sent_once() -> None:
     assert b.requests_to("b") == []
 
 
-def test_a_request_that_was_never_sent_may_wait_whatever_it_is() -> None:
+def test_an_unsent_request_may_wait_although_it_is_not_idempotent() -> None:
     b = bench()
     b.submit(1, idempotent=False)
     b.join("a")
@@ -165,7 +165,7 @@ def test_a_request_that_was_never_sent_may_wait_whatever_it_is() -> None:
     assert 1 in b.replies
 
 
-def test_after_so_many_lost_servers_a_call_ends() -> None:
+def test_a_call_fails_after_its_attempts() -> None:
     b = bench(attempts=3)
     b.submit(1)
     for _ in range(3):
@@ -177,7 +177,7 @@ def test_after_so_many_lost_servers_a_call_ends() -> None:
     assert "it died" in str(error)
 
 
-def test_a_try_that_takes_too_long_goes_to_another_server() -> None:
+def test_an_attempt_that_times_out_moves_to_another_server() -> None:
     b = bench(attempt_timeout=0.5, attempts=2)
     b.join("a")
     b.join("b")
@@ -190,7 +190,7 @@ def test_a_try_that_takes_too_long_goes_to_another_server() -> None:
     assert b.client.snapshot().live == 2
 
 
-def test_retries_by_time_share_a_budget() -> None:
+def test_retries_after_timeouts_share_a_budget() -> None:
     b = bench(attempt_timeout=0.5, attempts=100, budget=0.0, budget_burst=3)
     b.join("a")
     b.join("b")
@@ -201,7 +201,7 @@ def test_retries_by_time_share_a_budget() -> None:
     assert isinstance(b.errors[1], CallTimeout)
 
 
-def test_a_server_that_pushes_back_is_spared() -> None:
+def test_a_server_that_pushes_back_is_skipped() -> None:
     b = bench()
     b.join("a")
     b.join("b")
@@ -215,7 +215,7 @@ def test_a_server_that_pushes_back_is_spared() -> None:
     assert len(b.requests_to("a")) == 1
 
 
-def test_a_server_that_pushes_back_has_more_time_but_not_for_ever() -> None:
+def test_a_server_that_pushes_back_has_a_longer_timeout() -> None:
     b = bench()
     b.join("a")
     b.submit(1, b"large")
@@ -243,7 +243,7 @@ def test_deadlines_cancels_and_slots() -> None:
     b.assert_empty()
 
 
-def test_the_drained_client_fails_everything_and_says_nothing_more() -> None:
+def test_a_drained_client_fails_all_calls_and_sends_nothing() -> None:
     b = bench()
     b.join("a")
     b.submit(1)
@@ -260,7 +260,7 @@ def test_the_drained_client_fails_everything_and_says_nothing_more() -> None:
 
 
 @pytest.mark.parametrize("message", [[b""], [b"PANG"], [b"PING"], [b"pong"]])
-def test_what_is_no_reply_is_counted_and_no_more(message: list[bytes]) -> None:
+def test_malformed_and_stray_replies_are_counted_and_ignored(message: list[bytes]) -> None:
     b = bench()
     b.join("a")
     b.submit(1)
@@ -272,7 +272,7 @@ def test_what_is_no_reply_is_counted_and_no_more(message: list[bytes]) -> None:
     assert 1 in b.replies
 
 
-def test_what_comes_from_a_connection_that_has_ended_is_ignored() -> None:
+def test_inputs_of_a_lost_connection_are_ignored() -> None:
     b = bench()
     b.join("a")
     b.submit(1)
@@ -284,7 +284,7 @@ def test_what_comes_from_a_connection_that_has_ended_is_ignored() -> None:
     assert b.client.snapshot().connections == 0
 
 
-def test_what_makes_no_sense_is_refused() -> None:
+def test_duplicate_tokens_and_foreign_inputs_are_refused() -> None:
     b = bench()
     b.submit(1)
     with pytest.raises(LocalViolation):
@@ -293,7 +293,7 @@ def test_what_makes_no_sense_is_refused() -> None:
         b.feed(object())
 
 
-def test_a_faster_pace_of_pings() -> None:
+def test_the_ping_interval_can_be_set() -> None:
     b = bench(ping=HeartbeatPolicy(0.1, 2))
     b.join("a")
     b.advance(0.19)
@@ -302,7 +302,7 @@ def test_a_faster_pace_of_pings() -> None:
     assert b.client.snapshot().live == 0
 
 
-def test_the_journal_has_spans_and_what_is_out_of_the_ordinary() -> None:
+def test_the_journal_has_spans_and_events_of_failed_calls() -> None:
     chronicle = Chronicle()
     b = ClientBench(AgentClient, servers=2, chronicle=chronicle)
     b.join("a")

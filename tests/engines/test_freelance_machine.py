@@ -1,8 +1,9 @@
-"""Freelance clients under any order of events: every call ends once, with its own reply, and is
-forgotten; and a server under any: each request that it takes is answered once, or given up.
+"""Random orders of events for Freelance clients and servers.
 
-The machines play user, network and peers. A request's body is its call's token and a reply's body
-repeats it, so a reply that reached the wrong call shows (I2).
+Every call ends once, with its own reply, and leaves no state. A server answers each accepted
+request once, or abandons it. The machines play user, network and peers. A request's body is the
+token of its call, and a reply repeats it, so that a reply delivered to the wrong call is detected
+(I2).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from requite.protocols.freelance.wire import Model
 from requite.request import Status
 
 SLOTS = 4
-PLACES = ("a", "b", "c")
+ADDRESSES = ("a", "b", "c")
 PEERS_MAX = 5
 TIMEOUTS = st.sampled_from([inf, 5.0, 1.0, 0.3])
 GARBAGE = st.lists(
@@ -38,7 +39,7 @@ GARBAGE = st.lists(
 
 
 class _ClientMachine(RuleBasedStateMachine):
-    """Any history of a client."""
+    """Random orders of events for a client."""
 
     kind: ClassVar[type]
     envelope: ClassVar[int]
@@ -49,10 +50,10 @@ class _ClientMachine(RuleBasedStateMachine):
         self.tokens = count()
         self.names = count()
         self.submitted: set[int] = set()
-        self.tries: dict[int, int] = {}
-        self.checked = 0  # of bench.sent
+        self.attempts: dict[int, int] = {}
+        self.checked = 0  # number of messages in bench.sent that were checked
         self.unanswered: dict[str, list[list[bytes]]] = {}
-        self.told: set[int] = set()  # tokens for which a reply has been said
+        self.answered: set[int] = set()  # tokens for which a reply has been sent
 
     @initialize(attempts_max=st.sampled_from([1, 2, 3]), budget_burst=st.sampled_from([100, 0]))
     def start(self, attempts_max: int, budget_burst: int) -> None:
@@ -60,7 +61,7 @@ class _ClientMachine(RuleBasedStateMachine):
         self.attempts_max = attempts_max
         self.bench = ClientBench(
             self.kind,
-            servers=len(PLACES),
+            servers=len(ADDRESSES),
             slots=SLOTS,
             attempts=attempts_max,
             budget_burst=budget_burst,
@@ -69,7 +70,7 @@ class _ClientMachine(RuleBasedStateMachine):
 
     # --- the network ------------------------------------------------------------------------------
     @precondition(lambda self: len(self.bench.peers) < PEERS_MAX)
-    @rule(place=st.sampled_from(PLACES))
+    @rule(place=st.sampled_from(ADDRESSES))
     def join(self, place: str) -> None:
         self.bench.join(f"{place}{next(self.names)}", place=place)
 
@@ -112,7 +113,7 @@ class _ClientMachine(RuleBasedStateMachine):
         peers = sorted(peer for peer in self.bench.peers if self.waiting(peer))
         peer = data.draw(st.sampled_from(peers))
         request = self.unanswered[peer].pop(0)
-        self.told.add(int(request[self.envelope]))
+        self.answered.add(int(request[self.envelope]))
         self.bench.say(peer, [*request[: self.envelope], request[self.envelope]])
 
     @precondition(lambda self: self.bench.peers and self.kind is AgentClient)
@@ -129,16 +130,16 @@ class _ClientMachine(RuleBasedStateMachine):
     def freeze(self, seconds: float) -> None:
         self.bench.freeze(seconds)
 
-    # --- what holds -------------------------------------------------------------------------------
+    # --- invariants -------------------------------------------------------------------------------
     @invariant()
-    def look(self) -> None:
+    def check(self) -> None:
         if not hasattr(self, "bench"):
             return
-        self.look_at_requests()
+        self.check_requests()
         bench = self.bench
         for token, reply in bench.replies.items():
             assert reply.body == b"%d" % token
-            assert token in self.told
+            assert token in self.answered
         for error in bench.errors.values():
             assert isinstance(error, CallTimeout | Cancelled | Overloaded | TransportError)
             assert error.may_have_executed == (error.attempts > 0)
@@ -146,15 +147,15 @@ class _ClientMachine(RuleBasedStateMachine):
         assert snapshot.held + snapshot.sent == len(self.open()) <= SLOTS
         assert snapshot.connections == len(bench.peers)
 
-    def look_at_requests(self) -> None:
+    def check_requests(self) -> None:
         for peer, message in self.bench.sent[self.checked :]:
             if message == [b"PING"]:
                 continue
             token = int(message[self.envelope])
             assert token in self.submitted
-            self.tries[token] = self.tries.get(token, 0) + 1
-            servers = len(PLACES) if self.kind is ShotgunClient else 1
-            assert self.tries[token] <= self.attempts_max * servers
+            self.attempts[token] = self.attempts.get(token, 0) + 1
+            servers = len(ADDRESSES) if self.kind is ShotgunClient else 1
+            assert self.attempts[token] <= self.attempts_max * servers
             self.unanswered.setdefault(peer, []).append(message)
         self.checked = len(self.bench.sent)
 
@@ -178,8 +179,8 @@ class AgentMachine(_ClientMachine):
 
     @precondition(lambda self: self.bench.peers)
     @rule(data=st.data(), messages=GARBAGE)
-    def babble(self, data: st.DataObject, messages: list[list[bytes]]) -> None:
-        """Send any message that is not a reply to a request."""
+    def send_garbage(self, data: st.DataObject, messages: list[list[bytes]]) -> None:
+        """Send messages other than replies to pending requests."""
         harmless = [m for m in messages if m[0] not in self.bench.client._pending or len(m) < 2]
         self.bench.say(data.draw(st.sampled_from(sorted(self.bench.peers))), *harmless)
 
@@ -190,8 +191,8 @@ class ShotgunMachine(_ClientMachine):
 
     @precondition(lambda self: self.bench.peers)
     @rule(data=st.data(), messages=GARBAGE)
-    def babble(self, data: st.DataObject, messages: list[list[bytes]]) -> None:
-        """Send any message that is not a reply to a request."""
+    def send_garbage(self, data: st.DataObject, messages: list[list[bytes]]) -> None:
+        """Send messages other than replies to pending requests."""
         pending = self.bench.client._pending
         harmless = [m for m in messages if len(m) < 3 or m[1] not in pending]
         self.bench.say(data.draw(st.sampled_from(sorted(self.bench.peers))), *harmless)
@@ -201,15 +202,15 @@ class FailoverMachine(_ClientMachine):
     kind = FailoverClient
     envelope = 0
 
-    def look_at_requests(self) -> None:
+    def check_requests(self) -> None:
         fresh = self.bench.sent[self.checked :]
-        super().look_at_requests()
+        super().check_requests()
         for peer, _ in fresh:
             assert len(self.unanswered[peer]) == 1, "two requests on one connection"
 
 
 class ServerMachine(RuleBasedStateMachine):
-    """Any history of a server."""
+    """Random orders of events for a server."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -256,7 +257,7 @@ class ServerMachine(RuleBasedStateMachine):
         self.bench.finish(job, status=Status.CANCELLED if is_lost else status)
 
     @invariant()
-    def look(self) -> None:
+    def check(self) -> None:
         if not hasattr(self, "bench"):
             return
         bench = self.bench

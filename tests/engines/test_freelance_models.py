@@ -1,4 +1,4 @@
-"""Models one and two: servers in turn, and all servers at once."""
+"""Models one (failover: servers in turn) and two (shotgun: all servers at once)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def shotgun(servers: int = 3, **policy: object) -> ClientBench:
 
 
 # --- model one ------------------------------------------------------------------------------------
-def test_the_first_server_is_asked_and_nobody_else() -> None:
+def test_all_calls_go_to_the_first_server() -> None:
     b = failover()
     b.join("a")
     b.join("b")
@@ -36,7 +36,7 @@ def test_the_first_server_is_asked_and_nobody_else() -> None:
     b.assert_empty()
 
 
-def test_a_server_that_does_not_answer_is_left_for_the_next_and_its_connection_closed() -> None:
+def test_after_a_timeout_the_call_moves_on_and_the_connection_is_closed() -> None:
     b = failover()
     b.join("a")
     b.join("b")
@@ -48,7 +48,7 @@ def test_a_server_that_does_not_answer_is_left_for_the_next_and_its_connection_c
     assert b.replies[1].attempts == 2
 
 
-def test_the_next_call_does_not_find_out_anew() -> None:
+def test_later_calls_skip_a_server_that_timed_out() -> None:
     b = failover()
     b.join("a")
     b.join("b")
@@ -76,7 +76,7 @@ def test_each_of_several_servers_is_tried_once() -> None:
     b.assert_empty()
 
 
-def test_one_server_alone_is_tried_three_times() -> None:
+def test_a_single_server_gets_three_attempts() -> None:
     b = failover(servers=1)
     b.submit(1)
     for tries in range(3):
@@ -88,7 +88,7 @@ def test_one_server_alone_is_tried_three_times() -> None:
     assert b.errors[1].attempts == 3
 
 
-def test_a_server_that_is_not_there_has_as_much_time_as_one_that_is() -> None:
+def test_an_attempt_waits_for_a_disconnected_server_until_its_timeout() -> None:
     b = failover()
     b.join("a")
     b.submit(1)
@@ -97,10 +97,10 @@ def test_a_server_that_is_not_there_has_as_much_time_as_one_that_is() -> None:
     b.join("b")
     assert len(b.to("b")) == 1
     b.lose("b")
-    assert isinstance(b.errors[1], TransportError)  # both have had it
+    assert isinstance(b.errors[1], TransportError)  # both servers were tried
 
 
-def test_the_only_server_is_waited_for_until_the_deadline() -> None:
+def test_a_call_waits_for_its_only_server_until_its_deadline() -> None:
     b = failover(servers=1)
     b.join("a")
     b.submit(1, timeout=10.0)
@@ -121,21 +121,21 @@ def test_the_only_server_is_waited_for_until_the_deadline() -> None:
     b.assert_empty()
 
 
-def test_a_call_whose_next_server_does_not_come_goes_to_the_one_it_was_lost_with() -> None:
+def test_a_call_returns_to_the_first_server_if_the_next_does_not_connect() -> None:
     b = failover(servers=2)
     b.join("a")
     b.submit(1, timeout=10.0)
     b.lose("a")
     b.advance(0.5)
     b.join("a2", place="a")
-    assert b.to("a2") == []  # it is the other one's turn
+    assert b.to("a2") == []  # the other server is next
     b.advance(0.6)
     assert len(b.to("a2")) == 1
     b.answer("a2")
     assert b.replies[1].attempts == 2
 
 
-def test_one_request_at_a_time_per_connection_and_several_connections() -> None:
+def test_each_connection_carries_one_request_at_a_time() -> None:
     b = failover(servers=1)
     b.join("a1", place="a")
     b.join("a2", place="a")
@@ -149,7 +149,7 @@ def test_one_request_at_a_time_per_connection_and_several_connections() -> None:
     assert (len(b.to("a1")), len(b.to("a2"))) == (2, 2)
 
 
-def test_a_reply_too_many_is_not_taken_for_the_next_one() -> None:
+def test_an_extra_reply_does_not_answer_the_next_call() -> None:
     b = failover(servers=1)
     b.join("a")
     b.submit(1)
@@ -163,7 +163,7 @@ def test_a_reply_too_many_is_not_taken_for_the_next_one() -> None:
     assert b.replies[2].body == b"second"
 
 
-def test_a_connection_that_brings_a_reply_too_many_is_closed() -> None:
+def test_an_extra_reply_closes_its_connection() -> None:
     b = failover(servers=1)
     b.join("a1", place="a")
     b.submit(1)
@@ -171,13 +171,13 @@ def test_a_connection_that_brings_a_reply_too_many_is_closed() -> None:
     b.say("a1", [b"once more"])
     assert "a1" in b.disconnected
     b.submit(2)
-    assert b.to("a1") == [[b"x"]]  # the first alone
+    assert b.to("a1") == [[b"x"]]  # only the first request
     b.join("a2", place="a")
     b.answer("a2", b"second")
     assert b.replies[2].body == b"second"
 
 
-def test_the_connection_of_a_call_that_is_given_up_is_closed() -> None:
+def test_the_connection_of_a_cancelled_or_expired_call_is_closed() -> None:
     b = failover()
     b.join("a")
     b.join("b")
@@ -192,7 +192,7 @@ def test_the_connection_of_a_call_that_is_given_up_is_closed() -> None:
     assert b.replies == {}
 
 
-def test_a_request_of_model_one_that_is_not_idempotent_is_sent_once() -> None:
+def test_a_request_that_is_not_idempotent_is_sent_once() -> None:
     b = failover()
     b.join("a")
     b.join("b")
@@ -216,7 +216,7 @@ def test_a_lost_connection_moves_the_call_at_once() -> None:
     assert b.replies[1].attempts == 2
 
 
-def test_the_drained_client_of_model_one_closes_what_is_out() -> None:
+def test_a_drain_fails_all_calls() -> None:
     b = failover()
     b.join("a")
     b.submit(1)
@@ -229,7 +229,7 @@ def test_the_drained_client_of_model_one_closes_what_is_out() -> None:
 
 
 # --- model two ------------------------------------------------------------------------------------
-def test_all_servers_are_asked_and_the_first_answer_wins() -> None:
+def test_a_request_goes_to_all_servers_and_the_first_reply_is_delivered() -> None:
     b = shotgun()
     for peer in "abc":
         b.join(peer)
@@ -243,7 +243,7 @@ def test_all_servers_are_asked_and_the_first_answer_wins() -> None:
     b.assert_empty()
 
 
-def test_replies_to_other_requests_are_not_taken() -> None:
+def test_replies_are_matched_by_their_ids() -> None:
     b = shotgun()
     b.join("a")
     b.submit(1)
@@ -253,7 +253,7 @@ def test_replies_to_other_requests_are_not_taken() -> None:
     assert b.client.snapshot().stray == 1
 
 
-def test_a_server_that_comes_late_is_asked_what_is_still_open() -> None:
+def test_a_server_that_connects_later_gets_pending_requests() -> None:
     b = shotgun()
     b.submit(1)
     b.join("a")
@@ -263,7 +263,7 @@ def test_a_server_that_comes_late_is_asked_what_is_still_open() -> None:
     assert 1 in b.replies
 
 
-def test_a_call_goes_on_as_long_as_anybody_has_it() -> None:
+def test_a_call_continues_while_one_server_has_its_request() -> None:
     b = shotgun()
     for peer in "abc":
         b.join(peer)
@@ -275,7 +275,7 @@ def test_a_call_goes_on_as_long_as_anybody_has_it() -> None:
     assert b.replies[1].attempts == 1
 
 
-def test_a_call_that_nobody_has_any_more_waits_for_a_server() -> None:
+def test_a_call_that_has_lost_all_servers_waits_for_another() -> None:
     b = shotgun(servers=1)
     b.join("a")
     b.submit(1)
@@ -286,7 +286,7 @@ def test_a_call_that_nobody_has_any_more_waits_for_a_server() -> None:
     assert b.replies[1].attempts == 2
 
 
-def test_a_request_does_not_kill_all_servers_for_ever() -> None:
+def test_a_request_that_kills_its_servers_fails_after_its_attempts() -> None:
     b = shotgun(servers=2, attempts=3)
     b.submit(1)
     for _ in range(3):
@@ -299,7 +299,7 @@ def test_a_request_does_not_kill_all_servers_for_ever() -> None:
     b.assert_empty()
 
 
-def test_servers_that_push_back_are_left_out() -> None:
+def test_servers_that_push_back_are_skipped() -> None:
     b = shotgun(servers=2)
     b.join("a")
     b.join("b")
@@ -316,17 +316,17 @@ def test_servers_that_push_back_are_left_out() -> None:
     assert set(b.replies) == {1, 2}
 
 
-def test_model_two_takes_only_idempotent_calls() -> None:
+def test_model_two_accepts_only_idempotent_calls() -> None:
     b = shotgun()
     b.join("a")
     with pytest.raises(LocalViolation, match="idempotent"):
         b.feed(Submit(1, "", (b"x",), b.now + 1.0, False))
-    b.submit(1)  # the call that was refused has left nothing behind
+    b.submit(1)  # the refused call has left no state
     b.answer("a")
     assert 1 in b.replies
 
 
-def test_a_call_finds_no_server_when_all_are_lost_in_the_moment_of_sending() -> None:
+def test_calls_wait_while_all_servers_are_lost() -> None:
     b = shotgun(servers=2)
     b.join("a")
     b.join("b")
@@ -339,7 +339,7 @@ def test_a_call_finds_no_server_when_all_are_lost_in_the_moment_of_sending() -> 
     assert b.client.snapshot().held == 0
     b.answer("a")
     b.block("a")
-    b.lose("a")  # the other call was there, too
+    b.lose("a")  # it held the second call
     assert b.client.snapshot().held == 1
     b.join("b")
     b.answer("b")
@@ -347,7 +347,7 @@ def test_a_call_finds_no_server_when_all_are_lost_in_the_moment_of_sending() -> 
 
 
 @pytest.mark.parametrize("message", [[b""], [b"x", b"1", b"y"], [b"", b"1"], [b"PONG"]])
-def test_what_is_no_reply_of_model_two_is_counted(message: list[bytes]) -> None:
+def test_malformed_replies_of_model_two_are_counted(message: list[bytes]) -> None:
     b = shotgun()
     b.join("a")
     b.submit(1, timeout=1.0)

@@ -1,4 +1,4 @@
-"""The server of all three models."""
+"""The server of all three Freelance models."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from requite.protocols.freelance.wire import Model
 from requite.request import Status
 
 
-def test_pings_are_answered_at_once_also_when_nobody_is_free() -> None:
+def test_pings_are_answered_at_once_when_all_handlers_are_busy() -> None:
     b = ServerBench(capacity=1)
     b.join("c")
     b.request("c", b"1", b"x")
@@ -23,7 +23,7 @@ def test_pings_are_answered_at_once_also_when_nobody_is_free() -> None:
     assert b.server.snapshot().waiting == 1
 
 
-def test_clients_take_turns() -> None:
+def test_clients_are_served_in_turn() -> None:
     b = ServerBench(capacity=1)
     b.join("c")
     b.join("d")
@@ -35,7 +35,7 @@ def test_clients_take_turns() -> None:
     b.assert_empty()
 
 
-def test_a_client_with_too_much_waiting_is_not_read_for_a_while() -> None:
+def test_a_client_over_the_queue_limit_is_paused() -> None:
     b = ServerBench(capacity=1, queue_max=4)
     b.join("c")
     b.say("c", *([b"%d" % i, b"x"] for i in range(6)))
@@ -47,7 +47,7 @@ def test_a_client_with_too_much_waiting_is_not_read_for_a_while() -> None:
     assert b.unread == set()
 
 
-def test_requests_of_a_lost_client_never_start_and_its_handlers_are_given_up() -> None:
+def test_a_lost_clients_requests_are_dropped_and_its_handlers_cancelled() -> None:
     b = ServerBench(capacity=1)
     b.join("c")
     job = b.request("c", b"1", b"x")
@@ -71,7 +71,7 @@ def test_partial_replies_are_joined() -> None:
     assert b.to("c") == [[b"7", b"a", b"b", b"c", b"d"]]
 
 
-def test_a_reply_that_grows_too_large_is_given_up() -> None:
+def test_a_reply_over_the_size_limit_is_abandoned() -> None:
     b = ServerBench(reply_size_max=10)
     b.join("c")
     job = b.request("c", b"7", b"x")
@@ -83,7 +83,7 @@ def test_a_reply_that_grows_too_large_is_given_up() -> None:
 
 
 @pytest.mark.parametrize("status", [Status.FAILED, Status.CANCELLED])
-def test_a_request_that_fails_has_no_reply(status: Status) -> None:
+def test_a_failed_request_gets_no_reply(status: Status) -> None:
     b = ServerBench()
     b.join("c")
     b.finish(b.request("c", b"7", b"x"), b"why", status=status)
@@ -92,7 +92,9 @@ def test_a_request_that_fails_has_no_reply(status: Status) -> None:
 
 
 @pytest.mark.parametrize("message", [[b""], [b"PONG"], [b"ping"]])
-def test_what_is_no_request_is_dropped_and_nobody_punished(message: list[bytes]) -> None:
+def test_a_malformed_request_is_dropped_and_its_client_stays_connected(
+    message: list[bytes],
+) -> None:
     b = ServerBench()
     b.join("c")
     b.say("c", message, [b"1", b"good"])
@@ -119,7 +121,7 @@ def test_a_control_frame_may_be_anything() -> None:
         (Model.AGENT, [b"", b"x"], [b"x"], [b"", b"r"]),
     ],
 )
-def test_envelopes_come_back(
+def test_a_reply_has_the_envelope_of_its_request(
     model: Model, message: list[bytes], body: list[bytes], reply: list[bytes]
 ) -> None:
     b = ServerBench(model=model)
@@ -146,7 +148,7 @@ def test_envelopes_without_a_body_are_malformed(model: Model, message: list[byte
     assert b.server.snapshot().dropped == {"malformed": 1}
 
 
-def test_a_server_that_drains_finishes_what_it_has() -> None:
+def test_a_draining_server_finishes_accepted_requests() -> None:
     b = ServerBench(capacity=1)
     b.join("c")
     job = b.request("c", b"1", b"x")
@@ -176,7 +178,7 @@ def test_an_empty_reply_is_one_empty_frame() -> None:
     assert b.to("c") == [[b"1", b""]]
 
 
-def test_what_does_not_concern_it_and_what_makes_no_sense() -> None:
+def test_irrelevant_inputs_are_ignored_and_foreign_ones_refused() -> None:
     b = ServerBench()
     b.join("c")
     job = b.request("c", b"1", b"x")
@@ -193,7 +195,7 @@ def test_what_does_not_concern_it_and_what_makes_no_sense() -> None:
     assert len(b.requests) == 1
 
 
-def test_the_journal_has_spans_and_what_is_out_of_the_ordinary() -> None:
+def test_the_journal_has_spans_and_events_of_failed_requests() -> None:
     chronicle = Chronicle()
     b = ServerBench(chronicle=chronicle)
     b.join("c")
@@ -213,12 +215,12 @@ def test_the_journal_has_spans_and_what_is_out_of_the_ordinary() -> None:
 
 
 @pytest.mark.parametrize("name", ["capacity", "queue_max", "queue_size_max", "reply_size_max"])
-def test_a_server_needs_room(name: str) -> None:
+def test_a_policy_with_a_limit_of_zero_is_refused(name: str) -> None:
     with pytest.raises(ConfigurationError, match=name):
         ServerPolicy(**{name: 0})
 
 
 @pytest.mark.parametrize("setting", [{"slots": 0}, {"servers": 0}])
-def test_settings_of_a_client_that_cannot_work(setting: dict[str, float]) -> None:
+def test_an_invalid_client_policy_is_refused(setting: dict[str, float]) -> None:
     with pytest.raises(ConfigurationError):
         ClientPolicy(**setting)  # type: ignore[arg-type]

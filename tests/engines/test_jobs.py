@@ -1,4 +1,4 @@
-"""The table of running requests, independent of protocols."""
+"""The table of running requests, independent of the protocol."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from requite.request import Request, Status
 
 
 class Bench:
-    """A table with notes and a journal, and its effects."""
+    """A table that emits notes and writes a journal, and its effects."""
 
     def __init__(self) -> None:
         self.chronicle = Chronicle()
@@ -32,7 +32,7 @@ class Bench:
     def notes(self) -> list[str]:
         return [effect.kind for effect in self.out if isinstance(effect, Note)]
 
-    def happened(self) -> list[Kind]:
+    def journalled(self) -> list[Kind]:
         return [row.kind for row in self.chronicle.event_rows]
 
 
@@ -48,7 +48,7 @@ def test_a_job_is_delivered_and_finished_once() -> None:
     assert bench.notes() == ["delivered", "finished"]
 
 
-def test_what_is_abandoned_keeps_its_place_and_ends_cancelled() -> None:
+def test_an_abandoned_job_keeps_its_slot_and_ends_cancelled() -> None:
     bench = Bench()
     bench.jobs.abandon(bench.job, "gone", bench.out, 2.0)
     assert CancelHandler(bench.job, "gone") in bench.out
@@ -56,7 +56,7 @@ def test_what_is_abandoned_keeps_its_place_and_ends_cancelled() -> None:
     assert bench.jobs.join(Produced(bench.job, [b"late"]), bench.out, 2.0) == ""
     assert bench.job.joined is None
     assert bench.finish() == ("held", Status.CANCELLED)
-    assert bench.happened() == [Kind.DELIVERED, Kind.ABANDONED, Kind.FINISHED]
+    assert bench.journalled() == [Kind.DELIVERED, Kind.ABANDONED, Kind.FINISHED]
 
 
 def test_partial_replies_are_joined_up_to_the_limit() -> None:
@@ -67,7 +67,7 @@ def test_partial_replies_are_joined_up_to_the_limit() -> None:
     assert isinstance(bench.out[-1], Warn)
 
 
-def test_a_status_that_no_handler_may_have_is_refused_and_changes_nothing() -> None:
+def test_an_invalid_status_of_a_handler_is_refused() -> None:
     bench = Bench()
     with pytest.raises(LocalViolation, match="a server cannot end a request with"):
         bench.finish(Status.EXPIRED)
@@ -82,4 +82,4 @@ def test_dropped_messages_are_counted_noted_and_journalled() -> None:
     bench.jobs.flush_open_spans(1.1)
     assert bench.jobs.dropped == {"lost": 2}
     assert bench.notes() == ["delivered", "dropped"]
-    assert bench.happened() == [Kind.DELIVERED, Kind.REFUSED]
+    assert bench.journalled() == [Kind.DELIVERED, Kind.REFUSED]

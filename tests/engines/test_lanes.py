@@ -18,7 +18,7 @@ def lanes_with(*peers: str) -> Lanes[str]:
     return lanes
 
 
-def test_the_lane_used_last_is_used_next():
+def test_the_most_recently_used_lane_is_used_next():
     lanes = lanes_with("a", "b", "c")
     peer = lanes.occupy("call 1")
     assert lanes.vacate(peer) == "call 1"
@@ -26,10 +26,10 @@ def test_the_lane_used_last_is_used_next():
     assert lanes.occupy("call 2") == peer
 
 
-def test_a_lane_whose_reply_has_come_is_not_idle_until_all_of_a_read_is_seen():
+def test_a_vacated_lane_is_not_idle_before_rest():
     lanes = lanes_with("a")
     lanes.occupy("call")
-    assert not lanes.rest("a")  # its reply is still to come
+    assert not lanes.rest("a")  # its reply is pending
     lanes.vacate("a")
     assert not lanes.idle
     assert lanes.rest("a")
@@ -44,14 +44,14 @@ def test_a_lane_that_pushes_back_is_not_idle():
     assert lanes.rest("a")
 
 
-def test_as_many_lanes_are_asked_for_as_are_missing():
+def test_wanted_returns_the_number_of_missing_lanes():
     lanes: Lanes[str] = Lanes(CONNECTIONS_MAX)
     assert [lanes.wanted(2), lanes.wanted(2), lanes.wanted(9), lanes.wanted(9)] == [2, 0, 1, 0]
     assert lanes.join("a")
     assert (lanes.dialling, lanes.wanted(2)) == (2, 0)
 
 
-def test_a_lane_that_nobody_asked_for_is_taken_while_there_is_room():
+def test_an_unrequested_lane_is_accepted_below_the_limit():
     lanes = lanes_with("a", "b", "c")
     assert lanes.dialling == 0
     assert not lanes.join("d")
@@ -61,7 +61,8 @@ def test_a_lane_that_nobody_asked_for_is_taken_while_there_is_room():
 
 
 class Machine(RuleBasedStateMachine):
-    """Lanes against a model: a state of each connection, and the order in which they rest."""
+    """Random operations on lanes, checked against a model: the call of each connection, and the
+    order of idle connections."""
 
     peers = Bundle("peers")
 
@@ -136,7 +137,7 @@ class Machine(RuleBasedStateMachine):
             self.idle.remove(peer)
 
     @invariant()
-    def is_as_the_model(self) -> None:
+    def matches_the_model(self) -> None:
         assert self.lanes.calls == self.model
         assert list(self.lanes.idle) == self.idle
         assert self.lanes.blocked == self.blocked

@@ -59,7 +59,7 @@ def test_a_negative_reply_reaches_the_client_with_its_reason(status: Status):
 
 
 # --- order ----------------------------------------------------------------------------------------
-def test_requests_go_to_the_worker_that_has_waited_longest():
+def test_requests_go_to_the_worker_idle_longest():
     bench = BrokerBench()
     for name in ("w1", "w2", "w3"):
         bench.worker(name)
@@ -82,7 +82,7 @@ def test_workers_with_free_slots_take_turns():
     assert bench.broker.snapshot().services[0].queued == 1
 
 
-def test_clients_are_served_in_turn_whatever_each_has_queued():
+def test_clients_are_served_in_turn_regardless_of_their_queues():
     bench = BrokerBench()
     for n in range(4):
         bench.request("greedy", n, b"g%d" % n)
@@ -194,7 +194,7 @@ def test_a_second_ready_disconnects_the_worker_and_redelivers_its_request():
     assert len(bench.requests("w2")) == 1
 
 
-def test_an_input_that_a_broker_does_not_take_is_a_local_violation():
+def test_a_foreign_input_raises_a_local_violation():
     bench = BrokerBench()
     with pytest.raises(LocalViolation):
         bench.broker.handle([CancelHandler("token", "why")], 0.0)

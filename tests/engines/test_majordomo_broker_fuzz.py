@@ -1,4 +1,5 @@
-"""The fuzz target of the broker engine over some hundred inputs, the same in every run."""
+"""The fuzz target of the broker engine, with several hundred inputs that are identical in every
+run."""
 
 from __future__ import annotations
 
@@ -13,14 +14,14 @@ from requite.engine import Send
 SEQUENCES = 600
 
 
-def test_the_corpus_is_of_whole_steps() -> None:
+def test_the_corpus_consists_of_complete_steps() -> None:
     for data in corpus():
         kinds = [kind for kind, _, _, _ in steps(data[1:])]
         assert kinds.count(target.MESSAGE) >= 2
         one_input(data)
 
 
-def test_damaged_and_mixed_sequences_end_well() -> None:
+def test_damaged_and_mixed_sequences_cause_no_failure() -> None:
     source = random.Random(18)
     inputs = list(corpus())
     for _ in range(SEQUENCES):
@@ -33,19 +34,19 @@ def test_damaged_and_mixed_sequences_end_well() -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 9, 80, 400])
-def test_noise_ends_well(size: int) -> None:
+def test_random_bytes_cause_no_failure(size: int) -> None:
     source = random.Random(size)
     for _ in range(20):
         one_input(source.randbytes(size))
 
 
-def test_the_target_notices_a_table_that_is_not_emptied(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_target_detects_a_leaking_table(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(World, "leave", lambda self, peer: self.connected.discard(peer))
     with pytest.raises(AssertionError):
         one_input(next(corpus()))
 
 
-def test_the_target_notices_what_is_sent_to_who_is_gone() -> None:
+def test_the_target_detects_a_message_to_a_lost_peer() -> None:
     world = World(target._policy(0))
     with pytest.raises(AssertionError, match="gone"):
         world._perform(Send(3, [b"x"]))

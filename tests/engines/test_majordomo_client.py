@@ -1,4 +1,4 @@
-"""The client engine of MDP 0.3: calls, slots, time, cancels, and closing."""
+"""The client engine of MDP 0.3: calls, slots, deadlines, cancels, and closing."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from requite.protocols.majordomo.wire import NOT_IDEMPOTENT, ClientHeartbeat, Cl
 from requite.request import Status
 
 
-# --- the way there and back -----------------------------------------------------------------------
+# --- calls and replies ----------------------------------------------------------------------------
 @requirement("mdp03:client-first")
-def test_a_call_connects_sends_and_returns():
+def test_a_call_connects_sends_and_gets_its_reply():
     bench = ClientBench()
     assert bench.client.deadline() is None
     bench.submit("a", b"hi", timeout=2.5, key=b"order-17")
@@ -52,14 +52,14 @@ def test_a_call_connects_sends_and_returns():
 
 
 @pytest.mark.parametrize(("counted", "attempts"), [(0, 1), (1, 1), (3, 3)])
-def test_a_reply_tells_how_often_its_request_was_handed_out(counted, attempts):
+def test_a_reply_carries_the_number_of_attempts(counted, attempts):
     bench = connected()
     bench.submit("a")
     bench.answer(bench.requests[0], attempts=counted)
     assert bench.replies["a"].attempts == attempts
 
 
-def test_the_deadline_on_the_wire_is_what_is_left_when_it_is_sent():
+def test_the_timeout_is_the_remaining_time_when_the_request_is_sent():
     bench = ClientBench()
     bench.submit("a", timeout=2.5)
     bench.advance(1.0)
@@ -67,7 +67,7 @@ def test_the_deadline_on_the_wire_is_what_is_left_when_it_is_sent():
     assert bench.requests[0].command.timeout_ms == 1500
 
 
-def test_a_share_of_the_deadline_can_be_kept_back_from_the_broker():
+def test_hold_back_shortens_the_timeout_sent_to_the_broker():
     bench = ClientBench(hold_back=0.1)
     bench.submit("a", timeout=11.0)
     bench.advance(1.0)
@@ -79,19 +79,19 @@ def test_a_share_of_the_deadline_can_be_kept_back_from_the_broker():
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.0])
-def test_a_share_to_keep_back_leaves_some_time(share):
+def test_hold_back_must_be_at_least_0_and_below_1(share):
     with pytest.raises(ConfigurationError, match="a number from 0 to below 1"):
         ClientPolicy(hold_back=share)
 
 
-def test_a_request_says_that_it_is_not_idempotent():
+def test_a_request_that_is_not_idempotent_is_flagged():
     bench = connected()
     bench.submit("a", idempotent=False)
     assert bench.requests[0].command.flags == NOT_IDEMPOTENT
 
 
 @requirement("mdp03:client-id")
-def test_many_calls_share_a_connection_and_are_told_apart():
+def test_many_calls_share_a_connection():
     bench = connected()
     for token in range(10):
         bench.submit(token, b"%d" % token)
@@ -105,7 +105,7 @@ def test_many_calls_share_a_connection_and_are_told_apart():
     bench.assert_empty()
 
 
-def test_what_is_fed_in_bulk_has_the_same_effects_as_one_by_one():
+def test_inputs_in_bulk_have_the_same_effects_as_one_by_one():
     single, bulk = connected(), connected()
     inputs = [
         Submit("a", "echo", (b"1",), 9.0),
@@ -134,7 +134,7 @@ def test_an_empty_body_is_one_empty_frame():
 
 
 @requirement("mdp03:client-stray")
-def test_replies_to_former_uses_of_a_slot_are_ignored():
+def test_replies_to_a_former_call_of_a_slot_are_ignored():
     bench = connected(slots=1)
     bench.submit("a")
     first = bench.requests[0]
@@ -160,7 +160,7 @@ def test_partials_are_delivered_in_order_before_the_reply():
     assert bench.replies["a"].frames == [b"end"]
 
 
-def test_partials_that_nobody_asked_for_are_joined_in_front_of_the_reply():
+def test_partials_not_asked_for_are_joined_with_the_reply():
     bench = connected()
     bench.submit("a")
     (sent,) = bench.requests
@@ -171,7 +171,7 @@ def test_partials_that_nobody_asked_for_are_joined_in_front_of_the_reply():
 
 
 @pytest.mark.parametrize("index", [0, 2])
-def test_a_gap_in_the_partials_is_the_end_of_the_connection(index):
+def test_a_gap_in_the_partials_closes_the_connection(index):
     bench = connected()
     bench.submit("a", partials=True)
     (sent,) = bench.requests
@@ -182,7 +182,7 @@ def test_a_gap_in_the_partials_is_the_end_of_the_connection(index):
     assert "1 of its partial replies had arrived" in str(error)
 
 
-def test_partials_of_a_former_try_are_not_joined_with_those_of_the_next():
+def test_partials_of_different_attempts_are_not_joined():
     bench = connected()
     bench.submit("a")
     bench.say(bench.partial(bench.requests[0], b"old", 0))
@@ -204,19 +204,19 @@ def test_a_call_beyond_the_slots_is_refused():
     assert len(bench.requests) == 2
 
 
-def test_slots_of_calls_whose_deadline_passed_are_reclaimed_when_all_are_taken():
+def test_slots_of_expired_calls_are_reclaimed_when_all_are_taken():
     bench = connected(slots=2)
     bench.submit("a", timeout=1.0)
     bench.submit("b", timeout=9.0)
-    bench.now += 2.0  # the wake-up is late
+    bench.now += 2.0  # the timer is late
     bench.submit("c")
     assert isinstance(bench.errors["a"], CallTimeout)
     assert bench.bodies() == [b"x"] * 3
     assert bench.client.snapshot().slots_taken == 2
 
 
-# --- time -----------------------------------------------------------------------------------------
-def test_a_call_that_was_never_sent_says_so_when_its_time_is_over():
+# --- deadlines ------------------------------------------------------------------------------------
+def test_an_unsent_call_that_expires_has_not_run():
     bench = ClientBench()
     bench.submit("a", timeout=2.0)
     assert bench.client.deadline() == 102.0
@@ -231,7 +231,7 @@ def test_a_call_that_was_never_sent_says_so_when_its_time_is_over():
     bench.assert_empty()
 
 
-def test_a_call_that_was_sent_is_cancelled_at_the_broker_when_its_time_is_over():
+def test_a_sent_call_that_expires_is_cancelled_at_the_broker():
     bench = connected()
     bench.submit("a", timeout=2.0)
     bench.advance(2.0)
@@ -244,7 +244,7 @@ def test_a_call_that_was_sent_is_cancelled_at_the_broker_when_its_time_is_over()
     assert "a" not in bench.replies
 
 
-def test_a_deadline_in_the_past_is_not_tried():
+def test_a_call_whose_deadline_has_passed_is_not_sent():
     bench = connected()
     bench.submit("a", timeout=0.0)
     assert isinstance(bench.errors["a"], CallTimeout)
@@ -252,7 +252,7 @@ def test_a_deadline_in_the_past_is_not_tried():
     assert not bench.requests
 
 
-def test_deadlines_pass_in_their_order_whatever_the_order_of_the_calls():
+def test_calls_expire_in_the_order_of_their_deadlines():
     bench = connected()
     for seconds in (5, 1, 3, 2, 4):
         bench.submit(seconds, timeout=float(seconds))
@@ -273,7 +273,7 @@ def test_a_cancelled_call_fails_once_and_is_cancelled_at_the_broker():
     bench.assert_empty()
 
 
-def test_a_call_cancelled_before_it_was_sent_is_never_sent():
+def test_a_call_cancelled_before_sending_is_not_sent():
     bench = ClientBench()
     bench.submit("a")
     bench.cancel("a")
@@ -282,8 +282,8 @@ def test_a_call_cancelled_before_it_was_sent_is_never_sent():
     assert not bench.sent
 
 
-def test_a_held_call_whose_deadline_has_passed_unnoticed_is_not_sent():
-    """I15: the connection comes in the same turn as a timer that is late."""
+def test_a_waiting_call_that_has_expired_is_not_sent():
+    """I15: the connection is established in the same turn as the late timer."""
     bench = ClientBench()
     bench.submit("late", b"late", timeout=1.0)
     bench.submit("in time", b"in time", timeout=9.0)
@@ -310,7 +310,7 @@ def test_closing_ends_every_call_and_refuses_new_ones():
     bench.assert_empty()
 
 
-def test_a_connection_that_comes_after_the_end_is_closed():
+def test_a_connection_established_after_closing_is_closed():
     bench = ClientBench()
     bench.submit("a")
     bench.drain()
@@ -320,7 +320,7 @@ def test_a_connection_that_comes_after_the_end_is_closed():
 
 
 # --- misuse ---------------------------------------------------------------------------------------
-def test_a_token_cannot_be_used_twice_at_a_time():
+def test_a_token_in_use_is_refused():
     bench = connected()
     bench.submit("a")
     with pytest.raises(LocalViolation, match="'a' is still outstanding"):
@@ -328,12 +328,12 @@ def test_a_token_cannot_be_used_twice_at_a_time():
 
 
 @pytest.mark.parametrize("service", ["", "x" * 256, "tab\tbed"])
-def test_a_bad_service_name_is_refused(service):
+def test_an_invalid_service_name_is_refused(service):
     with pytest.raises(LocalViolation, match="service name"):
         connected().submit("a", service=service)
 
 
-def test_a_key_that_does_not_fit_is_refused_and_takes_no_slot():
+def test_a_key_over_255_bytes_is_refused_and_takes_no_slot():
     bench = connected()
     with pytest.raises(LocalViolation, match="255"):
         bench.submit("a", key=b"k" * 256)
@@ -358,7 +358,7 @@ def test_back_pressure_changes_nothing():
     assert len(bench.requests) == 1
 
 
-def test_a_second_connection_is_not_kept():
+def test_a_second_connection_is_closed():
     bench = connected()
     bench.links.append("uninvited")
     bench.feed(PeerJoined("uninvited"))
@@ -375,7 +375,7 @@ def test_the_cache_of_service_names_is_bounded():
 
 
 # --- notes ----------------------------------------------------------------------------------------
-def test_notes_tell_the_story_of_a_call():
+def test_notes_are_emitted_for_each_step_of_a_call():
     bench = connected()
     bench.submit("a")
     bench.answer(bench.requests[0], b"none", Status.NO_SERVICE, 0)
@@ -385,7 +385,7 @@ def test_notes_tell_the_story_of_a_call():
     assert all(note.facts["token"] == "a" for note in bench.notes)
 
 
-def test_without_notes_there_are_none():
+def test_notes_can_be_turned_off():
     bench = connected(notes=False)
     bench.submit("a")
     bench.answer(bench.requests[0])
@@ -394,7 +394,7 @@ def test_without_notes_there_are_none():
     assert not bench.notes
 
 
-def test_no_service_is_the_answer_when_another_wait_would_outlast_the_deadline():
+def test_a_call_fails_with_no_service_if_a_retry_would_outlast_the_deadline():
     bench = connected()
     bench.submit("a", timeout=30)
     for number in (0, 1):
@@ -410,7 +410,7 @@ def test_no_service_is_the_answer_when_another_wait_would_outlast_the_deadline()
 
 
 @requirement("mdp03:client-slow")
-def test_a_broker_that_is_still_taking_a_large_body_is_not_given_up():
+def test_a_broker_that_still_receives_a_large_body_does_not_time_out():
     bench = connected()
     bench.submit("a", timeout=60.0)
     (link,) = {sent.link for sent in bench.requests}

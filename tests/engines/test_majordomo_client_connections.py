@@ -20,12 +20,12 @@ GONE = Status.SHUTTING_DOWN
 # --- the broker is shutting down ------------------------------------------------------------------
 @requirement("mdp03:client-drain")
 @pytest.mark.parametrize(("idempotent", "attempts"), [(True, 0), (True, 1), (False, 0)])
-def test_what_a_broker_gives_back_goes_to_the_next_one(idempotent, attempts):
+def test_requests_refused_by_a_broker_that_shuts_down_are_resent_to_the_next(idempotent, attempts):
     bench = connected(retry={"attempts": 1, "budget": 0.0, "budget_burst": 0})
     bench.submit("a", b"a", timeout=10.0, idempotent=idempotent)
     bench.answer(bench.requests[0], b"the broker is shutting down", GONE, attempts)
     assert bench.disconnected == {"link-1": "the broker is shutting down"}
-    assert bench.dialling == 0  # there is a pause
+    assert bench.dialling == 0  # the client waits before it dials
     bench.submit("b", b"b", timeout=10.0)
     bench.advance(0.2)
     assert bench.dialling == 1
@@ -38,7 +38,7 @@ def test_what_a_broker_gives_back_goes_to_the_next_one(idempotent, attempts):
 
 
 @requirement("mdp03:client-drain")
-def test_what_may_have_run_and_must_not_run_twice_ends_with_its_broker():
+def test_a_request_that_is_not_idempotent_and_may_have_run_fails_when_its_broker_shuts_down():
     bench = connected()
     bench.submit("a", idempotent=False)
     bench.answer(bench.requests[0], b"the broker is shutting down", GONE, 1)
@@ -51,7 +51,7 @@ def test_what_may_have_run_and_must_not_run_twice_ends_with_its_broker():
     bench.assert_empty()
 
 
-def test_a_stream_that_has_begun_ends_with_its_broker():
+def test_a_stream_that_has_begun_fails_when_its_broker_shuts_down():
     bench = connected()
     bench.submit("a", partials=True)
     bench.say(bench.partial(bench.requests[0], b"0", 0))
@@ -61,7 +61,7 @@ def test_a_stream_that_has_begun_ends_with_its_broker():
 
 
 @requirement("mdp03:client-drain")
-def test_a_broker_that_shuts_down_still_answers_what_it_has():
+def test_the_client_awaits_pending_replies_of_a_broker_that_shuts_down():
     bench = connected()
     bench.submit("first", b"first")
     bench.submit("second", b"second")
@@ -78,7 +78,7 @@ def test_a_broker_that_shuts_down_still_answers_what_it_has():
 
 
 @pytest.mark.parametrize("how", ["cancel", "deadline"])
-def test_it_is_left_as_soon_as_nobody_waits_for_it_any_more(how):
+def test_the_client_disconnects_when_no_pending_call_is_left(how):
     bench = connected()
     bench.submit("first", timeout=1.0)
     bench.submit("second")
@@ -92,7 +92,7 @@ def test_it_is_left_as_soon_as_nobody_waits_for_it_any_more(how):
     assert bench.dialling == 1
 
 
-def test_a_broker_that_leaves_first_is_replaced_at_once():
+def test_a_broker_that_disconnects_first_is_replaced_at_once():
     bench = connected()
     bench.submit("first")
     bench.submit("second")
@@ -106,7 +106,7 @@ def test_a_broker_that_leaves_first_is_replaced_at_once():
     assert [bench.replies[token].attempts for token in ("first", "second")] == [2, 1]
 
 
-def test_a_broker_that_goes_on_shutting_down_is_asked_at_growing_intervals_below_a_second():
+def test_reconnects_to_a_broker_that_shuts_down_back_off_below_a_second():
     bench = connected(retry={"budget": 0.0, "budget_burst": 0})
     bench.submit("a", timeout=20.0)
     pauses = []
@@ -133,7 +133,7 @@ def test_the_deadline_bounds_the_wait_for_another_broker():
     assert str(error) == "no reply from 'echo' within 1.000 s; it was sent 1 time and has not run"
 
 
-def test_closing_a_client_that_is_leaving_its_broker():
+def test_closing_while_the_client_leaves_its_broker_cancels_all_calls():
     bench = connected()
     bench.submit("a")
     bench.submit("b")
@@ -146,9 +146,9 @@ def test_closing_a_client_that_is_leaving_its_broker():
     bench.assert_empty()
 
 
-# --- a connection is lost -------------------------------------------------------------------------
+# --- lost connections -----------------------------------------------------------------------------
 @requirement("mdp03:client-resend")
-def test_after_a_lost_connection_the_idempotent_is_sent_again_and_the_other_fails():
+def test_after_a_lost_connection_only_idempotent_requests_are_resent():
     bench = connected()
     bench.submit("safe", b"safe", timeout=10.0)
     bench.submit("once", b"once", timeout=10.0, idempotent=False)
@@ -170,7 +170,7 @@ def test_after_a_lost_connection_the_idempotent_is_sent_again_and_the_other_fail
     assert bench.replies["safe"].attempts == 2
 
 
-def test_what_was_only_waiting_is_not_touched_by_a_lost_connection():
+def test_an_unsent_call_survives_a_lost_connection():
     bench = ClientBench(retry={"attempts": 1})
     bench.submit("a", idempotent=False)
     bench.join()
@@ -183,7 +183,7 @@ def test_what_was_only_waiting_is_not_touched_by_a_lost_connection():
     assert bench.replies["b"].attempts == 1
 
 
-def test_calls_go_out_in_the_order_of_submission_the_repeated_ones_first():
+def test_resent_requests_go_first_in_order_of_submission():
     bench = connected()
     for n in range(3):
         bench.submit(n, b"%d" % n)
@@ -196,7 +196,7 @@ def test_calls_go_out_in_the_order_of_submission_the_repeated_ones_first():
     assert bench.bodies() == [b"1", b"2", b"3", b"4"]
 
 
-def test_an_old_reply_cannot_be_taken_for_that_of_the_repeated_request():
+def test_a_reply_to_a_former_attempt_does_not_match_the_resent_request():
     bench = connected()
     bench.submit("a")
     old = bench.requests[0]
@@ -206,7 +206,7 @@ def test_an_old_reply_cannot_be_taken_for_that_of_the_repeated_request():
     assert "a" not in bench.replies
 
 
-def test_a_request_is_not_repeated_for_ever():
+def test_a_call_fails_after_its_attempts():
     bench = connected(retry={"attempts": 2})
     bench.submit("a")
     bench.lose()
@@ -228,7 +228,7 @@ def test_a_retry_whose_pause_ends_without_a_connection_waits_for_one():
     assert len(bench.requests) == 2
 
 
-def test_a_connection_that_worked_is_replaced_at_once_and_others_ever_later():
+def test_a_working_connection_is_replaced_at_once_and_failing_ones_with_back_off():
     bench = connected()
     bench.lose()
     assert bench.dialling == 1
@@ -244,7 +244,7 @@ def test_a_connection_that_worked_is_replaced_at_once_and_others_ever_later():
     assert 0 < pauses[0] < pauses[-1] < 2
 
 
-def test_a_connection_that_was_quiet_for_long_is_replaced_at_once():
+def test_a_connection_that_lasted_long_is_replaced_at_once():
     bench = connected()
     for _ in range(5):
         bench.lose()
@@ -253,8 +253,8 @@ def test_a_connection_that_was_quiet_for_long_is_replaced_at_once():
         bench.advance(60.0)
 
 
-# --- a broker that misbehaves ---------------------------------------------------------------------
-def test_garbage_ends_the_connection_and_the_calls_go_on_over_the_next():
+# --- malformed messages ---------------------------------------------------------------------------
+def test_a_malformed_message_closes_the_connection_and_calls_move_to_the_next():
     bench = connected()
     bench.submit("a")
     bench.say([b"what is this"])
@@ -265,7 +265,7 @@ def test_garbage_ends_the_connection_and_the_calls_go_on_over_the_next():
     assert bench.replies["a"].attempts == 2
 
 
-def test_what_a_closed_connection_still_brings_is_ignored():
+def test_messages_of_a_closed_connection_are_ignored():
     bench = connected()
     bench.submit("a")
     sent = bench.requests[0]
@@ -276,7 +276,7 @@ def test_what_a_closed_connection_still_brings_is_ignored():
 
 # --- heartbeats -----------------------------------------------------------------------------------
 @requirement("mdp03:client-heartbeat")
-def test_a_client_asks_only_while_it_waits():
+def test_a_client_sends_heartbeats_only_while_calls_are_pending():
     bench = connected()
     bench.advance(60.0)
     assert bench.heartbeats == 0
@@ -293,7 +293,7 @@ def test_a_client_asks_only_while_it_waits():
 
 
 @requirement("mdp03:client-heartbeat")
-def test_a_broker_that_stays_silent_is_left_and_the_calls_go_to_the_next():
+def test_calls_move_to_another_connection_after_the_broker_times_out():
     bench = connected()
     bench.submit("a")
     bench.submit("b", idempotent=False)
@@ -310,12 +310,12 @@ def test_a_broker_that_stays_silent_is_left_and_the_calls_go_to_the_next():
 HINT = "if it speaks 0.2 (RFC 18) or 0.1 (RFC 7) only, name that dialect: --dialect"
 
 
-def test_a_broker_that_never_spoke_may_speak_another_dialect_and_its_callers_are_told():
+def test_errors_suggest_another_dialect_for_a_broker_that_never_sent_a_message():
     bench = ClientBench()
     bench.submit("a", timeout=4.5)
     bench.submit("b", idempotent=False)
     bench.join()
-    bench.advance(3.0)  # by then the broker counts as gone
+    bench.advance(3.0)  # now the broker has timed out
     bench.advance(1.0)
     bench.join()
     bench.advance(0.5)
@@ -331,7 +331,7 @@ def test_a_broker_that_never_spoke_may_speak_another_dialect_and_its_callers_are
 
 
 @pytest.mark.parametrize("timeout", [0.9, 1.5, 2.9])
-def test_a_broker_may_be_slow_before_another_dialect_is_suspected(timeout):
+def test_another_dialect_is_not_suspected_before_the_broker_times_out(timeout):
     bench = ClientBench()
     bench.submit("a", timeout=timeout)
     bench.join()
@@ -340,7 +340,7 @@ def test_a_broker_may_be_slow_before_another_dialect_is_suspected(timeout):
     assert not bench.errors["a"].says_what_to_do
 
 
-def test_a_broker_that_dies_before_it_speaks_is_not_suspected_of_another_dialect():
+def test_another_dialect_is_not_suspected_after_a_lost_connection():
     bench = ClientBench()
     bench.submit("a", timeout=6.0)
     bench.join()
@@ -354,7 +354,7 @@ def test_a_broker_that_dies_before_it_speaks_is_not_suspected_of_another_dialect
     assert "dialect" not in str(bench.errors["a"])
 
 
-def test_a_broker_that_has_spoken_once_speaks_the_dialect():
+def test_another_dialect_is_not_suspected_once_the_broker_has_sent_a_message():
     bench = ClientBench()
     bench.submit("a")
     bench.join()
@@ -362,14 +362,14 @@ def test_a_broker_that_has_spoken_once_speaks_the_dialect():
     bench.submit("b", timeout=3.5)
     bench.submit("c", idempotent=False)
     bench.advance(3.0)
-    bench.join()  # the broker has spoken on an earlier connection
+    bench.join()  # the broker has sent messages on an earlier connection
     bench.advance(0.5)
     assert sorted(bench.errors) == ["b", "c"]
     assert not any("dialect" in str(error) for error in bench.errors.values())
 
 
-def test_who_sends_all_the_time_still_asks_before_it_judges():
-    """Requests are answered only when they are done: only a HEARTBEAT checks liveness."""
+def test_heartbeats_are_sent_also_while_requests_are_sent():
+    """The broker answers a request only when it is done, so only a HEARTBEAT checks liveness."""
     bench = connected()
     for n in range(30):
         bench.submit(n)
@@ -380,7 +380,7 @@ def test_who_sends_all_the_time_still_asks_before_it_judges():
     assert bench.links == ["link-1"]
 
 
-def test_a_client_that_was_frozen_does_not_blame_the_broker():
+def test_a_pause_of_the_client_does_not_count_as_silence_of_the_broker():
     bench = connected()
     bench.submit("a", timeout=100.0)
     bench.advance(0.5)
@@ -390,7 +390,7 @@ def test_a_client_that_was_frozen_does_not_blame_the_broker():
     assert "a" in bench.replies
 
 
-def test_silence_before_a_call_is_not_held_against_the_broker():
+def test_silence_before_a_call_does_not_count():
     bench = connected()
     bench.submit("a")
     bench.answer(bench.requests[0])

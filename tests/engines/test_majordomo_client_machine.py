@@ -1,7 +1,7 @@
-"""Client engines under any order of events: every call ends once, and nothing remembers it.
+"""Random orders of events for client engines: every call ends once, and leaves no state.
 
-The machine plays user, network and broker. A request's body is its call's token, and a reply's body
-repeats it, so a reply that reached the wrong call shows (I2).
+The machine plays user, network and broker. A request's body is the token of its call, and a reply
+repeats it, so that a reply delivered to the wrong call is detected (I2).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CALLS_MAX = 6
 
 
 class ClientMachine(RuleBasedStateMachine):
-    """Any history of a client; `version` is the dialect."""
+    """Random orders of events for a client; `version` is the dialect."""
 
     version = "0.3"
 
@@ -37,10 +37,10 @@ class ClientMachine(RuleBasedStateMachine):
         super().__init__()
         self.tokens = count()
         self.idempotent: dict[int, bool] = {}
-        self.checked = 0  # of bench.requests
-        self.settled: set[int] = set()  # indices of requests that surely never ran
-        self.answered: set[int] = set()  # indices of requests that had their FINAL
-        self.given_back: set[int] = set()  # by a broker that shuts down: no tries
+        self.checked = 0  # number of entries of bench.requests that were checked
+        self.settled: set[int] = set()  # indices of requests that certainly did not run
+        self.answered: set[int] = set()  # indices of requests whose FINAL was sent
+        self.shut_down: set[int] = set()  # indices refused with SHUTTING_DOWN
 
     @initialize(
         attempts=st.integers(1, 4),
@@ -111,7 +111,7 @@ class ClientMachine(RuleBasedStateMachine):
 
     # --- the broker ---------------------------------------------------------------------------
     def answerable(self) -> list[int]:
-        """Return the indices of requests whose connection stands: pending, stale, or answered."""
+        """Return the indices of all requests, answered or not, whose connection is open."""
         return [i for i, sent in enumerate(self.bench.requests) if sent.link in self.bench.links]
 
     @precondition(lambda self: self.answerable())
@@ -124,8 +124,8 @@ class ClientMachine(RuleBasedStateMachine):
         self.bench.say(*([final] * (1 + again)), link=sent.link)
 
     def draw_answerable(self, data: st.DataObject) -> int:
-        """Choose a request to answer: with ids any, pending or not; without, as a broker would, the
-        one that has waited longest on its connection, or again the last that was answered."""
+        """Choose the index of a request to answer. With ids (MDP 0.3), any request may be answered.
+        Without ids, a broker answers the oldest request of a connection, or the last one again."""
         indices = self.answerable()
         if self.version != "0.3":
             oldest: dict[str, int] = {}
@@ -148,7 +148,7 @@ class ClientMachine(RuleBasedStateMachine):
         if (status, attempts) in NEVER_RAN and self.is_pending(sent):
             self.settled.add(index)
         if status is Status.SHUTTING_DOWN and self.is_pending(sent):
-            self.given_back.add(index)
+            self.shut_down.add(index)
         self.bench.answer(sent, b"no", status, attempts)
 
     def is_pending(self, sent: Sent) -> bool:
@@ -167,16 +167,16 @@ class ClientMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.bench.links)
     @rule(data=st.data(), garbage=st.lists(st.binary(max_size=24), max_size=4))
-    def something_else(self, data, garbage):
+    def send_heartbeat_or_garbage(self, data, garbage):
         link = data.draw(st.sampled_from(self.bench.links))
-        is_sane = self.version == "0.3" and data.draw(MOSTLY)
+        is_valid = self.version == "0.3" and data.draw(MOSTLY)
         self.bench.say(
-            self.bench.dialect.encode(ClientHeartbeat(1000)) if is_sane else garbage, link=link
+            self.bench.dialect.encode(ClientHeartbeat(1000)) if is_valid else garbage, link=link
         )
 
-    # --- what must hold -----------------------------------------------------------------------
+    # --- invariants -------------------------------------------------------------------------------
     @invariant()
-    def replies_are_for_who_asked(self):
+    def replies_match_their_calls(self):
         for token, reply in self.bench.replies.items():
             assert reply.frames[-1] == b"re %d" % token
             assert set(reply.frames[:-1]) <= {b"%d" % token}
@@ -184,12 +184,12 @@ class ClientMachine(RuleBasedStateMachine):
             assert all(partial.body == b"%d" % token for partial in partials)
 
     @invariant()
-    def what_may_have_run_once_is_not_sent_again_unless_idempotent(self):
+    def only_safe_requests_are_resent(self):
         requests = self.bench.requests
         for index in range(self.checked, len(requests)):
             token = int(requests[index].command.body[0])
             former = [i for i in range(index) if int(requests[i].command.body[0]) == token]
-            assert len(set(former) - self.given_back) < self.attempts
+            assert len(set(former) - self.shut_down) < self.attempts
             assert self.idempotent[token] or self.settled.issuperset(former)
         self.checked = len(requests)
 
@@ -198,14 +198,14 @@ class ClientMachine(RuleBasedStateMachine):
         assert sum(note.kind == "retried" for note in self.bench.notes) <= self.budget_burst
 
     @invariant()
-    def errors_tell_whether_it_ran(self):
+    def errors_match_the_sent_requests(self):
         sent = {int(s.command.body[0]) for s in self.bench.requests}
         for token, error in self.bench.errors.items():
             assert token in sent or not error.may_have_executed
             assert (error.attempts > 0) == (token in sent)
 
     @invariant()
-    def the_tables_hold_what_is_outstanding(self):
+    def tables_match_the_outstanding_calls(self):
         snapshot = self.bench.client.snapshot()
         n = len(self.outstanding())
         assert snapshot.held + snapshot.sent + snapshot.resting == snapshot.slots_taken == n
@@ -223,7 +223,7 @@ class ClientMachine(RuleBasedStateMachine):
         assert self.bench.client.deadline() is None
 
     def heal(self) -> None:
-        """Give the client a broker that works: everything settles (I10)."""
+        """Act as a working broker until all calls have ended (I10)."""
         bench = self.bench
         for _ in range(50):
             while bench.dialling:

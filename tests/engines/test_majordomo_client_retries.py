@@ -30,7 +30,7 @@ from requite.request import Status
         (Status.CANCELLED, 1, Cancelled, True),
     ],
 )
-def test_a_negative_reply_is_the_end(status, attempts, kind, may_have_run):
+def test_a_final_status_is_not_retried(status, attempts, kind, may_have_run):
     bench = connected()
     bench.submit("a")
     bench.answer(bench.requests[0], b"the reason", status, attempts)
@@ -42,7 +42,7 @@ def test_a_negative_reply_is_the_end(status, attempts, kind, may_have_run):
 
 @pytest.mark.parametrize("status", [Status.NO_SERVICE, Status.OVERLOADED])
 @pytest.mark.parametrize("idempotent", [True, False])
-def test_what_never_ran_is_tried_again_after_a_growing_pause(status, idempotent):
+def test_a_request_that_did_not_run_is_retried_with_back_off(status, idempotent):
     bench = connected(retry={"attempts": 3, "backoff": 0.5})
     bench.submit("a", idempotent=idempotent)
     for pause in (0.5, 1.0):
@@ -60,7 +60,7 @@ def test_what_never_ran_is_tried_again_after_a_growing_pause(status, idempotent)
     bench.assert_empty()
 
 
-def test_a_reply_counts_how_often_the_request_was_sent():
+def test_a_reply_carries_the_number_of_attempts():
     bench = connected()
     bench.submit("a")
     bench.answer(bench.requests[0], b"none", Status.NO_SERVICE, 0)
@@ -70,7 +70,7 @@ def test_a_reply_counts_how_often_the_request_was_sent():
 
 
 @pytest.mark.parametrize(("idempotent", "sent"), [(True, 2), (False, 1)])
-def test_a_lost_worker_is_reason_to_try_again_only_what_may_run_twice(idempotent, sent):
+def test_after_a_lost_worker_only_idempotent_requests_are_retried(idempotent, sent):
     bench = connected()
     bench.submit("a", idempotent=idempotent)
     bench.answer(bench.requests[0], b"lost", Status.WORKER_LOST)
@@ -79,8 +79,9 @@ def test_a_lost_worker_is_reason_to_try_again_only_what_may_run_twice(idempotent
     assert isinstance(bench.errors.get("a"), WorkerLost) is not idempotent
 
 
-def test_a_request_that_may_have_run_once_is_not_safe_to_send_for_any_other_reason():
-    """First lost with its worker, then refused: it still may have run."""
+def test_an_earlier_attempt_that_may_have_run_counts_for_the_error():
+    """The worker of the first attempt was lost, and the second attempt was refused: the first may
+    have run."""
     bench = connected(retry={"attempts": 2})
     bench.submit("a")
     bench.answer(bench.requests[0], b"lost", Status.WORKER_LOST)
@@ -91,8 +92,8 @@ def test_a_request_that_may_have_run_once_is_not_safe_to_send_for_any_other_reas
 
 
 @pytest.mark.parametrize(("idempotent", "sent"), [(True, 2), (False, 1)])
-def test_a_service_that_died_of_the_request_is_no_proof_that_it_never_ran(idempotent, sent):
-    """NO_SERVICE also ends a request whose worker was lost and for which no other came."""
+def test_no_service_after_an_attempt_does_not_exclude_execution(idempotent, sent):
+    """NO_SERVICE also answers a request whose worker was lost and not replaced."""
     bench = connected()
     bench.submit("a", idempotent=idempotent)
     bench.answer(bench.requests[0], b"none left", Status.NO_SERVICE, 1)
@@ -101,14 +102,14 @@ def test_a_service_that_died_of_the_request_is_no_proof_that_it_never_ran(idempo
     assert ("a" in bench.errors) is not idempotent
 
 
-def test_no_pause_goes_beyond_the_deadline():
+def test_a_call_fails_at_once_if_the_pause_would_outlast_its_deadline():
     bench = connected(retry={"backoff": 2.0})
     bench.submit("a", timeout=1.0)
     bench.answer(bench.requests[0], b"none", Status.NO_SERVICE, 0)
     assert isinstance(bench.errors["a"], NoService)
 
 
-def test_a_stream_is_not_begun_anew():
+def test_a_stream_that_has_begun_is_not_retried():
     bench = connected()
     bench.submit("a", partials=True)
     bench.say(bench.partial(bench.requests[0], b"0", 0))
@@ -116,7 +117,7 @@ def test_a_stream_is_not_begun_anew():
     assert isinstance(bench.errors["a"], WorkerLost)
 
 
-def test_retries_stay_inside_the_budget_of_all_calls():
+def test_all_calls_share_the_retry_budget():
     bench = connected(slots=100, retry={"budget": 0.0, "budget_burst": 3, "backoff": 0.1})
     for token in range(10):
         bench.submit(token)
@@ -127,7 +128,7 @@ def test_retries_stay_inside_the_budget_of_all_calls():
     assert len(bench.errors) == 7
 
 
-def test_calls_earn_the_budget_of_later_retries():
+def test_calls_add_to_the_retry_budget():
     bench = connected(retry={"budget": 0.5, "budget_burst": 1, "backoff": 0.1})
     for token in range(8):
         bench.submit(token)
@@ -138,8 +139,8 @@ def test_calls_earn_the_budget_of_later_retries():
     assert list(bench.replies) == [0, 2, 4, 6]
 
 
-# --- time per attempt -----------------------------------------------------------------------------
-def test_an_attempt_that_takes_too_long_is_cancelled_and_repeated_under_a_new_id():
+# --- attempt timeouts -----------------------------------------------------------------------------
+def test_an_attempt_that_times_out_is_cancelled_and_retried_with_a_new_id():
     bench = connected(retry={"attempt_timeout": 1.0, "backoff": 0.25})
     bench.submit("a", timeout=10.0)
     bench.advance(1.0)
@@ -155,7 +156,7 @@ def test_an_attempt_that_takes_too_long_is_cancelled_and_repeated_under_a_new_id
     bench.assert_empty()
 
 
-def test_when_all_attempts_took_too_long_the_caller_is_told_how_many():
+def test_the_error_gives_the_number_of_attempts_that_timed_out():
     bench = connected(retry={"attempts": 2, "attempt_timeout": 1.0, "backoff": 0.25})
     bench.submit("a", timeout=10.0)
     bench.advance(2.25)
@@ -165,7 +166,7 @@ def test_when_all_attempts_took_too_long_the_caller_is_told_how_many():
     assert len(bench.cancels) == 2
 
 
-def test_a_request_that_cannot_be_repeated_gets_all_its_time_at_once():
+def test_a_request_that_is_not_idempotent_has_no_attempt_timeout():
     bench = connected(retry={"attempt_timeout": 1.0}, heartbeat=HeartbeatPolicy(interval_s=30.0))
     bench.submit("a", timeout=5.0, idempotent=False)
     bench.advance(4.9)
@@ -174,7 +175,7 @@ def test_a_request_that_cannot_be_repeated_gets_all_its_time_at_once():
     assert bench.replies["a"].elapsed == pytest.approx(4.9)
 
 
-def test_waiting_for_a_connection_is_no_attempt():
+def test_waiting_for_a_connection_does_not_count_as_an_attempt():
     bench = ClientBench(retry={"attempt_timeout": 1.0})
     bench.submit("a", timeout=10.0)
     bench.advance(5.0)

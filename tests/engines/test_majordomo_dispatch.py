@@ -1,4 +1,4 @@
-"""The dispatch of requests to workers: redelivery, deadlines and leases (MDP 0.3 peers)."""
+"""The dispatch of requests to workers of MDP 0.3: redelivery, deadlines and leases."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_requests_of_a_lost_worker_are_redelivered_first_and_in_order():
 
 
 @requirement("mdp03:worker-lease")
-def test_a_lease_that_runs_out_moves_the_request_and_the_late_reply_is_dropped():
+def test_a_request_whose_lease_expires_is_redelivered_and_its_late_reply_dropped():
     bench = BrokerBench()
     bench.worker("w1", lease_ms=2000)
     bench.worker("w2")
@@ -71,7 +71,7 @@ def test_a_request_that_loses_every_worker_is_poisoned_after_attempts_max(attemp
 
 @requirement("mdp03:worker-lost")
 @pytest.mark.parametrize("cause", ["flag", "partial"])
-def test_a_request_that_may_not_run_twice_ends_with_worker_lost(cause: str):
+def test_a_request_that_is_not_idempotent_ends_with_worker_lost(cause: str):
     bench = BrokerBench()
     bench.worker("w1")
     bench.worker("w2")
@@ -91,7 +91,7 @@ def test_the_request_of_a_worker_that_disconnects_is_redelivered():
     bench.say("w1", Disconnect)
     assert len(bench.requests("w2")) == 1
     bench.say("w1", WorkerHeartbeat, 1000)
-    assert bench.sent("w1", Disconnect) == []  # a worker that disconnected gets no DISCONNECT
+    assert bench.sent("w1", Disconnect) == []  # a worker that has sent DISCONNECT gets none
 
 
 # --- timeouts -------------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ def test_a_running_request_that_expires_is_cancelled_and_frees_its_slot_with_the
 
 
 def test_a_final_at_the_deadline_before_the_brokers_timer_fires_means_expired():
-    """Broker and worker both time the deadline; the worker's timer may fire first."""
+    """Both broker and worker time the deadline; the worker's timer may fire first."""
     bench = BrokerBench()
     bench.worker("w")
     bench.request("c", 1, timeout_ms=500)
@@ -175,7 +175,7 @@ def test_services_without_workers_are_dropped_after_service_ttl_s():
     assert bench.broker.deadline() is None
 
 
-def test_services_may_be_dropped_as_soon_as_no_request_waits():
+def test_services_may_be_dropped_when_no_request_waits():
     bench = BrokerBench(service_ttl_s=0.0, service_grace_s=1.0)
     bench.request("c", 1)
     bench.advance(0.9)
@@ -197,7 +197,7 @@ def test_a_silent_worker_is_disconnected_and_its_request_redelivered():
 
 
 @requirement("mdp03:worker-heartbeat")
-def test_the_longer_interval_holds_for_both():
+def test_the_longer_interval_applies_to_both():
     bench = BrokerBench()
     bench.worker("slow", interval_ms=10_000)
     bench.worker("hasty", interval_ms=10)

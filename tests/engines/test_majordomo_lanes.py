@@ -13,7 +13,7 @@ pytestmark = pytest.mark.parametrize("version", ["0.1", "0.2"])
 
 
 def connected(version: str, lanes: int = 1, **settings: object) -> ClientBench:
-    """Return a client that has this many idle lanes, each of which has worked."""
+    """Return a client with this many idle connections, each of which has carried a call."""
     bench = ClientBench(version, connections_max=lanes, **settings)  # type: ignore[arg-type]
     for n in range(lanes):
         bench.submit(f"warm-{n}")
@@ -26,7 +26,7 @@ def connected(version: str, lanes: int = 1, **settings: object) -> ClientBench:
     return bench
 
 
-def test_a_call_goes_and_returns(version):
+def test_a_call_gets_its_reply(version):
     bench = ClientBench(version)
     bench.submit("a", b"hi", timeout=2.5)
     bench.join()
@@ -37,7 +37,7 @@ def test_a_call_goes_and_returns(version):
     assert bench.links == ["link-1"]
 
 
-def test_calls_beyond_the_connections_wait_their_turn(version):
+def test_calls_wait_for_a_free_connection(version):
     bench = ClientBench(version, connections_max=2)
     for n in range(5):
         bench.submit(n, b"%d" % n)
@@ -68,8 +68,8 @@ def test_no_more_connections_are_opened_than_calls_need(version):
     assert bench.dialling == 0
 
 
-def test_a_request_given_up_takes_its_connection_along(version):
-    """Lazy Pirate: close, reconnect, resend; a late reply is dropped."""
+def test_an_attempt_that_times_out_closes_its_connection(version):
+    """Lazy Pirate: close the connection, reconnect and resend; a late reply is dropped."""
     bench = connected(version, retry={"attempt_timeout": 1.0, "backoff": 0.25})
     bench.submit("a", timeout=10.0)
     late = bench.requests[0]
@@ -85,7 +85,7 @@ def test_a_request_given_up_takes_its_connection_along(version):
     assert (bench.replies["a"].body, bench.replies["a"].attempts) == (b"in time", 2)
 
 
-def test_without_a_time_per_attempt_a_request_is_sent_once(version):
+def test_without_an_attempt_timeout_a_request_is_sent_once(version):
     bench = connected(version)
     bench.submit("a", timeout=60.0)
     bench.advance(60.0)
@@ -95,7 +95,7 @@ def test_without_a_time_per_attempt_a_request_is_sent_once(version):
     bench.assert_empty()
 
 
-def test_a_cancelled_request_takes_its_connection_along(version):
+def test_a_cancelled_request_closes_its_connection(version):
     bench = connected(version)
     bench.submit("a")
     bench.submit("b")
@@ -107,7 +107,7 @@ def test_a_cancelled_request_takes_its_connection_along(version):
     assert bench.replies["b"].body == b"for b"
 
 
-def test_a_call_cancelled_while_it_waits_disturbs_nobody(version):
+def test_cancelling_a_waiting_call_closes_no_connection(version):
     bench = connected(version)
     bench.submit("a")
     bench.submit("b")
@@ -119,7 +119,7 @@ def test_a_call_cancelled_while_it_waits_disturbs_nobody(version):
     assert not bench.client._waiting
 
 
-def test_after_a_lost_connection_the_idempotent_is_sent_again(version):
+def test_after_a_lost_connection_only_idempotent_requests_are_resent(version):
     bench = connected(version, lanes=2)
     bench.submit("safe", b"safe")
     bench.submit("once", b"once", idempotent=False)
@@ -132,7 +132,7 @@ def test_after_a_lost_connection_the_idempotent_is_sent_again(version):
     assert bench.replies["safe"].attempts == 2
 
 
-def test_repeated_calls_go_before_those_that_came_later(version):
+def test_resent_requests_go_before_later_calls(version):
     bench = connected(version, lanes=1)
     bench.submit("a", b"a")
     bench.submit("b", b"b")
@@ -141,7 +141,7 @@ def test_repeated_calls_go_before_those_that_came_later(version):
     assert bench.bodies() == [b"a", b"a"]
 
 
-def test_all_lanes_lost_at_once_come_back_soon(version):
+def test_all_lost_lanes_are_dialled_again_soon(version):
     bench = connected(version, lanes=8)
     for link in list(bench.links):
         bench.lose(link)
@@ -151,7 +151,7 @@ def test_all_lanes_lost_at_once_come_back_soon(version):
     assert bench.dialling == 8
 
 
-def test_one_connection_is_kept_when_there_is_nothing_to_do(version):
+def test_an_idle_client_keeps_one_connection(version):
     bench = connected(version, lanes=2)
     for link in list(bench.links):
         bench.lose(link)
@@ -159,7 +159,7 @@ def test_one_connection_is_kept_when_there_is_nothing_to_do(version):
     assert bench.dialling == 1
 
 
-def test_a_reply_that_nobody_waits_for_is_dropped_with_a_warning(version):
+def test_a_stray_reply_is_dropped_with_a_warning(version):
     bench = connected(version)
     bench.say(bench.dialect.encode(ClientFinal(b"echo", [b"?"], 0, 0, 1)))
     assert bench.warnings[0].kind == "stray reply"
@@ -176,7 +176,7 @@ def test_a_reply_of_another_service_is_dropped_with_a_warning(version):
     assert "a" in bench.replies
 
 
-def test_a_second_reply_in_the_same_read_is_not_the_next_calls(version):
+def test_a_second_reply_in_the_same_read_does_not_answer_the_next_call(version):
     bench = connected(version)
     bench.submit("a")
     bench.submit("b")
@@ -188,7 +188,7 @@ def test_a_second_reply_in_the_same_read_is_not_the_next_calls(version):
     assert bench.replies["b"].body == b"for b"
 
 
-def test_garbage_ends_the_lane_and_the_call_goes_on(version):
+def test_a_malformed_message_closes_the_lane_and_the_call_is_resent(version):
     bench = connected(version)
     bench.submit("a")
     bench.say([b"", b"", b""], [b"more"])
@@ -231,7 +231,7 @@ def test_partials_are_matched_to_the_lane(version):
     assert bench.replies["b"].frames == [b"b0", b"b end"]
 
 
-def test_there_are_no_heartbeats(version):
+def test_no_heartbeats_are_sent(version):
     bench = connected(version)
     bench.submit("a")
     bench.advance(600.0)
@@ -240,8 +240,8 @@ def test_there_are_no_heartbeats(version):
     assert bench.client.snapshot().sent == 1
 
 
-def test_a_waiting_call_whose_deadline_has_passed_unnoticed_is_not_sent(version):
-    """I15: the connection comes in the same turn as a timer that is late."""
+def test_a_waiting_call_that_has_expired_is_not_sent(version):
+    """I15: the connection is established in the same turn as the late timer."""
     bench = ClientBench(version, connections_max=1)
     bench.submit("late", b"late", timeout=1.0)
     bench.submit("in time", b"in time", timeout=9.0)

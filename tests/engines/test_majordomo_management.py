@@ -1,4 +1,4 @@
-"""Management requests (`mmi.`) cannot keep the broker busy: attack 7 of the security design."""
+"""Management requests (`mmi.`) cannot block the broker: attack 7 of the security design."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from requite.protocols.majordomo import management
 from requite.protocols.majordomo.wire import NO_CALL, ClientRequest
 
 COSTLY = (b"mmi.stats", b"mmi.list", b"mmi.workers", b"mmi.under")
-MANY = 20_000  # 488 KiB of them were sent in the attack
+MANY = 20_000  # the attack sent 488 KiB of them
 
 
 def pipelined(bench: BrokerBench, peer: str, names: list[bytes]) -> Received:
-    """Return requests that arrive in one read."""
+    """Return an input with one request per name, all received in one read."""
     encode = bench.dialect_of(peer).encode
     requests = [
         ClientRequest(name, [b""], i, 0, 0, b"", NO_CALL) for i, name in enumerate(names, 1)
@@ -26,20 +26,20 @@ def pipelined(bench: BrokerBench, peer: str, names: list[bytes]) -> Received:
 
 @pytest.mark.parametrize("version", ["0.1", "0.2", "0.3"])
 @pytest.mark.parametrize("name", COSTLY)
-def test_one_read_of_many_gets_one_answer_per_turn(name: bytes, version: str) -> None:
+def test_many_requests_in_one_read_get_one_answer_per_turn(name: bytes, version: str) -> None:
     bench = BrokerBench()
     bench.worker("w")
-    bench.client("stranger", version)
-    bench.feed(pipelined(bench, "stranger", [name] * MANY))
-    assert len(bench.sent("stranger")) == 1
-    assert bench.unread == {"stranger": None}
+    bench.client("attacker", version)
+    bench.feed(pipelined(bench, "attacker", [name] * MANY))
+    assert len(bench.sent("attacker")) == 1
+    assert bench.unread == {"attacker": None}
     bench.request("bystander", 1)
     assert len(bench.requests("w")) == 1
     bench.advance(0.1)
-    assert 50 <= len(bench.sent("stranger")) <= 110
+    assert 50 <= len(bench.sent("attacker")) <= 110
 
 
-def test_all_are_answered_in_order_and_reading_goes_on() -> None:
+def test_all_requests_are_answered_in_order_and_reading_resumes() -> None:
     bench = BrokerBench()
     bench.worker("w")
     bench.client("c")
@@ -53,7 +53,7 @@ def test_all_are_answered_in_order_and_reading_goes_on() -> None:
     assert len(bench.finals("c")) == 6
 
 
-def test_one_at_a_time_is_answered_at_once() -> None:
+def test_single_requests_are_answered_at_once() -> None:
     bench = BrokerBench()
     bench.client("c")
     for i in range(1, 50):
@@ -63,17 +63,17 @@ def test_one_at_a_time_is_answered_at_once() -> None:
     assert not bench.warnings
 
 
-def test_a_stranger_that_leaves_leaves_nothing_behind() -> None:
+def test_a_lost_clients_management_requests_are_dropped() -> None:
     bench = BrokerBench()
-    bench.client("stranger")
-    bench.feed(pipelined(bench, "stranger", [b"mmi.stats"] * MANY))
-    bench.lose("stranger")
+    bench.client("attacker")
+    bench.feed(pipelined(bench, "attacker", [b"mmi.stats"] * MANY))
+    bench.lose("attacker")
     bench.advance(1.0)
     bench.assert_idle()
     assert bench.broker.snapshot().unread == 0
 
 
-def test_a_broker_with_many_services_reuses_answers_for_a_while(
+def test_a_broker_with_many_services_caches_answers_briefly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     bench = BrokerBench()
@@ -92,7 +92,7 @@ def test_a_broker_with_many_services_reuses_answers_for_a_while(
     assert len(made) == 2
 
 
-def test_what_managers_of_pools_read_is_never_reused() -> None:
+def test_answers_to_mmi_under_are_not_cached() -> None:
     bench = BrokerBench()
     for i in range(100):
         bench.worker(f"w{i}", b"core/%02d" % i)
@@ -103,7 +103,7 @@ def test_what_managers_of_pools_read_is_never_reused() -> None:
         bench.request("c", accepted + 1, service=b"core/07")
 
 
-def test_few_answers_are_kept() -> None:
+def test_the_number_of_cached_answers_is_limited() -> None:
     bench = BrokerBench()
     for i in range(100):
         bench.worker(f"w{i}", b"service-%d" % i)

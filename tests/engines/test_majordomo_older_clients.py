@@ -1,5 +1,5 @@
-"""The broker engine and clients of MDP 0.1 and 0.2 at a limit: they are not read from, and lose
-nothing."""
+"""The broker engine and clients of MDP 0.1 and 0.2 at a limit: the broker stops reading from them,
+and no request is lost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ older = pytest.mark.parametrize("version", ["0.1", "0.2"])
 
 
 def ask(bench: BrokerBench, client: str, bodies: Iterable[bytes], service: bytes = b"echo") -> None:
-    """Let a client send requests, all in one read."""
+    """Send requests of a client, all received in one read."""
     encode = bench.dialect_of(client).encode
     messages = [encode(ClientRequest(service, [body], n)) for n, body in enumerate(bodies, start=1)]
     bench.feed(Received(client, messages))
@@ -27,8 +27,8 @@ def numbered(count: int, first: int = 0) -> list[bytes]:
     return [b"%d" % n for n in range(first, first + count)]
 
 
-def serve(bench: BrokerBench, worker: str, count: int = 1) -> None:
-    """Let a worker answer its requests, one after the other."""
+def reply_to(bench: BrokerBench, worker: str, count: int = 1) -> None:
+    """Send a worker's replies to its next `count` requests, one after the other."""
     for _ in range(count):
         bench.final(worker, bench.requests(worker)[-1].body[0])
 
@@ -37,8 +37,9 @@ def replies(bench: BrokerBench, client: str) -> list[bytes]:
     return [final.body[0] for final in bench.finals(client)]
 
 
-def settle(bench: BrokerBench) -> None:
-    """Give the broker time to resume all waiting clients, and check that no table leaks."""
+def settle_and_check(bench: BrokerBench) -> None:
+    """Advance the clock, and check that the broker reads from all clients and that no table
+    leaks."""
     bench.advance(0.1)
     assert not bench.unread
     snapshot = bench.broker.snapshot()
@@ -50,7 +51,7 @@ def settle(bench: BrokerBench) -> None:
 
 # --- requests of a client -------------------------------------------------------------------------
 @older
-def test_what_one_read_brings_beyond_the_limit_is_accepted(version):
+def test_all_requests_of_a_read_beyond_the_limit_are_accepted(version):
     bench = BrokerBench(client_pending_max=3)
     bench.worker("w")
     bench.client("c", version)
@@ -59,17 +60,17 @@ def test_what_one_read_brings_beyond_the_limit_is_accepted(version):
     ask(bench, "c", numbered(5, 3))
     assert list(bench.unread) == ["c"]
     assert bench.broker.snapshot().pending == 8
-    serve(bench, "w", 5)
+    reply_to(bench, "w", 5)
     assert list(bench.unread) == ["c"], "three are pending, which is the limit"
-    serve(bench, "w")
+    reply_to(bench, "w")
     assert not bench.unread
-    serve(bench, "w", 2)
+    reply_to(bench, "w", 2)
     assert replies(bench, "c") == numbered(8)
-    settle(bench)
+    settle_and_check(bench)
 
 
 @older
-def test_a_client_that_is_told_of_failures_is_refused_as_one_of_0_3_is(version):
+def test_with_tell_old_clients_requests_beyond_a_limit_are_refused(version):
     bench = BrokerBench(client_pending_max=1, queue_max=1, services_max=1, tell_old_clients=True)
     bench.client("c", version)
     ask(bench, "c", numbered(2))
@@ -97,7 +98,7 @@ def test_a_client_of_0_3_is_refused():
 
 
 @older
-def test_an_operator_reads_that_a_client_is_pushed_back(version):
+def test_back_pressure_on_a_client_causes_a_warning(version):
     bench = BrokerBench(client_pending_max=1)
     bench.client("c", version)
     ask(bench, "c", numbered(2))
@@ -121,109 +122,110 @@ def test_the_warning_names_the_option(limit):
 
 # --- the queue of a service -----------------------------------------------------------------------
 @older
-def test_a_full_queue_takes_what_one_read_brings(version):
+def test_a_full_queue_accepts_all_requests_of_a_read(version):
     bench = BrokerBench(queue_max=2)
     bench.worker("w")
     bench.client("c", version)
     bench.client("d", version)
-    ask(bench, "c", numbered(3))  # one is with the worker
+    ask(bench, "c", numbered(3))  # one of the three is with the worker
     assert not bench.unread
     ask(bench, "d", numbered(3, 10))
     ask(bench, "c", numbered(1, 3))
     assert list(bench.unread) == ["d", "c"]
     (row,) = bench.broker.snapshot().services
     assert (row.queued, row.refused) == (6, 0)
-    serve(bench, "w", 4)
+    reply_to(bench, "w", 4)
     assert list(bench.unread) == ["d", "c"], "two are queued, which is the limit"
-    serve(bench, "w")
+    reply_to(bench, "w")
     assert list(bench.unread) == ["c"]
-    serve(bench, "w")
+    reply_to(bench, "w")
     assert not bench.unread
-    serve(bench, "w")
+    reply_to(bench, "w")
     assert sorted(replies(bench, "c")) == numbered(4)
     assert sorted(replies(bench, "d")) == numbered(3, 10)
-    settle(bench)
+    settle_and_check(bench)
 
 
 @requirement("mdp01:broker:fair", "mdp02:broker:fair")
 @older
-def test_clients_that_wait_for_a_queue_have_their_turn_one_after_the_other(version):
-    """A thousand clients wait. Each has one more request, and sends it when it is read from."""
+def test_clients_waiting_for_a_queue_are_resumed_in_turn(version):
+    """A thousand clients wait. When the broker resumes reading from one, it sends another
+    request."""
     bench = BrokerBench(queue_max=10)
     bench.worker("w")
     names = [f"c{n}" for n in range(1000)]
     for name in names:
         bench.client(name, version)
         ask(bench, name, [b"first"])
-    waiting = names[11:]  # of the others one is with the worker, and ten are in the queue
+    waiting = names[11:]  # of the first eleven, one request is with the worker, and ten are queued
     assert list(bench.unread) == waiting
-    serve(bench, "w", 989)
+    reply_to(bench, "w", 989)
     assert list(bench.unread) == waiting, "ten are queued, which is the limit"
     order: list[str] = []
     while len(order) < len(waiting):
-        serve(bench, "w")
+        reply_to(bench, "w")
         for name in [name for name in waiting[len(order) :] if name not in bench.unread]:
             order.append(name)
             ask(bench, name, [b"second"])
         assert bench.broker.snapshot().services[0].queued <= 11
     assert order == waiting
-    serve(bench, "w", 11)
+    reply_to(bench, "w", 11)
     assert sum(len(bench.finals(name)) for name in names) == 1000 + len(waiting)
-    settle(bench)
+    settle_and_check(bench)
 
 
 @older
-def test_clients_that_send_nothing_more_do_not_keep_others_waiting(version):
+def test_resumed_clients_that_send_nothing_do_not_delay_others(version):
     bench = BrokerBench(queue_max=10)
     bench.worker("w")
     names = [f"c{n}" for n in range(1000)]
     for name in names:
         bench.client(name, version)
         ask(bench, name, [b"only"])
-    serve(bench, "w", 989)
+    reply_to(bench, "w", 989)
     assert len(bench.unread) == 989
-    serve(bench, "w")
+    reply_to(bench, "w")
     assert len(bench.unread) == 988, "there is room for one"
     before = bench.now
     while bench.unread:
         bench.advance(0.001)
     assert bench.now - before < 0.5, "the rest follows without any request having to leave"
-    settle(bench)
+    settle_and_check(bench)
 
 
 @older
-def test_the_others_wait_on_when_the_first_one_fills_the_room(version):
+def test_other_clients_stay_paused_when_the_first_one_fills_the_queue(version):
     bench = BrokerBench(queue_max=1)
     bench.worker("w")
     names = [f"c{n}" for n in range(10)]
     for name in names:
         bench.client(name, version)
         ask(bench, name, [b"first"])
-    serve(bench, "w", 9)
+    reply_to(bench, "w", 9)
     assert list(bench.unread) == names[3:]
     ask(bench, "c2", numbered(3))
     bench.advance(5.0)
     assert list(bench.unread) == [*names[3:], "c2"]
 
 
-@pytest.mark.parametrize("way", ["leaves", "cancelled", "expired", "no service"])
+@pytest.mark.parametrize("reason", ["leaves", "cancelled", "expired", "no service"])
 @older
-def test_every_way_out_of_the_queue_makes_room(version, way):
+def test_a_request_that_leaves_the_queue_for_any_reason_makes_room(version, reason):
     bench = BrokerBench(queue_max=1, service_grace_s=5.0)
     bench.client("other")
-    bench.request("other", 1, timeout_ms=3000 if way == "expired" else 0)
+    bench.request("other", 1, timeout_ms=3000 if reason == "expired" else 0)
     bench.client("c", version)
     ask(bench, "c", [b"x"])
     assert list(bench.unread) == ["c"]
-    if way == "leaves":
+    if reason == "leaves":
         bench.lose("other")
-    elif way == "cancelled":
+    elif reason == "cancelled":
         bench.say("other", ClientCancel, 1)
     bench.advance(10.0)
-    settle(bench)
+    settle_and_check(bench)
 
 
-def test_older_clients_that_flood_a_queue_do_not_keep_newer_ones_out():
+def test_a_flood_of_older_clients_does_not_starve_newer_ones():
     bench = BrokerBench(queue_max=10)
     bench.worker("w")
     for old in ("c", "d"):
@@ -232,7 +234,7 @@ def test_older_clients_that_flood_a_queue_do_not_keep_newer_ones_out():
     bench.request("new", 1, b"one")
     bench.request("new", 2, b"two")
     assert [(f.request_id, f.status) for f in bench.finals("new")] == [(2, Status.OVERLOADED)]
-    serve(bench, "w", 4)
+    reply_to(bench, "w", 4)
     assert bench.finals("new")[1].request_id == 1, "clients take turns"
     assert bench.broker.snapshot().services[0].queued > 10
 
@@ -246,7 +248,7 @@ def test_newer_clients_alone_are_refused_when_the_queue_is_full():
 
 # --- services -------------------------------------------------------------------------------------
 @older
-def test_a_new_service_beyond_the_limit_is_known_until_its_requests_have_ended(version):
+def test_a_service_beyond_the_limit_exists_until_its_requests_have_ended(version):
     bench = BrokerBench(services_max=1, service_grace_s=5.0, service_ttl_s=60.0)
     bench.worker("w")
     bench.client("c", version)
@@ -255,26 +257,26 @@ def test_a_new_service_beyond_the_limit_is_known_until_its_requests_have_ended(v
     assert set(bench.broker.services) == {b"echo", b"other"}
     bench.keep_alive(5.5, "w")
     assert set(bench.broker.services) == {b"echo"}
-    settle(bench)
+    settle_and_check(bench)
     ask(bench, "c", [b"b"])
-    serve(bench, "w")
+    reply_to(bench, "w")
     assert replies(bench, "c") == [b"b"]
 
 
 @older
-def test_a_worker_may_come_to_a_service_beyond_the_limit(version):
+def test_a_worker_may_register_for_a_service_beyond_the_limit(version):
     bench = BrokerBench(services_max=1)
     bench.worker("w")
     bench.client("c", version)
     ask(bench, "c", [b"a"], service=b"other")
     bench.worker("v", b"other", version=version)
-    serve(bench, "v")
+    reply_to(bench, "v")
     assert replies(bench, "c") == [b"a"]
-    settle(bench)
+    settle_and_check(bench)
 
 
 @older
-def test_room_for_a_service_lets_clients_be_read_again(version):
+def test_clients_are_resumed_when_the_number_of_services_falls_to_the_limit(version):
     bench = BrokerBench(services_max=2, service_grace_s=300.0, service_ttl_s=5.0)
     bench.worker("w")
     bench.worker("v", b"second")
@@ -292,7 +294,7 @@ def test_room_for_a_service_lets_clients_be_read_again(version):
 
 
 @older
-def test_others_who_ask_for_a_new_service_do_not_keep_its_first_client_waiting(version):
+def test_later_requests_for_a_new_service_do_not_delay_its_first_client(version):
     bench = BrokerBench(services_max=1, service_grace_s=5.0, service_ttl_s=7.0)
     bench.worker("w")
     bench.client("c", version)
@@ -304,20 +306,20 @@ def test_others_who_ask_for_a_new_service_do_not_keep_its_first_client_waiting(v
     assert b"other" in bench.broker.services
 
 
-def ask_for_many(bench: BrokerBench, client: str, count: int) -> None:
-    """Let a client name a new service in each of many requests, all in one read."""
+def request_new_services(bench: BrokerBench, client: str, count: int) -> None:
+    """Send many requests of a client in one read, each for a new service."""
     encode = bench.dialect_of(client).encode
     names = [b"%s-%d" % (client.encode(), n) for n in range(count)]
     bench.feed(Received(client, [encode(ClientRequest(name, [name])) for name in names]))
 
 
 @older
-def test_one_read_names_only_so_many_services_beyond_the_limit(version):
+def test_the_number_of_new_services_per_read_is_limited(version):
     bench = BrokerBench(services_max=2, service_grace_s=1.0, service_ttl_s=1.0)
     bench.worker("w")
     for client in ("c", "d"):
         bench.client(client, version)
-        ask_for_many(bench, client, 100)
+        request_new_services(bench, client, 100)
     ask(bench, "c", [b"last"])
     assert list(bench.unread) == ["c", "d"]
     give_up_at = bench.now + 20.0
@@ -326,29 +328,29 @@ def test_one_read_names_only_so_many_services_beyond_the_limit(version):
         bench.keep_alive(0.5, "w")
         assert bench.now < give_up_at, "some are never taken up"
     assert len(bench.noted("accepted")) == 201
-    serve(bench, "w")
+    reply_to(bench, "w")
     assert replies(bench, "c") == [b"last"]
     assert len([each for each in bench.warnings if each.kind == "pushback"]) < 30
 
 
 @older
-def test_a_client_may_leave_with_requests_that_were_not_taken_up(version):
+def test_unaccepted_requests_of_a_lost_client_are_dropped(version):
     bench = BrokerBench(services_max=1, service_grace_s=1.0)
     bench.worker("w")
     bench.client("c", version)
-    ask_for_many(bench, "c", 100)
+    request_new_services(bench, "c", 100)
     bench.lose("c")
     bench.keep_alive(2.0, "w")
     assert len(bench.noted("accepted")) == 16
-    settle(bench)
+    settle_and_check(bench)
 
 
 @older
-def test_a_broker_that_drains_refuses_what_was_not_taken_up(version):
+def test_a_draining_broker_refuses_unaccepted_requests(version):
     bench = BrokerBench(services_max=1, service_grace_s=1.0)
     bench.worker("w")
     bench.client("c", version)
-    ask_for_many(bench, "c", 100)
+    request_new_services(bench, "c", 100)
     bench.drain()
     assert not bench.unread
     refused = [each for each in bench.warnings if "the broker is shutting down" in each.text]
@@ -357,10 +359,10 @@ def test_a_broker_that_drains_refuses_what_was_not_taken_up(version):
     assert bench.stopped
 
 
-# --- ends -----------------------------------------------------------------------------------------
+# --- lost clients and draining --------------------------------------------------------------------
 def overloaded(version: str) -> BrokerBench:
-    """Return a broker with four clients that it does not read from, for one reason each, and one
-    for all of them."""
+    """Return a broker that has stopped reading from four clients: "own", "queue" and "service" for
+    one reason each, "all" for all three."""
     bench = BrokerBench(client_pending_max=2, queue_max=3, services_max=2)
     bench.worker("w")
     bench.worker("v", b"quick")
@@ -377,29 +379,29 @@ def overloaded(version: str) -> BrokerBench:
 
 
 @older
-def test_clients_that_are_pushed_back_may_leave(version):
+def test_the_loss_of_paused_clients_leaves_no_state(version):
     bench = overloaded(version)
     for name in ("all", "service", "own", "queue"):
         bench.lose(name)
     assert set(bench.broker.services) == {b"echo", b"quick", b"new", b"newer"}
     bench.keep_alive(0.5, "w", "v")
     assert set(bench.broker.services) == {b"echo", b"quick"}
-    settle(bench)
+    settle_and_check(bench)
 
 
 @older
-def test_a_client_that_breaks_the_protocol_at_a_limit_is_forgotten(version):
+def test_a_paused_client_that_sends_a_malformed_message_leaves_no_state(version):
     bench = overloaded(version)
     for name in ("own", "queue", "service", "all"):
         bench.feed(Received(name, [[b"garbage"]]))
     assert set(bench.disconnected) == {"own", "queue", "service", "all"}
     bench.keep_alive(0.5, "w", "v")
-    settle(bench)
+    settle_and_check(bench)
 
 
 @older
-def test_a_broker_that_drains_reads_from_all_and_says_goodbye(version):
-    """Its clients notice by the end of their connections that it refuses requests."""
+def test_a_draining_broker_resumes_all_clients_and_disconnects_them(version):
+    """Clients notice by the loss of their connections that the broker refuses requests."""
     bench = overloaded(version)
     bench.drain()
     assert not bench.unread
@@ -411,7 +413,7 @@ def test_a_broker_that_drains_reads_from_all_and_says_goodbye(version):
 
 
 @older
-def test_a_broker_that_steps_down_forgets_whom_it_did_not_read(version):
+def test_a_broker_that_steps_down_leaves_no_client_paused(version):
     bench = overloaded(version)
     for effect in bench.broker.step_down("another one serves", bench.now):
         bench.perform(effect)
@@ -422,7 +424,7 @@ def test_a_broker_that_steps_down_forgets_whom_it_did_not_read(version):
 
 
 @older
-def test_the_end_of_a_client_of_0_3_makes_room_for_older_ones(version):
+def test_the_loss_of_a_client_of_0_3_makes_room_for_older_ones(version):
     bench = BrokerBench(queue_max=3)
     bench.client("new")
     ask(bench, "new", numbered(4))

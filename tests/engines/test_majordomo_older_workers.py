@@ -1,7 +1,7 @@
-"""The broker engine and workers of MDP 0.1 and 0.2: when silence means that one is gone.
+"""The broker engine and workers of MDP 0.1 and 0.2: when a silent worker times out.
 
-A single-threaded worker, such as the Guide's, sends no heartbeats while it works, and one every
-2.5 s while it waits.
+A single-threaded worker, such as the Guide's, sends no heartbeats while a request runs, and one
+every 2.5 s while it is idle.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from requite.protocols.majordomo.wire import WorkerHeartbeat
 older = pytest.mark.parametrize("version", ["0.1", "0.2"])
 
 
-def busy(version: str, **policy: float) -> BrokerBench:
-    """Return a broker whose worker, w, has had a request since just now; v waits for another."""
+def bench_with_busy_worker(version: str, **policy: float) -> BrokerBench:
+    """Return a broker whose worker w has just been sent a request; worker v is idle."""
     bench = BrokerBench(**policy)
     bench.client("c", version)
     bench.worker("w", version=version)
@@ -32,8 +32,8 @@ def busy(version: str, **policy: float) -> BrokerBench:
 
 
 @older
-def test_a_worker_that_works_for_five_seconds_without_a_word_keeps_its_request(version):
-    bench = busy(version)
+def test_a_busy_worker_may_be_silent_for_five_seconds(version):
+    bench = bench_with_busy_worker(version)
     bench.keep_alive(5.0, "v")
     assert "w" not in bench.disconnected
     bench.final("w", b"done")
@@ -43,8 +43,8 @@ def test_a_worker_that_works_for_five_seconds_without_a_word_keeps_its_request(v
 
 @requirement("mdp01:heartbeat:gone", "mdp02:heartbeat:gone")
 @older
-def test_a_busy_worker_is_gone_after_the_limit_for_busy_ones(version):
-    bench = busy(version)
+def test_a_busy_worker_times_out_after_the_limit_for_busy_ones(version):
+    bench = bench_with_busy_worker(version)
     bench.keep_alive(299.5, "v")
     assert "w" not in bench.disconnected
     bench.keep_alive(1.0, "v")
@@ -53,13 +53,13 @@ def test_a_busy_worker_is_gone_after_the_limit_for_busy_ones(version):
 
 
 @older
-def test_the_limit_counts_from_the_request_or_from_the_last_word_since(version):
+def test_the_limit_counts_from_the_request_or_a_later_message(version):
     bench = BrokerBench(legacy_busy_timeout_s=20.0)
     bench.client("c", version)
     bench.worker("w", version=version)
     bench.advance(5.0)
     bench.request("c", 1)
-    bench.advance(19.5)  # 24.5 s after its last word
+    bench.advance(19.5)  # 24.5 s after its last message
     assert "w" not in bench.disconnected
     bench.say("w", WorkerHeartbeat, 0)
     bench.advance(19.9)
@@ -69,15 +69,15 @@ def test_the_limit_counts_from_the_request_or_from_the_last_word_since(version):
 
 
 @older
-def test_a_lost_connection_counts_at_once(version):
-    bench = busy(version)
+def test_the_request_of_a_lost_connection_is_redelivered_at_once(version):
+    bench = bench_with_busy_worker(version)
     bench.lose("w")
     assert [request.body for request in bench.requests("v")] == [[b"work"]]
 
 
 @older
-def test_a_worker_whose_request_was_withdrawn_is_busy_until_it_answers(version):
-    bench = busy(version)
+def test_a_worker_whose_client_is_lost_stays_busy_until_it_replies(version):
+    bench = bench_with_busy_worker(version)
     bench.lose("c")
     bench.keep_alive(200.0, "v")
     assert "w" not in bench.disconnected
@@ -87,8 +87,8 @@ def test_a_worker_whose_request_was_withdrawn_is_busy_until_it_answers(version):
 
 
 @older
-def test_the_rule_for_idle_workers_counts_from_the_final_reply(version):
-    bench = busy(version)
+def test_the_idle_timeout_counts_from_the_final_reply(version):
+    bench = bench_with_busy_worker(version)
     bench.keep_alive(100.0, "v")
     bench.final("w")
     bench.advance(7.4)
@@ -98,20 +98,18 @@ def test_the_rule_for_idle_workers_counts_from_the_final_reply(version):
 
 
 @older
-def test_a_worker_that_beats_at_the_pace_of_the_guide_stays(version):
+def test_a_worker_with_the_guides_heartbeat_interval_does_not_time_out(version):
     bench = BrokerBench()
     bench.worker("w", version=version)
     for _ in range(20):
-        bench.advance(3.5)  # the Guide's API looks at its clock once a second at our pace
+        bench.advance(3.5)  # the Guide's API checks its clock once a second
         bench.say("w", WorkerHeartbeat, 0)
     assert not bench.disconnected
 
 
 @older
 @pytest.mark.parametrize(("interval_s", "liveness", "gone_s"), [(0.1, 3, 7.5), (5.0, 3, 15.0)])
-def test_an_idle_worker_has_the_guides_time_or_ours_if_that_is_more(
-    version, interval_s, liveness, gone_s
-):
+def test_the_idle_timeout_is_the_guides_or_ours_if_longer(version, interval_s, liveness, gone_s):
     bench = BrokerBench(heartbeat=HeartbeatPolicy(interval_s, liveness))
     bench.worker("w", version=version)
     bench.advance(gone_s - 0.1)
@@ -121,32 +119,32 @@ def test_an_idle_worker_has_the_guides_time_or_ours_if_that_is_more(
 
 
 @older
-def test_a_pause_of_the_brokers_own_does_not_count_against_a_busy_worker(version):
-    bench = busy(version, legacy_busy_timeout_s=20.0)
-    bench.freeze(100.0)  # for 99 s of which nobody could be heard
+def test_a_pause_of_the_broker_does_not_count_as_silence_of_a_busy_worker(version):
+    bench = bench_with_busy_worker(version, legacy_busy_timeout_s=20.0)
+    bench.freeze(100.0)  # 99 s of the pause count as absence of the broker
     bench.keep_alive(18.5, "v")
     assert not bench.disconnected
     bench.keep_alive(1.0, "v")
     assert "w" in bench.disconnected
 
 
-def test_a_busy_worker_of_0_3_is_judged_by_heartbeats():
-    bench = busy("0.3")
+def test_a_busy_worker_of_0_3_times_out_without_heartbeats():
+    bench = bench_with_busy_worker("0.3")
     bench.keep_alive(3.5, "v")
     assert "silent for 3.00 s" in bench.disconnected["w"]
     assert len(bench.requests("v")) == 1
 
 
 @older
-def test_the_broker_goes_on_speaking_to_a_busy_worker(version):
-    bench = busy(version)
+def test_the_broker_sends_heartbeats_to_a_busy_worker(version):
+    bench = bench_with_busy_worker(version)
     before = len(bench.sent("w"))
     bench.keep_alive(10.0, "v")
     assert len(bench.sent("w")) - before in (9, 10)
 
 
 @pytest.mark.parametrize("limit_s", [0.0, -1.0, float("nan")])
-def test_the_limit_has_to_be_positive(limit_s):
+def test_the_limit_must_be_positive(limit_s):
     with pytest.raises(ConfigurationError, match="legacy_busy_timeout_s must be positive"):
         BrokerPolicy(legacy_busy_timeout_s=limit_s)
     BrokerPolicy(legacy_busy_timeout_s=inf)

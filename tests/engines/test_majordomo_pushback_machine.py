@@ -1,8 +1,8 @@
-"""Any sequence of events at a broker with low limits: no request of a client of MDP 0.1 or 0.2 is
-lost while workers serve, and no such client stays unread.
+"""Random orders of events at a broker with low limits.
 
-The clients here write whatever they like at any time. What they have written waits, as in a socket,
-until the broker reads from them; one read takes up to `READ_MAX` requests.
+No request of a client of MDP 0.1 or 0.2 is lost while workers serve, and no such client stays
+paused. The clients write any number of requests at any time. As in a socket, these wait until the
+broker reads from the client; one read takes up to `READ_MAX` requests.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ GRACE_S: Final = 20.0
 
 
 class AnyLoad(RuleBasedStateMachine):
-    """Clients and workers of all dialects at one broker."""
+    """Random orders of events of clients and workers of all dialects at one broker."""
 
     @initialize(
         pending_max=st.sampled_from([1, 3, 100]),
@@ -45,9 +45,9 @@ class AnyLoad(RuleBasedStateMachine):
         )
         self.pending_max = pending_max
         self.serial = 0
-        self.written: dict[str, deque[tuple[bytes, bytes]]] = {}  # service and body, not read yet
-        self.asked: dict[str, list[bytes]] = {}  # what has been read
-        self.workers: dict[str, int] = {}  # how many requests each has answered
+        self.written: dict[str, deque[tuple[bytes, bytes]]] = {}  # unread: service and body
+        self.asked: dict[str, list[bytes]] = {}  # bodies of requests read by the broker
+        self.workers: dict[str, int] = {}  # number of requests that each worker has answered
 
     def _number(self) -> int:
         self.serial += 1
@@ -56,7 +56,7 @@ class AnyLoad(RuleBasedStateMachine):
     # --- clients ------------------------------------------------------------------------------
     @precondition(lambda self: len(self.written) < CLIENTS_MAX)
     @rule(version=st.sampled_from(["0.1", "0.2"]))
-    def joins(self, version: str) -> None:
+    def client_joins(self, version: str) -> None:
         client = f"old-{self._number()}"
         self.bench.client(client, version)
         self.written[client] = deque()
@@ -64,13 +64,13 @@ class AnyLoad(RuleBasedStateMachine):
 
     @precondition(lambda self: self.written)
     @rule(data=st.data(), service=st.sampled_from(SERVICES), count=st.integers(1, 12))
-    def writes(self, data: Any, service: bytes, count: int) -> None:
+    def client_writes(self, data: Any, service: bytes, count: int) -> None:
         client = data.draw(st.sampled_from(sorted(self.written)))
         self.written[client] += ((service, b"%d" % self._number()) for _ in range(count))
         self._read(client)
 
     def _read(self, client: str) -> None:
-        """Let the broker read as much as one read brings, if it reads from the client."""
+        """Perform one read from a client, unless the broker has paused it."""
         line = self.written[client]
         if client in self.bench.unread or not line:
             return
@@ -84,23 +84,23 @@ class AnyLoad(RuleBasedStateMachine):
 
     @precondition(lambda self: self.written)
     @rule(data=st.data())
-    def reads_on(self, data: Any) -> None:
+    def broker_reads(self, data: Any) -> None:
         self._read(data.draw(st.sampled_from(sorted(self.written))))
 
     @precondition(lambda self: self.written)
     @rule(data=st.data())
-    def leaves(self, data: Any) -> None:
+    def client_leaves(self, data: Any) -> None:
         client = data.draw(st.sampled_from(sorted(self.written)))
         del self.written[client], self.asked[client]
         self.bench.lose(client)
 
     @rule(service=st.sampled_from(SERVICES), timeout_ms=st.sampled_from([0, 500]))
-    def a_newer_client_asks(self, service: bytes, timeout_ms: int) -> None:
+    def newer_client_sends(self, service: bytes, timeout_ms: int) -> None:
         self.bench.request("new", self._number(), service=service, timeout_ms=timeout_ms)
 
     # --- workers ------------------------------------------------------------------------------
     @rule(service=st.sampled_from(SERVICES), version=VERSIONS, capacity=st.integers(1, 3))
-    def a_worker_joins(self, service: bytes, version: str, capacity: int) -> None:
+    def worker_joins(self, service: bytes, version: str, capacity: int) -> None:
         worker = f"worker-{self._number()}"
         self.bench.worker(worker, service, version=version, capacity=capacity)
         if worker not in self.bench.disconnected:
@@ -108,11 +108,11 @@ class AnyLoad(RuleBasedStateMachine):
 
     @precondition(lambda self: self.workers)
     @rule(data=st.data())
-    def works(self, data: Any) -> None:
-        self._work(data.draw(st.sampled_from(sorted(self.workers))))
+    def worker_replies(self, data: Any) -> None:
+        self._reply(data.draw(st.sampled_from(sorted(self.workers))))
 
-    def _work(self, worker: str) -> bool:
-        """Answer the oldest request of a worker, if it has any."""
+    def _reply(self, worker: str) -> bool:
+        """Answer the oldest request of a worker; return whether it has one."""
         requests = self.bench.requests(worker)
         done = self.workers[worker]
         if done == len(requests):
@@ -123,52 +123,52 @@ class AnyLoad(RuleBasedStateMachine):
 
     @precondition(lambda self: self.workers)
     @rule(data=st.data())
-    def a_worker_is_lost(self, data: Any) -> None:
+    def worker_is_lost(self, data: Any) -> None:
         worker = data.draw(st.sampled_from(sorted(self.workers)))
         del self.workers[worker]
         self.bench.lose(worker)
 
     # --- time ---------------------------------------------------------------------------------
     @rule(seconds=st.sampled_from([0.0, 0.002, 0.6, 1.5, GRACE_S]))
-    def time_passes(self, seconds: float) -> None:
+    def advance(self, seconds: float) -> None:
         end = self.bench.now + seconds
         while self.bench.now < end:
             self.bench.advance(min(1.0, end - self.bench.now))
             for worker in self.workers:
                 self.bench.say(worker, WorkerHeartbeat, 1000)
 
-    # --- what must hold -----------------------------------------------------------------------
+    # --- invariants -------------------------------------------------------------------------------
     @invariant()
-    def the_broker_holds_what_the_limit_allows_and_one_read(self) -> None:
+    def pending_requests_exceed_the_limit_by_one_read_at_most(self) -> None:
         for party in self.bench.broker.parties.values():
             if isinstance(party, Client):
                 assert len(party.pending) <= self.pending_max + READ_MAX
 
     @invariant()
-    def only_older_clients_are_not_read(self) -> None:
+    def only_older_clients_are_paused(self) -> None:
         assert set(self.bench.unread) <= set(self.written)
         assert self.bench.broker.snapshot().unread == len(self.bench.unread)
 
     @invariant()
-    def nobody_is_sent_away(self) -> None:
+    def no_peer_is_disconnected(self) -> None:
         assert not set(self.bench.disconnected) & {"new", *self.written, *self.workers}
 
     def teardown(self) -> None:
-        """Add workers to every service with requests, until all are served."""
+        """Add workers for every service with requests, until all requests are served."""
         for _ in range(2_000):
             if not any(self.written.values()) and not self.bench.broker.snapshot().pending:
                 break
             for service in self.bench.broker.snapshot().services:
                 if service.queued and not service.workers:
-                    self.a_worker_joins(service.service.encode(), "0.3", 1)
-            is_busy = [self._work(worker) for worker in [*self.workers]]
+                    self.worker_joins(service.service.encode(), "0.3", 1)
+            is_busy = [self._reply(worker) for worker in [*self.workers]]
             if not any(is_busy):
-                self.time_passes(0.002)
+                self.advance(0.002)
             for client in self.written:
                 self._read(client)
         else:
             raise AssertionError("some requests are never served")
-        self.time_passes(0.1)
+        self.advance(0.1)
         assert not self.bench.unread
         failed = Counter(
             note.facts["client"].decode()

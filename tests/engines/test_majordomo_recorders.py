@@ -32,8 +32,8 @@ CALL = b"a-client-call-17"
 WORKER = b"worker-1"
 
 
-def told(chronicle: Chronicle, call_id: bytes | None = None) -> list[str]:
-    """Return the names of all event rows, or of those of one request, in order."""
+def kinds(chronicle: Chronicle, call_id: bytes | None = None) -> list[str]:
+    """Return the kinds of all event rows in order, or of those of one call."""
     return [
         Kind(each.kind).name
         for each in chronicle.event_rows
@@ -67,11 +67,11 @@ def test_an_uneventful_request_is_one_span(broker, chronicle):
     assert event_rows == []
 
 
-def test_a_request_that_is_not_idempotent_says_so_and_is_never_a_span(broker, chronicle):
+def test_a_request_that_is_not_idempotent_is_recorded_as_events_with_a_reason(broker, chronicle):
     broker.request("c", 7, flags=NOT_IDEMPOTENT_FLAG, call_id=CALL)
     broker.final("w", b"ok")
     assert chronicle.spans == []
-    assert told(chronicle) == ["ACCEPTED", "DISPATCHED", "ANSWERED"]
+    assert kinds(chronicle) == ["ACCEPTED", "DISPATCHED", "ANSWERED"]
     assert chronicle.event_rows[0].reason == NOT_IDEMPOTENT
 
 
@@ -86,33 +86,33 @@ def test_a_queued_request_is_dispatched_later_than_accepted(broker, chronicle):
     assert second.second_at == second.first_at + SWEEP_EVERY_S / 4
 
 
-def test_what_is_under_way_is_told_before_it_ends(broker, chronicle):
+def test_pending_requests_are_recorded_at_the_next_sweep(broker, chronicle):
     broker.request("c", 1, b"abc", timeout_ms=5000, call_id=CALL)
     broker.request("c", 2, call_id=CALL[:-1] + b"8")
     begun = broker.now
     broker.advance(2 * SWEEP_EVERY_S)
-    assert told(chronicle, CALL) == ["ACCEPTED", "DISPATCHED"]
-    assert told(chronicle, CALL[:-1] + b"8") == ["ACCEPTED", "QUEUED"]
+    assert kinds(chronicle, CALL) == ["ACCEPTED", "DISPATCHED"]
+    assert kinds(chronicle, CALL[:-1] + b"8") == ["ACCEPTED", "QUEUED"]
     accepted, dispatched = (each for each in chronicle.event_rows if each.call_id == CALL)
     assert (accepted.at, accepted.value, accepted.size) == (begun, begun + 5, 3)
     assert (dispatched.worker, dispatched.attempt) == (WORKER, 1)
     broker.final("w", b"yes")
-    assert told(chronicle, CALL)[2:] == ["ANSWERED"]
+    assert kinds(chronicle, CALL)[2:] == ["ANSWERED"]
     assert chronicle.spans == []
 
 
-def test_a_request_is_told_once_however_long_it_takes(broker, chronicle):
+def test_a_long_request_is_recorded_once(broker, chronicle):
     broker.request("c", 1, call_id=CALL)
     broker.advance(10 * SWEEP_EVERY_S)
-    assert told(chronicle, CALL) == ["ACCEPTED", "DISPATCHED"]
+    assert kinds(chronicle, CALL) == ["ACCEPTED", "DISPATCHED"]
 
 
-def test_a_lost_worker_and_a_second_one(broker, chronicle):
+def test_a_lost_worker_and_the_redelivery_are_recorded(broker, chronicle):
     broker.request("c", 1, call_id=CALL)
     broker.lose("w")
     broker.worker("v", instance=b"worker-2")
     broker.final("v")
-    assert told(chronicle, CALL) == [
+    assert kinds(chronicle, CALL) == [
         "ACCEPTED",
         "DISPATCHED",
         "REDELIVERED",
@@ -122,28 +122,28 @@ def test_a_lost_worker_and_a_second_one(broker, chronicle):
     rows = [each for each in chronicle.event_rows if each.call_id == CALL]
     assert [row.worker for row in rows] == [b"", WORKER, WORKER, b"worker-2", b"worker-2"]
     assert [row.attempt for row in rows] == [0, 1, 1, 2, 2]
-    assert "WORKER_LOST" in told(chronicle)
-    assert "WORKER_JOINED" in told(chronicle)
+    assert "WORKER_LOST" in kinds(chronicle)
+    assert "WORKER_JOINED" in kinds(chronicle)
 
 
 @pytest.mark.parametrize("held", [True, False], ids=["at a worker", "in the queue"])
-def test_an_expired_request(broker, chronicle, held):
+def test_an_expired_request_is_recorded(broker, chronicle, held):
     if not held:
         broker.request("other", 9)
     broker.request("c", 1, timeout_ms=50, call_id=CALL)
     broker.advance(0.06)
     end = next(each for each in chronicle.event_rows if each.kind == Kind.EXPIRED)
     assert (end.call_id, end.outcome, end.error) == (CALL, Status.EXPIRED, "CallTimeout")
-    assert told(chronicle, CALL)[-1] == "EXPIRED"
+    assert kinds(chronicle, CALL)[-1] == "EXPIRED"
 
 
-def test_a_cancelled_request(broker, chronicle):
+def test_a_cancelled_request_is_recorded(broker, chronicle):
     broker.request("c", 1, call_id=CALL)
     broker.say("c", ClientCancel, 1)
-    assert told(chronicle, CALL) == ["ACCEPTED", "DISPATCHED", "CANCELLED"]
+    assert kinds(chronicle, CALL) == ["ACCEPTED", "DISPATCHED", "CANCELLED"]
 
 
-def test_a_failed_request_tells_the_reason(broker, chronicle):
+def test_a_failed_request_is_recorded_with_its_reason(broker, chronicle):
     broker.request("c", 1, call_id=CALL)
     broker.final("w", b"ValueError: 17", status=1)
     end = chronicle.event_rows[-1]
@@ -151,22 +151,22 @@ def test_a_failed_request_tells_the_reason(broker, chronicle):
     assert (end.error, end.reason) == ("RemoteFailure", "ValueError: 17")
 
 
-def test_partial_replies_are_told(broker, chronicle):
+def test_partial_replies_are_recorded(broker, chronicle):
     broker.request("c", 1, call_id=CALL)
     broker.say("w", WorkerPartial, b"", [b"part"], 1)
     broker.final("w")
-    assert told(chronicle, CALL) == ["ACCEPTED", "DISPATCHED", "PARTIAL", "ANSWERED"]
+    assert kinds(chronicle, CALL) == ["ACCEPTED", "DISPATCHED", "PARTIAL", "ANSWERED"]
 
 
-def test_a_request_that_is_refused_was_never_accepted(chronicle):
+def test_a_refused_request_is_recorded_without_acceptance(chronicle):
     broker = BrokerBench(chronicle=chronicle, client_pending_max=1)
     broker.request("c", 1)
     broker.request("c", 2, call_id=CALL)
-    assert told(chronicle, CALL) == ["REFUSED"]
+    assert kinds(chronicle, CALL) == ["REFUSED"]
     assert chronicle.event_rows[-1].outcome == Status.OVERLOADED
 
 
-def test_workers_are_seen_once_per_interval(broker, chronicle):
+def test_worker_heartbeats_are_recorded_once_per_interval(broker, chronicle):
     broker.request("c", 1)
     broker.advance(1.5)
     beat = next(each for each in chronicle.event_rows if each.kind == Kind.HEARTBEAT)
@@ -189,7 +189,7 @@ def test_requests_without_a_call_id_get_one(version, broker, chronicle):
 
 
 @requirement("mdp03:call-id")
-def test_a_call_id_is_handed_to_each_worker_as_it_came(broker):
+def test_each_worker_gets_the_call_id_unchanged(broker):
     broker.request("c", 1, call_id=CALL)
     broker.lose("w")
     broker.worker("v")
@@ -197,7 +197,7 @@ def test_a_call_id_is_handed_to_each_worker_as_it_came(broker):
 
 
 @requirement("mdp03:instance")
-def test_a_worker_without_an_instance_goes_by_its_address(chronicle):
+def test_a_worker_without_an_instance_is_recorded_by_its_address(chronicle):
     broker = BrokerBench(chronicle=chronicle)
     broker.worker("w")
     broker.worker("v", instance=WORKER)
@@ -231,7 +231,7 @@ def test_a_call_is_one_span(chronicle):
 
 
 @requirement("mdp03:call-id")
-def test_all_tries_of_a_call_have_one_call_id_and_each_call_its_own(chronicle):
+def test_all_attempts_of_a_call_have_its_call_id(chronicle):
     bench = ClientBench(chronicle=chronicle)
     bench.submit("a")
     bench.join()
@@ -244,7 +244,7 @@ def test_all_tries_of_a_call_have_one_call_id_and_each_call_its_own(chronicle):
     assert ids[0] != ids[1]
     for sent in bench.requests[2:]:
         bench.answer(sent, b"at last")
-    assert told(chronicle, ids[0]) == ["ACCEPTED", "SENT", "SENT", "ANSWERED"]
+    assert kinds(chronicle, ids[0]) == ["ACCEPTED", "SENT", "SENT", "ANSWERED"]
     assert [each.attempt for each in chronicle.event_rows if each.call_id == ids[0]] == [0, 1, 2, 2]
 
 
@@ -257,24 +257,24 @@ def test_all_tries_of_a_call_have_one_call_id_and_each_call_its_own(chronicle):
     ],
     ids=["cancelled", "expired", "closed"],
 )
-def test_how_a_call_ended_is_told(chronicle, end, kind, error):
+def test_the_end_of_a_call_is_recorded_with_its_error(chronicle, end, kind, error):
     bench = ClientBench(chronicle=chronicle)
     bench.submit("a", timeout=5)
     end(bench)
     last = chronicle.event_rows[-1]
     assert (last.kind, last.error) == (kind, error)
-    assert told(chronicle)[0] == "ACCEPTED"
+    assert kinds(chronicle)[0] == "ACCEPTED"
     assert last.reason == str(bench.errors["a"])
 
 
 @pytest.mark.parametrize(("version", "reason"), [("0.3", NOT_IDEMPOTENT), ("0.2", "")])
-def test_a_call_that_is_not_idempotent_says_so_if_brokers_are_told(chronicle, version, reason):
+def test_a_call_that_is_not_idempotent_is_recorded_with_a_reason_in_0_3(chronicle, version, reason):
     bench = ClientBench(version, chronicle=chronicle)
     bench.submit("a", idempotent=False)
     bench.join()
     bench.answer(bench.sent[-1])
     assert chronicle.spans == []
-    assert told(chronicle) == ["ACCEPTED", "SENT", "ANSWERED"]
+    assert kinds(chronicle) == ["ACCEPTED", "SENT", "ANSWERED"]
     assert chronicle.event_rows[0].reason == reason
 
 
@@ -287,7 +287,7 @@ def test_a_lost_connection_has_no_status(chronicle):
     assert (last.kind, last.outcome, last.error) == (Kind.ANSWERED, NO_OUTCOME, "TransportError")
 
 
-def test_a_call_that_finds_no_slot_is_refused(chronicle):
+def test_a_call_without_a_slot_is_recorded_as_refused(chronicle):
     bench = ClientBench(chronicle=chronicle, slots=1)
     bench.submit("a")
     bench.submit("b")
@@ -295,11 +295,11 @@ def test_a_call_that_finds_no_slot_is_refused(chronicle):
     assert (refused.kind, refused.error, refused.call_id) == (Kind.REFUSED, "Overloaded", NO_CALL)
 
 
-def test_calls_under_way_are_told_before_they_end(chronicle):
+def test_pending_calls_are_recorded_at_the_next_sweep(chronicle):
     bench = ClientBench(chronicle=chronicle)
     bench.submit("a")
     bench.advance(2 * SWEEP_EVERY_S)
-    assert told(chronicle) == ["ACCEPTED"]
+    assert kinds(chronicle) == ["ACCEPTED"]
     assert chronicle.event_rows[0].value == inf
 
 
@@ -322,16 +322,16 @@ def test_a_job_is_one_span(worker, chronicle):
     assert span == Span(begun, begun + 0.02, worker.now, begun + 1, CALL, b"echo", INSTANCE, 5, 4)
 
 
-def test_a_job_under_way_is_told_before_it_ends(worker, chronicle):
+def test_a_running_job_is_recorded_at_the_next_sweep(worker, chronicle):
     job = worker.request(call_id=CALL)
     worker.feed(Started(job))
     worker.advance_alive(2 * SWEEP_EVERY_S, SWEEP_EVERY_S)
-    assert told(chronicle) == ["DELIVERED", "STARTED"]
+    assert kinds(chronicle) == ["DELIVERED", "STARTED"]
     worker.finish(job)
-    assert told(chronicle) == ["DELIVERED", "STARTED", "FINISHED"]
+    assert kinds(chronicle) == ["DELIVERED", "STARTED", "FINISHED"]
 
 
-def test_a_job_that_failed_tells_why(worker, chronicle):
+def test_a_failed_job_is_recorded_with_its_error(worker, chronicle):
     job = worker.request(call_id=CALL, attempt=2)
     worker.feed(Started(job))
     worker.finish(job, b"KeyError: 'x'", Status.FAILED)
@@ -340,23 +340,23 @@ def test_a_job_that_failed_tells_why(worker, chronicle):
     assert (last.error, last.reason) == ("RemoteFailure", "KeyError: 'x'")
 
 
-def test_a_job_nobody_waits_for_is_abandoned(worker, chronicle):
+def test_a_cancelled_job_is_recorded_as_abandoned(worker, chronicle):
     job = worker.request(call_id=CALL)
     worker.cancel(job)
     worker.finish(job, status=Status.CANCELLED)
-    assert told(chronicle) == ["DELIVERED", "ABANDONED", "FINISHED"]
+    assert kinds(chronicle) == ["DELIVERED", "ABANDONED", "FINISHED"]
 
 
-def test_a_stream_is_told_part_by_part(worker, chronicle):
+def test_each_part_of_a_stream_is_recorded(worker, chronicle):
     job = worker.request(call_id=CALL)
     worker.feed(Started(job))
     worker.produce(job, b"one")
     worker.finish(job)
-    assert told(chronicle) == ["DELIVERED", "STARTED", "PARTIAL", "FINISHED"]
+    assert kinds(chronicle) == ["DELIVERED", "STARTED", "PARTIAL", "FINISHED"]
 
 
 # --- the chronicle itself -------------------------------------------------------------------------
-def test_a_chronicle_that_nobody_reads_stays_small(monkeypatch, broker, chronicle):
+def test_a_chronicle_without_a_reader_is_bounded(monkeypatch, broker, chronicle):
     monkeypatch.setattr("requite.chronicle.ROWS_MAX", 10)
     for number in range(20):
         broker.request("c", number)
@@ -366,16 +366,16 @@ def test_a_chronicle_that_nobody_reads_stays_small(monkeypatch, broker, chronicl
     assert len(chronicle.spans) + len(chronicle.event_rows) <= 10
 
 
-class Sheaf:
-    """Spans that were pressed, as they were."""
+class StoredSpans:
+    """Compressed spans, kept as they were."""
 
     def __init__(self, spans: list[SpanRow]) -> None:
         self.spans = spans
         self.rows = len(spans)
 
 
-def test_many_spans_are_pressed_by_the_engine():
-    chronicle = Chronicle(Sheaf)
+def test_many_spans_are_compressed_by_the_engine():
+    chronicle = Chronicle(StoredSpans)
     broker = BrokerBench(chronicle=chronicle)
     broker.worker("w", instance=WORKER)
     for number in range(PRESS_ROWS + 3):
@@ -388,9 +388,9 @@ def test_many_spans_are_pressed_by_the_engine():
     assert ids == sorted(ids)
 
 
-def test_pressed_spans_count_as_well(monkeypatch):
+def test_compressed_spans_count_towards_the_limit(monkeypatch):
     monkeypatch.setattr("requite.chronicle.ROWS_MAX", 10)
-    chronicle = Chronicle(Sheaf)
+    chronicle = Chronicle(StoredSpans)
     chronicle.spans += [(0.0, 0.0, 0.0, inf, CALL, b"echo", WORKER, 1, 1)] * 11
     chronicle.press()
     chronicle.trim()

@@ -27,7 +27,7 @@ OLD = ["0.1", "0.2"]
 
 # --- registration ---------------------------------------------------------------------------------
 @requirement("mdp03:worker-ready")
-def test_the_first_wake_connects_and_the_connection_brings_ready():
+def test_the_first_wake_dials_and_ready_is_sent_on_the_connection():
     bench = WorkerBench(capacity=16, lease_s=30.0)
     assert bench.worker.deadline() == 0.0
     bench.advance(0)
@@ -38,7 +38,7 @@ def test_the_first_wake_connects_and_the_connection_brings_ready():
 
 @requirement("mdp01:worker:one-ready", "mdp02:worker:one-ready", "mdp02:worker:assume-registered")
 @pytest.mark.parametrize("version", OLD)
-def test_an_older_worker_says_ready_once_and_takes_it_as_done(version):
+def test_an_older_worker_sends_ready_once_and_needs_no_confirmation(version):
     bench = WorkerBench(version)
     bench.advance(0)
     bench.join()
@@ -61,14 +61,14 @@ def test_a_worker_keeps_one_connection(version):
 
 @requirement("mmi:register", "mdp03:service-name")
 @pytest.mark.parametrize("service", ["", "x" * 256, "a\nb", "mmi.service", "mmi.mine"])
-def test_a_service_name_that_mdp_does_not_allow_is_refused(service):
+def test_an_invalid_service_name_is_refused(service):
     with pytest.raises(ConfigurationError):
         MajordomoWorker(by_version("0.3"), service, rng=lambda: 0.5)
 
 
 @requirement("mdp01:worker:one-at-a-time", "mdp02:worker:one-at-a-time")
 @pytest.mark.parametrize("version", OLD)
-def test_an_older_worker_takes_one_request_at_a_time(version):
+def test_an_older_worker_accepts_one_request_at_a_time(version):
     with pytest.raises(ConfigurationError, match="one request at a time"):
         WorkerBench(version, capacity=2)
     bench = started(version)
@@ -79,7 +79,7 @@ def test_an_older_worker_takes_one_request_at_a_time(version):
 
 
 @pytest.mark.parametrize("bad", [{"capacity": 0}, {"capacity": 65_536}, {"lease_s": -1.0}])
-def test_a_policy_that_cannot_work_is_refused(bad):
+def test_an_invalid_policy_is_refused(bad):
     with pytest.raises(ConfigurationError):
         WorkerPolicy(**bad)
 
@@ -97,7 +97,7 @@ def test_a_request_is_delivered_and_answered():
 
 
 @pytest.mark.parametrize("version", OLD)
-def test_an_older_reply_goes_back_under_the_clients_address(version):
+def test_an_older_reply_carries_the_clients_address(version):
     bench = started(version)
     bench.finish(bench.request(b"hi"), b"ho")
     assert bench.said(WorkerFinal) == [WorkerFinal(b"client", [b"ho"])]
@@ -119,7 +119,7 @@ def test_a_request_without_a_timeout_has_none():
     assert bench.requests[bench.request()].remaining_s is None
 
 
-def test_a_failure_is_a_negative_reply():
+def test_a_failure_causes_a_negative_reply():
     bench = started()
     bench.finish(bench.request(), b"ValueError: no", Status.FAILED)
     assert bench.finals() == [(b"ValueError: no", Status.FAILED)]
@@ -137,7 +137,7 @@ def test_a_worker_cannot_end_a_request_with_a_status_of_the_brokers(status):
 
 
 @pytest.mark.parametrize("version", OLD)
-def test_an_older_worker_leaves_the_conversation_rather_than_pass_an_error_off_as_a_reply(version):
+def test_an_older_worker_reconnects_instead_of_sending_an_error_as_a_reply(version):
     bench = started(version)
     bench.finish(bench.request(), b"ValueError: no", Status.FAILED)
     assert bench.finals() == []
@@ -168,7 +168,7 @@ def test_partials_precede_one_final(version):
     assert bench.finals() == [(b"end", 0)]
 
 
-def test_partials_are_joined_where_there_are_none():
+def test_partials_are_joined_with_the_reply_in_0_1():
     bench = started("0.1")
     job = bench.request()
     bench.produce(job, b"a")
@@ -179,7 +179,7 @@ def test_partials_are_joined_where_there_are_none():
 
 # --- cancel and deadline --------------------------------------------------------------------------
 @requirement("mdp03:worker-cancel")
-def test_a_cancelled_request_is_abandoned_and_still_gets_its_final():
+def test_a_cancelled_request_is_abandoned_and_gets_its_final():
     bench = started(capacity=1)
     job = bench.request()
     bench.cancel(job)
@@ -190,7 +190,7 @@ def test_a_cancelled_request_is_abandoned_and_still_gets_its_final():
     bench.finish(job, b"too late")
     assert bench.finals() == [(b"its caller gave it up", Status.CANCELLED)]
     assert not bench.said(WorkerPartial)
-    bench.request()  # the place is free again
+    bench.request()  # the slot is free again
 
 
 def test_a_cancel_that_crosses_the_final_is_ignored():
@@ -215,9 +215,9 @@ def test_a_request_whose_deadline_passes_is_abandoned():
     ]
 
 
-# --- a broker that misbehaves ---------------------------------------------------------------------
+# --- protocol violations of the broker ------------------------------------------------------------
 @requirement("mdp03:worker-capacity")
-def test_a_request_beyond_the_capacity_ends_the_conversation():
+def test_a_request_beyond_the_capacity_closes_the_connection():
     bench = started(capacity=1)
     job = bench.request()
     bench.say(bench.encode_request(), bench.encode_request())
@@ -227,7 +227,7 @@ def test_a_request_beyond_the_capacity_ends_the_conversation():
     assert bench.dialling == 1
 
 
-def test_a_cancelled_request_keeps_its_place_until_its_final():
+def test_a_cancelled_request_occupies_its_slot_until_its_final():
     bench = started(capacity=1)
     bench.cancel(bench.request())
     bench.say(bench.encode_request())
@@ -235,7 +235,7 @@ def test_a_cancelled_request_keeps_its_place_until_its_final():
 
 
 @requirement("mdp03:worker-dispatch")
-def test_a_dispatch_id_in_use_ends_the_conversation():
+def test_a_dispatch_id_in_use_closes_the_connection():
     bench = started(capacity=2)
     message = bench.encode_request()
     bench.say(message)
@@ -244,7 +244,7 @@ def test_a_dispatch_id_in_use_ends_the_conversation():
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_garbage_ends_the_conversation_and_a_new_one_begins(version):
+def test_a_malformed_message_makes_the_worker_reconnect(version):
     bench = started(version)
     bench.say([b"what", b"is", b"this"], bench.encode_request())
     assert not bench.requests
@@ -254,7 +254,7 @@ def test_garbage_ends_the_conversation_and_a_new_one_begins(version):
     assert isinstance(bench.said()[0], Ready)
 
 
-# --- new conversations ----------------------------------------------------------------------------
+# --- reconnecting ---------------------------------------------------------------------------------
 @requirement(
     "mdp01:worker:reconnect",
     "mdp02:worker:reconnect",
@@ -262,7 +262,7 @@ def test_garbage_ends_the_conversation_and_a_new_one_begins(version):
     "mdp03:worker-reconnect",
 )
 @pytest.mark.parametrize("version", VERSIONS)
-def test_on_disconnect_a_worker_says_no_more_and_registers_anew(version):
+def test_on_disconnect_a_worker_sends_nothing_more_and_registers_again(version):
     bench = started(version)
     job = bench.request()
     said = len(bench.said())
@@ -278,7 +278,7 @@ def test_on_disconnect_a_worker_says_no_more_and_registers_anew(version):
 
 
 @requirement("mdp03:worker-reconnect")
-def test_results_of_a_lost_connection_are_dropped_even_if_the_dispatch_id_comes_again():
+def test_results_for_a_lost_connection_are_dropped_even_if_the_dispatch_id_is_reused():
     bench = started()
     old = bench.request()
     bench.lose()
@@ -292,7 +292,7 @@ def test_results_of_a_lost_connection_are_dropped_even_if_the_dispatch_id_comes_
     assert bench.finals() == [(b"new", 0)]
 
 
-def test_a_broker_that_keeps_refusing_is_asked_ever_less_often():
+def test_a_broker_that_keeps_refusing_is_dialled_with_back_off():
     bench = WorkerBench()
     bench.advance(0)
     pauses = []
@@ -309,7 +309,7 @@ def test_a_broker_that_keeps_refusing_is_asked_ever_less_often():
 
 # --- draining -------------------------------------------------------------------------------------
 @requirement("mdp03:worker-drain")
-def test_a_draining_worker_finishes_what_it_holds_and_what_crosses_its_notice():
+def test_a_draining_worker_finishes_its_requests_and_one_sent_before_its_notice():
     bench = started(capacity=2)
     first = bench.request()
     bench.drain()
@@ -326,7 +326,7 @@ def test_a_draining_worker_finishes_what_it_holds_and_what_crosses_its_notice():
     assert bench.worker.deadline() is None
 
 
-def test_an_idle_worker_lingers_for_what_may_be_on_its_way():
+def test_an_idle_draining_worker_waits_for_requests_in_flight():
     bench = started(drain_linger_s=0.25)
     bench.drain()
     bench.advance(0.2)
@@ -336,7 +336,7 @@ def test_an_idle_worker_lingers_for_what_may_be_on_its_way():
 
 
 @pytest.mark.parametrize("version", OLD)
-def test_an_older_worker_finishes_its_request_then_leaves(version):
+def test_an_older_draining_worker_finishes_its_request_then_disconnects(version):
     bench = started(version)
     job = bench.request()
     bench.drain()
@@ -348,7 +348,7 @@ def test_an_older_worker_finishes_its_request_then_leaves(version):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_worker_without_a_connection_stops_at_once(version):
+def test_a_draining_worker_without_a_connection_stops_at_once(version):
     bench = WorkerBench(version)
     bench.advance(0)
     bench.drain()
@@ -359,7 +359,7 @@ def test_a_worker_without_a_connection_stops_at_once(version):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_draining_worker_does_not_come_back(version):
+def test_a_draining_worker_does_not_reconnect(version):
     bench = started(version)
     job = bench.request()
     bench.drain()
@@ -372,7 +372,7 @@ def test_a_draining_worker_does_not_come_back(version):
     assert bench.worker.snapshot().running == 0
 
 
-def test_heartbeats_go_on_while_a_worker_drains():
+def test_a_draining_worker_sends_heartbeats():
     bench = started()
     bench.request()
     bench.drain()
@@ -394,14 +394,14 @@ def test_back_pressure_changes_nothing():
     assert len(bench.finals()) == 1
 
 
-def test_what_a_closed_connection_still_brings_is_ignored():
+def test_messages_of_a_closed_connection_are_ignored():
     bench = started()
     bench.lose()
     bench.say(bench.encode_request(), link="link-1")
     assert not bench.requests
 
 
-def test_notes_tell_the_story_of_a_request():
+def test_notes_are_emitted_for_each_step_of_a_request():
     bench = started()
     job = bench.request()
     bench.cancel(job)
@@ -410,7 +410,7 @@ def test_notes_tell_the_story_of_a_request():
     assert all(note.facts["dispatch_id"] == job.dispatch_id for note in bench.notes)
 
 
-def test_without_notes_there_are_none():
+def test_notes_can_be_turned_off():
     bench = started(notes=False)
     bench.cancel(bench.request())
     bench.finish(next(iter(bench.requests)))

@@ -1,7 +1,8 @@
-"""Worker engines under any order of events: each request gets one FINAL or none, never a wrong one.
+"""Random orders of events for worker engines: each request gets at most one FINAL, and never a
+wrong one.
 
-The machine plays network, broker and handlers. A reply repeats its request's body, so a reply under
-the wrong dispatch id shows.
+The machine plays network, broker and handlers. A reply repeats its request's body, so that a reply
+with a wrong dispatch id is detected.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from requite.request import Status
 
 
 class WorkerMachine(RuleBasedStateMachine):
-    """Any history of a worker; `version` is the dialect."""
+    """Random orders of events for a worker; `version` is the dialect."""
 
     version = "0.3"
     capacity = 3
@@ -29,7 +30,7 @@ class WorkerMachine(RuleBasedStateMachine):
         super().__init__()
         self.bodies = count()
         self.running: list[Job] = []  # jobs whose handler has not ended
-        self.handed: dict[str, dict[int, bytes]] = {}  # body by dispatch id, by connection
+        self.dispatched: dict[str, dict[int, bytes]] = {}  # bodies by dispatch id, by connection
         self.draining = False
 
     @initialize(lease_s=st.sampled_from([0.0, 1.5]), connected=st.booleans())
@@ -65,7 +66,7 @@ class WorkerMachine(RuleBasedStateMachine):
         for _ in range(n):
             body = b"%d" % next(self.bodies)
             messages.append(self.bench.encode_request(body, timeout_ms=timeout_ms))
-            self.handed.setdefault(link, {})[self.bench._dispatch_id] = body
+            self.dispatched.setdefault(link, {})[self.bench._dispatch_id] = body
         known = len(self.bench.requests)
         self.bench.say(*messages)
         self.running += list(self.bench.requests)[known:]
@@ -82,7 +83,7 @@ class WorkerMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.bench.link)
     @rule(disconnects=st.booleans(), garbage=st.lists(st.binary(max_size=24), max_size=4))
-    def end_of_a_conversation(self, disconnects, garbage):
+    def end_connection(self, disconnects, garbage):
         self.bench.say(self.bench.dialect.encode(Disconnect()) if disconnects else garbage)
 
     # --- handlers -----------------------------------------------------------------------------
@@ -95,7 +96,7 @@ class WorkerMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.running)
     @rule(data=st.data(), partial=st.booleans())
-    def live(self, data, partial):
+    def show_progress(self, data, partial):
         job = data.draw(st.sampled_from(self.running))
         if partial:
             self.bench.produce(job, self.bench.requests[job].body)
@@ -108,23 +109,23 @@ class WorkerMachine(RuleBasedStateMachine):
             self.draining = True
             self.bench.drain()
 
-    # --- what must hold -----------------------------------------------------------------------
+    # --- invariants -------------------------------------------------------------------------------
     @invariant()
-    def replies_answer_their_requests(self):
+    def replies_match_their_requests(self):
         for link, commands in self.bench.sent.items():
             finals = [c for c in commands if isinstance(c, WorkerFinal)]
             for reply in finals + [c for c in commands if isinstance(c, WorkerPartial)]:
                 if reply.status if isinstance(reply, WorkerFinal) else False:
                     continue
-                handed = self.handed[link]
+                dispatched = self.dispatched[link]
                 if self.version == "0.3":
-                    assert set(reply.body) == {handed[reply.dispatch_id]}
+                    assert set(reply.body) == {dispatched[reply.dispatch_id]}
                 else:
                     assert len(set(reply.body)) == 1
-                    assert reply.body[0] in handed.values()
+                    assert reply.body[0] in dispatched.values()
 
     @invariant()
-    def no_more_is_in_hand_than_the_capacity(self):
+    def running_jobs_do_not_exceed_the_capacity(self):
         snapshot = self.bench.worker.snapshot()
         assert snapshot.running + snapshot.abandoned <= self.capacity
         assert snapshot.running + snapshot.abandoned <= len(self.running)

@@ -25,7 +25,7 @@ OLD = ["0.1", "0.2"]
     "mdp02:heartbeat:any-time",
 )
 @pytest.mark.parametrize("version", VERSIONS)
-def test_an_idle_worker_sends_heartbeats_also_while_a_handler_runs(version):
+def test_heartbeats_are_sent_while_idle_and_while_a_handler_runs(version):
     bench = started(version)
     bench.advance_alive(5.0)
     bench.request()
@@ -35,7 +35,7 @@ def test_an_idle_worker_sends_heartbeats_also_while_a_handler_runs(version):
 
 @requirement("mdp01:heartbeat:sparing", "mdp02:heartbeat:sparing")
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_worker_that_says_other_things_sends_no_heartbeats(version):
+def test_other_commands_replace_heartbeats(version):
     bench = started(version)
     for _ in range(20):
         bench.finish(bench.request())
@@ -45,7 +45,7 @@ def test_a_worker_that_says_other_things_sends_no_heartbeats(version):
 
 @requirement("mdp01:heartbeat:gone", "mdp02:heartbeat:gone", "mdp02:worker:restart")
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_silent_broker_is_left_and_a_new_conversation_begins(version):
+def test_a_worker_reconnects_after_its_broker_times_out(version):
     bench = started(version)
     job = bench.request()
     bench.advance(2.99)
@@ -57,7 +57,7 @@ def test_a_silent_broker_is_left_and_a_new_conversation_begins(version):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_broker_has_answered_when_anything_has_come_from_it(version):
+def test_any_command_of_the_broker_counts_as_an_answer(version):
     bench = WorkerBench(version)
     bench.advance(0)
     assert not bench.worker.is_answered
@@ -74,7 +74,7 @@ def test_a_broker_has_answered_when_anything_has_come_from_it(version):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_broker_that_never_answers_is_left_for_that_reason(version):
+def test_a_broker_that_never_answers_times_out_with_that_reason(version):
     bench = WorkerBench(version)
     bench.advance(0)
     bench.join()
@@ -84,7 +84,7 @@ def test_a_broker_that_never_answers_is_left_for_that_reason(version):
 
 @requirement("mdp01:heartbeat:any-command", "mdp02:heartbeat:any-command")
 @pytest.mark.parametrize("version", VERSIONS)
-def test_any_command_shows_that_the_broker_lives(version):
+def test_any_command_counts_as_a_heartbeat_of_the_broker(version):
     bench = started(version)
     for _ in range(5):
         bench.finish(bench.request())
@@ -93,7 +93,7 @@ def test_any_command_shows_that_the_broker_lives(version):
 
 
 @requirement("mdp03:worker-heartbeat")
-def test_the_longer_interval_holds_for_both():
+def test_the_longer_interval_applies_to_both():
     bench = WorkerBench(interval_s=0.5)
     bench.advance(0)
     bench.join()
@@ -107,7 +107,7 @@ def test_the_longer_interval_holds_for_both():
 
 
 @requirement("mdp03:worker-heartbeat")
-def test_a_hasty_broker_does_not_make_a_worker_hasty():
+def test_a_shorter_interval_of_the_broker_is_ignored():
     bench = started()
     bench.heartbeat(interval_ms=10)
     bench.advance(2.9)
@@ -115,7 +115,7 @@ def test_a_hasty_broker_does_not_make_a_worker_hasty():
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_worker_that_was_frozen_does_not_blame_the_broker(version):
+def test_a_pause_of_the_worker_does_not_count_as_silence_of_the_broker(version):
     bench = started(version)
     bench.advance(0.5)
     bench.freeze(60.0)
@@ -125,7 +125,7 @@ def test_a_worker_that_was_frozen_does_not_blame_the_broker(version):
 
 # --- leases ---------------------------------------------------------------------------------------
 @requirement("mdp03:worker-lease")
-def test_progress_is_told_to_the_broker_but_not_more_often_than_it_helps():
+def test_progress_is_sent_to_the_broker_at_a_limited_rate():
     bench = started(lease_s=8.0)
     job = bench.request()
     for _ in range(100):
@@ -136,7 +136,7 @@ def test_progress_is_told_to_the_broker_but_not_more_often_than_it_helps():
     assert len(progress) == 10
 
 
-def test_an_extension_is_told_every_time():
+def test_every_lease_extension_is_sent():
     bench = started(lease_s=8.0)
     job = bench.request()
     bench.progress(job, 20.0)
@@ -144,14 +144,14 @@ def test_an_extension_is_told_every_time():
     assert [p.extend_ms for p in bench.said(Progress)] == [20_000, 30_000]
 
 
-def test_without_a_lease_there_is_nothing_to_renew():
+def test_without_a_lease_no_progress_is_sent():
     bench = started()
     bench.progress(bench.request())
     assert not bench.said(Progress)
 
 
 @pytest.mark.parametrize("version", OLD)
-def test_an_older_worker_leaves_when_a_handler_outlives_its_lease(version):
+def test_an_older_worker_disconnects_when_a_handler_outlives_its_lease(version):
     bench = started(version, lease_s=2.0)
     job = bench.request()
     bench.advance_alive(1.9)
@@ -164,7 +164,7 @@ def test_an_older_worker_leaves_when_a_handler_outlives_its_lease(version):
 
 @pytest.mark.parametrize("version", OLD)
 @pytest.mark.parametrize("way", ["progress", "extension", "partial"])
-def test_an_older_worker_vouches_for_a_handler_that_shows_progress(version, way):
+def test_an_older_worker_stays_connected_while_its_handler_shows_progress(version, way):
     bench = started(version, lease_s=2.0)
     job = bench.request()
     bench.advance_alive(1.5)

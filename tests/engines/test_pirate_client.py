@@ -1,4 +1,4 @@
-"""The Lazy Pirate beyond the Guide: slots, deadlines, outcomes, budget, journal."""
+"""The Lazy Pirate client beyond the Guide: slots, deadlines, errors, retry budget, journal."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_deadline_before_the_reply_closes_the_connection() -> None:
 
 
 @requirement("pirate:lazy:lock-step")
-def test_a_connection_that_brings_a_second_reply_is_closed() -> None:
+def test_a_second_reply_closes_its_connection() -> None:
     bench = ClientBench()
     bench.submit(1, b"1")
     bench.join("a")
@@ -62,7 +62,7 @@ def test_a_connection_that_brings_a_second_reply_is_closed() -> None:
     assert {k: v for k, v in vars(bench.client.snapshot()).items() if v} == {"stray": 2}
 
 
-def test_a_cancelled_call_closes_its_connection_and_lets_others_have_one() -> None:
+def test_a_cancelled_call_closes_its_connection_and_another_is_dialled() -> None:
     bench = ClientBench(ClientPolicy(connections_max=1))
     bench.submit(1, b"1")
     bench.submit(2, b"2")
@@ -76,7 +76,7 @@ def test_a_cancelled_call_closes_its_connection_and_lets_others_have_one() -> No
     bench.cancel("nobody's")
 
 
-def test_there_are_so_many_slots() -> None:
+def test_a_call_beyond_the_slots_is_refused() -> None:
     bench = ClientBench(ClientPolicy(slots=2))
     bench.submit(1, b"x", timeout=1.0)
     bench.submit(2, b"x")
@@ -89,14 +89,14 @@ def test_there_are_so_many_slots() -> None:
     assert 4 not in bench.errors
 
 
-def test_a_deadline_in_the_past_is_refused() -> None:
+def test_a_call_whose_deadline_has_passed_is_not_sent() -> None:
     bench = ClientBench()
     bench.submit(1, b"x", timeout=0.0)
     assert isinstance(bench.errors[1], CallTimeout)
     assert bench.dials == []
 
 
-def test_retries_of_all_calls_share_a_budget() -> None:
+def test_all_calls_share_the_retry_budget() -> None:
     retry = RetryPolicy(attempts=3, attempt_timeout=1.0, budget=0.0, budget_burst=1)
     bench = ClientBench(ClientPolicy(retry=retry))
     for token in (1, 2):
@@ -107,7 +107,7 @@ def test_retries_of_all_calls_share_a_budget() -> None:
     assert "too many recent calls of this client were retried" in str(bench.errors[2])
 
 
-def test_calls_that_are_sent_again_keep_their_turn() -> None:
+def test_resent_calls_go_before_later_ones() -> None:
     bench = ClientBench(ClientPolicy(connections_max=1))
     for token in (1, 2, 3):
         bench.submit(token, b"%d" % token)
@@ -117,7 +117,7 @@ def test_calls_that_are_sent_again_keep_their_turn() -> None:
     assert bench.to("b") == [[b"1"]]
 
 
-def test_what_connects_too_late_is_idle_and_used_next() -> None:
+def test_a_connection_established_too_late_is_used_for_the_next_call() -> None:
     bench = ClientBench()
     bench.submit(1, b"1", timeout=1.0)
     bench.advance(1.1)
@@ -127,10 +127,10 @@ def test_what_connects_too_late_is_idle_and_used_next() -> None:
     assert len(bench.dials) == 1
     bench.say("a", [b"two"])
     bench.lose("a")
-    assert len(bench.dials) == 1  # nobody asks
+    assert len(bench.dials) == 1  # no call needs a connection
 
 
-def test_the_end() -> None:
+def test_a_drain_cancels_all_calls_and_stops() -> None:
     bench = ClientBench()
     bench.submit(1, b"1")
     bench.submit(2, b"2")
@@ -155,7 +155,7 @@ def test_an_empty_body_is_one_empty_frame() -> None:
     assert bench.to("a") == [[b""]]
 
 
-def test_misuse_is_told() -> None:
+def test_invalid_inputs_are_refused() -> None:
     bench = ClientBench()
     bench.submit(1, b"x")
     with pytest.raises(LocalViolation, match="still outstanding"):
@@ -167,12 +167,12 @@ def test_misuse_is_told() -> None:
 
 
 @pytest.mark.parametrize("settings", [{"slots": 0}, {"connections_max": 0}])
-def test_impossible_settings_are_refused(settings: dict[str, int]) -> None:
+def test_invalid_settings_are_refused(settings: dict[str, int]) -> None:
     with pytest.raises(ConfigurationError, match="at least 1"):
         ClientPolicy(**settings)
 
 
-def test_the_journal_has_spans_and_what_is_out_of_the_ordinary() -> None:
+def test_the_journal_has_spans_and_events_of_retried_calls() -> None:
     bench = ClientBench(journal=True)
     assert bench.chronicle is not None
     bench.submit(1, b"plain")
@@ -189,6 +189,6 @@ def test_the_journal_has_spans_and_what_is_out_of_the_ordinary() -> None:
     bench.submit(3, b"held", timeout=5.0)
     bench.advance(0.2)
     bench.client.calls.abandon_all(TransportError("given up"), bench.now)
-    told = bench.chronicle.event_rows[len(kinds) :]
-    assert [each.kind for each in told] == [Kind.ACCEPTED, Kind.SENT, Kind.ANSWERED]
-    assert told[-1].error == "TransportError"
+    rows = bench.chronicle.event_rows[len(kinds) :]
+    assert [each.kind for each in rows] == [Kind.ACCEPTED, Kind.SENT, Kind.ANSWERED]
+    assert rows[-1].error == "TransportError"

@@ -1,4 +1,4 @@
-"""Any sequence of events at a client, a server and a worker of the Pirates."""
+"""Random orders of events at a client, a server and a worker of the Pirates."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ SECONDS = st.sampled_from([0.0, 0.1, 1.0, 4.0])
 LIMITS = settings(max_examples=60, stateful_step_count=40, deadline=None)
 
 
-class AnyCalls(RuleBasedStateMachine):
-    """Each call ends once, connections are bounded, and no expired request is sent."""
+class ClientMachine(RuleBasedStateMachine):
+    """A client: each call ends once, the number of connections is bounded, and no expired request
+    is sent."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,25 +31,25 @@ class AnyCalls(RuleBasedStateMachine):
         self.checked = 0
 
     @rule(timeout=st.sampled_from([0.0, 0.5, 3.0, 60.0]), idempotent=st.booleans())
-    def submits(self, timeout: float, idempotent: bool) -> None:
+    def submit(self, timeout: float, idempotent: bool) -> None:
         self.number += 1
         self.asked[self.number] = self.bench.now + timeout
         self.bench.submit(self.number, b"%d" % self.number, timeout=timeout, idempotent=idempotent)
 
     @precondition(lambda self: bool(self.asked))
     @rule(data=st.data())
-    def gives_up(self, data: Any) -> None:
+    def cancel(self, data: Any) -> None:
         self.bench.cancel(data.draw(st.sampled_from(sorted(self.asked))))
 
     @precondition(lambda self: self.bench.client.snapshot().dialling)
     @rule()
-    def connects(self) -> None:
+    def connect(self) -> None:
         self.number += 1
         self.bench.join(f"peer {self.number}")
 
     @precondition(lambda self: bool(self.bench.peers))
     @rule(data=st.data(), times=st.integers(1, 2))
-    def is_answered(self, data: Any, times: int) -> None:
+    def answer(self, data: Any, times: int) -> None:
         asked = [peer for peer, _ in self.bench.sent if peer in self.bench.peers]
         peer = data.draw(st.sampled_from(asked or sorted(self.bench.peers)))
         request = (self.bench.to(peer) or [[b"nothing"]])[-1]
@@ -56,35 +57,35 @@ class AnyCalls(RuleBasedStateMachine):
 
     @precondition(lambda self: bool(self.bench.peers))
     @rule(data=st.data())
-    def loses(self, data: Any) -> None:
+    def lose(self, data: Any) -> None:
         self.bench.lose(data.draw(st.sampled_from(sorted(self.bench.peers))))
 
     @rule(seconds=SECONDS, stalled=st.booleans())
-    def time_passes(self, seconds: float, stalled: bool) -> None:
+    def advance(self, seconds: float, stalled: bool) -> None:
         if stalled:
             self.bench.freeze(seconds)
         else:
             self.bench.advance(seconds)
 
     @invariant()
-    def nothing_late_is_sent(self) -> None:
+    def no_expired_request_is_sent(self) -> None:
         for peer, frames in self.bench.sent[self.checked :]:
             assert self.bench.now < self.asked[int(frames[-1])], f"{frames} went to {peer} too late"
         self.checked = len(self.bench.sent)
 
     @invariant()
-    def replies_are_to_what_was_asked(self) -> None:
+    def replies_match_their_calls(self) -> None:
         for token, reply in self.bench.replies.items():
             assert list(reply.frames) == [b"re", b"%d" % token]
 
     @invariant()
-    def the_tables_fit(self) -> None:
+    def tables_are_consistent(self) -> None:
         seen = self.bench.client.snapshot()
         ended = len(self.bench.replies) + len(self.bench.errors)
         assert seen.held + seen.sent == len(self.asked) - ended <= 5
         assert seen.connections == len(self.bench.peers)
         assert seen.connections + seen.dialling <= 3
-        assert not seen.held or seen.sent == seen.connections  # none is idle while a call waits
+        assert not seen.held or seen.sent == seen.connections  # no connection is idle meanwhile
 
     def teardown(self) -> None:
         self.bench.drain()
@@ -92,30 +93,31 @@ class AnyCalls(RuleBasedStateMachine):
         assert self.bench.peers == set()
 
 
-class AnyRequests(RuleBasedStateMachine):
-    """A server: one request per connection in hand, each answered to whom it came from."""
+class ServerMachine(RuleBasedStateMachine):
+    """A server: it runs one request per connection, and sends each reply to the client of its
+    request."""
 
     def __init__(self) -> None:
         super().__init__()
         self.bench = ServerBench(ServerPolicy(capacity=2, queue_max=3))
         self.number = 0
-        self.from_whom: dict[bytes, str] = {}
+        self.senders: dict[bytes, str] = {}
         self.running: list[Any] = []
 
     @rule()
-    def client_comes(self) -> None:
+    def client_joins(self) -> None:
         self.number += 1
         self.bench.join(f"c{self.number}")
 
     @precondition(lambda self: bool(self.bench.peers - self.bench.unread))
     @rule(data=st.data(), count=st.integers(1, 4))
-    def client_asks(self, data: Any, count: int) -> None:
+    def client_sends(self, data: Any, count: int) -> None:
         peer = data.draw(st.sampled_from(sorted(self.bench.peers - self.bench.unread)))
         bodies = []
         for _ in range(count):
             self.number += 1
             bodies.append(b"%d" % self.number)
-            self.from_whom[bodies[-1]] = peer
+            self.senders[bodies[-1]] = peer
         self.bench.say(peer, *([body] for body in bodies))
 
     @precondition(lambda self: bool(self.open_jobs()))
@@ -131,7 +133,7 @@ class AnyRequests(RuleBasedStateMachine):
 
     @precondition(lambda self: bool(self.bench.peers))
     @rule(data=st.data(), gone=st.booleans())
-    def client_goes_or_is_slow(self, data: Any, gone: bool) -> None:
+    def client_leaves_or_pushes_back(self, data: Any, gone: bool) -> None:
         peer = data.draw(st.sampled_from(sorted(self.bench.peers)))
         if gone:
             self.bench.lose(peer)
@@ -140,13 +142,13 @@ class AnyRequests(RuleBasedStateMachine):
             self.bench.unblock(peer)
 
     @invariant()
-    def replies_reach_who_asked(self) -> None:
+    def replies_reach_their_clients(self) -> None:
         for peer, frames in self.bench.sent:
             assert frames[0] == b"part"
-            assert self.from_whom[frames[1].removeprefix(b"re ")] == peer
+            assert self.senders[frames[1].removeprefix(b"re ")] == peer
 
     @invariant()
-    def the_tables_fit(self) -> None:
+    def tables_are_consistent(self) -> None:
         seen = self.bench.server.snapshot()
         assert seen.clients == len(self.bench.peers)
         assert seen.running + seen.abandoned == len(self.open_jobs()) <= 2
@@ -160,8 +162,8 @@ class AnyRequests(RuleBasedStateMachine):
         assert self.bench.stopped
 
 
-class AnyQueue(RuleBasedStateMachine):
-    """A worker at an arbitrary queue: it sends READY first, and always reconnects."""
+class WorkerMachine(RuleBasedStateMachine):
+    """A worker with an arbitrary queue: it sends READY first, and always reconnects."""
 
     bench: WorkerBench
 
@@ -175,24 +177,25 @@ class AnyQueue(RuleBasedStateMachine):
 
     @precondition(lambda self: self.bench.worker.snapshot().dialling)
     @rule()
-    def connects(self) -> None:
+    def connect(self) -> None:
         self.number += 1
         name = self.bench.join(f"q{self.number}")
         word = b"\x01" if self.bench.pattern is Pattern.PARANOID else b"READY"
         assert self.bench.to(name) == [[word]]
 
     def queue(self) -> str:
-        """The one connection; the very object that joined, as peers are told apart by identity."""
+        """Return the only connection: the same object as on joining, since peers are compared by
+        identity."""
         return next(iter(self.bench.peers))
 
     @precondition(lambda self: bool(self.bench.peers))
-    @rule(kind=st.sampled_from(["request", "beat", "nonsense"]))
-    def queue_speaks(self, kind: str) -> None:
+    @rule(kind=st.sampled_from(["request", "beat", "malformed"]))
+    def queue_sends(self, kind: str) -> None:
         self.number += 1
         messages = {
             "request": [b"c", b"", b"%d" % self.number],
             "beat": [b"\x02"],
-            "nonsense": [b"c", b""],
+            "malformed": [b"c", b""],
         }
         self.bench.say(self.queue(), messages[kind])
 
@@ -208,18 +211,18 @@ class AnyQueue(RuleBasedStateMachine):
 
     @precondition(lambda self: bool(self.bench.peers))
     @rule()
-    def queue_goes(self) -> None:
+    def lose_queue(self) -> None:
         self.bench.lose(self.queue())
 
     @rule(seconds=SECONDS, stalled=st.booleans())
-    def time_passes(self, seconds: float, stalled: bool) -> None:
+    def advance(self, seconds: float, stalled: bool) -> None:
         if stalled:
             self.bench.freeze(seconds)
         else:
             self.bench.advance(seconds)
 
     @invariant()
-    def it_is_connected_or_will_be(self) -> None:
+    def it_is_connected_or_reconnects(self) -> None:
         seen = self.bench.worker.snapshot()
         assert len(self.bench.peers) == seen.connected <= 1
         if not (seen.connected or seen.dialling or seen.abandoned):
@@ -228,7 +231,7 @@ class AnyQueue(RuleBasedStateMachine):
             assert at <= self.bench.now + 2.0
 
     @invariant()
-    def the_tables_fit(self) -> None:
+    def tables_are_consistent(self) -> None:
         seen = self.bench.worker.snapshot()
         assert seen.running + seen.abandoned == len(self.open_jobs())
         assert seen.running <= 1
@@ -242,9 +245,9 @@ class AnyQueue(RuleBasedStateMachine):
         assert self.bench.peers == set()
 
 
-TestAnyCalls = AnyCalls.TestCase
-TestAnyCalls.settings = LIMITS
-TestAnyRequests = AnyRequests.TestCase
-TestAnyRequests.settings = LIMITS
-TestAnyQueue = AnyQueue.TestCase
-TestAnyQueue.settings = LIMITS
+TestClientMachine = ClientMachine.TestCase
+TestClientMachine.settings = LIMITS
+TestServerMachine = ServerMachine.TestCase
+TestServerMachine.settings = LIMITS
+TestWorkerMachine = WorkerMachine.TestCase
+TestWorkerMachine.settings = LIMITS

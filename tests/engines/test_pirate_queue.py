@@ -1,4 +1,4 @@
-"""The queue of the Pirates beyond the Guide, and under any sequence of events."""
+"""The queue of the Pirates beyond the Guide, and under random orders of events."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PATTERNS = pytest.mark.parametrize("pattern", Pattern)
 
 
 @PATTERNS
-def test_who_talks_nonsense_is_hung_up_on_and_nobody_else_is_disturbed(pattern: Pattern) -> None:
+def test_a_malformed_message_disconnects_only_its_peer(pattern: Pattern) -> None:
     bench = QueueBench(pattern)
     bench.client("c")
     bench.client("bad client")
@@ -39,7 +39,7 @@ def test_who_talks_nonsense_is_hung_up_on_and_nobody_else_is_disturbed(pattern: 
 
 
 @PATTERNS
-def test_a_worker_that_answers_nonsense_loses_its_request(pattern: Pattern) -> None:
+def test_a_malformed_reply_disconnects_its_worker_and_the_client(pattern: Pattern) -> None:
     bench = QueueBench(pattern)
     bench.client("c")
     bench.worker("w")
@@ -50,7 +50,7 @@ def test_a_worker_that_answers_nonsense_loses_its_request(pattern: Pattern) -> N
 
 
 @PATTERNS
-def test_a_reply_for_somebody_else_is_dropped(pattern: Pattern) -> None:
+def test_a_reply_to_another_address_is_dropped(pattern: Pattern) -> None:
     bench = QueueBench(pattern)
     bench.client("c")
     bench.client("other")
@@ -63,7 +63,7 @@ def test_a_reply_for_somebody_else_is_dropped(pattern: Pattern) -> None:
         assert "w" in bench.disconnected
 
 
-def test_a_paranoid_worker_that_beats_and_answers_something_else_is_hung_up_on() -> None:
+def test_a_paranoid_worker_with_a_reply_to_another_request_is_disconnected() -> None:
     bench = QueueBench(Pattern.PARANOID)
     bench.client("c")
     bench.worker("w")
@@ -81,7 +81,7 @@ def test_a_paranoid_worker_that_beats_and_answers_something_else_is_hung_up_on()
 
 
 @PATTERNS
-def test_a_reply_to_a_client_that_is_gone_makes_its_worker_ready(pattern: Pattern) -> None:
+def test_a_reply_to_a_lost_client_makes_its_worker_ready(pattern: Pattern) -> None:
     bench = QueueBench(pattern)
     bench.client("c")
     bench.worker("w")
@@ -96,7 +96,7 @@ def test_a_reply_to_a_client_that_is_gone_makes_its_worker_ready(pattern: Patter
 
 
 @PATTERNS
-def test_a_worker_that_does_not_read_is_given_nothing(pattern: Pattern) -> None:
+def test_a_worker_that_pushes_back_gets_no_request(pattern: Pattern) -> None:
     bench = QueueBench(pattern)
     bench.client("c")
     bench.worker("w")
@@ -107,7 +107,7 @@ def test_a_worker_that_does_not_read_is_given_nothing(pattern: Pattern) -> None:
     assert bench.requests("w") == [b"x"]
 
 
-def test_a_client_that_does_not_read_has_no_further_turn() -> None:
+def test_requests_of_a_client_that_pushes_back_wait() -> None:
     bench = QueueBench(Pattern.SIMPLE)
     bench.client("c")
     bench.worker("w")
@@ -118,7 +118,7 @@ def test_a_client_that_does_not_read_has_no_further_turn() -> None:
     assert bench.requests("w") == [b"x"]
 
 
-def test_a_client_that_asks_too_much_is_not_read_from_for_a_while() -> None:
+def test_a_client_over_the_queue_limit_is_paused() -> None:
     bench = QueueBench(Pattern.SIMPLE, QueuePolicy(queue_max=4))
     bench.client("c")
     bench.say("c", *([b"", b"%d" % n] for n in range(4)))
@@ -130,7 +130,7 @@ def test_a_client_that_asks_too_much_is_not_read_from_for_a_while() -> None:
 
 
 @PATTERNS
-def test_it_drains(pattern: Pattern) -> None:
+def test_a_drain_finishes_running_requests_and_disconnects_clients(pattern: Pattern) -> None:
     bench = QueueBench(pattern)
     bench.client("c")
     bench.client("d")
@@ -138,7 +138,7 @@ def test_it_drains(pattern: Pattern) -> None:
     bench.ask("c", b"x")
     bench.ask("d", b"y")
     bench.drain()
-    assert "d" in bench.disconnected  # it may ask another queue
+    assert "d" in bench.disconnected  # so that it retries at another queue
     bench.client("late")
     assert "late" in bench.disconnected
     assert bench.unread == {"c"}
@@ -150,21 +150,21 @@ def test_it_drains(pattern: Pattern) -> None:
     assert bench.requests("w") == [b"x"]
 
 
-def test_a_simple_worker_that_answers_something_else_is_used_again() -> None:
+def test_a_simple_worker_with_a_stray_reply_is_used_again() -> None:
     bench = QueueBench(Pattern.SIMPLE)
     bench.client("c")
     bench.worker("w")
     bench.ask("c", b"x")
     bench.say("w", [b"", b"nobody", b"", b"done"])
     assert bench.queue.snapshot().dropped == {"stray": 1, "lost": 1}
-    assert "c" in bench.disconnected  # it asks again
+    assert "c" in bench.disconnected  # so that it retries
     bench.client("c2")
     bench.ask("c2", b"again")
     bench.answer("w", b"done")
     assert bench.to("c2") == [[b"", b"done"]]
 
 
-def test_it_does_not_drain_for_ever() -> None:
+def test_a_drain_ends_after_drain_timeout_s() -> None:
     bench = QueueBench(Pattern.PARANOID, QueuePolicy(drain_timeout_s=5.0))
     bench.client("c")
     bench.worker("w")
@@ -178,7 +178,7 @@ def test_it_does_not_drain_for_ever() -> None:
     assert bench.engine.deadline() is None
 
 
-def test_misuse_is_told() -> None:
+def test_invalid_inputs_and_settings_are_refused() -> None:
     bench = QueueBench(Pattern.SIMPLE)
     with pytest.raises(LocalViolation, match="FRONT or BACK"):
         bench.feed(PeerJoined("x", b"", "roof"))
@@ -190,8 +190,8 @@ def test_misuse_is_told() -> None:
         QueuePolicy(drain_timeout_s=-1)
 
 
-class AnyEvents(RuleBasedStateMachine):
-    """Arbitrary clients and workers: no table leaks, no client gets another's reply."""
+class QueueMachine(RuleBasedStateMachine):
+    """Arbitrary clients and workers: no table leaks, and no client gets another client's reply."""
 
     bench: QueueBench
 
@@ -214,11 +214,11 @@ class AnyEvents(RuleBasedStateMachine):
         return any(peer[0] == kind for peer in self.bench.peers)
 
     @rule()
-    def client_comes(self) -> None:
+    def client_joins(self) -> None:
         self.bench.client(self.new("c"))
 
     @rule(says_ready=st.booleans())
-    def worker_comes(self, says_ready: bool) -> None:
+    def worker_joins(self, says_ready: bool) -> None:
         name = self.new("w")
         self.bench.newcomer(name)
         if says_ready:
@@ -226,7 +226,7 @@ class AnyEvents(RuleBasedStateMachine):
 
     @precondition(lambda self: self.has("c"))
     @rule(data=st.data())
-    def client_asks(self, data: Any) -> None:
+    def client_sends(self, data: Any) -> None:
         name = self.some("c", data)
         body = self.new("body").encode()
         self.asked[body] = name
@@ -234,7 +234,7 @@ class AnyEvents(RuleBasedStateMachine):
 
     @precondition(lambda self: self.has("w"))
     @rule(data=st.data())
-    def worker_answers(self, data: Any) -> None:
+    def worker_replies(self, data: Any) -> None:
         name = self.some("w", data)
         requests = [each for each in self.bench.to(name) if len(each) > 1]
         if requests:
@@ -243,7 +243,7 @@ class AnyEvents(RuleBasedStateMachine):
 
     @precondition(lambda self: self.has("w"))
     @rule(data=st.data(), ready=st.booleans())
-    def worker_speaks(self, data: Any, ready: bool) -> None:
+    def worker_sends_ready_or_heartbeat(self, data: Any, ready: bool) -> None:
         name = self.some("w", data)
         if ready:
             self.bench.ready(name)
@@ -252,23 +252,23 @@ class AnyEvents(RuleBasedStateMachine):
 
     @precondition(lambda self: bool(self.bench.peers))
     @rule(data=st.data(), frames=st.lists(st.binary(max_size=3), min_size=1, max_size=4))
-    def somebody_talks_nonsense(self, data: Any, frames: list[bytes]) -> None:
+    def peer_sends_garbage(self, data: Any, frames: list[bytes]) -> None:
         self.bench.say(data.draw(st.sampled_from(sorted(self.bench.peers))), frames)
 
     @precondition(lambda self: bool(self.bench.peers))
     @rule(data=st.data())
-    def somebody_goes(self, data: Any) -> None:
+    def peer_is_lost(self, data: Any) -> None:
         self.bench.lose(data.draw(st.sampled_from(sorted(self.bench.peers))))
 
     @rule(seconds=st.sampled_from([0.1, 1.0, 3.5]), stalled=st.booleans())
-    def time_passes(self, seconds: float, stalled: bool) -> None:
+    def advance(self, seconds: float, stalled: bool) -> None:
         if stalled:
             self.bench.freeze(seconds)
         else:
             self.bench.advance(seconds)
 
     @invariant()
-    def replies_reach_who_asked(self) -> None:
+    def replies_reach_their_clients(self) -> None:
         for peer, message in self.bench.sent[self.checked :]:
             if peer.startswith("c") and message[-1].startswith(b"re body"):
                 assert self.asked[message[-1].removeprefix(b"re ")] == peer
@@ -281,20 +281,20 @@ class AnyEvents(RuleBasedStateMachine):
         assert len(ours) == len(set(ours))
 
     @invariant()
-    def the_tables_are_those_who_are_there(self) -> None:
+    def tables_match_the_connected_peers(self) -> None:
         seen = self.bench.queue.snapshot()
         kinds = [peer[0] for peer in self.bench.peers]
         assert seen.clients == kinds.count("c")
         assert seen.unready + seen.idle + seen.busy == kinds.count("w")
-        assert not (seen.waiting and seen.idle)  # nobody pushes back here
+        assert not (seen.waiting and seen.idle)  # no peer pushes back in this machine
 
 
-TestAnyEvents = AnyEvents.TestCase
-TestAnyEvents.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestQueueMachine = QueueMachine.TestCase
+TestQueueMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 
 
 # --- the journal ----------------------------------------------------------------------------------
-def told(bench: QueueBench) -> list[tuple[str, int]]:
+def request_events(bench: QueueBench) -> list[tuple[str, int]]:
     """Return kinds and outcomes of the request events in the journal."""
     assert bench.chronicle is not None
     return [
@@ -319,7 +319,7 @@ def test_the_journal_has_one_span_for_a_request_without_incidents() -> None:
 
 
 @PATTERNS
-def test_the_journal_tells_how_each_request_ended(pattern: Pattern) -> None:
+def test_the_journal_records_how_each_request_ended(pattern: Pattern) -> None:
     bench = QueueBench(pattern, journal=True)
     for peer in ("lost", "leaves", "waits", "leaves early"):
         bench.client(peer)
@@ -336,7 +336,7 @@ def test_the_journal_tells_how_each_request_ended(pattern: Pattern) -> None:
     bench.answer("w", b"late")
     given = [("ACCEPTED", NO_OUTCOME), ("DISPATCHED", NO_OUTCOME)]
     queued = [("ACCEPTED", NO_OUTCOME), ("QUEUED", NO_OUTCOME)]
-    assert told(bench) == [
+    assert request_events(bench) == [
         *given,
         ("ANSWERED", Status.WORKER_LOST),
         *queued,
@@ -348,13 +348,13 @@ def test_the_journal_tells_how_each_request_ended(pattern: Pattern) -> None:
     ]
 
 
-def test_the_journal_tells_the_beginnings_of_what_is_under_way_and_of_workers() -> None:
+def test_the_journal_records_pending_requests_and_workers() -> None:
     bench = QueueBench(Pattern.PARANOID, QueuePolicy(drain_timeout_s=1.0), journal=True)
     bench.client("c")
     bench.worker("w")
     bench.ask("c", b"x")
     bench.advance(0.2)
-    assert [kind for kind, _ in told(bench)] == ["ACCEPTED", "DISPATCHED"]
+    assert [kind for kind, _ in request_events(bench)] == ["ACCEPTED", "DISPATCHED"]
     bench.advance(1.0)
     bench.say("w", [b"\0\0\0\0\x63", b"", b"whose?"])
     bench.client("d")
@@ -365,7 +365,7 @@ def test_the_journal_tells_the_beginnings_of_what_is_under_way_and_of_workers() 
     bench.advance(1.1)
     assert bench.stopped
     ends = [("ANSWERED", Status.WORKER_LOST), ("ANSWERED", Status.SHUTTING_DOWN)]
-    assert [each for each in told(bench) if each[1] != NO_OUTCOME] == ends
+    assert [each for each in request_events(bench) if each[1] != NO_OUTCOME] == ends
     assert bench.chronicle is not None
     assert [
         each.kind for each in bench.chronicle.event_rows if each.worker and not each.attempt

@@ -1,4 +1,4 @@
-"""The REP server of Lazy Pirates, beyond the Guide."""
+"""The REP server for Lazy Pirates, beyond the Guide."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from requite.protocols.pirate.policy import ServerPolicy
 from requite.request import Status
 
 
-def test_handlers_run_at_the_same_time_one_per_connection() -> None:
+def test_handlers_run_concurrently_one_per_connection() -> None:
     bench = ServerBench(ServerPolicy(capacity=2))
     for name in "abc":
         bench.join(name)
@@ -23,10 +23,10 @@ def test_handlers_run_at_the_same_time_one_per_connection() -> None:
     counts = {"clients": 3, "waiting": 2, "running": 2}
     assert {k: v for k, v in vars(bench.server.snapshot()).items() if v} == counts
     bench.finish(bench.jobs[1])
-    assert bench.bodies() == [b"a1", b"b1", b"c1"]  # a has one in hand
+    assert bench.bodies() == [b"a1", b"b1", b"c1"]  # a's first request is still running
 
 
-def test_partial_replies_are_joined_to_one() -> None:
+def test_partial_replies_are_joined() -> None:
     bench = ServerBench()
     bench.join("a")
     bench.say("a", [b"x"])
@@ -40,7 +40,7 @@ def test_partial_replies_are_joined_to_one() -> None:
     bench.feed(Produced(job, (b"late",)))
 
 
-def test_partial_replies_may_not_grow_for_ever() -> None:
+def test_partial_replies_over_the_size_limit_are_abandoned() -> None:
     bench = ServerBench(ServerPolicy(reply_size_max=10))
     bench.join("a")
     bench.say("a", [b"x"])
@@ -53,18 +53,18 @@ def test_partial_replies_may_not_grow_for_ever() -> None:
     assert not any(vars(bench.server.snapshot()).values())
 
 
-def test_a_client_that_asks_too_much_is_not_read_from_for_a_while() -> None:
+def test_a_client_over_the_queue_limit_is_paused() -> None:
     bench = ServerBench(ServerPolicy(capacity=1, queue_max=4))
     bench.join("a")
     bench.say("a", *([b"%d" % n] for n in range(6)))
     assert bench.unread == {"a"}
     for n in range(6):
-        assert ("a" in bench.unread) == (5 - n > 2)  # until half of what is allowed waits
+        assert ("a" in bench.unread) == (5 - n > 2)  # until half of the limit is left
         bench.finish(bench.jobs[n])
     assert bench.bodies() == [b"%d" % n for n in range(6)]
 
 
-def test_a_client_that_does_not_read_has_no_further_turn() -> None:
+def test_requests_of_a_client_that_pushes_back_wait() -> None:
     bench = ServerBench(ServerPolicy(capacity=1))
     bench.join("a")
     bench.say("a", [b"1"])
@@ -76,7 +76,7 @@ def test_a_client_that_does_not_read_has_no_further_turn() -> None:
     assert bench.bodies() == [b"1", b"2"]
 
 
-def test_it_drains() -> None:
+def test_a_drain_finishes_running_requests_and_disconnects_clients() -> None:
     bench = ServerBench(ServerPolicy(capacity=1))
     bench.join("a")
     bench.join("b")
@@ -85,7 +85,7 @@ def test_it_drains() -> None:
     bench.join("idle")
     bench.drain()
     assert bench.unread == {"a"}
-    assert {"b", "idle"} <= set(bench.disconnected)  # they may ask another server
+    assert {"b", "idle"} <= set(bench.disconnected)  # so that they retry at another server
     bench.say("a", [b"3"])
     bench.join("late")
     assert "late" in bench.disconnected
@@ -97,14 +97,14 @@ def test_it_drains() -> None:
     assert bench.bodies() == [b"1"]
 
 
-def test_misuse_is_told() -> None:
+def test_invalid_inputs_and_settings_are_refused() -> None:
     with pytest.raises(LocalViolation, match="no use"):
         ServerBench().feed(Submit(1, "", (b"",), 1.0))
     with pytest.raises(ConfigurationError, match="capacity must be at least 1"):
         ServerPolicy(capacity=0)
 
 
-def test_the_journal_has_spans_failures_and_what_was_given_up() -> None:
+def test_the_journal_has_spans_failures_and_abandoned_requests() -> None:
     bench = ServerBench(journal=True)
     assert bench.chronicle is not None
     for name in "abc":

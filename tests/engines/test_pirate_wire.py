@@ -1,4 +1,4 @@
-"""The Pirates' frames: golden ones from the Guide and 6/PPP, round trips, and garbage."""
+"""The Pirates' frames: golden ones from the Guide and 6/PPP, round trips, and malformed ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ FULL = st.binary(min_size=1, max_size=6)
         (Pattern.SIMPLE, [b"", b"c", b"", b"x"], Envelope([b"c", b""], [b"x"])),
     ],
 )
-def test_what_workers_say(pattern: Pattern, frames: list[bytes], said: wire.FromWorker) -> None:
+def test_messages_of_workers_are_decoded(
+    pattern: Pattern, frames: list[bytes], said: wire.FromWorker
+) -> None:
     assert wire.decode_from_worker(pattern, frames) == said
 
 
@@ -47,7 +49,7 @@ def test_what_workers_say(pattern: Pattern, frames: list[bytes], said: wire.From
         (Pattern.SIMPLE, [b"", b"c", b"x"]),
     ],
 )
-def test_what_no_worker_says(pattern: Pattern, frames: list[bytes]) -> None:
+def test_malformed_messages_of_workers_are_refused(pattern: Pattern, frames: list[bytes]) -> None:
     with pytest.raises(RemoteViolation):
         wire.decode_from_worker(pattern, frames)
 
@@ -62,16 +64,16 @@ def test_what_no_worker_says(pattern: Pattern, frames: list[bytes]) -> None:
         ([b"x", b"y"], Envelope([], [b"x", b"y"])),
     ],
 )
-def test_what_queues_say(frames: list[bytes], said: wire.ToWorker) -> None:
+def test_messages_of_queues_are_decoded(frames: list[bytes], said: wire.ToWorker) -> None:
     assert wire.decode_to_worker(Pattern.PARANOID, frames) == said
 
 
-def test_a_request_without_content_is_none() -> None:
+def test_a_request_without_content_is_refused() -> None:
     with pytest.raises(RemoteViolation, match="data frames"):
         wire.decode_to_worker(Pattern.PARANOID, [b"c", b""])
 
 
-def test_addresses_are_those_of_router_sockets() -> None:
+def test_addresses_have_the_format_of_router_sockets() -> None:
     assert wire.new_address(7) == b"\0\0\0\0\x07"
     assert wire.new_address(2**32 - 1) == b"\0\xff\xff\xff\xff"
     assert wire.new_address(2**32) == bytes(5)
@@ -83,13 +85,13 @@ def test_addresses_are_those_of_router_sockets() -> None:
     st.lists(FULL),
     st.lists(FULL | st.just(b""), min_size=1),
 )
-def test_a_request_comes_to_the_worker_as_it_was_sent(
+def test_requests_survive_the_round_trip(
     pattern: Pattern, number: int, stack: list[bytes], body: list[bytes]
 ) -> None:
     address = wire.new_address(number)
     frames = wire.request(pattern, address, [*stack, b"", *body])
     if pattern is Pattern.SIMPLE:
-        assert frames.pop(0) == b""  # which the REQ socket takes off
+        assert frames.pop(0) == b""  # the REQ socket removes this frame
     assert wire.decode_to_worker(pattern, frames) == Envelope([address, *stack, b""], body)
 
 

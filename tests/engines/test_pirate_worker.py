@@ -28,7 +28,7 @@ def worker(
 
 
 @pytest.mark.parametrize("pattern", Pattern)
-def test_a_queue_that_worked_and_went_is_dialled_again_once_the_handler_has_ended(
+def test_a_lost_queue_is_dialled_again_after_the_handler_has_ended(
     pattern: Pattern,
 ) -> None:
     bench = worker(pattern)
@@ -36,7 +36,7 @@ def test_a_queue_that_worked_and_went_is_dialled_again_once_the_handler_has_ende
     bench.lose("q", "restarted")
     assert bench.abandoned == {bench.jobs[0]: "restarted"}
     assert bench.engine.deadline() is None
-    assert len(bench.dials) == 1  # what it were handed now would wait for the handler
+    assert len(bench.dials) == 1  # a new request would have to wait for the running handler
     bench.finish(bench.jobs[0], b"late")
     assert len(bench.dials) == 2
     bench.join("q2")
@@ -46,7 +46,7 @@ def test_a_queue_that_worked_and_went_is_dialled_again_once_the_handler_has_ende
 
 
 @pytest.mark.parametrize("pattern", Pattern)
-def test_a_queue_that_hangs_up_on_everybody_is_dialled_at_growing_intervals(
+def test_a_queue_that_closes_all_connections_is_dialled_with_back_off(
     pattern: Pattern,
 ) -> None:
     bench = worker(pattern)
@@ -62,9 +62,9 @@ def test_a_queue_that_hangs_up_on_everybody_is_dialled_at_growing_intervals(
 
 
 @pytest.mark.parametrize("pattern", Pattern)
-def test_a_paranoid_queue_has_answered_when_anything_has_come_from_it(pattern: Pattern) -> None:
+def test_any_message_of_a_paranoid_queue_counts_as_an_answer(pattern: Pattern) -> None:
     bench = worker(pattern)
-    assert bench.worker.is_answered == (pattern is Pattern.SIMPLE)  # which never says anything
+    assert bench.worker.is_answered == (pattern is Pattern.SIMPLE)  # SIMPLE has no heartbeats
     bench.say("q", [HEARTBEAT] if pattern is Pattern.PARANOID else REQUEST)
     assert bench.worker.is_answered
     bench.lose("q")
@@ -80,7 +80,7 @@ def test_a_connection_that_lasted_is_replaced_at_once() -> None:
 
 @pytest.mark.parametrize("pattern", Pattern)
 @pytest.mark.parametrize("status", [Status.FAILED, Status.CANCELLED])
-def test_a_request_that_failed_ends_the_conversation(pattern: Pattern, status: Status) -> None:
+def test_a_failed_request_closes_the_connection(pattern: Pattern, status: Status) -> None:
     bench = worker(pattern)
     said = len(bench.sent)
     bench.say("q", REQUEST)
@@ -93,14 +93,14 @@ def test_a_request_that_failed_ends_the_conversation(pattern: Pattern, status: S
 
 
 @pytest.mark.parametrize("frames", [[b"c", b""], [b""]])
-def test_nonsense_ends_the_conversation(frames: list[bytes]) -> None:
+def test_a_malformed_message_closes_the_connection(frames: list[bytes]) -> None:
     bench = worker()
     bench.say("q", frames)
     assert "broke the protocol" in bench.disconnected["q"]
     assert [each.kind for each in bench.warnings] == ["malformed"]
 
 
-def test_so_many_requests_may_wait_for_the_one_in_hand() -> None:
+def test_the_number_of_requests_waiting_for_a_running_one_is_limited() -> None:
     bench = worker(policy=WorkerPolicy(backlog_max=2))
     bench.say("q", *([b"c", b"", b"%d" % n] for n in range(5)))
     assert bench.worker.snapshot().waiting == 2
@@ -110,7 +110,7 @@ def test_so_many_requests_may_wait_for_the_one_in_hand() -> None:
     assert bench.bodies() == [b"0", b"1", b"2"]
 
 
-def test_partial_replies_are_joined_to_one_and_bounded() -> None:
+def test_partial_replies_are_joined_and_bounded() -> None:
     bench = worker(policy=WorkerPolicy(reply_size_max=4))
     bench.say("q", REQUEST)
     bench.feed(Produced(bench.jobs[0], (b"12",)))
@@ -124,7 +124,7 @@ def test_partial_replies_are_joined_to_one_and_bounded() -> None:
 
 
 @pytest.mark.parametrize("pattern", Pattern)
-def test_it_drains(pattern: Pattern) -> None:
+def test_a_drain_finishes_the_running_request_and_disconnects(pattern: Pattern) -> None:
     bench = worker(pattern)
     bench.say("q", REQUEST)
     bench.drain()
@@ -138,7 +138,7 @@ def test_it_drains(pattern: Pattern) -> None:
     assert "late" in bench.disconnected
 
 
-def test_it_drains_when_the_queue_is_gone_once_its_handlers_have_ended() -> None:
+def test_a_drain_without_a_queue_ends_when_handlers_have_ended() -> None:
     bench = worker()
     bench.say("q", REQUEST)
     bench.lose("q")
@@ -148,7 +148,7 @@ def test_it_drains_when_the_queue_is_gone_once_its_handlers_have_ended() -> None
     assert bench.stopped
 
 
-def test_what_a_former_queue_says_is_not_heard() -> None:
+def test_messages_of_a_lost_queue_are_ignored() -> None:
     bench = worker()
     bench.say("q", [HEARTBEAT])
     bench.lose("q")
@@ -158,14 +158,14 @@ def test_what_a_former_queue_says_is_not_heard() -> None:
     assert bench.to("q2") == [[READY]]
 
 
-def test_misuse_is_told() -> None:
+def test_invalid_inputs_and_settings_are_refused() -> None:
     with pytest.raises(LocalViolation, match="no use"):
         worker().feed(Submit(1, "", (b"",), 1.0))
     with pytest.raises(ConfigurationError, match="pause_first_s"):
         WorkerPolicy(pause_first_s=0.0)
 
 
-def test_the_journal_has_spans_failures_and_what_was_given_up() -> None:
+def test_the_journal_has_spans_failures_and_abandoned_requests() -> None:
     bench = worker(journal=True)
     assert bench.chronicle is not None
     bench.say("q", REQUEST)

@@ -1,4 +1,5 @@
-"""`pool.toml`: what it says, what overrides it, what is refused, and how that is named."""
+"""`pool.toml`: its settings, what overrides them, what is refused, and the names in error
+messages."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from requite.pool.config import PoolConfig, read_config, read_section
 MINIMAL = '[pool]\nname = "core"\n'
 
 
-def test_a_name_is_enough() -> None:
+def test_only_the_name_is_required() -> None:
     config = read_config(MINIMAL)
     assert config.pool.name == "core"
     assert config.lifetime.unbind_delay_s == 300.0
@@ -58,7 +59,7 @@ def test_the_environment_overrides_the_file_and_flags_override_both() -> None:
     assert config.pool.stop_groups_on_exit is False
 
 
-def test_the_environment_is_enough() -> None:
+def test_the_environment_alone_is_sufficient() -> None:
     assert read_config("", {"REQUITE_POOL__POOL__NAME": "core"}) == read_config(MINIMAL)
 
 
@@ -83,7 +84,7 @@ def test_the_environment_is_enough() -> None:
         (MINIMAL + "[http]\nhost = 1", "must be a text"),
     ],
 )
-def test_what_cannot_be_is_refused_with_its_name(text: str, complaint: str) -> None:
+def test_invalid_settings_are_refused_by_name(text: str, complaint: str) -> None:
     with pytest.raises(ConfigurationError, match=complaint):
         read_config(text)
 
@@ -156,7 +157,7 @@ def test_an_error_names_the_file_the_section_and_the_setting(
         ("loops", {"backoff_s": 31.0}),
     ],
 )
-def test_settings_made_in_python_are_checked_as_well(section: str, changed: dict[str, Any]) -> None:
+def test_settings_made_in_python_are_checked(section: str, changed: dict[str, Any]) -> None:
     config = read_config(MINIMAL)
     with pytest.raises(ConfigurationError, match=next(iter(changed)).removesuffix("_s")):
         replace(config, **{section: replace(getattr(config, section), **changed)})
@@ -171,7 +172,7 @@ def test_settings_made_in_python_are_checked_as_well(section: str, changed: dict
         ("REQUITE_POOL__LIMITS__ORPHANS", "some", "orphans is .some.; it must be a whole number"),
     ],
 )
-def test_what_the_environment_says_wrongly_is_refused(
+def test_invalid_environment_variables_are_refused(
     variable: str, value: str, complaint: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=complaint):
@@ -200,11 +201,11 @@ def test_drivers_read_their_own_settings(table: dict[str, Any], expected: Sample
 
 
 @pytest.mark.parametrize("table", [{}, {"command": [1]}, {"command": "a", "verbose": "maybe"}])
-def test_drivers_refuse_what_they_cannot_read(table: dict[str, Any]) -> None:
+def test_invalid_settings_of_drivers_are_refused(table: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match=r"\[driver\]"):
         read_section(Sample, table, "[driver]")
 
 
-def test_configurations_compare() -> None:
+def test_equal_configurations_compare_equal() -> None:
     assert isinstance(read_config(MINIMAL), PoolConfig)
     assert read_config(MINIMAL) == read_config(MINIMAL)

@@ -1,4 +1,4 @@
-"""Queues and groups become what is expected: step by step, whatever fails on the way."""
+"""Queues and groups converge to the expected state step by step, whatever fails on the way."""
 
 from __future__ import annotations
 
@@ -52,23 +52,23 @@ def bench() -> PoolBench:
     return bench
 
 
-def unbind(bench: PoolBench, key: str = "42", **groups: RunningGroup) -> None:
-    """Let a group fall silent until its queue is unbound."""
+def unbind_queue(bench: PoolBench, key: str = "42", **groups: RunningGroup) -> None:
+    """Advance the clock without requests until the group's queue is unbound."""
     bench.pass_time(10.5)
     assert bench.asked(UnbindQueue).key == key
     bench.feed(QueueDone(key))
     bench.list_groups(**groups)
 
 
-def remove(bench: PoolBench, key: str = "42") -> None:
-    """Let a group come and go, up to the last look at its queue."""
+def start_and_release(bench: PoolBench, key: str = "42") -> None:
+    """Start a group, and stop it for lack of requests, up to the last inspection of its queue."""
     bench.begin(key)
-    let_go(bench, key)
+    release(bench, key)
 
 
-def let_go(bench: PoolBench, key: str = "42") -> None:
-    """Let a group that is there go, up to the last look at its queue."""
-    unbind(bench, key, **{key: UP})
+def release(bench: PoolBench, key: str = "42") -> None:
+    """Stop a running group for lack of requests, up to the last inspection of its queue."""
+    unbind_queue(bench, key, **{key: UP})
     bench.pass_time(4.0)
     bench.inspect(key)
     bench.list_groups(**{key: UP})
@@ -100,11 +100,11 @@ def test_a_queue_is_declared_with_its_limits_then_bound(bench: PoolBench) -> Non
 
 
 @requirement("pool:unbind-first", "pool:queues:remove")
-def test_a_queue_is_unbound_inspected_its_group_stopped_and_then_it_is_deleted(
+def test_a_queue_is_unbound_and_inspected_then_its_group_stopped_and_it_is_deleted(
     bench: PoolBench,
 ) -> None:
     bench.begin()
-    unbind(bench, **{"42": UP})
+    unbind_queue(bench, **{"42": UP})
     bench.pass_time(4.0)
     bench.inspect()
     bench.list_groups(**{"42": UP})
@@ -126,15 +126,15 @@ def test_a_group_whose_queue_is_not_empty_is_required_again(
     bench: PoolBench, content: dict[str, int]
 ) -> None:
     bench.begin()
-    unbind(bench, **{"42": UP})
+    unbind_queue(bench, **{"42": UP})
     bench.pass_time(4.0)
     bench.inspect(**content)
     assert bench.asked(BindQueue).key == "42"
     assert not bench.take(StopGroup)
 
 
-def test_a_queue_with_consumers_is_not_deleted_but_looked_at_again(bench: PoolBench) -> None:
-    remove(bench)
+def test_a_queue_with_consumers_is_inspected_again_before_deletion(bench: PoolBench) -> None:
+    start_and_release(bench)
     bench.inspect(consumers=2)
     assert not bench.take(DeleteQueue)
     bench.pass_time(5.0)
@@ -142,11 +142,11 @@ def test_a_queue_with_consumers_is_not_deleted_but_looked_at_again(bench: PoolBe
     assert bench.asked(DeleteQueue).key == "42"
 
 
-def test_an_empty_queue_that_is_not_empty_any_more_when_it_is_looked_at_again_is_kept(
+def test_a_queue_with_messages_at_the_second_inspection_is_kept(
     bench: PoolBench,
 ) -> None:
-    """What a worker held that has died comes back, or is counted at last."""
-    remove(bench)
+    """Requests that a dead worker held return to the queue, or are counted only later."""
+    start_and_release(bench)
     bench.inspect()
     bench.pass_time(CONFIG.loops.settle_s)
     bench.inspect(held=1)
@@ -155,8 +155,8 @@ def test_an_empty_queue_that_is_not_empty_any_more_when_it_is_looked_at_again_is
     assert bench.engine.tracker.status("42") is not None
 
 
-def test_a_consumer_between_both_looks_makes_them_begin_anew(bench: PoolBench) -> None:
-    remove(bench)
+def test_a_consumer_at_the_second_inspection_restarts_both(bench: PoolBench) -> None:
+    start_and_release(bench)
     bench.inspect()
     bench.pass_time(CONFIG.loops.settle_s)
     bench.inspect(consumers=1)
@@ -165,8 +165,8 @@ def test_a_consumer_between_both_looks_makes_them_begin_anew(bench: PoolBench) -
     assert bench.asked(DeleteQueue).key == "42"
 
 
-def test_a_group_that_was_needed_between_both_looks_has_two_others(bench: PoolBench) -> None:
-    remove(bench)
+def test_a_request_between_both_inspections_restarts_them(bench: PoolBench) -> None:
+    start_and_release(bench)
     bench.inspect()
     bench.feed(OrphanArrived("late", "42"))
     assert bench.asked(BindQueue).key == "42"
@@ -176,13 +176,13 @@ def test_a_group_that_was_needed_between_both_looks_has_two_others(bench: PoolBe
     bench.list_groups()
     bench.feed(GroupDone(bench.asked(StartGroup).key))
     bench.list_groups(**{"42": UP})
-    let_go(bench)
+    release(bench)
     bench.settle()
     assert bench.asked(DeleteQueue).key == "42"
 
 
 @requirement("pool:queues:retry")
-def test_what_is_refused_is_tried_again_after_pauses_and_ends_nothing(bench: PoolBench) -> None:
+def test_refused_declarations_are_retried_with_back_off(bench: PoolBench) -> None:
     bench.feed(RequireGroup("a"))
     for _ in range(4):
         bench.feed(QueueFailed(bench.asked(DeclareQueue).key, "406 PRECONDITION_FAILED"))
@@ -193,18 +193,18 @@ def test_what_is_refused_is_tried_again_after_pauses_and_ends_nothing(bench: Poo
     assert {effect.key for effect in bench.take(DeclareQueue)} == {"a", "b"}
 
 
-def test_a_refused_deletion_is_tried_again(bench: PoolBench) -> None:
-    remove(bench)
+def test_a_refused_deletion_is_retried(bench: PoolBench) -> None:
+    start_and_release(bench)
     bench.settle()
     bench.feed(QueueFailed(bench.asked(DeleteQueue).key, "540 NOT_IMPLEMENTED"))
     bench.pass_time(0.5)
     assert bench.asked(UnbindQueue), "nobody knows what the refused one has done"
 
 
-def test_a_group_that_is_required_while_its_queue_is_deleted_gets_another_one(
+def test_a_group_required_during_the_deletion_of_its_queue_gets_a_new_queue(
     bench: PoolBench,
 ) -> None:
-    remove(bench)
+    start_and_release(bench)
     bench.settle()
     assert bench.asked(DeleteQueue)
     bench.feed(OrphanArrived("late", "42"))
@@ -217,16 +217,16 @@ def test_a_group_that_is_required_while_its_queue_is_deleted_gets_another_one(
     assert bench.asked(Forward).tag == "late"
 
 
-def test_a_queue_that_waits_to_be_deleted_is_bound_at_once_when_it_is_needed(
+def test_a_queue_awaiting_deletion_is_bound_at_once_when_required(
     bench: PoolBench,
 ) -> None:
-    remove(bench)
+    start_and_release(bench)
     bench.inspect(consumers=1)
     bench.feed(OrphanArrived("late", "42"))
     assert bench.asked(BindQueue).key == "42"
 
 
-def test_a_listing_that_is_older_than_a_step_changes_nothing(bench: PoolBench) -> None:
+def test_a_listing_older_than_a_step_is_ignored(bench: PoolBench) -> None:
     bench.pass_time(5.0)
     listing = bench.asked(ListQueues)
     bench.begin()
@@ -239,8 +239,8 @@ def test_a_listing_that_is_older_than_a_step_changes_nothing(bench: PoolBench) -
     assert bench.asked(DeclareQueue).key == "42", "this one is newer: the queue has gone"
 
 
-def test_an_old_listing_does_not_bring_a_deleted_queue_back(bench: PoolBench) -> None:
-    remove(bench)
+def test_an_old_listing_does_not_restore_a_deleted_queue(bench: PoolBench) -> None:
+    start_and_release(bench)
     listing = bench.asked(ListQueues)
     bench.settle()
     assert bench.asked(DeleteQueue)
@@ -253,7 +253,7 @@ def test_an_old_listing_does_not_bring_a_deleted_queue_back(bench: PoolBench) ->
 
 
 @requirement("pool:tracker:initial")
-def test_queues_that_are_there_have_groups_at_once(bench: PoolBench) -> None:
+def test_existing_queues_get_groups_at_once(bench: PoolBench) -> None:
     fresh = PoolBench()
     fresh.connect({"a": True, "b": False}, a=UP)
     assert {*fresh.engine.tracker.state().groups} == {"a", "b"}
@@ -262,7 +262,7 @@ def test_queues_that_are_there_have_groups_at_once(bench: PoolBench) -> None:
     assert not fresh.take(StopGroup)
 
 
-def test_a_management_api_that_fails_is_named_and_stops_nothing(bench: PoolBench) -> None:
+def test_a_failing_management_api_causes_a_warning_and_stops_no_group(bench: PoolBench) -> None:
     fresh = PoolBench()
     fresh.feed(Connected())
     fresh.feed(QueueListFailed(fresh.asked(ListQueues).ticket, "401"))
@@ -278,7 +278,7 @@ def test_a_management_api_that_fails_is_named_and_stops_nothing(bench: PoolBench
     assert fresh.asked(StopGroup).key == "stray"
 
 
-def test_after_a_new_connection_nothing_is_taken_for_granted(bench: PoolBench) -> None:
+def test_queues_are_declared_again_after_a_reconnect(bench: PoolBench) -> None:
     bench.begin()
     bench.feed(Disconnected("gone"))
     assert bench.engine.deadline() is None
@@ -286,7 +286,7 @@ def test_after_a_new_connection_nothing_is_taken_for_granted(bench: PoolBench) -
     assert bench.asked(DeclareQueue).key == "42"
 
 
-def test_answers_to_what_nobody_asked_change_nothing(bench: PoolBench) -> None:
+def test_unexpected_answers_are_ignored(bench: PoolBench) -> None:
     for event in (
         QueueDone("x"),
         QueueAbsent("x"),
@@ -303,7 +303,7 @@ def test_answers_to_what_nobody_asked_change_nothing(bench: PoolBench) -> None:
 
 # --- groups ---------------------------------------------------------------------------------------
 @requirement("pool:groups:converge")
-def test_groups_that_lack_are_started_and_others_stopped(bench: PoolBench) -> None:
+def test_missing_groups_are_started_and_unexpected_ones_stopped(bench: PoolBench) -> None:
     bench.feed(RequireGroup("a"))
     bench.list_groups(stray=UP)
     assert bench.asked(StartGroup) == ("a", "1", None)
@@ -311,7 +311,7 @@ def test_groups_that_lack_are_started_and_others_stopped(bench: PoolBench) -> No
 
 
 @requirement("pool:groups:list-failure")
-def test_a_driver_that_cannot_list_is_asked_again(bench: PoolBench) -> None:
+def test_a_failed_listing_of_groups_is_retried(bench: PoolBench) -> None:
     bench.feed(RequireGroup("a"))
     for _ in range(3):
         bench.feed(GroupListFailed(bench.take(ListGroups)[-1].ticket, "no such socket"))
@@ -322,7 +322,7 @@ def test_a_driver_that_cannot_list_is_asked_again(bench: PoolBench) -> None:
 
 
 @requirement("pool:groups:idempotent")
-def test_nothing_is_retried_within_a_round_and_a_failure_waits(bench: PoolBench) -> None:
+def test_a_failed_start_is_retried_in_a_later_round(bench: PoolBench) -> None:
     bench.feed(RequireGroup("a"))
     bench.list_groups()
     assert bench.asked(StartGroup)
@@ -335,7 +335,7 @@ def test_nothing_is_retried_within_a_round_and_a_failure_waits(bench: PoolBench)
     assert bench.asked(StartGroup), "again, though it may run: starting twice does nothing"
 
 
-def test_one_thing_at_a_time_is_asked_for_a_group(bench: PoolBench) -> None:
+def test_a_group_has_one_pending_order_at_a_time(bench: PoolBench) -> None:
     bench.feed(RequireGroup("a"))
     bench.list_groups()
     assert bench.asked(StartGroup)
@@ -344,7 +344,7 @@ def test_one_thing_at_a_time_is_asked_for_a_group(bench: PoolBench) -> None:
     assert not bench.take(StartGroup)
 
 
-def test_a_group_that_dies_is_started_after_pauses_that_grow(bench: PoolBench) -> None:
+def test_a_group_that_keeps_exiting_is_started_with_back_off(bench: PoolBench) -> None:
     bench.feed(RequireGroup("a"))
     bench.list_groups()
     times = []
@@ -363,7 +363,7 @@ def test_a_group_that_dies_is_started_after_pauses_that_grow(bench: PoolBench) -
     assert bench.engine.snapshot().groups.failures == {"a": "its workers have exited"}
 
 
-def test_a_failure_is_forgotten_when_the_group_has_run_for_a_while(bench: PoolBench) -> None:
+def test_a_failure_is_cleared_when_the_group_has_run_for_a_while(bench: PoolBench) -> None:
     bench.feed(RequireGroup("a"))
     bench.list_groups()
     bench.asked(StartGroup)
@@ -384,9 +384,9 @@ def test_a_failure_is_forgotten_when_the_group_has_run_for_a_while(bench: PoolBe
 
 
 @requirement("pool:tracker:unbind")
-def test_a_group_that_is_unbound_still_runs(bench: PoolBench) -> None:
+def test_an_unbound_group_keeps_running(bench: PoolBench) -> None:
     bench.begin()
-    unbind(bench, **{"42": UP})
+    unbind_queue(bench, **{"42": UP})
     assert not bench.take(StopGroup)
     bench.report()
     assert bench.asked(BindQueue).key == "42"
@@ -418,7 +418,7 @@ def test_a_new_version_replaces_groups_one_after_the_other(bench: PoolBench) -> 
     assert not bench.take(StopGroup)
 
 
-def test_a_group_is_scaled(bench: PoolBench) -> None:
+def test_scaling_restarts_the_group_with_the_new_size(bench: PoolBench) -> None:
     bench.begin()
     bench.feed(ScaleGroup("42", 3))
     bench.list_groups(**{"42": UP})
@@ -428,14 +428,14 @@ def test_a_group_is_scaled(bench: PoolBench) -> None:
     assert not bench.take(StartGroup)
 
 
-def test_a_manager_that_stands_by_leaves_groups_alone(bench: PoolBench) -> None:
+def test_a_standby_manager_stops_no_groups(bench: PoolBench) -> None:
     bench.feed(Disconnected("somebody else consumes"))
     bench.pass_time(60.0)
     bench.list_groups(stray=UP)
     assert not bench.take(StopGroup)
 
 
-def test_a_probe_that_fails_is_repeated() -> None:
+def test_a_failed_inspection_is_retried() -> None:
     bench = PoolBench(configured(lifetime={"unbind_delay_s": 1.0, "stop_delay_s": 1.0}))
     bench.connect()
     bench.begin()

@@ -1,4 +1,5 @@
-"""Orphans wait for their queues and go on; dead letters are answered; the end is in order."""
+"""Orphans wait for their queues and are forwarded; dead letters are answered; a drain ends in
+order."""
 
 from __future__ import annotations
 
@@ -59,16 +60,16 @@ def bench() -> PoolBench:
     return bench
 
 
-def letter(reason: Any = "expired", **how: Any) -> DeadLetterArrived:
+def dead_letter(reason: Any = "expired", **how: Any) -> DeadLetterArrived:
     """Return a dead letter."""
-    told = {"reply_to": "replies", "correlation_id": "c1"} | how
-    headers = {"x-first-death-reason": reason} | told.pop("headers", {})
-    return DeadLetterArrived("tag", "42", headers, **told)
+    fields = {"reply_to": "replies", "correlation_id": "c1"} | how
+    headers = {"x-first-death-reason": reason} | fields.pop("headers", {})
+    return DeadLetterArrived("tag", "42", headers, **fields)
 
 
 # --- orphans --------------------------------------------------------------------------------------
 @requirement("pool:startup-path", "pool:orphans:wait", "pool:confirms")
-def test_an_orphan_waits_for_its_queue_and_is_acknowledged_when_its_copy_is_confirmed(
+def test_an_orphan_waits_for_its_queue_and_is_acknowledged_after_its_confirm(
     bench: PoolBench,
 ) -> None:
     bench.feed(OrphanArrived("o", "42"))
@@ -99,7 +100,7 @@ def test_an_orphan_waits_for_its_own_generation(bench: PoolBench) -> None:
     assert bench.asked(Forward).tag == "o"
 
 
-def test_one_slow_key_keeps_no_other_waiting(bench: PoolBench) -> None:
+def test_a_slow_key_does_not_delay_others(bench: PoolBench) -> None:
     bench.feed(OrphanArrived("slow", "a"))
     bench.feed(OrphanArrived("quick", "b"))
     keys = [effect.key for effect in bench.take(DeclareQueue)]
@@ -110,7 +111,7 @@ def test_one_slow_key_keeps_no_other_waiting(bench: PoolBench) -> None:
     assert bench.asked(Forward).tag == "quick"
 
 
-def test_a_window_full_of_one_key_is_put_back_behind_the_others(bench: PoolBench) -> None:
+def test_orphans_that_fill_the_window_are_requeued(bench: PoolBench) -> None:
     for i in range(4):
         bench.feed(OrphanArrived(i, "a", 30.0))
     bench.feed(QueueFailed("a", "refused"))
@@ -125,14 +126,14 @@ def test_a_window_full_of_one_key_is_put_back_behind_the_others(bench: PoolBench
     assert len(bench.take(Ack)) == 4
 
 
-def test_a_window_that_is_not_full_is_left_alone(bench: PoolBench) -> None:
+def test_orphans_below_the_window_limit_are_not_requeued(bench: PoolBench) -> None:
     bench.feed(OrphanArrived("o", "a"))
     bench.feed(QueueFailed("a", "refused"))
     bench.pass_time(3.0)
     assert not bench.take(Forward)
 
 
-def test_an_orphan_that_expires_is_given_up_in_time(bench: PoolBench) -> None:
+def test_an_expired_orphan_is_dead_lettered(bench: PoolBench) -> None:
     bench.feed(OrphanArrived("o", "a", 1.0))
     bench.feed(QueueFailed("a", "refused"))
     bench.pass_time(1.0)
@@ -146,14 +147,14 @@ def test_an_orphan_that_expires_is_given_up_in_time(bench: PoolBench) -> None:
     assert bench.asked(Ack).tag == "o"
 
 
-def test_the_time_that_is_left_is_handed_on(bench: PoolBench) -> None:
+def test_a_forwarded_orphan_has_its_remaining_time(bench: PoolBench) -> None:
     bench.feed(OrphanArrived("o", "a", 5.0))
     bench.pass_time(2.0)
     bench.bind("a")
     assert bench.asked(Forward).expires_s == pytest.approx(3.0)
 
 
-def test_an_orphan_that_is_not_confirmed_is_handed_on_again(bench: PoolBench) -> None:
+def test_an_unconfirmed_orphan_is_forwarded_again(bench: PoolBench) -> None:
     bench.feed(OrphanArrived("o", "a"))
     bench.bind("a")
     first = bench.asked(Forward)
@@ -169,7 +170,7 @@ def test_an_orphan_that_is_not_confirmed_is_handed_on_again(bench: PoolBench) ->
     assert bench.asked(Ack)
 
 
-def test_orphans_of_a_bound_queue_have_its_binding_made_sure_of(bench: PoolBench) -> None:
+def test_orphans_of_a_bound_queue_cause_a_new_binding(bench: PoolBench) -> None:
     bench.begin()
     bench.feed(OrphanArrived("early", "42"))
     assert bench.asked(Forward).tag == "early", "it came shortly before the binding"
@@ -182,7 +183,7 @@ def test_orphans_of_a_bound_queue_have_its_binding_made_sure_of(bench: PoolBench
     assert [forward.tag for forward in bench.take(Forward)] == ["late", "later"]
 
 
-def test_a_key_that_orphans_wait_for_stays_expected(bench: PoolBench) -> None:
+def test_a_key_with_waiting_orphans_stays_expected(bench: PoolBench) -> None:
     bench.feed(OrphanArrived("o", "a"))
     for _ in range(10):
         bench.take(DeclareQueue)
@@ -193,9 +194,9 @@ def test_a_key_that_orphans_wait_for_stays_expected(bench: PoolBench) -> None:
     assert bench.asked(Forward).tag == "o"
 
 
-def test_a_lost_connection_voids_everything(bench: PoolBench) -> None:
+def test_a_lost_connection_drops_all_pending_messages(bench: PoolBench) -> None:
     bench.feed(OrphanArrived("o", "a"))
-    bench.feed(letter())
+    bench.feed(dead_letter())
     answer = bench.asked(Answer)
     bench.feed(Disconnected())
     bench.feed(Published(answer.ticket))
@@ -219,14 +220,14 @@ def test_any_key_gets_a_queue_or_its_caller_an_answer(key: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["", "a/b", "%", "\x01\x1f", "ü" * 20, "infra=42,timetable=24"])
-def test_odd_keys_get_queues(bench: PoolBench, key: str) -> None:
+def test_unusual_keys_get_queues(bench: PoolBench, key: str) -> None:
     bench.feed(OrphanArrived("o", key))
     bench.bind(key)
     assert bench.asked(Forward).tag == "o"
 
 
 @pytest.mark.parametrize("key", ["/" * 100, "a\0"], ids=["too long for a name", "NUL"])
-def test_a_key_that_no_group_can_have_is_rejected(bench: PoolBench, key: str) -> None:
+def test_an_invalid_key_is_rejected(bench: PoolBench, key: str) -> None:
     bench.feed(OrphanArrived("o", key))
     assert bench.asked(Forward).reason == "rejected"
     assert not bench.take(DeclareQueue)
@@ -238,7 +239,7 @@ def test_a_key_that_no_group_can_have_is_rejected(bench: PoolBench, key: str) ->
 def test_a_dead_letter_is_answered_with_its_reason_and_acknowledged(
     bench: PoolBench, reason: str
 ) -> None:
-    bench.feed(letter(reason, headers={"x-delivery-count": 2}))
+    bench.feed(dead_letter(reason, headers={"x-delivery-count": 2}))
     answer = bench.asked(Answer)
     assert answer[1:] == ("replies", "c1", reason, 2, "")
     assert not bench.take(Ack)
@@ -248,8 +249,8 @@ def test_a_dead_letter_is_answered_with_its_reason_and_acknowledged(
 
 
 @requirement("pool:dead-letters:poison", "pool:failure:crash")
-def test_a_request_that_killed_its_workers_is_kept_and_answered(bench: PoolBench) -> None:
-    bench.feed(letter("delivery_limit", headers={"x-delivery-count": 4}))
+def test_a_poisonous_request_is_stored_and_answered(bench: PoolBench) -> None:
+    bench.feed(dead_letter("delivery_limit", headers={"x-delivery-count": 4}))
     copy = bench.asked(Forward)
     assert copy.to is Destination.POISON
     bench.feed(Published(copy.ticket))
@@ -260,29 +261,29 @@ def test_a_request_that_killed_its_workers_is_kept_and_answered(bench: PoolBench
     assert bench.engine.snapshot().dead_letters.poison == 1
 
 
-def test_without_a_reply_to_it_is_only_acknowledged(bench: PoolBench) -> None:
-    bench.feed(letter("expired", reply_to=None))
+def test_a_dead_letter_without_reply_to_is_acknowledged_only(bench: PoolBench) -> None:
+    bench.feed(dead_letter("expired", reply_to=None))
     assert not bench.take(Answer)
     assert bench.asked(Ack)
 
 
 @pytest.mark.parametrize("trace", ["00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", ""])
-def test_an_answer_has_the_trace_of_its_request(bench: PoolBench, trace: str) -> None:
-    bench.feed(letter(headers={"traceparent": trace} if trace else {}))
+def test_an_answer_carries_the_traceparent_of_its_request(bench: PoolBench, trace: str) -> None:
+    bench.feed(dead_letter(headers={"traceparent": trace} if trace else {}))
     answer = bench.asked(Answer)
     assert answer.traceparent == trace
     headers = decode_properties(answer_header(answer)).headers
     assert headers.get("traceparent", "") == trace
 
 
-def test_a_caller_that_has_gone_is_done_with(bench: PoolBench) -> None:
-    bench.feed(letter())
+def test_a_dead_letter_of_a_lost_caller_is_acknowledged(bench: PoolBench) -> None:
+    bench.feed(dead_letter())
     bench.feed(Published(bench.asked(Answer).ticket, routed=False))
     assert bench.asked(Ack)
 
 
-def test_an_answer_that_is_not_confirmed_is_given_again(bench: PoolBench) -> None:
-    bench.feed(letter("delivery_limit"))
+def test_an_unconfirmed_answer_is_published_again(bench: PoolBench) -> None:
+    bench.feed(dead_letter("delivery_limit"))
     bench.feed(Published(bench.asked(Forward).ticket))
     bench.feed(PublishFailed(bench.asked(Answer).ticket, "timeout"))
     bench.pass_time(0.5)
@@ -291,40 +292,42 @@ def test_an_answer_that_is_not_confirmed_is_given_again(bench: PoolBench) -> Non
     assert bench.asked(Ack)
 
 
-def test_dead_letters_go_on_beyond_any_number(bench: PoolBench) -> None:
+def test_any_number_of_dead_letters_is_answered(bench: PoolBench) -> None:
     for i in range(200):
-        bench.feed(letter()._replace(tag=i))
+        bench.feed(dead_letter()._replace(tag=i))
         bench.feed(Published(bench.asked(Answer).ticket))
     assert [ack.tag for ack in bench.take(Ack)] == [*range(200)]
     assert bench.engine.snapshot().dead_letters.by_reason == {"expired": 200}
 
 
 @pytest.mark.parametrize("value", [None, 7, b"\xff", "no such reason", {}, ["expired"]])
-def test_reasons_that_nobody_knows_are_rejections(value: Any) -> None:
+def test_unknown_reasons_count_as_rejected(value: Any) -> None:
     assert reason_of({"x-first-death-reason": value}) == "rejected"
 
 
-def test_a_reason_in_bytes_is_read() -> None:
+def test_a_reason_may_be_text_or_bytes() -> None:
     assert reason_of({"x-first-death-reason": b"maxlen"}) == "maxlen"
     assert reason_of({"x-first-death-reason": "expired", "x-death": [{"reason": "x"}]}) == "expired"
 
 
-def test_how_often_a_poison_request_ran_follows_from_the_limit(bench: PoolBench) -> None:
-    bench.feed(letter("delivery_limit"))
+def test_without_a_count_the_attempts_of_a_poisonous_request_follow_from_the_limit(
+    bench: PoolBench,
+) -> None:
+    bench.feed(dead_letter("delivery_limit"))
     bench.feed(Published(bench.asked(Forward).ticket))
     assert bench.asked(Answer).attempt == 4
 
 
 @pytest.mark.parametrize("count", ["many", -1, 2.5, None])
-def test_counts_that_make_no_sense_are_no_attempts(bench: PoolBench, count: Any) -> None:
-    bench.feed(letter(headers={"x-delivery-count": count}))
+def test_invalid_counts_mean_no_attempts(bench: PoolBench, count: Any) -> None:
+    bench.feed(dead_letter(headers={"x-delivery-count": count}))
     assert bench.asked(Answer).attempt == 0
 
 
-# --- the end --------------------------------------------------------------------------------------
-def test_a_drain_finishes_what_is_in_hand_stops_groups_and_stops(bench: PoolBench) -> None:
+# --- draining -------------------------------------------------------------------------------------
+def test_a_drain_finishes_pending_messages_and_stops_groups(bench: PoolBench) -> None:
     bench.begin()
-    bench.feed(letter())
+    bench.feed(dead_letter())
     answer = bench.asked(Answer)
     bench.feed(OrphanArrived("waits", "b"))
     bench.feed(Drain())
@@ -345,20 +348,20 @@ def test_a_drain_finishes_what_is_in_hand_stops_groups_and_stops(bench: PoolBenc
     assert not bench.take(Stopped)
 
 
-def test_groups_can_be_left_to_another_manager(bench: PoolBench) -> None:
+def test_a_drain_may_leave_groups_running(bench: PoolBench) -> None:
     bench.begin()
     bench.feed(DrainPool(stop_groups=False))
     assert bench.take(Stopped)
     assert not bench.take(StopGroup)
 
 
-def test_a_manager_that_stood_by_stops_nothing() -> None:
+def test_a_drained_standby_manager_stops_at_once() -> None:
     bench = PoolBench()
     bench.feed(Drain())
     assert bench.take(Stopped)
 
 
-def test_a_group_that_starts_during_the_drain_is_stopped_too(bench: PoolBench) -> None:
+def test_a_group_that_starts_during_the_drain_is_stopped(bench: PoolBench) -> None:
     bench.feed(RequireGroup("42"))
     bench.list_groups()
     assert bench.asked(StartGroup)
@@ -370,8 +373,8 @@ def test_a_group_that_starts_during_the_drain_is_stopped_too(bench: PoolBench) -
     assert bench.asked(StopGroup).key == "42"
 
 
-def test_a_group_that_somebody_has_started_again_is_stopped_once(bench: PoolBench) -> None:
-    """Where another manager has taken over, both would be at work on it."""
+def test_a_group_started_again_during_the_drain_is_not_stopped_twice(bench: PoolBench) -> None:
+    """After another manager has taken over, both could stop and start it in turn."""
     bench.begin()
     bench.feed(Drain())
     bench.list_groups(**{"42": UP})
@@ -382,7 +385,7 @@ def test_a_group_that_somebody_has_started_again_is_stopped_once(bench: PoolBenc
     assert bench.take(Stopped)
 
 
-def test_a_stop_that_has_failed_is_not_the_one(bench: PoolBench) -> None:
+def test_a_failed_stop_is_retried_during_the_drain(bench: PoolBench) -> None:
     bench.begin()
     bench.feed(Drain())
     bench.list_groups(**{"42": UP})
@@ -398,7 +401,7 @@ def test_a_stop_that_has_failed_is_not_the_one(bench: PoolBench) -> None:
     assert bench.take(Stopped)
 
 
-def test_another_manager_has_the_groups_where_one_takes_over(bench: PoolBench) -> None:
+def test_groups_keep_running_if_another_manager_takes_over(bench: PoolBench) -> None:
     bench.begin()
     bench.feed(DrainPool(stop_groups=True, hand_over=True))
     assert bench.asked(StopConsuming) == ()
@@ -411,7 +414,7 @@ def test_another_manager_has_the_groups_where_one_takes_over(bench: PoolBench) -
 
 
 @pytest.mark.parametrize("answer", [HandedOver(taken=False), Disconnected("reset")])
-def test_groups_are_stopped_where_no_manager_takes_over(bench: PoolBench, answer: Any) -> None:
+def test_groups_are_stopped_if_no_manager_takes_over(bench: PoolBench, answer: Any) -> None:
     bench.begin()
     bench.feed(DrainPool(stop_groups=True, hand_over=True))
     assert bench.asked(HandOver) == ()
@@ -425,7 +428,7 @@ def test_groups_are_stopped_where_no_manager_takes_over(bench: PoolBench, answer
 
 
 @pytest.mark.parametrize("stands_by", [True, False])
-def test_who_has_nothing_to_hand_over_asks_nobody(stands_by: bool) -> None:
+def test_a_manager_without_groups_to_hand_over_does_not_ask(stands_by: bool) -> None:
     bench = PoolBench(configured(pool={"stop_groups_on_exit": stands_by}))
     if not stands_by:
         bench.connect()
@@ -434,7 +437,7 @@ def test_who_has_nothing_to_hand_over_asks_nobody(stands_by: bool) -> None:
     assert bench.take(Stopped)
 
 
-def test_a_manager_that_leaves_does_nothing_more_about_queues(bench: PoolBench) -> None:
+def test_a_draining_manager_takes_no_more_steps_on_queues(bench: PoolBench) -> None:
     bench.begin()
     bench.pass_time(10.0)
     assert bench.asked(UnbindQueue)
@@ -444,7 +447,7 @@ def test_a_manager_that_leaves_does_nothing_more_about_queues(bench: PoolBench) 
     assert not bench.take(InspectQueue)
 
 
-def test_a_drain_is_asked_for_once_and_settings_can_have_it_spare_groups() -> None:
+def test_a_second_drain_is_ignored_and_stop_groups_on_exit_may_be_off() -> None:
     bench = PoolBench(configured(pool={"stop_groups_on_exit": False}))
     bench.connect()
     bench.begin()
@@ -454,24 +457,24 @@ def test_a_drain_is_asked_for_once_and_settings_can_have_it_spare_groups() -> No
     assert not bench.take(StopGroup)
 
 
-# --- what comes from outside ----------------------------------------------------------------------
-def test_workers_ask_for_work_when_their_queue_has_gone(bench: PoolBench) -> None:
+# --- reports and status ---------------------------------------------------------------------------
+def test_a_started_report_without_a_queue_declares_it(bench: PoolBench) -> None:
     bench.feed(ActivityArrived("42", "started"))
     assert bench.asked(DeclareQueue).key == "42"
 
 
-def test_reports_that_nobody_knows_change_nothing(bench: PoolBench) -> None:
+def test_unknown_reports_are_counted_and_ignored(bench: PoolBench) -> None:
     bench.feed(ActivityArrived("42", "\ufffd"))
     assert bench.engine.snapshot().unknown_reports == 1
     assert not bench.take(DeclareQueue)
 
 
-def test_what_is_no_input_is_a_bug() -> None:
+def test_a_foreign_input_is_refused() -> None:
     with pytest.raises(LocalViolation, match="no input of a pool"):
         PoolBench().feed("hello")
 
 
-def test_the_status_tells_what_there_is(bench: PoolBench) -> None:
+def test_the_snapshot_shows_queues_groups_and_orphans(bench: PoolBench) -> None:
     bench.begin()
     status = bench.engine.snapshot()
     assert status.connected

@@ -1,4 +1,4 @@
-"""What the manager of a pool tells about groups, orphans and dead letters."""
+"""The rows that the manager of a pool writes about groups, orphans and dead letters."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CALL = bytes(range(16))
 
 
 class RecordedBench(PoolBench):
-    """A bench whose engine is written about."""
+    """A bench whose engine is recorded."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -42,12 +42,12 @@ class RecordedBench(PoolBench):
         self.recorder.record(event, effects, self.engine.tracker, self.now)
         return effects
 
-    def told(self) -> list[EventRow]:
-        """Return what was told since the last look."""
+    def new_rows(self) -> list[EventRow]:
+        """Return the event rows written since the last call."""
         return self.chronicle.take()[2]
 
     def list_groups(self, **groups: RunningGroup) -> None:
-        """Have the driver list groups, in the round that was asked for last."""
+        """Answer the engine's last `ListGroups`."""
         self.feed(GroupsListed(self.engine.groups._round, groups))
 
 
@@ -56,50 +56,50 @@ def bench() -> RecordedBench:
     bench = RecordedBench()
     bench.connect()
     bench.out.clear()
-    bench.told()
+    bench.new_rows()
     return bench
 
 
-def kinds(told: list[EventRow]) -> list[tuple[Kind, bytes]]:
-    return [(Kind(row.kind), row.service) for row in told]
+def kinds(rows: list[EventRow]) -> list[tuple[Kind, bytes]]:
+    return [(Kind(row.kind), row.service) for row in rows]
 
 
-def test_an_orphan_is_told_when_it_has_been_handed_to_its_queue(bench):
+def test_an_orphan_is_recorded_when_it_has_been_forwarded_to_its_queue(bench):
     bench.feed(OrphanArrived("tag", "BR", None, CALL))
-    assert kinds(bench.told()) == [(Kind.REQUIRED, b"BR")]
+    assert kinds(bench.new_rows()) == [(Kind.REQUIRED, b"BR")]
     for effect in (DeclareQueue, BindQueue):
         assert bench.asked(effect).key == "BR"
         bench.feed(QueueDone("BR"))
-    assert bench.told() == []
+    assert bench.new_rows() == []
     bench.feed(Published(bench.asked(Forward).ticket))
-    [row] = bench.told()
+    [row] = bench.new_rows()
     assert (row.kind, row.call_id, row.service, row.at) == (Kind.QUEUED, CALL, b"BR", bench.now)
 
 
-def test_groups_that_come_and_go_are_told_apart_from_those_that_die(bench):
+def test_started_stopped_and_failed_groups_are_recorded(bench):
     bench.feed(OrphanArrived("tag", "BR"))
-    bench.told()
+    bench.new_rows()
     bench.list_groups(BR=RunningGroup("1", 2))
     bench.list_groups(BR=RunningGroup("1", 1))
-    [row] = bench.told()
+    [row] = bench.new_rows()
     assert (row.kind, row.service, row.reason) == (Kind.WORKER_JOINED, b"BR", "2 workers")
     bench.list_groups()
-    assert kinds(bench.told()) == [(Kind.WORKER_LOST, b"BR")]
+    assert kinds(bench.new_rows()) == [(Kind.WORKER_LOST, b"BR")]
     bench.feed(GroupFailed("BR", "no such program"))
-    [row] = bench.told()
+    [row] = bench.new_rows()
     assert (row.kind, row.service, row.reason) == (Kind.REFUSED, b"BR", "no such program")
 
 
-def test_a_group_that_is_not_needed_is_released_and_drained():
+def test_a_released_group_is_recorded_as_drained_and_released():
     bench = RecordedBench(configured(pool={"version": "2"}))
     bench.connect()
     bench.feed(RequireGroup("BR"))
-    bench.told()
+    bench.new_rows()
     bench.list_groups(BR=RunningGroup("1", None))  # of another version: it is replaced
     bench.list_groups()
-    assert kinds(bench.told()) == [(Kind.WORKER_JOINED, b"BR"), (Kind.WORKER_DRAINED, b"BR")]
+    assert kinds(bench.new_rows()) == [(Kind.WORKER_JOINED, b"BR"), (Kind.WORKER_DRAINED, b"BR")]
     bench.feed(ReleaseGroup("BR"))
-    assert kinds(bench.told()) == [(Kind.RELEASED, b"BR")]
+    assert kinds(bench.new_rows()) == [(Kind.RELEASED, b"BR")]
 
 
 @pytest.mark.parametrize(
@@ -112,24 +112,26 @@ def test_a_group_that_is_not_needed_is_released_and_drained():
         ("of old age", Kind.ANSWERED, Status.FAILED, "RemoteFailure"),
     ],
 )
-def test_a_dead_letter_is_told_when_its_caller_was(bench, reason, kind, outcome, error):
+def test_a_dead_letter_is_recorded_when_its_answer_is_confirmed(
+    bench, reason, kind, outcome, error
+):
     headers = {"x-first-death-reason": reason}
     bench.feed(DeadLetterArrived("tag", "BR", headers, "client", "id", CALL))
     if reason == "delivery_limit":
         bench.feed(Published(bench.asked(Forward).ticket))
-    assert bench.told() == []
+    assert bench.new_rows() == []
     bench.feed(Published(bench.asked(Answer).ticket, routed=False))
-    [row] = bench.told()
+    [row] = bench.new_rows()
     assert (row.kind, row.outcome, row.error) == (kind, outcome, error)
     assert (row.call_id, row.service) == (CALL, b"BR")
 
 
-def test_what_a_lost_connection_takes_along_is_not_told(bench):
+def test_messages_dropped_with_a_lost_connection_are_not_recorded(bench):
     bench.feed(DeadLetterArrived("tag", "BR", {}, None, None, CALL))
-    assert [row.call_id for row in bench.told()] == [CALL]  # nobody to tell: it is over
+    assert [row.call_id for row in bench.new_rows()] == [CALL]  # no caller to answer
     bench.feed(OrphanArrived("other", "BR", None, CALL))
     bench.feed(Disconnected())
-    assert kinds(bench.told()) == [(Kind.REQUIRED, b"BR")]
+    assert kinds(bench.new_rows()) == [(Kind.REQUIRED, b"BR")]
     assert bench.recorder._held == {}
 
 
@@ -137,5 +139,5 @@ def test_what_a_lost_connection_takes_along_is_not_told(bench):
     ("text", "call_id"),
     [(CALL.hex(), CALL), ("", NO_CALL), ("7", NO_CALL), ("x" * 32, NO_CALL)],
 )
-def test_a_call_is_known_by_its_message_id_if_that_is_one(text, call_id):
+def test_the_call_id_is_read_from_a_valid_message_id(text, call_id):
     assert call_id_of(Delivery(1, "key", b"", Properties(message_id=text), b"")) == call_id

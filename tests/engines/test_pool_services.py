@@ -1,4 +1,4 @@
-"""A pool at a broker of MDP: which groups are there is learnt from what waits for them."""
+"""A pool at a broker of MDP: the groups needed follow from the broker's counts per service."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ RUNS = RunningGroup("1", 1)
 
 
 class Bench(PoolBench):
-    """The engine of a pool at a broker, and a broker that is written down here."""
+    """The engine of a pool at a broker, with the broker's services and the driver's groups as
+    tables."""
 
     def __init__(self, config: PoolConfig = CONFIG) -> None:
         super().__init__(config)
@@ -46,13 +47,13 @@ class Bench(PoolBench):
         self.services: dict[str, ServiceCounts] = {}
         self.running: dict[str, RunningGroup] = {}
 
-    def come_up(self) -> None:
-        """Be the manager that decides; answer whatever is asked."""
+    def connect_and_answer(self) -> None:
+        """Become the active manager, and answer its effects."""
         self.feed(Connected())
         self.answer()
 
     def answer(self) -> None:
-        """Answer what is asked, until nothing is; the driver does what it is told at once."""
+        """Answer the engine's effects until there are none; the driver executes orders at once."""
         while asked := self.take(ListServices) + self.take(ListGroups) + self.orders():
             for effect in asked:
                 self.answer_one(effect)
@@ -65,31 +66,31 @@ class Bench(PoolBench):
                 self.feed(GroupsListed(ticket, dict(self.running)))
             case StartGroup(key, version):
                 self.running[key] = RunningGroup(version, 1)
-                self.see(key, workers=1)
+                self.set_counts(key, workers=1)
                 self.feed(GroupDone(key))
             case StopGroup(key):
                 self.running.pop(key, None)
-                self.see(key, workers=0)
+                self.set_counts(key, workers=0)
                 self.feed(GroupDone(key))
 
     def orders(self) -> list[Any]:
         return [*self.take(StartGroup), *self.take(StopGroup)]
 
-    def see(self, key: str = "42", **counts: int) -> None:
-        """Let the broker have these counts for a service."""
+    def set_counts(self, key: str = "42", **counts: int) -> None:
+        """Set the broker's counts for a service."""
         self.services[key] = self.services.get(key, ServiceCounts(0, 0, 0, 0))._replace(**counts)
 
-    def arrive(self, key: str = "42") -> None:
-        """Let a request come, and wait."""
+    def add_waiting_request(self, key: str = "42") -> None:
+        """Add a request that waits at the broker."""
         seen = self.services.get(key, ServiceCounts(0, 0, 0, 0))
-        self.see(key, queued=seen.queued + 1, accepted=seen.accepted + 1)
+        self.set_counts(key, queued=seen.queued + 1, accepted=seen.accepted + 1)
 
-    def serve(self, key: str = "42") -> None:
-        """Let a request come and be answered between two looks."""
-        self.see(key, accepted=self.services[key].accepted + 1)
+    def add_served_request(self, key: str = "42") -> None:
+        """Add a request that is answered between two listings."""
+        self.set_counts(key, accepted=self.services[key].accepted + 1)
 
-    def pass_answering(self, seconds: float) -> None:
-        """Let time pass, and answer all that is asked meanwhile."""
+    def advance(self, seconds: float) -> None:
+        """Advance the clock, and answer the engine's effects meanwhile."""
         until = self.now + seconds
         while (at := self.engine.deadline()) is not None and at <= until:
             self.pass_time(max(0.0, at - self.now))
@@ -104,185 +105,185 @@ class Bench(PoolBench):
 @pytest.fixture
 def bench() -> Bench:
     bench = Bench()
-    bench.come_up()
+    bench.connect_and_answer()
     return bench
 
 
-def test_a_request_that_waits_has_its_group_started(bench: Bench) -> None:
-    bench.arrive()
+def test_a_waiting_request_starts_its_group(bench: Bench) -> None:
+    bench.add_waiting_request()
     assert bench.running == {}
-    bench.pass_answering(1.0)
+    bench.advance(1.0)
     assert bench.running == {"42": RUNS}
-    bench.pass_answering(1.0)
+    bench.advance(1.0)
     assert bench.engine.snapshot().queues["42"].actual is Actual.BOUND
 
 
-def test_a_group_without_requests_goes_after_both_delays_and_not_before(bench: Bench) -> None:
-    bench.arrive()
-    bench.pass_answering(1.0)
-    bench.see(queued=0)
-    bench.pass_answering(9.0)
+def test_a_group_without_requests_is_stopped_after_both_delays(bench: Bench) -> None:
+    bench.add_waiting_request()
+    bench.advance(1.0)
+    bench.set_counts(queued=0)
+    bench.advance(9.0)
     assert bench.status() is GroupStatus.ACTIVE
-    bench.pass_answering(1.5)
+    bench.advance(1.5)
     assert bench.status() is GroupStatus.UNBOUND
     assert bench.running == {"42": RUNS}
-    bench.pass_answering(4.0)
+    bench.advance(4.0)
     assert (bench.status(), bench.running) == (None, {})
 
 
 @pytest.mark.parametrize("period_s", [0.4, 1.0, 3.0, 9.0, 12.0])
 def test_steady_traffic_at_any_rate_keeps_a_group(bench: Bench, period_s: float) -> None:
-    bench.arrive()
-    bench.pass_answering(1.0)
-    bench.see(queued=0)
+    bench.add_waiting_request()
+    bench.advance(1.0)
+    bench.set_counts(queued=0)
     for _ in range(8):
-        bench.pass_answering(period_s)
+        bench.advance(period_s)
         assert bench.running == {"42": RUNS}
-        bench.serve()
+        bench.add_served_request()
 
 
 def test_a_long_request_keeps_its_group(bench: Bench) -> None:
-    bench.arrive()
-    bench.pass_answering(1.0)
-    bench.see(queued=0, in_progress=1)
-    bench.pass_answering(60.0)
+    bench.add_waiting_request()
+    bench.advance(1.0)
+    bench.set_counts(queued=0, in_progress=1)
+    bench.advance(60.0)
     assert bench.status() is GroupStatus.ACTIVE
-    bench.see(in_progress=0)
-    bench.pass_answering(15.5)
+    bench.set_counts(in_progress=0)
+    bench.advance(15.5)
     assert bench.running == {}
 
 
-def test_a_released_group_finishes_its_work_and_goes(bench: Bench) -> None:
-    bench.arrive()
-    bench.pass_answering(1.0)
-    bench.see(queued=0, in_progress=1)
-    bench.pass_answering(1.0)
+def test_a_released_group_finishes_its_requests_and_is_stopped(bench: Bench) -> None:
+    bench.add_waiting_request()
+    bench.advance(1.0)
+    bench.set_counts(queued=0, in_progress=1)
+    bench.advance(1.0)
     bench.feed(ReleaseGroup("42"))
-    bench.pass_answering(20.0)
+    bench.advance(20.0)
     assert bench.status() is GroupStatus.UNBOUND
     assert bench.running == {"42": RUNS}
-    bench.see(in_progress=0)
-    bench.pass_answering(1.0)
+    bench.set_counts(in_progress=0)
+    bench.advance(1.0)
     assert bench.running == {}
 
 
 def test_a_request_for_a_released_group_makes_it_active_again(bench: Bench) -> None:
-    bench.arrive()
-    bench.pass_answering(1.0)
-    bench.see(queued=0)
+    bench.add_waiting_request()
+    bench.advance(1.0)
+    bench.set_counts(queued=0)
     bench.feed(ReleaseGroup("42"))
-    bench.serve()
-    bench.pass_answering(1.0)
+    bench.add_served_request()
+    bench.advance(1.0)
     assert bench.status() is GroupStatus.ACTIVE
 
 
-def test_what_comes_before_the_last_look_keeps_the_group(bench: Bench) -> None:
-    bench.arrive()
-    bench.pass_answering(1.0)
-    bench.see(queued=0)
+def test_a_request_before_the_last_listing_keeps_the_group(bench: Bench) -> None:
+    bench.add_waiting_request()
+    bench.advance(1.0)
+    bench.set_counts(queued=0)
     bench.feed(ReleaseGroup("42"))
     bench.answer()
-    bench.pass_time(4.0)  # nothing is answered: the last look of all is asked for, or under way
+    bench.pass_time(4.0)  # nothing is answered: the last listing is requested or in progress
     [asked] = bench.take(ListServices)
     bench.feed(ServicesListed(asked.ticket, dict(bench.services)))
     assert bench.status() is GroupStatus.UNBOUND, "that look began before the group was to go"
-    bench.arrive()
+    bench.add_waiting_request()
     bench.answer()
     assert bench.status() is GroupStatus.ACTIVE
     assert bench.running == {"42": RUNS}
 
 
-def test_a_request_that_comes_while_its_group_stops_has_it_started_again(bench: Bench) -> None:
-    bench.arrive()
-    bench.pass_answering(1.0)
-    bench.see(queued=0)
+def test_a_request_for_a_stopping_group_starts_it_again(bench: Bench) -> None:
+    bench.add_waiting_request()
+    bench.advance(1.0)
+    bench.set_counts(queued=0)
     bench.feed(ReleaseGroup("42"))
     while not (stops := bench.take(StopGroup)):
         for effect in bench.take(ListServices) + bench.take(ListGroups):
             bench.answer_one(effect)
         bench.pass_time(0.5)
-    bench.arrive()
+    bench.add_waiting_request()
     bench.answer_one(stops[0])
-    bench.pass_answering(1.0)
+    bench.advance(1.0)
     assert bench.running == {"42": RUNS}
 
 
-def test_workers_that_have_ended_are_looked_for_at_once(bench: Bench) -> None:
-    bench.arrive()
-    bench.pass_answering(4.0)  # the last round of its own was when `settle` was over
+def test_lost_workers_cause_a_listing_of_groups_at_once(bench: Bench) -> None:
+    bench.add_waiting_request()
+    bench.advance(4.0)  # the last regular listing of groups was at the end of `settle`
     bench.running.clear()
-    bench.see(workers=0)
-    bench.pass_answering(1.6)  # one look, and the pause after a group that has not stayed
+    bench.set_counts(workers=0)
+    bench.advance(1.6)  # one listing, and the back-off of a group that has exited
     assert bench.running == {"42": RUNS}
 
 
-def test_services_without_requests_and_workers_are_nobodys_group(bench: Bench) -> None:
-    bench.see("idle", accepted=7)
-    bench.pass_answering(3.0)
-    bench.see("idle", accepted=8)  # it came, and was given up
-    bench.pass_answering(2.0)
+def test_a_service_without_requests_and_workers_gets_no_group(bench: Bench) -> None:
+    bench.set_counts("idle", accepted=7)
+    bench.advance(3.0)
+    bench.set_counts("idle", accepted=8)  # a request arrived, and was cancelled
+    bench.advance(2.0)
     assert bench.status("idle") is None
     assert bench.running == {}
 
 
-def test_the_workers_of_a_former_manager_are_kept_and_others_stopped() -> None:
+def test_groups_of_a_former_manager_are_kept_if_their_workers_reconnect() -> None:
     bench = Bench()
     bench.running = {"a": RUNS, "b": RUNS, "c": RUNS}
-    bench.see("a", workers=1)
-    bench.come_up()
-    bench.pass_answering(2.0)
+    bench.set_counts("a", workers=1)
+    bench.connect_and_answer()
+    bench.advance(2.0)
     assert bench.running.keys() == {"a", "b", "c"}
-    bench.see("b", workers=1)  # it has taken its time to come back
-    bench.pass_answering(2.0)
+    bench.set_counts("b", workers=1)  # its workers reconnect late
+    bench.advance(2.0)
     assert bench.running.keys() == {"a", "b"}
     assert bench.status("a") is bench.status("b") is GroupStatus.ACTIVE
 
 
-def test_a_group_that_is_released_while_others_come_back_goes() -> None:
+def test_a_group_released_during_settle_is_stopped() -> None:
     settings = replace(CONFIG, lifetime=replace(CONFIG.lifetime, stop_delay_s=0.5))
     bench = Bench(settings)
     bench.running = {"a": RUNS}
-    bench.see("a", workers=1)
-    bench.come_up()
+    bench.set_counts("a", workers=1)
+    bench.connect_and_answer()
     bench.feed(ReleaseGroup("a"))
-    bench.pass_answering(2.0 * BROKER.settle_s)
+    bench.advance(2.0 * BROKER.settle_s)
     assert bench.status("a") is None
     assert bench.running == {}
 
 
-def test_a_broker_that_starts_anew_has_no_group_stopped(bench: Bench) -> None:
-    bench.arrive()
-    bench.pass_answering(5.0)
+def test_a_restart_of_the_broker_stops_no_group(bench: Bench) -> None:
+    bench.add_waiting_request()
+    bench.advance(5.0)
     bench.feed(Disconnected())
     bench.services.clear()
-    bench.pass_answering(60.0)
-    bench.come_up()
-    bench.pass_answering(5.0)
+    bench.advance(60.0)
+    bench.connect_and_answer()
+    bench.advance(5.0)
     assert bench.running == {"42": RUNS}
-    bench.see(workers=1, accepted=1)
-    bench.pass_answering(3.0)
-    bench.services = {"42": ServiceCounts(0, 0, 0, 1)}  # and once more, unseen
-    bench.pass_answering(6.0)
+    bench.set_counts(workers=1, accepted=1)
+    bench.advance(3.0)
+    bench.services = {"42": ServiceCounts(0, 0, 0, 1)}  # the broker restarts again, unnoticed
+    bench.advance(6.0)
     assert bench.status() is GroupStatus.ACTIVE
 
 
-def test_what_was_counted_before_the_connection_makes_no_group_active(bench: Bench) -> None:
-    bench.arrive()
-    bench.pass_answering(1.0)
-    bench.see(queued=0)
-    bench.see("idle", accepted=3)
-    bench.pass_answering(1.0)
+def test_counts_from_before_a_reconnect_make_no_group_active(bench: Bench) -> None:
+    bench.add_waiting_request()
+    bench.advance(1.0)
+    bench.set_counts(queued=0)
+    bench.set_counts("idle", accepted=3)
+    bench.advance(1.0)
     bench.feed(ReleaseGroup("42"))
     bench.feed(Disconnected())
     assert {key: seen.actual for key, seen in bench.engine.snapshot().queues.items()} == {
         "42": Actual.UNKNOWN
     }
-    bench.come_up()
-    bench.pass_answering(2.0)
+    bench.connect_and_answer()
+    bench.advance(2.0)
     assert bench.status() is GroupStatus.UNBOUND
 
 
-def test_an_answer_that_does_not_come_is_asked_for_again(bench: Bench) -> None:
+def test_a_failed_listing_of_services_is_retried(bench: Bench) -> None:
     bench.pass_time(1.0)
     [asked] = bench.take(ListServices)
     bench.feed(ServiceListFailed(asked.ticket, "no answer"))
@@ -298,35 +299,35 @@ def test_an_answer_that_does_not_come_is_asked_for_again(bench: Bench) -> None:
     assert bench.status() is GroupStatus.ACTIVE
 
 
-def test_what_is_no_answer_of_a_broker_is_refused(bench: Bench) -> None:
+def test_a_foreign_input_is_refused(bench: Bench) -> None:
     with pytest.raises(LocalViolation, match="says nothing about services"):
         bench.feed(QueueDone("42"))
 
 
-class Rounds(RuleBasedStateMachine):
-    """Requests come and go, workers die, the broker and the manager go and come back. When that has
-    ended, nothing waits without its group, and groups that nobody needs are gone."""
+class PoolMachine(RuleBasedStateMachine):
+    """Random requests, deaths of workers, and restarts of broker and manager. In the end, no
+    request waits without its group, and groups that are not needed have stopped."""
 
     @initialize()
     def begin(self) -> None:
         self.bench = Bench()
-        self.bench.come_up()
+        self.bench.connect_and_answer()
 
     keys = st.sampled_from(["1", "2"])
 
     @rule(key=keys)
     def request(self, key: str) -> None:
-        self.bench.arrive(key)
+        self.bench.add_waiting_request(key)
 
     @rule(key=keys)
     def serve(self, key: str) -> None:
         if self.bench.services.get(key, ServiceCounts(0, 0, 0, 0)).workers:
-            self.bench.see(key, queued=0)
+            self.bench.set_counts(key, queued=0)
 
     @rule(key=keys)
     def worker_dies(self, key: str) -> None:
         if self.bench.running.pop(key, None):
-            self.bench.see(key, workers=0)
+            self.bench.set_counts(key, workers=0)
 
     @rule(key=keys)
     def release(self, key: str) -> None:
@@ -334,39 +335,39 @@ class Rounds(RuleBasedStateMachine):
 
     @rule()
     def broker_restarts(self) -> None:
-        """Requests that waited are sent again by their clients."""
+        """Clients resend the waiting requests."""
         bench = self.bench
         bench.feed(Disconnected())
         for key, seen in bench.services.items():
             workers = int(key in bench.running)
             bench.services[key] = ServiceCounts(seen.queued, 0, seen.queued, workers)
-        bench.come_up()
+        bench.connect_and_answer()
 
     @rule(seconds=st.sampled_from([0.3, 1.0, 5.0, 20.0]))
-    def go_on(self, seconds: float) -> None:
-        self.bench.pass_answering(seconds)
+    def advance_answering(self, seconds: float) -> None:
+        self.bench.advance(seconds)
 
     @rule(seconds=st.sampled_from([0.3, 2.0, 15.0]))
-    def nobody_answers(self, seconds: float) -> None:
+    def advance_without_answers(self, seconds: float) -> None:
         self.bench.pass_time(seconds)
 
     @invariant()
-    def all_that_runs_is_known_to_the_driver(self) -> None:
+    def services_with_workers_are_running_groups(self) -> None:
         for key, seen in self.bench.services.items():
             assert bool(seen.workers) == (key in self.bench.running)
 
     def teardown(self) -> None:
         bench = self.bench
         bench.answer()
-        bench.pass_answering(30.0)
+        bench.advance(30.0)
         waiting = {key for key, seen in bench.services.items() if seen.queued}
         assert waiting <= bench.running.keys()
         for key in waiting:
-            bench.see(key, queued=0)
-        bench.pass_answering(60.0)
+            bench.set_counts(key, queued=0)
+        bench.advance(60.0)
         assert bench.running == {}
         assert bench.engine.tracker.state().groups == {}
 
 
-TestRounds = Rounds.TestCase
-TestRounds.settings = settings(max_examples=60, stateful_step_count=20)
+TestPoolMachine = PoolMachine.TestCase
+TestPoolMachine.settings = settings(max_examples=60, stateful_step_count=20)

@@ -1,4 +1,4 @@
-"""Which groups are expected, and since when; and which reports say that they are needed."""
+"""The tracker of expected groups, and the filter of activity reports."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def tracker() -> Tracker:
 
 # --- the tracker ----------------------------------------------------------------------------------
 @requirement("pool:tracker:unbind", "pool:tracker:stop")
-def test_a_group_is_active_then_unbound_then_may_go(tracker: Tracker) -> None:
+def test_a_group_is_active_then_unbound_then_may_be_removed(tracker: Tracker) -> None:
     tracker.require("a", 0.0, 0.0)
     assert tracker.advance(9.9) == []
     assert tracker.status("a") is ACTIVE
@@ -59,7 +59,7 @@ def test_every_change_has_a_generation(tracker: Tracker) -> None:
 
 
 @requirement("pool:tracker:extra-lifetime")
-def test_extra_lifetime_adds_and_nothing_shortens(tracker: Tracker) -> None:
+def test_extra_lifetime_is_added_and_never_shortened(tracker: Tracker) -> None:
     tracker.require("a", 5.0, 0.0)
     assert tracker.deadline() == 15.0
     tracker.require("a", 0.0, 1.0)
@@ -69,7 +69,7 @@ def test_extra_lifetime_adds_and_nothing_shortens(tracker: Tracker) -> None:
 
 
 @requirement("pool:tracker:initial")
-def test_it_begins_with_the_groups_that_are_there() -> None:
+def test_the_tracker_starts_with_the_existing_groups() -> None:
     tracker = Tracker(POLICY, ["a", "b"], 3.0)
     assert {*tracker.state().groups} == {"a", "b"}
     assert tracker.deadline() == 13.0
@@ -84,7 +84,7 @@ def test_a_group_that_was_required_again_is_not_removed(tracker: Tracker) -> Non
     assert tracker.status("a") is ACTIVE
 
 
-def test_delays_begin_anew_after_a_pause(tracker: Tracker) -> None:
+def test_delays_restart_after_a_pause(tracker: Tracker) -> None:
     tracker.require("a", 0.0, 0.0)
     tracker.require("b", 0.0, 5.0)
     tracker.advance(10.0)
@@ -104,7 +104,7 @@ def test_an_operator_releases_a_group(tracker: Tracker) -> None:
 
 
 class TrackerMachine(RuleBasedStateMachine):
-    """Any order of events: what a group is follows from when it was last required."""
+    """Random orders of events: the status of a group follows from the time of its last request."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -138,7 +138,7 @@ class TrackerMachine(RuleBasedStateMachine):
                 assert status is not ACTIVE
 
     @invariant()
-    def generations_grow(self) -> None:
+    def generations_increase(self) -> None:
         assert self.tracker.generation >= self.generation
         self.generation = self.tracker.generation
         groups = self.tracker.state().groups.values()
@@ -150,7 +150,7 @@ TestTrackerMachine = TrackerMachine.TestCase
 
 # --- reports --------------------------------------------------------------------------------------
 @requirement("pool:activity:first-only")
-def test_the_first_report_of_a_window_is_passed_on() -> None:
+def test_only_the_first_report_of_a_window_is_forwarded() -> None:
     reports = ActivityFilter(2.0)
     times = [0.0, 0.1, 1.9, 2.0, 3.0, 4.5, 100.0]
     passed = [t for t in times if reports.reported("a", "request-received", t, expected=True)]
@@ -170,7 +170,7 @@ def test_steady_reports_at_any_rate_keep_a_group_active(pause_s: float) -> None:
             tracker.require("a", reports.window_s, now)
 
 
-def test_groups_have_windows_of_their_own_which_are_forgotten() -> None:
+def test_each_group_has_its_own_window_which_expires() -> None:
     reports = ActivityFilter(2.0)
     for i in range(100):
         assert reports.reported(f"key-{i}", "request-received", 0.0, expected=True)
@@ -180,21 +180,21 @@ def test_groups_have_windows_of_their_own_which_are_forgotten() -> None:
 
 
 @pytest.mark.parametrize("event", ["started", "ready"])
-def test_a_start_counts_only_where_no_group_is_expected(event: str) -> None:
+def test_a_start_report_is_forwarded_only_if_the_group_is_not_expected(event: str) -> None:
     reports = ActivityFilter(2.0)
     assert not reports.reported("a", event, 0.0, expected=True)
     assert reports.reported("a", event, 0.0, expected=False)
     assert reports.reported("a", "request-received", 0.1, expected=True), "no window was opened"
 
 
-def test_a_group_that_went_meanwhile_is_required_at_once() -> None:
+def test_a_report_of_a_removed_group_is_forwarded_at_once() -> None:
     reports = ActivityFilter(2.0)
     assert reports.reported("a", "request-received", 0.0, expected=True)
     assert reports.reported("a", "request-received", 0.5, expected=False)
 
 
 @pytest.mark.parametrize("event", ["", "STARTED", "received", "\ufffd"])
-def test_reports_that_nobody_knows_are_counted(event: str) -> None:
+def test_unknown_reports_are_counted(event: str) -> None:
     reports = ActivityFilter(2.0)
     assert not reports.reported("a", event, 0.0, expected=False)
     assert reports.unknown == 1
@@ -203,7 +203,7 @@ def test_reports_that_nobody_knows_are_counted(event: str) -> None:
 
 
 # --- pauses ---------------------------------------------------------------------------------------
-def test_pauses_double_up_to_a_limit_and_begin_anew_after_success() -> None:
+def test_pauses_double_up_to_a_limit_until_a_success_resets_them() -> None:
     pauses: Pauses[str] = Pauses(1.0, 5.0)
     waits = []
     now = 0.0

@@ -1,4 +1,4 @@
-"""The shared nouns: bodies, deadlines, retry policies and budgets, and what a status means."""
+"""Requests, replies, retry policies and budgets, and the errors of statuses."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from requite.request import (
 
 
 @pytest.mark.parametrize("frames", [[b"one"], [b"o", b"", b"ne"]])
-def test_a_body_is_all_its_frames(frames):
+def test_the_body_joins_all_frames(frames):
     assert Reply(frames).body == b"one"
     assert Partial(frames, 0).body == b"one"
     assert Request("echo", frames).body == b"one"
 
 
-def test_progress_goes_to_whoever_keeps_the_lease():
+def test_progress_calls_the_callback_with_token_and_extension():
     extensions = []
     request = Request("echo", [b""], _token=7, _on_progress=lambda *given: extensions.append(given))
     request.progress()
     request.progress(30.0)
     assert extensions == [(7, 0.0), (7, 30.0)]
-    Request("echo", [b""]).progress()  # nobody keeps one
+    Request("echo", [b""]).progress()  # a request without a lease: no effect
 
 
 # --- retries --------------------------------------------------------------------------------------
@@ -46,7 +46,7 @@ def test_pauses_double_up_to_the_limit():
 
 
 @given(jitter=st.floats(0, 1), at=st.floats(0, 1, exclude_max=True), retry=st.integers(1, 100))
-def test_jitter_only_shortens_a_pause_and_by_no_more_than_its_share(jitter, at, retry):
+def test_jitter_shortens_a_pause_by_at_most_its_share(jitter, at, retry):
     policy = RetryPolicy(jitter=jitter)
     full = RetryPolicy(jitter=0.0).delay_s(retry, lambda: at)
     pause = policy.delay_s(retry, lambda: at)
@@ -64,7 +64,7 @@ def test_jitter_only_shortens_a_pause_and_by_no_more_than_its_share(jitter, at, 
         {"budget_burst": -1},
     ],
 )
-def test_a_policy_that_cannot_work_is_refused(bad):
+def test_an_invalid_policy_is_refused(bad):
     with pytest.raises(ConfigurationError):
         RetryPolicy(**bad)
 
@@ -86,7 +86,7 @@ def test_retries_never_exceed_the_burst_and_their_share_of_the_calls(share, burs
         assert retries <= burst + share * calls + 1e-9
 
 
-def test_a_spent_budget_fills_up_again_with_calls():
+def test_calls_refill_a_spent_budget():
     budget = RetryBudget(RetryPolicy(budget=0.5, budget_burst=1))
     assert budget.maybe_spend()
     assert not budget.maybe_spend()
@@ -132,7 +132,7 @@ def test_errors_survive_pickling():
     assert (str(copy), copy.may_have_executed, copy.attempts) == ("late", False, 2)
 
 
-def test_errors_can_be_caught_by_the_names_python_has_for_them():
+def test_errors_are_subclasses_of_the_builtin_ones():
     assert issubclass(errors.CallTimeout, TimeoutError)
     assert issubclass(errors.TransportError, ConnectionError)
     assert issubclass(errors.ConfigurationError, ValueError)

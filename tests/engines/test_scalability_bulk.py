@@ -1,4 +1,4 @@
-"""The SP engines behave the same with batches of inputs as with single inputs."""
+"""The SP engines give the same effects for batches of inputs as for single inputs."""
 
 from __future__ import annotations
 
@@ -39,24 +39,24 @@ from requite.request import RetryPolicy, Status
 PEERS = ["a", "b", "c"]
 
 
-def said(effects: Iterable[Effect], names: dict[Any, Any]) -> dict[Any, list[Any]]:
-    """Sort effects by whom they are for; there, their order counts. What is empty is nothing."""
-    by_receiver: dict[Any, list[Any]] = defaultdict(list)
+def by_receiver(effects: Iterable[Effect], names: dict[Any, Any]) -> dict[Any, list[Any]]:
+    """Group effects by receiver, in order. Receivers without effects are omitted."""
+    grouped: dict[Any, list[Any]] = defaultdict(list)
     for effect in effects:
         match effect:
             case Send(peer, message):
-                by_receiver["to", peer].append(b"".join(message))
+                grouped["to", peer].append(b"".join(message))
             case SendAll(peer, messages):
-                by_receiver["to", peer] += [b"".join(message) for message in messages]
+                grouped["to", peer] += [b"".join(message) for message in messages]
             case Deliver(token, what):
-                by_receiver["user"].append((names.setdefault(token, len(names)), what.body))
+                grouped["user"].append((names.setdefault(token, len(names)), what.body))
             case DeliverAll(pairs):
-                by_receiver["user"] += [
+                grouped["user"] += [
                     (names.setdefault(token, len(names)), what.body) for token, what in pairs
                 ]
             case _:
-                by_receiver["other"].append((type(effect), getattr(effect, "token", None)))
-    return {receiver: things for receiver, things in by_receiver.items() if things}
+                grouped["other"].append((type(effect), getattr(effect, "token", None)))
+    return {receiver: things for receiver, things in grouped.items() if things}
 
 
 # --- the client -----------------------------------------------------------------------------------
@@ -66,20 +66,20 @@ CLIENT_EVENTS = st.one_of(
     st.tuples(st.just("cancel"), st.integers(0, 20)),
     st.tuples(st.just("answer"), st.sampled_from(PEERS), st.lists(st.integers(-1, 20), max_size=4)),
 )
-TROUBLE = st.one_of(
+BACK_PRESSURE = st.one_of(
     st.none(),
     st.tuples(st.sampled_from([PeerBlocked, PeerWritable]), st.sampled_from(PEERS)),
 )
 
 
-@given(st.lists(st.tuples(st.lists(CLIENT_EVENTS, max_size=8), TROUBLE), max_size=8))
-def test_a_client_makes_the_same_of_calls_in_bulk(turns: list[Any]) -> None:
+@given(st.lists(st.tuples(st.lists(CLIENT_EVENTS, max_size=8), BACK_PRESSURE), max_size=8))
+def test_a_client_handles_batches_like_single_inputs(turns: list[Any]) -> None:
     one_by_one, in_bulk = (ScalabilityClient(ReqPolicy(slots=6), first_id=3) for _ in range(2))
     for engine in (one_by_one, in_bulk):
         for peer in PEERS:
             engine.handle([PeerJoined(peer)], 0.0)
     tokens = 0
-    for events, trouble in turns:
+    for events, back_pressure in turns:
         inputs: list[Input] = []
         for event in events:
             match event:
@@ -94,16 +94,16 @@ def test_a_client_makes_the_same_of_calls_in_bulk(turns: list[Any]) -> None:
                     inputs.append(Received(peer, replies))
         singly = [effect for each in inputs for effect in one_by_one.handle([each], 1.0)]
         at_once = list(in_bulk.handle(inputs, 1.0))
-        assert said(at_once, {}) == said(singly, {})
-        if trouble is not None:
-            kind, peer = trouble
+        assert by_receiver(at_once, {}) == by_receiver(singly, {})
+        if back_pressure is not None:
+            kind, peer = back_pressure
             both = [list(each.handle([kind(peer)], 1.0)) for each in (one_by_one, in_bulk)]
-            assert said(both[0], {}) == said(both[1], {})
+            assert by_receiver(both[0], {}) == by_receiver(both[1], {})
         assert in_bulk.snapshot() == one_by_one.snapshot()
         assert in_bulk.deadline() == one_by_one.deadline()
 
 
-def test_what_goes_to_one_peer_is_one_effect() -> None:
+def test_messages_to_one_peer_are_one_effect() -> None:
     client = ScalabilityClient(first_id=3)
     client.handle([PeerJoined("a")], 0.0)
     calls = [Submit(token, "", (b"x",), 9.0) for token in range(3)]
@@ -115,7 +115,7 @@ def test_what_goes_to_one_peer_is_one_effect() -> None:
     assert [(token, reply.body) for token, reply in delivered.pairs] == [(0, b""), (1, b"y")]
 
 
-def test_a_bad_call_among_others_loses_none_of_them() -> None:
+def test_an_invalid_call_in_a_batch_does_not_affect_the_others() -> None:
     client = ScalabilityClient(first_id=3)
     client.handle([PeerJoined("a")], 0.0)
     calls = [Submit(token, "", (b"x",), 9.0) for token in (1, 2, 1, 3)]
@@ -146,7 +146,7 @@ class Worker:
             self.engine.handle([PeerJoined(peer)], 0.0)
 
     def inputs(self, events: list[Any], bodies: list[bytes]) -> list[Input]:
-        """Return inputs for events; jobs are those known before any of them."""
+        """Return the inputs of events, which refer to the jobs delivered so far."""
         jobs = list(self.names)
         inputs: list[Input] = []
         for event in events:
@@ -161,10 +161,10 @@ class Worker:
         return inputs
 
 
-@given(st.lists(st.tuples(st.lists(WORKER_EVENTS, max_size=8), TROUBLE), max_size=8))
-def test_a_worker_makes_the_same_of_requests_in_bulk(turns: list[Any]) -> None:
+@given(st.lists(st.tuples(st.lists(WORKER_EVENTS, max_size=8), BACK_PRESSURE), max_size=8))
+def test_a_worker_handles_batches_like_single_inputs(turns: list[Any]) -> None:
     one_by_one, in_bulk = Worker(), Worker()
-    for events, trouble in turns:
+    for events, back_pressure in turns:
         bodies = [b"%d" % n for n in range(100)]
         singly = [
             effect
@@ -172,30 +172,30 @@ def test_a_worker_makes_the_same_of_requests_in_bulk(turns: list[Any]) -> None:
             for effect in one_by_one.engine.handle([each], 1.0)
         ]
         at_once = in_bulk.engine.handle(in_bulk.inputs(events, list(bodies)), 1.0)
-        assert named(at_once, in_bulk) == named(singly, one_by_one)
-        if trouble is not None:
-            kind, peer = trouble
+        assert by_receiver_of(at_once, in_bulk) == by_receiver_of(singly, one_by_one)
+        if back_pressure is not None:
+            kind, peer = back_pressure
             both = [(list(w.engine.handle([kind(peer)], 1.0)), w) for w in (one_by_one, in_bulk)]
-            assert named(*both[0]) == named(*both[1])
+            assert by_receiver_of(*both[0]) == by_receiver_of(*both[1])
         assert in_bulk.engine.snapshot() == one_by_one.engine.snapshot()
 
 
-def named(effects: Iterable[Effect], worker: Worker) -> dict[Any, list[Any]]:
-    """As `said`, with jobs by the order of their delivery."""
-    told = said(effects, worker.names)
-    told["other"] = [(kind, worker.names.get(token)) for kind, token in told.get("other", [])]
-    return told
+def by_receiver_of(effects: Iterable[Effect], worker: Worker) -> dict[Any, list[Any]]:
+    """Group effects as `by_receiver` does, with jobs numbered in order of delivery."""
+    groups = by_receiver(effects, worker.names)
+    groups["other"] = [(kind, worker.names.get(token)) for kind, token in groups.get("other", [])]
+    return groups
 
 
-def test_a_handler_begins_before_it_is_given_up() -> None:
+def test_a_request_is_delivered_before_it_is_cancelled() -> None:
     worker = ScalabilityWorker(first_id=1)
     worker.handle([PeerJoined("a")], 0.0)
     effects = worker.handle([Received("a", [[tag(3) + b"x"]]), PeerLost("a")], 0.0)
     assert [type(effect) for effect in effects] == [Deliver, CancelHandler]
 
 
-def test_what_is_sent_again_follows_what_was_sent_before() -> None:
+def test_a_resent_request_follows_earlier_messages() -> None:
     client = ScalabilityClient(ReqPolicy(retry=RetryPolicy(attempt_timeout=1.0)), first_id=3)
     client.handle([PeerJoined("a"), Submit(1, "", (b"old",), 9.0)], 0.0)
     effects = client.handle([Submit(2, "", (b"new",), 9.0), Wake()], 2.0)
-    assert said(effects, {}) == {("to", "a"): [tag(4) + b"new", tag(3) + b"old"]}
+    assert by_receiver(effects, {}) == {("to", "a"): [tag(4) + b"new", tag(3) + b"old"]}

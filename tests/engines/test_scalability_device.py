@@ -1,4 +1,4 @@
-"""The device of the scalability protocols, beyond the draft (see tests/spec for that)."""
+"""The device of the scalability protocols, beyond the draft (see tests/spec for the draft)."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from requite.protocols.scalability.policy import DevicePolicy, PipeOptions
 
 
 def device(**policy: Any) -> DeviceBench:
-    """A device between two clients and a service."""
+    """Return a device with two clients and one service."""
     bench = DeviceBench(**policy)
     bench.front("a", "b")
     bench.back("s")
     return bench
 
 
-def burst(bench: DeviceBench, peer: str, n: int, size: int = 1) -> None:
-    """Feed n requests in one read."""
+def send_batch(bench: DeviceBench, peer: str, n: int, size: int = 1) -> None:
+    """Send n requests of a peer in one read."""
     bench.say(peer, *(tag(number) + bytes(size) for number in range(n)))
 
 
-# --- when nobody takes requests -------------------------------------------------------------------
-def test_whoever_asks_is_not_read_from_while_nobody_takes_its_requests() -> None:
+# --- requests without an available service --------------------------------------------------------
+def test_a_client_is_paused_while_no_service_accepts_requests() -> None:
     bench = device()
     bench.block("s")
-    burst(bench, "a", 1)
+    send_batch(bench, "a", 1)
     assert bench.unread == {"a"}
-    burst(bench, "a", 2)  # what had been read already
+    send_batch(bench, "a", 2)  # read before the pause
     assert bench.device.snapshot().held == 3
     bench.back("t")
     assert [sent.peer for sent in bench.sent] == ["t"] * 3
@@ -40,14 +40,14 @@ def test_whoever_asks_is_not_read_from_while_nobody_takes_its_requests() -> None
     bench.assert_empty()
 
 
-def test_what_waits_leaves_in_portions() -> None:
+def test_waiting_requests_are_sent_in_portions() -> None:
     bench = device()
     bench.block("s")
-    burst(bench, "a", 4, PORTION_SIZE // 2)
+    send_batch(bench, "a", 4, PORTION_SIZE // 2)
     bench.unblock("s")
     assert len(bench.sent) == 2
     assert bench.device.deadline() == bench.now
-    burst(bench, "b", 1)  # has its turn as all others, and no more than that
+    send_batch(bench, "b", 1)  # gets a turn like all others, and no more
     assert len(bench.sent) == 2
     bench.advance(0)
     assert [sent.payload[:4] for sent in bench.sent[2:4]] == [way(446), way(447)]
@@ -57,22 +57,22 @@ def test_what_waits_leaves_in_portions() -> None:
     assert bench.device.deadline() is None
 
 
-def test_what_waits_when_its_channel_is_lost_is_dropped() -> None:
+def test_waiting_requests_of_a_lost_client_are_dropped() -> None:
     bench = device()
     bench.block("s")
-    burst(bench, "a", 2)
-    burst(bench, "b", 1)
+    send_batch(bench, "a", 2)
+    send_batch(bench, "b", 1)
     bench.lose("a")
     bench.unblock("s")
     assert [sent.payload[:4] for sent in bench.sent] == [way(447)]
     assert bench.device.snapshot().dropped == {"lost": 2}
 
 
-def test_when_nothing_moves_for_too_long_what_waits_is_dropped() -> None:
+def test_waiting_requests_are_dropped_after_hold_s_without_progress() -> None:
     """Two devices in a loop may each wait for the other to read."""
     bench = device(hold_s=5)
     bench.block("s")
-    burst(bench, "a", 2)
+    send_batch(bench, "a", 2)
     bench.advance(4.9)
     assert bench.unread == {"a"}
     bench.advance(0.2)
@@ -82,11 +82,11 @@ def test_when_nothing_moves_for_too_long_what_waits_is_dropped() -> None:
     assert bench.device.deadline() is None
 
 
-def test_as_long_as_something_moves_nothing_is_dropped() -> None:
+def test_nothing_is_dropped_while_requests_make_progress() -> None:
     bench = device(hold_s=5)
     for _ in range(5):
         bench.block("s")
-        burst(bench, "a", 3, PORTION_SIZE // 2)
+        send_batch(bench, "a", 3, PORTION_SIZE // 2)
         bench.advance(4)
         bench.unblock("s")
     bench.advance(100)
@@ -94,10 +94,10 @@ def test_as_long_as_something_moves_nothing_is_dropped() -> None:
     assert bench.device.snapshot().dropped == {}
 
 
-def test_without_any_channel_to_the_back_requests_wait_for_ever() -> None:
+def test_requests_wait_without_limit_while_no_service_is_connected() -> None:
     bench = device(hold_s=5)
     bench.block("s")
-    burst(bench, "a", 1)
+    send_batch(bench, "a", 1)
     bench.advance(3)
     bench.lose("s")
     bench.advance(1000)
@@ -106,8 +106,8 @@ def test_without_any_channel_to_the_back_requests_wait_for_ever() -> None:
     assert [sent.peer for sent in bench.sent] == ["t"]
 
 
-# --- channels in front that push back -------------------------------------------------------------
-def test_replies_to_a_channel_that_pushes_back_are_sent_up_to_a_bound() -> None:
+# --- clients that push back -----------------------------------------------------------------------
+def test_replies_to_a_client_that_pushes_back_are_sent_up_to_a_limit() -> None:
     bench = device(backlog_size_max=130)
     bench.block("a")
     for _ in range(3):
@@ -120,11 +120,11 @@ def test_replies_to_a_channel_that_pushes_back_are_sent_up_to_a_bound() -> None:
     assert bench.sent[-1] == Sent("a", tag(1) + b"y")
 
 
-def test_whoever_takes_no_replies_asks_nothing_either() -> None:
+def test_requests_of_a_client_that_pushes_back_wait() -> None:
     bench = device()
     bench.block("a")
-    burst(bench, "a", 2)
-    burst(bench, "b", 1)
+    send_batch(bench, "a", 2)
+    send_batch(bench, "b", 1)
     assert [sent.payload[:4] for sent in bench.sent] == [way(447)]
     assert bench.unread == {"a"}
     bench.unblock("a")
@@ -132,40 +132,40 @@ def test_whoever_takes_no_replies_asks_nothing_either() -> None:
     assert bench.unread == set()
 
 
-# --- who is where ---------------------------------------------------------------------------------
+# --- front and back -------------------------------------------------------------------------------
 @pytest.mark.parametrize("place", [None, PipeOptions(), PipeOptions("left"), "front"])
-def test_every_peer_is_in_front_or_behind(place: object) -> None:
+def test_a_peer_without_front_or_back_is_refused(place: object) -> None:
     bench = DeviceBench()
     with pytest.raises(LocalViolation, match="FRONT or BACK"):
         bench.feed(PeerJoined("x", b"", place))
 
 
-def test_what_comes_from_strangers_is_ignored() -> None:
+def test_messages_of_unknown_peers_are_ignored() -> None:
     bench = device()
     bench.feed(Received("x", [[tag(1)], [way(446) + tag(1)]]))
     assert bench.sent == []
     assert bench.device.snapshot().dropped == {}
 
 
-def test_priorities_and_weights_hold_for_the_back() -> None:
+def test_priorities_and_weights_apply_to_services() -> None:
     bench = DeviceBench()
     bench.front("a")
     bench.back("far", priority=3)
     bench.back("near", weight=2)
     bench.back("beside")
-    burst(bench, "a", 6)
+    send_batch(bench, "a", 6)
     bench.lose("near")
     bench.lose("beside")
-    burst(bench, "a", 1)
+    send_batch(bench, "a", 1)
     peers = [sent.peer for sent in bench.sent]
     assert sorted(peers[:6]) == ["beside"] * 2 + ["near"] * 4
     assert peers[6:] == ["far"]
 
 
-# --- the end --------------------------------------------------------------------------------------
-def test_a_draining_device_passes_replies_on_for_a_while() -> None:
+# --- draining -------------------------------------------------------------------------------------
+def test_a_draining_device_forwards_replies_for_linger_s() -> None:
     bench = device(linger_s=2)
-    burst(bench, "a", 1)
+    send_batch(bench, "a", 1)
     bench.drain()
     assert bench.unread == {"a", "b"}
     bench.advance(1)
@@ -184,24 +184,24 @@ def test_a_draining_device_passes_replies_on_for_a_while() -> None:
     assert bench.device.deadline() is None
 
 
-def test_what_waits_in_a_draining_device_may_still_leave() -> None:
+def test_a_draining_device_sends_waiting_requests() -> None:
     bench = device(linger_s=2)
     bench.block("s")
-    burst(bench, "a", 1)
+    send_batch(bench, "a", 1)
     bench.drain()
     bench.unblock("s")
     assert len(bench.sent) == 1
     assert bench.unread == {"a", "b"}
 
 
-def test_a_device_that_nobody_asks_stops_at_once() -> None:
+def test_a_drained_device_without_clients_stops_at_once() -> None:
     bench = DeviceBench()
     bench.back("s")
     bench.drain()
     assert bench.stopped
 
 
-def test_what_makes_no_sense_is_a_local_violation() -> None:
+def test_a_foreign_input_raises_a_local_violation() -> None:
     with pytest.raises(LocalViolation):
         device().feed(Finished(1, [b""]))
 
@@ -210,12 +210,12 @@ def test_what_makes_no_sense_is_a_local_violation() -> None:
     "policy",
     [{"hops": 1}, {"hops": 256}, {"hold_s": 0}, {"linger_s": -1}, {"backlog_size_max": -1}],
 )
-def test_settings_that_cannot_work_are_refused(policy: dict[str, Any]) -> None:
+def test_invalid_settings_are_refused(policy: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError):
         DevicePolicy(**policy)
 
 
-def test_notes_and_counters_tell_what_was_dropped() -> None:
+def test_notes_and_counters_show_dropped_messages() -> None:
     bench = device()
     bench.say("a", b"?", tag(1), way(*range(9)) + tag(1))
     bench.say("s", way(1) + tag(1), way(446) + tag(1))

@@ -1,7 +1,8 @@
-"""The device under any order of events: requests pass once, replies find the channel that asked.
+"""Random orders of events for the device: requests are forwarded once, and replies reach their
+clients.
 
-The machine plays network, clients and services. Bodies are unique; a reply carries its request's,
-so one that went the wrong way shows.
+The machine plays network, clients and services. Bodies are unique, and a reply contains the body of
+its request, so that a misrouted reply is detected.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ PEERS_MAX = 4
 
 
 class DeviceMachine(RuleBasedStateMachine):
-    """Any history of a device."""
+    """Random orders of events for a device."""
 
     def __init__(self) -> None:
         super().__init__()
         self.bodies = count()
         self.names = count()
-        self.front: dict[str, bytes] = {}  # channels that stand, and their tags
-        self.asked: dict[bytes, str] = {}  # bodies of requests that may pass, by which channel
-        self.passed: set[bytes] = set()  # bodies
-        self.by: dict[str, int] = Counter()  # how many passed, by channel to the back
-        self.pending: list[tuple[str, bytes]] = []  # replies that may come: payload and to whom
-        self.expected: dict[bytes, str] = {}  # replies on their way: payload, and to whom
-        self.looked_at = 0
+        self.front: dict[str, bytes] = {}  # open channels to the front, and their tags
+        self.sent_by: dict[bytes, str] = {}  # bodies of valid requests, and their channel
+        self.forwarded: set[bytes] = set()  # bodies of forwarded requests
+        self.by_service: dict[str, int] = Counter()  # forwarded requests, by service
+        self.pending: list[tuple[str, bytes]] = []  # replies that may be sent: client and payload
+        self.expected: dict[bytes, str] = {}  # replies in transit: payload, and client
+        self.checked = 0
         self.refused = Counter(malformed=0, hops=0, stray=0)
         self.draining = False
 
@@ -97,14 +98,15 @@ class DeviceMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.front and not self.bench.stopped)
     @rule(data=st.data(), depths=st.lists(st.integers(1, HOPS), min_size=1, max_size=4))
     def ask(self, data, depths):
-        """Send requests with so many tags; with HOPS of them they would leave with one more."""
+        """Send requests with these numbers of tags; a request with HOPS tags has too many to be
+        forwarded."""
         peer = data.draw(st.sampled_from(sorted(self.front)))
         payloads = []
         for depth in depths:
             body = b"#%d" % next(self.bodies)
             payloads.append(way(*range(depth - 1)) + tag(3) + body)
             if depth < HOPS:
-                self.asked[body] = peer
+                self.sent_by[body] = peer
             else:
                 self.refused["hops"] += 1
         self.bench.say(peer, *payloads)
@@ -112,7 +114,7 @@ class DeviceMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.pending and self.back() and not self.bench.stopped)
     @rule(data=st.data(), again=st.booleans())
     def answer(self, data, again):
-        """Answer a request that has passed; the client may be gone, or answered already."""
+        """Answer a forwarded request; its client may be lost, or may have been answered already."""
         index = data.draw(st.integers(0, len(self.pending) - 1))
         client, payload = self.pending[index] if again else self.pending.pop(index)
         if client in self.front:
@@ -123,7 +125,7 @@ class DeviceMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.bench.peers and not self.bench.stopped)
     @rule(data=st.data())
-    def junk(self, data):
+    def send_garbage(self, data):
         peer = data.draw(st.sampled_from(sorted(self.bench.peers)))
         if peer in self.front:
             payload = bytes(data.draw(st.integers(0, 4 * (HOPS - 1) - 1)))
@@ -133,66 +135,66 @@ class DeviceMachine(RuleBasedStateMachine):
             self.refused["stray" if payload == way(99) + tag(1) else "malformed"] += 1
         self.bench.say(peer, payload)
 
-    @rule(sure=st.sampled_from([False] * 19 + [True]))
-    def drain(self, sure):
-        if sure:
+    @rule(is_chosen=st.sampled_from([False] * 19 + [True]))
+    def drain(self, is_chosen):
+        if is_chosen:
             self.draining = True
             self.bench.drain()
 
-    # --- what must hold -----------------------------------------------------------------------
+    # --- invariants -------------------------------------------------------------------------------
     @invariant()
-    def all_is_in_order(self):
-        """One invariant, since the later checks rely on the first."""
-        self.messages_pass_where_they_should()
-        self.nothing_waits_that_could_pass()
-        self.those_with_something_waiting_are_not_read_from()
-        self.the_counters_are_right()
-        self.nothing_is_held_for_ever()
+    def all_invariants_hold(self):
+        """A single invariant, since the later checks rely on the first."""
+        self.messages_are_forwarded_correctly()
+        self.no_request_waits_needlessly()
+        self.clients_with_waiting_requests_are_paused()
+        self.counters_are_correct()
+        self.waiting_requests_have_a_deadline()
 
-    def messages_pass_where_they_should(self) -> None:
-        for sent in self.bench.sent[self.looked_at :]:
-            self.looked_at += 1
+    def messages_are_forwarded_correctly(self) -> None:
+        for sent in self.bench.sent[self.checked :]:
+            self.checked += 1
             if sent.peer in self.bench.backs:
-                self.look_at_request(sent.peer, sent.payload)
+                self.check_request(sent.peer, sent.payload)
             else:
                 assert self.expected[sent.payload] == sent.peer
 
-    def look_at_request(self, peer: str, payload: bytes) -> None:
+    def check_request(self, peer: str, payload: bytes) -> None:
         body = b"#" + payload.rpartition(b"#")[2]
-        client = self.asked[body]
-        assert body not in self.passed
+        client = self.sent_by[body]
+        assert body not in self.forwarded
         assert len(payload) - len(body) <= 4 * HOPS
         assert payload[:4] == self.front.get(client, payload[:4])
-        self.passed.add(body)
-        self.by[peer] += 1
+        self.forwarded.add(body)
+        self.by_service[peer] += 1
         self.pending.append((client, payload))
 
-    def nothing_waits_that_could_pass(self) -> None:
+    def no_request_waits_needlessly(self) -> None:
         snapshot = self.bench.device.snapshot()
         any_open = any(self.bench.peers[peer] for peer in self.back())
-        waiting = {self.asked[body] for body in self.asked.keys() - self.passed}
+        waiting = {self.sent_by[body] for body in self.sent_by.keys() - self.forwarded}
         if any_open and snapshot.held:
             assert any(not self.bench.peers[peer] for peer in waiting if peer in self.front)
-        assert snapshot.held <= len(self.asked) - len(self.passed)
+        assert snapshot.held <= len(self.sent_by) - len(self.forwarded)
 
-    def those_with_something_waiting_are_not_read_from(self) -> None:
+    def clients_with_waiting_requests_are_paused(self) -> None:
         callers = {caller.peer: caller for caller in self.bench.device._turns}
         assert callers.keys() == self.front.keys()
         for peer, caller in callers.items():
             assert (peer in self.bench.unread) == (bool(caller.waiting) or self.draining)
 
-    def the_counters_are_right(self) -> None:
+    def counters_are_correct(self) -> None:
         snapshot = self.bench.device.snapshot()
         assert snapshot.front == len(self.front)
         assert snapshot.back == len(self.back())
-        assert snapshot.requests == len(self.passed) == sum(self.by.values())
+        assert snapshot.requests == len(self.forwarded) == sum(self.by_service.values())
         for why in ("malformed", "hops", "stray"):
             assert snapshot.dropped.get(why, 0) == self.refused[why]
         gone = snapshot.dropped.get("lost", 0) + snapshot.dropped.get("stuck", 0)
-        assert snapshot.requests + snapshot.held + gone == len(self.asked)
+        assert snapshot.requests + snapshot.held + gone == len(self.sent_by)
 
-    def nothing_is_held_for_ever(self) -> None:
-        """Unless there is no channel for it, or its client has back-pressure."""
+    def waiting_requests_have_a_deadline(self) -> None:
+        """Except for a lack of services or back-pressure of its client."""
         at = self.bench.device.deadline()
         turns = self.bench.device._turns.line
         if turns and self.back() and not self.bench.stopped:
@@ -210,14 +212,14 @@ class DeviceMachine(RuleBasedStateMachine):
         assert self.bench.device.deadline() is None
 
     def heal(self) -> None:
-        """End all back-pressure: nothing waits any more (I10)."""
+        """End all back-pressure, and check that nothing waits any more (I10)."""
         for peer, is_open in list(self.bench.peers.items()):
             if not is_open:
                 self.bench.unblock(peer)
         if not self.back():
             self.join_back()
         self.bench.advance(0)
-        self.messages_pass_where_they_should()
+        self.messages_are_forwarded_correctly()
         self.bench.assert_empty()
         assert self.bench.unread == set()
 

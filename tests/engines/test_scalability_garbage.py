@@ -1,4 +1,4 @@
-"""No bytes from a peer make an SP engine raise, or keep anything (I9, I13)."""
+"""No bytes from a peer make an SP engine raise an error, or leave state behind (I9, I13)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PAYLOADS = st.lists(
 
 
 @given(PAYLOADS, PAYLOADS)
-def test_a_client_takes_any_replies(before: list[bytes], after: list[bytes]) -> None:
+def test_a_client_accepts_or_counts_any_replies(before: list[bytes], after: list[bytes]) -> None:
     bench = ReqBench(first_id=5)
     bench.join()
     bench.say("a", *before)
@@ -26,7 +26,7 @@ def test_a_client_takes_any_replies(before: list[bytes], after: list[bytes]) -> 
 
 
 @given(PAYLOADS)
-def test_a_worker_takes_any_requests(payloads: list[bytes]) -> None:
+def test_a_worker_accepts_or_counts_any_requests(payloads: list[bytes]) -> None:
     bench = RepBench(capacity=100)
     bench.join()
     bench.say("c", *payloads)
@@ -43,13 +43,15 @@ def test_a_worker_takes_any_requests(payloads: list[bytes]) -> None:
 
 
 def is_request(payload: bytes, tags: int = 8) -> bool:
-    """Whether one of the first so many tags has its top bit set."""
+    """Return whether one of the first `tags` tags has its top bit set."""
     firsts = [payload[at] for at in range(0, len(payload) - 3, 4)][:tags]
     return any(first & 0x80 for first in firsts)
 
 
 @given(PAYLOADS, PAYLOADS)
-def test_a_device_takes_any_messages(requests: list[bytes], replies: list[bytes]) -> None:
+def test_a_device_forwards_or_counts_any_messages(
+    requests: list[bytes], replies: list[bytes]
+) -> None:
     bench = DeviceBench(first_id=446)
     bench.front("c")
     bench.back("s")

@@ -1,4 +1,4 @@
-"""The SP client engine when connections are lost: it resends, unless a call is the cause."""
+"""The SP client engine after lost connections: it resends, unless a call is the cause."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from requite.errors import (
 )
 
 
-# --- a channel that is lost -----------------------------------------------------------------------
-def test_what_a_lost_channel_had_is_sent_again_at_once_under_the_same_id() -> None:
+# --- lost channels --------------------------------------------------------------------------------
+def test_requests_of_a_lost_channel_are_resent_at_once_with_the_same_id() -> None:
     bench = ReqBench()
     bench.join("a")
     bench.join("b")
@@ -29,20 +29,20 @@ def test_what_a_lost_channel_had_is_sent_again_at_once_under_the_same_id() -> No
     assert bench.replies[0].attempts == 2
 
 
-def test_what_the_last_channel_had_waits_for_the_next() -> None:
+def test_requests_of_the_last_channel_wait_for_the_next() -> None:
     bench = ReqBench()
     bench.join("a")
     bench.submit(1)
     bench.lose("a")
     assert bench.client.snapshot().held == 1
-    bench.advance(300)  # no timer runs meanwhile
+    bench.advance(300)  # no resend timer runs while the call waits
     bench.join("b")
     assert bench.to("b") == [tag(5) + b"x"]
     bench.advance(61)
     assert len(bench.sent) == 3
 
 
-def test_a_reply_that_crossed_the_loss_of_another_channel_counts() -> None:
+def test_a_reply_to_an_attempt_over_a_lost_channel_is_accepted() -> None:
     """A reply to an earlier attempt may arrive by another channel, for example through a device."""
     bench = ReqBench(attempt_timeout=1)
     bench.join("a")
@@ -64,7 +64,7 @@ def test_a_reply_that_crossed_the_loss_of_another_channel_counts() -> None:
     bench.assert_empty()
 
 
-def test_a_reply_to_a_call_that_waits_to_be_sent_again_counts() -> None:
+def test_a_reply_to_a_call_that_waits_to_be_resent_is_accepted() -> None:
     bench = ReqBench(attempt_timeout=1)
     bench.join("a")
     bench.submit(1)
@@ -82,7 +82,7 @@ def test_a_reply_to_a_call_that_waits_to_be_sent_again_counts() -> None:
     ("policy", "idempotent", "why"),
     [({}, False, "not idempotent"), ({"attempts": 1}, True, "sent once, the limit")],
 )
-def test_what_must_not_be_sent_again_fails_with_its_channel(
+def test_a_request_that_must_not_be_resent_fails_with_its_channel(
     policy: dict[str, Any], idempotent: bool, why: str
 ) -> None:
     bench = ReqBench(**policy)
@@ -99,7 +99,7 @@ def test_what_must_not_be_sent_again_fails_with_its_channel(
     assert len(bench.sent) == 1
 
 
-def test_what_was_never_sent_may_be_sent_though_it_is_not_idempotent() -> None:
+def test_an_unsent_request_is_sent_although_it_is_not_idempotent() -> None:
     bench = ReqBench()
     bench.join("a")
     bench.block("a")
@@ -109,9 +109,9 @@ def test_what_was_never_sent_may_be_sent_though_it_is_not_idempotent() -> None:
     assert bench.to("b") == [tag(5) + b"x"]
 
 
-# --- a call that costs its connection -------------------------------------------------------------
-def test_a_call_that_costs_every_connection_lets_others_through() -> None:
-    """Like a request that is too large: its receiver disconnects."""
+# --- a call that closes its connection ------------------------------------------------------------
+def test_a_call_that_closes_every_connection_does_not_block_others() -> None:
+    """For example a request over the size limit: its receiver disconnects."""
     bench = ReqBench(attempt_timeout=60)
     channels = iter("abcdefghijklmnop")
     channel = bench.join(next(channels))
@@ -120,7 +120,7 @@ def test_a_call_that_costs_every_connection_lets_others_through() -> None:
     seen = lives = 0
     while bench.now < 115:
         fresh, seen = bench.sent[seen:], len(bench.sent)
-        if any(sent.body == b"poison" for sent in fresh):  # nobody has been answered yet
+        if any(sent.body == b"poison" for sent in fresh):  # before any reply
             bench.lose(channel, "a message of 5004 bytes; 2024 are allowed")
             lives += 1
             channel = bench.join(next(channels))
@@ -137,7 +137,7 @@ def test_a_call_that_costs_every_connection_lets_others_through() -> None:
 
 
 def replace_channels(bench: ReqBench, names: Iterable[str]) -> None:
-    """Lose the only channel and get another one, repeatedly."""
+    """Lose the only channel and connect another one, once for each name."""
     for name in names:
         (lost,) = bench.peers
         bench.lose(lost)
@@ -145,12 +145,12 @@ def replace_channels(bench: ReqBench, names: Iterable[str]) -> None:
 
 
 @pytest.mark.parametrize("how", ["reply", "cancel", "drain", "deadline"])
-def test_a_call_that_rests_can_end(how: str) -> None:
+def test_a_call_in_back_off_can_end(how: str) -> None:
     bench = ReqBench()
     bench.join("a")
     bench.submit(1, timeout=0.05)
     replace_channels(bench, ("b", "c", "d"))
-    assert len(bench.sent) == 3  # it rests, though it could be sent
+    assert len(bench.sent) == 3  # the call backs off, although it could be sent
     assert bench.client.snapshot().held == 0
     if how == "reply":
         bench.say("d", bench.sent[0].tag + b"late")
@@ -165,7 +165,7 @@ def test_a_call_that_rests_can_end(how: str) -> None:
     bench.assert_empty()
 
 
-def test_whoever_rests_holds_up_nobody_and_does_not_overtake() -> None:
+def test_a_call_in_back_off_does_not_delay_or_overtake_others() -> None:
     bench = ReqBench()
     bench.join("a")
     bench.submit(1, b"rests")
@@ -180,7 +180,7 @@ def test_whoever_rests_holds_up_nobody_and_does_not_overtake() -> None:
     assert [sent.body for sent in bench.sent[-2:]] == [b"waits", b"rests"]
 
 
-def test_deadlines_and_timers_need_one_alarm() -> None:
+def test_the_engines_deadline_is_the_earliest_of_all_timers() -> None:
     bench = ReqBench()
     bench.join()
     assert bench.client.deadline() is None
@@ -192,7 +192,7 @@ def test_deadlines_and_timers_need_one_alarm() -> None:
     assert bench.client.deadline() == bench.now + 3
 
 
-def test_a_deadline_that_has_passed_is_not_even_begun() -> None:
+def test_a_call_whose_deadline_has_passed_is_not_sent() -> None:
     bench = ReqBench()
     bench.join()
     bench.submit(1, timeout=0)

@@ -23,8 +23,8 @@ from requite.request import Status
 FIRST = ORIGIN + (1).to_bytes(8, "big")
 
 
-def told(chronicle: Chronicle, call_id: bytes | None = None) -> list[str]:
-    """Return the names of all event rows, or of those of one request, in order."""
+def kinds(chronicle: Chronicle, call_id: bytes | None = None) -> list[str]:
+    """Return the kinds of all event rows in order, or of those of one call."""
     return [
         Kind(each.kind).name
         for each in chronicle.event_rows
@@ -70,12 +70,12 @@ def test_an_uneventful_call_is_one_span(client, chronicle):
     client.advance(SWEEP_EVERY_S / 2)
     client.answer(client.sent[0], b"ok")
     assert spans(chronicle) == [Span(100.0, 100.0, client.now, 130.0, FIRST, b"echo", b"", 5, 2)]
-    assert told(chronicle) == []
+    assert kinds(chronicle) == []
     client.advance(1)
-    assert told(chronicle) == []
+    assert kinds(chronicle) == []
 
 
-def test_a_call_that_waits_for_a_channel_leaves_later_than_it_was_made(client, chronicle):
+def test_the_span_of_a_waiting_call_has_its_time_of_sending(client, chronicle):
     client.block("a")
     client.submit(1)
     client.advance(SWEEP_EVERY_S / 2)
@@ -85,7 +85,7 @@ def test_a_call_that_waits_for_a_channel_leaves_later_than_it_was_made(client, c
     assert span.second_at == span.first_at + SWEEP_EVERY_S / 2
 
 
-def test_calls_are_numbered_in_the_order_in_which_they_were_made(client, chronicle):
+def test_calls_are_numbered_in_order_of_submission(client, chronicle):
     for token in range(3):
         client.submit(token)
     for sent in reversed(client.sent):
@@ -94,7 +94,7 @@ def test_calls_are_numbered_in_the_order_in_which_they_were_made(client, chronic
     assert [span.call_id[-1] for span in spans(chronicle)] == [3, 2, 1]
 
 
-def test_what_is_under_way_is_told_before_it_ends(client, chronicle):
+def test_pending_calls_are_recorded_at_the_next_sweep(client, chronicle):
     client.submit(1, b"abc", timeout=4)
     client.advance(SWEEP_EVERY_S)
     accepted, sent = chronicle.event_rows
@@ -107,18 +107,18 @@ def test_what_is_under_way_is_told_before_it_ends(client, chronicle):
     assert (sent.kind, sent.attempt) == (Kind.SENT, 1)
     client.advance(1)
     client.answer(client.sent[0], b"ok")
-    assert told(chronicle, FIRST) == ["ACCEPTED", "SENT", "ANSWERED"]
+    assert kinds(chronicle, FIRST) == ["ACCEPTED", "SENT", "ANSWERED"]
     assert chronicle.event_rows[-1].outcome == Status.OK
     assert chronicle.spans == []
 
 
-def test_every_try_is_told(client, chronicle):
+def test_every_attempt_is_recorded(client, chronicle):
     client.submit(1)
     client.advance(5.5)
     client.lose("a", "reset")
     client.join("b")
     client.answer(client.sent[-1])
-    assert told(chronicle, FIRST) == [
+    assert kinds(chronicle, FIRST) == [
         "ACCEPTED",
         "SENT",
         "REDELIVERED",
@@ -143,7 +143,7 @@ def test_every_try_is_told(client, chronicle):
         ("abandon_all", Kind.ANSWERED, 255, "CallError"),
     ],
 )
-def test_a_failed_call_is_told_event_by_event(client, chronicle, how, kind, outcome, error):
+def test_a_failed_call_is_recorded_as_events(client, chronicle, how, kind, outcome, error):
     client.submit(1, timeout=2, idempotent=False)
     match how:
         case "expire":
@@ -156,19 +156,19 @@ def test_a_failed_call_is_told_event_by_event(client, chronicle, how, kind, outc
             client.drain()
         case "abandon_all":
             client.client.calls.abandon_all(CallError("interrupted"), client.now)
-    assert told(chronicle, FIRST) == ["ACCEPTED", "SENT", kind.name]
+    assert kinds(chronicle, FIRST) == ["ACCEPTED", "SENT", kind.name]
     end = chronicle.event_rows[-1]
     assert (end.outcome, end.error) == (outcome, error)
 
 
-def test_what_was_not_taken_on_is_told(chronicle):
+def test_a_refused_call_is_recorded(chronicle):
     client = ReqBench(chronicle=chronicle, hold=False)
     client.submit(1)
     (refused,) = chronicle.event_rows
     assert (refused.kind, refused.call_id, refused.error) == (Kind.REFUSED, NO_CALL, "Overloaded")
 
 
-def test_replies_to_nothing_are_counted(client, chronicle):
+def test_stray_and_malformed_replies_are_counted(client, chronicle):
     for _ in range(100):
         client.say("a", tag(77) + b"y", tag(78), b"?")
     assert chronicle.event_rows == []
@@ -182,7 +182,7 @@ def test_replies_to_nothing_are_counted(client, chronicle):
 
 
 # --- the worker -----------------------------------------------------------------------------------
-def test_an_uneventful_request_is_one_span_of_the_workers_own(worker, chronicle):
+def test_an_uneventful_request_is_one_span(worker, chronicle):
     job = worker.request(body=b"hello")
     worker.feed(Started(job))
     worker.advance(SWEEP_EVERY_S / 2)
@@ -193,20 +193,20 @@ def test_an_uneventful_request_is_one_span_of_the_workers_own(worker, chronicle)
     ]
 
 
-def test_a_request_that_is_under_way_is_told_before_it_ends(worker, chronicle):
+def test_a_running_request_is_recorded_at_the_next_sweep(worker, chronicle):
     job = worker.request()
     worker.feed(Started(job))
     worker.advance(SWEEP_EVERY_S)
     worker.finish(job)
-    assert told(chronicle) == ["DELIVERED", "STARTED", "FINISHED"]
+    assert kinds(chronicle) == ["DELIVERED", "STARTED", "FINISHED"]
     assert {each.worker for each in chronicle.event_rows} == {INSTANCE}
 
 
-def test_a_failed_request_is_told_with_its_reason(worker, chronicle):
+def test_a_failed_request_is_recorded_with_its_reason(worker, chronicle):
     job = worker.request()
     worker.feed(Started(job))
     worker.finish(job, b"ValueError: no", status=Status.FAILED)
-    assert told(chronicle) == ["DELIVERED", "STARTED", "FINISHED"]
+    assert kinds(chronicle) == ["DELIVERED", "STARTED", "FINISHED"]
     end = chronicle.event_rows[-1]
     assert (end.outcome, end.error, end.reason) == (
         Status.FAILED,
@@ -215,25 +215,25 @@ def test_a_failed_request_is_told_with_its_reason(worker, chronicle):
     )
 
 
-def test_an_abandoned_request_is_told(worker, chronicle):
+def test_an_abandoned_request_is_recorded(worker, chronicle):
     job = worker.request()
     worker.feed(Started(job))
     worker.produce(job, b"part")
     worker.lose("c")
     worker.finish(job, status=Status.CANCELLED)
-    assert told(chronicle) == ["DELIVERED", "STARTED", "PARTIAL", "ABANDONED", "FINISHED"]
+    assert kinds(chronicle) == ["DELIVERED", "STARTED", "PARTIAL", "ABANDONED", "FINISHED"]
     assert chronicle.event_rows[3].reason == "reset"
 
 
-def test_a_start_that_comes_late_is_told_by_itself(worker, chronicle):
+def test_a_late_start_is_recorded_separately(worker, chronicle):
     job = worker.request()
     worker.worker.jobs.flush_open_spans(worker.now)
     worker.feed(Started(job))
     worker.finish(job)
-    assert told(chronicle) == ["DELIVERED", "STARTED", "FINISHED"]
+    assert kinds(chronicle) == ["DELIVERED", "STARTED", "FINISHED"]
 
 
-def test_requests_that_are_dropped_are_counted(worker, chronicle):
+def test_dropped_requests_are_counted(worker, chronicle):
     worker.say("c", b"?", way(*range(8)) + tag(1), way(*range(8)) + tag(1))
     worker.advance(SWEEP_EVERY_S)
     assert [(each.kind, each.reason) for each in chronicle.event_rows] == [
@@ -243,7 +243,7 @@ def test_requests_that_are_dropped_are_counted(worker, chronicle):
 
 
 # --- the device -----------------------------------------------------------------------------------
-def test_a_device_tells_of_no_request_but_how_many_there_were(device, chronicle):
+def test_a_device_records_only_the_numbers_of_messages(device, chronicle):
     device.say("c", *(tag(i) + b"x" for i in range(5)))
     device.say("s", *(way(446) + tag(i) + b"y" for i in range(3)), way(9) + tag(1))
     device.advance(SWEEP_EVERY_S)
@@ -256,7 +256,7 @@ def test_a_device_tells_of_no_request_but_how_many_there_were(device, chronicle)
     assert len(chronicle.event_rows) == 2
 
 
-def test_a_device_tells_who_comes_and_goes(device, chronicle):
+def test_a_device_records_joined_and_lost_channels(device, chronicle):
     device.front("d")
     device.lose("s")
     assert [(Kind(each.kind).name, each.reason) for each in chronicle.event_rows] == [
@@ -265,8 +265,8 @@ def test_a_device_tells_who_comes_and_goes(device, chronicle):
     ]
 
 
-# --- all ------------------------------------------------------------------------------------------
-def test_a_chronicle_that_nobody_reads_stays_small(monkeypatch, client, chronicle):
+# --- all engines ----------------------------------------------------------------------------------
+def test_a_chronicle_without_a_reader_is_bounded(monkeypatch, client, chronicle):
     monkeypatch.setattr("requite.chronicle.ROWS_MAX", 10)
     for token in range(20):
         client.submit(token)
@@ -276,16 +276,16 @@ def test_a_chronicle_that_nobody_reads_stays_small(monkeypatch, client, chronicl
     assert chronicle.dropped >= 20
 
 
-class Sheaf:
-    """Spans that were pressed."""
+class CompressedSpans:
+    """Compressed spans."""
 
     def __init__(self, rows: list[object]) -> None:
         self.rows = len(rows)
 
 
 @pytest.mark.parametrize("bench", [ReqBench, RepBench])
-def test_many_spans_are_pressed_by_the_engine(bench):
-    chronicle = Chronicle(Sheaf)
+def test_many_spans_are_compressed_by_the_engine(bench):
+    chronicle = Chronicle(CompressedSpans)
     made = bench(chronicle=chronicle)
     made.join("p")
     for number in range(PRESS_ROWS + 3):

@@ -1,4 +1,4 @@
-"""The worker of the scalability protocols, beyond the draft (see tests/spec for that)."""
+"""The worker of the scalability protocols, beyond the draft (see tests/spec for the draft)."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from requite.protocols.scalability.policy import RepPolicy
 from requite.request import Status
 
 
-def burst(bench: RepBench, peer: str, n: int, size: int = 1) -> None:
-    """Feed n requests in one read."""
+def send_batch(bench: RepBench, peer: str, n: int, size: int = 1) -> None:
+    """Send n requests of a peer in one read."""
     bench.say(peer, *(tag(number) + bytes(size) for number in range(n)))
 
 
-# --- how many at a time ---------------------------------------------------------------------------
-def test_handlers_have_as_many_requests_as_they_can_take() -> None:
+# --- capacity and queue limits --------------------------------------------------------------------
+def test_the_number_of_running_requests_is_the_capacity() -> None:
     bench = RepBench(capacity=3)
     bench.join()
-    burst(bench, "c", 5)
+    send_batch(bench, "c", 5)
     assert len(bench.running) == 3
     assert bench.worker.snapshot().waiting == 2
     bench.finish(bench.running[1])
@@ -34,16 +34,16 @@ def test_handlers_have_as_many_requests_as_they_can_take() -> None:
     bench.assert_empty()
 
 
-def test_a_channel_with_too_many_requests_waiting_is_not_read_from() -> None:
+def test_a_channel_over_the_queue_limit_is_paused() -> None:
     bench = RepBench(capacity=1, queue_max=10)
     bench.join("a")
     bench.join("b")
-    burst(bench, "a", 11)
+    send_batch(bench, "a", 11)
     assert bench.unread == set()
-    burst(bench, "a", 1)
+    send_batch(bench, "a", 1)
     assert bench.unread == {"a"}
-    burst(bench, "a", 5)  # what had been read already
-    burst(bench, "b", 1)
+    send_batch(bench, "a", 5)  # read before the pause
+    send_batch(bench, "b", 1)
     assert bench.unread == {"a"}
     while bench.worker.snapshot().waiting > 5 + 1:
         assert bench.unread == {"a"}
@@ -52,13 +52,13 @@ def test_a_channel_with_too_many_requests_waiting_is_not_read_from() -> None:
     assert bench.unread == set()
 
 
-def test_bytes_count_as_well() -> None:
+def test_the_queue_limit_applies_to_bytes() -> None:
     bench = RepBench(capacity=1, queue_size_max=1000)
     bench.join()
-    burst(bench, "c", 1)
-    burst(bench, "c", 2, 400)
+    send_batch(bench, "c", 1)
+    send_batch(bench, "c", 2, 400)
     assert bench.unread == set()
-    burst(bench, "c", 1, 400)
+    send_batch(bench, "c", 1, 400)
     assert bench.unread == {"c"}
     bench.finish(bench.running[0])
     assert bench.unread == {"c"}
@@ -67,10 +67,10 @@ def test_bytes_count_as_well() -> None:
 
 
 # --- channels that push back ----------------------------------------------------------------------
-def test_replies_to_a_channel_that_pushes_back_are_sent_up_to_a_bound() -> None:
+def test_replies_to_a_channel_that_pushes_back_are_sent_up_to_a_limit() -> None:
     bench = RepBench(backlog_size_max=130)
     bench.join()
-    burst(bench, "c", 4)
+    send_batch(bench, "c", 4)
     bench.block("c")
     for _ in range(3):
         bench.finish(bench.running[0], bytes(60))
@@ -82,14 +82,14 @@ def test_replies_to_a_channel_that_pushes_back_are_sent_up_to_a_bound() -> None:
     assert len(bench.sent) == 3
 
 
-def test_requests_of_a_channel_that_takes_no_replies_are_not_begun() -> None:
+def test_requests_of_a_channel_that_pushes_back_are_not_started() -> None:
     bench = RepBench(capacity=1)
     bench.join("deaf")
     bench.join("good")
     bench.block("deaf")
-    burst(bench, "deaf", 3)
+    send_batch(bench, "deaf", 3)
     assert bench.running == []
-    burst(bench, "good", 2)
+    send_batch(bench, "good", 2)
     bench.finish(bench.running[0])
     bench.finish(bench.running[0])
     assert len(bench.requests) == 2
@@ -98,7 +98,7 @@ def test_requests_of_a_channel_that_takes_no_replies_are_not_begun() -> None:
     assert len(bench.requests) == 3
 
 
-def test_a_channel_that_pushed_back_when_its_turn_came_is_next() -> None:
+def test_a_channel_skipped_for_push_back_is_next() -> None:
     bench = RepBench(capacity=1)
     for peer in "abc":
         bench.join(peer)
@@ -106,7 +106,7 @@ def test_a_channel_that_pushed_back_when_its_turn_came_is_next() -> None:
     bench.say("b", tag(2) + b"b")
     bench.say("c", tag(3) + b"c", tag(3) + b"c", tag(3) + b"c")
     bench.block("b")
-    bench.finish(bench.running[0])  # a; then b is passed over
+    bench.finish(bench.running[0])  # a's request; then b is skipped
     bench.finish(bench.running[0])
     bench.unblock("b")
     for _ in range(4):
@@ -114,13 +114,13 @@ def test_a_channel_that_pushed_back_when_its_turn_came_is_next() -> None:
     assert b"".join(bench.bodies()) == b"aacbcc"
 
 
-# --- channels that go -----------------------------------------------------------------------------
-def test_what_had_not_begun_when_its_channel_was_lost_never_does() -> None:
+# --- lost channels --------------------------------------------------------------------------------
+def test_waiting_requests_of_a_lost_channel_never_start() -> None:
     bench = RepBench(capacity=1)
     bench.join("a")
     bench.join("b")
-    burst(bench, "a", 3)
-    burst(bench, "b", 1)
+    send_batch(bench, "a", 3)
+    send_batch(bench, "b", 1)
     bench.lose("a")
     assert list(bench.abandoned.values()) == ["reset"]
     assert bench.worker.snapshot().dropped == {"lost": 2}
@@ -131,13 +131,13 @@ def test_what_had_not_begun_when_its_channel_was_lost_never_does() -> None:
     bench.assert_empty()
 
 
-def test_an_abandoned_handler_keeps_its_place_until_it_has_ended() -> None:
+def test_an_abandoned_handler_occupies_its_slot_until_it_has_ended() -> None:
     bench = RepBench(capacity=1)
     bench.join("a")
     bench.join("b")
     abandoned = bench.request("a")
     bench.lose("a")
-    burst(bench, "b", 1)
+    send_batch(bench, "b", 1)
     assert len(bench.requests) == 1
     snapshot = bench.worker.snapshot()
     assert (snapshot.running, snapshot.abandoned, snapshot.waiting) == (0, 1, 1)
@@ -160,14 +160,14 @@ def test_a_reply_to_a_lost_channel_is_dropped(newcomer: str) -> None:
     bench.assert_empty()
 
 
-def test_what_comes_from_strangers_is_ignored() -> None:
+def test_messages_of_unknown_peers_are_ignored() -> None:
     bench = RepBench()
     bench.feed(Received("stranger", [[tag(1)]]))
     assert bench.requests == {}
 
 
 # --- handlers -------------------------------------------------------------------------------------
-def test_partial_replies_are_joined_to_one() -> None:
+def test_partial_replies_are_joined() -> None:
     bench = RepBench()
     bench.join()
     job = bench.request("c", tag(9))
@@ -177,7 +177,7 @@ def test_partial_replies_are_joined_to_one() -> None:
     assert bench.to("c") == [tag(9) + b"one,two,three"]
 
 
-def test_partial_replies_must_not_grow_without_end() -> None:
+def test_partial_replies_over_the_size_limit_are_abandoned() -> None:
     bench = RepBench(reply_size_max=10)
     bench.join()
     job = bench.request()
@@ -192,7 +192,7 @@ def test_partial_replies_must_not_grow_without_end() -> None:
     bench.assert_empty()
 
 
-def test_a_failed_request_is_told_to_the_operator_alone() -> None:
+def test_a_failed_request_causes_a_warning_and_no_reply() -> None:
     bench = RepBench()
     bench.join()
     bench.finish(bench.request(), b"ValueError: what now?", status=Status.FAILED)
@@ -211,12 +211,12 @@ def test_progress_and_starts_change_nothing() -> None:
     assert bench.worker.deadline() is None
 
 
-# --- the end --------------------------------------------------------------------------------------
-def test_a_draining_worker_finishes_what_it_has_read() -> None:
+# --- draining -------------------------------------------------------------------------------------
+def test_a_draining_worker_finishes_the_requests_that_it_has_read() -> None:
     bench = RepBench(capacity=1)
     bench.join("a")
     bench.join("b")
-    burst(bench, "a", 2)
+    send_batch(bench, "a", 2)
     bench.drain()
     assert bench.unread == {"a", "b"}
     assert not bench.stopped
@@ -227,21 +227,21 @@ def test_a_draining_worker_finishes_what_it_has_read() -> None:
     bench.finish(bench.running[0])
     assert bench.stopped
     assert bench.unread == {"a", "b"}
-    burst(bench, "a", 1)
+    send_batch(bench, "a", 1)
     assert len(bench.requests) == 2
     bench.drain()
 
 
-def test_a_draining_worker_does_not_wait_for_those_who_take_nothing() -> None:
+def test_a_draining_worker_does_not_wait_for_channels_that_push_back() -> None:
     bench = RepBench()
     bench.join()
     bench.block("c")
-    burst(bench, "c", 1)
+    send_batch(bench, "c", 1)
     bench.drain()
     assert bench.stopped
 
 
-def test_what_makes_no_sense_is_a_local_violation() -> None:
+def test_invalid_inputs_raise_a_local_violation() -> None:
     bench = RepBench()
     bench.join()
     job = bench.request()
@@ -264,12 +264,12 @@ def test_what_makes_no_sense_is_a_local_violation() -> None:
         {"backlog_size_max": -1},
     ],
 )
-def test_settings_that_cannot_work_are_refused(policy: dict[str, Any]) -> None:
+def test_invalid_settings_are_refused(policy: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError):
         RepPolicy(**policy)
 
 
-def test_notes_tell_what_became_of_requests() -> None:
+def test_notes_are_emitted_for_each_step_of_a_request() -> None:
     bench = RepBench()
     bench.join("a")
     bench.join("b")

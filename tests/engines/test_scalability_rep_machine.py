@@ -1,8 +1,8 @@
-"""The worker under any order of events: each request is begun once at most, and answered the way it
-came, and channels take turns.
+"""Random orders of events for the worker: requests start at most once, replies reach their
+channels, and channels take turns.
 
-The machine plays network, clients and handlers. A reply repeats its request's body, which no other
-request has, so a reply that went the wrong way shows.
+The machine plays network, clients and handlers. A reply repeats the unique body of its request, so
+that a misrouted reply is detected.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ STATUSES = st.sampled_from([Status.OK, Status.OK, Status.OK, Status.FAILED, Stat
 
 
 class RepMachine(RuleBasedStateMachine):
-    """Any history of a worker."""
+    """Random orders of events for a worker."""
 
     def __init__(self) -> None:
         super().__init__()
         self.bodies = count()
         self.names = count()
-        self.waiting: dict[str, deque[bytes]] = {}  # by channel, bodies not delivered yet
-        self.came_by: dict[bytes, str] = {}  # body to channel
+        self.waiting: dict[str, deque[bytes]] = {}  # bodies not delivered yet, by channel
+        self.channel_of: dict[bytes, str] = {}  # channel by body
         self.stacks: dict[bytes, bytes] = {}
         self.parts: dict[bytes, bytes] = {}  # partial replies so far, by body
-        self.said: dict[bytes, bytes] = {}  # complete replies that handlers gave, by body
-        self.delivered = self.answered = 0  # how many were looked at
-        self.turns: dict[tuple[str, str], int] = {}  # who is ahead, of two that wait all the time
+        self.expected: dict[bytes, bytes] = {}  # complete replies of handlers, by body
+        self.delivered = self.answered = 0  # numbers of checked requests and replies
+        self.turns: dict[tuple[str, str], int] = {}  # turns of the first, minus the second's
         self.refused = {"malformed": 0, "hops": 0}
         self.draining = False
 
@@ -85,7 +85,7 @@ class RepMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.bench.peers and not self.bench.stopped)
     @rule(data=st.data(), depths=st.lists(st.integers(0, HOPS + 1), min_size=1, max_size=5))
     def ask(self, data, depths):
-        """Send requests behind so many channel ids; those with HOPS of them or more are refused."""
+        """Send requests with these numbers of channel ids; HOPS of them or more are too many."""
         peer = self.draw_peer(data)
         payloads = []
         for depth in depths:
@@ -93,7 +93,7 @@ class RepMachine(RuleBasedStateMachine):
             stack = way(*range(depth)) + tag(7)
             payloads.append(stack + body)
             if depth < HOPS:
-                self.came_by[body] = peer
+                self.channel_of[body] = peer
                 self.stacks[body] = stack
                 self.waiting[peer].append(body)
             else:
@@ -102,7 +102,7 @@ class RepMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.bench.peers and not self.bench.stopped)
     @rule(data=st.data(), size=st.integers(0, 4 * HOPS - 1))
-    def junk(self, data, size):
+    def send_garbage(self, data, size):
         self.bench.say(self.draw_peer(data), bytes(size))
         self.refused["malformed"] += 1
 
@@ -118,7 +118,7 @@ class RepMachine(RuleBasedStateMachine):
     def end(self, job, status: Status) -> None:
         body = self.bench.requests[job].body
         if status is Status.OK and job not in self.bench.abandoned:
-            self.said[body] = self.parts.get(body, b"") + b"re " + body
+            self.expected[body] = self.parts.get(body, b"") + b"re " + body
         self.bench.finish(job, b"re ", body, status=status)
 
     @precondition(lambda self: self.bench.running)
@@ -129,59 +129,59 @@ class RepMachine(RuleBasedStateMachine):
         self.parts[body] = self.parts.get(body, b"") + b"part "
         self.bench.produce(job, b"part ")
 
-    @rule(sure=st.sampled_from([False] * 19 + [True]))
-    def drain(self, sure):
-        if sure:
+    @rule(is_chosen=st.sampled_from([False] * 19 + [True]))
+    def drain(self, is_chosen):
+        if is_chosen:
             self.draining = True
             self.bench.drain()
 
-    # --- what must hold -----------------------------------------------------------------------
+    # --- invariants -------------------------------------------------------------------------------
     @invariant()
-    def all_is_in_order(self):
-        """One invariant, since the later checks rely on the first."""
+    def all_invariants_hold(self):
+        """A single invariant, since the later checks rely on the first."""
         if self.bench.stopped:
             for waiting in self.waiting.values():
                 waiting.clear()
         self.requests_are_delivered_in_turn_and_in_order()
-        self.replies_go_the_way_their_requests_came()
-        self.handlers_are_busy_as_long_as_something_waits()
-        self.those_with_too_much_waiting_are_not_read_from()
-        self.the_tables_hold_what_is_there()
+        self.replies_reach_their_channels()
+        self.handlers_are_busy_while_requests_wait()
+        self.channels_over_the_limit_are_paused()
+        self.tables_match_the_model()
 
     def requests_are_delivered_in_turn_and_in_order(self) -> None:
         for job, request in list(self.bench.requests.items())[self.delivered :]:
             self.delivered += 1
             body = request.body
-            peer = self.came_by[body]
+            peer = self.channel_of[body]
             if peer in self.waiting:
                 assert self.waiting[peer].popleft() == body
-            else:  # it was lost since
+            else:  # the channel has been lost since
                 assert job in self.bench.abandoned
             for pair in self.turns:
                 if peer in pair:
                     self.turns[pair] += 1 if peer == pair[0] else -1
                     assert abs(self.turns[pair]) <= 1
-        self.compare_those_who_wait()
+        self.compare_waiting_peers()
 
-    def compare_those_who_wait(self) -> None:
+    def compare_waiting_peers(self) -> None:
         ready = sorted(p for p in self.bench.peers if self.bench.peers[p] and self.waiting[p])
         pairs = {(a, b) for a in ready for b in ready if a < b}
         self.turns = {pair: self.turns.get(pair, 0) for pair in pairs}
 
-    def replies_go_the_way_their_requests_came(self) -> None:
+    def replies_reach_their_channels(self) -> None:
         for sent in self.bench.sent[self.answered :]:
             self.answered += 1
             body = sent.payload.rpartition(b"re ")[2]
-            assert sent.payload == self.stacks[body] + self.said.pop(body)
-            assert sent.peer == self.came_by[body]
+            assert sent.payload == self.stacks[body] + self.expected.pop(body)
+            assert sent.peer == self.channel_of[body]
 
-    def handlers_are_busy_as_long_as_something_waits(self) -> None:
+    def handlers_are_busy_while_requests_wait(self) -> None:
         assert len(self.bench.running) <= CAPACITY
         if len(self.bench.running) < CAPACITY:
             is_open = self.bench.peers
             assert not [peer for peer, waits in self.waiting.items() if waits and is_open[peer]]
 
-    def those_with_too_much_waiting_are_not_read_from(self) -> None:
+    def channels_over_the_limit_are_paused(self) -> None:
         if self.draining:
             assert self.bench.unread == set(self.bench.peers)
             return
@@ -191,7 +191,7 @@ class RepMachine(RuleBasedStateMachine):
             else:
                 assert len(waiting) <= QUEUE_MAX
 
-    def the_tables_hold_what_is_there(self) -> None:
+    def tables_match_the_model(self) -> None:
         snapshot = self.bench.worker.snapshot()
         assert snapshot.waiting == sum(map(len, self.waiting.values()))
         assert snapshot.running + snapshot.abandoned == len(self.bench.running)
@@ -203,7 +203,7 @@ class RepMachine(RuleBasedStateMachine):
         assert not (self.draining and idle) or self.bench.stopped
 
     def teardown(self) -> None:
-        """End all back-pressure and all handlers: no table leaks (I9)."""
+        """End all back-pressure and all handlers, and check that no table leaks (I9)."""
         if not hasattr(self, "bench"):
             return
         for peer, is_open in list(self.bench.peers.items()):
@@ -211,7 +211,7 @@ class RepMachine(RuleBasedStateMachine):
                 self.bench.unblock(peer)
         while self.bench.running:
             self.end(self.bench.running[0], Status.OK)
-            self.all_is_in_order()
+            self.all_invariants_hold()
         if not self.bench.stopped:
             self.bench.assert_empty()
             self.bench.drain()

@@ -1,4 +1,4 @@
-"""The client of the scalability protocols, beyond the draft (see tests/spec for that)."""
+"""The client of the scalability protocols, beyond the draft (see tests/spec for the draft)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from requite.protocols.scalability.policy import ReqPolicy
 
 
 # --- waiting for a channel ------------------------------------------------------------------------
-def test_calls_wait_for_the_first_channel_and_leave_in_order() -> None:
+def test_calls_wait_for_the_first_channel_and_are_sent_in_order() -> None:
     bench = ReqBench()
     for token in range(3):
         bench.submit(token, b"%d" % token)
@@ -32,7 +32,7 @@ def test_calls_wait_for_the_first_channel_and_leave_in_order() -> None:
     assert bench.client.snapshot().held == 0
 
 
-def test_a_new_call_does_not_overtake_those_that_wait() -> None:
+def test_a_new_call_does_not_overtake_waiting_calls() -> None:
     bench = ReqBench()
     big = bytes(PORTION_SIZE)
     bench.submit(1, big)
@@ -44,7 +44,7 @@ def test_a_new_call_does_not_overtake_those_that_wait() -> None:
     assert [sent.body for sent in bench.sent[1:]] == [b"second", b"third"]
 
 
-def test_what_waits_leaves_in_portions() -> None:
+def test_waiting_calls_are_sent_in_portions() -> None:
     """Requests stay with their channel, even if another one becomes free."""
     bench = ReqBench()
     for token in range(6):
@@ -60,11 +60,11 @@ def test_what_waits_leaves_in_portions() -> None:
     assert bench.client.snapshot().held == 0
 
 
-def test_a_call_whose_time_is_over_does_not_leave_any_more() -> None:
+def test_an_expired_call_is_not_sent() -> None:
     bench = ReqBench()
     bench.submit(1, timeout=1)
     bench.submit(2, timeout=5)
-    bench.now += 2  # its timer is late
+    bench.now += 2  # the timer is late
     bench.join()
     assert [sent.payload for sent in bench.sent] == [tag(5) + b"x"]
     assert isinstance(bench.errors[1], CallTimeout)
@@ -73,11 +73,11 @@ def test_a_call_whose_time_is_over_does_not_leave_any_more() -> None:
     assert 2 in bench.replies
 
 
-def test_a_call_may_prefer_not_to_wait() -> None:
+def test_a_call_without_hold_fails_instead_of_waiting() -> None:
     bench = ReqBench()
     bench.ask(1, hold=False)
     assert isinstance(bench.errors[1], Overloaded)
-    bench.submit(2)  # this one waits
+    bench.submit(2)  # this call waits
     bench.join()
     bench.block("a")
     bench.ask(3, hold=False)
@@ -88,7 +88,7 @@ def test_a_call_may_prefer_not_to_wait() -> None:
 
 
 # --- slots ----------------------------------------------------------------------------------------
-def test_slots_bound_what_is_outstanding() -> None:
+def test_a_call_beyond_the_slots_is_refused() -> None:
     bench = ReqBench(slots=2)
     bench.join()
     for token in range(3):
@@ -100,18 +100,18 @@ def test_slots_bound_what_is_outstanding() -> None:
     assert 3 not in bench.errors
 
 
-def test_slots_of_calls_whose_time_is_over_are_taken_back_at_need() -> None:
+def test_slots_of_expired_calls_are_reclaimed_when_all_are_taken() -> None:
     bench = ReqBench(slots=1)
     bench.join()
     bench.submit(1, timeout=1)
-    bench.now += 2  # its timer is late
+    bench.now += 2  # the timer is late
     bench.submit(2)
     assert isinstance(bench.errors[1], CallTimeout)
     assert len(bench.sent) == 2
 
 
-# --- timers ---------------------------------------------------------------------------------------
-def test_a_request_that_is_not_idempotent_is_never_sent_twice() -> None:
+# --- resending ------------------------------------------------------------------------------------
+def test_a_request_that_is_not_idempotent_is_not_resent() -> None:
     bench = ReqBench(attempt_timeout=1)
     bench.join()
     bench.submit(1, idempotent=False)
@@ -121,7 +121,7 @@ def test_a_request_that_is_not_idempotent_is_never_sent_twice() -> None:
     assert bench.errors == {}
 
 
-def test_the_last_try_that_is_allowed_has_its_time_too() -> None:
+def test_the_last_attempt_has_its_full_timeout() -> None:
     bench = ReqBench(attempt_timeout=2, attempts=3)
     bench.join()
     bench.submit(1)
@@ -135,26 +135,26 @@ def test_the_last_try_that_is_allowed_has_its_time_too() -> None:
     bench.assert_empty()
 
 
-def test_each_try_goes_to_another_channel() -> None:
+def test_each_attempt_uses_another_channel() -> None:
     bench = ReqBench(attempt_timeout=1)
     for peer in "ab":
         bench.join(peer)
     bench.submit(1, b"one")
     bench.submit(2, b"two")
     bench.say("b", tag(6) + b"y")
-    bench.submit(3, b"three")  # to "a": the turn is "b"'s again
+    bench.submit(3, b"three")  # to "a"; the next turn is "b"'s
     bench.say("a", tag(7) + b"y")
     bench.advance(1.1)
     assert [sent.peer for sent in bench.sent if sent.body == b"one"] == ["a", "b"]
 
 
-def test_sending_again_by_the_clock_is_bounded_by_a_budget() -> None:
+def test_resends_after_timeouts_are_limited_by_a_budget() -> None:
     bench = ReqBench(attempt_timeout=1, budget=0.0, budget_burst=3)
     bench.join()
     for token in range(10):
         bench.submit(token)
     bench.advance(1.5)
-    assert len(bench.sent) == 20  # the first time is free
+    assert len(bench.sent) == 20  # the first resend does not use the budget
     bench.advance(1)
     assert len(bench.sent) == 23
     bench.advance(100)
@@ -162,10 +162,10 @@ def test_sending_again_by_the_clock_is_bounded_by_a_budget() -> None:
     assert bench.client.snapshot().sent == 10
     bench.lose("a")
     bench.join("b")
-    assert len(bench.sent) == 33  # of what is lost nothing is charged
+    assert len(bench.sent) == 33  # resends after a loss do not use the budget
 
 
-def test_new_calls_earn_the_budget() -> None:
+def test_new_calls_add_to_the_budget() -> None:
     bench = ReqBench(attempt_timeout=1, budget=0.5, budget_burst=1)
     bench.join()
     bench.submit("silent")
@@ -177,8 +177,8 @@ def test_new_calls_earn_the_budget() -> None:
     assert bench.to("a").count(tag(5) + b"x") == 3
 
 
-def test_calls_without_a_deadline_are_sent_again_for_ever_though_no_new_ones_are_made() -> None:
-    bench = ReqBench(attempt_timeout=1, budget=0.02, budget_burst=2)  # one retry a second, then
+def test_calls_without_a_deadline_are_resent_without_new_calls() -> None:
+    bench = ReqBench(attempt_timeout=1, budget=0.02, budget_burst=2)  # then one retry a second
     bench.join()
     for token in range(10):
         bench.submit(token, b"%d" % token)
@@ -188,7 +188,7 @@ def test_calls_without_a_deadline_are_sent_again_for_ever_though_no_new_ones_are
     assert max(tries.values()) - min(tries.values()) <= 1
 
 
-def test_calls_that_are_all_lost_at_once_all_end_with_their_second_try() -> None:
+def test_many_lost_calls_all_succeed_with_their_second_attempt() -> None:
     bench = ReqBench(attempt_timeout=1)
     bench.join()
     for token in range(1024):
@@ -200,8 +200,8 @@ def test_calls_that_are_all_lost_at_once_all_end_with_their_second_try() -> None
     assert len(bench.replies) == 1024
 
 
-def test_what_finds_no_budget_is_sent_again_as_soon_as_there_is_some_the_oldest_first() -> None:
-    bench = ReqBench(attempt_timeout=1, budget_burst=2)  # ten retries a second, then
+def test_calls_without_budget_are_resent_oldest_first_when_it_refills() -> None:
+    bench = ReqBench(attempt_timeout=1, budget_burst=2)  # then ten retries a second
     bench.join()
     for token in range(20):
         bench.submit(token, b"%d" % token)
@@ -213,9 +213,9 @@ def test_what_finds_no_budget_is_sent_again_as_soon_as_there_is_some_the_oldest_
     assert bench.sent_at[19] < started_at + 3.2
 
 
-# --- ends -----------------------------------------------------------------------------------------
+# --- cancelling and draining ----------------------------------------------------------------------
 @pytest.mark.parametrize("where", ["held", "sent", "held again", "answered", "unknown"])
-def test_any_call_can_be_given_up(where: str) -> None:
+def test_a_call_can_be_cancelled_in_any_state(where: str) -> None:
     bench = ReqBench()
     if where != "held":
         bench.join()
@@ -233,7 +233,7 @@ def test_any_call_can_be_given_up(where: str) -> None:
         bench.assert_empty()
 
 
-def test_a_client_that_closes_cancels_everything() -> None:
+def test_a_drain_cancels_all_calls() -> None:
     bench = ReqBench()
     bench.submit(1)
     bench.join()
@@ -259,7 +259,7 @@ def test_a_client_that_closes_cancels_everything() -> None:
     assert bench.client.deadline() is None
 
 
-def test_what_makes_no_sense_is_a_local_violation() -> None:
+def test_invalid_inputs_raise_a_local_violation() -> None:
     bench = ReqBench()
     bench.submit(1)
     for event in (
@@ -282,12 +282,12 @@ def test_what_makes_no_sense_is_a_local_violation() -> None:
         {"slots": 1 << 25},
     ],
 )
-def test_settings_that_cannot_work_are_refused(policy: dict[str, Any]) -> None:
+def test_invalid_settings_are_refused(policy: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError):
         ReqPolicy(**policy)
 
 
-def test_notes_tell_the_life_of_a_call() -> None:
+def test_notes_are_emitted_for_each_step_of_a_call() -> None:
     bench = ReqBench(attempt_timeout=1)
     bench.join()
     bench.submit(1)

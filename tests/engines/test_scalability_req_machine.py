@@ -1,7 +1,8 @@
-"""The client under any order of events: every call ends once, with its own reply, and is forgotten.
+"""Random orders of events for the client: every call ends once, with its own reply, and leaves no
+state.
 
-The machine plays user, network and workers. A request's body is its call's token and a reply's body
-repeats it, so a reply that reached the wrong call shows (I2).
+The machine plays user, network and workers. A request's body is the token of its call, and a reply
+repeats it, so that a reply delivered to the wrong call is detected (I2).
 """
 
 from __future__ import annotations
@@ -25,19 +26,19 @@ PEERS_MAX = 4
 
 
 class ReqMachine(RuleBasedStateMachine):
-    """Any history of a client."""
+    """Random orders of events for a client."""
 
     def __init__(self) -> None:
         super().__init__()
         self.tokens = count()
         self.names = count()
         self.idempotent: dict[int, bool] = {}
-        self.answered: set[int] = set()  # tokens whose reply was said, if late
+        self.answered: set[int] = set()  # tokens for which a reply was sent, even if late
         self.deadlines: dict[int, float] = {}
-        self.tries: Counter[int] = Counter()  # by token
+        self.attempts: Counter[int] = Counter()  # by token
         self.tags: dict[int, bytes] = {}
-        self.ends: tuple[set[int], set[int]] = set(), set()  # tokens whose end was looked at
-        self.checked = 0  # of bench.sent
+        self.ends: tuple[set[int], set[int]] = set(), set()  # tokens of checked ends
+        self.checked = 0  # number of entries of bench.sent that were checked
         self.drained = False
 
     @initialize(
@@ -106,9 +107,9 @@ class ReqMachine(RuleBasedStateMachine):
     def cancel(self, data):
         self.bench.cancel(data.draw(st.sampled_from(sorted(self.idempotent))))
 
-    @rule(sure=st.sampled_from([False] * 19 + [True]))
-    def drain(self, sure):
-        if sure:
+    @rule(is_chosen=st.sampled_from([False] * 19 + [True]))
+    def drain(self, is_chosen):
+        if is_chosen:
             self.drained = True
             self.bench.drain()
 
@@ -153,7 +154,7 @@ class ReqMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.bench.peers and self.bench.sent)
     @rule(data=st.data(), again=st.booleans())
     def answer(self, data, again):
-        """Answer any request that was ever sent, by any open channel."""
+        """Answer any request sent so far, over any open channel."""
         sent = data.draw(st.sampled_from(self.bench.sent))
         self.answered.add(int(sent.body))
         reply = sent.tag + b"re " + sent.body
@@ -170,7 +171,7 @@ class ReqMachine(RuleBasedStateMachine):
             max_size=4,
         ),
     )
-    def junk(self, data, junk):
+    def send_garbage(self, data, junk):
         tags = set(self.tags.values())
         junk = [payload for payload in junk if payload[:4] not in tags]
         before = self.bench.client.snapshot()
@@ -178,41 +179,41 @@ class ReqMachine(RuleBasedStateMachine):
         after = self.bench.client.snapshot()
         assert after.malformed + after.stray == before.malformed + before.stray + len(junk)
 
-    # --- what must hold -----------------------------------------------------------------------
+    # --- invariants -------------------------------------------------------------------------------
     @invariant()
-    def tries_and_ends_are_in_order(self):
-        self.each_try_is_allowed_and_says_the_same()
-        self.each_end_tells_the_truth()
+    def attempts_and_ends_are_valid(self):
+        self.each_attempt_is_allowed_and_identical()
+        self.each_end_matches_the_attempts()
 
-    def each_try_is_allowed_and_says_the_same(self) -> None:
+    def each_attempt_is_allowed_and_identical(self) -> None:
         sent_at = self.bench.sent_at[self.checked :]
         for sent, at in zip(self.bench.sent[self.checked :], sent_at, strict=True):
             token = int(sent.body)
-            if token not in self.tries:
-                request_id = (self.first_id + len(self.tries)) % IDS
+            if token not in self.attempts:
+                request_id = (self.first_id + len(self.attempts)) % IDS
                 assert sent.tag == tag(request_id)
                 self.tags[token] = sent.tag
             assert sent.tag == self.tags[token]
-            self.tries[token] += 1
-            assert self.tries[token] <= (self.attempts_max if self.idempotent[token] else 1)
+            self.attempts[token] += 1
+            assert self.attempts[token] <= (self.attempts_max if self.idempotent[token] else 1)
             assert at < self.deadlines[token]
         self.checked = len(self.bench.sent)
 
-    def each_end_tells_the_truth(self) -> None:
+    def each_end_matches_the_attempts(self) -> None:
         for token, reply in list(self.bench.replies.items())[len(self.ends[0]) :]:
             self.ends[0].add(token)
             assert reply.frames == (b"re %d" % token,)
             assert token in self.answered
-            assert reply.attempts == self.tries[token]
+            assert reply.attempts == self.attempts[token]
         for token, error in list(self.bench.errors.items())[len(self.ends[1]) :]:
             self.ends[1].add(token)
-            assert error.attempts == self.tries[token]
-            assert error.may_have_executed == (self.tries[token] > 0)
+            assert error.attempts == self.attempts[token]
+            assert error.may_have_executed == (self.attempts[token] > 0)
             if isinstance(error, TransportError):
                 assert not self.idempotent[token] or self.attempts_max < inf
 
     @invariant()
-    def nothing_waits_that_could_be_sent(self):
+    def no_call_waits_needlessly(self):
         snapshot = self.bench.client.snapshot()
         assert not (snapshot.held and any(self.bench.peers.values()))
         assert snapshot.held + snapshot.sent == len(self.outstanding()) <= SLOTS
@@ -228,7 +229,7 @@ class ReqMachine(RuleBasedStateMachine):
         assert self.bench.client.deadline() is None
 
     def heal(self) -> None:
-        """Give the client a worker that works: everything settles (I10)."""
+        """Act as a working worker until all calls have ended (I10)."""
         bench = self.bench
         for peer, is_open in list(bench.peers.items()):
             if not is_open:
@@ -243,7 +244,7 @@ class ReqMachine(RuleBasedStateMachine):
                     bench.answer(sent, b"re " + sent.body)
                     self.answered.add(int(sent.body))
         assert not self.outstanding()
-        self.tries_and_ends_are_in_order()
+        self.attempts_and_ends_are_valid()
 
 
 TestReq = ReqMachine.TestCase

@@ -18,8 +18,8 @@ IDENTS = st.integers(0, IDS - 1)
 
 
 def read_tags(payload: bytes) -> int | None:
-    """Count the tags of a payload, as the document says it: strip them one by one until one has its
-    top bit set. None if the payload ends before."""
+    """Count the tags of a payload as the draft describes: remove them one by one until one has its
+    top bit set. Return None if the payload ends before."""
     count = 0
     while len(payload) >= 4:
         tag, payload = int.from_bytes(payload[:4], "big"), payload[4:]
@@ -33,19 +33,19 @@ def read_tags(payload: bytes) -> int | None:
     ("request_id", "wire"),
     [(0, "80000000"), (1, "80000001"), (823, "80000337"), (IDS - 1, "ffffffff")],
 )
-def test_a_request_id_has_the_top_bit_in_front(request_id: int, wire: str) -> None:
+def test_a_request_tag_has_the_top_bit_set(request_id: int, wire: str) -> None:
     assert request_tag(request_id).hex() == wire
 
 
 @pytest.mark.parametrize(
     ("channel_id", "wire"), [(0, "00000000"), (446, "000001be"), (IDS - 1, "7fffffff")]
 )
-def test_a_channel_id_has_not(channel_id: int, wire: str) -> None:
+def test_a_channel_tag_has_the_top_bit_clear(channel_id: int, wire: str) -> None:
     assert channel_tag(channel_id).hex() == wire
 
 
 @given(st.lists(IDENTS, max_size=12), IDENTS, st.binary(max_size=9), st.integers(1, 14))
-def test_the_stack_ends_behind_the_request_id(
+def test_the_stack_ends_after_the_request_id(
     channels: list[int], request_id: int, body: bytes, hops: int
 ) -> None:
     stack = b"".join(map(channel_tag, channels)) + request_tag(request_id)
@@ -60,7 +60,7 @@ def test_the_stack_ends_behind_the_request_id(
 @example(b"\x80\0\0\0", 1)
 @example(b"\0\0\0\0\x80\0\0\0", 1)
 @example(b"\0" * 36 + b"\x80\0\0\0", 9)
-def test_any_bytes_are_read_as_the_document_says(payload: bytes, hops: int) -> None:
+def test_any_bytes_are_decoded_as_in_the_draft(payload: bytes, hops: int) -> None:
     count = read_tags(payload)
     if count is not None and count <= hops:
         assert stack_size(payload, hops) == 4 * count

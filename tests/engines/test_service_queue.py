@@ -1,4 +1,4 @@
-"""The order in which requests of one service are dispatched: clients in turn (I8)."""
+"""The order in which requests for one service are dispatched: clients in turn (I8)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _take_all(queue: ServiceQueue) -> list[tuple[bytes, int]]:
     return taken
 
 
-def test_clients_take_turns_however_much_each_has_queued():
+def test_clients_are_served_in_turn_regardless_of_their_queues():
     queue = ServiceQueue()
     a, b = _client("a"), _client("b")
     for request in (_request(a, 1), _request(a, 2), _request(a, 3), _request(b, 1)):
@@ -38,7 +38,7 @@ def test_clients_take_turns_however_much_each_has_queued():
     assert _take_all(queue) == [(b"a", 1), (b"b", 1), (b"a", 2), (b"a", 3)]
 
 
-def test_what_comes_back_goes_first_and_takes_no_turn():
+def test_redelivered_requests_go_first_and_use_no_turn():
     queue = ServiceQueue()
     a, b = _client("a"), _client("b")
     queue.push(_request(a, 2))
@@ -49,7 +49,7 @@ def test_what_comes_back_goes_first_and_takes_no_turn():
     assert _take_all(queue) == [(b"b", 7), (b"b", 8), (b"a", 2), (b"b", 1)]
 
 
-def test_a_request_that_came_back_and_is_withdrawn_leaves_its_place_to_nobody():
+def test_removing_a_redelivered_request_gives_its_client_no_turn():
     queue = ServiceQueue()
     a, b = _client("a"), _client("b")
     back = _request(b, 7, attempts=1)
@@ -60,7 +60,7 @@ def test_a_request_that_came_back_and_is_withdrawn_leaves_its_place_to_nobody():
     assert _take_all(queue) == [(b"a", 1), (b"b", 1), (b"b", 2)]
 
 
-def test_an_expired_request_takes_no_turn_from_its_client():
+def test_an_expired_request_uses_no_turn_of_its_client():
     queue = ServiceQueue()
     a, b = _client("a"), _client("b")
     for request in (_request(a, 1), _request(a, 2), _request(b, 1)):
@@ -70,7 +70,7 @@ def test_an_expired_request_takes_no_turn_from_its_client():
     assert _take_all(queue) == [(b"a", 2), (b"b", 1)]
 
 
-def test_a_request_that_came_back_has_no_turn_to_return():
+def test_a_redelivered_request_has_no_turn_to_return():
     queue = ServiceQueue()
     a, b = _client("a"), _client("b")
     queue.push(_request(a, 1))

@@ -1,4 +1,4 @@
-"""The slotted client's table, against a plain dict."""
+"""The table of slots, compared with a plain dict."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from requite.errors import ConfigurationError
 
 
 class SlotsMachine(RuleBasedStateMachine):
-    """`Slots` compared with a model: the calls in it, and all ids ever assigned."""
+    """Random operations on `Slots`, compared with a model: the calls in it, and all ids ever
+    assigned."""
 
     @initialize(n=st.integers(1, 5), first=st.sampled_from([0, 7, 0xFFFF_FFFD, 0xFFFF_FFFF]))
     def start(self, n, first):
@@ -52,7 +53,7 @@ class SlotsMachine(RuleBasedStateMachine):
         self.stale.add(request_id)
 
     @rule(data=st.data())
-    def ask_for_what_is_not_there(self, data):
+    def look_up_an_unknown_id(self, data):
         strange = st.integers(0, (1 << 64) - 1).filter(lambda i: i not in self.model)
         stale = st.sampled_from(sorted(self.stale)) if self.stale else strange
         request_id = data.draw(strange | stale)
@@ -60,7 +61,7 @@ class SlotsMachine(RuleBasedStateMachine):
         assert self.slots.free(request_id) is None
 
     @invariant()
-    def both_hold_the_same(self):
+    def matches_the_model(self):
         assert len(self.slots) == len(self.model)
         assert self.slots.capacity == self.n
         assert all(self.slots.get(i) == held for i, held in self.model.items())
@@ -69,16 +70,16 @@ class SlotsMachine(RuleBasedStateMachine):
 TestSlots = SlotsMachine.TestCase
 
 
-def test_ids_are_made_of_slot_and_sequence():
+def test_ids_consist_of_slot_and_sequence_number():
     slots: Slots[str] = Slots(2, first_sequence=0xFFFF_FFFE)
     assert slots.take("a") == 0xFFFF_FFFF
-    assert slots.take("b") == 1 << 32  # the sequence has wrapped
+    assert slots.take("b") == 1 << 32  # the sequence number has wrapped around
     assert slots.take("c") is None
     slots.free(1 << 32)
     assert slots.take("c") == 1 << 32 | 1
 
 
 @pytest.mark.parametrize("n", [0, -1, SLOTS_MAX])
-def test_a_table_of_impossible_size_is_refused(n):
+def test_a_table_of_invalid_size_is_refused(n):
     with pytest.raises(ConfigurationError):
         Slots(n)

@@ -13,7 +13,8 @@ INSTANTS = st.integers(0, 50).map(float)
 
 
 class TimersMachine(RuleBasedStateMachine):
-    """`Timers` beside a plain dict: name, instant, and when it was armed."""
+    """Random operations on `Timers`, compared with a dict of instant and order of arming by
+    name."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,7 +35,7 @@ class TimersMachine(RuleBasedStateMachine):
         self.timers.clear(name)
 
     @rule(n=st.integers(1, 200), name=NAMES)
-    def move_often(self, n, name):
+    def re_arm_often(self, n, name):
         for ahead in range(n):
             self.set(name, float(ahead))
 
@@ -48,13 +49,13 @@ class TimersMachine(RuleBasedStateMachine):
 
     @rule(seconds=INSTANTS, again=INSTANTS)
     def due_and_armed_again(self, seconds, again):
-        """A handled name may be re-armed into the future."""
+        """Timers may be re-armed for a later time while due ones are handled."""
         self.now += seconds
         for name in self.timers.due(self.now):
             self.set(name, again + 0.5)
 
     @invariant()
-    def both_tell_the_same(self):
+    def matches_the_model(self):
         assert self.timers.next() == min((at for at, _ in self.model.values()), default=None)
         assert len(self.timers) == len(self.model)
         for name in "abcdefgh":
@@ -71,13 +72,13 @@ TestTimers = TimersMachine.TestCase
 
 def test_equal_instants_are_due_in_the_order_of_arming():
     timers: Timers[object] = Timers()
-    names = [object() for _ in range(5)]  # objects that do not compare
+    names = [object() for _ in range(5)]  # objects without an order
     for name in names:
         timers.set(name, 1.0)
     assert list(timers.due(1.0)) == names
 
 
-def test_moving_a_deadline_puts_it_behind_others_of_the_same_instant():
+def test_a_re_armed_timer_is_due_after_others_of_the_same_instant():
     timers: Timers[str] = Timers()
     for name in ("a", "b", "a"):
         timers.set(name, 1.0)
@@ -92,7 +93,7 @@ def test_nothing_is_due_before_its_time():
 
 
 @pytest.mark.parametrize("live", [1, 1000])
-def test_memory_follows_what_is_armed_not_what_was(live):
+def test_memory_depends_on_the_number_of_armed_timers(live):
     timers: Timers[int] = Timers()
     for name in range(live):
         timers.set(name, 1.0)

@@ -1,4 +1,4 @@
-"""Titanic's engine: attempts, windows, availability, keys, bounds, and draining."""
+"""Titanic's engine: attempts, windows, availability, caching, limits, and draining."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def rows(answer: list[bytes]) -> list[dict[str, object]]:
 
 
 # --- attempts -------------------------------------------------------------------------------------
-def test_a_request_is_tried_for_ever_with_growing_pauses() -> None:
+def test_a_request_is_retried_without_limit_and_with_back_off() -> None:
     bench = TitanicBench(backoff_s=1.0, backoff_s_max=8.0)
     ticket = bench.submitted(b"echo", b"hi")
     pauses = []
@@ -48,7 +48,7 @@ def test_a_request_is_tried_for_ever_with_growing_pauses() -> None:
     assert bench.ask(REPLY, ticket) == [b"300"]
 
 
-def test_requests_carry_their_ticket_as_key_and_time_out() -> None:
+def test_requests_carry_their_ticket_as_key_and_have_a_timeout() -> None:
     bench = TitanicBench(attempt_timeout_s=7.0)
     ticket = bench.submitted(b"echo", b"hi", key=b"mine")
     [call] = bench.calls
@@ -57,7 +57,7 @@ def test_requests_carry_their_ticket_as_key_and_time_out() -> None:
     assert call.deadline == bench.now + 7.0
 
 
-def test_a_poisoned_request_is_kept_listed_and_tried_again_on_demand() -> None:
+def test_a_poisoned_request_is_listed_and_retried_on_demand() -> None:
     bench = TitanicBench(attempts_max=2, backoff_s=1.0)
     ticket = bench.submitted(b"echo", b"hi")
     for _ in range(2):
@@ -81,7 +81,7 @@ def test_a_poisoned_request_is_kept_listed_and_tried_again_on_demand() -> None:
         TransportError("down", may_have_executed=False),
     ],
 )
-def test_what_has_not_run_does_not_count(error: Overloaded) -> None:
+def test_attempts_that_have_not_run_do_not_count(error: Overloaded) -> None:
     bench = TitanicBench(attempts_max=1, check_every_s=1.0)
     ticket = bench.submitted(b"echo", b"hi")
     for _ in range(5):
@@ -92,7 +92,7 @@ def test_what_has_not_run_does_not_count(error: Overloaded) -> None:
     assert bench.ask(REPLY, ticket) == [b"200", b"ho"]
 
 
-def test_late_outcomes_of_closed_requests_do_no_harm() -> None:
+def test_late_replies_to_closed_requests_are_ignored() -> None:
     bench = TitanicBench()
     ticket = bench.submitted(b"echo", b"hi")
     [call] = bench.calls
@@ -103,12 +103,12 @@ def test_late_outcomes_of_closed_requests_do_no_harm() -> None:
     assert bench.engine.snapshot().sent == 0
 
 
-def test_a_reply_that_cannot_be_stored_is_held_and_nothing_else_is_sent() -> None:
+def test_while_a_reply_cannot_be_stored_no_request_is_sent() -> None:
     bench = TitanicBench(store_retry_s=1.0, service_window=1)
     tickets = [bench.submitted(b"echo", b"%d" % n) for n in range(3)]
     bench.refuses = LogFull("the disk is full")
     bench.reply(bench.calls[0], b"one")
-    bench.reply(bench.calls[1], b"two")  # it had left by then
+    bench.reply(bench.calls[1], b"two")  # it was already in flight
     bench.wait(10.0)
     assert bench.ask(REPLY, tickets[0]) == [b"300"]
     assert len(bench.calls) == 2
@@ -134,7 +134,7 @@ def test_a_request_too_large_for_a_record_is_refused() -> None:
 
 
 # --- windows and availability ---------------------------------------------------------------------
-def test_windows_bound_what_is_out_and_services_take_turns() -> None:
+def test_windows_limit_requests_in_flight_and_services_take_turns() -> None:
     bench = TitanicBench(window=4, service_window=3)
     for n in range(6):
         bench.submitted(b"slow", b"slow %d" % n)
@@ -148,7 +148,7 @@ def test_windows_bound_what_is_out_and_services_take_turns() -> None:
     assert bench.engine.snapshot().sent == 4 - 1 + (len(bench.calls) == 9)
 
 
-def test_the_broker_is_asked_once_per_interval_and_not_at_all_while_replies_come() -> None:
+def test_the_service_is_checked_once_per_interval_unless_replies_arrive() -> None:
     bench = TitanicBench(check_every_s=1.0)
     for n in range(20):
         bench.submitted(b"echo", b"%d" % n)
@@ -160,7 +160,7 @@ def test_the_broker_is_asked_once_per_interval_and_not_at_all_while_replies_come
     assert bench.asked == [b"echo"] * 2
 
 
-def test_a_service_that_is_not_there_is_asked_for_now_and_then() -> None:
+def test_a_missing_service_is_checked_once_per_interval() -> None:
     bench = TitanicBench(check_every_s=1.0)
     bench.there = False
     for n in range(100):
@@ -170,7 +170,7 @@ def test_a_service_that_is_not_there_is_asked_for_now_and_then() -> None:
     assert not bench.calls
 
 
-def test_a_service_that_goes_is_asked_for_again_before_anything_else_is_sent() -> None:
+def test_a_lost_service_is_checked_before_the_next_request_is_sent() -> None:
     bench = TitanicBench(service_window=1)
     bench.submitted(b"echo", b"1")
     bench.submitted(b"echo", b"2")
@@ -180,10 +180,10 @@ def test_a_service_that_goes_is_asked_for_again_before_anything_else_is_sent() -
     assert len(bench.calls) == 1
     bench.there = True
     bench.wait(2.0)
-    assert bench.bodies() == [[b"1"], [b"1"]]  # the one that came first is first
+    assert bench.bodies() == [[b"1"], [b"1"]]  # the oldest request is first
 
 
-def test_without_asking_requests_are_sent_at_once() -> None:
+def test_without_check_service_requests_are_sent_at_once() -> None:
     bench = TitanicBench(check_service=False, check_every_s=1.0)
     bench.there = False
     bench.submitted(b"echo", b"1")
@@ -194,7 +194,7 @@ def test_without_asking_requests_are_sent_at_once() -> None:
     assert bench.asked == []
 
 
-def test_a_broker_that_does_not_answer_is_asked_again() -> None:
+def test_an_unanswered_check_is_repeated() -> None:
     bench = TitanicBench(check_every_s=1.0)
     bench.silent = True
     bench.submitted(b"echo", b"x")
@@ -206,8 +206,8 @@ def test_a_broker_that_does_not_answer_is_asked_again() -> None:
     assert len(bench.calls) == 1
 
 
-# --- many at once ---------------------------------------------------------------------------------
-def test_what_comes_in_one_turn_is_stored_at_once() -> None:
+# --- batches --------------------------------------------------------------------------------------
+def test_all_requests_of_a_turn_are_stored_together() -> None:
     bench = TitanicBench()
     bench.feed(*(Asked(n, REQUEST, [b"echo", b"%d" % n]) for n in range(64)))
     [store] = bench.stores
@@ -220,7 +220,7 @@ def test_what_comes_in_one_turn_is_stored_at_once() -> None:
 
 # --- the cache ------------------------------------------------------------------------------------
 @pytest.mark.parametrize("size", [0, 10, 1 << 20])
-def test_bodies_are_read_from_the_disk_where_they_are_not_in_memory(size: int) -> None:
+def test_uncached_bodies_are_read_from_disk(size: int) -> None:
     bench = TitanicBench(cache_bytes_max=size, service_window=2)
     tickets = [bench.submitted(b"echo", b"body %d" % n) for n in range(10)]
     for n in range(10):
@@ -234,7 +234,7 @@ def test_bodies_are_read_from_the_disk_where_they_are_not_in_memory(size: int) -
     assert bench.engine.snapshot().cached_bytes == 0
 
 
-def test_a_damaged_request_is_put_aside_and_the_others_are_served() -> None:
+def test_a_damaged_request_is_poisoned_and_others_are_served() -> None:
     bench = TitanicBench(cache_bytes_max=0)
     bench.there = False
     one, two = bench.submitted(b"echo", b"1"), bench.submitted(b"echo", b"2")
@@ -247,7 +247,7 @@ def test_a_damaged_request_is_put_aside_and_the_others_are_served() -> None:
     assert any("a bit turned round" in warning for warning in bench.warnings)
 
 
-def test_a_damaged_reply_is_asked_for_anew() -> None:
+def test_a_request_with_a_damaged_reply_is_sent_again() -> None:
     bench = TitanicBench(cache_bytes_max=0)
     ticket = bench.submitted(b"echo", b"hi")
     bench.reply(bench.calls[0], b"ho")
@@ -258,8 +258,8 @@ def test_a_damaged_reply_is_asked_for_anew() -> None:
     assert bench.ask(REPLY, ticket) == [b"200", b"ho again"]
 
 
-# --- bounds and failures --------------------------------------------------------------------------
-def test_no_more_requests_are_kept_than_allowed() -> None:
+# --- limits and failures --------------------------------------------------------------------------
+def test_a_request_beyond_requests_max_is_refused() -> None:
     bench = TitanicBench(requests_max=2)
     tickets = [bench.submitted(b"echo", b"%d" % n) for n in range(2)]
     assert bench.ask(REQUEST, b"echo", b"3")[0].startswith(b"500 the limit of 2")
@@ -267,7 +267,7 @@ def test_no_more_requests_are_kept_than_allowed() -> None:
     assert bench.submitted(b"echo", b"3")
 
 
-def test_after_a_failed_sync_nothing_is_accepted_but_replies_are_served() -> None:
+def test_after_a_failed_sync_requests_are_refused_and_replies_served() -> None:
     bench = TitanicBench()
     ticket = bench.submitted(b"echo", b"hi")
     bench.reply(bench.calls[0], b"ho")
@@ -280,7 +280,7 @@ def test_after_a_failed_sync_nothing_is_accepted_but_replies_are_served() -> Non
     assert bench.ask(REPLY, ticket) == [b"200", b"ho"]
 
 
-def test_what_nobody_collects_expires_in_the_end() -> None:
+def test_uncollected_replies_expire() -> None:
     bench = TitanicBench(expire_s=10.0)
     one = bench.submitted(b"echo", b"1")
     two = bench.submitted(b"echo", b"2")
@@ -294,7 +294,7 @@ def test_what_nobody_collects_expires_in_the_end() -> None:
     assert bench.engine.snapshot().requests == 0
 
 
-def test_what_waits_does_not_expire() -> None:
+def test_waiting_requests_do_not_expire() -> None:
     bench = TitanicBench(expire_s=1.0)
     ticket = bench.submitted(b"echo", b"1")
     bench.wait(50.0)
@@ -302,7 +302,7 @@ def test_what_waits_does_not_expire() -> None:
 
 
 # --- for operators --------------------------------------------------------------------------------
-def test_the_list_comes_in_pages() -> None:
+def test_the_list_is_paged() -> None:
     bench = TitanicBench()
     bench.there = False
     tickets = [bench.submitted(b"echo", b"%d" % n).decode() for n in range(25)]
@@ -313,17 +313,17 @@ def test_the_list_comes_in_pages() -> None:
         cursor = answer[2]
         if not cursor:
             break
-        bench.ask(CLOSE, tickets[len(seen) - 1].encode())  # what the cursor points at may go
+        bench.ask(CLOSE, tickets[len(seen) - 1].encode())  # the cursor's request may be closed
     assert seen == tickets
 
 
 @pytest.mark.parametrize("frames", [[b"x"], [b"", b"-1"], [b"", b"", b"lost"], [b"9" * 40]])
-def test_a_list_that_there_is_not_is_refused(frames: list[bytes]) -> None:
+def test_an_invalid_list_query_is_refused(frames: list[bytes]) -> None:
     assert TitanicBench().ask(LIST, *frames)[0].startswith(b"400")
 
 
 @pytest.mark.parametrize("size", [0, 1 << 20])
-def test_one_request_is_shown_with_all_it_has(size: int) -> None:
+def test_show_returns_a_request_with_its_frames_and_reply(size: int) -> None:
     bench = TitanicBench(cache_bytes_max=size)
     ticket = bench.submitted(b"echo", b"a", b"b", key=b"k")
     shown = bench.ask(SHOW, ticket.lower())
@@ -336,7 +336,7 @@ def test_one_request_is_shown_with_all_it_has(size: int) -> None:
     assert shown[2:] == [b"a", b"b", b"c"]
 
 
-def test_stats_count() -> None:
+def test_stats_count_requests_by_state() -> None:
     bench = TitanicBench()
     bench.submitted(b"echo", b"1")
     bench.submitted(b"echo", b"2")
@@ -345,8 +345,8 @@ def test_stats_count() -> None:
     assert (stats["requests"], stats["sent"], stats["answered"]) == (2, 1, 1)
 
 
-# --- the end --------------------------------------------------------------------------------------
-def test_a_drain_waits_for_what_is_out_and_takes_nothing_new() -> None:
+# --- draining -------------------------------------------------------------------------------------
+def test_a_drain_awaits_requests_in_flight_and_refuses_new_ones() -> None:
     bench = TitanicBench(service_window=1)
     ticket = bench.submitted(b"echo", b"1")
     bench.submitted(b"echo", b"2")
@@ -359,7 +359,7 @@ def test_a_drain_waits_for_what_is_out_and_takes_nothing_new() -> None:
     assert len(bench.calls) == 1
 
 
-def test_a_drain_does_not_wait_for_ever() -> None:
+def test_a_drain_ends_after_drain_timeout_s() -> None:
     bench = TitanicBench(drain_timeout_s=5.0)
     ticket = bench.submitted(b"echo", b"1")
     bench.drain()
@@ -372,7 +372,7 @@ def test_a_drain_does_not_wait_for_ever() -> None:
     assert bench.engine.deadline() is None
 
 
-def test_what_is_not_for_it_is_a_mistake() -> None:
+def test_foreign_inputs_are_refused() -> None:
     bench = TitanicBench()
     with pytest.raises(LocalViolation):
         bench.feed(Finished(1, []))
@@ -393,7 +393,7 @@ def test_tables_are_empty_when_everything_is_closed() -> None:
 
 
 # --- recovery -------------------------------------------------------------------------------------
-def test_what_was_kept_goes_on_after_a_restart() -> None:
+def test_stored_requests_continue_after_a_restart() -> None:
     waiting = RecoveredRequest(b"w" * 16, b"echo", location="w", submitted_us=1)
     poisoned = RecoveredRequest(
         b"p" * 16, b"echo", location="p", attempts=3, poisoned=True, reason="boom"
@@ -421,6 +421,6 @@ def test_what_was_kept_goes_on_after_a_restart() -> None:
         {"standby": True, "replicate": Replicate.SYNC},
     ],
 )
-def test_a_policy_that_cannot_work_is_refused(wrong: dict[str, object]) -> None:
+def test_an_invalid_policy_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ConfigurationError):
         TitanicPolicy(**wrong)  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ from requite.protocols.titanic.requests import ClosedKey, Recovered, RecoveredRe
 from requite.protocols.titanic.wire import CLOSE, REPLY, REQUEST
 
 
-def test_the_same_key_is_the_same_ticket() -> None:
+def test_requests_with_the_same_key_get_the_same_ticket() -> None:
     bench = TitanicBench(key_window_s=10.0)
     ticket = bench.submitted(b"echo", b"hi", key=b"k")
     assert bench.submitted(b"echo", b"hi", key=b"k") == ticket
@@ -31,7 +31,7 @@ def test_the_same_key_is_the_same_ticket() -> None:
 
 @pytest.mark.parametrize("other", [(b"echo", b"ho"), (b"echo", b"longer"), (b"else", b"hi")])
 def test_a_key_is_refused_for_another_request(other: tuple[bytes, bytes]) -> None:
-    """Otherwise its client would get the reply to the first one."""
+    """Otherwise the client would get the reply to the first request."""
     bench = TitanicBench()
     ticket = bench.submitted(b"echo", b"hi", key=b"k")
     assert bench.ask(REQUEST, *other, key=b"k")[0].startswith(b"400 this key was used")
@@ -39,7 +39,7 @@ def test_a_key_is_refused_for_another_request(other: tuple[bytes, bytes]) -> Non
     assert len(bench.calls) == 1
 
 
-def test_only_so_many_keys_of_closed_requests_are_remembered(
+def test_the_number_of_stored_keys_of_closed_requests_is_limited(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(requests, "CLOSED_KEYS_MAX", 3)
@@ -59,7 +59,7 @@ def test_only_so_many_keys_of_closed_requests_are_remembered(
     ]
 
 
-def test_who_comes_while_the_first_is_stored_waits_with_it() -> None:
+def test_a_duplicate_waits_while_the_first_request_is_being_stored() -> None:
     bench = TitanicBench()
     bench.holds = True
     tokens = [bench.begin(REQUEST, b"echo", b"hi", key=b"k") for _ in range(3)]
@@ -79,7 +79,7 @@ def test_a_key_whose_request_could_not_be_stored_is_free() -> None:
     assert len(bench.calls) == 1
 
 
-def test_keys_are_known_after_a_restart() -> None:
+def test_keys_survive_a_restart() -> None:
     kept = RecoveredRequest(
         bytes(15) + b"\x07", b"echo", b"k", location="somewhere", submitted_us=1
     )
@@ -94,7 +94,7 @@ def test_keys_are_known_after_a_restart() -> None:
     assert not bench.submitted(b"echo", b"", key=b"c").endswith(b"08")
 
 
-def test_a_damaged_log_is_named_where_a_request_is_not_known() -> None:
+def test_the_status_of_an_unknown_request_mentions_a_damaged_log() -> None:
     bench = TitanicBench(recovered=Recovered(is_damaged=True))
     assert bench.ask(REPLY, b"0" * 32)[0].endswith(b"or lost: the log is damaged")
     assert TitanicBench().ask(REPLY, b"0" * 32)[0].endswith(b"closed, or never accepted")

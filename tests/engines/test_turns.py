@@ -22,7 +22,7 @@ def turns_of(*peers: str, **settings: Any) -> Turns[ClientPeer]:
 
 
 def push(turns: Turns[ClientPeer], *requests: str, size: int = 1) -> list[bool]:
-    """Let requests wait that are named after their client: "a1" is of "a"."""
+    """Queue requests, which are named after their client: "a1" is a request of "a"."""
     return [turns.push(turns.by_peer[name[0]], name, size) for name in requests]
 
 
@@ -34,7 +34,7 @@ def pop_all(turns: Turns[ClientPeer]) -> list[str]:
     return taken
 
 
-def test_clients_take_turns_however_much_they_ask() -> None:
+def test_clients_are_served_in_turn_regardless_of_their_queues() -> None:
     turns = turns_of("a", "b", "c")
     push(turns, "a1", "a2", "a3", "b1", "c1", "c2")
     assert turns.waiting == 6
@@ -42,7 +42,7 @@ def test_clients_take_turns_however_much_they_ask() -> None:
     assert turns.waiting == 0
 
 
-def test_what_waits_is_lost_with_its_client() -> None:
+def test_waiting_requests_of_a_lost_client_are_dropped() -> None:
     turns = turns_of("a", "b")
     push(turns, "a1", "b1", "a2")
     left = turns.leave("a")
@@ -52,7 +52,7 @@ def test_what_waits_is_lost_with_its_client() -> None:
     assert (pop_all(turns), len(turns)) == (["b1"], 1)
 
 
-def test_a_client_that_does_not_read_its_replies_is_passed_over_and_owed_its_turn() -> None:
+def test_a_blocked_client_is_skipped_and_gets_its_turn_later() -> None:
     turns = turns_of("a", "b")
     push(turns, "a1", "b1", "b2", "b3")
     turns.block("a")
@@ -63,16 +63,16 @@ def test_a_client_that_does_not_read_its_replies_is_passed_over_and_owed_its_tur
     assert pop_all(turns) == ["a1", "b2", "b3"]
 
 
-def test_a_client_that_was_blocked_for_a_moment_keeps_its_place() -> None:
+def test_a_briefly_blocked_client_keeps_its_turn() -> None:
     turns = turns_of("a", "b")
     push(turns, "b1", "a1", "b2")
     turns.block("a")
     assert turns.unblock("a") is not None
-    assert turns.unblock("a") is None  # it was not blocked any more
+    assert turns.unblock("a") is None  # already unblocked
     assert pop_all(turns) == ["b1", "a1", "b2"]
 
 
-def test_blocking_a_stranger_does_nothing() -> None:
+def test_blocking_an_unknown_client_has_no_effect() -> None:
     turns = turns_of("a")
     turns.block("z")
     assert turns.unblock("z") is None
@@ -82,20 +82,20 @@ def test_blocking_a_stranger_does_nothing() -> None:
     ("stops_at_max", "stops"),
     [(False, [False, False, False, False, True]), (True, [False, False, False, True, False])],
 )
-def test_a_client_with_too_much_waiting_is_not_read_from(stops_at_max, stops) -> None:
+def test_a_client_over_the_queue_limit_is_paused(stops_at_max, stops) -> None:
     turns = turns_of("a", queue_max=4, stops_at_max=stops_at_max)
     assert push(turns, "a1", "a2", "a3", "a4", "a5") == stops
     resumed = []
     while due := turns.pop():
         resumed.append(turns.resumes(due[0]))
-    assert resumed == [False, False, True, False, False]  # at two, half of four
+    assert resumed == [False, False, True, False, False]  # at two, half of the limit of four
     assert push(turns, "a6", "a7", "a8", "a9", "a9") == stops
 
 
 @pytest.mark.parametrize(
     ("stops_at_max", "stops"), [(False, [False, False, True]), (True, [False, True, False])]
 )
-def test_bytes_count_as_well(stops_at_max, stops) -> None:
+def test_the_queue_limit_applies_to_bytes(stops_at_max, stops) -> None:
     turns = turns_of("a", queue_size_max=100, stops_at_max=stops_at_max)
     assert push(turns, "a1", "a2", "a3", size=50) == stops
     client = turns.by_peer["a"]
@@ -106,7 +106,7 @@ def test_bytes_count_as_well(stops_at_max, stops) -> None:
     assert client.size == 50
 
 
-def test_a_client_that_has_one_request_at_a_time_waits_until_it_is_offered_a_turn() -> None:
+def test_with_one_at_a_time_a_client_waits_for_an_offer() -> None:
     turns = turns_of("a", "b", one_at_a_time=True)
     push(turns, "a1", "a2", "b1")
     assert pop_all(turns) == ["a1", "b1"]
@@ -120,7 +120,7 @@ def test_a_client_that_has_one_request_at_a_time_waits_until_it_is_offered_a_tur
     assert pop_all(turns) == ["a2"]
 
 
-def test_everything_that_waits_can_be_forgotten() -> None:
+def test_clear_drops_all_waiting_requests() -> None:
     turns = turns_of("a", "b")
     push(turns, "a1", "a2", "b1")
     assert turns.clear() == 3
@@ -130,12 +130,13 @@ def test_everything_that_waits_can_be_forgotten() -> None:
     assert pop_all(turns) == ["b2"]
 
 
-# --- any order of events --------------------------------------------------------------------------
+# --- random orders of events ----------------------------------------------------------------------
 PEERS = st.sampled_from("abcd")
 
 
-class AnyOrder(RuleBasedStateMachine):
-    """No request is lost or overtaken; no client is passed over twice for the same other one."""
+class TurnsMachine(RuleBasedStateMachine):
+    """No request is lost or overtaken, and no client gets two turns while another one waits for its
+    own."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -143,7 +144,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.queues: dict[str, deque[tuple[int, int]]] = {}
         self.blocked: set[str] = set()
         self.number = 0
-        self.served: dict[str, dict[str, int]] = {}  # by who waits: others, since its own turn
+        self.served: dict[str, dict[str, int]] = {}  # turns of others, by waiting client
 
     @rule(peer=PEERS)
     def join(self, peer: str) -> None:
@@ -217,7 +218,7 @@ class AnyOrder(RuleBasedStateMachine):
             assert client.has_turn == (client in line)
             assert client.size == sum(size for size, _ in self.queues[peer])
             if self.queues[peer] and peer not in self.blocked:
-                assert client.has_turn  # or it would wait for ever
+                assert client.has_turn  # otherwise the client would wait for ever
 
 
-TestAnyOrder = AnyOrder.TestCase
+TestTurns = TurnsMachine.TestCase

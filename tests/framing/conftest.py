@@ -1,4 +1,4 @@
-"""Two ends of a connection without a network between them."""
+"""Fixtures that connect two framings without a network."""
 
 from collections.abc import Callable
 
@@ -26,7 +26,8 @@ def shake_hands() -> Callable[[Zmtp, Zmtp], None]:
 
 @pytest.fixture(scope="session")
 def connect() -> Connect:
-    """Make a pair of connected framings of the given socket types; options go to the first."""
+    """Return a function that connects two framings of the given socket types; options apply to the
+    first."""
 
     def _connect(
         own: SocketType = SocketType.ROUTER, peer: SocketType = SocketType.DEALER, **options: object

@@ -1,4 +1,5 @@
-"""AMQP 0.9.1 on a stream: the handshake, frames in any chunks, content, refusals, garbage."""
+"""AMQP 0.9.1 on a stream: the handshake, frames in any chunks, content, refusals and malformed
+data."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ _OPENED = frame.marshal(commands.Connection.OpenOk(), 0)
 
 
 def start(mechanisms: bytes = b"PLAIN AMQPLAIN") -> bytes:
-    """What RabbitMQ says first (pamqp writes it as a client would not need it)."""
+    """Return RabbitMQ's first frame, connection.start. The table is encoded by hand, since pamqp
+    would encode it differently from RabbitMQ."""
     payload = methods.CONNECTION_START + b"\0\x09" + table({"product": "RabbitMQ"})
     payload += pack(">I", len(mechanisms)) + mechanisms + pack(">I", 5) + b"en_US"
     return b"\x01\0\0" + pack(">I", len(payload)) + payload + b"\xce"
@@ -74,7 +76,7 @@ def test_the_handshake() -> None:
 
 
 @pytest.mark.parametrize(("ours", "theirs", "agreed"), [(20, 5, 5), (20, 0, 0), (0, 60, 0)])
-def test_the_shorter_heartbeat_holds(ours: int, theirs: int, agreed: int) -> None:
+def test_the_shorter_heartbeat_interval_applies(ours: int, theirs: int, agreed: int) -> None:
     framing = Amqp(AmqpSettings(heartbeat_s=ours))
     framing.receive(start())
     framing.receive(tune(heartbeat_s=theirs))
@@ -83,7 +85,7 @@ def test_the_shorter_heartbeat_holds(ours: int, theirs: int, agreed: int) -> Non
     assert methods.decode(said) == methods.Tuned(16, 131072, agreed)
 
 
-def test_a_refusal_is_told() -> None:
+def test_a_refused_connection_is_reported() -> None:
     framing = Amqp(AmqpSettings(vhost="nowhere"))
     framing.receive(start())
     framing.receive(tune())
@@ -113,16 +115,16 @@ def test_a_refusal_is_told() -> None:
         (start() + frame.marshal(commands.Connection.Blocked("x"), 0), "before its time"),
     ],
 )
-def test_what_is_no_handshake(said: bytes, why: str) -> None:
+def test_malformed_handshakes_are_refused(said: bytes, why: str) -> None:
     framing = Amqp()
-    for _ in range(2):  # and again, whatever comes
+    for _ in range(2):  # every later call raises the same error
         with pytest.raises(RemoteViolation, match=why):
             framing.receive(said)
     with pytest.raises(RemoteViolation, match=why):
         framing.at_end()
 
 
-def test_nothing_is_sent_before_it() -> None:
+def test_nothing_is_encoded_before_the_handshake() -> None:
     with pytest.raises(LocalViolation, match="before the handshake"):
         Amqp().encode([WORK, methods.OPEN_CHANNEL], [])
     with pytest.raises(RemoteViolation, match="may not be RabbitMQ"):
@@ -147,12 +149,12 @@ def assert_traffic(messages: list[Message]) -> None:
     assert methods.decode(ack[1]) == methods.Confirmed(3, True, True)
 
 
-def test_messages_come_whole() -> None:
+def test_messages_are_assembled_from_frames() -> None:
     assert_traffic(opened().receive(_TRAFFIC))
 
 
 @given(st.lists(st.integers(1, 60), min_size=1))
-def test_chunks_change_nothing(sizes: list[int]) -> None:
+def test_any_chunks_give_the_same_messages(sizes: list[int]) -> None:
     framing = opened()
     messages: list[Message] = []
     at = 0
@@ -166,7 +168,7 @@ def test_chunks_change_nothing(sizes: list[int]) -> None:
 
 
 @given(st.binary(max_size=200), st.integers(0, len(_TRAFFIC)))
-def test_garbage_is_a_violation_at_most(garbage: bytes, at: int) -> None:
+def test_any_bytes_are_accepted_or_refused(garbage: bytes, at: int) -> None:
     for framing in (opened(), Amqp()):
         try:
             framing.receive(_TRAFFIC[:at] + garbage)
@@ -175,7 +177,7 @@ def test_garbage_is_a_violation_at_most(garbage: bytes, at: int) -> None:
                 framing.receive(b"")
 
 
-def test_a_body_that_is_too_large_is_thrown_away() -> None:
+def test_a_body_over_the_limit_is_dropped() -> None:
     framing = opened(AmqpSettings(body_size_max=200))
 
     large, small = framing.receive(delivery(b"x" * 250) + delivery(b"y" * 200))
@@ -184,7 +186,7 @@ def test_a_body_that_is_too_large_is_thrown_away() -> None:
     assert small[3] == b"y" * 200
 
 
-def test_what_is_sent_is_what_others_read() -> None:
+def test_pamqp_decodes_our_frames() -> None:
     framing = opened(frame_size=4096)
     out: list[bytes] = []
     body = bytes(5000)
@@ -206,7 +208,7 @@ def test_what_is_sent_is_what_others_read() -> None:
     assert max(used for _, _, used in frames) == 4096
 
 
-def test_it_says_goodbye() -> None:
+def test_closing_sends_connection_close_once() -> None:
     framing = opened()
 
     _, channel, close = frame.unmarshal(framing.closing())
@@ -229,7 +231,7 @@ def test_it_says_goodbye() -> None:
     ],
     ids=["header alone", "body alone", "body too long", "method inside", "frame too long"],
 )
-def test_frames_that_belong_to_nothing(said: bytes) -> None:
+def test_unexpected_frames_are_refused(said: bytes) -> None:
     framing = opened()
     with pytest.raises(RemoteViolation):
         framing.receive(said)

@@ -1,4 +1,4 @@
-"""The fuzz targets of AMQP work without the fuzzer: on their corpora, and on damaged copies."""
+"""The fuzz targets of AMQP, run without the fuzzer on their corpora and on damaged copies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _damaged(inputs: list[bytes], count: int) -> Iterator[bytes]:
         yield bytes(data)
 
 
-def test_the_corpus_of_the_framing_reaches_the_farewell() -> None:
+def test_the_corpus_of_the_framing_reaches_the_close() -> None:
     whole = [data for data in fuzz_amqp.corpus() if len(data) > 1000]
     assert len(whole) == 2 * len(fuzz_amqp.STEPS)
     for data in whole:
@@ -36,21 +36,21 @@ def test_the_corpus_of_the_framing_reaches_the_farewell() -> None:
 def test_the_corpus_of_the_engines_reaches_calls_and_handlers() -> None:
     seen: set[str] = set()
 
-    class Seen(fuzz_amqp_engines.World):
+    class RecordingWorld(fuzz_amqp_engines.World):
         def _perform(self, effect: Any) -> None:
             super()._perform(effect)
             what = getattr(effect, "what", None)
             seen.add(type(effect).__name__ if what is None else type(what).__name__)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fuzz_amqp_engines, "World", Seen)
+        patch.setattr(fuzz_amqp_engines, "World", RecordingWorld)
         for data in fuzz_amqp_engines.corpus():
             fuzz_amqp_engines.one_input(data)
     assert seen >= {"Request", "Partial", "Fail", "CancelHandler", "Send", "Stopped", "Warn"}
 
 
 @pytest.mark.parametrize("target", [fuzz_amqp, fuzz_amqp_engines])
-def test_pseudo_random_inputs_end_well(target: Any) -> None:
+def test_damaged_inputs_cause_no_failure(target: Any) -> None:
     inputs = [data for data in target.corpus() if len(data) < 60_000]
     for data in _damaged(inputs, 300):
         target.one_input(data)

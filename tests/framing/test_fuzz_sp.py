@@ -1,4 +1,4 @@
-"""The fuzz target itself works, without the fuzzer: on its corpus, and on damaged copies of it."""
+"""The fuzz target of SP, run without the fuzzer on its corpus and on damaged copies."""
 
 import random
 
@@ -12,7 +12,7 @@ def test_every_input_of_the_corpus_is_valid():
     for data in inputs:
         kind = target.KINDS[data[0]]
         messages, end, framing = target.run(kind, data[2:], 0)
-        if kind == "client":  # nobody knows the answer to a key beforehand
+        if kind == "client":  # no recorded answer fits the client's random key
             assert (messages, end) == ([], "violation")
         else:
             assert framing.ready
@@ -23,13 +23,13 @@ def test_every_input_of_the_corpus_is_valid():
         target.one_input(data)
 
 
-def test_the_corpus_is_written_to_files(tmp_path):
+def test_make_corpus_writes_files(tmp_path):
     target.make_corpus(tmp_path / "corpus")
     written = [path.read_bytes() for path in sorted((tmp_path / "corpus").iterdir())]
     assert [data[:2] for data in written] == [data[:2] for data in target.corpus()]
 
 
-def test_pseudo_random_inputs_end_well():
+def test_damaged_inputs_cause_no_failure():
     source = random.Random(20_26)
     inputs = list(target.corpus())
     for _ in range(1000):
@@ -44,14 +44,14 @@ def test_pseudo_random_inputs_end_well():
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 10, 66, 500])
-def test_noise_ends_well(size):
+def test_random_bytes_cause_no_failure(size):
     source = random.Random(size)
     for _ in range(50):
         target.one_input(source.randbytes(size))
 
 
 @pytest.mark.parametrize("kind", [target.SpStream, target.SpWebSocket])
-def test_the_target_notices_a_reader_that_fails(monkeypatch, kind):
+def test_the_target_reports_a_failing_reader(monkeypatch, kind):
     def broken(framing, chunk):
         raise IndexError("a bug")
 

@@ -1,4 +1,4 @@
-"""The fuzz target itself works, without the fuzzer: on its corpus, and on damaged copies of it."""
+"""The fuzz target of ZMTP, run without the fuzzer on its corpus and on damaged copies."""
 
 import random
 from importlib.util import module_from_spec, spec_from_file_location
@@ -31,13 +31,13 @@ def test_every_input_of_the_corpus_is_valid_and_delivers_messages(target):
         target.one_input(data)
 
 
-def test_the_corpus_is_written_to_files(target, tmp_path):
+def test_make_corpus_writes_files(target, tmp_path):
     target.make_corpus(tmp_path / "corpus")
     written = [path.read_bytes() for path in sorted((tmp_path / "corpus").iterdir())]
     assert written == list(target.corpus())
 
 
-def test_pseudo_random_inputs_end_well(target):
+def test_damaged_inputs_cause_no_failure(target):
     source = random.Random(20_24)
     inputs = list(target.corpus())
     for _ in range(400):
@@ -52,13 +52,13 @@ def test_pseudo_random_inputs_end_well(target):
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 66, 500])
-def test_noise_ends_well(target, size):
+def test_random_bytes_cause_no_failure(target, size):
     source = random.Random(size)
     for _ in range(50):
         target.one_input(source.randbytes(size))
 
 
-def test_the_target_notices_a_reader_that_fails(target, monkeypatch):
+def test_the_target_reports_a_failing_reader(target, monkeypatch):
     def broken(framing, chunk):
         raise IndexError("a bug")
 

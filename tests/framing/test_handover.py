@@ -1,4 +1,4 @@
-"""Messages that are handed over as they are: the framing, and two hosts that are joined by it."""
+"""The handover framing, which passes messages as objects, alone and between two hosts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from requite.shell.connections import Connections, Endpoint
 from requite.transport.address import InprocAddress
 
 
-def test_messages_of_a_flush_are_one_list_and_stay_the_same_objects():
+def test_messages_of_a_flush_form_one_chunk_and_are_not_copied():
     ours, theirs = Handover(), Handover()
     messages: list[Any] = [[b"a"], (1, 2), [b"b", b"c"]]
     out: list[Any] = []
@@ -23,7 +23,7 @@ def test_messages_of_a_flush_are_one_list_and_stay_the_same_objects():
     assert all(ours is theirs for ours, theirs in zip(messages, received, strict=True))
 
 
-def test_there_is_nothing_to_say_besides():
+def test_the_framing_sends_nothing_but_messages():
     framing = Handover()
     assert framing.ready
     assert (framing.opening(), framing.output(), framing.closing()) == (b"", b"", b"")
@@ -32,7 +32,8 @@ def test_there_is_nothing_to_say_besides():
 
 
 class Recorder:
-    """An engine that takes down what it is fed, and sends what it is told to."""
+    """An engine that records its inputs. It sends `first` to each new peer, and then disconnects it
+    if `hangs_up`."""
 
     def __init__(self, first: Sequence[Any] = (), *, hangs_up: bool = False) -> None:
         self.fed: list[Input] = []
@@ -64,13 +65,13 @@ class Recorder:
         return None
 
 
-async def until(look: Any) -> None:
+async def until(condition: Any) -> None:
     async with asyncio.timeout(5):
-        while not look():  # noqa: ASYNC110 - nobody sets an event
+        while not condition():  # noqa: ASYNC110 - the condition has no event to wait for
             await asyncio.sleep(0)
 
 
-async def test_two_hosts_hand_messages_to_each_other_and_hear_of_the_end():
+async def test_a_host_receives_the_messages_and_the_loss_of_its_peer():
     first: list[Any] = [(b"tuple", 1), [b"frame"]]
     listening, dialling = Recorder(), Recorder(first, hangs_up=True)
     address = InprocAddress("handover")
@@ -79,6 +80,6 @@ async def test_two_hosts_hand_messages_to_each_other_and_hear_of_the_end():
     await server.listen_all()
     client.start()
     await until(lambda: listening.has_lost)
-    assert listening.messages == first  # what was sent before the end has come
+    assert listening.messages == first  # messages sent before the disconnect have arrived
     await client.close()
     await server.close()

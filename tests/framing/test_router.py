@@ -1,4 +1,4 @@
-"""Identities of a ROUTER's peers."""
+"""The identity table of a ROUTER socket."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from requite.framing import IdentityTable
 
 
 class Peer:
-    """Stands for a connection: compared by what it is, like one."""
+    """Stands for a connection; compared by identity."""
 
 
 def test_anonymous_peers_get_fresh_identities_of_five_bytes():
@@ -47,7 +47,7 @@ def test_a_second_peer_with_an_identity_in_use_is_refused():
     assert table.find(b"worker-1") is holder
 
 
-def test_hand_over_tells_which_peer_to_close_and_its_leaving_harms_nobody():
+def test_handover_returns_the_displaced_peer_whose_loss_changes_nothing():
     table: IdentityTable[Peer] = IdentityTable(start=0, handover=True)
     holder, newcomer = Peer(), Peer()
     table.admit(holder, b"worker-1")
@@ -58,7 +58,7 @@ def test_hand_over_tells_which_peer_to_close_and_its_leaving_harms_nobody():
     assert len(table) == 1
 
 
-def test_a_forgotten_peer_leaves_nothing_behind():
+def test_forgetting_a_peer_frees_its_identity():
     table: IdentityTable[Peer] = IdentityTable(start=0)
     peer = Peer()
     table.admit(peer, b"worker-1")

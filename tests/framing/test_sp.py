@@ -1,4 +1,4 @@
-"""The SP stream mappings by their bytes (sp-tcp-mapping-01, sp-ipc-mapping-01), and limits."""
+"""The SP stream mappings (sp-tcp-mapping-01, sp-ipc-mapping-01), byte by byte, and their limits."""
 
 import tracemalloc
 from struct import pack
@@ -14,7 +14,8 @@ MIB = 1 << 20
 HELLO_REQ = bytes.fromhex("0053500000300000")
 HELLO_REP = bytes.fromhex("0053500000310000")
 REQUEST = bytes.fromhex("0000000000000009 80000001 48656c6c6f")
-# The draft's picture: through two devices, at the service, and the way back.
+# The example of the draft: a request through two devices, as the service receives it, and its
+# reply.
 REQUEST_OF_TWO_HOPS = bytes.fromhex("0000000000000011 000001be 0000012b 80000337 48656c6c6f")
 REPLY_OF_TWO_HOPS = bytes.fromhex("0000000000000011 000001be 0000012b 80000337 576f726c64")
 IPC_REQUEST = bytes.fromhex("01 0000000000000009 80000001 48656c6c6f")
@@ -23,7 +24,7 @@ SMALL = Limits(message_size_bytes_max=1000)
 
 
 def connected(**options: object) -> SpStream:
-    """Make the framing of a REP that has read a REQ's header."""
+    """Return the framing of a REP that has received a REQ's header."""
     framing = SpStream(REP, REQ, **options)
     assert framing.receive(HELLO_REQ) == []
     return framing
@@ -73,7 +74,7 @@ def framing(in_band) -> SpStream:
 
 
 @pytest.mark.parametrize(("own", "peer", "header"), [(48, 49, HELLO_REQ), (49, 48, HELLO_REP)])
-def test_the_header_is_said_at_once_and_only_once(own, peer, header, in_band):
+def test_the_header_is_sent_at_once_and_only_once(own, peer, header, in_band):
     framing = SpStream(own, peer, in_band=in_band)
     assert framing.opening() == header
     assert framing.output() == b""
@@ -81,7 +82,7 @@ def test_the_header_is_said_at_once_and_only_once(own, peer, header, in_band):
 
 
 @pytest.mark.parametrize("cut", range(9))
-def test_ready_comes_with_the_last_byte_of_the_peers_header(cut, in_band):
+def test_the_framing_is_ready_after_the_last_byte_of_the_peers_header(cut, in_band):
     framing = SpStream(REP, REQ, in_band=in_band)
     assert framing.receive(HELLO_REQ[:cut]) == []
     assert framing.ready == (cut == 8)
@@ -96,7 +97,7 @@ def test_ready_comes_with_the_last_byte_of_the_peers_header(cut, in_band):
     "beginning",
     ["01", "0054", "005351", "00535001", "ff00000000000000017f", b"GET / HTTP/1.1".hex(), "1603"],
 )
-def test_what_cannot_become_a_header_is_refused_at_its_first_wrong_byte(beginning):
+def test_an_invalid_header_is_refused_at_its_first_wrong_byte(beginning):
     assert "does not speak SP" in refusal(SpStream(REP, REQ), bytes.fromhex(beginning))
 
 
@@ -109,12 +110,12 @@ def test_what_cannot_become_a_header_is_refused_at_its_first_wrong_byte(beginnin
         (b"\x7fELF", r"b'\x7fELF'"),
     ],
 )
-def test_another_protocol_is_told_by_name(beginning, name):
+def test_the_error_names_another_protocol(beginning, name):
     assert f"its first bytes are {name}" in refusal(SpStream(REP, REQ), beginning)
 
 
 @pytest.mark.parametrize("at", range(8))
-def test_every_byte_of_the_header_counts(at):
+def test_every_byte_of_the_header_is_checked(at):
     for value in set(range(256)) - {HELLO_REQ[at]}:
         framing = SpStream(REP, REQ)
         header = HELLO_REQ[:at] + bytes((value,)) + HELLO_REQ[at + 1 :]
@@ -139,22 +140,22 @@ def test_reserved_bytes_that_are_not_zero_are_refused():
         (3840, 3841, 48, r"type 48 \(REQ\); this endpoint of type 3840 takes 3841 \(unknown\)"),
     ],
 )
-def test_another_type_of_endpoint_is_refused_with_both_names(own, peer, announced, reason):
+def test_an_incompatible_endpoint_is_refused_with_both_types(own, peer, announced, reason):
     with pytest.raises(RemoteViolation, match=reason):
         SpStream(own, peer).receive(pack(">4sHH", b"\0SP\0", announced, 0))
 
 
 @pytest.mark.parametrize("cut", range(8))
-def test_an_end_inside_the_header_is_reported(cut):
+def test_end_of_stream_inside_the_header_is_refused(cut):
     framing = SpStream(REP, REQ)
     framing.receive(HELLO_REQ[:cut])
-    assert not framing.mid_message  # nobody has begun a message
+    assert not framing.mid_message  # no message has begun
     with pytest.raises(RemoteViolation, match="before its SP header was complete"):
         framing.at_end()
 
 
 @pytest.mark.parametrize("message", [[b"x"], [b"tags", b"body"], [b"x" * 300], [b"a", bytes(256)]])
-def test_nothing_is_encoded_before_the_header_has_come(message, in_band):
+def test_nothing_is_encoded_before_the_peers_header(message, in_band):
     framing, out = SpStream(REP, REQ, in_band=in_band), [b"before"]
     with pytest.raises(LocalViolation, match="before the peer's SP header"):
         framing.encode(message, out)
@@ -164,13 +165,13 @@ def test_nothing_is_encoded_before_the_header_has_come(message, in_band):
 # --- messages -------------------------------------------------------------------------------------
 
 
-def test_the_request_of_the_wire():
+def test_golden_bytes_of_a_request():
     assert connected().receive(REQUEST) == [[b"\x80\0\0\x01Hello"]]
     assert wire(connected(), [b"\x80\0\0\x01", b"Hello"]) == REQUEST
     assert wire(connected(), [b"\x80\0\0\x01Hello"]) == REQUEST
 
 
-def test_the_request_and_the_reply_of_the_drafts_picture():
+def test_golden_bytes_of_the_drafts_example():
     framing = connected()
     [[payload]] = framing.receive(REQUEST_OF_TWO_HOPS)
     assert payload == bytes.fromhex("000001be 0000012b 80000337") + b"Hello"
@@ -178,13 +179,13 @@ def test_the_request_and_the_reply_of_the_drafts_picture():
     assert wire(framing, [payload[:4], payload[4:8], payload[8:12], b"World"]) == REPLY_OF_TWO_HOPS
 
 
-def test_the_request_of_the_wire_on_ipc():
+def test_golden_bytes_of_a_request_over_ipc():
     framing = connected(in_band=True)
     assert framing.receive(IPC_REQUEST) == [[b"\x80\0\0\x01Hello"]]
     assert wire(framing, [b"\x80\0\0\x01", b"Hello"]) == IPC_REQUEST
 
 
-def test_header_and_messages_may_come_in_one_chunk():
+def test_header_and_messages_may_arrive_in_one_chunk():
     framing = SpStream(REP, REQ)
     assert framing.receive(HELLO_REQ + REQUEST + REQUEST) == [[b"\x80\0\0\x01Hello"]] * 2
     framing.at_end()
@@ -192,7 +193,7 @@ def test_header_and_messages_may_come_in_one_chunk():
 
 @pytest.mark.parametrize("size", [0, 1, 255, 256, 65535, 65536, MIB])
 @pytest.mark.parametrize("form", [bytes, memoryview])
-def test_pieces_leave_as_they_are_behind_one_size(framing, in_band, size, form):
+def test_a_message_is_sent_as_its_size_and_its_uncopied_pieces(framing, in_band, size, form):
     body = form(b"x" * size)
     for message in ([body], [b"tags", body], [b"one", b"two", body]):
         out = pieces(framing, message)
@@ -203,7 +204,7 @@ def test_pieces_leave_as_they_are_behind_one_size(framing, in_band, size, form):
     framing.at_end()
 
 
-def test_a_message_without_bytes_is_one_for_the_framing(framing, in_band):
+def test_an_empty_message_is_a_message(framing, in_band):
     empty = b"\x01" * in_band + bytes(8)
     assert wire(framing, [], [b""], [b"", b""], [b"", b"", b""]) == empty * 4
     assert framing.receive(empty * 4) == [[b""]] * 4
@@ -225,7 +226,7 @@ def test_any_chunks_give_the_same_messages(framing, step):
     framing.at_end()
 
 
-def test_a_cut_is_seen_and_reported_wherever_it_is(in_band):
+def test_end_of_stream_inside_a_message_is_refused_at_any_byte(in_band):
     data = wire(connected(in_band=in_band), [b"abc", b"x" * 300])
     for cut in range(1, len(data)):
         framing = connected(in_band=in_band)
@@ -245,11 +246,12 @@ def test_other_types_of_ipc_messages_are_refused(kind):
     assert f"unknown IPC type {kind:#04x}" in refusal(framing, IPC_REQUEST + data)
 
 
-# --- what messages cost ---------------------------------------------------------------------------
+# --- memory use -----------------------------------------------------------------------------------
 
 
-def test_what_a_long_message_costs_while_it_comes(framing, in_band):
-    """A message of 16 MiB in chunks of 64 KiB costs its size twice: once kept, once joined."""
+def test_peak_memory_while_a_long_message_arrives(framing, in_band):
+    """Receiving a message of 16 MiB in chunks of 64 KiB takes twice its size: the chunks, and the
+    joined message."""
     size, step = 16 * MIB, 65536
     chunk = b"x" * step
     tracemalloc.start()
@@ -266,7 +268,7 @@ def test_what_a_long_message_costs_while_it_comes(framing, in_band):
     assert peak < 2.1 * size
 
 
-def test_single_bytes_of_a_long_message_do_not_cost_an_object_each():
+def test_chunks_of_one_byte_take_little_memory():
     framing = connected()
     framing.receive(pack(">Q", MIB))
     tracemalloc.start()
@@ -295,7 +297,7 @@ def test_a_size_over_the_limit_is_refused_when_announced(framing, in_band, annou
 
 
 @pytest.mark.parametrize("step", [1, 10, 999, 1008, 5000])
-def test_messages_of_exactly_the_limit_pass(in_band, step):
+def test_messages_of_exactly_the_limit_are_accepted(in_band, step):
     framing = connected(in_band=in_band, limits=SMALL)
     messages = [[b"x" * 1000], [b""], [b"y" * 1000], [b"z" * 1000]]
     assert chunked(framing, wire(framing, *messages), step) == messages
@@ -310,15 +312,15 @@ def test_one_byte_more_than_the_limit_is_refused(in_band, step):
         chunked(framing, data, step)
 
 
-def test_a_limit_binds_what_comes_and_not_what_leaves(in_band):
+def test_limits_apply_to_received_messages_only(in_band):
     framing = connected(in_band=in_band, limits=SMALL)
     assert len(wire(framing, [bytes(2000)])) == 2008 + in_band
 
 
 @pytest.mark.parametrize("size", [0, 1, 4, 15, 300])
 @pytest.mark.parametrize("count", [1, 3, 4, 5, 64])
-def test_messages_of_one_size_in_a_row(framing, in_band, size, count):
-    """They are cut in another way, which has to give the same."""
+def test_runs_of_messages_of_equal_size(framing, in_band, size, count):
+    """The framing parses runs of messages of equal size by a faster path, with equal results."""
     messages = [[bytes((number % 256,)) * size] for number in range(count)]
     others = [[b"y" * (size + 1)], [b"z" * size], [b"z" * size]]
     run = wire(framing, *messages)

@@ -1,4 +1,4 @@
-"""What holds for the SP stream mappings with any messages, any cutting and any bytes at all."""
+"""Properties of the SP stream mappings, for any messages, chunks and bytes."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,14 +10,14 @@ REQ, REP = 48, 49
 SMALL = Limits(message_size_bytes_max=400)
 
 pieces = st.binary(max_size=20) | st.sampled_from([248, 255, 256, 257, 4097, 65536]).map(bytes)
-# Messages of one size in a row are cut in another way than others.
+# The framing parses runs of messages of equal size by a faster path.
 runs = st.builds(lambda piece, count: [[piece]] * count, st.binary(max_size=40), st.integers(4, 20))
 message_lists = st.lists(st.lists(pieces, max_size=4), max_size=8) | st.lists(
     runs | st.lists(st.lists(pieces, max_size=4), max_size=2), max_size=4
 ).map(lambda parts: [message for part in parts for message in part])
 cuts = st.lists(st.integers(0, 1 << 20), max_size=12)
 
-# Bytes that look like messages: each kind of size is likely, so that every branch is entered.
+# Bytes that look like messages. Each kind and size is likely, so that every branch is reached.
 likely = st.builds(
     lambda kind, size, body: kind + size.to_bytes(8, "big") + body,
     st.sampled_from([b"", b"\x01", b"\x01", b"\x02"]),
@@ -40,7 +40,7 @@ def connected(*, in_band: bool, limits: Limits = SMALL) -> SpStream:
 
 
 def outcome(framing: SpStream, stream: list[bytes]) -> tuple[list[list[bytes]], str | None]:
-    """What comes of a stream: the messages, and the violation if there was one."""
+    """Return the messages of a stream, and its violation or None."""
     messages: list[list[bytes]] = []
     for chunk in stream:
         try:
@@ -50,7 +50,7 @@ def outcome(framing: SpStream, stream: list[bytes]) -> tuple[list[list[bytes]], 
     return messages, None
 
 
-def ends_well(framing: SpStream) -> bool:
+def may_end(framing: SpStream) -> bool:
     try:
         framing.at_end()
     except RemoteViolation:
@@ -59,7 +59,7 @@ def ends_well(framing: SpStream) -> bool:
 
 
 @given(messages=message_lists, borders=cuts, in_band=st.booleans())
-def test_any_messages_come_back_however_the_stream_is_cut(messages, borders, in_band):
+def test_any_messages_survive_the_round_trip_in_any_chunks(messages, borders, in_band):
     out = [SpStream(REQ, REP).opening()]
     sender = connected(in_band=in_band)
     added = sum(sender.encode(message, out) for message in messages)
@@ -72,7 +72,7 @@ def test_any_messages_come_back_however_the_stream_is_cut(messages, borders, in_
 
 
 @given(messages=message_lists, at=st.integers(0), in_band=st.booleans())
-def test_every_truncation_is_harmless_and_reported(messages, at, in_band):
+def test_any_truncation_is_refused_without_other_effects(messages, at, in_band):
     out: list[bytes] = []
     sender = connected(in_band=in_band)
     borders = [0]
@@ -84,14 +84,15 @@ def test_every_truncation_is_harmless_and_reported(messages, at, in_band):
     delivered, violation = outcome(receiver, [stream[:end]])
     assert violation is None
     assert len(delivered) == len([border for border in borders[1:] if border <= end])
-    assert ends_well(receiver) == (not receiver.mid_message) == (end in borders)
+    assert may_end(receiver) == (not receiver.mid_message) == (end in borders)
 
 
 @given(data=garbage, borders=cuts, in_band=st.booleans())
-def test_any_bytes_end_the_same_way_however_they_are_cut(data, borders, in_band):
+def test_any_bytes_have_the_same_result_in_any_chunks(data, borders, in_band):
     whole = outcome(connected(in_band=in_band), [data])
     cut = outcome(connected(in_band=in_band), chunks(data, borders))
-    # A violation or none in both; in one piece, what stood before it in the chunk is lost with it.
+    # A violation occurs in both or in neither. In one chunk, the messages before a violation are
+    # lost.
     assert (whole[1] is None) == (cut[1] is None)
     assert whole[0] == cut[0][: len(whole[0])]
     if whole[1] is None:
@@ -99,10 +100,10 @@ def test_any_bytes_end_the_same_way_however_they_are_cut(data, borders, in_band)
 
 
 @given(data=st.binary(max_size=40), kept=st.integers(0, 8), borders=cuts)
-def test_any_bytes_as_a_header_are_harmless(data, kept, borders):
+def test_any_bytes_as_a_header_are_accepted_or_refused(data, kept, borders):
     stream = SpStream(REQ, REP).opening()[:kept] + data
     whole = SpStream(REP, REQ), SpStream(REP, REQ)
     ends = outcome(whole[0], [stream]), outcome(whole[1], chunks(stream, borders))
     assert (ends[0][1] is None) == (ends[1][1] is None)
     assert whole[0].ready == whole[1].ready
-    assert ends_well(whole[0]) == ends_well(whole[1])
+    assert may_end(whole[0]) == may_end(whole[1])

@@ -1,4 +1,4 @@
-"""What holds for SP on WebSocket with any messages, any cutting and any bytes at all."""
+"""Properties of SP on WebSocket, for any messages, chunks and bytes."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,7 +22,7 @@ pieces = st.binary(max_size=20) | st.sampled_from([121, 122, 126, 1025, 65536]).
 message_lists = st.lists(st.lists(pieces, max_size=4), max_size=8)
 cuts = st.lists(st.integers(0, 1 << 20), max_size=12)
 
-# What a frame may be made of, each likely, so that every branch is entered.
+# The parts of a frame. Each value is likely, so that every branch is reached.
 firsts = st.sampled_from([0x82, 0x82, 0x02, 0x00, 0x80, 0x89, 0x8A, 0x88, 0x81]) | st.integers(
     0, 255
 )
@@ -45,7 +45,7 @@ def connected(*, is_client: bool, limits: Limits = SMALL) -> SpWebSocket:
 
 
 def outcome(framing: SpWebSocket, stream: list[bytes]) -> tuple[list[list[bytes]], str | None]:
-    """What comes of a stream: the messages, and the violation if there was one."""
+    """Return the messages of a stream, and its violation or None."""
     messages: list[list[bytes]] = []
     for chunk in stream:
         try:
@@ -55,7 +55,7 @@ def outcome(framing: SpWebSocket, stream: list[bytes]) -> tuple[list[list[bytes]
     return messages, None
 
 
-def ends_well(framing: SpWebSocket) -> bool:
+def may_end(framing: SpWebSocket) -> bool:
     try:
         framing.at_end()
     except RemoteViolation:
@@ -64,7 +64,7 @@ def ends_well(framing: SpWebSocket) -> bool:
 
 
 @given(messages=message_lists, borders=cuts, is_client=st.booleans())
-def test_any_messages_come_back_however_the_stream_is_cut(messages, borders, is_client):
+def test_any_messages_survive_the_round_trip_in_any_chunks(messages, borders, is_client):
     sender = connected(is_client=not is_client)
     out: list[bytes] = []
     added = sum(sender.encode(message, out) for message in messages)
@@ -73,11 +73,11 @@ def test_any_messages_come_back_however_the_stream_is_cut(messages, borders, is_
     receiver = connected(is_client=is_client, limits=Limits())
     whole = [[b"".join(message)] for message in messages]
     assert outcome(receiver, chunks(stream, borders)) == (whole, None)
-    assert ends_well(receiver)
+    assert may_end(receiver)
 
 
 @given(messages=message_lists, at=st.integers(0), is_client=st.booleans())
-def test_every_truncation_is_harmless_and_reported(messages, at, is_client):
+def test_any_truncation_is_refused_without_other_effects(messages, at, is_client):
     sender = connected(is_client=not is_client)
     out: list[bytes] = []
     borders = [0]
@@ -89,20 +89,21 @@ def test_every_truncation_is_harmless_and_reported(messages, at, is_client):
     delivered, violation = outcome(receiver, [stream[:end]])
     assert violation is None
     assert len(delivered) == len([border for border in borders[1:] if border <= end])
-    assert ends_well(receiver) == (not receiver.mid_message) == (end in borders)
+    assert may_end(receiver) == (not receiver.mid_message) == (end in borders)
 
 
 @given(data=garbage, borders=cuts, is_client=st.booleans())
-def test_any_bytes_end_the_same_way_however_they_are_cut(data, borders, is_client):
+def test_any_bytes_have_the_same_result_in_any_chunks(data, borders, is_client):
     one, other = connected(is_client=is_client), connected(is_client=is_client)
     whole, cut = outcome(one, [data]), outcome(other, chunks(data, borders))
-    # A violation or none in both; in one piece, what stood before it in the chunk is lost with it.
+    # A violation occurs in both or in neither. In one chunk, the messages before a violation are
+    # lost.
     assert (whole[1] is None) == (cut[1] is None)
     assert whole[0] == cut[0][: len(whole[0])]
     if whole[1] is None:
         assert whole == cut
         assert (one.farewell, one.mid_message) == (other.farewell, other.mid_message)
-        assert ends_well(one) == ends_well(other)
+        assert may_end(one) == may_end(other)
 
 
 @given(
@@ -111,7 +112,7 @@ def test_any_bytes_end_the_same_way_however_they_are_cut(data, borders, is_clien
     is_client=st.booleans(),
     borders=cuts,
 )
-def test_any_bytes_in_the_upgrade_are_harmless(data, kept, is_client, borders):
+def test_any_bytes_in_the_upgrade_are_accepted_or_refused(data, kept, is_client, borders):
     beginning = make_client().opening()
     if is_client:
         server = make_server()
@@ -121,21 +122,21 @@ def test_any_bytes_in_the_upgrade_are_harmless(data, kept, is_client, borders):
     ends = []
     for parts in ([stream], chunks(stream, borders)):
         framing = SpWebSocket(REQ if is_client else REP, REP, is_client=is_client, host=HOST)
-        ends.append((outcome(framing, parts)[1] is None, framing.ready, ends_well(framing)))
+        ends.append((outcome(framing, parts)[1] is None, framing.ready, may_end(framing)))
         framing.output()
     assert ends[0] == ends[1]
 
 
 @given(flips=st.lists(st.tuples(st.integers(0), st.integers(0, 255)), max_size=4))
-def test_a_damaged_upgrade_is_harmless(flips):
+def test_a_damaged_upgrade_is_accepted_or_refused(flips):
     client, server = make_client(), make_server()
     request = bytearray(client.opening())
     for at, value in flips:
         request[at % len(request)] = value
     _, violation = outcome(server, [bytes(request)])
     answer = bytearray(server.output())
-    assert violation is None or answer.startswith(b"HTTP/1.1 4")  # refused, and told so
+    assert violation is None or answer.startswith(b"HTTP/1.1 4")  # refused, with an HTTP error
     for at, value in flips if answer else ():
         answer[at % len(answer)] = value
     outcome(client, [bytes(answer)])
-    ends_well(client)
+    may_end(client)

@@ -1,6 +1,6 @@
-"""WebSocket messages and control frames by their bytes, and the limits on them.
+"""WebSocket messages and control frames, byte by byte, and their limits.
 
-RFC 6455, sections 5 to 7; the bytes are those of section 5.7 where it has some.
+RFC 6455, sections 5 to 7. Where section 5.7 has an example, the bytes are those of the example.
 """
 
 import tracemalloc
@@ -36,15 +36,16 @@ SMALL = Limits(message_size_bytes_max=1000)
 
 
 class End:
-    """One end under test: its framing, and whether what it gets and what it says is masked."""
+    """The end of a connection under test: its framing, and whether it sends or receives masked
+    frames."""
 
     def __init__(self, *, is_client: bool, **options: object) -> None:
         self.framing = connected_client(**options) if is_client else connected_server(**options)
         self.masks = is_client
-        self.gets_masked = not is_client
+        self.receives_masked = not is_client
 
     def frame(self, first: int, payload: bytes = b"") -> bytes:
-        return frame(first, payload, masked=self.gets_masked)
+        return frame(first, payload, masked=self.receives_masked)
 
     def pieces(self, *messages: list[bytes]) -> list[bytes]:
         out: list[bytes] = []
@@ -66,7 +67,8 @@ class End:
         return frames_of(output)
 
     def refusal(self, data: bytes, step: int = 0) -> tuple[str, int, str]:
-        """What is raised, and the code and reason of the Close frame that the peer gets."""
+        """Return the error that `data` raises, and the code and reason of the Close frame sent to
+        the peer."""
         with pytest.raises(RemoteViolation) as caught:
             self.chunked(data, step or len(data))
         told = str(caught.value)
@@ -76,7 +78,7 @@ class End:
             assert str(again.value) == told
         [(first, payload)] = self.said()
         assert first == FIN | CLOSE
-        assert self.framing.closing() == b""  # that has been said
+        assert self.framing.closing() == b""  # the Close frame has been sent already
         assert self.pieces([b"late"]) == []
         return told, int.from_bytes(payload[:2], "big"), payload[2:].decode()
 
@@ -110,7 +112,7 @@ def test_the_bytes_of_a_message():
 
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 4, 5, 125, 126, 1023, 1024, 1025, 65535])
 @pytest.mark.parametrize("form", [bytes, memoryview])
-def test_a_message_is_one_frame_at_the_borders_of_sizes(end, size, form):
+def test_a_message_is_one_frame_at_the_limits_of_size_formats(end, size, form):
     body = bytes(range(256)) * 256
     message = [form(b""), form(body[: size // 2]), form(body[size // 2 : size])]
     data = b"".join(end.pieces(message))
@@ -141,7 +143,7 @@ def test_a_server_does_not_copy_what_it_sends():
     "message", [[b"x" * 65536], [b"tags", b"", b"y" * MIB], [b"z" * 65535] * 3]
 )
 @pytest.mark.parametrize("form", [bytes, memoryview])
-def test_a_long_message_leaves_in_frames_that_nng_takes(is_client, message, form):
+def test_a_long_message_is_sent_in_frames_that_nng_accepts(is_client, message, form):
     end, other = End(is_client=is_client), End(is_client=not is_client)
     data = b"".join(end.pieces([form(piece) for piece in message]))
     frames = frames_of(data)
@@ -152,16 +154,16 @@ def test_a_long_message_leaves_in_frames_that_nng_takes(is_client, message, form
     assert other.framing.receive(data) == [[b"".join(message)]]
 
 
-def test_every_frame_has_a_mask_of_its_own():
+def test_every_frame_has_its_own_mask():
     client = SpWebSocket(REQ, REP, is_client=True, host=HOST)
     upgrade(client, SpWebSocket(REP, REQ, is_client=False))
     out: list[bytes] = []
     for _ in range(1000):
         client.encode([b"\0" * 8], out)
     client.encode([bytes(MIB)], out)
-    keys = out[1::3]  # behind each header
+    keys = out[1::3]  # the element after each header
     assert len(keys) == 1000 + 17
-    assert len(set(keys)) > 1000  # of 2^32, hardly any twice
+    assert len(set(keys)) > 1000  # keys of 32 bits rarely repeat
 
 
 def test_a_message_in_fragments_is_joined(end):
@@ -175,7 +177,7 @@ def test_a_message_in_fragments_is_joined(end):
     assert end.framing.receive(data + data) == whole * 2
 
 
-def test_control_frames_may_come_between_fragments(end):
+def test_control_frames_may_arrive_between_fragments(end):
     data = end.frame(BINARY, b"a") + end.frame(FIN | PING, b"1") + end.frame(FIN | PONG, b"?")
     data += end.frame(FIN | CONTINUATION, b"b") + end.frame(FIN | PING, b"2")
     for step in (len(data), 1):
@@ -183,7 +185,7 @@ def test_control_frames_may_come_between_fragments(end):
         assert end.said() == [(FIN | PONG, b"1"), (FIN | PONG, b"2")]
 
 
-def test_an_empty_message_is_one_for_the_framing(end):
+def test_an_empty_message_is_a_message(end):
     data = end.frame(FIN | BINARY) + end.frame(BINARY) + end.frame(FIN | CONTINUATION)
     assert end.framing.receive(data) == [[b""], [b""]]
     assert b"".join(end.pieces([], [b""])) == frame(FIN | BINARY, b"", masked=end.masks) * 2
@@ -197,7 +199,7 @@ def test_any_chunks_give_the_same_messages(end, step):
     end.framing.at_end()
 
 
-def test_a_cut_is_seen_and_reported_wherever_it_is(end, is_client):
+def test_end_of_stream_inside_a_message_is_refused_at_any_byte(end, is_client):
     data = end.frame(BINARY, b"abc") + end.frame(FIN | CONTINUATION, b"x" * 300)
     for cut in range(1, len(data)):
         end = End(is_client=is_client)
@@ -210,8 +212,8 @@ def test_a_cut_is_seen_and_reported_wherever_it_is(end, is_client):
         end.framing.at_end()
 
 
-def test_short_whole_messages_do_not_go_through_wsproto(end, monkeypatch):
-    """What keeps the reader fast."""
+def test_short_complete_messages_bypass_wsproto(end, monkeypatch):
+    """Short messages are parsed by a faster path."""
     data = b"".join(end.frame(FIN | BINARY, b"x" * size) for size in (0, 11, 125, 126, 65535)) * 9
 
     def slow(*_):
@@ -221,9 +223,7 @@ def test_short_whole_messages_do_not_go_through_wsproto(end, monkeypatch):
     assert len(end.framing.receive(data)) == 45
 
 
-def test_of_a_stream_cut_anywhere_only_the_messages_at_the_cuts_go_through_wsproto(
-    end, monkeypatch
-):
+def test_of_a_chunked_stream_only_messages_at_chunk_borders_use_wsproto(end, monkeypatch):
     data = end.frame(FIN | BINARY, b"x" * 11) * 5000
     slowly = []
     take = Traffic._take
@@ -235,13 +235,13 @@ def test_of_a_stream_cut_anywhere_only_the_messages_at_the_cuts_go_through_wspro
     monkeypatch.setattr(Traffic, "_take", count)
     assert end.chunked(data, 1000) == [[b"x" * 11]] * 5000
     chunks = len(data) // 1000 + 1
-    assert len(slowly) <= 2 * chunks  # a frame at each cut, in two parts
+    assert len(slowly) <= 2 * chunks  # each cut splits one frame into two parts
 
 
-# --- what messages cost ---------------------------------------------------------------------------
+# --- memory use -----------------------------------------------------------------------------------
 
 
-def test_what_a_long_message_costs_while_it_comes(end):
+def test_peak_memory_while_a_long_message_arrives(end):
     size, step = 4 * MIB, 65536
     data = end.frame(FIN | BINARY, b"x" * size)
     chunks = [data[at : at + step] for at in range(0, len(data), step)]
@@ -257,7 +257,7 @@ def test_what_a_long_message_costs_while_it_comes(end):
     assert peak < 2.1 * size
 
 
-def test_single_bytes_of_a_long_message_do_not_cost_an_object_each():
+def test_chunks_of_one_byte_take_little_memory():
     framing = connected_client()
     framing.receive(b"\x82\x7f" + pack(">Q", MIB))
     tracemalloc.start()
@@ -270,7 +270,7 @@ def test_single_bytes_of_a_long_message_do_not_cost_an_object_each():
     assert held < 40_000
 
 
-def test_empty_fragments_without_end_cost_nothing(end):
+def test_any_number_of_empty_fragments_takes_no_memory(end):
     end.framing.receive(end.frame(BINARY))
     fragments = end.frame(CONTINUATION) * 500
     tracemalloc.start()
@@ -289,22 +289,22 @@ def test_empty_fragments_without_end_cost_nothing(end):
 
 @pytest.mark.parametrize("announced", [(64 << 20) + 1, (1 << 63) - 1])
 def test_a_size_over_the_limit_is_refused_when_announced(end, announced):
-    header = bytes((FIN | BINARY, 127 | 128 * end.gets_masked)) + pack(">Q", announced)
-    told, code, reason = end.refusal(header + KEY * end.gets_masked)
+    header = bytes((FIN | BINARY, 127 | 128 * end.receives_masked)) + pack(">Q", announced)
+    told, code, reason = end.refusal(header + KEY * end.receives_masked)
     assert told == reason == f"a message of {announced} bytes or more; {64 << 20} are allowed"
     assert code == 1009
 
 
 @pytest.mark.parametrize("announced", [1 << 63, (1 << 64) - 1])
-def test_a_size_beyond_what_the_rfc_has_is_refused(end, announced):
-    header = bytes((FIN | BINARY, 127 | 128 * end.gets_masked)) + pack(">Q", announced)
+def test_a_size_beyond_the_rfcs_maximum_is_refused(end, announced):
+    header = bytes((FIN | BINARY, 127 | 128 * end.receives_masked)) + pack(">Q", announced)
     told, code, reason = end.refusal(header)
     assert told == reason
     assert code == 1002
 
 
 @pytest.mark.parametrize("step", [1, 10, 999, 5000])
-def test_messages_of_exactly_the_limit_pass(small, step):
+def test_messages_of_exactly_the_limit_are_accepted(small, step):
     data = small.frame(FIN | BINARY, b"x" * 1000) * 2
     data += small.frame(BINARY, b"y" * 999) + small.frame(FIN | CONTINUATION, b"y")
     assert small.chunked(data, step) == [[b"x" * 1000], [b"x" * 1000], [b"y" * 1000]]
@@ -324,7 +324,7 @@ def test_one_byte_more_than_the_limit_is_refused(small, step, sizes):
     assert code == 1009
 
 
-def test_a_limit_binds_what_comes_and_not_what_leaves(small):
+def test_limits_apply_to_received_messages_only(small):
     assert len(small.pieces([bytes(2000)])) > 0
 
 
@@ -350,8 +350,8 @@ def test_text_is_refused_with_1003(end, part, first, step):
     assert code == 1003
 
 
-def test_the_mask_has_to_be_there_from_a_client_and_not_from_a_server(end):
-    wrong = frame(FIN | BINARY, b"Hello", masked=not end.gets_masked)
+def test_frames_of_clients_must_be_masked_and_those_of_servers_must_not(end):
+    wrong = frame(FIN | BINARY, b"Hello", masked=not end.receives_masked)
     told, code, _ = end.refusal(wrong)
     assert "masked frame" in told
     assert code == 1002
@@ -371,7 +371,7 @@ def test_the_mask_has_to_be_there_from_a_client_and_not_from_a_server(end):
         (PING, b"in fragments"),
         (FIN | PING, bytes(126)),
         (FIN | CLOSE, b"\x03"),
-        (FIN | CLOSE, b"\x03\xe7"),  # 999
+        (FIN | CLOSE, b"\x03\xe7"),  # code 999
         (FIN | CLOSE, pack(">H", 1004)),
         (FIN | CLOSE, pack(">H", 1005)),
         (FIN | CLOSE, pack(">H", 1006)),
@@ -398,14 +398,14 @@ def test_a_message_inside_a_message_is_refused(end):
 @pytest.mark.parametrize(("form", "size"), [(">BBH", 125), (">BBQ", 125), (">BBQ", 65535)])
 def test_a_size_in_more_bytes_than_it_needs_is_refused(end, form, size):
     seven = 126 if form == ">BBH" else 127
-    header = pack(form, FIN | BINARY, seven | 128 * end.gets_masked, size)
+    header = pack(form, FIN | BINARY, seven | 128 * end.receives_masked, size)
     body = b"x" * size
-    told, code, _ = end.refusal(header + (KEY + xor(body) if end.gets_masked else body))
+    told, code, _ = end.refusal(header + (KEY + xor(body) if end.receives_masked else body))
     assert "would have sufficed" in told
     assert code == 1002
 
 
-# --- farewells ------------------------------------------------------------------------------------
+# --- the closing handshake ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -423,7 +423,7 @@ def test_a_size_in_more_bytes_than_it_needs_is_refused(end, form, size):
     ],
 )
 @pytest.mark.parametrize("step", [0, 1])
-def test_a_close_frame_is_answered_and_told_after_what_came_before_it(end, payload, said, step):
+def test_a_close_frame_is_answered_and_reported_after_earlier_messages(end, payload, said, step):
     close = end.frame(FIN | CLOSE, payload)
     data = end.frame(FIN | BINARY, b"last") + close + end.frame(FIN | BINARY, b"too late") + b"\xff"
     assert end.framing.farewell == ""
@@ -441,7 +441,7 @@ def test_a_reason_that_is_not_utf_8_is_refused_with_1007(end):
     assert end.refusal(end.frame(FIN | CLOSE, b"\x03\xe8\xff"))[1] == 1007
 
 
-def test_our_farewell_is_said_once_and_heard(is_client):
+def test_our_close_frame_is_sent_once_and_answered(is_client):
     end, other = End(is_client=is_client), End(is_client=not is_client)
     bye = end.framing.closing()
     assert frames_of(bye) == [(FIN | CLOSE, pack(">H", 1000))]
@@ -454,7 +454,7 @@ def test_our_farewell_is_said_once_and_heard(is_client):
     assert end.framing.output() == b""
 
 
-def test_a_close_frame_may_come_in_the_chunk_that_ends_the_upgrade():
+def test_a_close_frame_may_arrive_with_the_end_of_the_upgrade():
     client, server = SpWebSocket(REQ, REP, is_client=True, host=HOST), connected_server()
     server = SpWebSocket(REP, REQ, is_client=False)
     server.receive(client.opening())
@@ -467,7 +467,7 @@ def test_a_close_frame_may_come_in_the_chunk_that_ends_the_upgrade():
     assert client.output()
 
 
-def test_an_end_without_a_farewell_is_let_pass_between_messages(end):
+def test_end_of_stream_without_a_close_frame_is_accepted_between_messages(end):
     messages = end.framing.receive(end.frame(FIN | BINARY, b"x"))
     end.framing.at_end()  # raises no violation
     assert messages == [[b"x"]]

@@ -1,4 +1,4 @@
-"""The opening handshake of SP on WebSocket, by its bytes and with every kind of refusal.
+"""The opening handshake of SP on WebSocket, byte by byte, with every kind of refusal.
 
 RFC 6455, section 4; sp-websocket-mapping-01.
 """
@@ -12,7 +12,7 @@ from tests.support.raw_websocket import HOST, REP, REQ, make_client, make_server
 from requite.errors import LocalViolation, RemoteViolation
 from requite.framing import SpWebSocket
 
-# The key and its answer are the example of RFC 6455, section 1.3.
+# Key and answer are the example of RFC 6455, section 1.3.
 REQUEST = (
     b"GET /svc HTTP/1.1\r\n"
     b"Host: server.example.com\r\n"
@@ -53,7 +53,7 @@ def refused(framing: SpWebSocket, data: bytes, step: int = 0) -> str:
 
 
 def refusal_by_server(data: bytes, path: str = "/svc", step: int = 0) -> tuple[str, str, str]:
-    """What a server makes of a request: its violation, and its answer's status line and body."""
+    """Return a server's error for a request, and the status line and body of its answer."""
     server = make_server(path=path)
     with pytest.raises(RemoteViolation) as caught:
         feed(server, data, step)
@@ -69,7 +69,8 @@ def refusal_by_server(data: bytes, path: str = "/svc", step: int = 0) -> tuple[s
 
 
 def head_and_body(request: bytes, step: int = 0) -> tuple[str, dict[str, str], str]:
-    """What a server at /svc answers: its violation, status line and fields, and body."""
+    """Return the error of a server at /svc for a request, and its answer: status line and fields,
+    and body."""
     told, *_ = refusal_by_server(request, step=step)
     server = make_server(path="/svc")
     with pytest.raises(RemoteViolation):
@@ -87,11 +88,11 @@ def accept_of(request: bytes) -> bytes:
     return accept
 
 
-# --- the way it should be -------------------------------------------------------------------------
+# --- accepted requests ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("step", [1, 2, 50, 1000])
-def test_the_request_of_the_rfc_is_answered_with_its_answer(step):
+def test_the_rfcs_example_request_gets_its_example_answer(step):
     server = make_server(path="/svc")
     for at in range(0, len(REQUEST), step):
         assert not server.ready
@@ -112,7 +113,7 @@ def test_the_request_of_a_client():
     assert not any(line.startswith(b"Sec-WebSocket-Extensions") for line in lines)
 
 
-def test_no_path_is_the_root_and_each_request_has_a_key_of_its_own():
+def test_the_default_path_is_the_root_and_each_request_has_its_own_key():
     one, two = make_client(), make_client()
     assert one.opening().startswith(b"GET / HTTP/1.1\r\n")
     assert one.opening() == one.opening()
@@ -120,7 +121,7 @@ def test_no_path_is_the_root_and_each_request_has_a_key_of_its_own():
 
 
 @pytest.mark.parametrize("host", ["[::1]:80", "my_service:8080", "bücher.example:1", "a.b.c"])
-def test_hosts_of_every_kind_are_understood(host):
+def test_all_forms_of_host_are_accepted(host):
     upgrade(SpWebSocket(REQ, REP, is_client=True, host=host), make_server())
 
 
@@ -135,14 +136,14 @@ def test_the_subprotocol_is_the_role_of_the_server(own, peer, name):
 
 
 @pytest.mark.parametrize("path", ["", "/", "/svc", "/a/%C3%A9/b"])
-def test_a_server_without_a_path_takes_any_and_one_with_a_path_its_own(path):
+def test_a_server_without_a_path_accepts_any_and_one_with_a_path_only_its_own(path):
     upgrade(make_client(path=path), make_server())
     upgrade(make_client(path=path), make_server(path=path))
 
 
 @pytest.mark.parametrize("place", ["http://server.example.com", "HTTPS://a:7000", "ws://[::1]:80"])
 def test_a_target_in_absolute_form_is_accepted(place):
-    """RFC 9112, section 3.2.2: servers must take it, although clients send it to proxies only."""
+    """RFC 9112, section 3.2.2: servers must accept it, although clients send it to proxies only."""
     for path in ("/svc", "/svc?a=http://b/c"):
         server = make_server(path="/svc")
         server.receive(REQUEST.replace(b"/svc", f"{place}{path}".encode()))
@@ -156,7 +157,7 @@ def test_a_query_is_no_part_of_the_path():
     upgrade(make_client(path="/svc?token=1"), make_server(path="/svc"))
 
 
-def test_the_right_subprotocol_among_others_is_chosen():
+def test_the_matching_subprotocol_is_chosen_among_several():
     server = make_server()
     server.receive(REQUEST.replace(b"rep.sp", b"chat, pair.sp.nanomsg.org, rep.sp"))
     assert server.output() == ANSWER
@@ -169,7 +170,7 @@ def test_an_extension_is_not_accepted():
     assert server.output() == ANSWER
 
 
-def test_frames_may_come_in_the_chunk_that_ends_the_upgrade():
+def test_frames_may_arrive_with_the_end_of_the_upgrade():
     server = make_server()
     assert server.receive(REQUEST + BINARY_HELLO) == [[b"Hello"]]
     client = make_client()
@@ -201,7 +202,7 @@ def test_nothing_is_encoded_before_the_upgrade():
         ("a", "/é"),
     ],
 )
-def test_what_cannot_stand_in_a_request_is_refused_here(host, path):
+def test_a_client_refuses_an_invalid_host_or_path(host, path):
     with pytest.raises(LocalViolation, match="no WebSocket can be asked for"):
         SpWebSocket(REQ, REP, is_client=True, host=host, path=path)
 
@@ -259,9 +260,7 @@ def test_a_request_is_refused_with_a_status_and_a_reason(old, new, status, reaso
         ("http://a", 404),
     ],
 )
-def test_plain_http_is_told_to_upgrade_and_elsewhere_that_nothing_is_there(
-    method, target, status, step
-):
+def test_plain_http_gets_426_at_the_path_and_404_elsewhere(method, target, status, step):
     request = f"{method} {target} HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n".encode()
     _, answer, body = head_and_body(request, step)
     assert answer["status"] == f"HTTP/1.1 {status} {HTTPStatus(status).phrase}"
@@ -278,7 +277,7 @@ def test_plain_http_is_told_to_upgrade_and_elsewhere_that_nothing_is_there(
 
 
 @pytest.mark.parametrize(("path", "status"), [("/svc", 426), ("/other", 404)])
-def test_head_is_answered_as_get_without_the_body(path, status):
+def test_head_is_answered_like_get_without_the_body(path, status):
     _, as_get, body = head_and_body(f"GET {path} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
     _, as_head, nothing = head_and_body(f"HEAD {path} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
     assert as_head == as_get
@@ -286,19 +285,19 @@ def test_head_is_answered_as_get_without_the_body(path, status):
     assert (bool(body), nothing) == (True, "")
 
 
-def test_another_method_is_told_which_one_is_allowed():
+def test_another_method_gets_405_and_the_allowed_one():
     _, answer, _ = head_and_body(REQUEST.replace(b"GET ", b"PUT "))
     assert answer["status"] == "HTTP/1.1 405 Method Not Allowed"
     assert answer["allow"] == "GET"
 
 
-def test_an_upgrade_of_another_version_is_told_ours():
+def test_an_upgrade_of_another_version_gets_the_supported_one():
     _, answer, _ = head_and_body(REQUEST.replace(b"Version: 13", b"Version: 8"))
     assert answer["sec-websocket-version"] == "13"
     assert answer["upgrade"] == "websocket"
 
 
-def test_an_upgrade_at_another_path_is_404_whatever_else_is_wrong_with_it():
+def test_an_invalid_upgrade_at_another_path_gets_404():
     request = REQUEST.replace(b"/svc", b"/other").replace(b"Version: 13", b"Version: 8")
     _, answer, _ = head_and_body(request)
     assert answer["status"] == "HTTP/1.1 404 Not Found"
@@ -317,7 +316,7 @@ def test_an_upgrade_at_another_path_is_404_whatever_else_is_wrong_with_it():
         b"GET /\xe9 HTTP/1.1\r\n\r\n",
     ],
 )
-def test_malformed_http_is_400(request_):
+def test_malformed_http_gets_400(request_):
     told, answer, body = head_and_body(request_)
     assert answer["status"] == "HTTP/1.1 400 Bad Request"
     assert body == "malformed HTTP request\n"
@@ -337,7 +336,7 @@ def test_malformed_http_is_400(request_):
         (b"\xffx", "the bytes ff 78"),
     ],
 )
-def test_what_is_not_http_is_refused_at_its_first_bytes(data, name):
+def test_another_protocol_is_refused_at_its_first_bytes(data, name):
     told, line, body = refusal_by_server(data)
     assert line.startswith("HTTP/1.1 400")
     assert told == f"refused an HTTP request with 400: {body.rstrip()}"
@@ -354,7 +353,7 @@ def test_a_header_without_end_is_refused(step, ending):
     assert "more than 16384 bytes" in told
 
 
-def test_a_header_of_exactly_the_limit_passes():
+def test_a_header_of_exactly_the_limit_is_accepted():
     server = make_server()
     filler = b"Cookie: " + b"x" * (16_384 - len(REQUEST) - 10) + b"\r\n"
     request = REQUEST[:-2] + filler + b"\r\n"
@@ -363,7 +362,7 @@ def test_a_header_of_exactly_the_limit_passes():
     assert server.ready
 
 
-def test_what_a_peer_asked_for_is_quoted_in_one_short_line():
+def test_errors_quote_the_peers_request_in_one_short_line():
     told, _, body = refusal_by_server(REQUEST.replace(b"rep.sp", b"x" * 5000), path="")
     assert len(told) < 300
     assert body.count("\n") == 1
@@ -396,7 +395,7 @@ def answer_to(client: SpWebSocket, old: bytes, new: bytes) -> bytes:
         (b"\r\n\r\n", b"\r\nx: " + b"x" * 16_384, "more than 16384 bytes"),
     ],
 )
-def test_an_answer_that_is_none_is_refused(old, new, reason, step):
+def test_an_invalid_answer_is_refused(old, new, reason, step):
     client = make_client()
     assert reason in refused(client, answer_to(client, old, new), step)
 
@@ -432,7 +431,7 @@ def test_the_servers_refusal_is_quoted(answer, told, step):
     assert refused(make_client(), answer, step) == f"the server refused the WebSocket: {told}"
 
 
-def test_a_refusal_that_ends_with_the_stream_is_quoted_as_far_as_it_came():
+def test_a_refusal_cut_off_by_end_of_stream_is_quoted():
     client = make_client()
     head = b"HTTP/1.1 403 Forbidden\r\nContent-Type: text/plain\r\n\r\n"
     assert client.receive(head) == []
@@ -443,7 +442,7 @@ def test_a_refusal_that_ends_with_the_stream_is_quoted_as_far_as_it_came():
 
 
 @pytest.mark.parametrize("step", [0, 1, 499, 501])
-def test_a_refusal_without_end_is_cut(step):
+def test_a_long_refusal_is_truncated(step):
     head = b"HTTP/1.1 403 Forbidden\r\nContent-Type: text/plain\r\n\r\n"
     told = refused(make_client(), head + b"x" * 10_000, step)
     assert told == "the server refused the WebSocket: HTTP 403 Forbidden: " + "x" * 500
@@ -460,18 +459,18 @@ def test_a_refusal_without_end_is_cut(step):
         ),
     ],
 )
-def test_our_server_tells_our_client_why(server, told):
+def test_our_client_quotes_the_reason_of_our_server(server, told):
     client, refusing = make_client(path="/svc"), server()
     with pytest.raises(RemoteViolation):
         refusing.receive(client.opening())
     assert refused(client, refusing.output()).endswith(told)
 
 
-# --- ends -----------------------------------------------------------------------------------------
+# --- end of stream --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("cut", [0, 1, 20, len(REQUEST) - 1])
-def test_an_end_inside_the_upgrade_is_reported(cut):
+def test_end_of_stream_inside_the_upgrade_is_refused(cut):
     server = make_server()
     server.receive(REQUEST[:cut])
     with pytest.raises(RemoteViolation, match="before its HTTP request was complete"):

@@ -1,4 +1,4 @@
-"""Frames of messages and commands, by their bytes, and the limits on them (RFC 37, Framing)."""
+"""Frames of messages and commands of ZMTP, byte by byte, and their limits (RFC 37, Framing)."""
 
 import tracemalloc
 from struct import pack
@@ -10,7 +10,7 @@ from requite.framing import Limits, RefusedByPeer, SocketType, Zmtp
 from requite.framing.zmtp_frames import FrameReader
 
 MIB = 1 << 20
-BORDERS = {
+SIZE_HEADERS = {
     0: "00 00",
     1: "00 01",
     255: "00 ff",
@@ -49,31 +49,31 @@ def refusal(framing: Zmtp, data: bytes) -> str:
 # --- messages -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", BORDERS)
-def test_one_frame_at_the_borders_of_sizes(framing, size):
+@pytest.mark.parametrize("size", SIZE_HEADERS)
+def test_one_frame_at_the_limits_of_size_formats(framing, size):
     body = b"x" * size
     out = pieces(framing, [body])
-    assert out[0] == bytes.fromhex(BORDERS[size])
-    assert out[1] is body  # never copied
+    assert out[0] == bytes.fromhex(SIZE_HEADERS[size])
+    assert out[1] is body  # not copied
     assert framing.receive(b"".join(out)) == [[body]]
     framing.at_end()
 
 
-@pytest.mark.parametrize("size", BORDERS)
-def test_frames_that_others_follow_have_more(framing, size):
+@pytest.mark.parametrize("size", SIZE_HEADERS)
+def test_all_frames_but_the_last_have_the_more_flag(framing, size):
     body = b"x" * size
     out = pieces(framing, [body, b"", body])
-    header = bytes.fromhex(BORDERS[size])
+    header = bytes.fromhex(SIZE_HEADERS[size])
     assert out[::2] == [bytes((header[0] | 1,)) + header[1:], b"\x01\x00", header]
     assert framing.receive(b"".join(out)) == [[body, b"", body]]
 
 
-def test_messages_of_the_wire_by_their_bytes(framing):
+def test_golden_bytes_of_messages(framing):
     data = bytes.fromhex("01 05 68656c6c6f  03 0000000000000001 2c  00 00   00 01 78")
     assert framing.receive(data) == [[b"hello", b",", b""], [b"x"]]
 
 
-def test_a_small_body_may_come_in_a_long_frame(framing):
+def test_a_small_body_may_arrive_in_a_long_frame(framing):
     assert framing.receive(bytes.fromhex("02 0000000000000000 02 0000000000000002 6162")) == [
         [b""],
         [b"ab"],
@@ -108,7 +108,7 @@ def test_any_chunks_give_the_same_messages(framing, step):
     framing.at_end()
 
 
-def test_an_end_inside_a_message_is_reported_wherever_it_is_cut(connect):
+def test_end_of_stream_inside_a_message_is_refused_at_any_byte(connect):
     framing, peer = connect()
     data = wire(peer, [b"abc", b"x" * 300, b""])
     for cut in range(1, len(data)):
@@ -118,8 +118,9 @@ def test_an_end_inside_a_message_is_reported_wherever_it_is_cut(connect):
             framing.at_end()
 
 
-def test_what_a_long_body_costs_while_it_comes(framing):
-    """A body of 16 MiB in chunks of 64 KiB costs its size twice: once kept, once joined."""
+def test_peak_memory_while_a_long_body_arrives(framing):
+    """Receiving a body of 16 MiB in chunks of 64 KiB takes twice its size: the chunks, and the
+    joined body."""
     size, step = 16 * MIB, 65536
     chunk = b"x" * step
     tracemalloc.start()
@@ -136,7 +137,7 @@ def test_what_a_long_body_costs_while_it_comes(framing):
     assert peak < 2.1 * size
 
 
-def test_single_bytes_of_a_long_body_do_not_cost_an_object_each(framing):
+def test_chunks_of_one_byte_take_little_memory(framing):
     framing.receive(b"\x02" + pack(">Q", MIB))
     tracemalloc.start()
     try:
@@ -177,7 +178,7 @@ SMALL = Limits(message_size_bytes_max=1000, frames_max=5)
 @pytest.mark.parametrize(
     "sizes", [(1000,), (744, 256), (0, 0, 0, 0, 1000), (200,) * 5, (255, 255, 255, 235), (0,) * 5]
 )
-def test_messages_at_the_limits_pass(connect, step, sizes):
+def test_messages_at_the_limits_are_accepted(connect, step, sizes):
     framing, peer = connect(limits=SMALL)
     message = [b"x" * size for size in sizes]
     data = wire(peer, message, message, message)
@@ -206,7 +207,7 @@ def test_messages_over_the_limits_are_refused(connect, step, sizes, reason):
 
 
 @pytest.mark.parametrize("body", [b"", b"x" * 250, b"x" * 300])
-def test_a_message_that_never_ends_is_refused_before_its_end(connect, body):
+def test_an_endless_message_is_refused(connect, body):
     framing, _ = connect(limits=SMALL)
     frame = b"\x01" + bytes((len(body),)) if len(body) < 256 else b"\x03" + pack(">Q", len(body))
     with pytest.raises(RemoteViolation):
@@ -219,14 +220,14 @@ def test_the_sixth_frame_is_refused_when_its_size_is_announced(connect):
     assert "more than 5 frames" in refusal(framing, b"\x02" + pack(">Q", 300))
 
 
-def test_a_size_limit_below_the_frame_limit_holds(connect):
+def test_a_size_limit_below_the_frame_limit_applies(connect):
     framing, peer = connect(limits=Limits(message_size_bytes_max=10, frames_max=1000))
     assert framing.receive(wire(peer, [b"x" * 10])) == [[b"x" * 10]]
     assert "11 bytes" in refusal(framing, wire(peer, [b"x" * 11]))
 
 
-def test_small_messages_are_cleared_without_being_counted(framing, monkeypatch):
-    """What keeps the reader fast: most messages never reach the exact check."""
+def test_small_messages_bypass_the_exact_check_of_limits(framing, monkeypatch):
+    """Most messages take a faster path that never reaches the exact check of limits."""
     data = wire(framing, *[[b"x" * 40, b"y" * 1000]] * 100)
 
     def counted(*_):
@@ -237,7 +238,7 @@ def test_small_messages_are_cleared_without_being_counted(framing, monkeypatch):
         assert len(chunked(framing, data, step)) == 100
 
 
-def test_commands_count_for_no_message(connect):
+def test_commands_do_not_count_towards_message_limits(connect):
     framing, peer = connect(limits=SMALL)
     ping = b"\x04\x17\x04PING\x00\x00" + bytes(16)
     message = [b"x" * 200] * 5
@@ -274,8 +275,8 @@ def test_pings_are_answered_in_order_and_in_long_frames_too(framing):
     assert framing.output() == b"\x04\x06\x04PONG1\x04\x06\x04PONG2"
 
 
-def test_commands_between_the_frames_of_a_message_are_taken(framing):
-    # libzmq sends heartbeats there when a message does not fit into its output buffer.
+def test_commands_may_arrive_between_the_frames_of_a_message(framing):
+    # libzmq sends heartbeats between frames when a message does not fit into its output buffer.
     ping = b"\x04\x07\x04PING\x00\x00"
     data = b"\x01\x01a" + ping + b"\x01\x01b" + ping + b"\x00\x01c"
     for at in range(len(data)):
@@ -289,7 +290,7 @@ def test_a_ping_of_a_wrong_size_is_refused(framing, data):
     assert "PING" in refusal(framing, bytes((4, 5 + len(data))) + b"\x04PING" + data)
 
 
-def test_ping_is_unknown_to_a_peer_of_3_0():
+def test_ping_is_ignored_from_a_peer_of_3_0():
     framing = Zmtp(SocketType.ROUTER)
     greeting = Zmtp(SocketType.DEALER).opening()
     framing.receive(greeting[:11] + b"\x00" + greeting[12:])
@@ -309,7 +310,7 @@ def test_other_commands_are_ignored(framing, command):
 
 
 @pytest.mark.parametrize("body", [b"", b"\x00", b"\x00PING", b"\x05PING"])
-def test_commands_without_a_whole_name_are_refused(framing, body):
+def test_commands_without_a_complete_name_are_refused(framing, body):
     assert "name" in refusal(framing, bytes((4, len(body))) + body)
 
 
@@ -318,6 +319,6 @@ def test_a_long_command_is_refused_when_announced(framing, size):
     assert "a command of" in refusal(framing, b"\x06" + pack(">Q", size))
 
 
-def test_error_in_the_traffic_is_fatal_and_surfaces_its_reason(framing):
+def test_an_error_command_is_raised_with_its_reason(framing):
     with pytest.raises(RefusedByPeer, match="Shutting-down"):
         framing.receive(b"\x04\x14\x05ERROR\x0dShutting-down")

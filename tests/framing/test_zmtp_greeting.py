@@ -1,4 +1,4 @@
-"""The greeting: 64 golden bytes, taken as they come (RFC 37, Formal Grammar)."""
+"""The ZMTP greeting: 64 golden bytes, in any chunks (RFC 37, Formal Grammar)."""
 
 import pytest
 
@@ -20,7 +20,7 @@ PLAIN = b"PLAIN" + bytes(15)
 GREETING = SIGNATURE + b"\x03\x01" + NULL + b"\0" + FILLER
 
 
-def anyone(username: str, password: str) -> bool:
+def accept_anyone(username: str, password: str) -> bool:
     return True
 
 
@@ -29,16 +29,16 @@ def anyone(username: str, password: str) -> bool:
     [
         (Null(), NULL + b"\0"),
         (PlainClient("user", "secret"), PLAIN + b"\0"),
-        (PlainServer(anyone), PLAIN + b"\1"),
+        (PlainServer(accept_anyone), PLAIN + b"\1"),
     ],
 )
-def test_opening_is_the_whole_greeting(mechanism, rest):
+def test_opening_is_the_complete_greeting(mechanism, rest):
     opening = Zmtp(SocketType.DEALER, mechanism=mechanism).opening()
     assert opening == SIGNATURE + b"\x03\x01" + rest + FILLER
     assert len(opening) == 64
 
 
-def test_nothing_is_said_before_the_peers_greeting_is_complete():
+def test_nothing_is_sent_before_the_peers_greeting_is_complete():
     framing = Zmtp(SocketType.DEALER)
     for byte in GREETING[:-1]:
         assert framing.receive(bytes((byte,))) == []
@@ -47,7 +47,7 @@ def test_nothing_is_said_before_the_peers_greeting_is_complete():
     assert framing.output().startswith(b"\x04\x29\x05READY")
 
 
-def test_the_first_eleven_bytes_may_come_alone_and_padding_means_nothing():
+def test_the_first_eleven_bytes_may_arrive_alone_and_padding_is_ignored():
     # libzmq announces the length of its identity in the padding, for peers of ZMTP 1.0.
     framing = Zmtp(SocketType.DEALER)
     framing.receive(bytes.fromhex("ff 0000000000000009 7f 03"))
@@ -82,12 +82,12 @@ def test_equal_and_higher_versions_are_accepted(version):
         (SIGNATURE + b"\x02", "revision 2; the oldest spoken here is 3.0, that of libzmq"),
     ],
 )
-def test_what_cannot_become_a_greeting_is_refused_at_once(beginning, reason):
+def test_an_invalid_greeting_is_refused_at_its_first_wrong_byte(beginning, reason):
     for chunks in ([beginning], [bytes((byte,)) for byte in beginning]):
         framing = Zmtp(SocketType.DEALER)
         with pytest.raises(RemoteViolation, match=reason):
             any(map(framing.receive, chunks))
-        assert framing.output() == b""  # it would not understand an ERROR command
+        assert framing.output() == b""  # the peer would not understand an ERROR command
 
 
 @pytest.mark.parametrize("announced", [b"CURVE" + bytes(15), b"NUL" + bytes(17), NULL[:-1] + b"X"])
@@ -140,7 +140,7 @@ OPTION = "`--credentials-file`"
         (mechanism_to_check({}), b"CURVE" + bytes(15), ("here it is PLAIN (user name and",)),
     ],
 )
-def test_missing_and_unwanted_credentials_are_told_in_words_of_users(ours, theirs, told):
+def test_errors_of_missing_or_unwanted_credentials_are_for_users(ours, theirs, told):
     framing = Zmtp(SocketType.DEALER, mechanism=ours)
     with pytest.raises(RemoteViolation) as caught:
         framing.receive(SIGNATURE + b"\x03\x01" + theirs + b"\0" + FILLER)
@@ -152,13 +152,13 @@ def test_missing_and_unwanted_credentials_are_told_in_words_of_users(ours, their
 
 
 def test_two_servers_are_refused():
-    framing = Zmtp(SocketType.ROUTER, mechanism=PlainServer(anyone))
+    framing = Zmtp(SocketType.ROUTER, mechanism=PlainServer(accept_anyone))
     with pytest.raises(RemoteViolation, match="both sides"):
         framing.receive(SIGNATURE + b"\x03\x01" + PLAIN + b"\1" + FILLER)
 
 
 @pytest.mark.parametrize("cut", [0, 1, 10, 11, 63, 64])
-def test_an_end_inside_the_greeting_or_right_behind_it_is_reported(cut):
+def test_end_of_stream_during_the_greeting_is_refused(cut):
     framing = Zmtp(SocketType.DEALER)
     framing.receive(GREETING[:cut])
     with pytest.raises(RemoteViolation, match="during the handshake"):

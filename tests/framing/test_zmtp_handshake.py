@@ -1,4 +1,4 @@
-"""The handshakes of NULL and PLAIN, by their bytes (RFC 37, RFC 24)."""
+"""The handshakes of NULL and PLAIN, byte by byte (RFC 37, RFC 24)."""
 
 import itertools
 from struct import pack
@@ -25,7 +25,7 @@ DEALER, ROUTER, REQ, REP = SocketType.DEALER, SocketType.ROUTER, SocketType.REQ,
 READY_DEALER = bytes.fromhex(
     "04 29 05 52454144590b 536f636b65742d54797065 00000006 4445414c455208 4964656e74697479 00000000"
 )
-# The same example's ROUTER, which leaves its identity out.
+# The ROUTER of the same example, which omits its identity.
 READY_ROUTER = bytes.fromhex("04 1c 05 5245414459 0b 536f636b65742d54797065 00000006 524f55544552")
 
 HELLO = bytes.fromhex("04 10 05 48454c4c4f 05 61646d696e 03 736573")  # "admin", "ses"
@@ -49,7 +49,8 @@ def ready(socket_type: bytes, *properties: bytes) -> bytes:
 
 
 def greeted(socket_type: SocketType, **options: object) -> Zmtp:
-    """Make a framing that has read a fitting greeting; what it says to that is thrown away."""
+    """Return a framing that has received a matching greeting; its own output so far is
+    discarded."""
     framing = Zmtp(socket_type, **options)
     mechanism = options.get("mechanism", Null())
     framing.receive(Zmtp(DEALER, mechanism=mechanism).opening()[:32] + bytes(32))
@@ -67,7 +68,7 @@ def refusal(framing: Zmtp, data: bytes) -> str:
 # --- NULL ---------------------------------------------------------------------------------------
 
 
-def test_ready_is_the_one_of_the_rfc():
+def test_ready_matches_the_rfcs_example():
     framing = Zmtp(DEALER)
     framing.receive(Zmtp(ROUTER).opening())
     assert framing.output() == READY_DEALER
@@ -100,7 +101,7 @@ def test_identities_both_ways(shake_hands, identity):
 
 
 @pytest.mark.parametrize("identity", [b"\0", b"\0abc", b"x" * 256])
-def test_an_identity_that_may_not_be_announced(identity):
+def test_an_invalid_identity_is_refused(identity):
     with pytest.raises(LocalViolation, match="identity"):
         Zmtp(DEALER, identity=identity)
     assert "identity" in refusal(greeted(ROUTER), ready(b"DEALER", prop(b"Identity", identity)))
@@ -162,7 +163,7 @@ def test_a_missing_socket_type_is_refused():
 @pytest.mark.parametrize(
     "metadata",
     [
-        b"\x00\x00\x00\x00\x00",  # a name of no characters
+        b"\x00\x00\x00\x00\x00",  # a name of zero characters
         prop(b"Socket-Type", b"DEALER") + b"\x00",
         prop(b"Socket-Type", b"DEALER") + b"\x08Ident",
         prop(b"Socket-Type", b"DEALER") + b"\x08Identity\x00\x00",
@@ -193,7 +194,7 @@ def test_malformed_metadata_is_refused(metadata):
         (b"\x06" + pack(">Q", 1 << 63), "more than the 4096"),
     ],
 )
-def test_only_ready_may_come_in_a_null_handshake(data, reason):
+def test_a_null_handshake_accepts_only_ready(data, reason):
     framing = greeted(ROUTER)
     assert reason in refusal(framing, data)
     said = framing.output()
@@ -202,7 +203,7 @@ def test_only_ready_may_come_in_a_null_handshake(data, reason):
     assert framing.output() == b""
 
 
-def test_a_long_ready_is_read_up_to_the_limit():
+def test_a_long_ready_is_accepted_up_to_the_limit():
     padding = ready(b"DEALER", prop(b"X-Padding", b"x" * 500))
     framing = greeted(ROUTER, limits=Limits(handshake_size_max=len(padding) - 9))
     framing.receive(padding)
@@ -211,14 +212,14 @@ def test_a_long_ready_is_read_up_to_the_limit():
     assert "a command of" in refusal(framing, padding[:9])
 
 
-def test_error_from_the_peer_surfaces_its_reason_and_is_not_answered():
+def test_an_error_of_the_peer_is_raised_with_its_reason_and_not_answered():
     framing = greeted(DEALER)
     with pytest.raises(RefusedByPeer, match="Invalid-socket-type"):
         framing.receive(command(b"ERROR", b"\x13Invalid-socket-type"))
     assert framing.output() == b""
 
 
-def test_the_misspelt_error_of_libzmq_is_understood():
+def test_the_misspelt_error_of_libzmq_is_recognized():
     framing = greeted(DEALER, mechanism=PlainClient("user", "wrong"))
     with pytest.raises(RefusedByPeer, match="400"):
         framing.receive(b"\x04\x09^RROR\x03400")
@@ -226,7 +227,7 @@ def test_the_misspelt_error_of_libzmq_is_understood():
 
 
 @pytest.mark.parametrize("data", [b"", b"\x05four", b"\x03four"])
-def test_a_malformed_error_is_a_violation_all_the_same(data):
+def test_a_malformed_error_command_is_refused(data):
     assert "malformed ERROR" in refusal(greeted(DEALER), command(b"ERROR", data))
 
 
@@ -234,7 +235,7 @@ def test_a_reason_in_unprintable_bytes_is_escaped():
     assert r"\xff" in refusal(greeted(DEALER), command(b"ERROR", b"\x01\xff"))
 
 
-def test_the_reason_that_is_sent_has_visible_characters_only_and_fits():
+def test_the_reason_of_our_error_is_visible_ascii_of_at_most_255_bytes():
     framing = greeted(ROUTER)
     refusal(framing, ready(b"\xff \n" * 100))
     said = framing.output()
@@ -243,7 +244,7 @@ def test_the_reason_that_is_sent_has_visible_characters_only_and_fits():
     assert all(0x21 <= character <= 0x7E for character in reason)
 
 
-def test_after_a_violation_every_call_repeats_it_and_nothing_more_is_said():
+def test_after_a_violation_every_call_repeats_it_and_nothing_is_sent():
     framing = greeted(ROUTER)
     first = refusal(framing, ready(b"PUB"))
     framing.output()
@@ -264,7 +265,7 @@ def test_nothing_is_encoded_before_the_handshake_is_complete():
 # --- PLAIN --------------------------------------------------------------------------------------
 
 
-def test_plain_client_by_its_bytes():
+def test_golden_bytes_of_a_plain_client():
     framing = Zmtp(REQ, mechanism=PlainClient("admin", "ses"))
     framing.receive(Zmtp(ROUTER, mechanism=PlainServer(known_users({}))).opening())
     assert framing.output() == HELLO
@@ -276,10 +277,10 @@ def test_plain_client_by_its_bytes():
     assert framing.output() == b""
 
 
-def test_plain_server_by_its_bytes():
+def test_golden_bytes_of_a_plain_server():
     framing = Zmtp(ROUTER, mechanism=PlainServer(known_users({"admin": "ses"})))
     framing.receive(Zmtp(REQ, mechanism=PlainClient("", "")).opening())
-    assert framing.output() == b""  # the client speaks first
+    assert framing.output() == b""  # the client sends first
     framing.receive(HELLO)
     assert framing.output() == WELCOME
     framing.receive(INITIATE_REQ)
@@ -288,7 +289,7 @@ def test_plain_server_by_its_bytes():
     assert framing.peer_socket_type is REQ
 
 
-def test_the_server_says_error_where_ready_stood_when_the_socket_type_is_wrong():
+def test_a_plain_server_replaces_ready_by_error_for_a_wrong_socket_type():
     framing = greeted(ROUTER, mechanism=PlainServer(known_users({"admin": "ses"})))
     framing.receive(HELLO)
     framing.output()
@@ -315,7 +316,7 @@ def test_wrong_credentials_are_refused_with_the_status_of_zap(username, password
     assert client.output() == b""
 
 
-def test_a_peer_that_gives_another_reason_may_take_the_same_credentials_later():
+def test_another_reason_does_not_count_as_refused_credentials():
     client = greeted(DEALER, mechanism=PlainClient("admin", "ses"))
     with pytest.raises(RefusedByPeer, match="the peer refused the handshake: 300"):
         client.receive(command(b"ERROR", b"\x03300"))
@@ -335,7 +336,7 @@ def test_credentials_in_utf_8_and_of_255_bytes(shake_hands):
 
 
 @pytest.mark.parametrize("credentials", [("u" * 256, ""), ("", "ü" * 128)])
-def test_credentials_that_do_not_fit_are_refused_here(credentials):
+def test_credentials_over_255_bytes_are_refused_locally(credentials):
     with pytest.raises(LocalViolation, match="255"):
         PlainClient(*credentials)
 
@@ -371,11 +372,11 @@ def test_credentials_that_are_not_utf_8_are_refused():
         (PlainServer(known_users({"admin": "ses"})), HELLO + HELLO),
     ],
 )
-def test_commands_out_of_turn_are_refused(mechanism, data):
+def test_commands_in_the_wrong_order_are_refused(mechanism, data):
     assert refusal(greeted(ROUTER, mechanism=mechanism), data)
 
 
-def test_a_check_that_fails_lets_nobody_in():
+def test_an_error_in_the_check_refuses_the_peer():
     def broken(username: str, password: str) -> bool:
         raise KeyError(username)
 
@@ -386,13 +387,13 @@ def test_a_check_that_fails_lets_nobody_in():
     assert "could not be checked" in refusal(framing, HELLO)
 
 
-def test_comparing_secrets():
+def test_same_secret_compares_texts():
     assert same_secret("sesäm", "sesäm")
     assert not same_secret("sesäm", "sesam")
     assert not same_secret("", "sesam")
 
 
-def test_known_users_keeps_its_own_table_and_an_unknown_user_has_no_password():
+def test_known_users_copies_its_table_and_refuses_unknown_users():
     passwords = {"admin": "ses"}
     check = known_users(passwords)
     passwords["eve"] = "eve"

@@ -1,4 +1,4 @@
-"""What holds for any messages, any cutting of a stream, and any bytes at all."""
+"""Properties of ZMTP, for any messages, chunks and bytes."""
 
 from dataclasses import dataclass, field
 
@@ -24,7 +24,7 @@ bodies = st.binary(max_size=20) | st.sampled_from([254, 255, 256, 257, 4097, 655
 message_lists = st.lists(st.lists(bodies, min_size=1, max_size=6), max_size=8)
 cuts = st.lists(st.integers(0, 1 << 20), max_size=12)
 
-# Bytes that look like frames: each flag and size is likely, so that the parsers are really entered.
+# Bytes that look like frames. Each flag and size is likely, so that the parsers are reached.
 frames = st.builds(
     lambda flags, size, body: bytes((flags, *size)) + body,
     st.sampled_from([0, 1, 2, 3, 4, 6, 5, 8]) | st.integers(0, 255),
@@ -37,7 +37,8 @@ garbage = st.binary(max_size=300) | st.lists(frames, max_size=30).map(b"".join)
 
 @dataclass
 class Recording:
-    """One side of a connection: what it sent, and where its stream may end."""
+    """One side of a connection: the bytes that it received and sent, and the positions where its
+    stream may end."""
 
     stream: bytes
     answers: bytes
@@ -66,7 +67,7 @@ def chunks(stream: bytes, borders: list[int]) -> list[bytes]:
 
 
 def outcome(framing: Zmtp, stream: list[bytes]) -> tuple[list[list[bytes]], bytes, str | None]:
-    """What comes of a stream: the messages, our own words, and the violation if there was one."""
+    """Return the messages of a stream, the framing's output, and the violation or None."""
     messages: list[list[bytes]] = []
     said = b""
     for chunk in stream:
@@ -79,7 +80,7 @@ def outcome(framing: Zmtp, stream: list[bytes]) -> tuple[list[list[bytes]], byte
 
 
 @given(messages=message_lists, borders=cuts)
-def test_any_messages_come_back_however_the_stream_is_cut(connect, messages, borders):
+def test_any_messages_survive_the_round_trip_in_any_chunks(connect, messages, borders):
     left, right = connect()
     out: list[bytes] = []
     added = sum(left.encode(message, out) for message in messages)
@@ -95,7 +96,9 @@ def test_any_messages_come_back_however_the_stream_is_cut(connect, messages, bor
     pair=st.sampled_from(PAIRS),
     mechanisms=st.sampled_from(MECHANISMS),
 )
-def test_any_cutting_of_a_whole_connection_gives_the_same(messages, borders, pair, mechanisms):
+def test_a_complete_connection_has_the_same_result_in_any_chunks(
+    messages, borders, pair, mechanisms
+):
     own, peer = pair
     if peer is SocketType.REP:
         messages = []
@@ -112,7 +115,7 @@ def test_any_cutting_of_a_whole_connection_gives_the_same(messages, borders, pai
 
 
 @given(messages=message_lists, at=st.integers(0), mechanisms=st.sampled_from(MECHANISMS))
-def test_every_truncation_is_harmless_and_reported(messages, at, mechanisms):
+def test_any_truncation_is_refused_without_other_effects(messages, at, mechanisms):
     pair = [Zmtp(SocketType.ROUTER, **mechanisms[0]), Zmtp(SocketType.DEALER, **mechanisms[1])]
     recording = record(pair[0], pair[1], messages)
     end = at % (len(recording.stream) + 1)
@@ -130,7 +133,7 @@ def test_every_truncation_is_harmless_and_reported(messages, at, mechanisms):
 
 
 @given(data=garbage, borders=cuts, mechanism=st.sampled_from([{}, CLIENT, SERVER]))
-def test_any_bytes_after_the_greeting_end_in_messages_or_a_violation(data, borders, mechanism):
+def test_any_bytes_after_the_greeting_are_accepted_or_refused(data, borders, mechanism):
     greeting = Zmtp(SocketType.DEALER, **mechanism).opening()[:32] + bytes(32)
     ends = []
     for stream in ([data], chunks(data, borders)):
@@ -141,19 +144,20 @@ def test_any_bytes_after_the_greeting_end_in_messages_or_a_violation(data, borde
 
 
 @given(data=st.binary(max_size=200), borders=cuts)
-def test_any_bytes_as_a_greeting_are_harmless(data, borders):
+def test_any_bytes_as_a_greeting_are_accepted_or_refused(data, borders):
     whole = outcome(Zmtp(SocketType.ROUTER), [data])
     cut = outcome(Zmtp(SocketType.ROUTER), chunks(data, borders))
     assert whole == cut
 
 
 @given(data=garbage, borders=cuts, own=st.sampled_from([SocketType.ROUTER, SocketType.REP]))
-def test_any_bytes_in_the_traffic_end_the_same_way_however_they_are_cut(
+def test_any_bytes_after_the_handshake_have_the_same_result_in_any_chunks(
     connect, data, borders, own
 ):
     whole = outcome(connect(own, SocketType.DEALER, limits=SMALL)[0], [data])
     cut = outcome(connect(own, SocketType.DEALER, limits=SMALL)[0], chunks(data, borders))
-    # The same violation, if any; in one piece, what stood before it in the chunk is lost with it.
+    # A violation occurs in both or in neither. In one chunk, the messages before a violation are
+    # lost.
     assert (whole[2] is None) == (cut[2] is None)
     assert whole[0] == cut[0][: len(whole[0])]
     if whole[2] is None:
@@ -161,10 +165,10 @@ def test_any_bytes_in_the_traffic_end_the_same_way_however_they_are_cut(
 
 
 @given(data=garbage, flips=st.lists(st.tuples(st.integers(0), st.integers(1, 255)), max_size=3))
-def test_a_damaged_stream_is_harmless(data, flips):
+def test_a_damaged_stream_is_accepted_or_refused(data, flips):
     sender = Zmtp(SocketType.DEALER, identity=b"peer")
     stream = bytearray(record(Zmtp(SocketType.ROUTER), sender, [[b"a", b"b" * 300]]).stream + data)
     for at, mask in flips:
         stream[at % len(stream)] ^= mask
     *_, violation = outcome(Zmtp(SocketType.ROUTER, limits=SMALL), [bytes(stream)])
-    assert violation != ""  # it gives its reason
+    assert violation != ""  # the violation has a reason

@@ -1,4 +1,4 @@
-"""What REQ and REP put around messages (RFC 28); DEALER and ROUTER put nothing."""
+"""The envelopes that REQ and REP add to messages (RFC 28); DEALER and ROUTER add none."""
 
 import pytest
 
@@ -15,12 +15,12 @@ def wire(framing: Zmtp, *messages: list[bytes]) -> bytes:
 
 
 @pytest.mark.parametrize(("own", "peer"), [(DEALER, ROUTER), (ROUTER, DEALER), (ROUTER, ROUTER)])
-def test_dealer_and_router_pass_frames_as_they_are(connect, own, peer):
+def test_dealer_and_router_do_not_change_frames(connect, own, peer):
     left, right = connect(own, peer)
     assert right.receive(wire(left, [b"", b"a"], [b"\0", b""])) == [[b"", b"a"], [b"\0", b""]]
 
 
-def test_req_adds_the_delimiter_and_takes_it_off(connect):
+def test_req_adds_and_removes_the_delimiter(connect):
     req, router = connect(REQ, ROUTER)
     message = [b"a", b""]
     assert wire(req, message) == b"\x01\x00\x01\x01a\x00\x00"
@@ -30,7 +30,7 @@ def test_req_adds_the_delimiter_and_takes_it_off(connect):
 
 
 @pytest.mark.parametrize("data", [b"\x00\x01a", b"\x00\x00", b"\x01\x01a\x00\x00"])
-def test_req_demands_the_delimiter_and_a_frame_behind_it(connect, data):
+def test_req_requires_the_delimiter_and_a_frame_after_it(connect, data):
     req, _ = connect(REQ, ROUTER)
     with pytest.raises(RemoteViolation, match="delimiter"):
         req.receive(data)
@@ -38,7 +38,7 @@ def test_req_demands_the_delimiter_and_a_frame_behind_it(connect, data):
         req.receive(b"\x01\x00\x00\x01a")
 
 
-def test_rep_keeps_the_envelope_for_the_reply(connect):
+def test_rep_stores_the_envelope_for_the_reply(connect):
     rep, dealer = connect(REP, DEALER)
     assert rep.receive(wire(dealer, [b"id1", b"id2", b"", b"body", b"", b"more"])) == [
         [b"body", b"", b"more"]
@@ -46,7 +46,7 @@ def test_rep_keeps_the_envelope_for_the_reply(connect):
     assert dealer.receive(wire(rep, [b"reply"])) == [[b"id1", b"id2", b"", b"reply"]]
 
 
-def test_rep_answers_in_the_order_of_the_requests(connect):
+def test_rep_sends_replies_in_the_order_of_the_requests(connect):
     rep, dealer = connect(REP, DEALER)
     requests = wire(dealer, [b"1", b"", b"a"], [b"", b"b"], [b"3", b"", b"c"])
     assert rep.receive(requests) == [[b"a"], [b"b"], [b"c"]]
@@ -54,7 +54,7 @@ def test_rep_answers_in_the_order_of_the_requests(connect):
     assert replies == [[b"1", b"", b"A"], [b"", b"B"], [b"3", b"", b"C"]]
 
 
-def test_rep_only_answers(connect):
+def test_rep_sends_nothing_but_replies(connect):
     rep, req = connect(REP, REQ)
     out: list[bytes] = []
     with pytest.raises(LocalViolation, match="no open request"):
@@ -68,14 +68,14 @@ def test_rep_only_answers(connect):
 
 
 @pytest.mark.parametrize("data", [b"\x00\x01a", b"\x00\x00", b"\x01\x01a\x00\x00"])
-def test_rep_demands_the_delimiter_and_a_frame_behind_it(connect, data):
+def test_rep_requires_the_delimiter_and_a_frame_after_it(connect, data):
     rep, _ = connect(REP, DEALER)
     with pytest.raises(RemoteViolation, match="delimiter"):
         rep.receive(data)
 
 
 @pytest.mark.parametrize(("own", "peer"), [(REQ, REP), (REP, REQ)])
-def test_a_message_without_frames_cannot_be_sent_and_uses_up_no_request(connect, own, peer):
+def test_a_message_without_frames_is_refused_and_leaves_the_request_open(connect, own, peer):
     left, right = connect(own, peer)
     if own is REP:
         left.receive(wire(right, [b"x"]))

@@ -1,6 +1,6 @@
 """The state diagram of a pair, drawn from the table of its state machine.
 
-python -m tests.pair.diagram        writes docs/topics/patterns/binary-star.svg anew
+python -m tests.pair.diagram        regenerates docs/topics/patterns/binary-star.svg
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ _STARTS: Final = (State.PRIMARY, State.BACKUP)
 
 
 class Bend(NamedTuple):
-    """How an arrow runs: how far its middle lies beside the straight line, and where on the way
-    (0 to 1) the words stand. Positive is to the left, seen from where it begins."""
+    """The curve of an arrow. `aside`: the distance of its midpoint from the straight line; positive
+    is to the left, seen from the arrow's start. `words_at`: the position of the label along the
+    arrow, 0 to 1."""
 
     aside: float
     words_at: float = 0.5
@@ -74,7 +75,7 @@ _WORDS: Final = {
     Event.SEIZE: "switch, peer silent",
     Event.STALL: "stood still",
 }
-# Where epochs make no difference one word stands for all of them.
+# Where the epochs make no difference, one label replaces several.
 _TOGETHER: Final = (
     ({Event.OLDER_ACTIVE, Event.EQUAL_ACTIVE, Event.NEWER_ACTIVE}, "peer active"),
     ({Event.OLDER_RESIGNED, Event.NEWER_RESIGNED}, "peer resigned"),
@@ -93,7 +94,7 @@ text { font: 13px sans-serif; fill: #222; text-anchor: middle; }
 
 
 def draw() -> str:
-    """Return the drawing, as SVG."""
+    """Return the diagram as SVG."""
     groups: dict[tuple[State, State], set[Event]] = {}
     for (state, event), (following, _) in TABLE.items():
         if following is not state:
@@ -121,7 +122,7 @@ def draw() -> str:
 
 
 def words_for(events: set[Event]) -> list[str]:
-    """Return what stands at an arrow."""
+    """Return the lines of an arrow's label."""
     left = set(events)
     words = []
     for together, word in _TOGETHER:
@@ -153,7 +154,7 @@ def _arrow(source: State, sink: State) -> str:
 
 def _label(ends: tuple[State, State], events: set[Event]) -> Iterator[str]:
     lines = words_for(events)
-    x, y = _on_the_way(ends, _BENDS.get(ends, _STRAIGHT).words_at)
+    x, y = _point_on_curve(ends, _BENDS.get(ends, _STRAIGHT).words_at)
     top = y - _LINE_HEIGHT * (len(lines) - 1) / 2 + 4
     for i, line in enumerate(lines):
         at = f'x="{x:.0f}" y="{top + i * _LINE_HEIGHT:.0f}"'
@@ -168,7 +169,7 @@ def _middle(source: State, sink: State) -> tuple[float, float]:
     return (x1 + x2) / 2 + (y2 - y1) * aside, (y1 + y2) / 2 - (x2 - x1) * aside
 
 
-def _on_the_way(ends: tuple[State, State], t: float) -> tuple[float, float]:
+def _point_on_curve(ends: tuple[State, State], t: float) -> tuple[float, float]:
     points: Iterable[tuple[float, float]] = (_AT[ends[0]], _middle(*ends), _AT[ends[1]])
     weights = ((1 - t) ** 2, 2 * t * (1 - t), t**2)
     pairs = list(zip(points, weights, strict=True))
@@ -176,7 +177,7 @@ def _on_the_way(ends: tuple[State, State], t: float) -> tuple[float, float]:
 
 
 def _edge(state: State, towards: tuple[float, float]) -> tuple[float, float]:
-    """Return where a line from the middle of a box leaves it."""
+    """Return the point where the line from a box's centre to `towards` crosses the box's edge."""
     x, y = _AT[state]
     dx, dy = towards[0] - x, towards[1] - y
     reach = min(
@@ -187,7 +188,7 @@ def _edge(state: State, towards: tuple[float, float]) -> tuple[float, float]:
 
 
 def main() -> int:
-    """Write the drawing; return the exit status."""
+    """Write the diagram to `DRAWING`; return the exit status."""
     DRAWING.write_text(draw(), encoding="utf-8")
     return 0
 

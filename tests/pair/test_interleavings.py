@@ -1,8 +1,8 @@
-"""Two servers, a client and an operator, in every order: crashes, pauses, restarts, lost messages.
+"""Every order of events of a pair: client requests, switches, crashes, pauses and lost messages.
 
-See `tests.support.pair_model`. In a *timely* network, as fast as anything else, no two servers ever
-serve at the same time (I12, and more). In any network they never serve in the same epoch, neither
-ever fails, and soon after all has healed exactly one of the two serves.
+See `tests.support.pair_model`. In a *timely* network (as fast as everything else) at most one
+server serves at any time (I12, and more). In any network, two servers never serve in the same
+epoch, and neither fails; soon after all faults are healed, exactly one of the two serves.
 """
 
 from __future__ import annotations
@@ -60,13 +60,15 @@ def test_every_order_of_events_from_the_start(timely: bool, depth: int) -> None:
     ],
 )
 def test_every_order_of_events_within_a_heartbeat(timely: bool, depth: int) -> None:
-    """Time goes by quarters of it: the two are out of step, and stand still for less than one."""
+    """The clock advances in quarters of an interval: the servers are out of step, and pause for
+    less than one interval."""
     model = Model.begin(timely=timely, quarters=1).settled()
     assert explore(model, depth, 2, heal_every=200) > 400
 
 
-# Where a few steps from the start would not lead. Each story begins when both have met.
-_FROM_AFAR = {
+# Starting points that a few steps from the start do not reach. Each begins when both servers have
+# connected.
+_STARTING_POINTS = {
     "the active one wakes": ("stall primary", "beat", "beat", "wake primary", "beat"),
     "it wakes too late": (
         *("stall primary", "beat", "beat", "ask backup", "wake primary", "beat"),
@@ -84,9 +86,9 @@ _FROM_AFAR = {
         *("stall primary", "beat", "beat", "ask backup", "crash primary", "start primary"),
     ),
 }
-# Two servers that keep their epochs apart never meet in the same one. What is missing beside that
-# takes longer stories; the table's own test has it.
-_NOT_MET = {
+# Pairs of state and event that the search does not reach. Two servers with separate epochs never
+# meet in the same one; the other pairs take longer sequences. test_table.py covers them all.
+_NOT_REACHED = {
     *((state, event) for state, event in TABLE if event.name.startswith("EQUAL_")),
     *((state, Event.OLDER_ACTIVE) for state in (State.PRIMARY, State.BACKUP)),
     *((state, Event.OLDER_RESIGNED) for state in (State.PRIMARY, State.BACKUP)),
@@ -100,19 +102,19 @@ _NOT_MET = {
 
 
 @pytest.mark.parametrize("depth", [4, pytest.param(7, marks=_LONG)])
-def test_every_order_of_events_from_afar(depth: int) -> None:
-    met: set[tuple[State, Event]] = set()
+def test_every_order_of_events_from_distant_starting_points(depth: int) -> None:
+    reached: set[tuple[State, Event]] = set()
 
-    class Watched(BinaryStarPeer):
+    class Recording(BinaryStarPeer):
         def _apply(self, event: Event, now: float) -> None:
-            met.add((self.state, event))
+            reached.add((self.state, event))
             super()._apply(event, now)
 
-    for story in _FROM_AFAR.values():
-        model = played(*story, timely=False, make=Watched)
+    for story in _STARTING_POINTS.values():
+        model = run_steps(*story, timely=False, make=Recording)
         model.faults = 0
         assert explore(model, depth, 1, heal_every=200) > 200, story
-    assert set(TABLE) - met <= _NOT_MET
+    assert set(TABLE) - reached <= _NOT_REACHED
 
 
 @_NETWORKS
@@ -122,8 +124,10 @@ def test_random_orders_of_many_events(timely: bool, walks: int) -> None:
     assert len(ends) > 5
 
 
-def played(*steps: str, timely: bool = True, make: type[BinaryStarPeer] = BinaryStarPeer) -> Model:
-    """Return the outcome of a story, after both servers have connected."""
+def run_steps(
+    *steps: str, timely: bool = True, make: type[BinaryStarPeer] = BinaryStarPeer
+) -> Model:
+    """Return the model after these steps, which begin when both servers have connected."""
     model = Model.begin(timely=timely, make=make).settled()
     for step in steps:
         verb, _, side = step.partition(" ")
@@ -131,9 +135,9 @@ def played(*steps: str, timely: bool = True, make: type[BinaryStarPeer] = Binary
     return model
 
 
-# --- the searches find what is wrong: servers that are broken in one place each -----------------
-class NeverSuspended(BinaryStarPeer):
-    """Continues to serve after a pause, as the Guide's does."""
+# --- mutants: servers with one defect each, which the searches must find --------------------------
+class NeverSuspends(BinaryStarPeer):
+    """Continues to serve after a pause, like the servers of the Guide."""
 
     def _begin_turn(self, now: float) -> None:
         if self.state is State.ACTIVE and now >= self.serves_until:
@@ -149,14 +153,14 @@ class NeverSuspended(BinaryStarPeer):
         pass
 
 
-class Credulous(BinaryStarPeer):
+class TrustsStaleHeartbeats(BinaryStarPeer):
     """Trusts heartbeats that it reads after a pause."""
 
     def _is_credible(self, *_what: object) -> bool:
         return True
 
 
-class Hasty(BinaryStarPeer):
+class CountsOwnPause(BinaryStarPeer):
     """Counts its own pause as silence of the peer."""
 
     def _begin_turn(self, now: float) -> None:
@@ -167,8 +171,8 @@ class Hasty(BinaryStarPeer):
             Other.excuse = excuse  # type: ignore[method-assign]
 
 
-class Sole(BinaryStarPeer):
-    """Counts epochs one by one, so that two servers may have the same."""
+class SharesEpochs(BinaryStarPeer):
+    """Increments epochs by one, so that both servers can get the same epoch."""
 
     def _begin_epoch(self, now: float) -> None:
         super()._begin_epoch(now)
@@ -176,7 +180,7 @@ class Sole(BinaryStarPeer):
         self._send_heartbeat(now)
 
 
-class Stubborn(BinaryStarPeer):
+class NeverTakesOverAgain(BinaryStarPeer):
     """Never takes over again after it has resigned."""
 
     def _voted(self, event: Vote, now: float) -> None:
@@ -187,13 +191,13 @@ class Stubborn(BinaryStarPeer):
 @pytest.mark.parametrize(
     ("mutant", "timely", "depth", "found"),
     [
-        (NeverSuspended, True, 6, "two serve at once"),
-        (Hasty, True, 6, "two serve at once"),
-        (Sole, False, 7, "one epoch"),
-        (Stubborn, True, 4, "after"),
+        (NeverSuspends, True, 6, "two serve at once"),
+        (CountsOwnPause, True, 6, "two serve at once"),
+        (SharesEpochs, False, 7, "one epoch"),
+        (NeverTakesOverAgain, True, 4, "after"),
     ],
 )
-def test_a_broken_server_is_found_out(
+def test_a_search_finds_the_defect_of_each_mutant(
     mutant: type[BinaryStarPeer], timely: bool, depth: int, found: str
 ) -> None:
     model = Model.begin(timely=timely, make=mutant).settled()
@@ -201,13 +205,13 @@ def test_a_broken_server_is_found_out(
         explore(model, depth, 3, heal_every=5)
 
 
-# --- stories that searches have told ------------------------------------------------------------
+# --- sequences that searches have found -----------------------------------------------------------
 STALE_RESIGNATION = (
-    "switch primary",  # the backup is told, ...
-    "stall backup",  # but does not read it
+    "switch primary",  # sends its resignation to the backup, ...
+    "stall backup",  # which does not read it
     "beat",
     "beat",
-    "ask primary",  # so the primary takes its place back
+    "ask primary",  # so the primary takes over again
     "wake backup",
     "deliver backup",
 )
@@ -218,8 +222,8 @@ REVOKED_AT_ONCE = (
     "beat",
     "beat",
     "start backup",
-    "deliver primary",  # it tells the newcomer that it has resigned, ...
-    "ask primary",  # and must not take its place back in the same moment
+    "deliver primary",  # the resigned primary sends its state to the restarted backup, ...
+    "ask primary",  # and must not take over again in the same moment
     "deliver backup",
     "deliver backup",
 )
@@ -227,9 +231,9 @@ REVOKED_AT_ONCE = (
 
 @pytest.mark.parametrize("story", [STALE_RESIGNATION, REVOKED_AT_ONCE])
 def test_a_resignation_is_not_accepted_and_revoked(story: tuple[str, ...]) -> None:
-    assert len(played(*story).serving) <= 1
+    assert len(run_steps(*story).serving) <= 1
 
 
-def test_one_that_believes_what_it_reads_after_a_pause_is_found_out() -> None:
+def test_a_server_that_trusts_stale_heartbeats_lets_two_serve_at_once() -> None:
     with pytest.raises(AssertionError, match="two serve at once"):
-        played(*STALE_RESIGNATION, make=Credulous)
+        run_steps(*STALE_RESIGNATION, make=TrustsStaleHeartbeats)

@@ -1,4 +1,4 @@
-"""An operator's side of the link by itself: which question is put when, and what is taken for an
+"""The engine of an operator's connection: when it sends its request, and what it accepts as an
 answer."""
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from requite.protocols.binarystar.operator import ANSWER, BinaryStarOperator
 from requite.protocols.binarystar.wire import Ask, Refused, Switch, encode
 
 
-def test_a_question_waits_for_a_connection_and_is_put_again_on_the_next_one() -> None:
+def test_a_request_waits_for_a_connection_and_is_resent_on_the_next_one() -> None:
     operator = BinaryStarOperator()
     assert not list(operator.handle([Switch(3)], 0.0))
     for link in ("first", "second"):
@@ -21,8 +21,8 @@ def test_a_question_waits_for_a_connection_and_is_put_again_on_the_next_one() ->
     assert operator.deadline() is None
 
 
-def test_a_question_that_has_been_answered_is_not_put_again() -> None:
-    """A second switch would be refused, and the refusal taken for the next answer."""
+def test_an_answered_request_is_not_resent() -> None:
+    """The peer would refuse a second switch, and the refusal would be taken for the next answer."""
     operator = BinaryStarOperator()
     operator.handle([PeerJoined("first", b"")], 0.0)
     operator.handle([Switch(3)], 0.0)
@@ -33,7 +33,7 @@ def test_a_question_that_has_been_answered_is_not_put_again() -> None:
     assert not list(operator.handle([PeerJoined("second", b"")], 0.0))
 
 
-def test_what_is_no_answer_is_left_out_and_garbage_ends_the_connection() -> None:
+def test_other_messages_are_ignored_and_malformed_ones_close_the_connection() -> None:
     operator = BinaryStarOperator()
     operator.handle([PeerJoined("first", b"")], 0.0)
     assert not list(operator.handle([Received("first", [encode(Ask())])], 0.0))

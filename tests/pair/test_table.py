@@ -1,4 +1,4 @@
-"""The table of the state machine: it matches the Guide's, and is complete."""
+"""The table of the state machine matches the Guide's, and is complete."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ _FAILS = (State.FAILED, Action.FAIL)
 _TAKES_OVER = (State.ACTIVE, Action.TAKE_OVER)
 _FOLLOWS = (State.PASSIVE, Action.FOLLOW)
 
-# The Guide, chapter 4, "Binary Star Implementation": what is not here changes nothing there. A vote
-# is a client's request after the peer's expiry; the Guide knows no epochs, so here they are equal.
+# The Guide, chapter 4, "Binary Star Implementation". Missing pairs of state and event change
+# nothing there. A vote is a client's request after the peer's expiry. The Guide has no epochs, so
+# all are equal here.
 GUIDE = {
     (State.PRIMARY, Event.PEER_BACKUP): _TAKES_OVER,
     (State.PRIMARY, Event.EQUAL_ACTIVE): _FOLLOWS,
@@ -47,11 +48,11 @@ _GUIDES_EVENTS = (
 
 
 @pytest.mark.parametrize("key", list(itertools.product(_GUIDES_STATES, _GUIDES_EVENTS)), ids=str)
-def test_it_is_the_guides_machine(key: tuple[State, Event]) -> None:
+def test_the_table_matches_the_guides_state_machine(key: tuple[State, Event]) -> None:
     assert TABLE.get(key) == GUIDE.get(key)
 
 
-def by_the_rules(state: State, event: Event) -> tuple[State, Action] | None:
+def derived_step(state: State, event: Event) -> tuple[State, Action] | None:
     """Derive the action from the meaning of an event, without the table."""
     waits = state not in (State.ACTIVE, State.FAILED)
     _, _, said = event.name.partition("_")
@@ -64,25 +65,25 @@ def by_the_rules(state: State, event: Event) -> tuple[State, Action] | None:
         return {State.ACTIVE: resigns, State.PASSIVE: asks}.get(state)
     if event is Event.SEIZE:
         return _TAKES_OVER if waits else None
-    if event is Event.CLIENT_VOTE:  # a backup that has never heard its primary is no witness
+    if event is Event.CLIENT_VOTE:  # a backup that never met its primary has no vote
         return _TAKES_OVER if waits and state is not State.BACKUP else None
-    if said == "RESIGNED":  # of two that have both resigned the newer one is taken at its word
+    if said == "RESIGNED":  # if both have resigned, the one with the newer epoch prevails
         is_younger = state is State.RESIGNED and event is not Event.NEWER_RESIGNED
         return _TAKES_OVER if waits and not is_younger else None
     if said == "ACTIVE":
-        return _upon_an_active(state, event)
-    return _upon_one_that_does_not_serve(state, event)
+        return _step_for_an_active_peer(state, event)
+    return _step_for_a_peer_that_does_not_serve(state, event)
 
 
-def _upon_an_active(state: State, event: Event) -> tuple[State, Action] | None:
-    if state in (State.PRIMARY, State.BACKUP):  # knows nothing, whatever its epoch is
+def _step_for_an_active_peer(state: State, event: Event) -> tuple[State, Action] | None:
+    if state in (State.PRIMARY, State.BACKUP):  # a starting server yields whatever the epoch is
         return _FOLLOWS
     if event is Event.NEWER_ACTIVE:
         return None if state is State.PASSIVE else _FOLLOWS
     return _FAILS if (state, event) == (State.ACTIVE, Event.EQUAL_ACTIVE) else None
 
 
-def _upon_one_that_does_not_serve(state: State, event: Event) -> tuple[State, Action] | None:
+def _step_for_a_peer_that_does_not_serve(state: State, event: Event) -> tuple[State, Action] | None:
     if state is State.SUSPENDED:
         if event is Event.NEWER_SUSPENDED:
             return _FOLLOWS
@@ -97,15 +98,15 @@ def _upon_one_that_does_not_serve(state: State, event: Event) -> tuple[State, Ac
 
 
 @pytest.mark.parametrize("key", list(itertools.product(State, Event)), ids=str)
-def test_every_state_with_every_event_does_what_the_rules_say(key: tuple[State, Event]) -> None:
-    assert TABLE.get(key) == by_the_rules(*key)
+def test_every_step_follows_from_the_rules(key: tuple[State, Event]) -> None:
+    assert TABLE.get(key) == derived_step(*key)
 
 
-def test_nothing_leads_out_of_failed() -> None:
+def test_no_event_leaves_failed() -> None:
     assert not [state for state, _ in TABLE if state is State.FAILED]
 
 
-def test_a_client_alone_changes_nothing_while_the_peer_lives() -> None:
+def test_a_client_request_changes_no_state_while_the_peer_is_alive() -> None:
     assert not [event for _, event in TABLE if event is Event.CLIENT_REQUEST]
 
 
@@ -126,12 +127,12 @@ def test_actions_fit_their_states(key: tuple[State, Event], step: tuple[State, A
         assert failure(key[1])
 
 
-def test_only_who_was_suspended_resumes() -> None:
+def test_only_a_suspended_server_resumes() -> None:
     assert {key[0] for key, step in TABLE.items() if step[1] is Action.RESUME} == {State.SUSPENDED}
 
 
-def test_two_servers_that_hear_each_other_never_both_take_over() -> None:
-    """Whatever two states meet in one epoch order: at most one of the two becomes active by it."""
+def test_two_connected_servers_never_both_take_over() -> None:
+    """For each two states and each order of epochs, at most one of the two becomes active."""
     for own, other in itertools.product(State, State):
         for own_epoch, other_epoch in ((1, 2), (2, 1), (3, 3)):
             mine = heard(other, other_epoch, own_epoch)
@@ -145,7 +146,7 @@ def test_two_servers_that_hear_each_other_never_both_take_over() -> None:
 
 @pytest.mark.parametrize("state", [s for s in State if s is not State.FAILED])
 @pytest.mark.parametrize(("epoch", "age"), [(4, "OLDER"), (5, "EQUAL"), (6, "NEWER")])
-def test_what_is_heard_is_told_by_its_age(state: State, epoch: int, age: str) -> None:
+def test_the_event_of_a_heartbeat_depends_on_its_epoch(state: State, epoch: int, age: str) -> None:
     event = heard(state, epoch, 5)
     expected = {
         State.PRIMARY: Event.PEER_PRIMARY,
@@ -156,11 +157,11 @@ def test_what_is_heard_is_told_by_its_age(state: State, epoch: int, age: str) ->
     assert event is (expected.get(state) or Event[f"{age}_{state.name}"])
 
 
-def test_a_failed_peer_says_nothing() -> None:
+def test_a_heartbeat_of_a_failed_peer_is_no_event() -> None:
     assert heard(State.FAILED, 7, 5) is None
 
 
-def test_the_two_never_reign_in_the_same_epoch() -> None:
+def test_primary_and_backup_never_choose_the_same_epoch() -> None:
     primary = {next_epoch(PairRole.PRIMARY, known) for known in range(100)}
     backup = {next_epoch(PairRole.BACKUP, known) for known in range(100)}
     assert not primary & backup
@@ -169,19 +170,19 @@ def test_the_two_never_reign_in_the_same_epoch() -> None:
     )
 
 
-def test_every_state_that_cannot_switch_says_why() -> None:
+def test_every_state_that_cannot_switch_has_a_reason() -> None:
     for state in State:
         can = {event for event in (Event.SWITCH, Event.SEIZE) if (state, event) in TABLE}
         assert len(can) == 2 or no_switch(state, is_draining=False)
     assert no_switch(State.ACTIVE, is_draining=True) == "this server is being stopped"
 
 
-def test_the_drawing_is_that_of_the_table() -> None:
-    """`python -m tests.pair.diagram` regenerates it."""
+def test_the_diagram_is_up_to_date() -> None:
+    """To update the diagram, run `python -m tests.pair.diagram`."""
     assert DRAWING.read_text(encoding="utf-8") == draw()
 
 
-def test_the_drawing_tells_every_change_of_state() -> None:
+def test_the_diagram_shows_every_transition() -> None:
     groups: dict[tuple[State, State], set[Event]] = {}
     for (state, event), (following, _) in TABLE.items():
         if following is not state:

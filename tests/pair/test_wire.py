@@ -1,4 +1,4 @@
-"""The wire of a pair: the bytes of docs/protocols/binary-star.md, and garbage."""
+"""The wire format of a pair: the bytes in docs/protocols/binary-star.md, and malformed messages."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ commands = st.one_of(
 
 
 def golden() -> list[bytes]:
-    """Return the messages that the page spells out."""
+    """Return the example messages of the protocol's page."""
     blocks = re.findall(r"```\n((?:[0-9a-f]{2}[ \n]+)+)```", PAGE.read_text(encoding="utf-8"))
     whole = bytes.fromhex("".join(blocks))
     return [b"BSTAR" + rest for rest in whole.split(b"BSTAR")[1:]]
@@ -89,7 +89,7 @@ def test_round_trip(command: Command) -> None:
 
 
 @pytest.mark.parametrize("command", SAMPLES, ids=lambda command: type(command).__name__)
-def test_cut_anywhere_or_longer_it_is_refused(command: Command) -> None:
+def test_a_truncated_or_extended_frame_is_refused(command: Command) -> None:
     (frame,) = encode(command)
     has_text = isinstance(command, View | Refused)
     shortest = len(frame) - len(command[-1].encode()) if has_text else len(frame)  # type: ignore[union-attr]
@@ -125,12 +125,12 @@ def test_any_bytes_decode_or_are_refused(data: bytes) -> None:
         ([encode(HEARTBEAT)[0].replace(b"\x01\x01\x01\x03", b"\x01\x01\x01\x08", 1)], "no state 8"),
     ],
 )
-def test_what_is_wrong_is_named(message: list[bytes], why: str) -> None:
+def test_the_error_names_what_is_wrong(message: list[bytes], why: str) -> None:
     with pytest.raises(RemoteViolation, match=re.escape(why)):
         decode(message)
 
 
-def test_long_texts_are_cut_between_characters() -> None:
+def test_long_texts_are_truncated_between_characters() -> None:
     (frame,) = encode(Refused("é" * TEXT_SIZE_MAX))
     assert decode([frame]) == Refused("é" * (TEXT_SIZE_MAX // 2))
     (frame,) = encode(Refused("x" + "é" * TEXT_SIZE_MAX))
@@ -139,7 +139,9 @@ def test_long_texts_are_cut_between_characters() -> None:
 
 @pytest.mark.parametrize("heard_s_ago", [None, 0.25, 1e9])
 @pytest.mark.parametrize("peer_state", [None, State.ACTIVE])
-def test_a_view_travels(heard_s_ago: float | None, peer_state: State | None) -> None:
+def test_a_view_survives_the_round_trip(
+    heard_s_ago: float | None, peer_state: State | None
+) -> None:
     view = PairView(PairRole.BACKUP, State.PASSIVE, 3, peer_state, heard_s_ago, True, True, "why")
     told = view_from_wire(view_on_wire(view, 1000))
     latest = (NEVER_MS - 1) / 1000

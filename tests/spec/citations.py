@@ -1,4 +1,5 @@
-"""Which tests cite which requirements, read from their source without running them."""
+"""The requirements that each test cites, collected from the source of the tests without running
+them."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ _Test = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 class Citation(NamedTuple):
-    """A requirement cited by a test; `fails` tells that the test is expected to (xfail)."""
+    """A requirement cited by a test. `fails`: the test is expected to fail (xfail)."""
 
     requirement: str
     file: str
@@ -23,7 +24,8 @@ class Citation(NamedTuple):
 
 
 def citations(folder: Path = TESTS) -> list[Citation]:
-    """Collect all citations below a folder. Raises ValueError for one that cannot be read."""
+    """Return all citations in the tests below a folder. Raises ValueError for one that cannot be
+    read."""
     found: list[Citation] = []
     for path in sorted(folder.rglob("*.py")):
         source = path.read_text(encoding="utf-8")
@@ -40,15 +42,15 @@ def _in_source(source: str, file: str) -> tuple[Citation, ...]:
 def _in_tree(tree: ast.Module, file: str) -> Iterator[Citation]:
     for node in ast.walk(tree):
         if isinstance(node, _Test):
-            fails = any(_names(decorator, "xfail") for decorator in node.decorator_list)
+            fails = any(_is_named(decorator, "xfail") for decorator in node.decorator_list)
             for decorator in node.decorator_list:
-                if isinstance(decorator, ast.Call) and _names(decorator, "requirement"):
+                if isinstance(decorator, ast.Call) and _is_named(decorator, "requirement"):
                     yield from (
                         Citation(id_, file, node.name, fails) for id_ in _ids(decorator, node, file)
                     )
 
 
-def _names(decorator: ast.expr, name: str) -> bool:
+def _is_named(decorator: ast.expr, name: str) -> bool:
     called = decorator.func if isinstance(decorator, ast.Call) else decorator
     return (isinstance(called, ast.Name) and called.id == name) or (
         isinstance(called, ast.Attribute) and called.attr == name

@@ -1,6 +1,6 @@
 """The page docs/protocols/conformance.md: every requirement, and the tests that cite it.
 
-python -m tests.spec.conformance        writes it anew
+python -m tests.spec.conformance        regenerates it
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _INTRODUCTION: Final = """\
 
 Every rule of the documents below has an id, and at least one test that cites it.
 The suite fails when a rule has no test, when a test cites a rule that does not exist, and when
-this page is out of date (`python -m tests.spec.conformance` writes it). The words are ours;
-*level* is the source's own key word, or RULE where its text states a rule without one.
+this page is out of date; `python -m tests.spec.conformance` regenerates it. The rules are in our
+own words; *level* is the source's key word, or RULE where the source states a rule without one.
 """
 
 
@@ -46,7 +46,7 @@ def _row(row: Requirement, cited_by: list[Citation]) -> str:
 
 
 def _files(cited_by: list[Citation]) -> list[str]:
-    """Name each file once; a gap that is known is named with its test."""
+    """Return the files of the citations, each once; a known gap is given with its test."""
     gaps = [f"known gap: `{c.file}` `{c.test}`" for c in cited_by if c.fails]
     files = dict.fromkeys(f"`{c.file}`" for c in cited_by if not c.fails)
     return [*files, *gaps]

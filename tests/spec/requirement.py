@@ -1,15 +1,15 @@
-"""Requirements of the protocols, and the decorator by which tests cite them.
+"""Requirements of the protocols, and the decorator with which tests cite them.
 
 Every MUST, SHALL and SHOULD of a source document is a row in `requirements/*.toml`:
 
     [[requirement]]
-    id = "mdp02:worker:one-final"        # document : who or what : rule
-    level = "SHALL"                      # the word in the source; RULE where it has none
+    id = "mdp02:worker:one-final"        # document : subject : rule
+    level = "SHALL"                      # the source's key word; RULE where it has none
     section = "Request and Reply Processing"
     text = "..."                         # in our own words
 
-A row that no test can show to be kept says why in `waived`. `test_coverage.py` holds both ways: no
-requirement without a test, no citation of a requirement that does not exist.
+If no test can show a requirement, `waived` gives the reason. `test_coverage.py` checks both
+directions: every requirement has a test, and every citation is of a known requirement.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Cited = TypeVar("Cited", bound=Callable[..., object])
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One rule of one document; `waived` is empty or says why no test can cite it."""
+    """One rule of a document. `waived`: the reason why no test can cite it, or empty."""
 
     id: str
     level: str
@@ -46,7 +46,7 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A source document and its requirements, in the order of its text."""
+    """A source document, and its requirements in the order of its text."""
 
     title: str
     about: str
@@ -55,7 +55,7 @@ class Document:
 
 @cache
 def documents() -> tuple[Document, ...]:
-    """Read all data files, by name."""
+    """Return the documents of all data files, in order of file name."""
     return tuple(_read(path) for path in sorted(FOLDER.glob("*.toml")))
 
 
@@ -67,7 +67,7 @@ def _read(path: Path) -> Document:
 
 @cache
 def requirements() -> dict[str, Requirement]:
-    """Return all requirements by id. Raises ValueError when an id is used twice."""
+    """Return all requirements by id. Raises ValueError when two have the same id."""
     table: dict[str, Requirement] = {}
     for row in (row for document in documents() for row in document.requirements):
         if row.id in table:
@@ -77,10 +77,10 @@ def requirements() -> dict[str, Requirement]:
 
 
 def requirement(*ids: str) -> Callable[[Cited], Cited]:
-    """Cite the requirements that a test shows to be kept.
+    """Cite the requirements that a test verifies.
 
-    The ids must be literal: citations are collected from the source of the tests. Raises
-    LookupError for an id that no data file has.
+    The ids must be literals: citations are collected from the source of the tests. Raises
+    LookupError for an unknown id.
     """
     unknown = [id_ for id_ in ids if id_ not in requirements()]
     if unknown:

@@ -1,4 +1,4 @@
-"""Requirements and tests hold each other: nothing is required untested, nothing cited unknown."""
+"""Every requirement has a test, and every citation is of a known requirement."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.spec.requirement import documents, requirement, requirements
 MDP_03_PAGE = PAGE.with_name("mdp-0.3.md")
 
 
-def test_every_requirement_has_a_test_or_a_reason() -> None:
+def test_every_requirement_has_a_test_or_is_waived() -> None:
     cited = {citation.requirement for citation in citations()}
     untested = [id_ for id_, row in requirements().items() if id_ not in cited and not row.waived]
     assert not untested
@@ -24,7 +24,7 @@ def test_no_waived_requirement_has_a_test() -> None:
     assert not [id_ for id_, row in requirements().items() if id_ in cited and row.waived]
 
 
-def test_every_citation_is_of_a_requirement() -> None:
+def test_every_citation_is_of_a_known_requirement() -> None:
     unknown = [c for c in citations() if c.requirement not in requirements()]
     assert not unknown
 
@@ -35,7 +35,7 @@ def test_the_page_is_up_to_date() -> None:
     )
 
 
-def test_the_page_is_written(tmp_path: Path) -> None:
+def test_main_writes_the_page(tmp_path: Path) -> None:
     page = tmp_path / "conformance.md"
     assert main(page) == 0
     assert page.read_text(encoding="utf-8") == render(citations())
@@ -46,7 +46,7 @@ def test_ids_begin_with_their_document() -> None:
         assert len({row.id.partition(":")[0] for row in document.requirements}) == 1
 
 
-def test_the_rules_of_mdp_0_3_are_those_of_its_page() -> None:
+def test_the_requirements_of_mdp_0_3_match_its_page() -> None:
     bracketed = re.findall(r"^(?:- )?\[([a-z-]+)\] ", MDP_03_PAGE.read_text(encoding="utf-8"), re.M)
     known = [id_.removeprefix("mdp03:") for id_ in requirements() if id_.startswith("mdp03:")]
     assert sorted(known) == sorted(bracketed)
@@ -57,7 +57,7 @@ def test_an_unknown_id_is_refused_at_once() -> None:
         requirement("mdp02:no-such-rule")
 
 
-# --- the collector, on small sources of its own ---------------------------------------------------
+# --- the collector, with small sources ------------------------------------------------------------
 def collect(tmp_path: Path, source: str) -> list[tuple[str, str, bool]]:
     (tmp_path / "test_it.py").write_text(source, encoding="utf-8")
     return [(c.requirement, c.test, c.fails) for c in citations(tmp_path)]

@@ -1,4 +1,5 @@
-"""What 10/FLP asks of clients and servers; the wire itself is in `tests/interop`, with pyzmq."""
+"""Requirements of 10/FLP for clients and servers. `tests/interop` tests the wire format with
+pyzmq."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def test_a_client_pings_at_its_intervals() -> None:
 
 @requirement("flp:server-gone")
 @pytest.mark.parametrize(("silent_s", "live"), [(5.9, 1), (6.1, 0)])
-def test_a_silent_server_is_gone_after_three_intervals(silent_s: float, live: int) -> None:
+def test_a_silent_server_is_dropped_after_three_intervals(silent_s: float, live: int) -> None:
     bench = ClientBench(AgentClient)
     bench.join("a")
     bench.advance(silent_s)
@@ -36,7 +37,7 @@ def test_a_silent_server_is_gone_after_three_intervals(silent_s: float, live: in
 
 
 @requirement("flp:failover", "flp:replaceable")
-def test_calls_go_from_server_to_server_as_these_come_and_go() -> None:
+def test_a_call_moves_to_another_server_after_each_loss() -> None:
     bench = ClientBench(AgentClient, servers=2, attempts=10)
     bench.join("a")
     bench.join("b")
@@ -62,7 +63,7 @@ def test_a_request_goes_to_one_server_with_a_control_frame_in_front() -> None:
 
 # --- servers --------------------------------------------------------------------------------------
 @requirement("flp:pong", "flp:server:never-first")
-def test_a_server_answers_pings_and_says_nothing_unasked() -> None:
+def test_a_server_sends_nothing_but_answers() -> None:
     bench = ServerBench()
     bench.join("c")
     bench.advance(100.0)
@@ -73,7 +74,7 @@ def test_a_server_answers_pings_and_says_nothing_unasked() -> None:
 
 @requirement("flp:reply", "flp:request:control-frame")
 @pytest.mark.parametrize("control", [b"1", b"", b"PING", b"\0" * 300])
-def test_the_control_frame_comes_back_as_it_was(control: bytes) -> None:
+def test_the_reply_has_the_control_frame_of_its_request(control: bytes) -> None:
     bench = ServerBench()
     bench.join("c")
     job = bench.request("c", control, b"a", b"b")
@@ -83,7 +84,7 @@ def test_the_control_frame_comes_back_as_it_was(control: bytes) -> None:
 
 
 @requirement("flp:threads")
-def test_a_server_works_on_several_requests_and_answers_in_any_order() -> None:
+def test_a_server_runs_several_requests_and_replies_in_any_order() -> None:
     bench = ServerBench(capacity=3)
     bench.join("c")
     jobs = [bench.request("c", b"%d" % i, b"x") for i in range(3)]
@@ -114,7 +115,7 @@ def test_a_server_announces_its_public_endpoint(bind: str, identity: bytes) -> N
 
 
 def shake_hands(one: object, other: Zmtp) -> None:
-    """Let two framings say what they have to."""
+    """Exchange the handshakes of two framings."""
     assert isinstance(one, Zmtp)
     one.receive(other.opening())
     other.receive(one.opening())
@@ -125,7 +126,7 @@ def shake_hands(one: object, other: Zmtp) -> None:
 
 # --- golden frames --------------------------------------------------------------------------------
 @requirement("flp:ping", "flp:pong", "flp:request", "flp:reply")
-def test_what_the_frames_mean() -> None:
+def test_golden_frames_are_decoded() -> None:
     agent = wire.Model.AGENT
     assert wire.decode_request([b"PING"], agent) == wire.Ping()
     assert wire.decode_request([b"PING", b"body"], agent) == wire.Request([b"PING"], [b"body"])

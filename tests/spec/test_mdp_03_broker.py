@@ -1,6 +1,6 @@
-"""Rules of MDP 0.3 for a broker, towards clients and for names and statuses.
+"""Requirements of MDP 0.3 for a broker: clients, service names and statuses.
 
-`tests/engines/test_majordomo_broker.py` cites the others.
+`tests/engines/test_majordomo_broker.py` cites the other requirements.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Rules of MDP 0.3 for a broker towards its workers.
+"""Requirements of MDP 0.3 for a broker towards its workers.
 
-`tests/engines/test_majordomo_broker.py` cites the others.
+`tests/engines/test_majordomo_broker.py` cites the other requirements.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def test_a_worker_is_declined_for_a_name_reserved_by_the_broker() -> None:
 
 @requirement("mdp03:worker-capacity")
 @pytest.mark.parametrize("capacity", [1, 3, 65535])
-def test_a_worker_is_never_given_more_than_its_capacity(capacity: int) -> None:
+def test_a_worker_never_gets_more_requests_than_its_capacity(capacity: int) -> None:
     bench = BrokerBench()
     bench.worker("w", capacity=capacity)
     for n in range(10):

@@ -1,4 +1,5 @@
-"""What all dialects ask of a broker: 7/MDP, 18/MDP, and the rules that MDP 0.3 took over."""
+"""Requirements for a broker in all dialects: 7/MDP, 18/MDP, and their rules that MDP 0.3
+includes."""
 
 from __future__ import annotations
 
@@ -119,7 +120,9 @@ def test_a_request_waits_for_a_service_to_be_registered(version: str) -> None:
 @requirement("mdp01:broker:expire-unknown", "mdp02:broker:expire-unknown")
 @pytest.mark.parametrize("grace_s", [0.5, 20.0])
 @every_version
-def test_it_does_not_wait_for_ever(version: str, grace_s: float) -> None:
+def test_a_request_without_a_service_expires_after_the_grace_period(
+    version: str, grace_s: float
+) -> None:
     bench = BrokerBench(service_grace_s=grace_s)
     bench.client("c", version)
     bench.request("c", 7)
@@ -149,7 +152,7 @@ def test_clients_are_served_in_turn(version: str) -> None:
     assert order == b"abc" * 4
 
 
-# --- workers come ---------------------------------------------------------------------------------
+# --- registration ---------------------------------------------------------------------------------
 @requirement("mdp01:broker:no-answer-to-ready", "mdp02:broker:no-answer-to-ready")
 @old_version
 def test_ready_is_not_answered(version: str) -> None:
@@ -161,7 +164,7 @@ def test_ready_is_not_answered(version: str) -> None:
 
 @requirement("mdp01:worker:one-at-a-time", "mdp02:worker:one-at-a-time")
 @old_version
-def test_a_worker_is_given_one_request_at_a_time(version: str) -> None:
+def test_a_worker_gets_one_request_at_a_time(version: str) -> None:
     bench = BrokerBench()
     bench.worker("w", version=version)
     for n in range(3):
@@ -176,7 +179,9 @@ def test_a_worker_is_given_one_request_at_a_time(version: str) -> None:
 
 @requirement("mdp01:frames:address", "mdp02:frames:address")
 @old_version
-def test_a_worker_is_told_who_asks_and_only_they_get_the_reply(version: str) -> None:
+def test_a_request_carries_its_clients_address_and_only_that_client_gets_the_reply(
+    version: str,
+) -> None:
     bench = BrokerBench()
     bench.client("c1", version)
     bench.client("c2", version)
@@ -188,13 +193,13 @@ def test_a_worker_is_told_who_asks_and_only_they_get_the_reply(version: str) -> 
     assert bench.sent("c1") == []
 
 
-# --- workers go -----------------------------------------------------------------------------------
-def cut(bench: BrokerBench, worker: str) -> None:
+# --- loss of workers ------------------------------------------------------------------------------
+def lose(bench: BrokerBench, worker: str) -> None:
     bench.lose(worker)
 
 
-def fall_silent(bench: BrokerBench, worker: str) -> None:
-    """Be silent, while the worker named v is not."""
+def time_out(bench: BrokerBench, worker: str) -> None:
+    """Let the worker w time out, while the worker v sends heartbeats."""
     bench.keep_alive(20, "v", every=0.4)
 
 
@@ -203,9 +208,9 @@ def disconnect(bench: BrokerBench, worker: str) -> None:
 
 
 @requirement("mdp01:broker:redeliver", "mdp02:broker:redeliver", "mdp03:worker-lost")
-@pytest.mark.parametrize("leave", [cut, fall_silent, disconnect])
+@pytest.mark.parametrize("leave", [lose, time_out, disconnect])
 @every_version
-def test_the_request_of_a_worker_that_left_goes_to_another(
+def test_the_request_of_a_lost_worker_goes_to_another(
     version: str, leave: Callable[[BrokerBench, str], None]
 ) -> None:
     bench = BrokerBench(legacy_busy_timeout_s=15.0)
@@ -223,7 +228,7 @@ def test_the_request_of_a_worker_that_left_goes_to_another(
 @requirement("mdp01:broker:silent-after-disconnect", "mdp02:broker:silent-after-disconnect")
 @pytest.mark.parametrize("state", ["before READY", "idle", "busy"])
 @every_version
-def test_a_worker_that_said_disconnect_is_told_nothing_more(version: str, state: str) -> None:
+def test_the_broker_sends_nothing_after_a_workers_disconnect(version: str, state: str) -> None:
     bench = BrokerBench()
     bench.worker("w", version=version)
     if state == "before READY":
@@ -240,7 +245,7 @@ def test_a_worker_that_said_disconnect_is_told_nothing_more(version: str, state:
 
 @requirement("mdp01:worker:one-at-a-time", "mdp02:worker:one-at-a-time", "mdp03:client-left")
 @every_version
-def test_a_late_reply_to_a_client_that_left_does_its_worker_no_harm(version: str) -> None:
+def test_a_reply_to_a_disconnected_client_is_dropped_and_its_worker_stays(version: str) -> None:
     bench = BrokerBench()
     bench.client("c", version)
     bench.worker("w", version=version)
@@ -256,12 +261,14 @@ def test_a_late_reply_to_a_client_that_left_does_its_worker_no_harm(version: str
     assert not bench.disconnected
 
 
-# --- what makes no sense --------------------------------------------------------------------------
+# --- unexpected and malformed messages ------------------------------------------------------------
 @requirement("mdp01:broker:unexpected", "mdp02:broker:unexpected", "mdp03:worker-unexpected")
 @requirement("mdp03:worker-ready")
 @pytest.mark.parametrize("first", [WorkerHeartbeat, WorkerFinal])
 @every_version
-def test_a_worker_that_does_not_begin_with_ready_is_disconnected(version: str, first: str) -> None:
+def test_a_worker_whose_first_command_is_not_ready_is_disconnected(
+    version: str, first: str
+) -> None:
     bench = BrokerBench()
     bench.worker("w", version=version)
     bench.lose("w")
@@ -271,26 +278,26 @@ def test_a_worker_that_does_not_begin_with_ready_is_disconnected(version: str, f
     bench.say("w", first, *fields)
     assert bench.sent("w") == [Disconnect()]
     assert "w" in bench.disconnected
-    nothing_more_is_said(bench)
+    assert_silent_after_disconnect(bench)
 
 
 @requirement("mdp01:broker:unexpected", "mdp02:broker:unexpected", "mdp03:worker-unexpected")
 @requirement("mdp01:worker:one-ready", "mdp02:worker:one-ready", "mdp03:worker-ready")
 @every_version
-def test_a_worker_that_says_ready_twice_is_disconnected(version: str) -> None:
+def test_a_second_ready_disconnects_the_worker(version: str) -> None:
     bench = BrokerBench()
     bench.worker("w", version=version)
     bench.commands["w"].clear()
     bench.say("w", Ready, b"echo", 1, 1000, 0)
     assert bench.sent("w") == [Disconnect()]
     assert "w" in bench.disconnected
-    nothing_more_is_said(bench)
+    assert_silent_after_disconnect(bench)
 
 
 @requirement("mdp01:broker:unexpected", "mdp02:broker:unexpected")
 @pytest.mark.parametrize("answer_first", [False, True])
 @old_version
-def test_a_reply_to_no_request_is_unexpected(version: str, answer_first: bool) -> None:
+def test_a_reply_without_a_request_disconnects_the_worker(version: str, answer_first: bool) -> None:
     bench = BrokerBench()
     bench.worker("w", version=version)
     if answer_first:
@@ -300,11 +307,11 @@ def test_a_reply_to_no_request_is_unexpected(version: str, answer_first: bool) -
     bench.say("w", WorkerFinal, b"c", [b"again"], 0, 0)
     assert bench.sent("w") == [Disconnect()]
     assert replies(bench, "c") == ([b"y"] if answer_first else [])
-    nothing_more_is_said(bench)
+    assert_silent_after_disconnect(bench)
 
 
-def nothing_more_is_said(bench: BrokerBench) -> None:
-    """Check that the worker w, which has been told DISCONNECT, is told nothing more."""
+def assert_silent_after_disconnect(bench: BrokerBench) -> None:
+    """Check that the broker sends nothing after DISCONNECT to the worker w."""
     bench.say("w", WorkerHeartbeat, 1000)
     bench.request("c", 99)
     bench.advance(60)
@@ -314,7 +321,7 @@ def nothing_more_is_said(bench: BrokerBench) -> None:
 @requirement("mdp01:broker:invalid", "mdp02:broker:invalid", "mdp03:worker-malformed")
 @pytest.mark.parametrize("garbage", [[b""], [b"\xff" * 40], [b"MDPW02", b"\x09"], [b"", b"MDPW01"]])
 @every_version
-def test_a_worker_that_sends_garbage_is_dropped_and_nobody_else_notices(
+def test_a_malformed_message_disconnects_only_its_worker(
     version: str, garbage: list[bytes]
 ) -> None:
     bench = BrokerBench()
@@ -332,7 +339,7 @@ def test_a_worker_that_sends_garbage_is_dropped_and_nobody_else_notices(
 @requirement("mdp01:broker:invalid", "mdp02:broker:invalid", "mdp03:worker-malformed")
 @pytest.mark.parametrize("garbage", [[b""], [b"\xff" * 40], [b"MDPC02", b"\x09"], [b"", b"MDPC01"]])
 @every_version
-def test_a_client_that_sends_garbage_is_dropped_and_nobody_else_notices(
+def test_a_malformed_message_disconnects_only_its_client(
     version: str, garbage: list[bytes]
 ) -> None:
     bench = BrokerBench()
@@ -364,7 +371,7 @@ def test_the_broker_sends_heartbeats_at_its_interval(version: str) -> None:
 
 @requirement("mdp01:heartbeat:sparing", "mdp02:heartbeat:sparing", "mdp03:worker-heartbeat")
 @every_version
-def test_the_broker_sends_no_heartbeat_beside_requests(version: str) -> None:
+def test_requests_replace_the_brokers_heartbeats(version: str) -> None:
     bench = BrokerBench()
     bench.worker("w", version=version)
     before = len(bench.sent("w", WorkerHeartbeat))
@@ -379,7 +386,7 @@ def test_the_broker_sends_no_heartbeat_beside_requests(version: str) -> None:
 @requirement("mdp01:heartbeat:gone", "mdp02:heartbeat:gone", "mdp03:worker-heartbeat")
 @requirement("mdp02:broker:stop-sending")
 @every_version
-def test_a_silent_worker_is_gone_after_three_intervals(version: str) -> None:
+def test_a_silent_worker_is_disconnected_after_three_intervals(version: str) -> None:
     bench = BrokerBench(heartbeat=GUIDES)
     bench.worker("w", version=version)
     bench.advance(7.4)

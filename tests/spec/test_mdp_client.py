@@ -1,4 +1,4 @@
-"""What the dialects of MDP ask of a client."""
+"""Requirements of the dialects of MDP for a client."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def call(side: BrokerSide, token: str, timeout_s: float = 60.0, **fields: Any) -
 
 
 def answer(side: BrokerSide, body: bytes = b"hi", nth: int = -1, status: int = 0) -> None:
-    """Let the broker answer the nth request on the newest connection."""
+    """Send the broker's final reply to the nth request on the newest connection."""
     request_id = side.sent(ClientRequest)[nth].request_id
     side.say(ClientFinal, b"echo", [body], request_id, status, 1)
 
@@ -63,7 +63,7 @@ def replies(side: BrokerSide) -> list[tuple[str, bytes]]:
 @requirement("mdp03:client-first", "mdp02:frames:client", "mdp01:frames:client")
 @requirement("mdp01:client:empty-frame")
 @every_version
-def test_a_request_is_the_first_thing_said(version: str) -> None:
+def test_a_request_is_the_first_message(version: str) -> None:
     side = client(version)
     call(side, "t")
     (request,) = side.sent()
@@ -91,7 +91,7 @@ def test_any_number_of_partials_may_precede_the_final(version: str, count: int) 
 
 @requirement("mdp02:client:partials")
 @pytest.mark.parametrize("version", ["0.2", "0.3"])
-def test_partials_that_the_user_does_not_take_are_part_of_the_reply(version: str) -> None:
+def test_partials_not_asked_for_are_joined_with_the_reply(version: str) -> None:
     side = client(version)
     call(side, "t")
     request_id = side.sent(ClientRequest)[0].request_id
@@ -102,7 +102,7 @@ def test_partials_that_the_user_does_not_take_are_part_of_the_reply(version: str
 
 
 @requirement("mdp03:client-partials")
-def test_a_gap_among_partials_is_a_violation_of_the_brokers() -> None:
+def test_a_gap_in_the_partials_closes_the_connection() -> None:
     side = client(retry=NO_RETRY)
     call(side, "t", partials=True)
     request_id = side.sent(ClientRequest)[0].request_id
@@ -113,7 +113,7 @@ def test_a_gap_among_partials_is_a_violation_of_the_brokers() -> None:
 
 
 @requirement("mdp03:client-id")
-def test_no_request_id_is_in_use_twice() -> None:
+def test_request_ids_are_not_reused() -> None:
     side = client(slots=100)
     for n in range(100):
         call(side, f"t{n}")
@@ -129,7 +129,7 @@ def test_no_request_id_is_in_use_twice() -> None:
 
 
 @requirement("mdp03:client-id", "mdp03:client-stray")
-def test_a_second_try_has_an_id_of_its_own() -> None:
+def test_a_second_attempt_has_a_new_id() -> None:
     side = client(retry=RetryPolicy(attempts=2, attempt_timeout=1.0, backoff=0.0))
     call(side, "t")
     side.advance(1.5)
@@ -144,7 +144,7 @@ def test_a_second_try_has_an_id_of_its_own() -> None:
 @requirement("mdp03:client-stray")
 @pytest.mark.parametrize("command", [ClientPartial, ClientFinal])
 @pytest.mark.parametrize("whose", ["never given", "answered", "cancelled"])
-def test_a_reply_to_what_is_not_pending_is_ignored(command: str, whose: str) -> None:
+def test_a_reply_to_a_request_that_is_not_pending_is_ignored(command: str, whose: str) -> None:
     side = client()
     call(side, "t")
     call(side, "other")
@@ -165,7 +165,7 @@ def test_a_reply_to_what_is_not_pending_is_ignored(command: str, whose: str) -> 
 
 
 @requirement("mdp03:client-cancel")
-def test_a_call_that_is_given_up_is_cancelled_at_the_broker() -> None:
+def test_a_cancelled_call_is_cancelled_at_the_broker() -> None:
     side = client()
     call(side, "t")
     side.feed(Cancel("t"))
@@ -174,7 +174,7 @@ def test_a_call_that_is_given_up_is_cancelled_at_the_broker() -> None:
 
 
 @requirement("mdp03:timeout", "mdp03:flags")
-def test_the_request_says_how_long_it_may_take_and_whether_it_may_run_twice() -> None:
+def test_a_request_carries_its_timeout_and_whether_it_is_idempotent() -> None:
     side = client()
     call(side, "a", timeout_s=2.5)
     call(side, "b", timeout_s=float("inf"), idempotent=False, idempotency_key=b"k")
@@ -215,7 +215,7 @@ def test_a_negative_reply_becomes_an_error_with_its_reason(
 @requirement("mdp03:attempts")
 @pytest.mark.parametrize(("attempts", "may_have_run"), [(0, False), (1, True)])
 @pytest.mark.parametrize("status", [Status.EXPIRED, Status.CANCELLED, Status.NO_SERVICE])
-def test_what_was_never_handed_out_cannot_have_run(
+def test_a_request_without_an_attempt_cannot_have_run(
     status: Status, attempts: int, may_have_run: bool
 ) -> None:
     side = client(retry=NO_RETRY)
@@ -228,7 +228,7 @@ def test_what_was_never_handed_out_cannot_have_run(
 
 
 @requirement("mdp03:status-reason")
-def test_a_reason_that_is_not_utf_8_does_no_harm() -> None:
+def test_a_reason_that_is_not_utf_8_is_accepted() -> None:
     side = client(retry=NO_RETRY)
     call(side, "t")
     answer(side, b"\xff\xfe", status=Status.FAILED)
@@ -236,9 +236,9 @@ def test_a_reason_that_is_not_utf_8_does_no_harm() -> None:
     assert not side.closed
 
 
-# --- the broker goes ------------------------------------------------------------------------------
+# --- loss of the broker ---------------------------------------------------------------------------
 @requirement("mdp03:client-heartbeat")
-def test_a_client_that_waits_in_silence_sends_heartbeats() -> None:
+def test_a_waiting_client_sends_heartbeats() -> None:
     side = client()
     call(side, "t", timeout_s=600)
     for _ in range(20):
@@ -252,7 +252,7 @@ def test_a_client_that_waits_in_silence_sends_heartbeats() -> None:
 
 
 @requirement("mdp03:client-heartbeat")
-def test_a_client_without_requests_may_sleep() -> None:
+def test_a_client_without_requests_sends_no_heartbeats() -> None:
     side = client()
     call(side, "t")
     answer(side)
@@ -263,7 +263,7 @@ def test_a_client_without_requests_may_sleep() -> None:
 
 
 @requirement("mdp03:client-heartbeat", "mdp03:client-resend")
-def test_a_broker_that_stays_silent_is_gone_and_the_request_sent_again() -> None:
+def test_after_a_silent_broker_times_out_the_request_is_resent() -> None:
     side = client()
     call(side, "t")
     side.advance(2.9)
@@ -280,9 +280,9 @@ def test_a_broker_that_stays_silent_is_gone_and_the_request_sent_again() -> None
 @pytest.mark.parametrize(
     ("version", "how"),
     [(version, how) for version in ("0.1", "0.2", "0.3") for how in ("lost", "malformed")]
-    + [("0.3", "silent")],  # which is the one with heartbeats between client and broker
+    + [("0.3", "silent")],  # only MDP 0.3 has heartbeats between client and broker
 )
-def test_what_is_not_idempotent_is_not_sent_again(version: str, how: str) -> None:
+def test_a_request_that_is_not_idempotent_is_not_resent(version: str, how: str) -> None:
     side = client(version)
     call(side, "once", idempotent=False)
     if how == "lost":
@@ -301,7 +301,7 @@ def test_what_is_not_idempotent_is_not_sent_again(version: str, how: str) -> Non
 
 @requirement("mdp03:client-resend")
 @every_version
-def test_what_is_idempotent_is_sent_again_over_a_new_connection(version: str) -> None:
+def test_an_idempotent_request_is_resent_over_a_new_connection(version: str) -> None:
     side = client(version)
     call(side, "t")
     side.lose()
@@ -313,7 +313,7 @@ def test_what_is_idempotent_is_sent_again_over_a_new_connection(version: str) ->
 
 
 @requirement("mdp03:client-resend")
-def test_what_was_never_sent_may_be_sent_whatever_it_is() -> None:
+def test_an_unsent_request_may_be_sent_later_although_it_is_not_idempotent() -> None:
     side = client()
     side.refuse = True
     call(side, "once", idempotent=False)

@@ -1,6 +1,7 @@
-"""Which ZeroMQ sockets broker and clients are, as the other end of a connection on loopback sees.
+"""The ZeroMQ socket types of broker and clients, as seen over a connection on the loopback
+interface.
 
-The other end is our own ZMTP; that libzmq agrees with it is shown in `tests/interop`.
+The test uses our own ZMTP; `tests/interop` shows that libzmq agrees with it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ REPLIES = {
 
 
 class Peer:
-    """The other end of a connection, by our own ZMTP."""
+    """The test's end of a connection, which speaks our own ZMTP."""
 
     def __init__(
         self, kind: SocketType, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -38,7 +39,7 @@ class Peer:
         writer.write(self.zmtp.opening())
 
     async def receive(self) -> list[list[bytes]]:
-        """Read once; return the messages it brought. Raises `EOFError` at the end."""
+        """Read once; return the messages received. Raises `EOFError` at the end of the stream."""
         chunk = await self.reader.read(1 << 16)
         if not chunk:
             raise EOFError
@@ -47,13 +48,13 @@ class Peer:
         return messages
 
     async def first(self) -> list[list[bytes]]:
-        """Return the messages of the first read that brings any."""
+        """Return the messages of the first read that completes any."""
         while not (messages := await self.receive()):
             pass
         return messages
 
-    async def say(self, *frames: bytes) -> None:
-        """Send one message, once the handshake is done."""
+    async def send(self, *frames: bytes) -> None:
+        """Send one message, after the handshake."""
         while not self.zmtp.ready:
             assert not await self.receive()
         out: list[bytes] = []
@@ -61,7 +62,7 @@ class Peer:
         self.writer.write(b"".join(out))
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self.writer.close()
         await self.writer.wait_closed()
 
@@ -72,7 +73,7 @@ async def test_a_broker_is_a_router(kind: SocketType, empty: list[bytes]) -> Non
     async with Broker("tcp://127.0.0.1:0") as broker:
         host, _, port = broker.endpoints[0].removeprefix("tcp://").rpartition(":")
         peer = Peer(kind, *await asyncio.open_connection(host, int(port)))
-        await peer.say(*empty, b"MDPC01", b"mmi.service", b"echo")  # a REQ adds the frame itself
+        await peer.send(*empty, b"MDPC01", b"mmi.service", b"echo")  # a REQ adds the frame itself
         assert await peer.first() == [[*empty, b"MDPC01", b"mmi.service", b"404"]]
         assert peer.zmtp.peer_socket_type is SocketType.ROUTER
         await peer.close()
@@ -93,6 +94,6 @@ async def test_a_client_is_a_dealer(version: str) -> None:
             peer = await joined
             assert await peer.first() == [REQUESTS[version]]
             assert peer.zmtp.peer_socket_type is SocketType.DEALER
-            await peer.say(*REPLIES[version])
+            await peer.send(*REPLIES[version])
             assert (await call).body == b"hi"
         await peer.close()

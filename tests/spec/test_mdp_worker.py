@@ -1,4 +1,4 @@
-"""What the dialects of MDP ask of a worker."""
+"""Requirements of the dialects of MDP for a worker."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ every_version = pytest.mark.parametrize("version", ["0.1", "0.2", "0.3"])
 
 
 def worker(version: str = "0.3", **policy: Any) -> BrokerSide:
-    """Make a worker that has registered."""
+    """Return a worker that has registered."""
     dialect = by_version(version)
     engine = MajordomoWorker(dialect, "echo", WorkerPolicy(**policy), rng=lambda: 0.5)
     side = BrokerSide(engine, dialect, "worker")
@@ -43,7 +43,7 @@ def worker(version: str = "0.3", **policy: Any) -> BrokerSide:
 
 
 def ask(side: BrokerSide, dispatch_id: int = 1, body: bytes = b"hello", timeout_ms: int = 0) -> Any:
-    """Hand the worker a request, and return the token it was delivered under."""
+    """Send the worker a request; return the token of its delivery."""
     side.say(WorkerRequest, b"addr", [body], dispatch_id, timeout_ms, 1, b"")
     token, request = side.delivered[-1]
     assert isinstance(request, Request)
@@ -58,7 +58,7 @@ def finish(side: BrokerSide, token: Any, body: bytes = b"hi", status: Status = S
 # --- opening --------------------------------------------------------------------------------------
 @requirement("mdp01:worker:one-ready", "mdp02:worker:one-ready", "mdp03:worker-ready")
 @every_version
-def test_ready_is_said_first_and_once(version: str) -> None:
+def test_ready_is_sent_first_and_once(version: str) -> None:
     side = worker(version)
     assert side.sent() == [Ready(b"echo", 1, 1000 if version == "0.3" else 0, 0)]
     for n in range(3):
@@ -68,7 +68,7 @@ def test_ready_is_said_first_and_once(version: str) -> None:
 
 
 @requirement("mdp03:worker-ready", "mdp03:worker-lease", "mdp03:worker-heartbeat")
-def test_ready_tells_capacity_interval_and_lease() -> None:
+def test_ready_carries_capacity_interval_and_lease() -> None:
     side = worker(capacity=16, lease_s=30, heartbeat=HeartbeatPolicy(2.5))
     assert side.sent() == [Ready(b"echo", 16, 2500, 30_000)]
 
@@ -93,7 +93,7 @@ def test_a_worker_takes_one_request_at_a_time(version: str) -> None:
 
 @requirement("mdp02:worker:assume-registered")
 @old_version
-def test_registration_is_taken_for_granted(version: str) -> None:
+def test_registration_needs_no_confirmation(version: str) -> None:
     side = worker(version)
     side.advance(2.5)
     assert not side.closed
@@ -129,7 +129,7 @@ def test_the_reply_goes_to_the_address_that_came_with_the_request(version: str) 
 
 
 @requirement("mdp01:broker:one-reply")
-def test_partials_of_0_1_are_part_of_the_one_reply() -> None:
+def test_partials_are_joined_with_the_reply_in_0_1() -> None:
     side = worker("0.1")
     token = ask(side)
     side.feed(Produced(token, [b"a"]))
@@ -139,7 +139,7 @@ def test_partials_of_0_1_are_part_of_the_one_reply() -> None:
 
 
 @requirement("mdp03:worker-dispatch", "mdp03:worker-capacity")
-def test_each_reply_is_under_the_id_of_its_request() -> None:
+def test_each_reply_carries_the_id_of_its_request() -> None:
     side = worker(capacity=3)
     tokens = {n: ask(side, n) for n in (5, 6, 7)}
     for n in (6, 5, 7):
@@ -149,7 +149,7 @@ def test_each_reply_is_under_the_id_of_its_request() -> None:
 
 
 @requirement("mdp03:worker-capacity")
-def test_a_broker_that_hands_out_more_than_the_capacity_is_left() -> None:
+def test_a_worker_closes_the_connection_to_a_broker_that_exceeds_its_capacity() -> None:
     side = worker(capacity=2)
     for n in range(3):
         side.say(WorkerRequest, b"", [b"x"], n, 0, 1, b"")
@@ -171,7 +171,7 @@ def test_a_worker_uses_three_statuses(status: Status) -> None:
         assert side.sent(WorkerFinal) == []
 
 
-# --- closing --------------------------------------------------------------------------------------
+# --- the end of a connection ----------------------------------------------------------------------
 def disconnect(side: BrokerSide) -> None:
     side.say(Disconnect)
 
@@ -180,19 +180,19 @@ def lose(side: BrokerSide) -> None:
     side.lose()
 
 
-def fall_silent(side: BrokerSide) -> None:
+def time_out(side: BrokerSide) -> None:
     side.advance(3.5)
 
 
-def talk_nonsense(side: BrokerSide) -> None:
+def send_garbage(side: BrokerSide) -> None:
     side.feed(Received(side.connection, [[b"garbage"]]))
 
 
 @requirement("mdp01:worker:reconnect", "mdp02:worker:reconnect", "mdp02:worker:restart")
 @requirement("mdp03:worker-reconnect", "mdp01:worker:one-ready", "mdp02:worker:one-ready")
-@pytest.mark.parametrize("end", [disconnect, lose, fall_silent, talk_nonsense])
+@pytest.mark.parametrize("end", [disconnect, lose, time_out, send_garbage])
 @every_version
-def test_a_worker_registers_anew_over_a_new_connection(
+def test_a_worker_reconnects_and_registers_again(
     version: str, end: Callable[[BrokerSide], None]
 ) -> None:
     side = worker(version)
@@ -207,9 +207,9 @@ def test_a_worker_registers_anew_over_a_new_connection(
 
 
 @requirement("mdp02:worker:silent-after-disconnect", "mdp03:worker-reconnect")
-@pytest.mark.parametrize("end", [disconnect, lose, fall_silent])
+@pytest.mark.parametrize("end", [disconnect, lose, time_out])
 @every_version
-def test_results_of_an_earlier_conversation_are_not_sent(
+def test_results_for_a_former_connection_are_not_sent(
     version: str, end: Callable[[BrokerSide], None]
 ) -> None:
     side = worker(version)
@@ -229,7 +229,7 @@ def test_results_of_an_earlier_conversation_are_not_sent(
 
 @requirement("mdp02:worker:silent-after-disconnect", "mdp03:worker-reconnect")
 @every_version
-def test_nothing_is_said_to_a_broker_that_said_disconnect(version: str) -> None:
+def test_a_worker_sends_nothing_after_the_brokers_disconnect(version: str) -> None:
     side = worker(version)
     side.refuse = True
     said = len(side.sent())
@@ -240,7 +240,7 @@ def test_nothing_is_said_to_a_broker_that_said_disconnect(version: str) -> None:
 
 @requirement("mdp03:worker-drain")
 @pytest.mark.parametrize("busy", [False, True])
-def test_a_worker_that_drains_finishes_and_disconnects(busy: bool) -> None:
+def test_a_draining_worker_finishes_and_disconnects(busy: bool) -> None:
     side = worker(capacity=2)
     token = ask(side) if busy else None
     side.feed(Drain())
@@ -272,7 +272,7 @@ def test_a_worker_sends_heartbeats_idle_and_busy(version: str, busy: bool) -> No
 
 @requirement("mdp01:heartbeat:sparing", "mdp02:heartbeat:sparing", "mdp03:worker-heartbeat")
 @every_version
-def test_a_worker_sends_no_heartbeat_beside_replies(version: str) -> None:
+def test_replies_replace_the_workers_heartbeats(version: str) -> None:
     side = worker(version)
     for n in range(20):
         token = ask(side, n)
@@ -285,7 +285,7 @@ def test_a_worker_sends_no_heartbeat_beside_replies(version: str) -> None:
 @requirement("mdp01:heartbeat:gone", "mdp02:heartbeat:gone", "mdp03:worker-heartbeat")
 @requirement("mdp02:worker:assume-registered")
 @every_version
-def test_a_broker_that_is_silent_for_three_intervals_is_gone(version: str) -> None:
+def test_a_worker_disconnects_from_a_broker_after_three_silent_intervals(version: str) -> None:
     side = worker(version)
     side.refuse = True
     side.advance(2.9)
@@ -305,7 +305,7 @@ def test_a_request_counts_as_a_heartbeat(version: str) -> None:
 
 
 @requirement("mdp03:worker-heartbeat", "mdp03:worker-confirm")
-def test_the_longer_of_both_intervals_holds() -> None:
+def test_the_longer_of_both_intervals_applies() -> None:
     side = worker(heartbeat=HeartbeatPolicy(0.5))
     side.refuse = True
     side.say(WorkerHeartbeat, 4000)
@@ -318,7 +318,7 @@ def test_the_longer_of_both_intervals_holds() -> None:
 
 # --- leases and cancelling ------------------------------------------------------------------------
 @requirement("mdp03:worker-cancel", "mdp03:worker-capacity")
-def test_a_cancelled_handler_is_stopped_and_its_place_given_back() -> None:
+def test_a_cancelled_handler_is_stopped_and_frees_its_slot() -> None:
     side = worker()
     token = ask(side, 9)
     side.say(WorkerCancel, 9)
@@ -344,7 +344,7 @@ def test_a_cancel_that_crossed_its_final_is_ignored() -> None:
 
 @requirement("mdp03:worker-lease")
 @pytest.mark.parametrize(("extend_s", "extend_ms"), [(0.0, 0), (5.0, 5000)])
-def test_a_handler_that_vouches_for_itself_is_vouched_for(extend_s: float, extend_ms: int) -> None:
+def test_progress_of_a_handler_is_sent_to_the_broker(extend_s: float, extend_ms: int) -> None:
     side = worker(lease_s=2.0)
     token = ask(side, 9)
     side.keep_alive(1)
@@ -354,11 +354,11 @@ def test_a_handler_that_vouches_for_itself_is_vouched_for(extend_s: float, exten
 
 @requirement("mdp03:worker-lease", "mdp01:heartbeat:gone", "mdp02:heartbeat:gone")
 @every_version
-def test_a_handler_that_hangs_is_vouched_for_no_longer_than_its_lease(version: str) -> None:
+def test_a_hanging_handler_is_not_kept_alive_beyond_its_lease(version: str) -> None:
     side = worker(version, lease_s=3.0)
     ask(side)
     side.keep_alive(4)
-    if version == "0.3":  # the broker knows the lease, and heartbeats are about the process
+    if version == "0.3":  # the broker enforces the lease itself
         assert side.sent(Ready)[0].lease_ms == 3000
         assert len(side.sent(WorkerHeartbeat)) in (3, 4)
         assert side.sent(Disconnect) == []

@@ -1,4 +1,4 @@
-"""8/MMI: the broker's own services, asked in every dialect."""
+"""Requirements of 8/MMI: the broker's own services, queried in every dialect."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ every_version = pytest.mark.parametrize("version", ALL)
 
 
 def ask(bench: BrokerBench, service: bytes, about: bytes = b"") -> bytes:
-    """Let the client named c ask, and return the body of the one reply."""
+    """Send a request of the client c; return the body of the only reply."""
     before = len(bench.sent("c"))
     bench.request("c", 7, about, service=service)
     (reply,) = bench.sent("c")[before:]
@@ -34,7 +34,9 @@ def bench(version: str) -> BrokerBench:
 @requirement("mmi:service:200", "mmi:service:404")
 @pytest.mark.parametrize("worker", ALL)
 @every_version
-def test_whether_a_service_is_registered(bench: BrokerBench, worker: str) -> None:
+def test_mmi_service_answers_whether_a_service_is_registered(
+    bench: BrokerBench, worker: str
+) -> None:
     assert ask(bench, b"mmi.service", b"echo") == b"404"
     bench.worker("w", version=worker)
     assert ask(bench, b"mmi.service", b"echo") == b"200"
@@ -70,7 +72,7 @@ def test_other_names_with_the_prefix_are_not_implemented(bench: BrokerBench, nam
 @requirement("mmi:reserved")
 @pytest.mark.parametrize("name", [b"foommi.service", b"mmi", b"MMI.service", b" mmi.service"])
 @every_version
-def test_a_name_that_only_resembles_the_prefix_is_an_ordinary_one(
+def test_a_name_that_only_resembles_the_prefix_is_an_ordinary_service(
     bench: BrokerBench, name: bytes
 ) -> None:
     bench.worker("w", name)
@@ -93,7 +95,9 @@ def test_a_worker_that_registers_a_reserved_name_is_disconnected(version: str, n
 @requirement("mmi:reserved")
 @pytest.mark.parametrize("name", [b"mmi.list", b"mmi.stats", b"mmi.workers", b"mmi.ping"])
 @every_version
-def test_the_services_of_requite_answer_one_frame_of_json(bench: BrokerBench, name: bytes) -> None:
+def test_requites_own_services_reply_with_one_frame_of_json(
+    bench: BrokerBench, name: bytes
+) -> None:
     bench.worker("w")
     answer = json.loads(ask(bench, name))
     assert answer

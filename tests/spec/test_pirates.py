@@ -1,4 +1,4 @@
-"""What the Guide says of the Lazy Pirate and of the Simple Pirate."""
+"""Requirements of the Guide for the Lazy Pirate and the Simple Pirate."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from requite.request import RetryPolicy, Status
 
 # --- Lazy Pirate: the client ----------------------------------------------------------------------
 @requirement("pirate:lazy:timeout", "pirate:lazy:new-socket")
-def test_after_2_5_s_it_asks_again_on_a_new_connection() -> None:
+def test_a_request_is_resent_on_a_new_connection_after_2_5_s() -> None:
     bench = ClientBench()
     bench.submit(1, b"hi")
     bench.join("a")
@@ -32,7 +32,7 @@ def test_after_2_5_s_it_asks_again_on_a_new_connection() -> None:
 
 
 @requirement("pirate:lazy:abandon")
-def test_after_three_times_it_abandons() -> None:
+def test_a_call_fails_after_three_attempts() -> None:
     bench = ClientBench()
     bench.submit(1, b"hi")
     for name in "abc":
@@ -47,7 +47,7 @@ def test_after_three_times_it_abandons() -> None:
 
 
 @requirement("pirate:lazy:abandon")
-def test_how_often_and_how_long_can_be_set() -> None:
+def test_attempts_and_attempt_timeout_can_be_set() -> None:
     bench = ClientBench(ClientPolicy(retry=RetryPolicy(attempts=2, attempt_timeout=1.0)))
     bench.submit(1, b"hi")
     bench.join("a")
@@ -105,7 +105,7 @@ def test_a_request_that_is_not_idempotent_is_sent_once() -> None:
 
 # --- Lazy Pirate: the server ----------------------------------------------------------------------
 @requirement("pirate:lazy:server")
-def test_a_server_answers_each_client_in_its_turn() -> None:
+def test_a_server_serves_clients_in_turn() -> None:
     bench = ServerBench(ServerPolicy(capacity=1))
     for name in "abc":
         bench.join(name)
@@ -120,7 +120,7 @@ def test_a_server_answers_each_client_in_its_turn() -> None:
 
 
 @requirement("pirate:lazy:server")
-def test_what_nobody_waits_for_any_more_never_starts() -> None:
+def test_a_request_of_a_lost_client_never_starts() -> None:
     bench = ServerBench(ServerPolicy(capacity=1))
     bench.join("a")
     bench.join("b")
@@ -135,7 +135,7 @@ def test_what_nobody_waits_for_any_more_never_starts() -> None:
 
 @requirement("pirate:lazy:server")
 @pytest.mark.parametrize("status", [Status.FAILED, Status.CANCELLED])
-def test_a_handler_that_fails_looks_like_a_server_that_crashed(status: Status) -> None:
+def test_a_failed_handler_closes_the_clients_connection(status: Status) -> None:
     bench = ServerBench()
     bench.join("a")
     bench.say("a", [b"x"])
@@ -156,12 +156,12 @@ def test_a_req_worker_on_the_wire(word: bytes) -> None:
     assert bench.to("w") == [[b"", b"\0\0\0\0\x07", b"", b"hello"]]
     bench.say("w", [b"", b"\0\0\0\0\x07", b"", b"world"])
     assert bench.to("c") == [[b"", b"world"]]
-    bench.say("c", [b"", b"next"])  # its reply said that it is ready
+    bench.say("c", [b"", b"next"])  # the worker's reply counts as READY
     assert bench.requests("w") == [b"hello", b"next"]
 
 
 @requirement("pirate:simple:ready", "pirate:simple:envelope")
-def test_our_worker_says_ready_and_gives_the_envelope_back() -> None:
+def test_our_worker_sends_ready_and_returns_the_envelope() -> None:
     bench = WorkerBench(Pattern.SIMPLE)
     bench.feed(Wake())
     bench.join("q")
@@ -173,7 +173,7 @@ def test_our_worker_says_ready_and_gives_the_envelope_back() -> None:
 
 
 @requirement("pirate:simple:ready")
-def test_a_worker_that_outlived_the_former_queue_is_ready_when_it_speaks() -> None:
+def test_a_late_reply_to_a_former_queue_registers_the_worker() -> None:
     bench = QueueBench(Pattern.SIMPLE)
     bench.client("c")
     bench.newcomer("w")
@@ -184,7 +184,7 @@ def test_a_worker_that_outlived_the_former_queue_is_ready_when_it_speaks() -> No
 
 
 @requirement("pirate:simple:lru")
-def test_requests_go_round() -> None:
+def test_requests_go_to_workers_in_turn() -> None:
     bench = QueueBench(Pattern.SIMPLE)
     bench.client("c")
     for name in "xyz":
@@ -209,7 +209,7 @@ def test_requests_wait_for_workers_and_clients_take_turns() -> None:
 
 
 @requirement("pirate:simple:client-recovers")
-def test_the_queue_gives_no_request_to_a_second_worker() -> None:
+def test_the_queue_does_not_redeliver_a_request() -> None:
     bench = QueueBench(Pattern.SIMPLE)
     bench.client("c")
     bench.worker("a")
@@ -221,7 +221,7 @@ def test_the_queue_gives_no_request_to_a_second_worker() -> None:
 
 
 @requirement("pirate:simple:client-recovers")
-def test_a_request_whose_client_gave_it_up_is_not_handed_out() -> None:
+def test_a_request_of_a_lost_client_is_not_dispatched() -> None:
     bench = QueueBench(Pattern.SIMPLE)
     bench.client("c")
     bench.ask("c", b"x")

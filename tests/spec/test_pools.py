@@ -1,4 +1,4 @@
-"""What "Scalable async RPC" asks of a pool, shown by a whole pool in the simulator."""
+"""Requirements of "Scalable async RPC" for a pool, shown with a complete pool in the simulator."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from requite.sim.pool.simulation import PoolSimulation
 CORE = Pool("core")
 
 
-class Play(PoolSimulation):
-    """A pool in which nothing goes wrong but what the test does to it."""
+class CalmPool(PoolSimulation):
+    """A simulated pool without random faults: only the test causes some."""
 
     def __init__(self, **knobs: Any) -> None:
         options = Options(knobs={"calls": 0, "managers": 1, **knobs})
@@ -34,23 +34,23 @@ class Play(PoolSimulation):
         self.world.run(2.0)
 
     def ask(self, key: str, task: Task = Task.SERVE, **how: Any) -> Any:
-        """Make a request."""
+        """Send a request; return its record."""
         return self.callers[0].call(next(self.numbers), key, task, **how)
 
-    def after(self, seconds: float) -> None:
-        """Let time pass; nothing may be violated in it."""
+    def advance(self, seconds: float) -> None:
+        """Advance the clock, and check that no invariant was violated."""
         self.world.run(self.world.now + seconds)
         assert not self.history.violations
 
     @property
     def waiting(self) -> int:
-        """How many orphans wait for a manager."""
+        """The number of orphaned requests in the queue for managers."""
         return len(self.rabbit.queues[CORE.orphan_queue].messages)
 
 
 # --- names and routes -----------------------------------------------------------------------------
 @requirement("pool:names")
-def test_exchanges_and_queues_have_their_names() -> None:
+def test_names_of_exchanges_and_queues() -> None:
     assert CORE.exchanges() == [
         Exchange("core-orphan-xchg", "fanout", {}),
         Exchange("core-dl-xchg", "fanout", {}),
@@ -73,22 +73,22 @@ def test_requests_are_routed_by_their_key() -> None:
 
 @requirement("pool:startup:declares")
 def test_a_manager_declares_its_pool() -> None:
-    play = Play()
-    assert all(exchange.name in play.rabbit.exchanges for exchange in CORE.exchanges())
-    assert {queue.name for queue in CORE.queues()} <= play.rabbit.queues.keys()
+    pool = CalmPool()
+    assert all(exchange.name in pool.rabbit.exchanges for exchange in CORE.exchanges())
+    assert {queue.name for queue in CORE.queues()} <= pool.rabbit.queues.keys()
     for binding in CORE.bindings():
-        bound = play.rabbit.exchanges.bound(binding.exchange, binding.routing_key)
+        bound = pool.rabbit.exchanges.bound(binding.exchange, binding.routing_key)
         assert binding.queue in bound
 
 
 @requirement("pool:drivers")
-def test_there_is_a_driver_for_every_place() -> None:
+def test_there_is_a_driver_for_each_platform() -> None:
     assert {"subprocess", "noop", "docker", "kubernetes", "systemd"} <= {*KINDS}
 
 
 # --- workers --------------------------------------------------------------------------------------
 @requirement("pool:worker:environment")
-def test_workers_are_told_what_they_need() -> None:
+def test_the_environment_of_a_worker() -> None:
     told = environment_of(read_config('[pool]\nname = "core"'))("a/b", "w1")
     assert told["WORKER_ID"] == "w1"
     assert told["WORKER_KEY"] == "a/b"
@@ -98,13 +98,13 @@ def test_workers_are_told_what_they_need() -> None:
 
 
 def reports(side: ResponderBench) -> list[tuple[str, str, str]]:
-    """Return exchange, routing key and event of what was just reported."""
+    """Return exchange, routing key and event of each report since the last call."""
     published = side.published(ACTIVITY)
     return [(exchange, key, of.headers["x-event"]) for exchange, key, of, _ in published]
 
 
 @requirement("pool:worker:reports")
-def test_workers_report_with_their_key() -> None:
+def test_workers_report_their_activity_with_their_key() -> None:
     side = worker()
     side.connect()
     assert reports(side) == [("core-activity-xchg", "a/b", "started")]
@@ -114,7 +114,7 @@ def test_workers_report_with_their_key() -> None:
 
 
 @requirement("pool:failure:parse")
-def test_a_worker_that_cannot_parse_a_request_says_so() -> None:
+def test_a_request_that_cannot_be_parsed_gets_an_error_reply() -> None:
     side = worker()
     side.consume()
     job, _ = side.request(b"\xff not what it expects")
@@ -123,68 +123,68 @@ def test_a_worker_that_cannot_parse_a_request_says_so() -> None:
     assert (headers["x-status"], body) == ("error", b"cannot be parsed")
 
 
-# --- the life of a call ---------------------------------------------------------------------------
+# --- a call from request to reply -----------------------------------------------------------------
 @requirement("pool:request:at-least-once", "pool:worker:requeue")
 @pytest.mark.parametrize("task", [Task.SERVE, Task.REQUEUE])
 def test_a_request_of_a_new_key_is_served(task: Task) -> None:
-    play = Play()
-    request = play.ask("42", task)
-    play.after(20.0)
+    pool = CalmPool()
+    request = pool.ask("42", task)
+    pool.advance(20.0)
     assert request.answers == ["ok"]
     assert request.runs == (2 if task is Task.REQUEUE else 1)
 
 
 @requirement("pool:fast-path", "pool:failure:no-manager")
-def test_without_a_manager_groups_serve_and_others_wait() -> None:
-    play = Play(unbind_delay_s=60.0)
-    play.ask("there")
-    play.after(10.0)
-    play.managers[0].end("is killed")
-    served, waits = play.ask("there"), play.ask("new")
-    play.after(10.0)
+def test_without_a_manager_existing_groups_serve_and_new_keys_wait() -> None:
+    pool = CalmPool(unbind_delay_s=60.0)
+    pool.ask("there")
+    pool.advance(10.0)
+    pool.managers[0].end("is killed")
+    served, waits = pool.ask("there"), pool.ask("new")
+    pool.advance(10.0)
     assert served.answers == ["ok"]
     assert not waits.answers
-    assert play.waiting == 1
-    play.managers[0].start()
-    play.after(20.0)
+    assert pool.waiting == 1
+    pool.managers[0].start()
+    pool.advance(20.0)
     assert waits.answers == ["ok"]
 
 
 @requirement("pool:failure:managers")
-def test_of_two_managers_one_decides_and_the_other_waits_to() -> None:
-    play = Play(managers=2)
-    play.after(3.0)
-    assert sorted(manager.is_active for manager in play.managers) == [False, True]
-    active = next(manager for manager in play.managers if manager.is_active)
+def test_a_standby_manager_takes_over_from_the_active_one() -> None:
+    pool = CalmPool(managers=2)
+    pool.advance(3.0)
+    assert sorted(manager.is_active for manager in pool.managers) == [False, True]
+    active = next(manager for manager in pool.managers if manager.is_active)
     active.end("is killed")
-    request = play.ask("42")
-    play.after(20.0)
+    request = pool.ask("42")
+    pool.advance(20.0)
     assert request.answers == ["ok"]
-    assert next(m for m in play.managers if m.alive and m.is_active) is not active
+    assert next(m for m in pool.managers if m.alive and m.is_active) is not active
 
 
-# --- what goes wrong ------------------------------------------------------------------------------
+# --- failures -------------------------------------------------------------------------------------
 @requirement("pool:failure:crash")
 @pytest.mark.parametrize("task", [Task.POISON, Task.STALL])
-def test_a_request_that_kills_or_stalls_its_workers_is_given_up(task: Task) -> None:
-    play = Play(delivery_limit=2, message_ttl_s=60.0, ack_timeout_s=3.0)
-    request = play.ask("42", task)
-    play.after(60.0)
+def test_a_request_that_kills_or_stalls_its_workers_is_dead_lettered(task: Task) -> None:
+    pool = CalmPool(delivery_limit=2, message_ttl_s=60.0, ack_timeout_s=3.0)
+    request = pool.ask("42", task)
+    pool.advance(60.0)
     assert request.answers == ["delivery_limit"]
     assert request.runs == 3
-    kept = play.rabbit.queues[CORE.poison_queue].messages
+    kept = pool.rabbit.queues[CORE.poison_queue].messages
     assert [message.number for message in kept] == [request.number]
-    after = play.ask("42")
-    play.after(20.0)
+    after = pool.ask("42")
+    pool.advance(20.0)
     assert after.answers == ["ok"]
 
 
 @requirement("pool:failure:no-worker")
 def test_requests_expire_where_workers_do_not_start() -> None:
-    play = Play(message_ttl_s=15.0)
-    play.driver.fails = 1
-    request = play.ask("42")
-    play.after(20.0)
+    pool = CalmPool(message_ttl_s=15.0)
+    pool.driver.fails = 1
+    request = pool.ask("42")
+    pool.advance(20.0)
     assert request.answers == ["expired"]
 
 
@@ -199,10 +199,10 @@ def test_requests_expire_where_workers_do_not_start() -> None:
         ("a\0", "rejected"),
     ],
 )
-def test_whatever_the_key_there_is_an_answer(key: str, answer: str) -> None:
-    play = Play()
-    request = play.ask(key)
-    play.after(20.0)
+def test_every_key_gets_an_answer(key: str, answer: str) -> None:
+    pool = CalmPool()
+    request = pool.ask(key)
+    pool.advance(20.0)
     assert request.answers == [answer]
 
 

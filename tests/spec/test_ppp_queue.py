@@ -1,4 +1,4 @@
-"""What 6/PPP and the Guide ask of a Paranoid Pirate's queue."""
+"""Requirements of 6/PPP and the Guide for the queue of the Paranoid Pirate."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_request_and_its_reply_on_the_wire() -> None:
 
 
 @requirement("ppp:format:request")
-def test_a_stack_of_several_addresses_comes_back_whole() -> None:
+def test_a_reply_carries_all_addresses_of_its_request() -> None:
     bench = queue()
     bench.client("device")
     bench.worker("w")
@@ -42,7 +42,7 @@ def test_a_stack_of_several_addresses_comes_back_whole() -> None:
 
 
 @requirement("ppp:ready-first", "ppp:format:ready")
-def test_who_did_not_say_ready_gets_nothing() -> None:
+def test_a_worker_gets_nothing_before_its_ready() -> None:
     bench = queue()
     bench.client("c")
     bench.newcomer("w")
@@ -56,7 +56,7 @@ def test_who_did_not_say_ready_gets_nothing() -> None:
 
 
 @requirement("ppp:format:ready", "ppp:format:heartbeat", "ppp:heartbeat:sent")
-def test_a_worker_is_answered_in_its_own_words() -> None:
+def test_a_worker_gets_heartbeats_in_its_own_format() -> None:
     bench = queue()
     bench.newcomer("guide")
     bench.say("guide", [b"READY"])
@@ -69,7 +69,7 @@ def test_a_worker_is_answered_in_its_own_words() -> None:
 
 
 @requirement("ppp:heartbeat:sent")
-def test_heartbeats_are_sent_to_idle_and_to_busy_workers_but_not_on_top_of_requests() -> None:
+def test_heartbeats_go_to_idle_and_busy_workers_unless_a_request_was_sent() -> None:
     bench = queue()
     bench.client("c")
     bench.worker("w")
@@ -82,7 +82,7 @@ def test_heartbeats_are_sent_to_idle_and_to_busy_workers_but_not_on_top_of_reque
 
 
 @requirement("ppp:heartbeat:gone", "ppp:goal:presence", "ppp:queue:silent-worker")
-def test_a_silent_worker_is_gone_after_three_intervals_and_is_sent_nothing_more() -> None:
+def test_a_silent_worker_is_disconnected_after_three_intervals() -> None:
     bench = queue()
     bench.client("c")
     bench.worker("w")
@@ -98,7 +98,7 @@ def test_a_silent_worker_is_gone_after_three_intervals_and_is_sent_nothing_more(
 
 
 @requirement("pirate:heartbeat:no-false-failures")
-def test_a_worker_that_is_heard_stays() -> None:
+def test_a_worker_that_sends_heartbeats_stays_connected() -> None:
     bench = queue()
     bench.worker("w")
     for _ in range(20):
@@ -108,7 +108,7 @@ def test_a_worker_that_is_heard_stays() -> None:
 
 
 @requirement("pirate:heartbeat:no-false-failures")
-def test_a_queue_that_was_stopped_itself_blames_nobody_for_it() -> None:
+def test_a_pause_of_the_queue_does_not_count_as_silence_of_its_workers() -> None:
     bench = queue()
     bench.worker("w")
     bench.advance(0.5)
@@ -120,7 +120,7 @@ def test_a_queue_that_was_stopped_itself_blames_nobody_for_it() -> None:
 
 
 @requirement("pirate:paranoid:idle-only")
-def test_a_busy_worker_may_be_silent_for_as_long_as_it_works() -> None:
+def test_a_busy_worker_does_not_time_out() -> None:
     bench = queue()
     bench.client("c")
     bench.worker("w")
@@ -147,7 +147,7 @@ def test_requests_go_to_the_worker_that_was_used_least_recently() -> None:
 
 
 @requirement("ppp:goal:lru")
-def test_ready_again_puts_a_worker_behind_the_others() -> None:
+def test_a_second_ready_moves_a_worker_to_the_end_of_the_queue() -> None:
     bench = queue()
     bench.client("c")
     bench.worker("a")
@@ -158,7 +158,7 @@ def test_ready_again_puts_a_worker_behind_the_others() -> None:
 
 
 @requirement("ppp:goal:recovery", "pirate:simple:client-recovers")
-def test_a_request_of_a_lost_worker_is_asked_again_by_its_client_and_goes_to_another() -> None:
+def test_the_client_of_a_lost_worker_is_disconnected_and_retries_with_another() -> None:
     bench = queue()
     bench.client("c")
     bench.worker("a")
@@ -166,14 +166,14 @@ def test_a_request_of_a_lost_worker_is_asked_again_by_its_client_and_goes_to_ano
     bench.ask("c", b"x")
     bench.lose("a")
     assert bench.requests("b") == []
-    assert "its request was lost" in bench.disconnected["c"]  # so that it asks again at once
+    assert "its request was lost" in bench.disconnected["c"]  # so that the client retries at once
     bench.client("c again")
     bench.ask("c again", b"x")
     assert bench.requests("b") == [b"x"]
 
 
 @requirement("ppp:goal:recovery")
-def test_who_waits_for_more_is_not_hung_up_on_for_one_that_was_lost() -> None:
+def test_a_client_with_other_pending_requests_stays_connected() -> None:
     bench = queue()
     bench.client("dealer")
     bench.worker("a")
@@ -186,7 +186,7 @@ def test_who_waits_for_more_is_not_hung_up_on_for_one_that_was_lost() -> None:
 
 
 @requirement("ppp:worker:anew")
-def test_ready_of_a_busy_worker_begins_a_new_conversation() -> None:
+def test_ready_of_a_busy_worker_drops_its_request() -> None:
     bench = queue()
     bench.client("c")
     bench.worker("w")

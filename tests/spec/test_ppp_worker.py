@@ -1,4 +1,4 @@
-"""What 6/PPP and the Guide ask of a Paranoid Pirate's worker."""
+"""Requirements of 6/PPP and the Guide for the worker of the Paranoid Pirate."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_reply_has_the_envelope_of_its_request(envelope: list[bytes]) -> Non
 
 
 @requirement("ppp:format:heartbeat", "ppp:heartbeat:sent")
-def test_it_beats_at_intervals_also_while_it_works() -> None:
+def test_heartbeats_are_sent_while_a_request_runs() -> None:
     bench = worker()
     bench.say("q", REQUEST)
     bench.advance(5.0)
@@ -56,7 +56,7 @@ def test_it_beats_at_intervals_also_while_it_works() -> None:
 
 
 @requirement("ppp:heartbeat:sent")
-def test_it_does_not_beat_on_top_of_a_reply() -> None:
+def test_a_reply_replaces_a_heartbeat() -> None:
     bench = worker()
     bench.say("q", REQUEST)
     bench.advance(0.9)
@@ -68,7 +68,7 @@ def test_it_does_not_beat_on_top_of_a_reply() -> None:
 @requirement(
     "ppp:heartbeat:gone", "ppp:goal:presence", "ppp:worker:anew", "pirate:paranoid:queue-restart"
 )
-def test_when_the_queue_is_silent_it_begins_a_new_conversation() -> None:
+def test_a_worker_reconnects_after_its_queue_times_out() -> None:
     bench = worker()
     bench.advance(2.9)
     assert "q" in bench.peers
@@ -82,7 +82,7 @@ def test_when_the_queue_is_silent_it_begins_a_new_conversation() -> None:
 
 @requirement("ppp:heartbeat:gone")
 @pytest.mark.parametrize("word", [HEARTBEAT, b"HEARTBEAT"])
-def test_heartbeats_of_the_queue_keep_the_conversation(word: bytes) -> None:
+def test_heartbeats_of_the_queue_keep_the_connection(word: bytes) -> None:
     bench = worker()
     for _ in range(10):
         bench.advance(2.5)
@@ -91,7 +91,7 @@ def test_heartbeats_of_the_queue_keep_the_conversation(word: bytes) -> None:
 
 
 @requirement("pirate:paranoid:back-off")
-def test_pauses_double_from_1_to_32_s_and_a_message_begins_them_anew() -> None:
+def test_the_back_off_doubles_from_1_to_32_s_until_a_message_resets_it() -> None:
     bench = worker(joined=False)
     pauses = []
     for n in range(8):
@@ -113,7 +113,7 @@ def test_pauses_double_from_1_to_32_s_and_a_message_begins_them_anew() -> None:
 
 
 @requirement("pirate:heartbeat:no-false-failures")
-def test_silence_while_it_works_is_no_evidence_against_the_queue() -> None:
+def test_silence_of_the_queue_does_not_count_while_a_request_runs() -> None:
     bench = worker()
     bench.say("q", REQUEST)
     bench.advance(60.0)
@@ -126,7 +126,7 @@ def test_silence_while_it_works_is_no_evidence_against_the_queue() -> None:
 
 
 @requirement("pirate:heartbeat:no-false-failures")
-def test_a_worker_that_was_stopped_itself_does_not_blame_the_queue() -> None:
+def test_a_pause_of_the_worker_does_not_count_as_silence_of_the_queue() -> None:
     bench = worker()
     bench.advance(0.5)
     bench.freeze(60.0)
@@ -134,8 +134,8 @@ def test_a_worker_that_was_stopped_itself_does_not_blame_the_queue() -> None:
 
 
 @requirement("ppp:one-reply")
-def test_what_comes_on_top_of_a_request_waits_for_it() -> None:
-    # Queues like the Guide's take a heartbeat of a busy worker for "ready".
+def test_a_second_request_waits_for_the_first() -> None:
+    # Queues like the Guide's take a heartbeat of a busy worker for READY, and send another request.
     bench = worker()
     bench.say("q", [b"a", b"", b"1"], [b"b", b"", b"2"])
     assert bench.bodies() == [b"1"]

@@ -1,4 +1,4 @@
-"""What the SP draft asks of whoever sends requests: REQ, hop by hop and end to end."""
+"""Requirements of the SP draft for a client: REQ, hop by hop and end to end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_request_goes_to_one_channel_with_its_id_in_front(body: bytes) -> None
 
 
 @requirement("sp:req:no-channel", "sp:client:pushback")
-def test_without_a_channel_the_user_is_told() -> None:
+def test_a_call_without_a_channel_fails() -> None:
     bench = ReqBench(hold=False)
     bench.submit(1)
     assert isinstance(bench.errors[1], Overloaded)
@@ -41,7 +41,7 @@ def test_without_a_channel_the_user_is_told() -> None:
 
 
 @requirement("sp:req:pushback", "sp:client:pushback")
-def test_when_all_push_back_the_user_is_told() -> None:
+def test_a_call_fails_when_all_channels_push_back() -> None:
     bench = ReqBench(hold=False)
     for peer in "ab":
         bench.join(peer)
@@ -52,17 +52,17 @@ def test_when_all_push_back_the_user_is_told() -> None:
     assert bench.sent == []
     bench.unblock("b")
     bench.submit(2, b"two")
-    assert bench.to("b") == [tag(5) + b"two"]  # the first one used up no id
+    assert bench.to("b") == [tag(5) + b"two"]  # the first request used no id
 
 
 @requirement("sp:req:no-channel", "sp:req:pushback", "sp:client:pushback")
-def test_a_user_who_would_rather_wait_is_told_at_the_deadline() -> None:
+def test_a_call_that_may_wait_for_a_channel_fails_at_its_deadline() -> None:
     bench = ReqBench()
     bench.submit(1, timeout=5)
     bench.join("a")
     bench.block("a")
     bench.submit(2, timeout=7)
-    assert bench.to("a") == [tag(5) + b"x"]  # the first one, since the channel was open then
+    assert bench.to("a") == [tag(5) + b"x"]  # request 1, which waited for this channel
     bench.advance(10)
     error = bench.errors[2]
     assert isinstance(error, CallTimeout)
@@ -82,7 +82,7 @@ def test_only_channels_that_do_not_push_back_are_used() -> None:
 
 
 @requirement("sp:req:always-available")
-def test_a_channel_that_never_says_that_it_is_full_always_takes_more() -> None:
+def test_a_channel_without_push_back_takes_any_number_of_requests() -> None:
     bench = ReqBench(slots=5000)
     bench.join("a")
     for token in range(5000):
@@ -91,7 +91,7 @@ def test_a_channel_that_never_says_that_it_is_full_always_takes_more() -> None:
 
 
 @requirement("sp:req:equal-by-default")
-def test_channels_are_equal_unless_somebody_says_otherwise() -> None:
+def test_channels_have_equal_weight_by_default() -> None:
     bench = ReqBench()
     bench._join("told nothing", None)
     bench._join("told the defaults", PipeOptions())
@@ -102,7 +102,7 @@ def test_channels_are_equal_unless_somebody_says_otherwise() -> None:
 
 
 @requirement("sp:req:explicit-priority", "sp:req:priorities")
-def test_who_is_told_to_prefers_a_channel() -> None:
+def test_a_channel_with_a_higher_priority_is_preferred() -> None:
     bench = ReqBench()
     bench.join("far", priority=2)
     bench.join("near", priority=1)
@@ -115,7 +115,7 @@ def test_who_is_told_to_prefers_a_channel() -> None:
 
 
 @requirement("sp:req:priorities")
-def test_a_fifth_here_and_four_fifths_there() -> None:
+def test_requests_are_distributed_by_weight() -> None:
     bench = ReqBench()
     bench.join("a", weight=20)
     bench.join("b", weight=80)
@@ -135,8 +135,8 @@ def test_equal_channels_take_turns() -> None:
 
 
 @requirement("sp:req:round-robin-changes")
-def test_turns_stay_fair_while_channels_come_and_go() -> None:
-    """See `tests/engines/test_scalability_channels.py` for any history of such."""
+def test_round_robin_stays_fair_while_channels_open_and_close() -> None:
+    """`tests/engines/test_scalability_channels.py` tests arbitrary sequences of such changes."""
     bench = ReqBench()
     for peer in "abc":
         bench.join(peer)
@@ -152,7 +152,7 @@ def test_turns_stay_fair_while_channels_come_and_go() -> None:
 
 # --- ids ------------------------------------------------------------------------------------------
 @requirement("sp:client:request-ids", "sp:client:next-id")
-def test_ids_count_up_and_on_from_0() -> None:
+def test_request_ids_count_up_and_wrap_around_to_0() -> None:
     bench = ReqBench(first_id=IDS - 2)
     bench.join()
     for token in range(4):
@@ -166,11 +166,11 @@ def test_ids_count_up_and_on_from_0() -> None:
 
 
 @requirement("sp:client:request-ids")
-def test_an_id_that_is_still_in_use_is_passed_over() -> None:
+def test_an_id_in_use_is_skipped() -> None:
     bench = ReqBench(first_id=0)
     bench.join()
     bench.submit("old")
-    bench.client._next_id = IDS - 1  # after 2^31 - 2 others
+    bench.client._next_id = IDS - 1  # after 2^31 - 2 other ids
     bench.submit("a")
     bench.submit("b")
     assert [sent.tag for sent in bench.sent] == [tag(0), tag(IDS - 1), tag(1)]
@@ -180,9 +180,9 @@ def test_an_id_that_is_still_in_use_is_passed_over() -> None:
     assert bench.replies["b"].body == tag(1)
 
 
-# --- sending again --------------------------------------------------------------------------------
+# --- resending ------------------------------------------------------------------------------------
 @requirement("sp:client:timeout-default", "sp:client:resend")
-def test_a_request_is_sent_again_after_a_minute() -> None:
+def test_a_request_is_resent_after_a_minute() -> None:
     assert ReqPolicy().retry.attempt_timeout == 60
     bench = ReqBench()
     bench.join("a")
@@ -196,7 +196,7 @@ def test_a_request_is_sent_again_after_a_minute() -> None:
 
 
 @requirement("sp:client:timeout", "sp:client:resend")
-def test_the_user_sets_how_long_to_wait() -> None:
+def test_the_resend_interval_can_be_set() -> None:
     bench = ReqBench(attempt_timeout=2.5)
     bench.join()
     bench.submit(1)
@@ -207,7 +207,7 @@ def test_the_user_sets_how_long_to_wait() -> None:
 
 
 @requirement("sp:client:timeout")
-def test_every_request_may_have_a_timeout_of_its_own() -> None:
+def test_every_request_may_have_its_own_resend_interval() -> None:
     bench = ReqBench()
     bench.join()
     bench.ask(1, b"fast", resend_s=1.0)
@@ -218,7 +218,7 @@ def test_every_request_may_have_a_timeout_of_its_own() -> None:
 
 
 @requirement("sp:client:timeout")
-def test_the_user_can_switch_sending_again_off() -> None:
+def test_resending_can_be_turned_off() -> None:
     bench = ReqBench(attempt_timeout=None)
     bench.join()
     bench.submit(1)
@@ -227,14 +227,14 @@ def test_the_user_can_switch_sending_again_off() -> None:
 
 
 @requirement("sp:guarantee", "sp:guarantee:stateless", "sp:client:resend")
-def test_a_request_gets_its_reply_from_whoever_is_left() -> None:
+def test_a_request_is_resent_until_one_service_replies() -> None:
     bench = ReqBench()
     bench.join("a")
     bench.submit(1, b"task")
-    bench.lose("a")  # with the request, or after it was processed: nobody knows
+    bench.lose("a")  # the request was lost with the channel, or has been processed
     bench.join("b")
     bench.join("c")
-    bench.advance(61)  # "b" says nothing either
+    bench.advance(61)  # "b" does not reply either
     assert bench.sent == [Sent(peer, tag(5) + b"task") for peer in "abc"]
     bench.answer(bench.sent[-1], b"done")
     assert bench.replies[1].body == b"done"
@@ -253,7 +253,7 @@ def test_a_reply_is_delivered_without_its_tag(body: bytes) -> None:
 
 
 @requirement("sp:client:parallel")
-def test_replies_come_in_any_order() -> None:
+def test_replies_may_arrive_in_any_order() -> None:
     bench = ReqBench()
     bench.join()
     for token in range(50):
@@ -287,7 +287,7 @@ def test_a_reply_that_begins_with_a_channel_id_is_ignored() -> None:
 
 
 @requirement("sp:client:unknown-id")
-def test_a_reply_to_nothing_is_ignored() -> None:
+def test_a_reply_with_an_unknown_id_is_ignored() -> None:
     bench = ReqBench()
     bench.join()
     bench.submit(1)
@@ -297,7 +297,7 @@ def test_a_reply_to_nothing_is_ignored() -> None:
 
 
 @requirement("sp:client:unknown-id", "sp:client:forget")
-def test_a_reply_that_comes_twice_is_ignored_the_second_time() -> None:
+def test_a_second_reply_is_ignored() -> None:
     bench = ReqBench()
     bench.join()
     bench.submit(1)
@@ -307,7 +307,7 @@ def test_a_reply_that_comes_twice_is_ignored_the_second_time() -> None:
 
 
 @requirement("sp:client:unknown-id")
-def test_a_request_that_was_never_sent_has_no_reply() -> None:
+def test_a_reply_to_an_unsent_request_is_ignored() -> None:
     bench = ReqBench()
     bench.join("a")
     bench.block("a")
@@ -317,7 +317,7 @@ def test_a_request_that_was_never_sent_has_no_reply() -> None:
 
 
 @requirement("sp:client:forget")
-def test_after_the_reply_nothing_is_left() -> None:
+def test_a_reply_removes_all_state_of_its_request() -> None:
     bench = ReqBench()
     bench.join()
     bench.submit(1)
@@ -328,9 +328,9 @@ def test_after_the_reply_nothing_is_left() -> None:
 
 
 @requirement("sp:req:fair-queue")
-def test_a_flood_of_false_replies_holds_no_true_one_up() -> None:
-    """A read brings so many bytes at most, and channels are read in turn; the engine is through
-    with what one has brought before it is given the next: nothing is ever queued up."""
+def test_a_flood_of_stray_replies_does_not_delay_valid_ones() -> None:
+    """A read returns a limited number of bytes, and channels are read in turn. The engine processes
+    each read completely, so replies are never queued."""
     bench = ReqBench()
     bench.join("false")
     bench.join("true")

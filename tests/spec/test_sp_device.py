@@ -1,4 +1,4 @@
-"""What the SP draft asks of devices, and of REP hop by hop, which can be seen in them."""
+"""Requirements of the SP draft for devices, and for REP hop by hop, which devices show."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from requite.protocols.scalability.wire import IDS
 
 
 def device(**policy: object) -> DeviceBench:
-    """A device between a client and a service."""
+    """Return a device with one client and one service."""
     bench = DeviceBench(**policy)
     bench.front("client")
     bench.back("service")
     return bench
 
 
-# --- passing on -----------------------------------------------------------------------------------
+# --- forwarding -----------------------------------------------------------------------------------
 @requirement("sp:device", "sp:rep:prepend", "sp:rep:strip")
 @pytest.mark.parametrize("body", [b"", b"Hello", bytes(100_000)])
 def test_requests_gain_a_tag_and_replies_lose_it(body: bytes) -> None:
@@ -50,7 +50,7 @@ def test_the_example_of_the_document() -> None:
 
 # --- ids of channels ------------------------------------------------------------------------------
 @requirement("sp:rep:channel-ids", "sp:rep:next-id")
-def test_ids_count_up_and_on_from_0() -> None:
+def test_channel_ids_count_up_and_wrap_around_to_0() -> None:
     bench = DeviceBench(first_id=IDS - 2)
     bench.back("service")
     bench.front(*"abcd")
@@ -65,11 +65,11 @@ def test_ids_count_up_and_on_from_0() -> None:
 
 
 @requirement("sp:rep:channel-ids")
-def test_an_id_that_is_still_in_use_is_passed_over() -> None:
+def test_an_id_in_use_is_skipped() -> None:
     bench = DeviceBench(first_id=0)
     bench.back("service")
     bench.front("old", "older")
-    bench.device._paths._next_id = IDS - 1  # after 2^31 - 3 others
+    bench.device._paths._next_id = IDS - 1  # after 2^31 - 3 other ids
     bench.front("a", "b")
     for peer in ("old", "older", "a", "b"):
         bench.say(peer, tag(1))
@@ -77,7 +77,7 @@ def test_an_id_that_is_still_in_use_is_passed_over() -> None:
     assert ids == [0, 1, IDS - 1, 2]
 
 
-# --- replies that go nowhere ----------------------------------------------------------------------
+# --- replies that cannot be forwarded -------------------------------------------------------------
 @requirement("sp:rep:short")
 @pytest.mark.parametrize("reply", [b"", b"\0\0\1", way(446), way(446) + b"\x80\0\0"])
 def test_a_short_reply_is_ignored(reply: bytes) -> None:
@@ -96,7 +96,7 @@ def test_a_reply_that_begins_with_a_request_id_is_ignored() -> None:
 
 
 @requirement("sp:rep:unknown-channel")
-def test_a_reply_to_a_channel_that_is_not_there_is_dropped() -> None:
+def test_a_reply_to_an_unknown_channel_is_dropped() -> None:
     bench = device()
     bench.say("client", tag(1))
     bench.lose("client")
@@ -116,10 +116,10 @@ def test_a_reply_to_a_channel_that_pushes_back_is_dropped() -> None:
     assert bench.device.snapshot().dropped == {"pushback": 1}
 
 
-# --- requests, when nobody takes them -------------------------------------------------------------
+# --- requests without an available service --------------------------------------------------------
 @requirement("sp:req:pushback", "sp:req:no-channel")
 @pytest.mark.parametrize("there", [True, False])
-def test_push_back_is_handed_on_to_whoever_asks(there: bool) -> None:
+def test_push_back_is_propagated_to_the_client(there: bool) -> None:
     bench = device()
     if there:
         bench.block("service")
@@ -156,7 +156,7 @@ def test_channels_take_turns_with_one_request_each() -> None:
 
 
 @requirement("sp:req:fair-queue", "sp:req:fair-queue-changes")
-def test_replies_are_passed_on_at_once_whoever_brings_them() -> None:
+def test_replies_of_all_services_are_forwarded_at_once() -> None:
     bench = device()
     bench.back("false")
     bench.say("false", *[way(1) + tag(77) + b"y"] * 5000)
@@ -168,7 +168,7 @@ def test_replies_are_passed_on_at_once_whoever_brings_them() -> None:
 
 
 @requirement("sp:req:round-robin", "sp:req:unmodified", "sp:req:reply-unmodified")
-def test_channels_to_the_back_take_turns() -> None:
+def test_services_get_requests_in_turn() -> None:
     bench = device()
     bench.back("second")
     bench.say("client", *(tag(i) + b"\0\xff" for i in range(6)))
@@ -179,7 +179,7 @@ def test_channels_to_the_back_take_turns() -> None:
 # --- loops ----------------------------------------------------------------------------------------
 @requirement("sp:loop:depth", "sp:loop:threshold")
 @pytest.mark.parametrize(("hops", "limit"), [(None, 8), (2, 2), (15, 15)])
-def test_a_request_does_not_leave_with_too_many_tags(hops: int | None, limit: int) -> None:
+def test_a_request_with_too_many_tags_is_not_forwarded(hops: int | None, limit: int) -> None:
     assert DevicePolicy().hops == 8
     bench = device() if hops is None else device(hops=hops)
     deepest = way(*range(limit - 2)) + tag(1)
@@ -189,8 +189,9 @@ def test_a_request_does_not_leave_with_too_many_tags(hops: int | None, limit: in
 
 
 @requirement("sp:loop:settles", "sp:loop:depth")
-def test_two_devices_that_forward_to_each_other_settle() -> None:
-    """A request goes round until it has eight tags, and both devices have nothing left of it."""
+def test_a_loop_of_two_devices_terminates() -> None:
+    """The devices forward a request until it has eight tags. Afterwards neither has any state of
+    it."""
     one, two = ScalabilityDevice(first_id=100), ScalabilityDevice(first_id=200)
     for each in (one, two):
         each.handle([PeerJoined("in", b"", PipeOptions(FRONT))], 0.0)

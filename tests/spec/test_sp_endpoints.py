@@ -1,5 +1,8 @@
-"""What the SP draft asks of endpoints that only the whole of one can show: types, random ids, turns
-between real connections. The peers are plain sockets."""
+"""Requirements of the SP draft that need a complete endpoint: types, random ids, fairness between
+real connections.
+
+The peers are plain sockets.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ from requite.worker import Worker
 
 SETTINGS = ClientSettings(None, 16, None, None, 1, 1 << 20)
 WORKER_SETTINGS = WorkerSettings(None, None, None, None, None, None, 1 << 20, bytes(8), None)
-STRAY = (8).to_bytes(8, "big") + b"\x80\0\0\0\0\0\0\0"  # a reply to the request 0
+STRAY = (8).to_bytes(8, "big") + b"\x80\0\0\0\0\0\0\0"  # a reply to request 0
 
 
 @requite.service("echo")
@@ -45,26 +48,26 @@ def snapshot_of(client: AsyncClient) -> ReqSnapshot:
     return client._shell.host.engine.snapshot()
 
 
-async def until(look: Callable[[], bool]) -> None:
+async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(10):
-        while not look():  # noqa: ASYNC110 - what it looks at has no event
+        while not condition():  # noqa: ASYNC110 - the condition has no event to wait for
             await asyncio.sleep(0.005)
 
 
 # --- types ----------------------------------------------------------------------------------------
 @requirement("sp:peers:incompatible", "sp:peers:closed")
 @pytest.mark.parametrize("announced", [16, 17, 32, 49, 98, 0, 65535])
-async def test_a_worker_hangs_up_on_everybody_but_req(announced: int) -> None:
+async def test_a_worker_accepts_only_req(announced: int) -> None:
     async with Worker(echo, bind="sp+tcp://127.0.0.1:0") as worker:
         reader, writer = await dial(worker.addresses[0])
         writer.write(header(announced) + STRAY)
-        assert await reader.read() == header(49)  # and the end
+        assert await reader.read() == header(49)  # and the end of the stream
         writer.close()
 
 
 @requirement("sp:peers:incompatible", "sp:peers:closed")
 @pytest.mark.parametrize("announced", [16, 17, 48, 80])
-async def test_a_client_hangs_up_on_everybody_but_rep(announced: int) -> None:
+async def test_a_client_accepts_only_rep(announced: int) -> None:
     async with AsyncClient((), bind="sp+tcp://127.0.0.1:0") as client:
         call = client.start(b"hi", timeout=30)
         reader, writer = await dial(client.addresses[0])
@@ -86,7 +89,7 @@ def test_the_numbers_of_the_draft_are_used_on_request() -> None:
 
 # --- ids ------------------------------------------------------------------------------------------
 @requirement("sp:client:first-id")
-def test_the_first_request_id_is_another_one_with_every_start() -> None:
+def test_the_first_request_id_is_random() -> None:
     plan = client_plan(read_endpoints("sp+tcp://127.0.0.1:1"), SETTINGS)
     first_ids = set()
     for _ in range(4):
@@ -97,7 +100,7 @@ def test_the_first_request_id_is_another_one_with_every_start() -> None:
 
 
 @requirement("sp:rep:first-id")
-def test_the_first_channel_id_is_another_one_with_every_start() -> None:
+def test_the_first_channel_id_is_random() -> None:
     first_ids = set()
     for _ in range(4):
         [part] = service_plans(read_endpoints("sp+tcp://127.0.0.1:1"), [echo], WORKER_SETTINGS)
@@ -113,21 +116,22 @@ Peer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 async def _flood(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Send false replies as fast as they are taken, and answer nothing."""
+    """Send stray replies as fast as the client reads them, and answer nothing."""
     while True:
         writer.write(STRAY * 4096)
         await writer.drain()
 
 
 async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answer every request with itself."""
+    """Answer every request with its own body."""
     while True:
         size = await reader.readexactly(8)
         writer.write(size + await reader.readexactly(int.from_bytes(size, "big")))
 
 
 def accepting(peer: Peer) -> Peer:
-    """Let a peer begin as a REP, and close its connection in the end."""
+    """Return a peer that first exchanges the REP's handshake, and closes its connection at the
+    end."""
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with closing(writer), suppress(asyncio.IncompleteReadError, ConnectionError):
@@ -139,7 +143,7 @@ def accepting(peer: Peer) -> Peer:
 
 
 @requirement("sp:req:fair-queue", "sp:req:fair-queue-changes")
-async def test_a_flood_of_false_replies_holds_no_true_one_up() -> None:
+async def test_a_flood_of_stray_replies_does_not_delay_valid_ones() -> None:
     async with AsyncExitStack() as stack:
         urls = []
         for peer in (_flood, _serve):
@@ -148,7 +152,7 @@ async def test_a_flood_of_false_replies_holds_no_true_one_up() -> None:
             urls.append(f"sp+tcp://127.0.0.1:{server.sockets[0].getsockname()[1]}")
         client = await stack.enter_async_context(AsyncClient(urls))
         await until(lambda: snapshot_of(client).channels == 2)
-        for _ in range(20):  # in turn: one of two calls gets to whoever answers
+        for _ in range(20):  # in turn: one of two calls reaches the peer that answers
             calls = {client.start(b"hi", timeout=30) for _ in range(2)}
             done, left = await asyncio.wait(calls, timeout=10, return_when="FIRST_COMPLETED")
             assert [call.result().body for call in done] == [b"hi"]

@@ -1,4 +1,4 @@
-"""What the SP draft asks of whoever answers requests: REP, hop by hop and end to end."""
+"""Requirements of the SP draft for a worker: REP, hop by hop and end to end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from requite.request import Status
 @requirement("sp:worker:split", "sp:worker:reply", "sp:format")
 @pytest.mark.parametrize("body", [b"", b"Hello", b"\x80\0\0\0more", bytes(100_000)])
 @pytest.mark.parametrize("channels", [(), (7,), (1, 2, 3, 4, 5, 6, 7)])
-def test_the_stack_is_kept_for_the_reply(body: bytes, channels: tuple[int, ...]) -> None:
+def test_the_reply_carries_the_tags_of_its_request(body: bytes, channels: tuple[int, ...]) -> None:
     bench = RepBench()
     bench.join("c")
     stack = way(*channels) + tag(823)
@@ -27,7 +27,7 @@ def test_the_stack_is_kept_for_the_reply(body: bytes, channels: tuple[int, ...])
 
 
 @requirement("sp:worker:forget")
-def test_after_the_reply_nothing_is_left() -> None:
+def test_a_reply_removes_all_state_of_its_request() -> None:
     bench = RepBench()
     bench.join("c")
     job = bench.request("c")
@@ -82,7 +82,7 @@ def test_channels_take_turns_with_one_request_each() -> None:
 
 
 @requirement("sp:rep:fair-queue")
-def test_a_steady_stream_from_one_client_does_not_keep_others_from_being_served() -> None:
+def test_a_flood_from_one_client_does_not_starve_others() -> None:
     bench = RepBench(capacity=1, queue_max=10)
     bench.join("greedy")
     bench.join("modest")
@@ -95,13 +95,13 @@ def test_a_steady_stream_from_one_client_does_not_keep_others_from_being_served(
 
 
 @requirement("sp:rep:fair-queue-changes")
-def test_turns_stay_fair_while_channels_come_and_go() -> None:
+def test_turns_stay_fair_while_channels_open_and_close() -> None:
     bench = RepBench(capacity=1)
     served = {"a": 0, "b": 0}
     for peer in served:
         bench.join(peer)
         bench.say(peer, *[tag(i) + peer.encode() for i in range(200)])
-    bench.finish(bench.running[0])  # the first one came when there was nobody else
+    bench.finish(bench.running[0])  # the first request was started before the others arrived
     for turn in range(300):
         if turn % 3 == 0:
             bench.join(f"new {turn}")
@@ -116,7 +116,7 @@ def test_turns_stay_fair_while_channels_come_and_go() -> None:
 
 
 @requirement("sp:rep:never-waits", "sp:rep:pushback")
-def test_a_channel_that_takes_no_replies_holds_nobody_up() -> None:
+def test_a_channel_that_takes_no_replies_does_not_delay_others() -> None:
     bench = RepBench(backlog_size_max=0, capacity=2)
     bench.join("deaf")
     bench.join("good")
@@ -133,7 +133,7 @@ def test_a_channel_that_takes_no_replies_holds_nobody_up() -> None:
 @requirement("sp:loop:depth", "sp:loop:threshold")
 @pytest.mark.parametrize(("hops", "taken"), [(None, 8), (1, 1), (3, 3), (15, 15)])
 def test_a_request_with_too_many_tags_is_dropped(hops: int | None, taken: int) -> None:
-    """8 by default, as implementations count: the request id is one of them."""
+    """The limit is 8 by default; as in implementations, it counts the request id."""
     bench = RepBench() if hops is None else RepBench(hops=hops)
     bench.join("c")
     deepest = way(*range(taken - 1)) + request_tag(1)

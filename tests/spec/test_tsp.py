@@ -1,4 +1,4 @@
-"""What 9/TSP asks of Titanic and of its clients."""
+"""Requirements of 9/TSP for Titanic and its clients."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from requite.protocols.titanic.wire import (
 )
 
 TICKET = b"0123456789ABCDEF0123456789ABCDEF"
-NO_TICKETS = [
+INVALID_TICKETS = [
     b"",
     b"../../../../../../../etc/passwd.",
     b"/" * 32,
@@ -31,7 +31,7 @@ NO_TICKETS = [
     b"G" * 32,
     b"0" * 31 + b"\n",
     b"0" * 31 + b"\0",
-    b"\xd9\xa0" * 16,  # digits, but not of ASCII
+    b"\xd9\xa0" * 16,  # digits, but not ASCII
     b"0" * 100_000,
     b"\xff" * 32,
 ]
@@ -40,7 +40,7 @@ NO_TICKETS = [
 # --- architecture ---------------------------------------------------------------------------------
 @requirement("tsp:services")
 @pytest.mark.parametrize("service", [REQUEST, REPLY, CLOSE])
-def test_the_three_services_are_there(service: str) -> None:
+def test_the_three_services_exist(service: str) -> None:
     assert service in SERVICES
     [status] = TitanicBench().ask(service, b"")
     assert decode_status(status).code in (200, 400)
@@ -48,7 +48,7 @@ def test_the_three_services_are_there(service: str) -> None:
 
 
 @requirement("tsp:over-mdp", "tsp:execution:asynchronous")
-def test_requests_go_to_their_service_when_it_is_there() -> None:
+def test_requests_wait_until_their_service_is_available() -> None:
     bench = TitanicBench(check_every_s=1.0)
     bench.there = False
     ticket = bench.submitted(b"echo", b"hi")
@@ -76,7 +76,7 @@ def test_a_request_is_a_service_and_a_body(body: list[bytes]) -> None:
 
 
 @requirement("tsp:request:persistent")
-def test_no_ticket_is_told_before_the_request_is_stored() -> None:
+def test_no_ticket_is_returned_before_the_request_is_stored() -> None:
     bench = TitanicBench()
     bench.holds = True
     token = bench.begin(REQUEST, b"echo", b"hi")
@@ -104,7 +104,7 @@ def test_a_request_that_cannot_be_stored_is_refused_with_500() -> None:
 @pytest.mark.parametrize(
     "frames", [[], [b"", b"hi"], [b"\xff", b"hi"], [b"e\n", b"hi"], [b"x" * 256, b"hi"]]
 )
-def test_a_request_for_no_service_is_refused(frames: list[bytes]) -> None:
+def test_a_request_without_a_valid_service_is_refused(frames: list[bytes]) -> None:
     bench = TitanicBench()
     [status] = bench.ask(REQUEST, *frames)
     assert decode_status(status).code == 400
@@ -123,7 +123,7 @@ def test_a_reply_is_200_and_its_frames(reply: list[bytes]) -> None:
 
 
 @requirement("tsp:reply:uuid", "tsp:close:uuid")
-def test_tickets_are_read_in_either_case() -> None:
+def test_tickets_are_case_insensitive() -> None:
     bench = TitanicBench()
     bench.engine._core.new_uuid = lambda: b"\xab\xcd\xef" * 5 + b"\x01"
     ticket = bench.submitted(b"echo", b"hi")
@@ -136,8 +136,8 @@ def test_tickets_are_read_in_either_case() -> None:
 
 
 @requirement("tsp:reply:uuid", "tsp:reply:status", "tsp:status:400")
-@pytest.mark.parametrize("frame", NO_TICKETS)
-def test_a_question_for_what_is_no_ticket_is_answered_with_400(frame: bytes) -> None:
+@pytest.mark.parametrize("frame", INVALID_TICKETS)
+def test_a_reply_query_with_an_invalid_ticket_gets_400(frame: bytes) -> None:
     bench = TitanicBench()
     [status] = bench.ask(REPLY, frame)
     assert decode_status(status).code == 400
@@ -146,7 +146,7 @@ def test_a_question_for_what_is_no_ticket_is_answered_with_400(frame: bytes) -> 
 
 
 @requirement("tsp:reply:keeps", "tsp:reply:idempotent")
-def test_a_reply_is_given_again_and_again() -> None:
+def test_a_reply_can_be_fetched_repeatedly() -> None:
     bench = TitanicBench(cache_bytes_max=0)
     ticket = bench.submitted(b"echo", b"hi")
     bench.reply(bench.calls[0], b"ho")
@@ -158,7 +158,7 @@ def test_a_reply_is_given_again_and_again() -> None:
 
 
 @requirement("tsp:reply:reply")
-def test_no_reply_is_told_before_it_is_stored() -> None:
+def test_no_reply_is_returned_before_it_is_stored() -> None:
     bench = TitanicBench()
     ticket = bench.submitted(b"echo", b"hi")
     bench.holds = True
@@ -171,7 +171,7 @@ def test_no_reply_is_told_before_it_is_stored() -> None:
 
 # --- titanic.close --------------------------------------------------------------------------------
 @requirement("tsp:close:deletes", "tsp:close:reply", "tsp:close:status")
-def test_what_is_closed_is_gone() -> None:
+def test_a_closed_request_is_deleted() -> None:
     bench = TitanicBench()
     ticket = bench.submitted(b"echo", b"hi")
     bench.reply(bench.calls[0], b"ho")
@@ -182,7 +182,7 @@ def test_what_is_closed_is_gone() -> None:
 
 
 @requirement("tsp:close:unknown")
-def test_closing_what_is_not_known_is_200() -> None:
+def test_closing_an_unknown_ticket_gets_200() -> None:
     bench = TitanicBench()
     assert bench.ask(CLOSE, TICKET) == [b"200"]
     ticket = bench.submitted(b"echo", b"hi")
@@ -190,9 +190,9 @@ def test_closing_what_is_not_known_is_200() -> None:
 
 
 @requirement("tsp:close:uuid", "tsp:close:unknown")
-@pytest.mark.parametrize("frames", [[], *([frame] for frame in NO_TICKETS)])
+@pytest.mark.parametrize("frames", [[], *([frame] for frame in INVALID_TICKETS)])
 @pytest.mark.parametrize("standby", [False, True])
-def test_closing_what_is_no_ticket_is_200_and_closes_nothing(
+def test_closing_an_invalid_ticket_gets_200_and_changes_nothing(
     standby: bool, frames: list[bytes]
 ) -> None:
     bench = TitanicBench(standby=standby)
@@ -201,7 +201,7 @@ def test_closing_what_is_no_ticket_is_200_and_closes_nothing(
 
 
 @requirement("tsp:close:status", "tsp:close:deletes")
-def test_what_cannot_be_closed_for_good_stays() -> None:
+def test_a_close_that_cannot_be_stored_fails_and_keeps_the_request() -> None:
     bench = TitanicBench()
     ticket = bench.submitted(b"echo", b"hi")
     bench.reply(bench.calls[0], b"ho")
@@ -216,7 +216,7 @@ def test_what_cannot_be_closed_for_good_stays() -> None:
 # --- statuses -------------------------------------------------------------------------------------
 @requirement("tsp:status:format", "tsp:status:known")
 @given(st.sampled_from(STATUSES), st.text(max_size=50))
-def test_a_status_has_three_digits_and_maybe_a_text(code: int, text: str) -> None:
+def test_a_status_has_three_digits_and_an_optional_text(code: int, text: str) -> None:
     assert decode_status(b"%d" % code).code == code
     assert decode_status(f"{code} {text}".encode()) == (code, text, False)
 
@@ -225,7 +225,7 @@ def test_a_status_has_three_digits_and_maybe_a_text(code: int, text: str) -> Non
 @pytest.mark.parametrize(
     "frame", [b"", b"2", b"20", b"2000", b"200OK", b"201", b"404", b"OK", b"\xff\xff\xff", b" 200"]
 )
-def test_no_other_status_is_understood(frame: bytes) -> None:
+def test_an_unknown_status_is_refused(frame: bytes) -> None:
     with pytest.raises(RemoteViolation, match="no status"):
         decode_status(frame)
 
@@ -233,9 +233,11 @@ def test_no_other_status_is_understood(frame: bytes) -> None:
 @requirement("tsp:status:known", "tsp:status:format")
 @given(
     service=st.sampled_from(SERVICES),
-    frames=st.lists(st.one_of(st.binary(max_size=40), st.sampled_from(NO_TICKETS)), max_size=4),
+    frames=st.lists(
+        st.one_of(st.binary(max_size=40), st.sampled_from(INVALID_TICKETS)), max_size=4
+    ),
 )
-def test_whatever_is_asked_the_answer_is_a_status(service: str, frames: list[bytes]) -> None:
+def test_every_answer_begins_with_a_status(service: str, frames: list[bytes]) -> None:
     bench = TitanicBench()
     answer = bench.ask(service, *frames)
     assert decode_status(answer[0]).code in STATUSES
@@ -243,13 +245,13 @@ def test_whatever_is_asked_the_answer_is_a_status(service: str, frames: list[byt
 
 @requirement("tsp:status:text")
 @given(st.text(max_size=50))
-def test_no_text_makes_a_difference(text: str) -> None:
+def test_the_text_of_a_status_is_not_interpreted(text: str) -> None:
     assert not decode_answer([f"400 poisoned {text}".encode()]).is_poisoned
     assert decode_answer([f"400 {text}".encode(), b"poisoned", b""]).is_poisoned
 
 
-def test_who_waits_for_a_request_is_told_what_to_do() -> None:
-    """Pending while it waits, is tried, fails; unknown once it is given up."""
+def test_the_status_of_a_request_while_it_waits_runs_and_fails() -> None:
+    """Pending while the request waits, runs or has failed; poisoned after the last attempt."""
     bench = TitanicBench(attempts_max=2)
     bench.there = False
     ticket = bench.submitted(b"echo", b"hi")
@@ -266,5 +268,5 @@ def test_who_waits_for_a_request_is_told_what_to_do() -> None:
     assert answer[1:] == [b"poisoned", b"RemoteFailure: boom"]
 
 
-def test_tickets_are_written_as_they_are_read() -> None:
+def test_tickets_survive_the_round_trip() -> None:
     assert decode_ticket(encode_ticket(bytes(range(16)))) == bytes(range(16))

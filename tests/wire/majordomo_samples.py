@@ -1,7 +1,7 @@
-"""One message or more for every command of every dialect, and how each is encoded and decoded.
+"""Sample messages: at least one for each command of each dialect of MDP, with its frames.
 
-The frames of MDP 0.1 and 0.2 are typed from the tables of 7/MDP and 18/MDP; the headers of MDP 0.3
-are read from the examples in docs/protocols/mdp-0.3.md, so that page and code cannot drift apart.
+The frames of MDP 0.1 and 0.2 are copied from the tables of 7/MDP and 18/MDP. The headers of MDP 0.3
+are read from the examples in docs/protocols/mdp-0.3.md, so that page and code cannot diverge.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ DIALECTS: Final = (MDP_01, MDP_02, MDP_03)
 
 
 class Sample(NamedTuple):
-    """A command, its frames, and the directions it may travel in."""
+    """A command, its frames, and the directions in which it may be sent."""
 
     dialect: Dialect
     directions: tuple[str, ...]
@@ -52,7 +52,7 @@ class Sample(NamedTuple):
 
 
 def decode(dialect: Dialect, direction: str, message: Message) -> Any:
-    """Decode a message that travels in the given direction."""
+    """Decode a message of the given direction."""
     return getattr(dialect, f"decode_{direction}")(message)
 
 
@@ -159,7 +159,7 @@ def _samples_03() -> list[Sample]:
     return [
         Sample(MDP_03, directions, command, [headers[text], *getattr(command, "body", ())])
         for text, (directions, command) in EXAMPLES_03.items()
-        if text in headers  # a test says so if one is missing
+        if text in headers  # test_majordomo_golden.py fails if one is missing
     ]
 
 

@@ -1,4 +1,5 @@
-"""Bytes of AMQP 0.9.1 as its specification has them, and as pamqp (not ours) writes them."""
+"""Bytes of AMQP 0.9.1 as its specification gives them, and as pamqp (an independent library)
+encodes them."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ from requite.protocols.amqp.methods import decode
 from requite.protocols.amqp.properties import Properties, decode_properties, encode_properties
 
 
-def by_pamqp(command: Any) -> bytes:
-    """Return the payload of a method's frame."""
+def encoded_by_pamqp(command: Any) -> bytes:
+    """Return the payload of a method's frame, as pamqp encodes it."""
     return bytes(command.index.to_bytes(4, "big") + command.marshal())
 
 
@@ -99,8 +100,8 @@ def test_a_publishing_is_what_the_specification_says() -> None:
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, bytes) else value[:4].hex(),
 )
-def test_methods_as_others_write_them(ours: bytes, theirs: Any) -> None:
-    assert ours.hex() == by_pamqp(theirs).hex()
+def test_methods_are_encoded_as_by_pamqp(ours: bytes, theirs: Any) -> None:
+    assert ours.hex() == encoded_by_pamqp(theirs).hex()
 
 
 @pytest.mark.parametrize(
@@ -134,12 +135,12 @@ def test_methods_as_others_write_them(ours: bytes, theirs: Any) -> None:
     ],
     ids=lambda value: getattr(value, "name", ""),
 )
-def test_methods_of_the_server_are_understood(theirs: Any, heard: Any) -> None:
-    assert decode(by_pamqp(theirs)) == heard
+def test_methods_of_the_server_are_decoded(theirs: Any, heard: Any) -> None:
+    assert decode(encoded_by_pamqp(theirs)) == heard
 
 
 @given(st.binary(max_size=64))
-def test_any_bytes_are_a_method_or_a_violation(data: bytes) -> None:
+def test_any_bytes_decode_to_a_method_or_are_refused(data: bytes) -> None:
     for method in (data, methods.BASIC_DELIVER + data, methods.CONNECTION_START + data):
         complaint = "not refused"
         try:
@@ -150,7 +151,7 @@ def test_any_bytes_are_a_method_or_a_violation(data: bytes) -> None:
 
 
 # --- properties and tables ------------------------------------------------------------------------
-def test_properties_as_others_write_them() -> None:
+def test_properties_are_encoded_as_by_pamqp() -> None:
     ours = Properties("0000000000000001", "reply", "m", "1500", {"x-status": "ok"}, True)
     theirs = header.ContentHeader(
         body_size=5,
@@ -166,7 +167,7 @@ def test_properties_as_others_write_them() -> None:
     assert encode_properties(ours, 5).hex() == theirs.marshal().hex()
 
 
-def test_properties_that_requite_does_not_use_are_passed_over() -> None:
+def test_unused_properties_are_ignored() -> None:
     theirs = header.ContentHeader(
         body_size=0,
         properties=commands.Basic.Properties(
@@ -193,7 +194,7 @@ _TABLES = st.dictionaries(st.text("abcxyz-", max_size=8), _VALUES, max_size=4)
 
 
 @given(_TABLES)
-def test_tables_come_back_as_they_were(values: dict[str, Any]) -> None:
+def test_tables_survive_the_round_trip(values: dict[str, Any]) -> None:
     data = fields.table(values)
 
     assert fields.read_table(data, 0) == (values, len(data))
@@ -206,7 +207,7 @@ def test_tables_come_back_as_they_were(values: dict[str, Any]) -> None:
     _TABLES,
     st.booleans(),
 )
-def test_properties_come_back_as_they_were(
+def test_properties_survive_the_round_trip(
     name: str, reply_to: str, expiration: str, headers: dict[str, Any], persistent: bool
 ) -> None:
     properties = Properties(name, reply_to, name, expiration, headers, persistent)
@@ -215,7 +216,7 @@ def test_properties_come_back_as_they_were(
 
 
 @given(st.binary(max_size=80))
-def test_any_bytes_are_properties_or_a_violation(data: bytes) -> None:
+def test_any_bytes_decode_to_properties_or_are_refused(data: bytes) -> None:
     for each in (data, bytes.fromhex("003c0000") + bytes(8) + data):
         complaint = "not refused"
         try:
@@ -235,7 +236,7 @@ def test_malformed_headers_leave_the_rest_readable() -> None:
     assert "unknown type 'Q'" in properties.flaw
 
 
-def test_tables_nested_without_end_are_refused() -> None:
+def test_too_deeply_nested_tables_are_refused() -> None:
     data = fields.table({})
     for _ in range(40):
         data = fields.long(b"\x01aF" + data)
@@ -243,14 +244,14 @@ def test_tables_nested_without_end_are_refused() -> None:
         fields.read_table(data, 0)
 
 
-def test_what_does_not_fit_is_not_sent() -> None:
+def test_values_that_cannot_be_encoded_are_refused() -> None:
     with pytest.raises(LocalViolation, match="255 bytes"):
         methods.publish("", "k" * 256)
     with pytest.raises(LocalViolation, match="cannot hold"):
         fields.table({"a": 1.5})
 
 
-# --- what messages say ----------------------------------------------------------------------------
+# --- correlation ids, statuses, deadlines and attempts --------------------------------------------
 @requirement("amqp:correlation-id")
 def test_correlation_ids_are_slot_and_sequence_number() -> None:
     request_id = 3 << 32 | 0xABCD
@@ -263,7 +264,7 @@ def test_correlation_ids_are_slot_and_sequence_number() -> None:
     "text",
     ["", "3", "0x0000030000abcd", " 00000030000abcd", "000000030000ABCD", "é" * 16, "_" * 16],
 )
-def test_other_correlation_ids_are_nobodys(text: str) -> None:
+def test_foreign_correlation_ids_have_no_request_id(text: str) -> None:
     assert wire.request_id_of(text) == -1
 
 
@@ -280,14 +281,14 @@ def test_other_correlation_ids_are_nobodys(text: str) -> None:
         ({"a": 1}, "RemoteFailure"),
     ],
 )
-def test_a_status_stands_for_an_error(status: Any, error: str) -> None:
+def test_each_status_maps_to_an_error(status: Any, error: str) -> None:
     found = wire.status_error(status, b"why", 1)
 
     assert type(found).__name__ == error
     assert "why" in str(found)
 
 
-def test_no_status_is_a_reply() -> None:
+def test_ok_or_no_status_is_no_error() -> None:
     assert wire.status_error(None, b"", 1) is None
     assert wire.status_error("ok", b"", 1) is None
 
@@ -295,7 +296,7 @@ def test_no_status_is_a_reply() -> None:
 @pytest.mark.parametrize(
     ("remaining_s", "text"), [(2.5, "2500"), (0.0001, "1"), (float("inf"), ""), (1e9, "")]
 )
-def test_a_deadline_travels_as_what_is_left(remaining_s: float, text: str) -> None:
+def test_a_deadline_is_sent_as_the_remaining_milliseconds(remaining_s: float, text: str) -> None:
     assert wire.expiration(remaining_s) == text
 
 
@@ -310,5 +311,7 @@ def test_a_deadline_travels_as_what_is_left(remaining_s: float, text: str) -> No
         ({"x-delivery-count": -1}, False, 1),
     ],
 )
-def test_deliveries_are_counted(headers: dict[str, Any], redelivered: bool, attempt: int) -> None:
+def test_the_attempt_is_read_from_the_headers_of_a_delivery(
+    headers: dict[str, Any], redelivered: bool, attempt: int
+) -> None:
     assert wire.attempt_of(Properties(headers=headers), redelivered) == attempt

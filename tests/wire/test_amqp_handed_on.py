@@ -1,5 +1,5 @@
-"""Messages of others are read, and handed on, whatever they hold: bytes that are no UTF-8, tables
-that are malformed, properties that requite has no use for."""
+"""Messages of other programs are decoded and republished whatever they contain: bytes that are not
+UTF-8, malformed tables, and properties that requite does not use."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from requite.protocols.amqp.fields import altered_table, long, read_table
 from requite.protocols.amqp.methods import decode
 from requite.protocols.amqp.properties import altered_properties, decode_properties
 
-_FLAGS_AT = 12  # in a content header: behind class, weight and size of the body
-_NAME_IS_NO_TEXT = bytes.fromhex("0000000c 02fffe 53 00000004 76616c65")  # "\xff\xfe": "vale"
+_FLAGS_AT = 12  # offset in a content header, after class, weight and body size
+_NAME_IS_NOT_UTF_8 = bytes.fromhex("0000000c 02fffe 53 00000004 76616c65")  # "\xff\xfe": "vale"
 
 
-def nothing(_name: str) -> bool:
+def drop_none(_name: str) -> bool:
     return False
 
 
@@ -32,14 +32,14 @@ def frame(kind: int, payload: bytes) -> bytes:
 
 
 def opened() -> Amqp:
-    """A framing behind its handshake, as RabbitMQ would leave it."""
+    """Return a framing whose handshake is complete, as with RabbitMQ."""
     framing = Amqp()
     framing.ready = True
     return framing
 
 
 def content_header(headers: bytes, **properties: Any) -> bytes:
-    """A content header as pamqp writes it, with a table of headers of which it knows nothing."""
+    """Return a content header as pamqp encodes it, with `headers` as its encoded header table."""
     marker = {"MARK": "x"}
     given = commands.Basic.Properties(headers=marker, **properties)
     whole = bytes(header.ContentHeader(body_size=2, properties=given).marshal())
@@ -48,7 +48,7 @@ def content_header(headers: bytes, **properties: Any) -> bytes:
 
 # --- reading --------------------------------------------------------------------------------------
 @pytest.mark.parametrize("routing_key", [b"\xff", b"a\xfe\xffb", b"\xc3", b"\xed\xa0\x80"])
-def test_a_routing_key_that_is_no_text_is_read_with_replacement_characters(
+def test_a_routing_key_that_is_not_utf_8_is_decoded_with_replacement_characters(
     routing_key: bytes,
 ) -> None:
     # basic.deliver: consumer "c", delivery 1, exchange "e"; then header, and a body of two bytes
@@ -71,12 +71,12 @@ def test_a_routing_key_that_is_no_text_is_read_with_replacement_characters(
         (bytes.fromhex("0000000c 02fffe 53 00000004 76616c65"), {"\ufffd\ufffd": "vale"}),
         (bytes.fromhex("00000009 0178 53 00000002 c3ff"), {"x": "\ufffd\ufffd"}),
         (bytes.fromhex("00000003 0178 51"), {}),  # a type that does not exist
-        (bytes.fromhex("00000004 0978 5300"), {}),  # a name that is cut
-        (bytes.fromhex("00000008 0178 53 000000ff 61"), {}),  # a value that is cut
+        (bytes.fromhex("00000004 0978 5300"), {}),  # a truncated name
+        (bytes.fromhex("00000008 0178 53 000000ff 61"), {}),  # a truncated value
         (bytes.fromhex("00000004 0178 74") + b"\x01", {"x": True}),
     ],
 )
-def test_headers_that_are_malformed_leave_the_rest_readable(
+def test_malformed_headers_leave_the_other_properties_readable(
     table: bytes, headers: dict[str, Any]
 ) -> None:
     found = decode_properties(content_header(table, correlation_id="c", reply_to="r"))
@@ -92,7 +92,7 @@ def test_tables_may_hold_any_bytes(content: bytes, name: str) -> None:
     assert isinstance(dict(found.headers), dict)
 
 
-# --- handing on -----------------------------------------------------------------------------------
+# --- republishing ---------------------------------------------------------------------------------
 _ALL = {
     "content_type": "text/plain",
     "content_encoding": "utf-8",
@@ -115,55 +115,58 @@ _HEADERS = {
 }
 
 
-def written(headers: dict[str, Any] | None, **properties: Any) -> bytes:
-    """A content header as pamqp writes it."""
+def encoded_by_pamqp(headers: dict[str, Any] | None, **properties: Any) -> bytes:
+    """Return a content header as pamqp encodes it."""
     given = commands.Basic.Properties(headers=headers, **properties)
     return bytes(header.ContentHeader(body_size=5, properties=given).marshal())
 
 
-def test_all_properties_are_handed_on_but_for_the_user() -> None:
-    came = written(_HEADERS, expiration="1500", user_id="u", **_ALL)
+def test_all_properties_but_user_id_and_expiration_are_republished() -> None:
+    came = encoded_by_pamqp(_HEADERS, expiration="1500", user_id="u", **_ALL)
     expected = {name: value for name, value in _HEADERS.items() if name != "CC"}
     gone = altered_properties(came, "", lambda name: name == "CC")
-    assert gone.hex() == written(expected, **_ALL).hex()
+    assert gone.hex() == encoded_by_pamqp(expected, **_ALL).hex()
 
 
-def test_an_expiration_and_headers_are_put_in_place_of_others() -> None:
-    came = written({"b": "1", "a": "2"}, expiration="1500", correlation_id="c")
-    gone = altered_properties(came, "20", nothing, {"b": "3"})
-    assert gone.hex() == written({"a": "2", "b": "3"}, expiration="20", correlation_id="c").hex()
-    bare = altered_properties(written(None), "", nothing)
-    assert bare.hex() == written(None).hex()
-    assert altered_properties(bare, "20", nothing, {"a": "3"}) == written(
+def test_a_new_expiration_and_new_headers_replace_the_old() -> None:
+    came = encoded_by_pamqp({"b": "1", "a": "2"}, expiration="1500", correlation_id="c")
+    gone = altered_properties(came, "20", drop_none, {"b": "3"})
+    assert (
+        gone.hex()
+        == encoded_by_pamqp({"a": "2", "b": "3"}, expiration="20", correlation_id="c").hex()
+    )
+    bare = altered_properties(encoded_by_pamqp(None), "", drop_none)
+    assert bare.hex() == encoded_by_pamqp(None).hex()
+    assert altered_properties(bare, "20", drop_none, {"a": "3"}) == encoded_by_pamqp(
         {"a": "3"}, expiration="20"
     )
 
 
-def test_bytes_that_are_no_text_are_handed_on_as_they_are() -> None:
-    table = _NAME_IS_NO_TEXT
+def test_bytes_that_are_not_utf_8_are_republished_unchanged() -> None:
+    table = _NAME_IS_NOT_UTF_8
     came = content_header(table, correlation_id="ID").replace(b"\x02ID", b"\x02\xff\xfe")
-    assert altered_properties(came, "", nothing) == came
+    assert altered_properties(came, "", drop_none) == came
 
 
-def test_of_headers_that_are_malformed_none_is_handed_on() -> None:
+def test_malformed_headers_are_dropped_when_republishing() -> None:
     came = content_header(bytes.fromhex("00000003 0178 51"), correlation_id="c")
-    found = decode_properties(altered_properties(came, "", nothing, {"a": "b"}))
+    found = decode_properties(altered_properties(came, "", drop_none, {"a": "b"}))
     assert (found.headers, found.correlation_id, found.flaw) == ({"a": "b"}, "c", "")
 
 
-def test_tables_in_tables_are_handed_on_however_deep() -> None:
+def test_nested_tables_are_republished_at_any_depth() -> None:
     content = b""
     for _ in range(40):
         content = b"\x01aF" + long(content)
-    assert altered_table(content, nothing, {}) == long(content)
+    assert altered_table(content, drop_none, {}) == long(content)
 
 
 @given(st.binary(max_size=60))
-def test_whatever_is_handed_on_can_be_read(content: bytes) -> None:
-    gone = altered_properties(content_header(long(content)), "", nothing, {"a": "b"})
+def test_republished_properties_can_be_decoded(content: bytes) -> None:
+    gone = altered_properties(content_header(long(content)), "", drop_none, {"a": "b"})
     assert gone[_FLAGS_AT:]
     try:
-        table = altered_table(content, nothing, {"a": "b"})
+        table = altered_table(content, drop_none, {"a": "b"})
     except RemoteViolation:
         assert decode_properties(gone).headers == {"a": "b"}
     else:
@@ -171,17 +174,17 @@ def test_whatever_is_handed_on_can_be_read(content: bytes) -> None:
 
 
 @given(st.binary(max_size=80))
-def test_any_bytes_are_handed_on_or_a_violation(data: bytes) -> None:
+def test_any_bytes_are_republished_or_refused(data: bytes) -> None:
     for each in (data, bytes.fromhex("003c0000") + bytes(8) + data):
         complaint = "not refused"
         try:
-            altered = altered_properties(each, "", nothing)
+            altered = altered_properties(each, "", drop_none)
         except RemoteViolation as violation:
             complaint = str(violation)
         else:
-            assert altered_properties(altered, "", nothing) == altered
+            assert altered_properties(altered, "", drop_none) == altered
         assert complaint
 
 
-def test_a_table_that_is_dropped_is_empty() -> None:
+def test_a_table_whose_only_entry_is_dropped_is_empty() -> None:
     assert read_table(altered_table(b"\x01aV", lambda name: name == "a", {}), 0) == ({}, 4)

@@ -1,4 +1,4 @@
-"""Tables of headers that come again and again are made, and read, once."""
+"""Caches of recurring header tables: each table is encoded and decoded once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from requite.protocols.amqp.properties import Properties, decode_properties, enc
 
 
 @pytest.mark.parametrize("value", [1, True, 0, False, "1", ""])
-def test_equal_values_of_different_types_do_not_stand_for_each_other(value: Any) -> None:
+def test_equal_values_of_different_types_are_cached_separately(value: Any) -> None:
     properties = Properties("c", headers={"x": value})
     for _ in range(2):
         encoded = encode_properties(properties, 0, headers_recur=True)
@@ -22,7 +22,7 @@ def test_equal_values_of_different_types_do_not_stand_for_each_other(value: Any)
         assert (decoded, type(decoded)) == (value, type(value))
 
 
-def test_headers_that_are_shared_cannot_be_changed() -> None:
+def test_cached_headers_are_immutable() -> None:
     header = encode_properties(Properties("c", headers={"x": "y"}), 0)
     headers = decode_properties(header).headers
     with pytest.raises(TypeError):
@@ -30,7 +30,7 @@ def test_headers_that_are_shared_cannot_be_changed() -> None:
     assert decode_properties(header).headers == {"x": "y"}
 
 
-def test_malformed_headers_are_told_every_time() -> None:
+def test_malformed_headers_are_reported_every_time() -> None:
     whole = encode_properties(Properties("c", headers={"x": "y"}), 0)
     assert table({"x": "y"}) in whole
     broken = whole.replace(b"\x01xS", b"\x01x?")
@@ -39,7 +39,7 @@ def test_malformed_headers_are_told_every_time() -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 2048, 2049, 300_000])
-def test_content_is_the_same_in_one_piece_and_in_many(size: int) -> None:
+def test_content_survives_the_round_trip_at_any_size(size: int) -> None:
     framing = Amqp()
     framing.ready = True
     body = b"x" * size

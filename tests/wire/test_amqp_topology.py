@@ -1,4 +1,4 @@
-"""Names of exchanges and queues, for any key."""
+"""Names of exchanges and queues, for any routing key."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from requite.protocols.amqp.topology import (
 )
 
 
-def test_names_are_those_of_the_document() -> None:
+def test_names_match_the_specification() -> None:
     pool = Pool("core")
 
     assert [exchange.name for exchange in pool.exchanges()] == [
@@ -44,12 +44,12 @@ def test_names_are_those_of_the_document() -> None:
         ("\0\n", "core-req-%00%0A"),
     ],
 )
-def test_keys_are_encoded_in_names(key: str, queue: str) -> None:
+def test_queue_names_contain_the_encoded_key(key: str, queue: str) -> None:
     assert Pool("core").request_queue(key) == queue
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=60))
-def test_a_name_gives_its_key_back(key: str) -> None:
+def test_the_key_can_be_decoded_from_a_queue_name(key: str) -> None:
     pool = Pool("core")
     try:
         queue = pool.request_queue(key)
@@ -66,7 +66,7 @@ def test_other_queues_have_no_key() -> None:
         assert pool.key_of(name) is None
 
 
-def test_request_queues_dead_letter_by_themselves() -> None:
+def test_request_queues_are_declared_with_a_dead_letter_exchange() -> None:
     queue = Pool("core").request_queue_to_declare("1", RequestQueueLimits(3, 60.0, 1000))
 
     assert queue.arguments == {
@@ -81,12 +81,12 @@ def test_request_queues_dead_letter_by_themselves() -> None:
 @pytest.mark.parametrize(
     ("name", "why"), [("", "pool=NAME"), ("p" * 300, "pool=...")], ids=["empty", "long"]
 )
-def test_names_that_no_pool_can_have(name: str, why: str) -> None:
+def test_invalid_pool_names_are_refused(name: str, why: str) -> None:
     with pytest.raises(ConfigurationError, match=why):
         Pool(name)
 
 
-def test_keys_that_no_group_can_have() -> None:
+def test_invalid_keys_are_refused() -> None:
     with pytest.raises(ConfigurationError, match=r"key=\.\.\..*AMQP takes 255"):
         Pool("core").check_key("k" * 300)
     with pytest.raises(ConfigurationError, match=r"key=\.\.\."):
@@ -98,6 +98,6 @@ def test_keys_that_no_group_can_have() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "amq.mine", "q" * 256, "\ud800", "a\nb", "a\r"])
-def test_names_that_no_queue_can_have(name: str) -> None:
+def test_invalid_queue_names_are_refused(name: str) -> None:
     with pytest.raises(ConfigurationError):
         check_queue(name)

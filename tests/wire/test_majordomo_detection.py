@@ -1,4 +1,4 @@
-"""Who a peer is, by its first message; which dialects and service names there are."""
+"""Detection of role and dialect from a peer's first message; versions of MDP and service names."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ INCOMING = [
 
 @requirement("mdp01:broker:one-socket", "mdp03:client-first")
 @pytest.mark.parametrize(("sample", "role"), INCOMING)
-def test_the_first_message_tells_role_and_dialect(sample: Sample, role: PeerRole) -> None:
+def test_the_first_message_shows_role_and_dialect(sample: Sample, role: PeerRole) -> None:
     assert detect(sample.message) == (role, sample.dialect)
 
 
@@ -40,20 +40,20 @@ def test_the_first_message_tells_role_and_dialect(sample: Sample, role: PeerRole
         [b"MDPC04\x01", b"x"],
         [b"MDPX03\x01", b"x"],
         [b"mdpc03\x01", b"x"],
-        # mixtures: 0.1 without its empty frame, 0.2 and 0.3 with one (majortomo does the latter)
+        # mixtures: 0.1 without its empty frame, 0.2 and 0.3 with one (majortomo sends 0.2 this way)
         [b"MDPC01", b"echo", b"hello"],
         [b"MDPW01", b"\x01", b"echo"],
         [b"", b"MDPC02", b"\x02", b"echo", b"hello"],
         [b"", b"MDPW02", b"\x01", b"echo"],
         [b"", b"MDPC03\x04" + bytes(8)],
-        # zproto's packed frames, which zeromq/majordomo sends
+        # frames packed by zproto, as zeromq/majordomo sends them
         [bytes.fromhex("aaa40106") + b"MDPC02\x01\x04echo", b"hello"],
         [b"\x00" * 6],
         [b"GET / HTTP/1.1"],
     ],
     ids=repr,
 )
-def test_what_is_of_no_dialect_is_nobody(message: Message) -> None:
+def test_a_message_of_no_dialect_is_not_detected(message: Message) -> None:
     assert detect(message) is None
 
 
@@ -82,26 +82,26 @@ def test_what_is_of_no_dialect_is_nobody(message: Message) -> None:
     ],
     ids=repr,
 )
-def test_what_other_implementations_say_first_is_told_by_name(message: Message, told: str) -> None:
+def test_known_foreign_first_messages_are_described(message: Message, told: str) -> None:
     assert detect(message) is None
     reason = foreign.describe(message)
     assert reason.startswith("its first message is of no dialect of MDP")
     assert told in reason
-    assert "; " in reason  # and what to do
+    assert "; " in reason  # the reason ends with advice
 
 
 @pytest.mark.parametrize("message", [[], [b""], [b"", b""], [b"hello"], [b"mdpc02", b"\x01"]])
-def test_what_nobody_is_known_to_say_is_of_no_dialect(message: Message) -> None:
+def test_an_unknown_first_message_gets_the_general_description(message: Message) -> None:
     assert foreign.describe(message) == "its first message is of no dialect of MDP"
 
 
 @given(st.lists(st.binary(max_size=12), max_size=4))
-def test_a_reason_is_found_for_anything(message: Message) -> None:
+def test_any_message_has_a_printable_description(message: Message) -> None:
     assert foreign.describe(message).isprintable()
 
 
 @given(st.lists(st.binary(max_size=12), max_size=4))
-def test_detection_survives_anything(message: Message) -> None:
+def test_detection_accepts_any_frames(message: Message) -> None:
     start = b"".join(message[: 1 if message and message[0] else 2])[:6]
     magics = {b"MDPC01", b"MDPW01", b"MDPC02", b"MDPW02", b"MDPC03", b"MDPW03"}
     assert detect(message) is None or start in magics
@@ -113,12 +113,12 @@ def test_dialects_are_found_by_version() -> None:
 
 
 @pytest.mark.parametrize("version", ["", "0.4", "1", "02", "MDPC02"])
-def test_there_are_no_other_versions(version: str) -> None:
+def test_an_unknown_version_is_refused(version: str) -> None:
     with pytest.raises(ConfigurationError, match=r"0\.1, 0\.2, 0\.3"):
         by_version(version)
 
 
-def test_what_dialects_can_do() -> None:
+def test_capabilities_of_the_dialects() -> None:
     assert [dialect.has_ids for dialect in DIALECTS] == [False, False, True]
     assert [dialect.has_partials for dialect in DIALECTS] == [False, True, True]
 
@@ -143,6 +143,6 @@ def test_service_names(name: bytes) -> None:
         (b"\xc2\x85", "control"),
     ],
 )
-def test_what_is_no_service_name(name: bytes, complaint: str) -> None:
+def test_an_invalid_service_name_is_refused(name: bytes, complaint: str) -> None:
     with pytest.raises(RemoteViolation, match=complaint):
         check_service_name(name)

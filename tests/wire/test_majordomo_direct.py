@@ -1,4 +1,5 @@
-"""MDP between peers in one process: commands as they are, and nobody else can send them."""
+"""The direct dialect of MDP between peers in one process: commands are passed as objects, and
+frames of another peer are never taken for one."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ from requite.protocols.majordomo.wire_direct import DIRECT
 CALL, NAME = b"c" * 16, b"i" * 8
 BODY = [b"one", b"two"]
 
-# Commands, and who decodes them; the same for 0.3.
+# Commands, and the direction in which each is sent; all of them exist in MDP 0.3.
 CASES: list[tuple[Any, str]] = [
     (ClientRequest(b"echo", BODY, 7, 250, 1, b"key", CALL), "from_client"),
     (ClientCancel(7), "from_client"),
@@ -53,11 +54,11 @@ CASES: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize("dialect", [DIRECT, MDP_03], ids=["direct", "0.3"])
 @pytest.mark.parametrize(("command", "direction"), CASES)
-def test_it_says_what_0_3_says(dialect, command, direction):
+def test_commands_survive_the_round_trip_as_in_0_3(dialect, command, direction):
     assert getattr(dialect, f"decode_{direction}")(dialect.encode(command)) == command
 
 
-def test_it_has_all_that_0_3_has():
+def test_it_has_the_version_and_capabilities_of_0_3():
     assert (DIRECT.version, DIRECT.has_ids, DIRECT.has_partials) == ("0.3", True, True)
 
 
@@ -70,10 +71,10 @@ def test_it_has_all_that_0_3_has():
         (Disconnect(), PeerRole.WORKER),
     ],
 )
-def test_a_broker_knows_it_by_its_first_command(command, role):
+def test_role_and_dialect_are_detected_from_the_first_command(command, role):
     assert detect(command) == (role, DIRECT)
 
 
 @pytest.mark.parametrize("frames", [[b"titanic.request", b"x"], [b"", b"x"], [b"echo"], []])
-def test_frames_are_never_taken_for_a_command(frames):
+def test_frames_are_not_detected_as_a_command(frames):
     assert detect(frames) is None

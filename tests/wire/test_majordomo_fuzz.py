@@ -1,4 +1,5 @@
-"""The fuzz target of Majordomo's decoders over a few hundred inputs, the same in every run."""
+"""The fuzz target of Majordomo's decoders, with a few hundred inputs that are identical in every
+run."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ def mutated(data: bytes, rng: random.Random) -> bytes:
     return bytes(damaged)
 
 
-def test_messages_come_through_the_cutter() -> None:
+def test_frames_survive_the_conversion_to_an_input() -> None:
     for sample in SAMPLES:
         assert frames_of(input_of(sample.message)) == sample.message
     assert frames_of(b"") == []
@@ -63,7 +64,7 @@ def test_the_corpus_is_written(tmp_path: Path) -> None:
         one_input(data)
 
 
-def test_the_target_notices_what_is_not_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_target_lets_other_exceptions_through(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(message: Message) -> None:
         raise IndexError
 

@@ -1,4 +1,4 @@
-"""Majordomo's frames, byte by byte as the specifications print them."""
+"""Majordomo's frames, byte by byte as in the specifications."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ COMMANDS = {
     "from_worker": set(get_args(FromWorker)),
     "to_worker": set(get_args(ToWorker)),
 }
-# What the standard dialects lack: client heartbeats, cancel, progress, drain (0.1: and partials).
+# Commands that the standard dialects lack.
 LACKING = {
     "0.1": {"ClientCancel", "ClientHeartbeat", "Progress", "DrainNotice", "WorkerCancel"}
     | {"ClientPartial", "WorkerPartial"},
@@ -41,7 +41,7 @@ LACKING = {
 }
 
 
-def test_every_example_on_the_page_is_known_and_the_other_way_round() -> None:
+def test_the_samples_and_the_examples_on_the_page_match() -> None:
     assert headers_on_page().keys() == EXAMPLES_03.keys()
 
 
@@ -77,7 +77,7 @@ def test_frames_are_decoded_as_specified(sample: Sample) -> None:
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=str)
-def test_body_frames_are_handed_on_and_never_copied(sample: Sample) -> None:
+def test_body_frames_are_never_copied(sample: Sample) -> None:
     body = getattr(sample.command, "body", [])
     for direction in sample.directions:
         decoded = decode(sample.dialect, direction, sample.message)
@@ -97,6 +97,6 @@ def test_reserved_flags_are_ignored_when_received() -> None:
 
 
 @requirement("mdp03:client-first")
-def test_a_request_needs_nothing_before_it() -> None:
+def test_a_request_may_be_the_first_message() -> None:
     request = ClientRequest(b"echo", [b"hello"], 1, 0, 0, b"", NO_CALL)
     assert MDP_03.decode_from_client(MDP_03.encode(request)) == request

@@ -1,4 +1,5 @@
-"""Every list of frames is a command or a `RemoteViolation` that names what is wrong (I13)."""
+"""Any list of frames decodes to a command or raises a `RemoteViolation` that names the defect
+(I13)."""
 
 from __future__ import annotations
 
@@ -71,7 +72,9 @@ def test_the_table_of_commands_with_a_body_is_complete() -> None:
     ],
     ids=repr,
 )
-def test_what_is_no_command_is_refused(dialect: Dialect, direction: str, message: Message) -> None:
+def test_frames_that_are_no_command_are_refused(
+    dialect: Dialect, direction: str, message: Message
+) -> None:
     assert refused(dialect, direction, message)
 
 
@@ -85,7 +88,7 @@ def test_a_command_in_the_wrong_direction_is_refused(sample: Sample, direction: 
         "from_client",
         "to_client",
     }:
-        # 7/MDP gives REQUEST and REPLY the same frames: only the connection tells them apart.
+        # 7/MDP gives REQUEST and REPLY the same frames; only the direction tells them apart.
         taken_for = decode(sample.dialect, direction, sample.message)
         assert taken_for.service == sample.command.service
         assert taken_for.body == sample.command.body
@@ -118,7 +121,9 @@ def test_a_message_without_its_last_frames_is_refused(sample: Sample) -> None:
     "sample", [s for s in SAMPLES if type(s.command).__name__ not in WITH_BODY], ids=str
 )
 @pytest.mark.parametrize("extra", [b"", b"extra"])
-def test_frames_behind_a_command_without_a_body_are_refused(sample: Sample, extra: bytes) -> None:
+def test_extra_frames_after_a_command_without_a_body_are_refused(
+    sample: Sample, extra: bytes
+) -> None:
     for direction in sample.directions:
         assert refused(sample.dialect, direction, [*sample.message, extra])
 
@@ -126,7 +131,7 @@ def test_frames_behind_a_command_without_a_body_are_refused(sample: Sample, extr
 @requirement("mdp01:frames:address", "mdp01:frames:delimiter")
 @requirement("mdp02:frames:address", "mdp02:frames:delimiter")
 @pytest.mark.parametrize("dialect", [MDP_01, MDP_02], ids=["0.1", "0.2"])
-def test_one_address_and_then_an_empty_frame(dialect: Dialect) -> None:
+def test_exactly_one_address_and_an_empty_frame_are_required(dialect: Dialect) -> None:
     for direction, message in [
         ("to_worker", dialect.encode(WorkerRequest(b"addr", [b"hello"], 0, 0, 1, b""))),
         ("from_worker", dialect.encode(WorkerFinal(b"addr", [b"hello"], 0, 0))),
@@ -152,7 +157,7 @@ PACKED = pytest.mark.parametrize("sample", [s for s in SAMPLES if s.dialect is M
 @PACKED
 def test_a_truncated_header_is_refused(sample: Sample) -> None:
     header, *body = sample.message
-    flexible = len(getattr(sample.command, "key", b""))  # a shorter key is a key, too
+    flexible = len(getattr(sample.command, "key", b""))  # a truncated key is still a valid key
     if type(sample.command).__name__ == "Ready":
         flexible = len(sample.command.service)
     for direction in sample.directions:
@@ -179,7 +184,7 @@ def test_a_header_longer_than_allowed_is_refused(sample: Sample) -> None:
 
 @requirement("mdp03:status-worker")
 @pytest.mark.parametrize("status", range(256))
-def test_a_worker_may_use_three_statuses(status: int) -> None:
+def test_a_worker_may_send_three_statuses(status: int) -> None:
     header = MDP_03.encode(WorkerFinal(b"", [b"x"], 9, 0))[0]
     message = [header[:-1] + bytes([status]), b"x"]
     if status in (0, 1, 7):
@@ -190,7 +195,7 @@ def test_a_worker_may_use_three_statuses(status: int) -> None:
 
 @requirement("mdp03:status-known")
 @pytest.mark.parametrize("status", range(256))
-def test_a_broker_may_use_the_statuses_that_are_defined(status: int) -> None:
+def test_a_broker_may_send_all_defined_statuses(status: int) -> None:
     header = MDP_03.encode(ClientFinal(b"", [b"x"], 9, 0, 1))[0]
     message = [header[:-2] + bytes([status]) + header[-1:], b"x"]
     if status <= 8:
@@ -223,11 +228,11 @@ def test_a_capacity_of_0_is_refused() -> None:
     ],
     ids=str,
 )
-def test_the_complaint_names_what_is_wrong(message: Message, complaint: str) -> None:
+def test_the_error_names_what_is_wrong(message: Message, complaint: str) -> None:
     assert complaint in refused(MDP_03, "from_client", message)
 
 
-# --- anything at all ------------------------------------------------------------------------------
+# --- arbitrary frames -----------------------------------------------------------------------------
 magics = st.sampled_from(
     [magic + digits for magic in (b"MDPC", b"MDPW") for digits in (b"01", b"02", b"03")]
 )
@@ -236,11 +241,11 @@ headers_03 = st.builds(
     lambda magic, command, rest: magic + command + rest, magics, commands, st.binary(max_size=300)
 )
 frames = st.just(b"") | magics | commands | headers_03 | st.binary(max_size=40)
-anything = st.lists(frames, max_size=7)
+messages = st.lists(frames, max_size=7)
 
 
 def decoded_or_refused(dialect: Dialect, direction: str, message: Message) -> None:
-    """Decode; whatever comes through must be a command that says the same when it is sent."""
+    """Decode a message; if it is accepted, check that re-encoding gives an equal command."""
     before = list(message)
     complaint = "not refused"
     try:
@@ -253,7 +258,7 @@ def decoded_or_refused(dialect: Dialect, direction: str, message: Message) -> No
     assert message == before
 
 
-@given(anything)
+@given(messages)
 def test_any_frames_decode_or_are_refused(message: Message) -> None:
     for dialect in DIALECTS:
         for direction in DIRECTIONS:
@@ -261,7 +266,7 @@ def test_any_frames_decode_or_are_refused(message: Message) -> None:
 
 
 @given(st.sampled_from(SAMPLES), st.data())
-def test_any_damage_decodes_or_is_refused(sample: Sample, data: st.DataObject) -> None:
+def test_any_damaged_message_decodes_or_is_refused(sample: Sample, data: st.DataObject) -> None:
     message = list(sample.message)
     at = data.draw(st.integers(0, len(message) - 1))
     frame = bytearray(message[at] or b"\0")

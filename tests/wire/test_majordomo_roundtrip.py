@@ -1,4 +1,4 @@
-"""Whatever can be encoded is decoded to the same command; what cannot is refused."""
+"""Every command that can be encoded decodes to an equal one; others are refused."""
 
 from __future__ import annotations
 
@@ -42,55 +42,55 @@ bodies = st.lists(st.binary(max_size=40), min_size=1, max_size=4)
 nothing = st.just(b"")
 
 
-def of(command: Callable[..., Any], *fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Draw commands whose first fields are drawn and whose others have their defaults."""
+def build(command: Callable[..., Any], *fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Draw commands: `fields` gives the first fields, the others have their defaults."""
     return st.tuples(*fields).map(lambda drawn: command(*drawn))
 
 
-# The directions a command may travel in, and what it may consist of where everything is carried.
+# Commands by the directions in which they may be sent, with every field that MDP 0.3 transmits.
 COMMANDS_03: dict[tuple[str, ...], list[st.SearchStrategy[Any]]] = {
     ("from_client",): [
-        of(ClientRequest, names, bodies, u64, u32, st.integers(0, 1), keys),
-        of(ClientCancel, u64),
+        build(ClientRequest, names, bodies, u64, u32, st.integers(0, 1), keys),
+        build(ClientCancel, u64),
     ],
     ("to_client",): [
-        of(ClientPartial, nothing, bodies, u64, u32),
-        of(ClientFinal, nothing, bodies, u64, st.integers(0, 7), u8),
+        build(ClientPartial, nothing, bodies, u64, u32),
+        build(ClientFinal, nothing, bodies, u64, st.integers(0, 7), u8),
     ],
-    ("from_client", "to_client"): [of(ClientHeartbeat, u32)],
+    ("from_client", "to_client"): [build(ClientHeartbeat, u32)],
     ("from_worker",): [
-        of(Ready, names, st.integers(1, 65535), u32, u32),
-        of(WorkerPartial, nothing, bodies, u64),
-        of(WorkerFinal, nothing, bodies, u64, st.sampled_from([0, 1, 7])),
-        of(Progress, u64, u32),
-        of(DrainNotice),
+        build(Ready, names, st.integers(1, 65535), u32, u32),
+        build(WorkerPartial, nothing, bodies, u64),
+        build(WorkerFinal, nothing, bodies, u64, st.sampled_from([0, 1, 7])),
+        build(Progress, u64, u32),
+        build(DrainNotice),
     ],
     ("to_worker",): [
-        of(WorkerRequest, nothing, bodies, u64, u32, u8, keys),
-        of(WorkerCancel, u64),
+        build(WorkerRequest, nothing, bodies, u64, u32, u8, keys),
+        build(WorkerCancel, u64),
     ],
-    ("from_worker", "to_worker"): [of(WorkerHeartbeat, u32), of(Disconnect)],
+    ("from_worker", "to_worker"): [build(WorkerHeartbeat, u32), build(Disconnect)],
 }
 COMMANDS_01: dict[tuple[str, ...], list[st.SearchStrategy[Any]]] = {
-    ("from_client",): [of(ClientRequest, names, bodies)],
-    ("to_client",): [of(ClientFinal, names, bodies)],
-    ("from_worker",): [of(Ready, names), of(WorkerFinal, addresses, bodies)],
-    ("to_worker",): [of(WorkerRequest, addresses, bodies)],
-    ("from_worker", "to_worker"): [of(WorkerHeartbeat), of(Disconnect)],
+    ("from_client",): [build(ClientRequest, names, bodies)],
+    ("to_client",): [build(ClientFinal, names, bodies)],
+    ("from_worker",): [build(Ready, names), build(WorkerFinal, addresses, bodies)],
+    ("to_worker",): [build(WorkerRequest, addresses, bodies)],
+    ("from_worker", "to_worker"): [build(WorkerHeartbeat), build(Disconnect)],
 }
 COMMANDS_02: dict[tuple[str, ...], list[st.SearchStrategy[Any]]] = COMMANDS_01 | {
-    ("to_client",): [*COMMANDS_01["to_client",], of(ClientPartial, names, bodies)],
+    ("to_client",): [*COMMANDS_01["to_client",], build(ClientPartial, names, bodies)],
     ("from_worker",): [
         *COMMANDS_01["from_worker",],
-        of(WorkerPartial, addresses, bodies),
+        build(WorkerPartial, addresses, bodies),
     ],
 }
 
 
-def travelling(
+def directed(
     commands: dict[tuple[str, ...], list[st.SearchStrategy[Any]]],
 ) -> st.SearchStrategy[tuple[str, Any]]:
-    """Draw a direction and a command that travels in it."""
+    """Draw a direction and a command that may be sent in it."""
     return st.one_of(
         [
             st.tuples(st.sampled_from(directions), strategy)
@@ -100,30 +100,30 @@ def travelling(
     )
 
 
-def comes_through(dialect: Dialect, direction: str, command: Any) -> None:
+def assert_round_trip(dialect: Dialect, direction: str, command: Any) -> None:
     decoded = decode(dialect, direction, dialect.encode(command))
     assert decoded == command
     assert type(decoded) is type(command)
 
 
 @requirement("mdp03:body")
-@given(travelling(COMMANDS_03))
-def test_commands_of_0_3_come_through(sent: tuple[str, Any]) -> None:
-    comes_through(MDP_03, *sent)
+@given(directed(COMMANDS_03))
+def test_commands_of_0_3_survive_the_round_trip(sent: tuple[str, Any]) -> None:
+    assert_round_trip(MDP_03, *sent)
 
 
-@given(travelling(COMMANDS_02))
-def test_commands_of_0_2_come_through(sent: tuple[str, Any]) -> None:
-    comes_through(MDP_02, *sent)
+@given(directed(COMMANDS_02))
+def test_commands_of_0_2_survive_the_round_trip(sent: tuple[str, Any]) -> None:
+    assert_round_trip(MDP_02, *sent)
 
 
-@given(travelling(COMMANDS_01))
-def test_commands_of_0_1_come_through(sent: tuple[str, Any]) -> None:
-    comes_through(MDP_01, *sent)
+@given(directed(COMMANDS_01))
+def test_commands_of_0_1_survive_the_round_trip(sent: tuple[str, Any]) -> None:
+    assert_round_trip(MDP_01, *sent)
 
 
 @pytest.mark.parametrize("dialect", [MDP_01, MDP_02], ids=["0.1", "0.2"])
-def test_what_the_standard_dialects_do_not_carry_is_dropped(dialect: Dialect) -> None:
+def test_fields_that_the_standard_dialects_lack_are_dropped(dialect: Dialect) -> None:
     body = [b"hello"]
     request = dialect.encode(ClientRequest(b"echo", body, 7, 2500, 1, b"key"))
     assert dialect.decode_from_client(request) == ClientRequest(b"echo", body)
@@ -139,14 +139,14 @@ def test_what_the_standard_dialects_do_not_carry_is_dropped(dialect: Dialect) ->
     assert dialect.decode_to_worker(dialect.encode(WorkerHeartbeat(1000))) == WorkerHeartbeat()
 
 
-def test_replies_and_addresses_are_not_carried_by_0_3() -> None:
+def test_0_3_drops_the_service_of_replies_and_the_address_of_requests() -> None:
     final = MDP_03.encode(ClientFinal(b"echo", [b"hi"], 7, 0, 1))
     assert MDP_03.decode_to_client(final) == ClientFinal(b"", [b"hi"], 7, 0, 1)
     handed = MDP_03.encode(WorkerRequest(b"addr", [b"hi"], 9, 0, 1, b""))
     assert MDP_03.decode_to_worker(handed) == WorkerRequest(b"", [b"hi"], 9)
 
 
-# --- what cannot be said --------------------------------------------------------------------------
+# --- commands and values that cannot be encoded ---------------------------------------------------
 LACKING = [
     ClientCancel(1),
     ClientHeartbeat(1000),
@@ -164,7 +164,7 @@ def test_commands_that_a_dialect_lacks_are_refused(dialect: Dialect, command: An
 
 
 @pytest.mark.parametrize("command", [ClientPartial(b"s", [b""]), WorkerPartial(b"a", [b""])])
-def test_0_1_has_no_partials(command: Any) -> None:
+def test_0_1_refuses_partials(command: Any) -> None:
     assert not MDP_01.has_partials
     with pytest.raises(LocalViolation, match=r"MDP 0\.1 has no PARTIAL"):
         MDP_01.encode(command)
@@ -215,7 +215,7 @@ def test_a_body_without_frames_is_refused(dialect: Dialect, command: Any) -> Non
     ],
     ids=repr,
 )
-def test_what_does_not_fit_into_a_header_is_refused(command: Any) -> None:
+def test_values_that_do_not_fit_into_a_header_are_refused(command: Any) -> None:
     with pytest.raises(LocalViolation):
         MDP_03.encode(command)
 
@@ -247,5 +247,7 @@ def test_a_worker_does_not_send_the_statuses_of_the_broker(status: int) -> None:
         (1e9, U32_MAX),
     ],
 )
-def test_times_travel_as_milliseconds_that_remain(remaining_s: float, on_the_wire: int) -> None:
+def test_a_timeout_is_sent_as_the_remaining_milliseconds(
+    remaining_s: float, on_the_wire: int
+) -> None:
     assert timeout_ms(remaining_s) == on_the_wire

@@ -1,4 +1,4 @@
-"""One server of a pair alone: the test is its peer, its clients, its operator and its clock."""
+"""A single server of a pair, with the test in place of its peer, clients, operator and clock."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ TURN_S = 0.25
 
 
 class Bench:
-    """A server with a heartbeat of a second, and what came out of it: `said` by link, `views`,
-    `warnings`, `closed`, in order."""
+    """A server with a heartbeat interval of one second, and its effects in order: `sent` (messages
+    by connection), `views`, `warnings`, `closed` (connections) and `notes`."""
 
     def __init__(self, role: PairRole = PairRole.PRIMARY, **policy: Any) -> None:
         self.now = 1000.0
         self.engine = BinaryStarPeer(BinaryStarPolicy(role, **policy), instance=OWN_INSTANCE)
-        self.said: dict[str, list[Command]] = {}
+        self.sent: dict[str, list[Command]] = {}
         self.views: list[PairView] = []
         self.warnings: list[str] = []
         self.closed: list[str] = []
@@ -46,25 +46,26 @@ class Bench:
         self.instance = PEERS_INSTANCE
         self.feed(Wake())
 
-    # --- what happens to it -----------------------------------------------------------------------
+    # --- inputs -----------------------------------------------------------------------------------
     def feed(self, event: Any) -> None:
-        """Feed one input, and sort its effects."""
+        """Feed one input, and sort its effects into the lists."""
         for effect in self.engine.handle([event], self.now):
             self._sort(effect)
 
     def join(self, link: str = "peer", *, dialled: bool = True) -> None:
         """Open a connection."""
-        self.said[link] = []
+        self.sent[link] = []
         self.feed(PeerJoined(link, b"", DIALLED if dialled else None))
 
     def lose(self, link: str = "peer") -> None:
         """Close a connection."""
         self.feed(PeerLost(link))
 
-    def hear(
+    def receive_heartbeat(
         self, state: State, epoch: int = 0, *, link: str = "peer", answers: int = 0, **rest: Any
     ) -> None:
-        """Let the peer say what it is. `answers`: the number of the word it answers."""
+        """Receive a heartbeat of the peer. `answers`: the number of the server's heartbeat that it
+        acknowledges, 0 for none."""
         self.numbers += 1
         given: dict[str, Any] = {
             "role": self.engine.policy.role.other,
@@ -77,80 +78,83 @@ class Bench:
             "heard_instance": OWN_INSTANCE if answers else 0,
             "heard": answers,
         }
-        self.tell(Word(**given | rest), link)
+        self.receive(Word(**given | rest), link)
 
-    def tell(self, command: Command, link: str = "peer") -> None:
-        """Feed a message on a connection."""
+    def receive(self, command: Command, link: str = "peer") -> None:
+        """Receive a message over a connection."""
         self.feed(Received(link, [encode(command)]))
 
-    def pass_time(self, seconds: float) -> None:
-        """Let time pass, with a turn whenever it wants one."""
+    def advance(self, seconds: float) -> None:
+        """Advance the clock, with a `Wake` at each deadline of the engine."""
         until = self.now + seconds
         while (at := self.engine.deadline()) is not None and at <= until:
             self.now = max(self.now, at)
             self.feed(Wake())
         self.now = until
 
-    def stand_still(self, seconds: float) -> None:
-        """Let time pass without a turn."""
+    def pause(self, seconds: float) -> None:
+        """Advance the clock without a `Wake`, as if the process were paused."""
         self.now += seconds
 
     def vote(self) -> bool:
-        """Send a client's request; return whether it is served."""
+        """Submit a client's request; return whether the server may answer it."""
         self.feed(Vote())
         return self.serves
 
     def switch(self) -> None:
-        """Switch locally, as an operator."""
+        """Switch the active server, as a local operator."""
         self.feed(SwitchOver())
 
     def drain(self) -> None:
-        """Drain it."""
+        """Drain the server."""
         self.feed(Drain())
 
-    # --- what it is -------------------------------------------------------------------------------
+    # --- state ------------------------------------------------------------------------------------
     @property
     def serves(self) -> bool:
-        """Whether it would answer a client now."""
+        """Whether the server may answer a client now."""
         return self.now < self.engine.serves_until
 
     @property
     def state(self) -> State:
-        """Its state."""
+        """The state of the engine."""
         return self.engine.state
 
     @property
     def epoch(self) -> int:
-        """The epoch."""
+        """The epoch of the engine."""
         return self.engine.epoch
 
-    def words(self, link: str = "peer") -> list[Word]:
-        """Remove and return the heartbeats that it has sent over a connection."""
-        words = [command for command in self.said[link] if isinstance(command, Word)]
-        self.said[link] = [command for command in self.said[link] if not isinstance(command, Word)]
+    def heartbeats(self, link: str = "peer") -> list[Word]:
+        """Remove and return the heartbeats that the server has sent over a connection."""
+        words = [command for command in self.sent[link] if isinstance(command, Word)]
+        self.sent[link] = [command for command in self.sent[link] if not isinstance(command, Word)]
         return words
 
-    def last_word(self, link: str = "peer") -> Word:
-        """Return its newest heartbeat."""
-        return self.words(link)[-1]
+    def last_heartbeat(self, link: str = "peer") -> Word:
+        """Remove the heartbeats that the server has sent over a connection; return the newest."""
+        return self.heartbeats(link)[-1]
 
-    def become(self, state: State, epoch: int | None = None) -> None:
-        """Bring it into a state, as its peer would. The epoch is the first that fits."""
+    def bring_into(self, state: State, epoch: int | None = None) -> None:
+        """Bring the server into a state by messages of its peer. `epoch` defaults to the first
+        possible."""
         self.join()
         own, other = (1, 2) if self.engine.policy.role is PairRole.PRIMARY else (2, 1)
         match state:
             case State.PRIMARY | State.BACKUP:
                 assert self.state is state
             case State.PASSIVE:
-                self.hear(State.ACTIVE, other if epoch is None else epoch)
+                self.receive_heartbeat(State.ACTIVE, other if epoch is None else epoch)
             case State.ACTIVE | State.SUSPENDED | State.RESIGNED:
-                self.hear(State.RESIGNED, max(0, (own if epoch is None else epoch) - 1))
-                self.hear(State.PASSIVE, self.epoch - 1)
+                self.receive_heartbeat(
+                    State.RESIGNED, max(0, (own if epoch is None else epoch) - 1)
+                )
+                self.receive_heartbeat(State.PASSIVE, self.epoch - 1)
             case State.FAILED:
-                self.hear(State.PRIMARY, role=self.engine.policy.role)
+                self.receive_heartbeat(State.PRIMARY, role=self.engine.policy.role)
                 self.join()
         if state is State.SUSPENDED:
-            self.stand_still(5.0)
+            self.pause(5.0)
             self.feed(Wake())
         elif state is State.RESIGNED:
             self.switch()
@@ -159,7 +163,7 @@ class Bench:
     def _sort(self, effect: Effect) -> None:
         match effect:
             case Send(str(link), [frame]):
-                self.said[link].append(decode([frame]))
+                self.sent[link].append(decode([frame]))
             case Deliver(_, PairView() as view):
                 self.views.append(view)
             case Warn(_, text):

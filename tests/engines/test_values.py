@@ -15,7 +15,7 @@ from requite.engine import Deliver, Received, Send, Submit, Wake
 from requite.request import Partial, Reply, Request, Status
 
 
-# --- what users hold ------------------------------------------------------------------------------
+# --- values of the API ----------------------------------------------------------------------------
 def test_a_reply_is_a_tuple() -> None:
     reply = Reply((b"a", b"b"), Status.OK, 2, 0.5)
     frames, status, attempts, elapsed = reply
@@ -36,14 +36,14 @@ def test_partials_are_values() -> None:
         partial.index = 5  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("noun", [Reply((b"a",), elapsed=0.5), Partial((b"a",), 3)])
-def test_nouns_can_be_hashed_copied_and_pickled(noun: Any) -> None:
-    assert {noun: 1}[pickle.loads(pickle.dumps(noun))] == 1
-    assert copy.deepcopy(noun) == noun
-    assert type(pickle.loads(pickle.dumps(noun))) is type(noun)
+@pytest.mark.parametrize("value", [Reply((b"a",), elapsed=0.5), Partial((b"a",), 3)])
+def test_values_can_be_hashed_copied_and_pickled(value: Any) -> None:
+    assert {value: 1}[pickle.loads(pickle.dumps(value))] == 1
+    assert copy.deepcopy(value) == value
+    assert type(pickle.loads(pickle.dumps(value))) is type(value)
 
 
-def test_a_request_is_one_of_its_kind() -> None:
+def test_requests_are_compared_by_identity() -> None:
     request = Request("echo", (b"a", b"b"), 2, 1.5, b"key")
     assert {request: 1}[request] == 1
     assert request != Request("echo", (b"a", b"b"), 2, 1.5, b"key")
@@ -53,7 +53,7 @@ def test_a_request_is_one_of_its_kind() -> None:
     assert dataclasses.replace(request, service="other").body == b"ab"
 
 
-# --- what engines take and answer -----------------------------------------------------------------
+# --- inputs and effects of engines ----------------------------------------------------------------
 KINDS = [
     kind
     for kind in vars(requite.engine).values()
@@ -72,7 +72,7 @@ def test_inputs_and_effects_are_slotted_and_final(kind: Any) -> None:
     assert pickle.loads(pickle.dumps(event)) == event
 
 
-def test_there_are_all_of_them() -> None:
+def test_the_list_of_kinds_is_complete() -> None:
     assert {Submit, Received, Wake, Send, Deliver} <= set(KINDS)
     assert len(KINDS) > 20
     assert Submit("t", "s", (b"",), inf) == Submit("t", "s", (b"",), inf, True, b"", False)
