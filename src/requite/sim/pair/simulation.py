@@ -20,6 +20,7 @@ from requite.sim.pair.words import describe
 from requite.sim.plan import Plan
 from requite.sim.process import Process
 from requite.sim.result import Options, Result
+from requite.sim.shells import virtual
 from requite.sim.simulation import Luck, Phase, Simulation
 
 _INTRUDERS: Final = 2
@@ -34,7 +35,7 @@ class PairCast(Cast):
 
     def __init__(self, stage: PairStage) -> None:
         self.servers = [PairServer(role, stage) for role in PairRole]
-        intruders = [PairIntruder(f"stranger-{i + 1}", stage) for i in range(_INTRUDERS)]
+        intruders = [PairIntruder(f"intruder-{i + 1}", stage) for i in range(_INTRUDERS)]
         super().__init__(stage, {"server": self.servers}, intruders)
 
     def choose_nodes(self, _lot: float) -> NodePair:
@@ -94,7 +95,14 @@ class PairSimulation(Simulation):
             for i in range(knobs.askers)
         ]
 
-    # --- events -----------------------------------------------------------------------------------
+    # --- the run ----------------------------------------------------------------------------------
+    def run(self) -> None:
+        """Run all phases with virtual clock and seeded randomness."""
+        with virtual.quiet(), virtual.world(self.world):
+            super().run()
+            for server in self.cast.servers:
+                server.discard()
+
     @staticmethod
     def draw_calls(knobs: PairKnobs, luck: Luck) -> Iterable[PairCall]:
         """See `Simulation.draw_calls`."""
