@@ -8,7 +8,7 @@ from dataclasses import replace
 from urllib.parse import quote
 
 import pytest
-from tests.amqp.live import hearing, is_consuming
+from tests.amqp.live import control_listeners, is_consuming
 from tests.pool.live import WAIT_S, Floor, ask, eventually, until
 from tests.pool.test_manager import who
 
@@ -73,7 +73,8 @@ async def serving(floor: Floor, key: str, worker_id: str, url: str = "") -> Serv
 async def listening(floor: Floor, count: int) -> None:
     """Wait until so many workers hear of drains and cancels."""
     await until(
-        lambda: hearing(floor.rabbit, "core-control-xchg") == count, f"{count} workers that hear"
+        lambda: control_listeners(floor.rabbit, "core-control-xchg") == count,
+        f"{count} workers that hear",
     )
 
 
