@@ -32,7 +32,7 @@ UNREACHABLE = "mdp://127.0.0.1:1"
 Run = Callable[..., Any]
 
 
-class RunHere:
+class InProcessRun:
     """The result of a run of the command in this process, in a tenth of a child process's time."""
 
     def __init__(self, code: int, out: bytes, err: bytes) -> None:
@@ -58,9 +58,9 @@ def here(
     collected = gc.get_threshold()
     monkeypatch.delenv("REQUITE_CREDENTIALS_FILE", raising=False)
 
-    def run(*words: str) -> RunHere:
+    def run(*words: str) -> InProcessRun:
         code = main(words)
-        return RunHere(code, *capsysbinary.readouterr())
+        return InProcessRun(code, *capsysbinary.readouterr())
 
     yield run
     root.handlers[:] = before[0]

@@ -12,7 +12,8 @@ import requite
 async def identify(request: requite.Request) -> bytes:
     """Return the key and the id of the worker, and the body.
 
-    The body `die` makes the worker exit, `hang` blocks the first attempt, `sleep S` takes S s.
+    The body `die` makes the worker exit, `hang` blocks the first attempt for ever, and `sleep N`
+    delays the reply by N seconds.
     """
     word = request.body.decode()
     if word == "die":
