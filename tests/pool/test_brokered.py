@@ -83,13 +83,14 @@ async def test_no_request_is_lost_while_its_worker_is_stopped(testbed: BrokerTes
     first = await answering_worker(client)
     [record] = testbed.workers()
 
-    async def call_on() -> None:
-        while await answering_worker(client, b"sleep 0.01") == first:
+    async def call_until_replaced() -> str:
+        while (worker_id := await answering_worker(client, b"sleep 0.01")) == first:
             pass
+        return worker_id
 
-    calls = [asyncio.create_task(call_on()) for _ in range(4)]
+    calls = [asyncio.create_task(call_until_replaced()) for _ in range(4)]
     os.kill(record.pid, signal.SIGTERM)
-    await asyncio.gather(*calls)
+    assert first not in await asyncio.gather(*calls)
 
 
 async def test_a_worker_that_is_killed_is_replaced_and_its_request_answered(
