@@ -1,6 +1,6 @@
-"""A worker in a process of its own, for tests that kill it: `python serving_echo.py URL`.
+"""A worker process for tests that kill it: `python serving_echo.py URL`.
 
-Services: `echo`; `die` kills its process while it has a request; `slow` takes half a second.
+Services: `echo` returns the body; `die` kills the worker process with SIGKILL; `slow` takes 0.5 s.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Features around calls over RabbitMQ: TLS, journals, services that run each request once."""
+"""TLS, journals and idempotent services over a real RabbitMQ."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def test_over_tls(rabbit: Rabbit) -> None:
         assert (await client.call(b"hidden" * 50_000)).body == b"hidden" * 50_000
 
 
-async def test_a_server_with_another_authority_is_not_talked_to(rabbit: Rabbit) -> None:
+async def test_a_server_certificate_of_another_authority_is_refused(rabbit: Rabbit) -> None:
     url = f"{rabbit.tls_url}?queue=echo&ca={rabbit.certificates.other_ca}"
     async with AsyncClient(url) as client:
         await failure_on_loop(
@@ -38,14 +38,14 @@ async def test_a_server_with_another_authority_is_not_talked_to(rabbit: Rabbit) 
         )
 
 
-async def test_without_tls_where_it_is_spoken(rabbit: Rabbit) -> None:
+async def test_a_plain_connection_to_a_tls_port_times_out(rabbit: Rabbit) -> None:
     url = f"{rabbit.tls_url.replace('amqps', 'amqp')}?queue=echo"
     async with AsyncClient(url) as client:
         with pytest.raises(CallTimeout, match="has not run"):
             await client.call(b"", timeout=1.0)
 
 
-async def test_journals_of_both_ends_name_a_call_alike(rabbit: Rabbit, tmp_path: Path) -> None:
+async def test_client_and_worker_journals_share_request_ids(rabbit: Rabbit, tmp_path: Path) -> None:
     folder = tmp_path / "journal"
     url = f"{rabbit.url}?queue=echo"
     async with (
@@ -54,9 +54,9 @@ async def test_journals_of_both_ends_name_a_call_alike(rabbit: Rabbit, tmp_path:
     ):
         await client.call(b"hello")
 
-    told = sorted(events(folder), key=lambda event: (event.ts, event.seq))
-    at_client = [each for each in told if each.role == "client" and each.request_id]
-    at_worker = [each for each in told if each.role == "worker" and each.request_id]
+    recorded = sorted(events(folder), key=lambda event: (event.ts, event.seq))
+    at_client = [each for each in recorded if each.role == "client" and each.request_id]
+    at_worker = [each for each in recorded if each.role == "worker" and each.request_id]
     assert [each.kind for each in at_client] == ["accepted", "sent", "answered"]
     assert [each.kind for each in at_worker] == ["delivered", "started", "finished"]
     assert {each.request_id for each in at_client} == {each.request_id for each in at_worker}

@@ -1,4 +1,4 @@
-"""Errors name the wrong setting at once; no malformed message stops a worker."""
+"""Errors name the wrong setting at once; malformed messages do not stop a worker."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ async def echo(request: Request) -> bytes:
     return request.body
 
 
-async def refused(url: str) -> CallError:
-    """Return the error that a call ends with at once."""
+async def error_of_call(url: str) -> CallError:
+    """Return the error of a call that must fail at once, long before its timeout of 100 s."""
     async with AsyncClient(f"{url}?queue=echo", timeout=100) as client:
         with pytest.raises(TransportError) as caught:
             await asyncio.wait_for(client.call(b""), 20)
@@ -36,24 +36,24 @@ async def refused(url: str) -> CallError:
     return caught.value
 
 
-# --- who asks, and where --------------------------------------------------------------------------
+# --- credentials, virtual hosts and permissions ---------------------------------------------------
 async def test_a_wrong_password(rabbit: Rabbit) -> None:
-    error = await refused(rabbit.url_of(password="wrong"))
+    error = await error_of_call(rabbit.url_of(password="wrong"))
     assert "check user and password, in the URL or in `--credentials-file`" in str(error)
     assert "wrong" not in str(error)
 
 
 async def test_a_user_that_does_not_exist(rabbit: Rabbit) -> None:
-    assert "ACCESS_REFUSED" in str(await refused(rabbit.url_of(user="nobody")))
+    assert "ACCESS_REFUSED" in str(await error_of_call(rabbit.url_of(user="nobody")))
 
 
 async def test_a_virtual_host_that_does_not_exist(rabbit: Rabbit) -> None:
-    error = await refused(rabbit.url_of(vhost="nowhere"))
+    error = await error_of_call(rabbit.url_of(vhost="nowhere"))
     assert "the virtual host is the path of the URL" in str(error)
     assert "nowhere" in str(error)
 
 
-def test_plain_threads_are_told_as_well(rabbit: Rabbit) -> None:
+def test_the_blocking_client_raises_the_same_error(rabbit: Rabbit) -> None:
     with Client(f"{rabbit.url_of(vhost='nowhere')}?queue=echo", timeout=100) as client:
         for _ in range(2):
             with pytest.raises(TransportError, match="nowhere"):
@@ -68,7 +68,7 @@ def test_plain_threads_are_told_as_well(rabbit: Rabbit) -> None:
         ({"read": ""}, "access to queue 'requite-reply-"),
     ],
 )
-async def test_permissions_that_are_missing(
+async def test_missing_permissions_are_named(
     rabbit: Rabbit, grants: dict[str, str], named: str
 ) -> None:
     rabbit.permit(rabbit.user, **grants)
@@ -77,14 +77,14 @@ async def test_permissions_that_are_missing(
             await asyncio.wait_for(client.call(b""), 20)
         assert named in str(caught.value)
 
-        rabbit.permit(rabbit.user)  # and it goes on when they are granted
+        rabbit.permit(rabbit.user)  # calls succeed once the permissions are granted
         async with serving(rabbit.url, echo):
             async with asyncio.timeout(20):
                 assert await until_answered(client) == b"hi"
 
 
 async def until_answered(client: AsyncClient) -> bytes:
-    """Call until it works: RabbitMQ remembers a user's permissions for a while."""
+    """Call until a reply arrives; RabbitMQ caches a user's permissions for a while."""
     while True:
         try:
             return (await client.call(b"hi")).body
@@ -92,7 +92,7 @@ async def until_answered(client: AsyncClient) -> bytes:
             await asyncio.sleep(0.05)
 
 
-async def test_direct_replies_need_no_permission_to_make_queues(rabbit: Rabbit) -> None:
+async def test_direct_replies_need_no_permission_to_declare_queues(rabbit: Rabbit) -> None:
     async with serving(rabbit.url, echo):
         rabbit.make_user("caller")
         rabbit.permit("caller", configure="")
@@ -108,40 +108,42 @@ async def test_a_worker_without_permissions_waits_for_them(
     rabbit.permit(rabbit.user, configure="", write="", read="")
     async with Worker(rabbit.url, echo) as worker:
         [engine] = responders(worker)
-        await until(lambda: "access to queue 'echo'" in caplog.text, "it is told of the refusal")
+        await until(
+            lambda: "access to queue 'echo'" in caplog.text, "a log entry about the refusal"
+        )
         rabbit.permit(rabbit.user)
         await until(lambda: engine.snapshot().is_consuming, "it serves")
 
 
-# --- malformed messages, by a client that is not ours ---------------------------------------------
-class Foreign:
-    """A client that publishes arbitrary messages, encoded by pamqp, and collects replies."""
+# --- malformed messages from a third-party client -------------------------------------------------
+class RawClient:
+    """An AMQP client that publishes arbitrary messages, encoded by pamqp, and collects replies."""
 
     def __init__(self, channel: Channel, replies: str) -> None:
         self.channel = channel
         self.replies = replies
-        self.came: asyncio.Queue[Content] = asyncio.Queue()
+        self.received: asyncio.Queue[Content] = asyncio.Queue()
 
     async def ask(self, body: bytes, **properties: Any) -> Content:
-        await self.tell(body, reply_to=self.replies, **properties)
-        return await asyncio.wait_for(self.came.get(), 20)
+        await self.publish(body, reply_to=self.replies, **properties)
+        return await asyncio.wait_for(self.received.get(), 20)
 
-    async def tell(self, body: bytes, **properties: Any) -> None:
+    async def publish(self, body: bytes, **properties: Any) -> None:
         assert await self.channel.publish("", "echo", header_of(body, **properties), body)
 
 
 @pytest.fixture
-async def client(rabbit: Rabbit) -> AsyncIterator[Foreign]:
+async def client(rabbit: Rabbit) -> AsyncIterator[RawClient]:
     async with connected(rabbit.url) as connection:
         channel = await connection.channel(confirms=True)
         declared = await channel.ask(methods.queue_declare("", exclusive=True))
-        client = Foreign(channel, declared.queue)
-        await channel.consume(declared.queue, client.came.put_nowait, no_ack=True)
+        client = RawClient(channel, declared.queue)
+        await channel.consume(declared.queue, client.received.put_nowait, no_ack=True)
         yield client
 
 
 @requirement("amqp:reply-to", "amqp:copied")
-async def test_a_client_that_is_not_ours(rabbit: Rabbit, client: Foreign) -> None:
+async def test_a_third_party_client_gets_replies(rabbit: Rabbit, client: RawClient) -> None:
     async with serving(rabbit.url, echo):
         reply = await client.ask(b"hello", correlation_id="any text")
         assert reply.body == b"hello"
@@ -158,7 +160,7 @@ async def test_a_client_that_is_not_ours(rabbit: Rabbit, client: Foreign) -> Non
     ],
 )
 async def test_malformed_requests_are_answered(
-    rabbit: Rabbit, client: Foreign, properties: dict[str, Any], why: str
+    rabbit: Rabbit, client: RawClient, properties: dict[str, Any], why: str
 ) -> None:
     async with serving(rabbit.url, echo):
         reply = await client.ask(b"", correlation_id="c", **properties)
@@ -169,9 +171,9 @@ async def test_malformed_requests_are_answered(
 
 
 @requirement("amqp:no-reply-to")
-async def test_requests_without_reply_to_are_rejected(rabbit: Rabbit, client: Foreign) -> None:
+async def test_requests_without_reply_to_are_rejected(rabbit: Rabbit, client: RawClient) -> None:
     async with serving(rabbit.url, echo) as worker:
-        await client.tell(b"into the void", correlation_id="c")
+        await client.publish(b"into the void", correlation_id="c")
         assert (await client.ask(b"on")).body == b"on"
         [engine] = responders(worker)
         assert engine.snapshot().dropped == {"without reply-to": 1}
@@ -199,7 +201,7 @@ async def test_bodies_over_the_limit(rabbit: Rabbit) -> None:
 
 
 @pytest.mark.parametrize("name", ["a/b", "100%", "Köln", "\0\t\x01", "q" * 255])
-async def test_names_of_any_text(rabbit: Rabbit, name: str) -> None:
+async def test_queue_names_may_be_any_text(rabbit: Rabbit, name: str) -> None:
     @service("any")
     async def any_name(request: Request) -> bytes:
         return request.body

@@ -1,4 +1,4 @@
-"""`python -m bench.amqp` in short form: its parts work, whatever they measure."""
+"""Short runs of the parts of `python -m bench.amqp`; no particular speed is required."""
 
 from __future__ import annotations
 
@@ -33,27 +33,30 @@ POINTS = [
 
 @pytest.fixture
 def server(rabbit: Rabbit) -> Iterator[Any]:
-    """A RabbitMQ as the bench has it: it uses the virtual host `/`, as guest."""
+    """RabbitMQ as the bench uses it: virtual host `/`, user `guest`.
+
+    Deletes the queues and exchanges of the bench afterwards.
+    """
     yield rabbit
     for queue in ask(rabbit, "/queues/%2F?columns=name"):
-        with suppress(HTTPError):  # those of clients go by themselves
+        with suppress(HTTPError):  # RabbitMQ deletes reply queues with their clients
             ask(rabbit, f"/queues/%2F/{quote(queue['name'], safe='')}", "DELETE")
     for exchange in ask(rabbit, "/exchanges/%2F?columns=name"):
         if exchange["name"].startswith("bench-"):
             ask(rabbit, f"/exchanges/%2F/{exchange['name']}", "DELETE")
 
 
-def test_a_turn_has_figures(server: Any) -> None:
+def test_a_turn_reports_calls_and_cpu_time(server: Any) -> None:
     [contender] = [each for each in CONTENDERS if each.name == REQUITE]
     figures = take_turn(server, contender, make_job(server, SHORT, 4, 11, contender.queue))
     assert figures["answered"] > 0
     assert {"client_cpu_us", "workers_cpu_us", "broker_cpu_us"} <= figures.keys()
 
 
-def test_the_law_bounds_what_is_measured(server: Any) -> None:
+def test_the_measured_rate_is_at_most_the_rate_of_the_law(server: Any) -> None:
     points = list(law._measure(server, SHORT, "echo", 2, 4))
     assert [point.slots for point in points] == [1, 2, 4]
-    # A slot has one call after the other, so that their latencies fit into the time that passes.
+    # A slot runs one call at a time, so the sum of its latencies is at most the elapsed time.
     assert all(point.calls_per_s <= point.law * 1.0001 for point in points)
 
 
@@ -63,7 +66,7 @@ def test_the_first_request_of_each_key_is_timed(server: Any, tmp_path: Path) -> 
     assert min(times) > 0
 
 
-def test_groups_are_made_and_reported(server: Any, tmp_path: Path) -> None:
+def test_phases_of_groups_report_their_memory(server: Any, tmp_path: Path) -> None:
     groups = pytest.importorskip("bench.amqp.groups", reason="pika is not there")
     with groups.managing(server, groups.POOL, tmp_path, 'kind = "noop"') as manager:
         phases = list(groups._phases(server, manager, 3, 0.3))
@@ -71,7 +74,7 @@ def test_groups_are_made_and_reported(server: Any, tmp_path: Path) -> None:
     assert all(phase.memory_mb > 1 for phase in phases)
 
 
-def test_points_become_medians_a_table_and_a_picture(tmp_path: Path) -> None:
+def test_points_are_reduced_to_medians_tabulated_and_drawn(tmp_path: Path) -> None:
     slower = [point._replace(calls_per_s=1.0) for point in POINTS]
     assert law.medians([*POINTS, *slower, *POINTS]) == POINTS
     text = law.report(POINTS)
@@ -89,7 +92,7 @@ def test_the_engine_is_timed_for_few_groups_and_many() -> None:
     assert all(int(cell) >= 0 for row in rows[2:] for cell in row.split("|")[2:4])
 
 
-def test_a_report_is_put_between_its_marks(tmp_path: Path) -> None:
+def test_publish_replaces_the_report_between_its_marks(tmp_path: Path) -> None:
     page = tmp_path / "performance.md"
     page.write_text("before\n")
     given = parse(["calls", "--quick", "--docs", str(tmp_path)])

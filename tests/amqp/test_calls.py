@@ -1,4 +1,4 @@
-"""Calls over a real RabbitMQ: the cases of "RPC over AMQP", and requite's additions."""
+"""Calls over a real RabbitMQ: the cases of "RPC over AMQP" and requite's extensions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.amqp.live import hearing, serving, until
+from tests.amqp.live import control_listeners, serving, until
 from tests.spec.requirement import requirement
 from tests.support.rabbit import Rabbit
 
@@ -59,7 +59,7 @@ async def test_many_clients_and_many_servants(rabbit: Rabbit) -> None:
         assert answer == [b"%d" % (number + 1) for number in range(100 * n, 100 * n + 50)]
 
 
-def test_plain_threads(rabbit: Rabbit) -> None:
+def test_the_blocking_client(rabbit: Rabbit) -> None:
     async def serve_while(act: Any) -> None:
         async with serving(rabbit.url, increment):
             await asyncio.to_thread(act)
@@ -73,7 +73,7 @@ def test_plain_threads(rabbit: Rabbit) -> None:
 
 
 @requirement("amqp:negative")
-async def test_a_negative_reply_comes_at_once(rabbit: Rabbit) -> None:
+async def test_a_negative_reply_fails_the_call(rabbit: Rabbit) -> None:
     @service("divide")
     async def divide(request: Request) -> bytes:
         raise RemoteFailure("division by zero")
@@ -96,7 +96,7 @@ async def test_partial_replies(rabbit: Rabbit) -> None:
 
 
 @pytest.mark.parametrize("option", ["reply=queue", "reply=direct", "confirm=yes"])
-async def test_ways_of_replies(rabbit: Rabbit, option: str) -> None:
+async def test_reply_options(rabbit: Rabbit, option: str) -> None:
     url = f"{rabbit.url}?queue=increment.requests&{option}"
     async with serving(rabbit.url, increment), AsyncClient(url) as client:
         replies = [reply.body async for reply in client.map([b"1"] * 20, timeout=20)]
@@ -104,7 +104,7 @@ async def test_ways_of_replies(rabbit: Rabbit, option: str) -> None:
     assert replies == [b"2"] * 20
 
 
-async def test_a_queue_that_nobody_has_made_is_no_service(rabbit: Rabbit) -> None:
+async def test_a_missing_queue_raises_no_service(rabbit: Rabbit) -> None:
     async with AsyncClient(f"{rabbit.url}?queue=nowhere") as client:
         with pytest.raises(NoService, match="nowhere") as caught:
             await client.call(b"", timeout=30)
@@ -112,7 +112,7 @@ async def test_a_queue_that_nobody_has_made_is_no_service(rabbit: Rabbit) -> Non
     assert not caught.value.may_have_executed
 
 
-async def test_a_pool_that_nobody_has_set_up_is_no_service(rabbit: Rabbit) -> None:
+async def test_a_missing_pool_raises_no_service(rabbit: Rabbit) -> None:
     async with AsyncClient(f"{rabbit.url}?pool=core&key=42") as client:
         for _ in range(2):
             with pytest.raises(NoService, match="core-req-xchg") as caught:
@@ -121,7 +121,7 @@ async def test_a_pool_that_nobody_has_set_up_is_no_service(rabbit: Rabbit) -> No
     assert not caught.value.may_have_executed
 
 
-async def test_a_cancelled_call_interrupts_its_handler(rabbit: Rabbit) -> None:
+async def test_cancelling_a_call_cancels_its_handler(rabbit: Rabbit) -> None:
     began, ended = asyncio.Event(), asyncio.Event()
 
     @service("hold")
@@ -136,13 +136,16 @@ async def test_a_cancelled_call_interrupts_its_handler(rabbit: Rabbit) -> None:
     async with serving(rabbit.url, hold), AsyncClient(f"{rabbit.url}?queue=hold") as client:
         call = asyncio.ensure_future(client.call(b"", timeout=60))
         await asyncio.wait_for(began.wait(), 30)
-        await until(lambda: hearing(rabbit, CONTROL_EXCHANGE), "a worker that hears of cancels")
+        await until(
+            lambda: control_listeners(rabbit, CONTROL_EXCHANGE),
+            "a worker bound to the control exchange",
+        )
         call.cancel()
         await asyncio.wait_for(ended.wait(), 30)
         assert call.cancelled()
 
 
-async def test_a_deadline_that_passes_ends_the_handler_too(rabbit: Rabbit) -> None:
+async def test_a_timeout_of_the_call_cancels_its_handler(rabbit: Rabbit) -> None:
     ended = asyncio.Event()
 
     @service("slow")
@@ -157,11 +160,11 @@ async def test_a_deadline_that_passes_ends_the_handler_too(rabbit: Rabbit) -> No
 
     async with serving(rabbit.url, slow), AsyncClient(f"{rabbit.url}?queue=slow") as client:
         with pytest.raises(CallTimeout, match="may have run"):
-            await client.call(b"", timeout=3.0)  # in which it has to connect
+            await client.call(b"", timeout=3.0)  # includes the time to connect
         await asyncio.wait_for(ended.wait(), 30)
 
 
-async def test_bodies_of_many_frames_of_amqp(rabbit: Rabbit) -> None:
+async def test_bodies_of_many_amqp_frames(rabbit: Rabbit) -> None:
     @service("echo")
     async def echo(request: Request) -> bytes:
         return request.body

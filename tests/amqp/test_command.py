@@ -1,4 +1,4 @@
-"""`requite call`, `bench` and `worker` at a real RabbitMQ: the real commands."""
+"""The commands `requite call` and `requite bench`, and the status of a worker, with RabbitMQ."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def echo(request: Request) -> bytes:
 
 @pytest.fixture
 async def url(rabbit: Rabbit) -> AsyncIterator[str]:
-    """The URL of a RabbitMQ at which `echo` is served."""
+    """The URL of a RabbitMQ with a worker that serves `echo`."""
     async with serving(rabbit.url, echo):
         yield rabbit.url
 
@@ -33,9 +33,11 @@ async def command(*words: str) -> Ended:
     return await asyncio.to_thread(requite, *words)
 
 
-async def test_rabbitmq_is_not_asked_who_serves_what(rabbit: Rabbit) -> None:
-    """It does not know, so that the question would be a request; in a pool it would start a
-    group."""
+async def test_commands_send_no_service_queries_to_rabbitmq(rabbit: Rabbit) -> None:
+    """Commands send no `mmi.service` queries to RabbitMQ.
+
+    RabbitMQ would deliver a query as an ordinary request, which starts a group in a pool.
+    """
     asked = []
 
     @service("mmi.service")
@@ -60,12 +62,14 @@ async def test_credentials_come_from_a_file(url: str, rabbit: Rabbit, tmp_path: 
         assert (await command(*words)).code == code
 
 
-async def test_a_worker_is_served_once_rabbitmq_has_confirmed_its_consumer(rabbit: Rabbit) -> None:
+async def test_a_worker_is_connected_once_rabbitmq_has_confirmed_its_consumer(
+    rabbit: Rabbit,
+) -> None:
     async with Worker(rabbit.url, echo) as worker:
         await asyncio.wait_for(worker.until_connected(0), 20)
         assert worker.trouble == ""
     async with Worker(rabbit.url_of(password="wrong"), echo) as worker:
         async with asyncio.timeout(20):
-            while "ACCESS_REFUSED" not in worker.trouble:  # noqa: ASYNC110 - it has no event
+            while "ACCESS_REFUSED" not in worker.trouble:  # noqa: ASYNC110 - `trouble` has no event
                 await asyncio.sleep(0.01)
         assert "wrong" not in worker.trouble

@@ -1,4 +1,4 @@
-"""RabbitMQ, workers and clients are killed; calls end once, with their reply or a typed error."""
+"""Kills of RabbitMQ, workers and clients: each call ends once, with its reply or a typed error."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def echo(request: Request) -> bytes:
 
 @contextmanager
 def worker_process(url: str) -> Iterator[subprocess.Popen[str]]:
-    """A worker that can be killed; it serves when the block begins."""
+    """Run a worker process that can be killed; yield it once it has printed `started`."""
     process = subprocess.Popen(
         [sys.executable, str(_WORKER), url], stdout=subprocess.PIPE, text=True
     )
@@ -47,9 +47,11 @@ def worker_process(url: str) -> Iterator[subprocess.Popen[str]]:
         process.stdout.close()
 
 
-async def served(client: AsyncClient, name: str) -> None:
-    """Wait until a service answers. What comes while RabbitMQ still makes its quorum queue is lost
-    there, so calls are short."""
+async def until_served(client: AsyncClient, name: str) -> None:
+    """Wait until a service answers.
+
+    RabbitMQ may lose a request while it creates the quorum queue, so each call times out after 2 s.
+    """
     while True:
         try:
             await client.call(b"", service=name, timeout=2)
@@ -59,13 +61,13 @@ async def served(client: AsyncClient, name: str) -> None:
             return
 
 
-def hang_up(rabbit: Rabbit) -> None:
+def close_connections(rabbit: Rabbit) -> None:
     """Make RabbitMQ close all connections of the test's user."""
     rabbit.api("DELETE", f"/connections/username/{rabbit.user}")
 
 
-async def until_began(process: subprocess.Popen[str], bodies: set[str]) -> None:
-    """Wait until the worker has begun with all of these requests."""
+async def until_started(process: subprocess.Popen[str], bodies: set[str]) -> None:
+    """Wait until the worker has started all requests with these bodies."""
     assert process.stdout is not None
     missing = set(bodies)
     while missing:
@@ -76,8 +78,8 @@ async def until_began(process: subprocess.Popen[str], bodies: set[str]) -> None:
 
 # --- RabbitMQ -------------------------------------------------------------------------------------
 @pytest.mark.timeout(240)
-async def test_rabbitmq_is_killed_under_calls(rabbit: Rabbit) -> None:
-    """Outstanding requests are resent, and both ends reconnect."""
+async def test_calls_survive_a_kill_of_rabbitmq(rabbit: Rabbit) -> None:
+    """Client and worker reconnect, and the client resends outstanding requests."""
     answered: list[tuple[bytes, Reply]] = []
     over = asyncio.Event()
 
@@ -107,9 +109,9 @@ async def test_rabbitmq_is_killed_under_calls(rabbit: Rabbit) -> None:
 
 
 @pytest.mark.timeout(240)
-async def test_who_comes_before_rabbitmq_waits(rabbit: Rabbit) -> None:
+async def test_client_and_worker_wait_until_rabbitmq_has_started(rabbit: Rabbit) -> None:
     await asyncio.to_thread(rabbit.stop)
-    # A quorum queue that RabbitMQ makes while it starts may lose what is published to it at once.
+    # A quorum queue that is declared while RabbitMQ starts may lose the first messages.
     again = RetryPolicy(attempts=10, attempt_timeout=10.0)
     async with (
         Worker(rabbit.url, echo),
@@ -124,15 +126,15 @@ async def test_who_comes_before_rabbitmq_waits(rabbit: Rabbit) -> None:
         starting = asyncio.create_task(asyncio.to_thread(rabbit.start))
         try:
             reply = await client.call(b"patient")
-        except NoService:  # it was there before the worker, which has not made the queue yet
-            await served(client, "echo")
+        except NoService:  # the client connected before the worker declared the queue
+            await until_served(client, "echo")
             reply = await client.call(b"patient")
         await starting
 
     assert reply.body == b"patient"
 
 
-async def test_a_request_that_must_not_be_repeated_ends_with_its_connection(
+async def test_a_non_idempotent_request_fails_when_its_connection_is_lost(
     rabbit: Rabbit,
 ) -> None:
     began = asyncio.Event()
@@ -146,7 +148,7 @@ async def test_a_request_that_must_not_be_repeated_ends_with_its_connection(
     async with serving(rabbit.url, hold), AsyncClient(f"{rabbit.url}?queue=hold") as client:
         call = asyncio.ensure_future(client.call(b"", timeout=100, idempotent=False))
         await asyncio.wait_for(began.wait(), 30)
-        await asyncio.to_thread(hang_up, rabbit)
+        await asyncio.to_thread(close_connections, rabbit)
         with pytest.raises(TransportError, match="not idempotent") as caught:
             await call
 
@@ -154,20 +156,20 @@ async def test_a_request_that_must_not_be_repeated_ends_with_its_connection(
 
 
 # --- queues ---------------------------------------------------------------------------------------
-async def test_consumers_come_back_to_a_queue_that_was_deleted(rabbit: Rabbit) -> None:
+async def test_consumers_declare_a_deleted_queue_again(rabbit: Rabbit) -> None:
     async with (
         serving(rabbit.url, echo) as worker,
         AsyncClient(f"{rabbit.url}?queue=echo", timeout=30) as client,
     ):
         assert (await client.call(b"1")).body == b"1"
         await asyncio.to_thread(rabbit.delete_queue, "echo")
-        await served(client, "echo")
+        await until_served(client, "echo")
         assert (await client.call(b"2")).body == b"2"
         assert is_consuming(worker)
 
 
 @requirement("amqp:reply-queue", "amqp:auto-delete")
-async def test_a_reply_queue_belongs_to_its_client_alone(rabbit: Rabbit) -> None:
+async def test_a_reply_queue_is_exclusive_to_its_client(rabbit: Rabbit) -> None:
     async with (
         serving(rabbit.url, echo),
         AsyncClient(f"{rabbit.url}?queue=echo", timeout=30) as client,
@@ -182,12 +184,12 @@ async def test_a_reply_queue_belongs_to_its_client_alone(rabbit: Rabbit) -> None
 
 # --- workers --------------------------------------------------------------------------------------
 @pytest.mark.timeout(240)
-async def test_a_request_whose_worker_was_killed_goes_to_another(rabbit: Rabbit) -> None:
+async def test_a_request_of_a_killed_worker_is_redelivered_to_another(rabbit: Rabbit) -> None:
     async with AsyncClient(rabbit.url, timeout=60) as client:
         with worker_process(rabbit.url) as first:
-            await served(client, "slow")
+            await until_served(client, "slow")
             call = asyncio.ensure_future(client.call(b"kept", service="slow"))
-            await until_began(first, {"kept"})
+            await until_started(first, {"kept"})
             os.kill(first.pid, signal.SIGKILL)
             with worker_process(rabbit.url):
                 reply = await call
@@ -197,10 +199,10 @@ async def test_a_request_whose_worker_was_killed_goes_to_another(rabbit: Rabbit)
 
 
 @pytest.mark.timeout(240)
-async def test_a_request_that_kills_its_workers_is_given_up(rabbit: Rabbit) -> None:
+async def test_a_request_that_kills_three_workers_is_poisoned(rabbit: Rabbit) -> None:
     async with AsyncClient(rabbit.url, timeout=100) as client:
         with worker_process(rabbit.url):
-            await served(client, "echo")
+            await until_served(client, "echo")
         call = asyncio.ensure_future(client.call(b"", service="die", idempotent=True))
         for _ in range(3):
             with worker_process(rabbit.url) as victim:
@@ -212,13 +214,13 @@ async def test_a_request_that_kills_its_workers_is_given_up(rabbit: Rabbit) -> N
 
 
 @pytest.mark.timeout(240)
-async def test_a_drained_worker_answers_what_it_has(rabbit: Rabbit) -> None:
+async def test_a_drained_worker_answers_its_requests(rabbit: Rabbit) -> None:
     async with AsyncClient(rabbit.url, timeout=60) as client:
         with worker_process(rabbit.url) as process:
-            await served(client, "slow")
+            await until_served(client, "slow")
             bodies = [b"%d" % number for number in range(4)]
             calls = [asyncio.ensure_future(client.call(body, service="slow")) for body in bodies]
-            await until_began(process, {body.decode() for body in bodies})
+            await until_started(process, {body.decode() for body in bodies})
             process.terminate()
             replies = await asyncio.gather(*calls)
             assert await asyncio.to_thread(process.wait, 20) == 0
@@ -228,8 +230,8 @@ async def test_a_drained_worker_answers_what_it_has(rabbit: Rabbit) -> None:
 
 # --- clients --------------------------------------------------------------------------------------
 @requirement("amqp:client-gone", "amqp:auto-delete")
-async def test_a_client_that_is_gone_leaves_nothing_behind(rabbit: Rabbit) -> None:
-    """Its reply queue is deleted with it, and RabbitMQ drops replies for it."""
+async def test_the_reply_queue_of_a_killed_client_is_deleted(rabbit: Rabbit) -> None:
+    """RabbitMQ deletes the reply queue of a killed client, and drops replies to it."""
     program = (
         "import sys; from requite import Client; c = Client(sys.argv[1]); c.call(b'', timeout=20);"
         "c.start(b'left behind'); import os; os._exit(1)"
@@ -249,7 +251,7 @@ async def test_a_client_that_is_gone_leaves_nothing_behind(rabbit: Rabbit) -> No
         await until(lambda: len(reply_queues()) == 1, "only our reply queue is left")
 
 
-def test_an_idle_client_that_rabbitmq_has_dropped_connects_again(rabbit: Rabbit) -> None:
+def test_an_idle_client_reconnects_after_rabbitmq_closed_its_connection(rabbit: Rabbit) -> None:
     async def serve_while(act: object) -> None:
         async with serving(rabbit.url, echo):
             await asyncio.to_thread(act)  # type: ignore[arg-type]
@@ -257,7 +259,7 @@ def test_an_idle_client_that_rabbitmq_has_dropped_connects_again(rabbit: Rabbit)
     def act() -> None:
         with Client(f"{rabbit.url}?queue=echo", timeout=30) as client:
             assert client.call(b"1").body == b"1"
-            hang_up(rabbit)
+            close_connections(rabbit)
             reply = client.call(b"2")
             assert reply.body == b"2"
 

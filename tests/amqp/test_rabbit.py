@@ -1,4 +1,4 @@
-"""The server that the tests use: its own virtual host per test, and its data after a kill."""
+"""The RabbitMQ of the tests: one virtual host per test; durable data survives a kill."""
 
 import socket
 
@@ -16,7 +16,7 @@ def test_each_test_has_a_virtual_host_and_a_user_of_its_own(rabbit: Rabbit) -> N
     assert rabbit.url.endswith(f":{rabbit.port}/{rabbit.vhost}")
 
 
-def test_a_durable_queue_outlives_a_kill(rabbit: Rabbit) -> None:
+def test_a_durable_queue_survives_a_kill(rabbit: Rabbit) -> None:
     rabbit.api("PUT", f"/queues/{rabbit.vhost}/kept", {"durable": True})
     killed = rabbit.pid
 
@@ -29,7 +29,7 @@ def test_a_durable_queue_outlives_a_kill(rabbit: Rabbit) -> None:
     assert rabbit.queue("kept") is not None
 
 
-def test_users_may_do_what_they_are_permitted(rabbit: Rabbit) -> None:
+def test_permit_sets_the_permissions_of_a_user(rabbit: Rabbit) -> None:
     rabbit.make_user("reader")
     rabbit.permit("reader", configure="", write="")
 

@@ -1,4 +1,4 @@
-"""Requests that take longer than RabbitMQ waits for an acknowledgement (`consumer_timeout`)."""
+"""Requests that exceed RabbitMQ's limit for acknowledgements, `consumer_timeout`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from tests.support.rabbit import Rabbit
 from requite import AsyncClient, Poisoned, Request, service
 
 pytestmark = pytest.mark.e2e
-# RabbitMQ up to 4.2 closes the channel when it looks at it next, 4.3 ends the consumer.
+# After the timeout, RabbitMQ up to 4.2 closes the channel at its next check; 4.3 cancels the
+# consumer.
 _SHORT: Final = {
     "consumer_timeout": 1000,
     "channel_tick_interval": 300,
@@ -22,8 +23,8 @@ _SHORT: Final = {
 
 
 @pytest.fixture
-def impatient(rabbit: Rabbit) -> Iterator[Rabbit]:
-    """RabbitMQ with a short consumer_timeout, which a restart resets."""
+def strict_rabbit(rabbit: Rabbit) -> Iterator[Rabbit]:
+    """RabbitMQ with a `consumer_timeout` of 1 s; it is restarted afterwards to reset the value."""
     settings = [f"application:set_env(rabbit, {name}, {ms})" for name, ms in _SHORT.items()]
     rabbit.evaluate(", ".join(settings))
     try:
@@ -33,8 +34,8 @@ def impatient(rabbit: Rabbit) -> Iterator[Rabbit]:
 
 
 @pytest.mark.slow
-async def test_a_request_that_takes_too_long_is_given_up_and_others_are_served(
-    impatient: Rabbit,
+async def test_a_request_over_the_limit_is_poisoned_and_others_are_served(
+    strict_rabbit: Rabbit,
 ) -> None:
     begun: list[int] = []
 
@@ -46,8 +47,8 @@ async def test_a_request_that_takes_too_long_is_given_up_and_others_are_served(
         return request.body
 
     async with (
-        serving(impatient.url, slow) as worker,
-        AsyncClient(f"{impatient.url}?queue=slow", timeout=WAIT_S) as client,
+        serving(strict_rabbit.url, slow) as worker,
+        AsyncClient(f"{strict_rabbit.url}?queue=slow", timeout=WAIT_S) as client,
     ):
         with pytest.raises(Poisoned):
             await client.call(b"for ever")

@@ -1,4 +1,4 @@
-"""The real command in processes of its own, for the tests of the verbs."""
+"""Functions that run the command `requite` in child processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from requite import Client
 
 WAIT_S: Final = 30.0
 COMMAND: Final = (sys.executable, "-m", "requite.cli")
-# Wide enough that no line is folded; no variable of the developer's changes what is tested.
+# Wide enough that no line is wrapped; without variables that would change the command's behaviour.
 ENVIRONMENT: Final = {
     **{name: value for name, value in os.environ.items() if not name.startswith("REQUITE_")},
     "COLUMNS": "200",
@@ -27,7 +27,7 @@ ENVIRONMENT: Final = {
 
 
 class Ended:
-    """A run of the command that has ended."""
+    """The result of a run of the command."""
 
     def __init__(self, process: subprocess.CompletedProcess[bytes]) -> None:
         self.code = process.returncode
@@ -49,7 +49,7 @@ def requite(
     env: dict[str, str] | None = None,
     within_s: float = WAIT_S,
 ) -> Ended:
-    """Run the command to its end. Without `stdin` it has none to read."""
+    """Run the command until it exits. Without `stdin`, its standard input is empty."""
     source: Any = {"stdin": subprocess.DEVNULL} if stdin is None else {"input": stdin}
     return Ended(
         subprocess.run(
@@ -65,33 +65,33 @@ def requite(
 
 
 class Running:
-    """A run of the command that goes on; its stdout is read by the line."""
+    """A running command, whose output is read line by line."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
 
     def line(self) -> str:
-        """Return its next line on stdout."""
+        """Return the next line of stdout."""
         assert self.process.stdout is not None
         return self.process.stdout.readline().rstrip("\n")
 
     def error_line(self) -> str:
-        """Return its next line on stderr."""
+        """Return the next line of stderr."""
         assert self.process.stderr is not None
         return self.process.stderr.readline().rstrip("\n")
 
     def send(self, number: signal.Signals) -> None:
-        """Send it a signal."""
+        """Send a signal to the process."""
         self.process.send_signal(number)
 
     def end(self) -> tuple[int, str, str]:
-        """Wait for its end; return its exit code, the rest of stdout, and stderr."""
+        """Wait until it exits; return the exit code, the rest of stdout, and the rest of stderr."""
         out, err = self.process.communicate(timeout=WAIT_S)
         return self.process.returncode, out, err
 
 
 def _take_interrupts() -> None:
-    """Undo what a shell does to its background jobs, of which the tests may be one."""
+    """Restore the default action of SIGINT, which shells ignore in background jobs."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
@@ -99,7 +99,7 @@ def _take_interrupts() -> None:
 def running(
     *arguments: str, cwd: Path | None = None, env: dict[str, str] | None = None
 ) -> Iterator[Running]:
-    """Start the command; whatever happens, it is gone afterwards."""
+    """Start the command; kill it at the end of the block."""
     process = subprocess.Popen(
         [*COMMAND, *arguments],
         stdin=subprocess.DEVNULL,
@@ -121,7 +121,7 @@ def running(
 def running_broker(
     *options: str, env: dict[str, str] | None = None
 ) -> Iterator[tuple[Running, str]]:
-    """Start a broker on a free port; yield it and its URL."""
+    """Start a broker on a free port; yield the process and the broker's URL."""
     with running("broker", "--bind", "tcp://127.0.0.1:0", *options, env=env) as broker:
         address = broker.line().removeprefix("listening on tcp://")
         assert address.startswith("127.0.0.1:"), broker.end()
@@ -130,23 +130,23 @@ def running_broker(
 
 @contextmanager
 def running_worker(*arguments: str, cwd: Path | None = None) -> Iterator[Running]:
-    """Start a worker; the broker has registered it when this yields."""
+    """Start a worker; yield it once the broker has registered it."""
     with running("worker", *arguments, cwd=cwd) as worker:
         line = worker.line()
         assert line.startswith("serving "), worker.end()
         yield worker
 
 
-# --- looking at a broker --------------------------------------------------------------------------
+# --- the state of a broker ------------------------------------------------------------------------
 def state(url: str) -> dict[str, Any]:
-    """Return what the broker says about itself."""
+    """Return the broker's statistics (`mmi.stats`)."""
     with Client(url, service="mmi.stats", timeout=WAIT_S) as client:
-        told: dict[str, Any] = json.loads(client.call(b"").body)
-        return told
+        statistics: dict[str, Any] = json.loads(client.call(b"").body)
+        return statistics
 
 
 def await_running(url: str, service: str) -> None:
-    """Wait until a worker has a request to the service in hand."""
+    """Wait until a worker handles a request to the service."""
 
     def is_running() -> bool:
         return any(
@@ -157,5 +157,5 @@ def await_running(url: str, service: str) -> None:
 
 
 def await_draining(url: str) -> None:
-    """Wait until the broker has begun to drain."""
+    """Wait until the broker is draining."""
     eventually(lambda: state(url)["draining"], "the broker drains")

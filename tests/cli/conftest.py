@@ -1,4 +1,4 @@
-"""A broker and a worker with the example services, shared by the tests of one file."""
+"""A broker with the example services, shared by the tests of a module, and refused commands."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def url() -> Iterator[str]:
 def refusal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Refusal]:
-    """A function that runs the command here, where it must refuse its arguments; returns why.
+    """A function that runs the command in this process, expects a usage error, and returns stderr.
 
-    Much quicker than a process, and nothing is left of it: not even the handler of log lines.
+    This is much faster than a child process. The logging handlers are restored afterwards.
     """
     root, monitored = logging.getLogger(), logging.getLogger("requite")
     before = root.handlers[:], root.level, monitored.level

@@ -1,4 +1,4 @@
-"""`requite broker`: where it listens, who may come, and how it ends."""
+"""`requite broker`: its endpoints, settings, credentials, drain and log lines."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_port_in_use_is_one_clear_line():
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         (("--bind", "5555"), "tcp://host:port"),
         (("--heartbeat-interval", "60"), "heartbeat interval"),
@@ -54,20 +54,20 @@ def test_a_port_in_use_is_one_clear_line():
         (("--credentials-file", "/nonexistent"), "/nonexistent"),
     ],
 )
-def test_a_setting_that_cannot_work_is_refused(options, told):
+def test_invalid_settings_are_refused(options, message):
     ended = requite("broker", *options)
     assert (ended.code, ended.out) == (ExitCode.USAGE, "")
-    assert told in ended.err
+    assert message in ended.err
 
 
 @pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
-def test_without_requests_the_first_signal_ends_it(stop):
+def test_an_idle_broker_exits_on_the_first_signal(stop):
     with running_broker() as (broker, _url):
         broker.send(stop)
         assert broker.end() == (ExitCode.OK, "", "")
 
 
-def test_sigterm_lets_a_running_call_end_with_its_reply(tmp_path):
+def test_after_sigterm_a_running_call_gets_its_reply(tmp_path):
     gate = Gate(tmp_path)
     with running_broker() as (broker, url), ExitStack() as stack:
         worker = gate.worker(url)
@@ -78,14 +78,14 @@ def test_sigterm_lets_a_running_call_end_with_its_reply(tmp_path):
             broker.send(signal.SIGTERM)
             await_draining(url)
             late = requite("call", f"{url}/gated", "late", "--timeout", "1.5")
-            # It takes nothing new: the call waits for the next.
+            # A draining broker accepts no new request; the call waits for another broker.
             assert late.code == ExitCode.TIMEOUT
             gate.open()
             code, out, err = call.end()
         assert (code, out, err) == (0, f"early{worker.pid}", "")
         code, out, err = broker.end()
         assert (code, out) == (ExitCode.OK, "")
-        # The late one, which is sent away and dials again, may end in the middle of a handshake.
+        # The late call is disconnected and reconnects; it may exit during a handshake.
         assert all("handshake failed" in line for line in err.splitlines()), err
     assert not gate.runs("late")
 
@@ -114,11 +114,11 @@ def test_a_drain_has_a_time_limit():
         await_running(url, "slow")
         broker.send(signal.SIGTERM)
         assert broker.end()[0] == ExitCode.OK
-        # A call that may run again would wait for the next broker; this one may not.
+        # Without `--once`, the call would wait for another broker and retry.
         assert call.end()[0] != 0
 
 
-def test_who_has_no_password_is_not_admitted(tmp_path):
+def test_clients_without_the_right_password_are_refused(tmp_path):
     users, mine, others = tmp_path / "users", tmp_path / "mine", tmp_path / "others"
     users.write_text("# who may come\nme:p@ss/word:1\nyou:secret\n", encoding="utf-8")
     mine.write_text("me:p@ss/word:1\n", encoding="utf-8")
@@ -131,14 +131,14 @@ def test_who_has_no_password_is_not_admitted(tmp_path):
         assert requite(*ask, "1").code == ExitCode.NO_CONNECTION
 
 
-def test_log_lines_are_objects_if_asked_for():
+def test_log_lines_can_be_json_objects():
     with running_broker("-v", "--log-format", "json") as (broker, _url):
         broker.send(signal.SIGTERM)
         code, _out, err = broker.end()
-    told = [json.loads(line) for line in err.splitlines()]
+    entries = [json.loads(line) for line in err.splitlines()]
     assert code == 0
-    assert {"time", "level", "logger", "message"} <= set(told[0])
-    assert [(each["message"], each.get("signal")) for each in told][-2:] == [
+    assert {"time", "level", "logger", "message"} <= set(entries[0])
+    assert [(each["message"], each.get("signal")) for each in entries][-2:] == [
         ("draining; a second signal stops at once", "SIGTERM"),
         ("drained", None),
     ]

@@ -1,4 +1,4 @@
-"""`requite --install-completion`: a shell in an empty home folder completes afterwards."""
+"""`requite --install-completion`: afterwards, a shell with an empty home folder completes words."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from requite.cli.exit_codes import ExitCode
 pytestmark = pytest.mark.e2e
 
 PROMPT: Final = "ready> "
-# Where each shell reads at its start how its prompt looks; the test waits for the prompt.
+# The startup file of each shell, and the line that sets its prompt, for which the test waits.
 SHELLS: Final = {
     "bash": (".bashrc", f"PS1='{PROMPT}'"),
     "zsh": (".zshrc", f"PS1='{PROMPT}'"),
     "fish": (".config/fish/config.fish", f"function fish_prompt; echo -n '{PROMPT}'; end"),
 }
-# What is typed, a tab after each beginning of a word; and the command line that comes of it.
+# The typed text, with a tab after each incomplete word, and the completed command line.
 TYPED: Final = [
     ("requite brok\t--partials-for-0.1 jo\t", "broker --partials-for-0.1 join"),
     ("requite tit\tprom\t", "titanic promote"),
@@ -37,7 +37,7 @@ TYPED: Final = [
 
 @pytest.fixture(params=SHELLS)
 def shell(request: pytest.FixtureRequest) -> str:
-    """The name of a shell that is on this machine."""
+    """The name of an installed shell."""
     name: str = request.param
     if shutil.which(name) is None:
         pytest.skip(f"no {name} here")
@@ -54,7 +54,7 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def environment(home: Path, tmp_path: Path) -> dict[str, str]:
-    """A person with an empty home folder, whose `requite` prints the words that it gets."""
+    """Variables for an empty home folder, and for a `requite` that prints its arguments."""
     folder = tmp_path / "bin"
     folder.mkdir()
     command = folder / "requite"
@@ -66,7 +66,7 @@ def environment(home: Path, tmp_path: Path) -> dict[str, str]:
 
 
 def install(shell: str, environment: dict[str, str]) -> str:
-    """Install as a person does, in the shell itself, so that it has to be detected."""
+    """Install the completion from within the shell, so that the command must detect the shell."""
     words = shlex.join([*COMMAND, "--install-completion"])
     ended = subprocess.run(
         [shell, "-c", f"{words}; true"],
@@ -82,10 +82,10 @@ def install(shell: str, environment: dict[str, str]) -> str:
 
 @contextmanager
 def terminal(words: tuple[str, ...], environment: dict[str, str]) -> Iterator[int]:
-    """Run a command in a terminal; yield the terminal.
+    """Run a command in a new terminal; yield the terminal's file descriptor.
 
-    `setsid` makes it the command's own, since `pty.fork` would run Python in a child of a process
-    with threads, which may hang there.
+    `setsid` makes it the controlling terminal. `pty.fork` would run Python in a forked child of a
+    process with threads, where it may hang.
     """
     fd, inner = os.openpty()
     command = subprocess.Popen(
@@ -95,7 +95,7 @@ def terminal(words: tuple[str, ...], environment: dict[str, str]) -> Iterator[in
     try:
         yield fd
     finally:
-        os.close(fd)  # it gets SIGHUP
+        os.close(fd)  # the command gets SIGHUP
         try:
             command.wait(WAIT_S)
         except subprocess.TimeoutExpired:
@@ -105,10 +105,10 @@ def terminal(words: tuple[str, ...], environment: dict[str, str]) -> Iterator[in
 
 
 def read_until(fd: int, expected: str) -> None:
-    """Read what the terminal shows until `expected` is there.
+    """Read the output of the terminal until it contains `expected`.
 
-    Press Enter each second while it shows nothing: the kernels of some virtual machines keep what a
-    shell has written from whoever reads until the terminal is written to.
+    Press Enter after each second without output: the kernels of some virtual machines deliver the
+    output of a shell only after something is written to the terminal.
     """
     shown = b""
     until = time.monotonic() + WAIT_S
@@ -135,7 +135,7 @@ def test_a_shell_in_an_empty_home_completes_after_one_command(shell, home, envir
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
-def test_installing_twice_changes_the_startup_file_once_and_keeps_what_is_in_it(shell, home):
+def test_installing_twice_changes_the_startup_file_once_and_keeps_its_content(shell, home):
     file = home / SHELLS[shell][0]
     file.write_text("alias ll='ls -l'")  # no line break at its end
     environment = {"HOME": str(home), "ZDOTDIR": "", "ZSH": "", "ZSH_CUSTOM": ""}
@@ -147,14 +147,14 @@ def test_installing_twice_changes_the_startup_file_once_and_keeps_what_is_in_it(
     assert lines.count("# Load requite completion") == 1
 
 
-def test_a_shell_that_cannot_be_told_has_to_be_named(home):
+def test_an_undetected_shell_must_be_named(home):
     environment = {"HOME": str(home), "SHELL": "", "PATH": str(home)}
     ended = requite("--install-completion", env=environment)
     assert (ended.code, ended.out) == (ExitCode.USAGE, "")
     assert "--shell with one of bash, zsh, fish" in ended.err
 
 
-def test_a_home_that_cannot_be_written_to_is_told(tmp_path):
+def test_a_home_that_cannot_be_written_to_is_reported(tmp_path):
     (tmp_path / "home").touch()
     environment = {"HOME": str(tmp_path / "home")}
     ended = requite("--install-completion", "--shell", "fish", env=environment)

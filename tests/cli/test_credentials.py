@@ -1,4 +1,4 @@
-"""Missing, wrong and unwanted credentials: what either end says, and that nobody waits in vain."""
+"""Missing, wrong and unexpected credentials: the call fails at once, and both sides say why."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TIMEOUT_S = "20"
 
 @pytest.fixture
 def users(tmp_path: Path) -> Path:
-    """The file of a broker that knows one user."""
+    """A credentials file with one user."""
     path = tmp_path / "users"
     path.write_text(f"ann:{PASSWORD}\n", encoding="utf-8")
     return path
@@ -27,13 +27,13 @@ def users(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def guarded(users: Path) -> Iterator[tuple[Running, str]]:
-    """A broker that asks for a user name and a password, and its URL without either."""
+    """A broker that requires a user name and password, and its URL without them."""
     with running_broker("--credentials-file", str(users)) as (broker, url):
         yield broker, url
 
 
 @pytest.mark.parametrize(
-    ("credentials", "told", "logged"),
+    ("credentials", "message", "logged"),
     [
         ("", "the broker requires a user name and password", "the peer shows no user name"),
         (
@@ -44,8 +44,8 @@ def guarded(users: Path) -> Iterator[tuple[Running, str]]:
     ],
     ids=["none", "wrong"],
 )
-def test_a_call_that_is_refused_fails_at_once_and_says_what_to_do(
-    credentials: str, told: str, logged: str, guarded: tuple[Running, str]
+def test_a_refused_call_fails_at_once_with_advice(
+    credentials: str, message: str, logged: str, guarded: tuple[Running, str]
 ) -> None:
     broker, url = guarded
     began = time.monotonic()
@@ -53,7 +53,7 @@ def test_a_call_that_is_refused_fails_at_once_and_says_what_to_do(
     ended = requite("call", f"{place}/echo", "x", "--timeout", TIMEOUT_S)
     assert time.monotonic() - began < float(TIMEOUT_S) / 2
     assert (ended.code, ended.out) == (ExitCode.NO_CONNECTION, "")
-    assert told in ended.err
+    assert message in ended.err
     assert "`--credentials-file`" in ended.err
     assert "the request has not run" in ended.err
     broker.process.terminate()
@@ -65,7 +65,7 @@ def test_a_call_that_is_refused_fails_at_once_and_says_what_to_do(
     assert "b'" not in ended.err + log
 
 
-def test_with_json_a_refused_call_is_one_that_found_no_connection(
+def test_the_json_status_of_a_refused_call_is_no_connection(
     guarded: tuple[Running, str],
 ) -> None:
     _broker, url = guarded
@@ -74,7 +74,7 @@ def test_with_json_a_refused_call_is_one_that_found_no_connection(
     assert ended.record["may_have_executed"] is False
 
 
-def test_credentials_that_nobody_asked_for_are_told_at_once(users: Path) -> None:
+def test_unexpected_credentials_fail_the_call(users: Path) -> None:
     with running_broker() as (broker, url):
         ended = requite(
             *("call", f"{url}/echo", "x", "--timeout", TIMEOUT_S),
@@ -89,7 +89,7 @@ def test_credentials_that_nobody_asked_for_are_told_at_once(users: Path) -> None
 
 
 @pytest.mark.parametrize("verb", ["services", "bench"])
-def test_other_verbs_do_not_wait_either(verb: str, guarded: tuple[Running, str]) -> None:
+def test_other_commands_fail_at_once_too(verb: str, guarded: tuple[Running, str]) -> None:
     _broker, url = guarded
     began = time.monotonic()
     ended = requite(verb, f"{url}/echo" if verb == "bench" else url, "--timeout", TIMEOUT_S)

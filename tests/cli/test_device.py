@@ -1,4 +1,4 @@
-"""`requite device`: where it says it is, what it forwards, and how it ends."""
+"""`requite device`: its addresses, what it forwards, and how it exits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ANY = "sp+tcp://127.0.0.1:0"
 
 
 def ask(url: str, timeout: float = WAIT_S) -> bytes:
-    """Make a call without a process of its own."""
+    """Make a call from this process; return the body of the reply."""
     with Client(url) as client:
         return client.call(b"x", timeout=timeout).body
 
@@ -34,7 +34,7 @@ def service(places: Places, nng: Nng) -> Iterator[Place]:
     return sp_nng.listen(nng.rep().socket, places.new(IPC))
 
 
-def test_it_listens_in_front_dials_behind_and_says_so(service: Place) -> None:
+def test_it_prints_its_addresses_and_forwards_requests(service: Place) -> None:
     with running("device", "--front", ANY, "--back", service.dialling()) as device:
         front = device.line().removeprefix("listening on ").removesuffix(" for clients")
         assert front.startswith("sp+tcp://127.0.0.1:")
@@ -44,7 +44,7 @@ def test_it_listens_in_front_dials_behind_and_says_so(service: Place) -> None:
         assert device.end() == (ExitCode.OK, "", "")
 
 
-def test_services_may_dial_it(places: Places) -> None:
+def test_services_may_connect_to_it(places: Places) -> None:
     back = places.new(IPC)
     with (
         running("device", "--front", ANY, "--back-bind", back.listening()) as device,
@@ -57,7 +57,7 @@ def test_services_may_dial_it(places: Places) -> None:
         assert device.end()[0] == ExitCode.OK
 
 
-def test_it_may_dial_clients_that_listen(places: Places, service: Place) -> None:
+def test_it_may_connect_to_clients_that_listen(places: Places, service: Place) -> None:
     front = places.new(IPC)
     words = ("--front-connect", front.dialling(), "--back", service.dialling())
     with (
@@ -68,7 +68,9 @@ def test_it_may_dial_clients_that_listen(places: Places, service: Place) -> None
         assert call.end()[:2] == (0, "hello")
 
 
-def test_several_places_of_different_transports(places: Places, service: Place, nng: Nng) -> None:
+def test_several_addresses_of_different_transports(
+    places: Places, service: Place, nng: Nng
+) -> None:
     """Options take several values, or are repeated."""
     other = sp_nng.listen(nng.rep().socket, places.new(WS))
     tls, web = places.new(TLS), places.new(WS)
@@ -81,8 +83,8 @@ def test_several_places_of_different_transports(places: Places, service: Place, 
         assert [device.line().split()[2] for _ in range(2)] == [*backs[1:]]
 
 
-def test_devices_may_be_chained_and_hops_bound_how_many(service: Place) -> None:
-    """A request leaves the first with two tags, the next with three, and is dropped by the last."""
+def test_hops_limits_the_length_of_a_chain_of_devices(service: Place) -> None:
+    """The first device adds the second tag to a request, the next a third; the last drops it."""
     words = ("--front", ANY, "--hops", "3", "--back")
     with running("device", *words, service.dialling()) as last:
         place = last.line().split()[2]
@@ -104,7 +106,7 @@ def test_an_address_in_use_ends_it(side: str, places: Places, nng: Nng) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         ((), "--front"),
         (("--front", ANY), "--back"),
@@ -117,7 +119,7 @@ def test_an_address_in_use_ends_it(side: str, places: Places, nng: Nng) -> None:
         (("--front", ANY, "--back", "sp+tls://127.0.0.1:1?ca=/nowhere"), "/nowhere"),
     ],
 )
-def test_what_cannot_work_is_refused_at_once(
-    words: tuple[str, ...], told: str, refusal: Refusal
+def test_invalid_arguments_are_refused(
+    words: tuple[str, ...], message: str, refusal: Refusal
 ) -> None:
-    assert told in refusal("device", *words)
+    assert message in refusal("device", *words)

@@ -17,7 +17,7 @@ ECHO = "requite.examples:echo"
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    """The URL of two echo servers; the second one is told as dead by nobody, and there."""
+    """The URL of two running echo servers."""
     with (
         running("worker", ECHO, "--bind", "flp://127.0.0.1:0") as first,
         running("worker", ECHO, "--bind", "flp://127.0.0.1:0") as second,
@@ -26,7 +26,7 @@ def url() -> Iterator[str]:
         yield f"flp://{','.join(places)}"
 
 
-def test_the_reply_is_on_stdout_as_it_came(url: str) -> None:
+def test_the_reply_is_written_to_stdout_unchanged(url: str) -> None:
     ended = requite("call", url, "-", stdin=bytes(range(256)))
     assert (ended.code, ended.stdout, ended.err) == (0, bytes(range(256)), "")
 
@@ -37,7 +37,7 @@ def test_bench_measures_it(url: str) -> None:
 
 
 @pytest.mark.parametrize("model", ["failover", "shotgun"])
-def test_other_models_are_named_where_the_server_listens(model: str) -> None:
+def test_other_models_are_part_of_the_url_of_the_server(model: str) -> None:
     with running("worker", ECHO, "--bind", f"flp://127.0.0.1:0?model={model}") as server:
         bound = server.line().removeprefix("serving echo at ")
         assert bound.endswith(f"?model={model}")
@@ -47,9 +47,9 @@ def test_other_models_are_named_where_the_server_listens(model: str) -> None:
 
 
 @pytest.mark.parametrize("model", ["agent", "failover", "shotgun"])
-def test_without_any_server_the_call_says_what_to_look_at(model: str) -> None:
-    nobody = f"flp://127.0.0.1:1?model={model}"  # nothing listens at port 1 (tcpmux)
-    ended = requite("call", nobody, "hello", "--timeout", "1")
+def test_a_call_without_a_server_fails_with_advice(model: str) -> None:
+    unreachable = f"flp://127.0.0.1:1?model={model}"  # nothing listens at port 1 (tcpmux)
+    ended = requite("call", unreachable, "hello", "--timeout", "1")
     assert ended.code == ExitCode.NO_CONNECTION
     assert "connection refused" in ended.err
     assert "has not run" in ended.err
@@ -70,7 +70,7 @@ def test_without_any_server_the_call_says_what_to_look_at(model: str) -> None:
         (("worker", ECHO, "--bind", "flp://127.0.0.1:0", "--liveness", "3"), "clients send pings"),
     ],
 )
-def test_what_makes_no_sense_is_refused(arguments: tuple[str, ...], why: str) -> None:
+def test_invalid_arguments_are_refused(arguments: tuple[str, ...], why: str) -> None:
     ended = requite(*arguments)
     assert ended.code == ExitCode.USAGE
     assert why in ended.err
@@ -80,7 +80,7 @@ def test_what_makes_no_sense_is_refused(arguments: tuple[str, ...], why: str) ->
     "place", ["flp://127.0.0.1:1", "pirate://127.0.0.1:1", "sp+tcp://127.0.0.1:1"]
 )
 @pytest.mark.parametrize("command", [("call", "x", "--submit"), ("result", "0" * 32)], ids=repr)
-def test_nobody_keeps_requests_without_a_broker(command: tuple[str, ...], place: str) -> None:
+def test_durable_requests_need_a_broker(command: tuple[str, ...], place: str) -> None:
     verb, *rest = command
     ended = requite(verb, place, *rest)
     assert ended.code == ExitCode.USAGE

@@ -1,4 +1,4 @@
-"""What `requite` says about itself: the front page, each verb's help, and wrong words."""
+"""The help of `requite` and of each command, and errors about wrong arguments."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_the_front_page_names_every_verb_and_every_exit_code(words):
 
 
 @pytest.mark.parametrize("words", [("--help",), ("--version",), ("journal",)])
-def test_it_ends_quietly_when_nobody_reads_its_output(words):
+def test_it_exits_without_an_error_if_stdout_is_closed(words):
     reader, writer = os.pipe()
     os.close(reader)
     try:
@@ -89,7 +89,7 @@ def test_the_version_is_the_package_s():
 
 
 @pytest.mark.parametrize("verb", DESCRIBED)
-def test_the_help_of_a_verb_tells_its_arguments_and_shows_an_example_or_its_purpose(verb):
+def test_the_help_of_a_command_lists_its_arguments(verb):
     ended = requite(verb, "--help")
     assert ended.code == 0, ended.err
     assert ended.out.startswith(f"Usage: requite {verb} ")
@@ -99,7 +99,7 @@ def test_the_help_of_a_verb_tells_its_arguments_and_shows_an_example_or_its_purp
 
 
 @pytest.mark.parametrize(
-    ("words", "told", "page"),
+    ("words", "expected", "page"),
     [
         (("brokr",), 'Did you mean "broker"?', "requite --help"),
         (("--xyzzy",), f"Available commands: {', '.join(NAMES[:8])}", "requite --help"),
@@ -113,10 +113,10 @@ def test_the_help_of_a_verb_tells_its_arguments_and_shows_an_example_or_its_purp
         ),
     ],
 )
-def test_an_unknown_verb_is_told_with_what_was_probably_meant(words, told, page, refusal):
+def test_an_unknown_command_gets_a_suggestion(words, expected, page, refusal):
     sentence, hint = refusal(*words).splitlines()
     assert f'Unknown command "{words[-1]}"' in sentence
-    assert told in sentence
+    assert expected in sentence
     assert hint == f"  {page} shows more"
 
 
@@ -138,7 +138,7 @@ def test_the_help_of_a_verb_has_its_options_in_groups(verb, capsys):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "expected"),
     [
         (("broker", "--livenes", "3"), "Did you mean --liveness?"),
         (("broker", "--liveness", "three"), "--liveness"),
@@ -151,11 +151,11 @@ def test_the_help_of_a_verb_has_its_options_in_groups(verb, capsys):
         (("demo", "--workers", "1"), "--workers"),
     ],
 )
-def test_wrong_arguments_are_one_sentence_and_where_to_read_more(words, told):
+def test_wrong_arguments_get_one_sentence_and_a_hint(words, expected):
     ended = requite(*words)
     assert (ended.code, ended.out) == (ExitCode.USAGE, "")
     sentence, hint = ended.err.splitlines()
-    assert told.lower() in sentence.lower()
+    assert expected.lower() in sentence.lower()
     assert hint.strip() == f"requite {words[0]} --help shows more"
 
 

@@ -1,4 +1,4 @@
-"""`requite journal tail`, `stats` and `export`: what they print of journals in every condition."""
+"""`requite journal tail`, `stats`, `export` and `ship` with intact and damaged journals."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ DESCRIBED = {
 
 
 def write(path: Path, role: WriterRole, number: int) -> Journal:
-    """Write a small journal; it is left open."""
+    """Start a journal, and add three spans and some events; return it open."""
     journal = Journal(path, role, bytes([number] * 8))
     journal.start()
     journal.chronicle.spans += [SPAN] * 3
@@ -57,7 +57,7 @@ def write(path: Path, role: WriterRole, number: int) -> Journal:
 
 @pytest.fixture(scope="module")
 def journal(tmp_path_factory) -> Path:
-    """A journal of a broker and a client, in good order."""
+    """An intact journal of a broker and a client."""
     path = tmp_path_factory.mktemp("journals") / "journal"
     for number, role in enumerate((WriterRole.BROKER, WriterRole.CLIENT), 1):
         write(path, role, number).close()
@@ -66,7 +66,7 @@ def journal(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def damaged(tmp_path) -> Path:
-    """A journal in which a bit of a block has flipped."""
+    """A journal with one flipped bit in a block."""
     write(tmp_path, WriterRole.BROKER, 1).close()
     (file,) = tmp_path.glob("*/*.seg")
     data = bytearray(file.read_bytes())
@@ -76,7 +76,7 @@ def damaged(tmp_path) -> Path:
 
 
 @pytest.mark.parametrize("verb", JOURNAL.verbs, ids=lambda verb: verb.name)
-def test_the_help_tells_the_arguments_and_shows_an_example(verb):
+def test_the_help_lists_the_arguments_and_has_an_example(verb):
     ended = requite(*verb.words.split(), "--help")
     assert ended.code == 0, ended.err
     assert ended.out.startswith(f"Usage: requite {verb.words} {verb.arguments} [OPTIONS]")
@@ -87,29 +87,29 @@ def test_the_help_tells_the_arguments_and_shows_an_example(verb):
 
 @pytest.mark.parametrize("verb", ["tail", "stats", "export"])
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("make", "message"),
     [
         (lambda path: None, "no such folder"),
         (lambda path: path.touch(), "is a file"),
         (lambda path: (path / "photos").mkdir(parents=True), "it has photos, and no log"),
     ],
 )
-def test_what_is_no_journal_is_told(verb, make, told, tmp_path):
+def test_paths_without_a_journal_are_refused(verb, make, message, tmp_path):
     make(tmp_path / "x")
     options = ("--to", "-") if verb == "export" else ()
     ended = requite("journal", verb, str(tmp_path / "x"), *options)
     assert (ended.code, ended.out) == (ExitCode.USAGE, "")
-    assert told in ended.err
+    assert message in ended.err
     assert "Traceback" not in ended.err
 
 
 # --- tail -----------------------------------------------------------------------------------------
-def test_tail_shows_the_newest_events_a_line_each(journal):
+def test_tail_shows_the_newest_events_one_per_line(journal):
     ended = requite("journal", "tail", str(journal), "-n", "12")
     assert (ended.code, ended.err) == (0, "")
     day, *lines = ended.out.splitlines()
     assert day.endswith(" UTC")
-    # The spans are of the time when the machine was started, which may be an earlier day.
+    # The spans have times close to the start of the machine, which may be on an earlier day.
     lines = [line for line in lines if not line.endswith(" UTC")]
     assert len(lines) == 12
     assert any("  broker 0101  answered     " + CALL_ID in line for line in lines)
@@ -120,7 +120,7 @@ def test_tail_shows_the_newest_events_a_line_each(journal):
 def test_tail_shows_a_request_with_all_of_its_events(journal):
     ended = requite("journal", "tail", str(journal), "--request", CALL_ID.upper())
     lines = ended.out.splitlines()[1:]
-    assert len(lines) == 12 + 9 + 4  # three spans of each, and two event rows
+    assert len(lines) == 12 + 9 + 4  # per log, 3 spans of 4 or 3 events, and 2 event rows
     assert all(CALL_ID in line for line in lines)
     nothing = requite("journal", "tail", str(journal), "--request", "f" * 32)
     assert (nothing.code, nothing.out) == (0, "")
@@ -132,7 +132,7 @@ def test_tail_selects_by_service_and_kind(journal):
     assert requite("journal", "tail", str(journal), "--service", "nobody").out == ""
 
 
-def test_tail_leaves_out_heartbeats_unless_they_are_asked_for(tmp_path):
+def test_tail_shows_heartbeats_only_on_request(tmp_path):
     with Journal(tmp_path, WriterRole.BROKER, bytes(8)) as journal:
         journal.chronicle.event_rows += [EventRow(1.0, Kind.HEARTBEAT)] * 30
     assert "heartbeat" not in requite("journal", "tail", str(tmp_path)).out
@@ -140,7 +140,7 @@ def test_tail_leaves_out_heartbeats_unless_they_are_asked_for(tmp_path):
         assert requite("journal", "tail", str(tmp_path), *words).out.count("heartbeat") == 30
 
 
-def test_tail_writes_objects_for_machines(journal):
+def test_tail_writes_json_objects(journal):
     ended = requite("journal", "tail", str(journal), "--json", "-n", "50")
     records = [json.loads(line) for line in ended.out.splitlines()]
     assert Counter(each["kind"] for each in records) == Counter(e.kind for e in events(journal))
@@ -149,20 +149,20 @@ def test_tail_writes_objects_for_machines(journal):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (("--kind", "queued2"), "no kind `queued2`; the kinds are accepted, queued"),
         (("--request", "xyz"), "32 hexadecimal digits"),
         (("-n", "-1"), "must be >= 0"),
     ],
 )
-def test_tail_refuses_what_cannot_be(journal, words, told):
+def test_tail_refuses_invalid_options(journal, words, message):
     ended = requite("journal", "tail", str(journal), *words)
     assert (ended.code, ended.out) == (ExitCode.USAGE, "")
-    assert told.lower() in ended.err.lower()
+    assert message.lower() in ended.err.lower()
 
 
-def test_tail_follows_what_comes_in_old_and_new_logs(tmp_path):
+def test_tail_follows_old_and_new_logs(tmp_path):
     first = write(tmp_path, WriterRole.BROKER, 1)
     with running("journal", "tail", str(tmp_path), "-f", "-n", "50", "--json") as tail:
         first.chronicle.event_rows.append(EventRow(1.0, Kind.REFUSED, service=b"one"))
@@ -203,7 +203,7 @@ def test_stats_count_per_log_and_per_kind(journal):
     assert ["queued", "3"] in rows
 
 
-def test_stats_for_machines(journal):
+def test_stats_as_json(journal):
     record = requite("journal", "stats", str(journal), "--json").record
     (broker, client) = record["logs"]
     assert (broker["role"], client["role"]) == ("broker", "client")
@@ -225,7 +225,7 @@ def test_stats_of_a_journal_in_use_with_losses(tmp_path):
     assert rows[2][-2:] == ["open", "1,234"]
 
 
-def test_stats_tell_of_damage(damaged):
+def test_stats_report_damage(damaged):
     ended = requite("journal", "stats", str(damaged))
     assert ended.code == ExitCode.FAILED
     assert "checksum" in ended.err
@@ -235,33 +235,33 @@ def test_stats_tell_of_damage(damaged):
 
 
 @pytest.mark.parametrize(
-    ("left", "state", "told"),
+    ("left", "state", "message"),
     [
         (lambda data: data[:-100], "cut", "cut off"),
-        (lambda data: data[:-24], "cut", "cut off"),  # just END is missing
+        (lambda data: data[:-24], "cut", "cut off"),  # only END is missing
         (lambda data: data[:-100] + bytes(100), "cut", "cut off"),
         (lambda data: data[:-100].ljust(16 << 20, b"\0"), "torn", "the last write is not complete"),
     ],
     ids=["cut", "END", "zeros", "torn"],
 )
-def test_what_ends_in_the_middle_is_told(tmp_path, left, state, told):
+def test_a_truncated_segment_is_reported(tmp_path, left, state, message):
     write(tmp_path, WriterRole.CLIENT, 1).close()
     (file,) = tmp_path.glob("*/*.seg")
     file.write_bytes(left(file.read_bytes()))
     ended = requite("journal", "stats", str(tmp_path), "--json")
     assert (ended.code, ended.record["logs"][0]["state"]) == (ExitCode.FAILED, state)
-    assert told in ended.err
+    assert message in ended.err
     for words in (("stats",), ("tail",), ("export", "--to", "-")):
         ended = requite("journal", words[0], str(tmp_path), *words[1:])
         assert ended.code == ExitCode.FAILED
-        assert told in ended.err
+        assert message in ended.err
     assert '"kind": "answered"' in ended.out
 
 
-def test_a_log_that_does_not_say_that_it_ends_is_incomplete(tmp_path):
+def test_a_log_without_an_end_is_incomplete(tmp_path):
     write(tmp_path, WriterRole.CLIENT, 1).close()
     (folder,) = tmp_path.glob("client-*")
-    with Log.open(folder, purpose=PURPOSE) as log:  # and then, no segment more
+    with Log.open(folder, purpose=PURPOSE) as log:  # the new segment has no END
         log.append([encode_spans([SPAN], Strings(), 0, 99)])
     ended = requite("journal", "stats", str(tmp_path))
     assert ended.code == ExitCode.FAILED
@@ -271,16 +271,16 @@ def test_a_log_that_does_not_say_that_it_ends_is_incomplete(tmp_path):
     assert "incomplete" in ended.out
 
 
-def test_a_log_that_began_and_is_gone_is_missing(tmp_path):
+def test_a_deleted_log_is_reported_as_missing(tmp_path):
     for name in (bytes(8), bytes(7) + b"1"):
         with Journal(tmp_path, WriterRole.BROKER, name):
-            """It begins, and ends."""
+            """Write the first and the last event only."""
     gone = tmp_path / f"broker-{bytes(8).hex()}"
     shutil.rmtree(gone)
     ended = requite("journal", "stats", str(tmp_path))
     assert f"missing: the log began here, and its files are not there: {gone.name}" in ended.err
     assert ended.code == 1
-    (tmp_path / ".logs" / gone.name).unlink()  # nobody needs it any more
+    (tmp_path / ".logs" / gone.name).unlink()  # forget the log
     assert requite("journal", "stats", str(tmp_path)).code == 0
 
 
@@ -298,7 +298,7 @@ def test_a_journal_is_shipped_and_followed(tmp_path):
     assert [*events(target)] == [*events(source)]
 
 
-def test_what_cannot_be_shipped_is_told(tmp_path):
+def test_a_failure_to_ship_is_reported(tmp_path):
     write(tmp_path / "journal", WriterRole.BROKER, 1).close()
     (tmp_path / "file").touch()
     ended = requite("journal", "ship", str(tmp_path / "journal"), str(tmp_path / "file"))
@@ -342,7 +342,7 @@ def test_export_writes_the_same_events_as_parquet(journal, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["out.parquet", "out.jsonl"])
-def test_export_writes_what_does_not_decode_as_well(damaged, name):
+def test_export_includes_blocks_that_cannot_be_decoded(damaged, name):
     ended = requite("journal", "export", str(damaged), "--to", str(damaged / name))
     assert ended.code == ExitCode.FAILED
     assert "checksum" in ended.err
@@ -351,17 +351,17 @@ def test_export_writes_what_does_not_decode_as_well(damaged, name):
 
 
 @pytest.mark.parametrize(
-    ("to", "told"),
+    ("to", "message"),
     [("out.csv", "must end with .parquet or .jsonl"), ("no/where.jsonl", "cannot write")],
 )
-def test_export_refuses_where_it_cannot_write(journal, tmp_path, to, told):
+def test_export_refuses_invalid_targets(journal, tmp_path, to, message):
     ended = requite("journal", "export", str(journal), "--to", str(tmp_path / to))
     assert (ended.code, ended.out) == (ExitCode.USAGE, "")
-    assert told in ended.err
+    assert message in ended.err
     assert list(tmp_path.iterdir()) == []
 
 
-def test_export_does_not_mind_a_reader_that_leaves(journal):
+def test_export_exits_without_an_error_if_stdout_is_closed(journal):
     with running("journal", "export", str(journal), "--to", "-") as export:
         assert export.line().startswith('{"schema_version": 1')
         export.process.stdout.close()

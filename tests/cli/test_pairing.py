@@ -1,4 +1,4 @@
-"""`requite broker --primary|--backup`: what is refused, what is shown, how a failed pair ends."""
+"""`requite broker --primary|--backup`: refused options, the displayed state, and a failed pair."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ A, B = "tcp://127.0.0.1:5560", "tcp://127.0.0.1:5561"
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "text"),
     [
         ({"primary": True}, "both --pair-bind and --peer"),
         ({"backup": True, "peer": A}, "both --pair-bind and --peer"),
@@ -29,12 +29,12 @@ A, B = "tcp://127.0.0.1:5560", "tcp://127.0.0.1:5561"
         ({"primary": True, "pair_bind": A, "peer": B, "pair_heartbeat": 0.0}, "heartbeat"),
     ],
 )
-def test_what_cannot_work_is_refused(options, told):
-    with pytest.raises(ConfigurationError, match=told):
+def test_invalid_options_are_refused(options, text):
+    with pytest.raises(ConfigurationError, match=text):
         Pairing(**options).make()
 
 
-def test_one_of_a_pair_and_one_alone():
+def test_a_broker_with_and_without_a_pair():
     assert Pairing().make() is None
     pair = Pairing(backup=True, pair_bind=A, peer=B).make()
     assert (pair.view.role.name, pair.view.serves) == ("BACKUP", False)
@@ -48,19 +48,19 @@ def test_one_of_a_pair_and_one_alone():
         ("passive", False, "the primary is passive"),
     ],
 )
-def test_what_services_says_of_a_pair(peer, silent, heard):
+def test_services_describes_the_state_of_a_pair(peer, silent, heard):
     pair = {"role": "backup", "state": "active", "epoch": 2, "heard_s_ago": 3.2}
-    told = _standing(pair | {"peer": peer, "peer_is_silent": silent})
-    assert told == f"backup of a pair, active in epoch 2; {heard}"
+    text = _standing(pair | {"peer": peer, "peer_is_silent": silent})
+    assert text == f"backup of a pair, active in epoch 2; {heard}"
 
 
 @pytest.mark.e2e
-def test_two_of_a_kind_end_with_what_to_do(tmp_path):
+def test_a_second_primary_exits_with_advice(tmp_path):
     places = [f"ipc://{tmp_path}/{name}" for name in "ab"]
     common = ("broker", "--bind", "tcp://127.0.0.1:0", "--primary", "--pair-heartbeat", "0.5")
     with running(*common, "--pair-bind", places[0], "--peer", places[1]) as first:
         address = first.line().removeprefix("listening on tcp://")
-        # A first request is a vote: this one serves from now on, and whoever comes later gives up.
+        # The request makes the first broker active; another primary then exits.
         call = requite("call", f"mdp://{address}/nobody", "x", "--timeout", "3")
         assert call.code in (ExitCode.TIMEOUT, ExitCode.UNAVAILABLE)
         second = requite(*common, "--pair-bind", places[1], "--peer", places[0])

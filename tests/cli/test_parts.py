@@ -1,4 +1,7 @@
-"""The parts of the command that need no process: codes, sentences, logs, latencies, credentials."""
+"""Parts of the command that are tested in this process: exit codes, error texts, credentials.
+
+Also log lines, latencies, and escaped text.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ URL = "mdp://127.0.0.1:5555/echo"
 
 
 def kinds_of(root):
-    """Return a class and all below it."""
+    """Return a class and all of its subclasses."""
     return [root, *(each for child in root.__subclasses__() for each in kinds_of(child))]
 
 
@@ -46,7 +49,7 @@ PUBLIC = [kind for kind in kinds_of(RequiteError) if kind.__module__ == errors._
 @pytest.mark.parametrize(
     "kind", [kind for kind in PUBLIC if kind not in (RequiteError, errors.ProtocolViolation)]
 )
-def test_every_error_has_an_exit_code_of_its_own_kind(kind):
+def test_every_error_has_a_specific_exit_code(kind):
     assert exit_code_of(kind("what happened")) not in (ExitCode.OK, ExitCode.INTERNAL)
 
 
@@ -58,16 +61,16 @@ def test_every_failed_call_says_whether_it_may_have_run(kind):
         error = kind("what happened", may_have_executed=may_have_run, attempts=1)
         with pytest.raises(kind), advised(URL):
             raise error
-        told = sentence(error)
+        text = sentence(error)
         if kind is errors.RemoteFailure:
-            assert told == "the handler failed: what happened"
+            assert text == "the handler failed: what happened"
         else:
-            assert ("may have run" if may_have_run else "has not run") in told
-        assert "\n" not in told
+            assert ("may have run" if may_have_run else "has not run") in text
+        assert "\n" not in text
         assert kind_of(error).name.isupper()
 
 
-def test_a_timeout_without_a_connection_is_no_connection():
+def test_a_timeout_before_the_first_attempt_has_the_code_no_connection():
     unsent = CallTimeout("late", may_have_executed=False, attempts=0)
     assert exit_code_of(unsent) == ExitCode.NO_CONNECTION
     assert kind_of(unsent).name == "NO_CONNECTION"
@@ -99,14 +102,14 @@ def test_the_place_of_a_url(url, place):
         ("inproc://name", "check that a service or device is reachable at inproc://name"),
     ],
 )
-def test_what_to_do_without_a_connection_depends_on_who_should_be_there(url, advice):
+def test_the_advice_without_a_connection_depends_on_the_protocol(url, advice):
     assert is_brokerless(url) == (parse_url(url).protocol == "sp")
     with pytest.raises(CallTimeout) as failed, advised(url):
         raise CallTimeout("it has not run", may_have_executed=False)
     assert sentence(failed.value) == f"it has not run; {advice}"
 
 
-def test_what_rabbitmq_refuses_it_says_itself():
+def test_a_refusal_by_rabbitmq_gets_no_advice():
     url = "amqp://me:secret@host/vhost?queue=echo"
     with pytest.raises(CallTimeout) as unsent, advised(url):
         raise CallTimeout("it has not run", may_have_executed=False)
@@ -123,24 +126,24 @@ def test_credentials_survive_the_url(name, password):
     try:
         (name + password).encode()
     except UnicodeEncodeError:
-        return  # half a surrogate pair is no text
+        return  # a lone surrogate cannot be encoded
     parsed = parse_url(with_user(URL, (name, password)))
     assert (parsed.user, parsed.password, parsed.service) == (name, password, "echo")
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [("", "no credentials"), ("# only\n\n", "no credentials"), ("a:b\nsecret\n", "line 2")],
 )
-def test_a_bad_file_of_credentials_is_told_without_its_content(tmp_path, text, told):
+def test_errors_about_a_credentials_file_hide_its_content(tmp_path, text, message):
     path = tmp_path / "users"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(ConfigurationError, match=told) as raised:
+    with pytest.raises(ConfigurationError, match=message) as raised:
         read_users(path)
     assert "secret" not in str(raised.value)
 
 
-def test_who_connects_is_one_user(tmp_path):
+def test_a_client_has_one_user(tmp_path):
     path = tmp_path / "users"
     path.write_text("a:b:c\n", encoding="utf-8")
     assert read_one_user(path) == ("a", "b:c")
@@ -150,12 +153,12 @@ def test_who_connects_is_one_user(tmp_path):
     assert read_one_user(None) is None
 
 
-def test_credentials_are_given_once():
+def test_credentials_in_both_url_and_file_are_refused():
     with pytest.raises(ConfigurationError, match="remove one of them"):
         with_user("mdp://me:secret@host/echo", ("a", "b"))
 
 
-def test_credentials_spoil_no_hint_at_a_missing_scheme() -> None:
+def test_a_missing_scheme_is_suggested_with_credentials_too() -> None:
     with pytest.raises(ConfigurationError, match=r"did you mean mdp://host/echo\?$"):
         parse_url(with_user("host/echo", ("me", "secret")))
 
@@ -181,9 +184,9 @@ def test_a_text_line_ends_with_its_facts():
     assert line.endswith(".500 info requite.x: took 3 peer='a b'")
 
 
-def test_a_json_line_holds_its_facts_and_cannot_be_made_to_lie():
-    told = json.loads(JsonLines().format(record(peer="a\nb", level="critical", odd={1})))
-    assert told == {
+def test_facts_do_not_overwrite_the_fields_of_a_json_line():
+    fields = json.loads(JsonLines().format(record(peer="a\nb", level="critical", odd={1})))
+    assert fields == {
         "time": "1970-01-01T00:00:00.500+00:00",
         "level": "info",
         "logger": "requite.x",
@@ -228,7 +231,7 @@ def test_a_histogram_counts_every_value_once_and_in_its_place(values):
         floor = bucket.upto_s
 
 
-def test_a_bar_shows_whatever_is_not_nothing():
+def test_a_bar_shows_every_count_above_zero():
     assert bar(0, 10) == ""
     assert bar(1, 1_000_000) == "▏"
     assert bar(10, 10) == "█" * 40
@@ -243,37 +246,37 @@ def test_latencies_have_three_digits(seconds, text):
     assert in_ms(seconds) == text
 
 
-def test_text_from_others_cannot_steer_the_terminal() -> None:
+def test_control_characters_are_escaped() -> None:
     assert printable("no\x1b[31m\nway\u009b ü ✓ \\") == "no\\x1b[31m\\nway\\x9b ü ✓ \\"
 
 
 _EVIL = "no\x1b[2J\n10:00:00.000 warning requite.fake: forged\u202e"
 
 
-def test_errors_of_others_stay_on_their_line(capsys) -> None:
+def test_remote_errors_are_printed_on_one_line(capsys) -> None:
     complain(sentence(RemoteFailure(_EVIL)))
-    told = capsys.readouterr().err
-    assert told.count("\n") == 1
-    assert told.rstrip("\n").isprintable()
-    assert "\\n10:00:00.000 warning" in told
+    text = capsys.readouterr().err
+    assert text.count("\n") == 1
+    assert text.rstrip("\n").isprintable()
+    assert "\\n10:00:00.000 warning" in text
 
 
-def test_text_of_others_in_a_log_line_stays_there() -> None:
-    heard: list[str] = []
+def test_remote_text_stays_on_its_log_line() -> None:
+    lines: list[str] = []
     logger = logging.getLogger("requite.test_parts")
     handler = logging.Handler()
-    handler.emit = lambda entry: heard.append(TextLines().format(entry))
+    handler.emit = lambda entry: lines.append(TextLines().format(entry))
     logger.addHandler(handler)
     try:
         Warnings(logger, lambda: 0.0).warn("poisoned", _EVIL)
         logger.warning("a peer says %s", _EVIL)
     finally:
         logger.removeHandler(handler)
-    assert len(heard) == 2
-    assert all(line.isprintable() for line in heard)
+    assert len(lines) == 2
+    assert all(line.isprintable() for line in lines)
 
 
-def test_a_traceback_is_indented_so_that_none_of_its_lines_looks_like_ours() -> None:
+def test_the_lines_of_a_traceback_are_indented_and_escaped() -> None:
     try:
         raise ValueError(_EVIL)
     except ValueError:
@@ -283,7 +286,7 @@ def test_a_traceback_is_indented_so_that_none_of_its_lines_looks_like_ours() -> 
     assert all(line.startswith("  ") and line.isprintable() for line in rest)
 
 
-def test_what_a_titanic_tells_of_its_requests_and_its_replica_stays_on_its_line(capsys) -> None:
+def test_text_from_a_titanic_stays_on_its_line(capsys) -> None:
     row = dict.fromkeys(("submitted_us", "attempts", "size", "reply_size"), 0)
     texts = dict.fromkeys(("ticket", "state", "service", "reason"), _EVIL)
     assert _line({**row, **texts}).isprintable()

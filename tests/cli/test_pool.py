@@ -1,4 +1,4 @@
-"""`requite pool ls` and `poison ls`: lines that say what their numbers are."""
+"""`requite pool ls`, `poison ls` and `drain` with a stub for the manager."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ POISONED = {
 }
 
 
-def answer(monkeypatch: pytest.MonkeyPatch, module: str, said: dict[str, Any]) -> None:
-    """Let a manager say this to the verb of a module."""
-    monkeypatch.setattr(f"requite.cli.pool.{module}.ask", lambda *_: said)
+def answer(monkeypatch: pytest.MonkeyPatch, module: str, response: dict[str, Any]) -> None:
+    """Replace the request to the manager in a command's module; it returns `response`."""
+    monkeypatch.setattr(f"requite.cli.pool.{module}.ask", lambda *_: response)
 
 
-def test_groups_are_lines(
+def test_each_group_is_a_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     answer(monkeypatch, "ls", {"groups": [GROUP, GROUP | {"workers": 1, "messages": 1}, GONE]})
@@ -59,7 +59,7 @@ def test_groups_are_lines(
     ]
 
 
-def test_only_groups_that_are_there_are_drained(
+def test_only_existing_groups_are_drained(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = []
@@ -76,7 +76,7 @@ def test_only_groups_that_are_there_are_drained(
     assert asked[-1] == ("/release", {"key": "42"})
 
 
-def test_poisoned_requests_are_lines(
+def test_each_poisoned_request_is_a_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     answer(monkeypatch, "poison.ls", {"poison": [POISONED], "more": 0})

@@ -1,4 +1,4 @@
-"""`requite queue`: where it says it is, what it hands out, and how it ends."""
+"""`requite queue`: its addresses, its journal, and refused options."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.e2e
 ANY = ("--front", "tcp://127.0.0.1:0", "--back", "tcp://127.0.0.1:0")
 
 
-def test_it_says_where_it_listens_and_hands_requests_to_workers() -> None:
+def test_it_prints_its_addresses_and_dispatches_requests() -> None:
     with running("queue", *ANY, "--protocol", "simple") as queue:
         front = queue.line().removeprefix("listening on ").removesuffix(" for clients")
         back = queue.line().removeprefix("listening on ").removesuffix(" for workers")
@@ -30,7 +30,7 @@ def test_it_says_where_it_listens_and_hands_requests_to_workers() -> None:
             assert queue.end() == (ExitCode.OK, "", "")
 
 
-def test_it_listens_at_unix_sockets_as_its_peers_write_them(tmp_path: Path) -> None:
+def test_addresses_of_unix_sockets_may_omit_the_pirate_scheme(tmp_path: Path) -> None:
     front, back = f"ipc://{tmp_path}/front", f"pirate+ipc://{tmp_path}/back"
     with running("queue", "--front", front, "--back", back) as queue:
         assert queue.line() == f"listening on pirate+{front} for clients"
@@ -40,7 +40,7 @@ def test_it_listens_at_unix_sockets_as_its_peers_write_them(tmp_path: Path) -> N
             assert requite("call", f"pirate+{front}", "hello").stdout == b"hello"
 
 
-def test_it_keeps_a_journal(tmp_path: Path) -> None:
+def test_it_writes_a_journal(tmp_path: Path) -> None:
     with running("queue", *ANY, "--journal", str(tmp_path), "--protocol", "simple") as queue:
         front, back = (queue.line().split()[2] for _ in range(2))
         with running("worker", "requite.examples:echo", "--connect", back) as worker:
@@ -59,7 +59,7 @@ def test_it_keeps_a_journal(tmp_path: Path) -> None:
     assert {"worker_joined", "worker_lost", "closed"} <= set(kinds)
 
 
-def test_a_given_port_is_kept_over_restarts_and_its_own() -> None:
+def test_a_given_port_is_reused_after_a_restart_and_exclusive() -> None:
     with running("queue", *ANY) as queue:
         places = [queue.line().split()[2] for _ in range(2)]
         queue.send(signal.SIGKILL)
@@ -73,7 +73,7 @@ def test_a_given_port_is_kept_over_restarts_and_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("--protocol", "simple", "--liveness", "3"), "no heartbeats"),
         (("--front", "sp+tcp://127.0.0.1:0"), "scheme"),
@@ -81,13 +81,13 @@ def test_a_given_port_is_kept_over_restarts_and_its_own() -> None:
         (("--journal-retain", "1d"), "requires --journal DIR"),
     ],
 )
-def test_what_cannot_work_is_refused(arguments: tuple[str, ...], told: str) -> None:
+def test_invalid_arguments_are_refused(arguments: tuple[str, ...], message: str) -> None:
     ended = requite("queue", *arguments)
     assert (ended.code, ended.out) == (ExitCode.USAGE, "")
-    assert told in ended.err
+    assert message in ended.err
 
 
-def test_a_lazy_pirate_is_served_and_told_the_truth_when_it_is_not() -> None:
+def test_a_lazy_pirate_client_gets_a_reply_or_an_error() -> None:
     bind = ("--bind", "pirate://127.0.0.1:0")
     with running("worker", "requite.examples:slow", *bind) as server:
         url = server.line().removeprefix("serving slow at ")

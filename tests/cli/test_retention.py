@@ -1,4 +1,4 @@
-"""`--journal-retain`, and the settings that it stands for."""
+"""`--journal-retain`, `--journal-ship` and `JournalSettings`."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def test_limits_of_size_and_age(text: str, limit: tuple[int | None, float | None
 
 
 @pytest.mark.parametrize("text", ["", "1", "g", "-1g", "1y", "1g,", "1g 7d"])
-def test_what_is_no_limit_is_refused(text: str) -> None:
+def test_malformed_limits_are_refused(text: str) -> None:
     with pytest.raises(ConfigurationError, match="is not a limit such as 1g, 7d or 1g,7d"):
         limits(text)
 
 
-def test_a_journal_with_settings_is_kept_by_them(tmp_path: Path) -> None:
+def test_a_journal_has_the_settings_of_the_option(tmp_path: Path) -> None:
     settings = JournalSettings(retain_bytes=1 << 30, retain_s=3600.0)
     assert journal_option(tmp_path, "1g,1h", None) == (tmp_path, settings)
     assert journal_option(tmp_path, None, None) == tmp_path
@@ -50,7 +50,7 @@ def test_a_journal_with_settings_is_kept_by_them(tmp_path: Path) -> None:
     assert (journal.path.parent, journal.settings) == (tmp_path, settings)
 
 
-def test_a_broker_takes_settings_with_its_folder(tmp_path: Path) -> None:
+def test_a_broker_accepts_settings_for_its_journal(tmp_path: Path) -> None:
     async def serve() -> None:
         async with Broker("tcp://127.0.0.1:0", journal=(tmp_path, JournalSettings(retain_s=60))):
             assert [log.role for log in find_logs(tmp_path)] == [WriterRole.BROKER]
@@ -60,7 +60,7 @@ def test_a_broker_takes_settings_with_its_folder(tmp_path: Path) -> None:
 
 @pytest.mark.e2e
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (("--journal-retain", "1g"), "--journal"),
         (("--journal", "x", "--journal-retain", "1"), "1g"),
@@ -68,10 +68,10 @@ def test_a_broker_takes_settings_with_its_folder(tmp_path: Path) -> None:
         (("--journal", "x", "--journal-ship", "ftp://x/y"), "s3://"),
     ],
 )
-def test_the_command_refuses_what_cannot_be_meant(words: tuple[str, ...], told: str) -> None:
+def test_the_command_refuses_invalid_options(words: tuple[str, ...], message: str) -> None:
     ended = requite("broker", "--bind", "tcp://127.0.0.1:0", *words)
     assert (ended.code, ended.out) == (ExitCode.USAGE, "")
-    assert told in ended.err
+    assert message in ended.err
 
 
 @pytest.mark.e2e
@@ -85,7 +85,7 @@ def test_the_command_ships_its_log(tmp_path: Path) -> None:
 
 
 @pytest.mark.e2e
-def test_the_command_keeps_a_journal_with_limits(tmp_path: Path) -> None:
+def test_the_command_writes_a_journal_with_limits(tmp_path: Path) -> None:
     options = ("--journal", str(tmp_path), "--journal-retain", "1g,7d")
     with running_broker(*options):
         assert [log.role for log in find_logs(tmp_path)] == [WriterRole.BROKER]

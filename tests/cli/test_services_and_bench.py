@@ -14,7 +14,7 @@ from requite.cli.services import render
 
 pytestmark = pytest.mark.e2e
 
-NOBODY = "mdp://127.0.0.1:1"
+UNREACHABLE = "mdp://127.0.0.1:1"
 
 
 def test_the_table_has_a_row_per_service(url):
@@ -30,7 +30,7 @@ def test_the_table_has_a_row_per_service(url):
     }
 
 
-def test_the_workers_are_shown_if_asked_for(url):
+def test_the_workers_are_shown_on_request(url):
     assert "capacity" not in requite("services", url).out
     assert "capacity" in requite("services", url, "--workers").out
 
@@ -42,17 +42,17 @@ def test_a_broker_without_services_says_so():
     assert "no services" in ended.out
 
 
-@pytest.mark.parametrize(("unread", "told"), [(0, False), (2, True)])
-def test_clients_that_are_not_read_from_are_shown(unread, told):
+@pytest.mark.parametrize(("unread", "is_shown"), [(0, False), (2, True)])
+def test_clients_that_are_not_read_from_are_shown(unread, is_shown):
     report = {"clients": 3, "unread": unread, "pending": 9, "draining": False}
     shown = Console(file=io.StringIO(), width=120)
     shown.print(render(report | {"services": [], "workers": []}, with_workers=False))
     text = shown.file.getvalue()
     assert "9 requests pending" in text
-    assert ("2 clients not read from, because of a limit" in text) is told
+    assert ("2 clients not read from, because of a limit" in text) is is_shown
 
 
-def test_what_was_asked_is_counted(url):
+def test_replies_are_counted(url):
     def echo():
         (row,) = [
             each
@@ -66,7 +66,7 @@ def test_what_was_asked_is_counted(url):
     assert echo()["replied"] == before["replied"] + 1
 
 
-def test_it_can_be_watched(url):
+def test_watch_repeats_the_output(url):
     with running("services", url, "--json", "--watch", "0.1") as watching:
         for _ in range(3):
             assert '"services"' in watching.line()
@@ -74,15 +74,15 @@ def test_it_can_be_watched(url):
         assert watching.end()[0] == ExitCode.INTERRUPTED
 
 
-@pytest.mark.parametrize("words", [("services", NOBODY, "--timeout", "0.3")])
+@pytest.mark.parametrize("words", [("services", UNREACHABLE, "--timeout", "0.3")])
 def test_no_broker(words):
     ended = requite(*words)
     assert (ended.code, ended.out) == (ExitCode.NO_CONNECTION, "")
-    assert f"check that a broker listens at {NOBODY}" in ended.err
+    assert f"check that a broker listens at {UNREACHABLE}" in ended.err
 
 
 # --- bench ----------------------------------------------------------------------------------------
-def test_as_many_calls_as_asked_for(url):
+def test_the_number_of_calls_can_be_set(url):
     ended = requite("bench", f"{url}/echo", "--requests", "500", "--size", "100", "--json")
     assert (ended.code, ended.err) == (0, "")
     record = ended.record
@@ -98,13 +98,13 @@ def test_several_clients_share_the_calls(url):
     assert requite("bench", f"{url}/echo", *words).record["answered"] == 300
 
 
-def test_as_long_as_asked_for(url):
+def test_the_duration_can_be_set(url):
     record = requite("bench", f"{url}/echo", "--duration", "0.3", "--json").record
     assert record["answered"] > 0
     assert 0.3 <= record["took_s"] < 20
 
 
-def test_a_call_that_does_not_end_is_told_before_anything_is_measured(url):
+def test_a_call_that_times_out_is_reported_before_the_measurement(url):
     words = ("--requests", "20", "--body", "30", "--timeout", "1.5", "--json")
     ended = requite("bench", f"{url}/slow", *words)
     assert (ended.code, ended.out) == (ExitCode.TIMEOUT, "")
@@ -132,7 +132,7 @@ def test_some_failed_calls_make_the_run_fail(tmp_path):
     assert ended.record["answered"] >= 10
 
 
-def test_a_missing_service_is_told_before_anything_is_measured(url):
+def test_a_missing_service_is_reported_before_the_measurement(url):
     ended = requite("bench", f"{url}/nope", "--timeout", "1.5", "--requests", "5")
     assert (ended.code, ended.out) == (ExitCode.UNAVAILABLE, "")
     assert "no worker serves 'nope'" in ended.err

@@ -1,4 +1,4 @@
-"""The parts of the demo that have to be right for its verdict to mean anything."""
+"""The parts of the demo on which its verdict depends."""
 
 from __future__ import annotations
 
@@ -26,12 +26,15 @@ from requite.examples import airports, tree
 from requite.request import Reply
 
 AIRPORTS = airportsdata.load()
-# Near the poles and the date line, on islands far from everything, in dense regions, and doubles.
+# Near the poles and the date line, on remote islands, in dense regions, and at equal places.
 PLACES = ("NZSP", "NFTL", "EDDF", "KJFK", "SCIP", "UHMA", "EBBR", "EBMB", "LOWI", "FSIA")
 
 
 def by_brute_force(code: str, count: int) -> list[tuple[int, str]]:
-    """Compare with every other airport, by Vincenty's formula on a sphere, in whole metres."""
+    """Return the nearest airports by an exhaustive search.
+
+    Distances are in whole metres, by Vincenty's formula on a sphere.
+    """
     here = AIRPORTS[code]
     lat, lon = math.radians(here["lat"]), math.radians(here["lon"])
 
@@ -58,7 +61,7 @@ def test_service_direct_computation_and_brute_force_agree(code):
     st.lists(st.tuples(st.floats(-90, 90), st.floats(-180, 180)), min_size=2, max_size=60),
     st.integers(1, 12),
 )
-def test_the_tree_finds_what_looking_at_everybody_finds(places, count):
+def test_the_tree_agrees_with_an_exhaustive_search(places, count):
     points = [tree.point(f"{n:02}", *place) for n, place in enumerate(places)]
     centre = points[0]
 
@@ -67,8 +70,8 @@ def test_the_tree_finds_what_looking_at_everybody_finds(places, count):
         diameter = 2 * tree.EARTH_RADIUS_M
         return round(diameter * math.asin(min(1.0, chord / diameter)))
 
-    everybody = sorted((metres(other), other[3]) for other in points[1:])
-    assert tree.nearest_to(centre, tree.build(points), count) == everybody[:count]
+    others = sorted((metres(other), other[3]) for other in points[1:])
+    assert tree.nearest_to(centre, tree.build(points), count) == others[:count]
 
 
 # --- the verdict ----------------------------------------------------------------------------------
@@ -107,10 +110,10 @@ def test_all_answered_once_and_correctly_is_good():
         ([reply(0, *TRUTH["A"]), reply(1, (9, "C"), (1, "A"))], (2, 1, 0, 0)),
         ([reply(0, *TRUTH["A"]), reply(1, *TRUTH["B"][:1])], (2, 1, 0, 0)),
         ([reply(0, *TRUTH["A"]), reply(1, *TRUTH["B"]), reply(1, *TRUTH["B"])], (2, 1, 0, 1)),
-        ([reply(0, *TRUTH["A"]), reply(0, *TRUTH["A"])], (1, 0, 1, 1)),  # went astray
+        ([reply(0, *TRUTH["A"]), reply(0, *TRUTH["A"])], (1, 0, 1, 1)),  # twice for A
     ],
 )
-def test_anything_else_is_not(outcomes, expected):
+def test_any_other_outcome_is_not_good(outcomes, expected):
     verdict = judge(*outcomes)
     assert numbers(verdict) == expected
     assert not verdict.is_good
@@ -143,7 +146,7 @@ async def test_requests_are_held_back_until_they_are_released():
     assert source.handed_out == 5
 
 
-async def test_every_fault_strikes_while_requests_are_left():
+async def test_every_fault_is_injected_while_requests_remain():
     source = RequestSource(1000)
     struck = []
 
@@ -153,7 +156,7 @@ async def test_every_fault_strikes_while_requests_are_left():
     async def take_all():
         for _ in range(1000):
             assert await source.take() is not None
-            await asyncio.sleep(0)  # the faults' turn
+            await asyncio.sleep(0)  # let the faults run
         assert await source.take() is None
 
     async with asyncio.TaskGroup() as group:
@@ -195,8 +198,8 @@ def test_milestones_leave_requests_before_and_after():
 
 
 @pytest.mark.parametrize("name", [name for name in DEMOS if name != "pool"])
-def test_the_processes_of_a_demo_find_each_other(name):
-    """Each address to which a process or a client connects is one at which another one listens."""
+def test_the_processes_of_a_demo_use_the_same_addresses(name):
+    """Processes and clients connect to addresses at which another process listens."""
     demo = DEMOS[name]
     with demo.run(demo, Scale(workers=3), None) as run:
         commands = [(start.args[0], start.args[1][2:]) for start in run._starters]
@@ -225,10 +228,10 @@ def test_a_pattern_is_found_by_its_name(name):
         ("BinaryStar", "binary-star"),
     ],
 )
-def test_a_part_of_the_name_of_a_pattern_will_do(name, pattern):
+def test_a_pattern_is_found_by_a_part_of_its_name(name, pattern):
     assert find_demo(name) == pattern
 
 
-def test_an_unknown_pattern_is_answered_with_those_there_are():
+def test_an_unknown_pattern_is_refused_with_a_list():
     with pytest.raises(ValueError, match=r"no pattern 'saga'; there are lazy-pirate, .*agent"):
         find_demo("saga")

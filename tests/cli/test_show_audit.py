@@ -1,4 +1,4 @@
-"""The end of the demo: what it needs, what it keeps, and when the audit agrees with its count."""
+"""The audit of the demo: its packages, its archive, and its agreement with the demo's counts."""
 
 from __future__ import annotations
 
@@ -68,16 +68,16 @@ def test_an_audit_that_counts_the_same_agrees():
         *({name: 1} for name in list(COUNTS)[5:]),
     ],
 )
-def test_any_other_count_does_not(counts):
+def test_other_counts_disagree(counts):
     assert not outcome(**counts).agrees_with(verdict())
 
 
 def test_a_call_that_ended_without_an_answer_is_a_disagreement():
-    """For the journal a timeout is an end; the demo has lost a request."""
+    """The journal counts a timeout as an answer; the demo counts the request as lost."""
     assert not outcome().agrees_with(verdict(answered=9))
 
 
-def test_only_the_report_is_left_of_a_temporary_archive(tmp_path, monkeypatch):
+def test_a_temporary_archive_keeps_only_the_report(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     archive = Archive(None)
     for folder in (archive.journal, archive.lake, archive.scratch):
@@ -88,7 +88,7 @@ def test_only_the_report_is_left_of_a_temporary_archive(tmp_path, monkeypatch):
     assert [path.name for path in archive.folder.iterdir()] == ["report.html"]
 
 
-def test_nothing_is_left_of_a_stage_without_a_report(tmp_path, monkeypatch):
+def test_a_temporary_archive_without_a_report_is_removed(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     archive = Archive(None)
     archive.journal.mkdir()
@@ -96,7 +96,7 @@ def test_nothing_is_left_of_a_stage_without_a_report(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_stage_that_is_kept_keeps_all_but_the_scratch(tmp_path):
+def test_a_named_archive_keeps_all_but_its_scratch_folder(tmp_path):
     archive = Archive(tmp_path / "new" / "folder")
     for folder in (archive.journal, archive.lake, archive.scratch):
         folder.mkdir()
@@ -104,7 +104,7 @@ def test_a_stage_that_is_kept_keeps_all_but_the_scratch(tmp_path):
     assert {path.name for path in archive.folder.iterdir()} == {"journal", "lake"}
 
 
-def test_a_folder_with_something_in_it_is_refused_and_left_alone(tmp_path):
+def test_a_folder_that_is_not_empty_is_refused_and_unchanged(tmp_path):
     (tmp_path / "mine").write_text("x")
     with pytest.raises(ConfigurationError, match="is not empty; name a new folder"):
         Archive(tmp_path)
@@ -113,7 +113,7 @@ def test_a_folder_with_something_in_it_is_refused_and_left_alone(tmp_path):
     assert (tmp_path / "mine").read_text() == "x"
 
 
-def test_what_is_missing_is_named_with_the_extra_that_brings_it(monkeypatch):
+def test_missing_packages_are_named_with_their_extra(monkeypatch):
     def find_spec(name: str) -> None:
         assert name in audit._NEEDED
 
@@ -122,8 +122,8 @@ def test_what_is_missing_is_named_with_the_extra_that_brings_it(monkeypatch):
         require_spark()
 
 
-def test_without_spark_the_demo_says_so_at_once_and_does_nothing(tmp_path):
-    """A folder that hides pyspark stands for an installation without it."""
+def test_without_spark_the_demo_exits_at_once(tmp_path):
+    """A `sitecustomize` module hides pyspark, as if it was not installed."""
     hidden = tmp_path / "sitecustomize.py"
     hidden.write_text(
         "import importlib.machinery as m\n"
@@ -139,14 +139,14 @@ def test_without_spark_the_demo_says_so_at_once_and_does_nothing(tmp_path):
     assert ended.err.count("\n") == 1
 
 
-def test_keeping_nothing_is_a_contradiction(tmp_path):
+def test_keep_without_an_audit_is_refused(tmp_path):
     ended = requite("demo", "--no-audit", "--keep", str(tmp_path / "new"))
     assert (ended.code, ended.out) == (2, "")
     assert "nothing to keep" in ended.err
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_child_reads_lines_and_its_end_is_noticed():
+def test_reading_from_a_child_that_has_exited_raises():
     child = Child("the table", ["-m", "json.tool", "--json-lines"], has_stdin=True)
     child.write_line(json.dumps({"a": 1}))
     child._process.stdin.close()
@@ -157,7 +157,7 @@ def test_a_child_reads_lines_and_its_end_is_noticed():
     child.kill()
 
 
-def test_writing_to_a_child_that_has_ended_does_not_raise():
+def test_writing_to_a_child_that_has_exited_does_not_raise():
     child = Child("the table", ["-m", "json.tool", "--no-such-option"], has_stdin=True)
     with pytest.raises(ProcessFailed, match=r"(?s)the table did not start: .*usage"):
         child.read_line()

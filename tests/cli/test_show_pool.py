@@ -1,4 +1,4 @@
-"""The demo of a pool: which airports it asks for and when, its processes, and all of it at once."""
+"""The demo of a pool: its requests, its processes, and a complete run."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from requite.testing.rabbitmq import SERVER_VARIABLE, unavailable
 AIRPORTS = airportsdata.load()
 
 
-# --- what is asked --------------------------------------------------------------------------------
-def test_countries_are_the_largest_but_one_and_one_that_sleeps():
+# --- requests -------------------------------------------------------------------------------------
+def test_countries_are_large_ones_and_one_with_a_quiet_period():
     countries = Countries(AIRPORTS, 4)
     assert countries.keys == ["BR", "AU", "CA", "IS"]
     sizes = Counter(row["country"] for row in AIRPORTS.values())
@@ -43,7 +43,7 @@ def test_countries_are_the_largest_but_one_and_one_that_sleeps():
 
 
 @pytest.mark.parametrize("requests", [1, 2, 10, 60, 1000, 5686, 20_000])
-def test_one_country_is_left_alone_for_a_while(requests):
+def test_one_country_has_a_quiet_period(requests):
     countries = Countries(AIRPORTS, 3)
     quiet = range(requests // 10, requests // 2)
     asked = [countries.country(code) for code in countries.codes(requests, quiet)]
@@ -55,7 +55,7 @@ def test_one_country_is_left_alone_for_a_while(requests):
     assert requests < 4 or quiet.stop in asked_at
 
 
-def test_every_steady_airport_is_asked_for():
+def test_every_airport_of_the_busy_countries_is_requested():
     countries = Countries(AIRPORTS, 3)
     asked = set(countries.codes(2 * countries.airports, range(1, 2)))
     assert {c for c, row in AIRPORTS.items() if row["country"] in countries.busy} <= asked
@@ -74,7 +74,7 @@ def test_service_and_direct_computation_agree_within_a_country():
         assert {row["country"] for row in said} == {"IS"}
 
 
-def test_a_worker_without_a_country_says_so():
+def test_a_worker_with_an_unknown_country_is_refused():
     ended = requite(
         "worker",
         "requite.examples.countries:nearest_at_home",
@@ -85,17 +85,17 @@ def test_a_worker_without_a_country_says_so():
     assert "'XX' is not the code of a country with airports" in ended.err
 
 
-def test_manager_kills_are_told_where_there_is_a_manager():
-    told = {"took_s": 1.0, "retries": 0, "kills": (0, 0)}
-    assert "manager_kills" not in Replies([]).judge({}, **told).record()
-    record = Replies([]).judge({}, **told, manager_kills=2).record()
+def test_manager_kills_are_recorded_only_with_a_manager():
+    arguments = {"took_s": 1.0, "retries": 0, "kills": (0, 0)}
+    assert "manager_kills" not in Replies([]).judge({}, **arguments).record()
+    record = Replies([]).judge({}, **arguments, manager_kills=2).record()
     assert (record["manager_kills"], list(record)[6:9]) == (
         2, ["worker_kills", "broker_kills", "manager_kills"]
     )  # fmt: skip
 
 
 # --- processes ------------------------------------------------------------------------------------
-def test_a_group_is_shown_as_its_workers_come_and_go(tmp_path):
+def test_the_state_of_a_group_follows_its_workers(tmp_path):
     groups = Groups(["BR", "IS"], tmp_path, "pool.default")
     group, other = groups.all
     groups.refresh()
@@ -126,11 +126,11 @@ def test_a_group_is_shown_as_its_workers_come_and_go(tmp_path):
         child.wait()
 
 
-def test_a_process_ends_with_who_holds_its_tether(tmp_path):
+def test_a_process_exits_when_its_lock_is_released(tmp_path):
     file = tmp_path / "lock"
     held = ExitStack()
     held.enter_context(lifetime.lock(file))
-    # Unbuffered, so that `http.server` says at once that it runs.
+    # Unbuffered, so that `http.server` prints its first line at once.
     command = [
         sys.executable,
         "-u",
@@ -144,7 +144,7 @@ def test_a_process_ends_with_who_holds_its_tether(tmp_path):
     ]
     with (
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child,
-        held,  # whatever fails, the child ends before it is waited for
+        held,  # on any failure, the child exits before it is awaited
     ):
         assert child.stdout is not None
         child.stdout.readline()
@@ -152,7 +152,7 @@ def test_a_process_ends_with_who_holds_its_tether(tmp_path):
     assert child.returncode == 1
 
 
-async def test_the_screen_shows_the_manager_that_runs(monkeypatch):
+async def test_the_screen_shows_the_running_manager(monkeypatch):
     def new_manager(name, _command):
         return SimpleNamespace(
             name=name, state=State.KILLED, wait_for=lambda *_: None, kill=lambda: None
@@ -173,8 +173,8 @@ async def test_the_screen_shows_the_manager_that_runs(monkeypatch):
 
 
 # --- RabbitMQ -------------------------------------------------------------------------------------
-def test_without_rabbitmq_it_says_how_to_get_it(tmp_path):
-    """A folder in place of all others stands for a machine without it."""
+def test_without_rabbitmq_the_error_says_how_to_install_it(tmp_path):
+    """A `sitecustomize` module hides all programs, as if RabbitMQ was not installed."""
     hidden = tmp_path / "sitecustomize.py"
     hidden.write_text("import shutil\nshutil.which = lambda name, **_: None\n")
     ended = requite("demo", "--pattern", "pool", "--no-audit", env={"PYTHONPATH": str(tmp_path)})
@@ -184,7 +184,7 @@ def test_without_rabbitmq_it_says_how_to_get_it(tmp_path):
     assert ended.err.count("\n") == 1
 
 
-def test_a_rabbitmq_somewhere_else_is_found(tmp_path, monkeypatch):
+def test_the_variable_names_the_rabbitmq_to_use(tmp_path, monkeypatch):
     from requite.testing import rabbitmq
 
     folder = tmp_path / "bin"
@@ -201,12 +201,12 @@ def test_a_rabbitmq_somewhere_else_is_found(tmp_path, monkeypatch):
     assert rabbitmq.unavailable() is None
 
 
-# --- all of it ------------------------------------------------------------------------------------
+# --- a complete run -------------------------------------------------------------------------------
 @pytest.mark.e2e
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(unavailable() is not None, reason="no RabbitMQ here: sudo scripts/setup test")
-def test_nothing_is_lost_and_nobody_is_left(tmp_path):
+def test_a_run_loses_no_request_and_leaves_no_process(tmp_path):
     arguments = (
         "demo", "--pattern=pool", "--no-audit", "--json", "--requests=120", "--workers=2",
         "--worker-kills=1", "--broker-kills=1", "--stops=0",
@@ -234,11 +234,11 @@ def test_nothing_is_lost_and_nobody_is_left(tmp_path):
 
 
 def processes_in(folder: Path) -> list[str]:
-    """Return the processes that know of a folder by an argument or a variable."""
+    """Return the processes that have the folder in an argument or a variable."""
     name = str(folder).encode()
     found = []
     for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # processes come and go, and others' are none of ours
+        with suppress(OSError):  # it has exited, or belongs to another user
             text = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
             if name in text and process.name != str(os.getpid()):
                 found.append(text.decode(errors="replace"))

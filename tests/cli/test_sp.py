@@ -19,7 +19,7 @@ __all__ = ["certificates", "places"]
 pytestmark = pytest.mark.e2e
 
 ECHO = "requite.examples:echo"
-NOBODY = "sp+tcp://127.0.0.1:1"  # nothing listens at port 1 (tcpmux)
+UNREACHABLE = "sp+tcp://127.0.0.1:1"  # nothing listens at port 1 (tcpmux)
 MODULE = """
 import asyncio
 import requite
@@ -44,7 +44,7 @@ async def slow(request):
 
 
 def listening(worker: Running, place: Place) -> Place:
-    """Return where a worker that has just been started listens."""
+    """Return the place at which a worker listens, from its first line."""
     line = worker.line()
     assert line.startswith("serving "), worker.end()
     return place.as_told(line)
@@ -52,7 +52,7 @@ def listening(worker: Running, place: Place) -> Place:
 
 @pytest.fixture
 def here(tmp_path: Path) -> Path:
-    """A directory with a module of a user's."""
+    """A folder with a module of services."""
     (tmp_path / "shop.py").write_text(MODULE, encoding="utf-8")
     return tmp_path
 
@@ -64,8 +64,8 @@ def url() -> Iterator[str]:
         yield worker.line().removeprefix("serving echo at ")
 
 
-# --- asking ---------------------------------------------------------------------------------------
-def test_the_reply_is_on_stdout_as_it_came(url: str) -> None:
+# --- calls ----------------------------------------------------------------------------------------
+def test_the_reply_is_written_to_stdout_unchanged(url: str) -> None:
     ended = requite("call", url, "-", stdin=bytes(range(256)))
     assert (ended.code, ended.stdout, ended.err) == (0, bytes(range(256)), "")
 
@@ -76,14 +76,14 @@ def test_json_ends_with_one_object(url: str) -> None:
     assert record == {"status": "OK", "body": "grüße", "encoding": "utf-8", "attempts": 1}
 
 
-def test_a_worker_may_listen_at_several_places_of_any_transport_and_dial_others(
+def test_a_worker_may_listen_over_several_transports_and_connect(
     places: Places,
 ) -> None:
     listening = [places.new(wire) for wire in (TCP, IPC, TLS, WS)]
     words = [word for place in listening for word in ("--bind", place.listening())]
-    with running("worker", ECHO, *words, "--connect", NOBODY) as worker:
-        told = [worker.line() for _ in listening]
-        for place, line in zip(listening, told, strict=True):
+    with running("worker", ECHO, *words, "--connect", UNREACHABLE) as worker:
+        lines = [worker.line() for _ in listening]
+        for place, line in zip(listening, lines, strict=True):
             assert line.startswith(f"serving echo at {place.wire.ours}://")
             assert requite("call", place.as_told(line).dialling(), "x").stdout == b"x"
         worker.send(signal.SIGTERM)
@@ -91,7 +91,7 @@ def test_a_worker_may_listen_at_several_places_of_any_transport_and_dial_others(
         assert (code, out) == (ExitCode.OK, "")
 
 
-def test_a_call_may_listen_for_a_worker_that_dials(places: Places) -> None:
+def test_a_call_may_listen_for_a_worker_that_connects(places: Places) -> None:
     place = places.new(IPC)
     with (
         running("worker", ECHO, "--connect", place.dialling()) as worker,
@@ -107,17 +107,17 @@ def test_bench_counts(url: str) -> None:
     assert (ended.record["answered"], ended.record["failures"]) == (300, {})
 
 
-# --- what goes wrong ------------------------------------------------------------------------------
-def test_nobody_there() -> None:
-    ended = requite("call", NOBODY, "x", "--timeout", "1")
+# --- failures -------------------------------------------------------------------------------------
+def test_an_unreachable_service() -> None:
+    ended = requite("call", UNREACHABLE, "x", "--timeout", "1")
     assert ended.code == ExitCode.NO_CONNECTION
     (line,) = ended.err.splitlines()
     assert "connection refused" in line
     assert "has not run" in line
-    assert line.endswith(f"check that a service or device is reachable at {NOBODY}")
+    assert line.endswith(f"check that a service or device is reachable at {UNREACHABLE}")
 
 
-def test_somebody_who_speaks_another_protocol() -> None:
+def test_a_peer_with_another_protocol() -> None:
     with running("broker", "--bind", "tcp://127.0.0.1:0") as broker:
         address = broker.line().removeprefix("listening on ")
         ended = requite("call", f"sp+{address}", "x", "--timeout", "1.5", "--json")
@@ -136,7 +136,7 @@ def test_a_server_with_the_wrong_certificate(places: Places) -> None:
     assert "certificate" in ended.err
 
 
-def test_a_handler_that_fails_is_silence_to_the_caller_and_a_line_in_the_log(here: Path) -> None:
+def test_a_failed_handler_is_logged_and_its_caller_times_out(here: Path) -> None:
     with running("worker", "shop:picky", "--bind", "sp+tcp://127.0.0.1:0", cwd=here) as worker:
         url = worker.line().removeprefix("serving picky at ")
         ended = requite("call", url, "bad", "--timeout", "1.5", "--json")
@@ -148,7 +148,7 @@ def test_a_handler_that_fails_is_silence_to_the_caller_and_a_line_in_the_log(her
     assert "no such thing" in err
 
 
-def test_with_once_a_request_lost_with_its_worker_is_told(here: Path) -> None:
+def test_with_once_a_request_lost_with_its_worker_fails(here: Path) -> None:
     with running("worker", "shop:dies", "--bind", "sp+tcp://127.0.0.1:0", cwd=here) as worker:
         url = worker.line().removeprefix("serving dies at ")
         ended = requite("call", url, "x", "--once")
@@ -176,41 +176,41 @@ def test_an_address_in_use_ends_it(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
-        (("call", NOBODY, "x", "--service", "echo"), "service"),
-        (("call", NOBODY, "x", "--stream"), "partial"),
-        (("call", NOBODY, "x", "--dialect", "0.2"), "dialect"),
-        (("call", f"{NOBODY}/echo", "x"), "SP has no service names"),
+        (("call", UNREACHABLE, "x", "--service", "echo"), "service"),
+        (("call", UNREACHABLE, "x", "--stream"), "partial"),
+        (("call", UNREACHABLE, "x", "--dialect", "0.2"), "dialect"),
+        (("call", f"{UNREACHABLE}/echo", "x"), "SP has no service names"),
         (("call", "sp+tcp://*:1", "x"), "listening"),
         (("call", "mdp://127.0.0.1:1/echo", "x", "--bind"), "listen"),
         (("call", "sp+tls://127.0.0.1:1?ca=/nowhere", "x"), "/nowhere"),
-        (("call", f"{NOBODY}?resend=never", "x"), "resend"),
-        (("bench", NOBODY, "--service", "echo"), "service"),
-        (("services", NOBODY), "broker"),
+        (("call", f"{UNREACHABLE}?resend=never", "x"), "resend"),
+        (("bench", UNREACHABLE, "--service", "echo"), "service"),
+        (("services", UNREACHABLE), "broker"),
         (("worker", ECHO, "requite.examples:slow", "--bind", "sp+tcp://127.0.0.1:0"), "one"),
         (("worker", ECHO, "--bind", "sp+tls://127.0.0.1:0"), "certificate"),
         (("worker", ECHO, "--bind", "mdp://127.0.0.1:0"), "listen"),
         (("worker", ECHO, "--bind", "sp+tcp://127.0.0.1:0", "--connect", "mdp://a"), "mdp and sp"),
         (("worker", ECHO, "--connect", "mdp://a", "--connect", "mdp://b"), "one URL"),
         (("worker", ECHO, "--connect", "mdp://a", "--hops", "3"), "hops"),
-        (("worker", ECHO, "--connect", NOBODY, "--dialect", "0.2"), "dialect"),
-        (("worker", ECHO, "--connect", NOBODY, "--heartbeat-interval", "1"), "heartbeat"),
-        (("worker", ECHO, "--connect", NOBODY, "--handler-timeout", "1"), "handler_timeout"),
+        (("worker", ECHO, "--connect", UNREACHABLE, "--dialect", "0.2"), "dialect"),
+        (("worker", ECHO, "--connect", UNREACHABLE, "--heartbeat-interval", "1"), "heartbeat"),
+        (("worker", ECHO, "--connect", UNREACHABLE, "--handler-timeout", "1"), "handler_timeout"),
     ],
 )
-def test_what_cannot_work_is_refused_at_once(
-    words: tuple[str, ...], told: str, refusal: Refusal
+def test_invalid_arguments_are_refused(
+    words: tuple[str, ...], message: str, refusal: Refusal
 ) -> None:
     (line,) = refusal(*words).splitlines()
-    assert told in line
+    assert message in line
 
 
 def test_credentials_are_refused(here: Path, refusal: Refusal) -> None:
     (here / "me").write_text("me:secret\n")
-    told = refusal("call", NOBODY, "x", "--credentials-file", str(here / "me"))
-    assert "SP has no users and passwords" in told
-    assert "secret" not in told
+    message = refusal("call", UNREACHABLE, "x", "--credentials-file", str(here / "me"))
+    assert "SP has no users and passwords" in message
+    assert "secret" not in message
 
 
 def test_a_stale_socket_file_is_taken_over(places: Places) -> None:

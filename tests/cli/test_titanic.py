@@ -1,4 +1,4 @@
-"""Kept requests from the command line: `call --submit`, `result`, and the verbs of `titanic`."""
+"""Durable requests on the command line: `call --submit`, `result`, and the commands `titanic`."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ pytestmark = pytest.mark.e2e
 
 TICKET = re.compile(r"[0-9A-F]{32}\n")
 NEVER = "0" * 32
-NOBODY = "mdp://127.0.0.1:1"
+UNREACHABLE = "mdp://127.0.0.1:1"
 
 
 Run = Callable[..., Any]
 
 
-class Here:
-    """A run of the command in this process, which takes a tenth of the time of one of its own."""
+class InProcessRun:
+    """The result of a run of the command in this process, in a tenth of a child process's time."""
 
     def __init__(self, code: int, out: bytes, err: bytes) -> None:
         self.code = code
@@ -58,9 +58,9 @@ def here(
     collected = gc.get_threshold()
     monkeypatch.delenv("REQUITE_CREDENTIALS_FILE", raising=False)
 
-    def run(*words: str) -> Here:
+    def run(*words: str) -> InProcessRun:
         code = main(words)
-        return Here(code, *capsysbinary.readouterr())
+        return InProcessRun(code, *capsysbinary.readouterr())
 
     yield run
     root.handlers[:] = before[0]
@@ -72,7 +72,10 @@ def here(
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a broker that keeps requests and puts them aside at once; echo and fail serve."""
+    """The URL of a broker with a Titanic that poisons requests after one attempt.
+
+    A worker serves `echo` and `fail`.
+    """
     folder = str(tmp_path_factory.mktemp("kept") / "requests")
     with running_broker("--titanic", folder, "--titanic-attempts", "1") as (_broker, url):
         targets = ("requite.examples:echo", "requite.examples:fail")
@@ -109,7 +112,7 @@ def test_a_key_names_a_request(here, kept):
     )
 
 
-def test_what_has_no_reply_in_time_is_still_kept(here, kept):
+def test_a_request_without_a_reply_in_time_stays_stored(here, kept):
     ticket = submit(here, kept, "nobody", "x")
     ended = here("result", kept, ticket, "--timeout", "2")
     assert (ended.code, ended.out) == (ExitCode.TIMEOUT, "")
@@ -117,7 +120,7 @@ def test_what_has_no_reply_in_time_is_still_kept(here, kept):
     assert here("titanic", "show", kept, ticket, "--json").record["state"] == "waiting"
 
 
-def test_a_request_that_failed_is_listed_with_the_reason_and_tried_again(here, kept):
+def test_a_failed_request_is_listed_with_the_reason_and_retried(here, kept):
     ticket = submit(here, kept, "fail", "out of stock")
     ended = here("result", kept, ticket, "--timeout", "20")
     assert ended.code == ExitCode.LOST
@@ -128,7 +131,7 @@ def test_a_request_that_failed_is_listed_with_the_reason_and_tried_again(here, k
     assert here("titanic", "retry", kept, ticket).code == 0
     eventually(
         lambda: here("titanic", "ls", kept, "--state", "poisoned").out.count(ticket),
-        "it is put aside again",
+        "it is poisoned again",
     )
     assert here("titanic", "forget", kept, ticket).code == 0
     assert ticket not in here("titanic", "ls", kept).out
@@ -152,7 +155,7 @@ def test_one_request_is_shown_with_its_reply(here, kept):
     assert record["request"] == record["reply"] == [{"body": "grüße", "encoding": "utf-8"}]
 
 
-def test_figures_tell_of_requests_and_of_the_disk(here, kept):
+def test_stats_count_requests_and_disk_bytes(here, kept):
     record = here("titanic", "stats", kept, "--json").record
     assert record["requests"] >= 0
     assert record["store"]["disk_bytes"] > 0
@@ -160,39 +163,42 @@ def test_figures_tell_of_requests_and_of_the_disk(here, kept):
 
 
 @pytest.mark.parametrize("verb", ["show", "retry"])
-def test_an_unknown_ticket_is_told(here, kept, verb):
+def test_an_unknown_ticket_is_an_error(here, kept, verb):
     ended = here("titanic", verb, kept, NEVER)
     assert (ended.code, ended.out) == (ExitCode.FAILED, "")
 
 
-def test_to_promote_what_is_no_replica_does_nothing(here, kept):
+def test_promoting_a_primary_does_nothing(here, kept):
     assert here("titanic", "promote", kept).code == 0
     assert here("titanic", "stats", kept, "--json").record["replica"] is False
 
 
 @pytest.mark.parametrize("ticket", ["", "abc", NEVER + "0", "../../../../../../etc/passwd"])
 @pytest.mark.parametrize("verb", [("result",), ("titanic", "show"), ("titanic", "forget")])
-def test_what_is_no_ticket_is_refused(refusal: Refusal, verb, ticket):
-    assert "32 hex digits" in refusal(*verb, NOBODY, ticket)
+def test_malformed_tickets_are_refused(refusal: Refusal, verb, ticket):
+    assert "32 hex digits" in refusal(*verb, UNREACHABLE, ticket)
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (
-            ("call", f"{NOBODY}/echo", "x", "--submit", "--stream"),
+            ("call", f"{UNREACHABLE}/echo", "x", "--submit", "--stream"),
             "--submit cannot be combined with",
         ),
-        (("call", f"{NOBODY}/echo", "x", "--submit", "--once"), "--submit cannot be combined with"),
-        (("call", f"{NOBODY}/echo", "x", "--key", "k"), "--key requires --submit"),
-        (("call", "sp+tcp://127.0.0.1:1", "x", "--submit"), "durable requests need a broker"),
-        (("titanic", "--broker", NOBODY), "--dir DIR"),
-        (("titanic", "--broker", NOBODY, "--dir", "d", "--memory"), "give one of them"),
-        (("titanic", "--broker", f"{NOBODY}/echo", "--memory"), "names"),
-        (("titanic", "--broker", "sp+tcp://127.0.0.1:1", "--memory"), "MDP"),
-        (("titanic", "--broker", NOBODY, "--memory", "--disk-max", "much"), "512m"),
         (
-            ("titanic", "--broker", NOBODY, "--memory", "--disk-max", "1k"),
+            ("call", f"{UNREACHABLE}/echo", "x", "--submit", "--once"),
+            "--submit cannot be combined with",
+        ),
+        (("call", f"{UNREACHABLE}/echo", "x", "--key", "k"), "--key requires --submit"),
+        (("call", "sp+tcp://127.0.0.1:1", "x", "--submit"), "durable requests need a broker"),
+        (("titanic", "--broker", UNREACHABLE), "--dir DIR"),
+        (("titanic", "--broker", UNREACHABLE, "--dir", "d", "--memory"), "give one of them"),
+        (("titanic", "--broker", f"{UNREACHABLE}/echo", "--memory"), "names"),
+        (("titanic", "--broker", "sp+tcp://127.0.0.1:1", "--memory"), "MDP"),
+        (("titanic", "--broker", UNREACHABLE, "--memory", "--disk-max", "much"), "512m"),
+        (
+            ("titanic", "--broker", UNREACHABLE, "--memory", "--disk-max", "1k"),
             "--disk-max must be at least 5m",
         ),
         (
@@ -201,7 +207,7 @@ def test_what_is_no_ticket_is_refused(refusal: Refusal, verb, ticket):
         ),
         (("broker", "--titanic", "d", "--titanic-disk-max", "-1"), "--titanic-disk-max is a size"),
         (
-            ("titanic", "--broker", NOBODY, "--memory", "--replica-mode", "sync"),
+            ("titanic", "--broker", UNREACHABLE, "--memory", "--replica-mode", "sync"),
             "give --replica URL",
         ),
         (
@@ -209,58 +215,58 @@ def test_what_is_no_ticket_is_refused(refusal: Refusal, verb, ticket):
             "give --titanic-replica URL",
         ),
         (
-            ("titanic", "--broker", NOBODY, "--memory", "--standby", "--replica", NOBODY),
+            ("titanic", "--broker", UNREACHABLE, "--memory", "--standby", "--replica", UNREACHABLE),
             "give --standby or --replica",
         ),
-        (("titanic", "--broker", NOBODY, "--memory", "--replica", "nonsense"), "nonsense"),
+        (("titanic", "--broker", UNREACHABLE, "--memory", "--replica", "nonsense"), "nonsense"),
         (("broker", "--titanic", "d", "--titanic-memory"), "give one of them"),
         (("broker", "--titanic-attempts", "3"), "give --titanic DIR"),
     ],
 )
-def test_what_cannot_work_is_refused_at_once(refusal: Refusal, words, told):
-    assert told in refusal(*words)
+def test_invalid_arguments_are_refused(refusal: Refusal, words, message):
+    assert message in refusal(*words)
 
 
-# --- as a process of its own ----------------------------------------------------------------------
-def started(titanic: Running, url: str) -> None:
+# --- in a process of its own ----------------------------------------------------------------------
+def await_start(titanic: Running, url: str) -> None:
     assert titanic.line() == f"serving titanic for {url}"
 
 
-def test_beside_a_broker_it_keeps_and_drains(here, tmp_path):
+def test_a_separate_titanic_stores_requests_and_drains(here, tmp_path):
     with running_broker() as (_broker, url):
         options = ("titanic", "--broker", url, "--dir", str(tmp_path / "kept"))
         with running(*options) as first:
-            started(first, url)
+            await_start(first, url)
             ticket = submit(here, url, "echo", "x")
             first.send(signal.SIGTERM)
             assert first.end() == (0, "", "")
         with running(*options) as second, running_worker("requite.examples:echo", "--connect", url):
-            started(second, url)
+            await_start(second, url)
             assert here("result", url, ticket, "--timeout", "20").stdout == b"x"
 
 
-def test_in_memory_it_says_so():
-    with running("titanic", "--broker", NOBODY, "--memory") as titanic:
-        started(titanic, NOBODY)
+def test_in_memory_it_warns_that_requests_are_lost():
+    with running("titanic", "--broker", UNREACHABLE, "--memory") as titanic:
+        await_start(titanic, UNREACHABLE)
         titanic.send(signal.SIGTERM)
-        code, _, told = titanic.end()
+        code, _, message = titanic.end()
     assert code == 0
-    assert "do not survive this process" in told
+    assert "do not survive this process" in message
 
 
 def test_a_folder_that_cannot_be_written_is_refused(here, tmp_path):
     folder = tmp_path / "kept"
     folder.mkdir(mode=0o500)
-    if os.access(folder, os.W_OK):  # root writes everywhere, but here
+    if os.access(folder, os.W_OK):  # root can write anywhere else
         folder = Path("/proc/kept")
-    ended = here("titanic", "--broker", NOBODY, "--dir", str(folder))
+    ended = here("titanic", "--broker", UNREACHABLE, "--dir", str(folder))
     assert ended.code == ExitCode.USAGE
     assert str(folder) in ended.err
 
 
-def test_a_folder_with_other_things_in_it_is_refused(here, tmp_path):
+def test_a_folder_with_other_files_is_refused(here, tmp_path):
     (tmp_path / "letter").write_text("dear")
-    ended = here("titanic", "--broker", NOBODY, "--dir", str(tmp_path))
+    ended = here("titanic", "--broker", UNREACHABLE, "--dir", str(tmp_path))
     assert (ended.code, ended.out) == (ExitCode.USAGE, "")
     assert "holds other files" in ended.err
 
@@ -272,7 +278,7 @@ def test_a_file_in_place_of_the_folder_is_refused(here, tmp_path):
     assert str(tmp_path / "kept") in ended.err
 
 
-def test_a_log_of_a_newer_version_is_refused_and_left_alone(here, tmp_path: Path):
+def test_a_log_of_a_newer_version_is_refused_and_unchanged(here, tmp_path: Path):
     folder = tmp_path / "kept"
     with Log.open(folder, purpose=b"TITN") as log:
         log.commit([b"x"])
@@ -281,12 +287,12 @@ def test_a_log_of_a_newer_version_is_refused_and_left_alone(here, tmp_path: Path
     newer[8] = 2
     newer[60:64] = crc32(newer[:60]).to_bytes(4, "little")
     segment.write_bytes(newer)
-    ended = here("titanic", "--broker", NOBODY, "--dir", str(folder))
+    ended = here("titanic", "--broker", UNREACHABLE, "--dir", str(folder))
     assert ended.code == ExitCode.USAGE
     assert segment.read_bytes() == newer
 
 
-def test_where_nobody_keeps_requests_that_is_told(here):
+def test_without_a_titanic_the_service_is_unavailable(here):
     with running_broker() as (_broker, url):
         for words in (
             ("result", url, NEVER, "--timeout", "1.5"),
@@ -297,7 +303,7 @@ def test_where_nobody_keeps_requests_that_is_told(here):
             assert "no worker serves 'titanic.re" in ended.err
 
 
-def test_a_broker_that_keeps_requests_drains(here, tmp_path):
+def test_a_broker_with_a_titanic_drains_and_restores_requests(here, tmp_path):
     with running_broker("--titanic", str(tmp_path / "kept")) as (broker, url):
         ticket = submit(here, url, "echo", "x")
         broker.send(signal.SIGTERM)
@@ -306,7 +312,7 @@ def test_a_broker_that_keeps_requests_drains(here, tmp_path):
         assert here("titanic", "show", url, ticket, "--json").record["state"] == "waiting"
 
 
-def test_what_is_too_large_can_never_be_kept(here, kept, tmp_path):
+def test_a_request_that_is_too_large_is_refused(here, kept, tmp_path):
     ended = here("call", f"{kept}/echo", "x" * (17 << 20), "--submit")
     assert ended.code == ExitCode.USAGE
     assert "will be each time" in ended.err

@@ -1,4 +1,4 @@
-"""`requite worker`: what it can serve, what it says when it cannot, and how it ends."""
+"""`requite worker`: its targets, its settings, its connection, and how it exits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from requite.cli.exit_codes import ExitCode
 
 pytestmark = pytest.mark.e2e
 
-NOWHERE = "mdp://127.0.0.1:1"
+UNREACHABLE = "mdp://127.0.0.1:1"
 MODULE = """
 import requite
 
@@ -37,7 +37,7 @@ def plain(request):
 
 @pytest.fixture
 def here(tmp_path):
-    """A directory with modules of a user's."""
+    """A folder with modules of services."""
     (tmp_path / "shop.py").write_text(MODULE, encoding="utf-8")
     (tmp_path / "broken.py").write_text("1 / 0\n", encoding="utf-8")
     (tmp_path / "lacking.py").write_text("import no_such_package\n", encoding="utf-8")
@@ -53,7 +53,7 @@ def test_it_serves_functions_of_a_module_in_the_current_directory(here):
         assert requite("call", f"{url}/whisper", "Hello").stdout == b"hello"
 
 
-def test_it_says_what_it_serves_and_hides_the_password(here):
+def test_it_prints_what_it_serves_without_the_password(here):
     users = here / "users"
     users.write_text("me:secret", encoding="utf-8")
     with running_broker("--credentials-file", str(users)) as (_broker, url):
@@ -66,20 +66,22 @@ def test_it_says_what_it_serves_and_hides_the_password(here):
                 assert worker.end() == (0, "", "")
 
 
-# --- what it waits for ----------------------------------------------------------------------------
-def test_it_says_what_it_waits_for_and_serves_nothing_before():
-    with running("worker", "requite.examples:echo", "--connect", NOWHERE) as worker:
-        told = worker.error_line()
-        assert "waiting to serve echo: cannot connect to tcp://127.0.0.1:1: connection ref" in told
+# --- waiting for a connection ---------------------------------------------------------------------
+def test_it_reports_a_missing_connection():
+    with running("worker", "requite.examples:echo", "--connect", UNREACHABLE) as worker:
+        message = worker.error_line()
+        assert (
+            "waiting to serve echo: cannot connect to tcp://127.0.0.1:1: connection ref" in message
+        )
         worker.send(signal.SIGTERM)
         assert worker.end() == (0, "", "")
 
 
 @pytest.mark.parametrize(
     "url",
-    [NOWHERE, "sp+tcp://127.0.0.1:1", "pirate://127.0.0.1:1", "amqp://me:secret@127.0.0.1:1/"],
+    [UNREACHABLE, "sp+tcp://127.0.0.1:1", "pirate://127.0.0.1:1", "amqp://me:secret@127.0.0.1:1/"],
 )
-def test_not_connected_in_time_it_ends_with_5_and_says_why(url):
+def test_without_a_connection_in_time_it_exits_with_5_and_the_reason(url):
     words = ("--connect", url, "--wait-connected", "0.2")
     ended = requite("worker", "requite.examples:echo", *words)
     assert (ended.code, ended.out) == (ExitCode.NO_CONNECTION, "")
@@ -89,7 +91,7 @@ def test_not_connected_in_time_it_ends_with_5_and_says_why(url):
     )
 
 
-def test_connected_in_time_it_serves_on():
+def test_connected_in_time_it_keeps_serving():
     with (
         running_broker() as (_broker, url),
         running_worker(
@@ -101,7 +103,7 @@ def test_connected_in_time_it_serves_on():
         assert worker.end() == (0, "", "")
 
 
-def test_who_dials_nobody_waits_for_nobody():
+def test_wait_connected_requires_connect_or_pool():
     words = ("--bind", "sp+tcp://127.0.0.1:0", "--wait-connected", "1")
     ended = requite("worker", "requite.examples:echo", *words)
     assert ended.code == ExitCode.USAGE
@@ -109,15 +111,15 @@ def test_who_dials_nobody_waits_for_nobody():
 
 
 @pytest.mark.parametrize("seconds", ["inf", "nan", "0"])
-def test_the_time_to_be_connected_by_is_positive_and_finite(seconds):
-    words = ("--connect", NOWHERE, f"--wait-connected={seconds}")
+def test_wait_connected_must_be_positive_and_finite(seconds):
+    words = ("--connect", UNREACHABLE, f"--wait-connected={seconds}")
     ended = requite("worker", "requite.examples:echo", *words)
     assert (ended.code, ended.out) == (ExitCode.USAGE, "")
     assert "--wait-connected" in ended.err.splitlines()[0]
 
 
 @pytest.mark.parametrize(
-    ("target", "told"),
+    ("target", "message"),
     [
         ("shop", "write MODULE:ATTR"),
         (":shout", "write MODULE:ATTR"),
@@ -132,33 +134,36 @@ def test_the_time_to_be_connected_by_is_positive_and_finite(seconds):
         ),
     ],
 )
-def test_a_target_that_cannot_be_served_is_one_clear_line(here, target, told):
-    ended = requite("worker", target, "--connect", NOWHERE, cwd=here)
+def test_a_target_that_cannot_be_served_is_one_clear_line(here, target, message):
+    ended = requite("worker", target, "--connect", UNREACHABLE, cwd=here)
     assert (ended.code, ended.out) == (ExitCode.USAGE, "")
     (line,) = ended.err.splitlines()
     assert line.startswith(f"requite: cannot serve {target}: ")
-    assert told in line
+    assert message in line
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         (("--connect", "tcp://127.0.0.1:1"), "mdp://"),
-        (("--connect", NOWHERE, "--capacity", "2", "--dialect", "0.2"), "one request at a time"),
-        (("--connect", NOWHERE, "--heartbeat-interval", "0"), "heartbeat interval"),
+        (
+            ("--connect", UNREACHABLE, "--capacity", "2", "--dialect", "0.2"),
+            "one request at a time",
+        ),
+        (("--connect", UNREACHABLE, "--heartbeat-interval", "0"), "heartbeat interval"),
     ],
 )
-def test_a_setting_that_cannot_work_is_refused(options, told):
+def test_invalid_settings_are_refused(options, message):
     ended = requite("worker", "requite.examples:echo", *options)
     assert (ended.code, ended.out) == (ExitCode.USAGE, "")
-    assert told in ended.err
+    assert message in ended.err
 
 
 def test_the_airports_need_their_package(here):
-    """An empty module of that name stands for its absence: nothing of it can be imported."""
+    """A module that raises `ImportError` takes the place of the missing package."""
     (here / "airportsdata.py").write_text("raise ImportError('not installed')", encoding="utf-8")
     path = {"PYTHONPATH": str(here)}
-    words = ("worker", "requite.examples:nearest", "--connect", NOWHERE)
+    words = ("worker", "requite.examples:nearest", "--connect", UNREACHABLE)
     ended = requite(*words, env=path)
     assert ended.code == ExitCode.USAGE
     assert "pip install 'requite[demo]'" in ended.err
@@ -175,7 +180,7 @@ def test_capacity_and_heartbeats_reach_the_broker():
     assert (worker["capacity"], worker["heartbeat_ms"]) == (3, 2000)
 
 
-def test_sigterm_lets_a_running_handler_answer():
+def test_after_sigterm_a_running_handler_answers():
     with (
         running_broker() as (_broker, url),
         running_worker("requite.examples:slow", "--connect", url) as worker,
@@ -188,7 +193,7 @@ def test_sigterm_lets_a_running_handler_answer():
         assert state(url)["services"][0]["redelivered"] == 0
 
 
-def test_a_second_sigterm_stops_at_once_and_the_request_goes_to_another_worker():
+def test_a_second_signal_stops_at_once_and_the_request_is_redelivered():
     with (
         running_broker() as (_broker, url),
         running_worker("requite.examples:slow", "--connect", url) as worker,

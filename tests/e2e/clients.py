@@ -1,4 +1,4 @@
-"""Fixtures: clients of each kind, and a broker with a worker that they call."""
+"""Fixtures: both clients on each event loop, and a broker with a worker that they call."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from tests.e2e.serving import AsyncVerbs, BlockingVerbs, Serving, Verbs
+from tests.e2e.serving import AsyncMethods, BlockingMethods, ClientMethods, Serving
 
-Make = Callable[..., Verbs]
+Make = Callable[..., ClientMethods]
 KINDS: dict[str, Callable[..., Any]] = {
-    "blocking": BlockingVerbs,
-    "asyncio": lambda url, **more: AsyncVerbs(url, asyncio.new_event_loop, **more),
-    "uvloop": AsyncVerbs,
+    "blocking": BlockingMethods,
+    "asyncio": lambda url, **more: AsyncMethods(url, asyncio.new_event_loop, **more),
+    "uvloop": AsyncMethods,
 }
 
 
 @pytest.fixture(params=KINDS)
 def make(request: pytest.FixtureRequest) -> Iterator[Make]:
-    """Makes clients of one kind, which are closed after the test."""
-    made: list[Verbs] = []
+    """A function that makes clients of one kind; they are closed after the test."""
+    made: list[ClientMethods] = []
 
-    def make(url: str, **settings: Any) -> Verbs:
+    def make(url: str, **settings: Any) -> ClientMethods:
         made.append(KINDS[request.param](url, **settings))
         return made[-1]
 
@@ -45,5 +45,5 @@ def served(serving: Serving) -> Serving:
 
 
 @pytest.fixture
-def echo(make: Make, served: Serving) -> Verbs:
+def echo(make: Make, served: Serving) -> ClientMethods:
     return make(served.url("echo"), timeout=10)

@@ -1,20 +1,20 @@
-"""Brokers, sockets and processes for the tests from end to end."""
+"""Fixtures of the end-to-end tests: brokers, workers, sockets and processes."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.e2e.stage import Stage
+from tests.e2e.cluster import Cluster
 from tests.support.live import broker, make_broker, processes, sockets, workers
 
 __all__ = ["broker", "make_broker", "processes", "sockets", "workers"]
 
 
 @pytest.fixture
-async def stage() -> AsyncIterator[Stage]:
-    """A broker, and what a test puts upon it."""
-    stage = Stage()
-    async with stage.stack:
-        await stage.open()
-        yield stage
+async def cluster() -> AsyncIterator[Cluster]:
+    """A broker in this event loop, to which the test adds workers and clients."""
+    cluster = Cluster()
+    async with cluster.stack:
+        await cluster.open()
+        yield cluster

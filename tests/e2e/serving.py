@@ -1,4 +1,4 @@
-"""A broker and a worker in a thread of their own, and the two clients behind one set of verbs."""
+"""A broker and a worker on an event loop in a thread, and both clients with the same methods."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ T = TypeVar("T")
 WAIT_S = 20.0
 
 
-def eventually(look: Callable[[], T], what: str) -> T:
-    """Return what `look` returns as soon as that is true; fail when it never is."""
+def eventually(condition: Callable[[], T], what: str) -> T:
+    """Return the first true result of `condition`; fail after `WAIT_S`."""
     end = monotonic() + WAIT_S
-    while not (seen := look()):
+    while not (seen := condition()):
         assert monotonic() < end, f"{what}: not within {WAIT_S:g} s"
         sleep(0.002)
     return seen
 
 
 class Handlers:
-    """The services, and what has become of their requests."""
+    """The handlers of the services, and a record of their requests."""
 
     def __init__(self) -> None:
         self.seen: list[Request] = []
         self.interrupted: list[bytes] = []
         self.running = 0
         self.running_max = 0
-        self.gate = threading.Event()  # lets `hold` go on
+        self.gate = threading.Event()  # `hold` waits for it
 
     def services(self) -> list[Service]:
         return [
@@ -62,7 +62,7 @@ class Handlers:
         raise RemoteFailure("it cannot be " + request.body.decode())
 
     async def hold(self, request: Request) -> bytes:
-        """Answer once the gate is open; note when interrupted."""
+        """Return the body once the gate is open; record a cancellation."""
         self.seen.append(request)
         try:
             while not self.gate.is_set():  # noqa: ASYNC110 - set by another thread
@@ -73,7 +73,7 @@ class Handlers:
         return request.body
 
     async def count(self, request: Request) -> AsyncIterator[bytes]:
-        """Yield as many partial replies as asked for; with `N!` fail then, with `N?` hang."""
+        """Yield N partial replies; then raise an error for `N!`, or block for `N?`."""
         self.seen.append(request)
         try:
             for number in range(int(request.body.rstrip(b"!?"))):
@@ -87,7 +87,7 @@ class Handlers:
             raise
 
     async def nap(self, request: Request) -> bytes:
-        """Sleep for so many milliseconds; count how many do so at a time."""
+        """Sleep for the given number of milliseconds; record the maximum of concurrent runs."""
         self.running += 1
         self.running_max = max(self.running_max, self.running)
         await asyncio.sleep(int(request.body) / 1000)
@@ -96,7 +96,7 @@ class Handlers:
 
 
 class Serving:
-    """An event loop in a thread, on which brokers and workers are started and stopped."""
+    """A broker and a worker on an event loop in a thread; each can be stopped and restarted."""
 
     def __init__(self, bind: str = "tcp://127.0.0.1:0", **settings: Any) -> None:
         self.handlers = Handlers()
@@ -109,18 +109,18 @@ class Serving:
         self.start_broker(bind)
 
     def start_broker(self, bind: str | None = None) -> None:
-        """Start a broker where the last one was, or at `bind`."""
+        """Start a broker at `bind`, or at the endpoint of the previous one."""
         self._broker = Broker(bind or self.endpoint, **self._settings)
         [self.endpoint] = self._do(self._broker.start())
 
     def stop_broker(self) -> None:
-        """Stop the broker at once, as a crash would: it forgets everything."""
+        """Stop the broker at once without a drain, like a crash: its state is lost."""
         broker, self._broker = self._broker, None
         if broker is not None:
             self._do(broker.close())
 
     def begin_draining(self) -> Future[None]:
-        """Have the broker finish what it has, and end."""
+        """Start a drain of the broker; return a future that ends with the drain."""
         broker, self._broker = self._broker, None
         assert broker is not None
         return asyncio.run_coroutine_threadsafe(broker.drain(), self._loop)
@@ -133,7 +133,7 @@ class Serving:
         self._do(self._worker.start())
 
     def stop_worker(self) -> None:
-        """Stop the worker at once."""
+        """Stop the worker at once, without a drain."""
         worker, self._worker = self._worker, None
         if worker is not None:
             self._do(worker.close())
@@ -148,7 +148,7 @@ class Serving:
 
     @property
     def snapshot(self) -> Any:
-        """The broker's tables."""
+        """A snapshot of the broker's state."""
         assert self._broker is not None
         return self._broker.snapshot()
 
@@ -167,14 +167,14 @@ class Serving:
 
 
 class Handle(Protocol):
-    """A call under way."""
+    """A call in progress."""
 
     def result(self) -> Reply: ...
     def cancel(self) -> bool: ...
 
 
-class Verbs(Protocol):
-    """What both clients can do, in the caller's thread."""
+class ClientMethods(Protocol):
+    """The methods of both clients, for use in the caller's thread."""
 
     def call(self, body: Any, **options: Any) -> Reply: ...
     def start(self, body: Any, **options: Any) -> Handle: ...
@@ -182,11 +182,11 @@ class Verbs(Protocol):
     def map(self, bodies: Iterable[Any], **options: Any) -> Iterator[Any]: ...
     def close(self) -> None: ...
     def idle(self, seconds: float) -> None:
-        """Make no call for a while."""
+        """Make no call for this time."""
 
 
-class BlockingVerbs:
-    """`Client` as it is."""
+class BlockingMethods:
+    """The methods of `Client`."""
 
     def __init__(self, url: str, **settings: Any) -> None:
         self.client = Client(url, **settings)
@@ -199,7 +199,7 @@ class BlockingVerbs:
 
 
 class AsyncHandle:
-    """A future on a loop that runs only while somebody waits."""
+    """A future on an event loop that runs only within `result` and `cancel`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, future: asyncio.Future[Reply]) -> None:
         self._loop = loop
@@ -210,7 +210,7 @@ class AsyncHandle:
 
     def cancel(self) -> bool:
         cancelled = self._future.cancel()
-        self._loop.run_until_complete(asyncio.sleep(0.01))  # callbacks, and the flush
+        self._loop.run_until_complete(asyncio.sleep(0.01))  # run the callbacks and flush
         return cancelled
 
 
@@ -218,8 +218,8 @@ async def _wait(future: asyncio.Future[T]) -> T:
     return await future
 
 
-class AsyncVerbs:
-    """`AsyncClient` on an event loop that runs only while a verb is at work."""
+class AsyncMethods:
+    """The methods of `AsyncClient`, on an event loop that runs only within these methods."""
 
     def __init__(
         self,
@@ -236,7 +236,7 @@ class AsyncVerbs:
     def start(self, body: Any, **options: Any) -> Handle:
         async def start() -> asyncio.Future[Reply]:
             future = self.client.start(body, **options)
-            await asyncio.sleep(0)  # the flush
+            await asyncio.sleep(0)  # flush
             return future
 
         return AsyncHandle(self._loop, self._loop.run_until_complete(start()))
@@ -261,7 +261,7 @@ class AsyncVerbs:
 
 
 class _Stepwise:
-    """An asynchronous iterator as a plain one, with `close`."""
+    """A synchronous iterator over an asynchronous one, with `close`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, iterator: Any) -> None:
         self._loop = loop
@@ -282,7 +282,7 @@ class _Stepwise:
     def close(self) -> None:
         async def close() -> None:
             await self._iterator.aclose()
-            await asyncio.sleep(0.01)  # the flush
+            await asyncio.sleep(0.01)  # flush
 
         self._loop.run_until_complete(close())
 

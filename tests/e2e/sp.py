@@ -1,4 +1,4 @@
-"""What the tests of SP from end to end share: places to meet, services, and what they have seen."""
+"""Helpers of the end-to-end tests of SP: addresses, a service that records requests, workers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _names = count()
 
 
 def place(transport: str, folder: Path) -> str:
-    """Return a URL at which nobody listens yet."""
+    """Return a URL to listen at, with a free address of the transport."""
     match transport:
         case "ipc":
             return f"sp+ipc://{folder}/{next(_names)}.sock"
@@ -34,9 +34,9 @@ def place(transport: str, folder: Path) -> str:
 
 
 class Echo:
-    """A service that sends bodies back and counts them; `hold` keeps its requests until it is set.
+    """A service that returns each body and records it; with `hold`, it waits until `gate` is set.
 
-    A body of `fail` ends with an error, `refuse` with a refusal.
+    The body `fail` raises `ValueError`, and `refuse` raises `RemoteFailure`.
     """
 
     def __init__(self, hold: bool = False) -> None:
@@ -48,11 +48,11 @@ class Echo:
 
     @property
     def service(self) -> Service:
-        """The service, for a worker."""
+        """The service to pass to a worker."""
         return service("echo")(self.serve)
 
     async def serve(self, request: Request) -> bytes:
-        """Answer."""
+        """Return the body of the request."""
         self.seen.append(request.body)
         self._changed.set()
         await self.gate.wait()
@@ -62,16 +62,16 @@ class Echo:
             raise RemoteFailure("not today")
         return request.body
 
-    async def until(self, look: Callable[[], bool]) -> None:
-        """Wait until what it has seen makes `look` true."""
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until `condition` is true; check it after each request."""
         async with asyncio.timeout(WAIT_S):
-            while not look():
+            while not condition():
                 self._changed.clear()
                 await self._changed.wait()
 
 
 class Serving:
-    """Workers on an event loop in a thread of its own, for clients that block."""
+    """Workers on an event loop in a thread, for tests of the blocking client."""
 
     def __init__(self) -> None:
         self._loop = new_event_loop()
@@ -80,31 +80,31 @@ class Serving:
         self._workers: list[Worker] = []
 
     def start(self, echo: Echo, url: Urls = (), bind: Urls = ()) -> list[str]:
-        """Start a worker; return where it listens."""
+        """Start a worker; return the URLs at which it listens."""
         worker = Worker(url, echo.service, bind=bind)
         self.do(worker.start())
         self._workers.append(worker)
         return worker.addresses
 
     def stop(self) -> None:
-        """Stop all workers at once."""
+        """Stop all workers at once, without a drain."""
         while self._workers:
             self.do(self._workers.pop().close())
 
     def set(self, echo: Echo) -> None:
-        """Let what `echo` holds go."""
+        """Set the gate of `echo`, so that its waiting requests continue."""
         self._loop.call_soon_threadsafe(echo.gate.set)
 
-    def until(self, echo: Echo, look: Callable[[], bool]) -> None:
-        """Wait until what `echo` has seen makes `look` true."""
-        self.do(echo.until(look))
+    def until(self, echo: Echo, condition: Callable[[], bool]) -> None:
+        """Wait until `condition` is true; check it after each request of `echo`."""
+        self.do(echo.until(condition))
 
     def do(self, coroutine: Coroutine[Any, Any, Any]) -> None:
-        """Run a coroutine on the loop."""
+        """Run a coroutine on the event loop; return once it has ended."""
         asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(WAIT_S)
 
     def close(self) -> None:
-        """Stop everything."""
+        """Stop the workers and the event loop."""
         self.stop()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(WAIT_S)

@@ -1,4 +1,4 @@
-"""A fixture that runs a scenario on each event loop, and sees that it leaves no descriptor."""
+"""A fixture that runs a scenario on each event loop and checks for leaked file descriptors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ def on_loop(request: pytest.FixtureRequest) -> Run:
             async with asyncio.timeout(30):
                 await scenario
 
-        run(asyncio.sleep(0), use_uvloop=request.param)  # uvloop keeps something of its first loop
+        # uvloop keeps descriptors of its first loop open.
+        run(asyncio.sleep(0), use_uvloop=request.param)
         before = _descriptors()
         run(limited(), use_uvloop=request.param)
         assert _descriptors() == before

@@ -1,4 +1,4 @@
-"""Fixtures: a worker over SP with a good client, which bad input must not harm."""
+"""Fixtures: a worker over SP with a healthy client, which bad input must not affect."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ SILENCE_S = 0.2
 
 @pytest.fixture(scope="module", autouse=True)
 def warm() -> None:
-    """Run each kind of event loop once: it keeps some descriptors while the process lives."""
+    """Run each kind of event loop once; the first one keeps some descriptors open."""
     for uvloop in (False, True):
         Loop(uvloop=uvloop).close()
 
 
 @pytest.fixture(autouse=True)
 def no_leaks(hands: Hands) -> Iterator[None]:
-    """See that a test leaves no file descriptor behind."""
+    """Check that a test leaves no file descriptor open."""
     with none_left():
         yield
         hands.close()
@@ -48,14 +48,14 @@ both_loops = pytest.mark.parametrize(
 
 @pytest.fixture
 def loop(request: pytest.FixtureRequest, no_leaks: None) -> Iterator[Loop]:
-    """An event loop: asyncio's, and with `both_loops` uvloop's, too."""
+    """An event loop of asyncio; with `both_loops`, also one of uvloop."""
     loop = Loop(uvloop=getattr(request, "param", False))
     yield loop
     loop.close()
 
 
 class Scene:
-    """A worker that listens on a wire, and a good client."""
+    """A worker that listens at a place, and a healthy client of it."""
 
     def __init__(self, loop: Loop, place: Place) -> None:
         self.loop = loop
@@ -64,25 +64,25 @@ class Scene:
         self.assert_unharmed()
 
     def assert_unharmed(self) -> None:
-        """See that the good client is served, at once and on its first connection."""
+        """Check that the healthy client gets a reply with one attempt."""
         reply = self.loop.do(self.client.call(b"are you well?", timeout=WAIT_S))
         assert (reply.body, reply.attempts) == (b"are you well?", 1)
 
 
 @pytest.fixture
 def scene(loop: Loop, places: Places) -> Scene:
-    """A worker on TCP."""
+    """A worker over TCP with its client."""
     return Scene(loop, places.new())
 
 
 @pytest.fixture
 def web(loop: Loop, places: Places) -> Scene:
-    """A worker on a WebSocket."""
+    """A worker over WebSocket with its client."""
     return Scene(loop, places.new(WS))
 
 
 @pytest.fixture
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let nobody wait long for a header."""
+def short_handshake_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reduce the handshake timeout, the time to wait for an SP header, to `SILENCE_S`."""
     limits = LinkLimits(handshake_timeout_s=SILENCE_S)
     monkeypatch.setattr("requite.speaks.sp.LINK_LIMITS", limits)

@@ -1,4 +1,4 @@
-"""What only `AsyncClient` can do, and has to bear: tasks, asynchronous inputs, push-back."""
+"""Tests of `AsyncClient` only: tasks, asynchronous inputs, back-pressure."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ async def test_a_reply_that_crosses_a_cancel_is_dropped(client: AsyncClient) -> 
     assert (await client.call(b"next")).body == b"next"
 
 
-async def test_close_wakes_everybody(client: AsyncClient, served: Serving) -> None:
+async def test_close_ends_all_calls_and_streams(client: AsyncClient, served: Serving) -> None:
     calls = [asyncio.create_task(client.call(b"%d" % n, service="hold")) for n in range(3)]
     stream = client.stream(b"1?", service="count")
     assert (await anext(stream)).body == b"0"
@@ -98,7 +98,7 @@ async def test_close_wakes_everybody(client: AsyncClient, served: Serving) -> No
         await anext(stream)
     with pytest.raises(Cancelled, match="closed"):
         await client.call(b"x")
-    await client.close()  # again: no harm
+    await client.close()  # no effect on a closed client
 
 
 async def test_a_client_that_was_never_used_closes() -> None:
@@ -167,7 +167,7 @@ async def test_map_of_an_asynchronous_input_waits_for_slots(served: Serving) -> 
         assert [(await call).body for call in held] == [b"held"] * 3
 
 
-async def test_whoever_takes_the_end_of_a_call_is_told_once(
+async def test_a_future_of_the_caller_gets_the_result_once(
     client: AsyncClient, served: Serving
 ) -> None:
     answered: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
@@ -193,8 +193,8 @@ async def test_an_input_that_raises_ends_the_map(client: AsyncClient) -> None:
         await consume(client.map(["text"]))  # type: ignore[list-item]
 
 
-async def test_leaving_a_map_leaves_its_input_to_its_owner(client: AsyncClient) -> None:
-    """What has not been read can be read on, as with a plain iterator."""
+async def test_closing_a_map_does_not_close_its_input(client: AsyncClient) -> None:
+    """The rest of the input can still be read, as with a synchronous iterator."""
     bodies = numbers(100)
     replies = client.map(bodies, concurrency=3)
     assert (await anext(replies)).body == b"0"
@@ -205,11 +205,13 @@ async def test_leaving_a_map_leaves_its_input_to_its_owner(client: AsyncClient) 
     assert 3 <= rest[0] <= 8
 
 
-async def test_map_reads_on_while_its_user_is_slow(client: AsyncClient, served: Serving) -> None:
-    """The pipeline stays full: what the user has not looked at yet is asked for already."""
+async def test_map_sends_requests_while_its_user_is_slow(
+    client: AsyncClient, served: Serving
+) -> None:
+    """The pipeline stays full: `map` sends requests before the user reads earlier replies."""
     replies = client.map([b"%d" % number for number in range(10)], concurrency=3)
     await anext(replies)
-    await seen(served, 4)  # the one that was given, and three more
+    await seen(served, 4)  # the first, whose reply was read, and three more
     assert len(served.handlers.seen) >= 4
     await replies.aclose()  # type: ignore[attr-defined]
 
@@ -224,11 +226,11 @@ async def test_errors_end_a_map_and_cancel_the_rest(client: AsyncClient, served:
 
 # --- a broker that does not read ------------------------------------------------------------------
 async def test_calls_wait_while_the_broker_does_not_read() -> None:
-    """More data is not piled up; a call that waits for that ends by its own deadline."""
+    """The client buffers no more data; a call that waits for this times out at its own deadline."""
     writers: list[asyncio.StreamWriter] = []
     readers: list[asyncio.StreamReader] = []
 
-    async def shake_hands_and_stop(
+    async def finish_the_handshake_and_stop_reading(
         reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         framing = Zmtp(SocketType.ROUTER)
@@ -242,13 +244,13 @@ async def test_calls_wait_while_the_broker_does_not_read() -> None:
         connected.set()
 
     connected = asyncio.Event()
-    server = await asyncio.start_server(shake_hands_and_stop, "127.0.0.1", 0)
+    server = await asyncio.start_server(finish_the_handshake_and_stop_reading, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     async with AsyncClient(f"mdp://127.0.0.1:{port}/echo", timeout=20) as client:
         large = client.start(b"x" * (16 << 20))
         await connected.wait()
         async with asyncio.timeout(10):
-            while client._gate.is_open:  # noqa: ASYNC110 - nothing tells of it
+            while client._gate.is_open:  # noqa: ASYNC110 - the gate has no event for it
                 await asyncio.sleep(0.001)
         with pytest.raises(CallTimeout, match="took no more data") as caught:
             await client.call(b"small", timeout=0.2)

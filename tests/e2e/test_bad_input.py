@@ -1,8 +1,8 @@
-"""Bad input on real sockets: the broker lives on, the peer gets what the specification says.
+"""Bad input on real sockets: the broker keeps serving, the peer gets what the specification says.
 
-Each test keeps a good client and a good worker on the broker, on connections of their own: they
-must be served afterwards as before, and the broker's tables must be what they were. The cases are
-listed in `tests/support/bad_peers.py`.
+Each test keeps a healthy client and a healthy worker connected to the broker. They must be served
+afterwards as before, and the broker's tables must have the same sizes as before. The cases are in
+`tests/support/bad_peers.py`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.e2e
 
 
 class Scene:
-    """A broker, a good client and a good worker, and the sizes of its tables with nobody else."""
+    """A broker with a healthy client and a healthy worker, and the initial sizes of its tables."""
 
     def __init__(self, sockets: Sockets, broker: LiveBroker) -> None:
         self.broker = broker
@@ -38,7 +38,7 @@ class Scene:
         self.tables_before = self.tables()
 
     def serve(self) -> None:
-        """Let the good client be served by the good worker."""
+        """Send a request from the healthy client to the healthy worker, and check the reply."""
         self.client.request(b"echo", b"are you well?")
         assert self.worker.serve_one() == [b"are you well?"]
         assert self.client.reply() == ("final", b"echo", [b"are you well?"])
@@ -52,9 +52,9 @@ class Scene:
         return sizes
 
     def assert_unharmed(self) -> None:
-        """See that nobody noticed anything, and nothing is left."""
+        """Check that the healthy peers are served, and that the tables have their initial sizes."""
         with RawPeer(self.broker.endpoint) as last:
-            last.shake_hands()  # connections are accepted in turn, so all others have been
+            last.shake_hands()  # connections are accepted in order: all others have been accepted
         self.worker.heartbeat()
         self.serve()
         eventually(lambda: self.tables() == self.tables_before, f"tables as {self.tables_before}")
@@ -62,13 +62,13 @@ class Scene:
 
 @pytest.fixture(params=[False, True], ids=["asyncio", "uvloop"])
 def scene(request: pytest.FixtureRequest, sockets: Sockets, make_broker: MakeBroker) -> Scene:
-    """A broker with its default settings, on each of the event loops."""
+    """A broker with its default settings on each event loop, and its healthy peers."""
     return Scene(sockets, make_broker(uvloop=request.param))
 
 
 @pytest.fixture
 def peers() -> Iterator[list[RawPeer]]:
-    """Connections put into this list are closed after the test."""
+    """A list of connections, which are closed after the test."""
     peers: list[RawPeer] = []
     yield peers
     for peer in peers:
@@ -103,7 +103,7 @@ def test_broken_messages(
 
 @pytest.mark.parametrize("case", BROKEN_MESSAGES, ids=lambda case: case.name)
 def test_broken_messages_in_one_piece(case: BrokenMessages, scene: Scene) -> None:
-    """Handshake and all messages in one write: what is read together is judged one by one."""
+    """Handshake and messages arrive in one read; the broker judges each message by itself."""
     with RawPeer(scene.broker.endpoint) as peer:
         peer.send(good_conversation(*case.messages))
         peer.shook_hands()
@@ -147,7 +147,7 @@ def test_a_conversation_damaged_at_any_byte(name: str, scene: Scene) -> None:
     scene.assert_unharmed()
 
 
-def test_a_conversation_that_arrives_byte_by_byte_is_understood(scene: Scene) -> None:
+def test_a_conversation_that_arrives_byte_by_byte_is_answered(scene: Scene) -> None:
     with RawPeer(scene.broker.endpoint) as peer:
         for byte in CONVERSATIONS["client 0.2"]:
             peer.send(bytes([byte]))
@@ -157,8 +157,8 @@ def test_a_conversation_that_arrives_byte_by_byte_is_understood(scene: Scene) ->
 
 
 # --- workers that break the rules while they hold a request ---------------------------------------
-def _give_it_a_request(scene: Scene, peer: RawPeer) -> bytes:
-    """Register the bad peer for a service of its own; return the address in the request it gets."""
+def _register_and_send_a_request(scene: Scene, peer: RawPeer) -> bytes:
+    """Register the peer as a worker and send it a request; return the client's address in it."""
     peer.shake_hands()
     peer.say(b"MDPW02", b"\x01", b"shared")
     scene.client.request(b"shared", b"x")
@@ -179,7 +179,7 @@ def _give_it_a_request(scene: Scene, peer: RawPeer) -> bytes:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_request_in_bad_hands_is_given_to_another_worker(
+def test_a_request_of_a_faulty_worker_is_redelivered_to_another(
     name: str,
     answer: tuple[bytes, ...],
     reason: str,
@@ -188,7 +188,7 @@ def test_a_request_in_bad_hands_is_given_to_another_worker(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with RawPeer(scene.broker.endpoint) as peer:
-        address = _give_it_a_request(scene, peer)
+        address = _register_and_send_a_request(scene, peer)
         other = HandWorker(sockets, scene.broker.endpoint, RFC18, service=b"shared")
         scene.broker.await_workers("shared", 2)
         peer.say(*(address if frame == b"ADDRESS" else frame for frame in answer))
@@ -204,7 +204,7 @@ def test_a_connection_cut_in_the_middle_of_a_reply(
     scene: Scene, sockets: Sockets, caplog: pytest.LogCaptureFixture
 ) -> None:
     with RawPeer(scene.broker.endpoint) as peer:
-        address = _give_it_a_request(scene, peer)
+        address = _register_and_send_a_request(scene, peer)
         peer.send(message(b"MDPW02", b"\x04", address, b"", b"y" * 1000)[:-1])
     other = HandWorker(sockets, scene.broker.endpoint, RFC18, service=b"shared")
     assert other.serve_one() == [b"x"]
@@ -233,38 +233,40 @@ def test_an_identity_in_use_is_refused(
 
 
 # --- peers that do not read, or do nothing --------------------------------------------------------
-def test_a_client_that_does_not_read_stops_nobody(scene: Scene, peers: list[RawPeer]) -> None:
-    """It asks for far more than the sockets hold; the broker stops reading from it instead."""
-    hog = RawPeer(scene.broker.endpoint)
-    peers.append(hog)
-    hog.shake_hands()
-    hog.socket.setblocking(False)
+def test_a_client_that_does_not_read_does_not_delay_others(
+    scene: Scene, peers: list[RawPeer]
+) -> None:
+    """The client sends more than the sockets hold; the broker stops reading from it."""
+    slow_peer = RawPeer(scene.broker.endpoint)
+    peers.append(slow_peer)
+    slow_peer.shake_hands()
+    slow_peer.socket.setblocking(False)
     ask = message(b"MDPC02", b"\x01", b"mmi.nothing" + b"x" * 200, b"x") * 1000
     sent = 0
-    while sent < 64 << 20 and (size := _push(hog, ask)):
+    while sent < 64 << 20 and (size := _push(slow_peer, ask)):
         sent += size
-    assert sent < 64 << 20, "the broker takes everything, and must hold the answers somewhere"
+    assert sent < 64 << 20, "the broker takes everything, and must buffer the answers"
     scene.serve()
-    hog.close()
+    slow_peer.close()
     scene.assert_unharmed()
 
 
 def _push(peer: RawPeer, data: bytes) -> int:
-    """Send what the socket takes within a moment; 0 when it takes nothing any more."""
+    """Send as much as the socket takes; return 0 if it takes nothing for 0.3 s."""
     if not select.select([], [peer.socket], [], 0.3)[1]:
         return 0
     return peer.socket.send(data)
 
 
-def test_a_client_that_lets_replies_pile_up_is_dropped(
+def test_a_client_over_its_output_limit_is_dropped(
     sockets: Sockets, make_broker: MakeBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     scene = Scene(sockets, make_broker(links=LinkLimits(output_size_max=1 << 20)))
-    # A worker of its own: it may be given one more request before the client is dropped.
+    # A separate worker: it may get one more request before the client is dropped.
     worker = HandWorker(sockets, scene.broker.endpoint, RFC18, service=b"large")
-    with RawPeer(scene.broker.endpoint) as hog:
-        hog.shake_hands()
-        hog.send(message(b"MDPC02", b"\x01", b"large", b"x") * 100)
+    with RawPeer(scene.broker.endpoint) as slow_peer:
+        slow_peer.shake_hands()
+        slow_peer.send(message(b"MDPC02", b"\x01", b"large", b"x") * 100)
         for _ in range(100):
             address, _ = worker.take()
             worker.final(address, bytes(1 << 20))
@@ -279,11 +281,12 @@ def test_a_client_that_lets_replies_pile_up_is_dropped(
 def test_a_worker_that_does_not_read_gets_no_more_work(
     scene: Scene, peers: list[RawPeer], workers: list[Live]
 ) -> None:
-    """What it was given is given to others when it is gone; each request is answered once."""
-    hog = RawPeer(scene.broker.endpoint)
-    peers.append(hog)
-    hog.shake_hands()
-    hog.say(b"MDPW03\x01\x03\xe8\x00\x00\x75\x30" + bytes(12) + b"shared")  # 1000 places, 30 s
+    """When it disconnects, its requests are redelivered; each request is answered once."""
+    slow_peer = RawPeer(scene.broker.endpoint)
+    peers.append(slow_peer)
+    slow_peer.shake_hands()
+    # READY with a capacity of 1000 and a heartbeat interval of 30 s.
+    slow_peer.say(b"MDPW03\x01\x03\xe8\x00\x00\x75\x30" + bytes(12) + b"shared")
     scene.broker.await_workers("shared", 1)
     workers.append(Live(requite.Worker(scene.broker.url, shared, capacity=1)))
     scene.broker.await_workers("shared", 2)
@@ -302,7 +305,7 @@ def test_a_worker_that_does_not_read_gets_no_more_work(
                 "the other worker has answered the rest",
             )
             assert 0 < held() < 150
-            hog.close()
+            slow_peer.close()
 
         with InBackground(cut):
             assert [reply.body for reply in replies] == bodies
@@ -317,7 +320,7 @@ async def shared(request: requite.Request) -> bytes:
     return request.body
 
 
-def test_peers_that_say_nothing_are_dropped_after_the_handshake_timeout(
+def test_silent_peers_are_dropped_after_the_handshake_timeout(
     sockets: Sockets, make_broker: MakeBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     scene = Scene(sockets, make_broker(links=LinkLimits(handshake_timeout_s=1.0)))
@@ -331,10 +334,10 @@ def test_peers_that_say_nothing_are_dropped_after_the_handshake_timeout(
     scene.assert_unharmed()
 
 
-def test_a_peer_that_has_shaken_hands_may_be_silent(
+def test_a_peer_may_be_silent_after_the_handshake(
     sockets: Sockets, make_broker: MakeBroker
 ) -> None:
-    """A client without requests may sleep; so may one that has not asked anything yet."""
+    """A client without requests may stay silent, also before its first request."""
     scene = Scene(sockets, make_broker(links=LinkLimits(handshake_timeout_s=1.0)))
     with RawPeer(scene.broker.endpoint) as peer, RawPeer(scene.broker.endpoint) as clock:
         peer.shake_hands()
@@ -345,12 +348,12 @@ def test_a_peer_that_has_shaken_hands_may_be_silent(
 
 
 # --- the log --------------------------------------------------------------------------------------
-def test_a_thousand_bad_peers_do_not_make_a_thousand_log_lines(
+def test_log_lines_about_many_bad_peers_are_limited(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number in range(1000):
         if number % 50 == 0:
-            scene.worker.heartbeat()  # the good worker is not taken for dead meanwhile
+            scene.worker.heartbeat()  # so that the healthy worker does not expire
         with RawPeer(scene.broker.endpoint) as peer:
             if number % 2:
                 peer.send(b"GET / HTTP/1.1\r\n\r\n")
@@ -366,7 +369,7 @@ def test_a_thousand_bad_peers_do_not_make_a_thousand_log_lines(
 
 
 # --- everything at once, against one broker -------------------------------------------------------
-def test_all_of_it_against_one_broker(
+def test_all_kinds_of_bad_input_against_one_broker(
     sockets: Sockets, make_broker: MakeBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     scene = Scene(sockets, make_broker(policy=BrokerPolicy(service_ttl_s=0.1)))
@@ -376,7 +379,7 @@ def test_all_of_it_against_one_broker(
     everything += CONVERSATIONS.values()
     for number in range(500):
         if number % 50 == 0:
-            scene.worker.heartbeat()  # the good worker is not taken for dead meanwhile
+            scene.worker.heartbeat()  # so that the healthy worker does not expire
         data = source.choice(everything)
         damaged = bytearray(data[: source.randrange(len(data) + 1)][:10_000])
         for _ in range(source.randrange(3)):
@@ -386,19 +389,19 @@ def test_all_of_it_against_one_broker(
             peer.send(bytes(damaged))
     scene.assert_unharmed()
     eventually(lambda: names(scene) == ["echo"], "services that bad peers named are forgotten")
-    assert scene.broker.stats()["timers"] == 1  # the good worker's
+    assert scene.broker.stats()["timers"] == 1  # the timer of the healthy worker
 
 
 def names(scene: Scene) -> list[str]:
-    """Return the services that the broker knows."""
+    """Return the names of the broker's services."""
     return [row["service"] for row in scene.broker.stats()["services"]]
 
 
-# --- what costs the broker more than its sender ---------------------------------------------------
-def test_half_a_megabyte_of_requests_for_tables_keeps_nobody_waiting(
+# --- requests that cost the broker more than their sender -----------------------------------------
+def test_half_a_megabyte_of_statistics_requests_does_not_delay_others(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Attack 7 of the security design: the broker stood still for 16 s."""
+    """Attack 7 of the security design: the broker was blocked for 16 s."""
     made: list[bytes] = []
     answer = Management.answer
 
@@ -409,9 +412,9 @@ def test_half_a_megabyte_of_requests_for_tables_keeps_nobody_waiting(
     monkeypatch.setattr(Management, "answer", counted)
     stats = message(b"MDPC02", b"\x01", b"mmi.stats", b"")
     count = 500_000 // len(stats)
-    with RawPeer(scene.broker.endpoint) as stranger:
-        stranger.shake_hands()
-        stranger.send(stats * count)
+    with RawPeer(scene.broker.endpoint) as attacker:
+        attacker.shake_hands()
+        attacker.send(stats * count)
         eventually(lambda: made, "the first answer")
         for _ in range(5):
             scene.serve()

@@ -1,4 +1,4 @@
-"""What only `Client` has to bear: threads, forks, interruptions, and an idle life."""
+"""Tests of `Client` only: threads, forks, interruptions, file descriptors."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_eight_threads_share_a_client(client: Client, served: Serving) -> None:
     assert served.snapshot.clients == 1  # one connection for all
 
 
-def test_threads_with_different_verbs(client: Client) -> None:
+def test_threads_with_different_methods(client: Client) -> None:
     def mapped() -> None:
         bodies = [b"%d" % number for number in range(500)]
         assert [reply.body for reply in client.map(bodies, concurrency=10)] == bodies
@@ -82,8 +82,8 @@ def test_threads_with_different_verbs(client: Client) -> None:
             done.result(WAIT_S)
 
 
-def test_a_quick_call_does_not_wait_for_a_slow_one(client: Client, served: Serving) -> None:
-    """The thread that waits for the slow one reads for the quick ones, and the other way round."""
+def test_a_quick_call_does_not_wait_for_slow_ones(client: Client, served: Serving) -> None:
+    """The thread of a slow call also reads replies for the quick calls, and vice versa."""
     with ThreadPoolExecutor(4) as threads:
         slow = [threads.submit(client.call, b"slow", service="hold") for _ in range(3)]
         eventually(lambda: len(served.handlers.seen) == 3, "the slow ones are at the worker")
@@ -121,7 +121,7 @@ def test_a_wait_may_end_before_the_call(client: Client, served: Serving) -> None
         call.result(timeout=0)
     served.handlers.gate.set()
     assert call.result().body == b"x"
-    assert call.result(timeout=0.001).body == b"x"  # it has ended: no wait
+    assert call.result(timeout=0.001).body == b"x"  # the call has ended: no wait
     assert call.done()
 
 
@@ -134,7 +134,7 @@ def test_close_from_another_thread_ends_a_waiting_call(client: Client, served: S
             with pytest.raises(Cancelled, match="closed"):
                 call.result(WAIT_S)
     eventually(lambda: served.snapshot.clients == 0, "the broker has seen it leave")
-    client.close()  # again: no harm
+    client.close()  # no effect on a closed client
 
 
 def test_cancel_from_another_thread_wakes_the_leader(client: Client, served: Serving) -> None:
@@ -148,8 +148,8 @@ def test_cancel_from_another_thread_wakes_the_leader(client: Client, served: Ser
     eventually(lambda: served.handlers.interrupted, "the handler is interrupted")
 
 
-def test_a_connection_on_its_way_wakes_the_leader(served: Serving) -> None:
-    """The second thread's call does not hang on the first one's poll while there is no broker."""
+def test_a_new_call_wakes_the_leader_without_a_connection(served: Serving) -> None:
+    """A call of a second thread is not blocked by the first thread's poll without a connection."""
     served.stop_broker()
     with Client(served.url("echo"), timeout=20) as client, ThreadPoolExecutor(4) as threads:
         calls = [threads.submit(client.call, b"%d" % number) for number in range(4)]
@@ -158,7 +158,7 @@ def test_a_connection_on_its_way_wakes_the_leader(served: Serving) -> None:
 
 
 def test_large_bodies_in_both_directions_at_once(client: Client) -> None:
-    """What does not fit into the kernel's buffers is sent by whoever leads."""
+    """The leading thread sends what does not fit into the kernel's buffers."""
     body = bytes(range(256)) * (8 << 12)  # 8 MiB
 
     def run(_thread: int) -> bool:
@@ -168,8 +168,8 @@ def test_large_bodies_in_both_directions_at_once(client: Client) -> None:
         assert all(threads.map(run, range(4)))
 
 
-def test_start_goes_as_far_as_it_can_without_waiting() -> None:
-    """A peer that listens hears of the call, though no thread of ours waits for anything."""
+def test_start_connects_without_waiting() -> None:
+    """`start` connects and sends the greeting although no thread waits for the result."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(WAIT_S)
         with Client(f"mdp://127.0.0.1:{listener.getsockname()[1]}/echo", timeout=20) as client:
@@ -177,14 +177,14 @@ def test_start_goes_as_far_as_it_can_without_waiting() -> None:
             peer, _ = listener.accept()
             with peer:
                 peer.settimeout(WAIT_S)
-                client.start(b"y")  # where the connection stood a moment too late for the first
+                client.start(b"y")  # in case the connection was not established during the first
                 assert peer.recv(1) == b"\xff"  # its greeting
                 client.close()
 
 
-# --- the garbage collector, signals, forks --------------------------------------------------------
-def test_many_large_bodies_from_many_threads_leave_once_each(client: Client) -> None:
-    body = b"x" * (10 << 20)  # together twice what may wait for a peer that does not read
+# --- large bodies, abandoned iterators, signals, forks --------------------------------------------
+def test_many_large_bodies_from_many_threads_are_sent_once_each(client: Client) -> None:
+    body = b"x" * (10 << 20)  # together twice the limit of the output buffer
 
     def call(_number: int) -> tuple[int, int]:
         reply = client.call(body, service="size", idempotent=False)
@@ -194,7 +194,7 @@ def test_many_large_bodies_from_many_threads_leave_once_each(client: Client) -> 
         assert list(threads.map(call, range(12))) == [(len(body), 1)] * 12
 
 
-def test_map_does_not_keep_what_it_has_until_a_slow_input_gives_more(client: Client) -> None:
+def test_replies_do_not_wait_for_a_slow_input(client: Client) -> None:
     def bodies() -> Iterator[bytes]:
         for number in range(30):
             yield b"%d" % number
@@ -204,7 +204,7 @@ def test_map_does_not_keep_what_it_has_until_a_slow_input_gives_more(client: Cli
     assert [int(reply.body) for reply in replies] == list(range(30))
 
 
-def test_an_abandoned_iteration_cancels_what_is_out(client: Client, served: Serving) -> None:
+def test_an_abandoned_iterator_cancels_its_calls(client: Client, served: Serving) -> None:
     replies = client.map([b"quick", *[b"x"] * 5], service="hold", as_completed=True)
     served.handlers.gate.set()
     next(replies)
@@ -228,24 +228,24 @@ def test_an_exception_from_a_signal_cancels_the_call(client: Client, served: Ser
     assert main is not None
     before = signal.signal(signal.SIGUSR1, interrupt)
 
-    def strike() -> None:
+    def send_signal() -> None:
         eventually(lambda: served.handlers.seen, "the request is at the worker")
         signal.pthread_kill(main, signal.SIGUSR1)
 
-    striker = threading.Thread(target=strike)
-    striker.start()
+    sender = threading.Thread(target=send_signal)
+    sender.start()
     try:
         with pytest.raises(Interruption):
             client.call(b"x", service="hold")
     finally:
-        striker.join()
+        sender.join()
         signal.signal(signal.SIGUSR1, before)
     eventually(lambda: served.handlers.interrupted == [b"x"], "the handler is interrupted")
     assert client.call(b"next").body == b"next"
 
 
 def in_a_fork(act: Any) -> int:
-    """Run `act` in a forked child; return its exit code: what `act` returned, 99 if it raised."""
+    """Run `act` in a forked child; return its exit code: the result of `act`, or 99 on an error."""
     child = os.fork()
     if child == 0:
         code = 99
@@ -286,7 +286,7 @@ def test_a_forked_child_has_a_connection_of_its_own(client: Client, served: Serv
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_fork_while_another_thread_is_in_a_call(client: Client, served: Serving) -> None:
-    """The child inherits a lock that nobody in it will ever release."""
+    """The child inherits a locked lock, which no thread of the child releases."""
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(client.call, b"x", service="hold")
         eventually(lambda: served.handlers.seen, "the other thread leads")

@@ -1,4 +1,4 @@
-"""Both clients against a real broker and a real worker: one suite."""
+"""Tests of both clients with a real broker and a real worker."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.e2e.clients import Make, echo, make, served, serving
-from tests.e2e.serving import BlockingVerbs, Serving, Verbs, eventually
+from tests.e2e.serving import BlockingMethods, ClientMethods, Serving, eventually
 from tests.support.patience import failure
 
 import requite
@@ -31,7 +31,7 @@ __all__ = ["echo", "make", "served", "serving"]
 
 pytestmark = pytest.mark.e2e
 
-NOBODY_AT = 1  # nothing listens at port 1 (tcpmux), and the system gives it to nobody
+UNUSED_PORT = 1  # nothing listens at port 1 (tcpmux), and the system assigns it to no process
 
 
 # --- call -----------------------------------------------------------------------------------------
@@ -49,7 +49,7 @@ NOBODY_AT = 1  # nothing listens at port 1 (tcpmux), and the system gives it to 
     ],
     ids=["bytes", "empty", "bytearray", "memoryview", "list", "tuple", "no-frames", "1MiB"],
 )
-def test_a_call_gets_its_reply(echo: Verbs, body: Any, frames: list[bytes]) -> None:
+def test_a_call_gets_its_reply(echo: ClientMethods, body: Any, frames: list[bytes]) -> None:
     reply = echo.call(body)
     assert list(reply.frames) == frames
     assert reply.body == b"".join(frames)
@@ -59,15 +59,15 @@ def test_a_call_gets_its_reply(echo: Verbs, body: Any, frames: list[bytes]) -> N
 
 
 @pytest.mark.parametrize("body", ["text", ["text"], 7, None, {b"a"}, [b"a", 1]])
-def test_a_body_that_is_not_bytes_is_refused(echo: Verbs, body: Any) -> None:
+def test_a_body_that_is_not_bytes_is_refused(echo: ClientMethods, body: Any) -> None:
     with pytest.raises(TypeError, match="bytes"):
         echo.call(body)
     assert echo.call(b"still works").body == b"still works"
 
 
 @pytest.mark.parametrize("timeout", [0, -1, math.nan, "soon"])
-def test_a_timeout_that_makes_no_sense_is_refused(
-    echo: Verbs, make: Make, served: Serving, timeout: Any
+def test_an_invalid_timeout_is_refused(
+    echo: ClientMethods, make: Make, served: Serving, timeout: Any
 ) -> None:
     with pytest.raises(ConfigurationError, match="timeout"):
         echo.call(b"x", timeout=timeout)
@@ -75,7 +75,7 @@ def test_a_timeout_that_makes_no_sense_is_refused(
         make(served.url("echo"), timeout=timeout)
 
 
-def test_a_call_without_a_timeout_of_its_own_takes_the_clients(make: Make, served: Serving) -> None:
+def test_a_call_without_a_timeout_uses_the_clients(make: Make, served: Serving) -> None:
     client = make(served.url("hold"), timeout=0.2)
     with pytest.raises(CallTimeout):
         client.call(b"x")
@@ -83,7 +83,7 @@ def test_a_call_without_a_timeout_of_its_own_takes_the_clients(make: Make, serve
     assert client.call(b"x", timeout=None).body == b"x"
 
 
-def test_a_call_may_name_another_service(echo: Verbs) -> None:
+def test_a_call_may_name_another_service(echo: ClientMethods) -> None:
     assert echo.call(b"12345", service="size").body == b"5"
     with pytest.raises(ConfigurationError, match="control characters"):
         echo.call(b"x", service="a\nb")
@@ -91,7 +91,9 @@ def test_a_call_may_name_another_service(echo: Verbs) -> None:
         echo.call(b"x", service="x" * 256)
 
 
-def test_a_client_without_a_service_says_where_to_name_it(make: Make, served: Serving) -> None:
+def test_a_client_without_a_service_raises_an_error_with_advice(
+    make: Make, served: Serving
+) -> None:
     client = make(served.url())
     with pytest.raises(ConfigurationError, match=r"mdp://host/echo.*service="):
         client.call(b"x")
@@ -99,7 +101,7 @@ def test_a_client_without_a_service_says_where_to_name_it(make: Make, served: Se
     assert make(served.url(), service="echo").call(b"y").body == b"y"
 
 
-def test_options_reach_the_handler(echo: Verbs, served: Serving) -> None:
+def test_options_reach_the_handler(echo: ClientMethods, served: Serving) -> None:
     echo.call(b"x", idempotency_key=b"order-17", timeout=5)
     seen = served.handlers.seen[-1]
     assert seen.idempotency_key == b"order-17"
@@ -110,21 +112,21 @@ def test_options_reach_the_handler(echo: Verbs, served: Serving) -> None:
         echo.call(b"x", idempotency_key=b"x" * 256)
 
 
-def test_a_body_beyond_the_limit_is_refused_here(make: Make, served: Serving) -> None:
+def test_a_body_over_the_limit_is_refused_by_the_client(make: Make, served: Serving) -> None:
     client = make(served.url("echo"), message_size_max=100)
     with pytest.raises(ConfigurationError, match="message_size_max"):
         client.call([b"x" * 60, b"x" * 41])
     assert client.call(b"x" * 80).body == b"x" * 80
 
 
-def test_a_body_of_just_the_limit_passes(make: Make, served: Serving) -> None:
+def test_a_body_at_the_limit_is_accepted(make: Make, served: Serving) -> None:
     client = make(served.url("size"), timeout=20)
-    size = 64 << 20  # of the broker and the worker, too
+    size = 64 << 20  # also the limit of the broker and the worker
     reply = client.call(b"x" * size)
     assert (reply.body, reply.attempts) == (b"%d" % size, 1)
 
 
-def test_a_body_of_too_many_frames_is_refused_here(echo: Verbs) -> None:
+def test_a_body_of_too_many_frames_is_refused_by_the_client(echo: ClientMethods) -> None:
     with pytest.raises(ConfigurationError, match="1025 frames"):
         echo.call([b"x"] * 1025)
     reply = echo.call([b"x"] * 1024)
@@ -132,14 +134,14 @@ def test_a_body_of_too_many_frames_is_refused_here(echo: Verbs) -> None:
 
 
 # --- failures -------------------------------------------------------------------------------------
-def test_a_failing_handler_is_a_remote_failure(echo: Verbs) -> None:
+def test_a_failing_handler_is_a_remote_failure(echo: ClientMethods) -> None:
     with pytest.raises(RemoteFailure, match="it cannot be so") as caught:
         echo.call(b"so", service="fail")
     assert caught.value.may_have_executed is True
     assert caught.value.attempts == 1
 
 
-def test_calls_share_a_deadline(echo: Verbs) -> None:
+def test_calls_share_a_deadline(echo: ClientMethods) -> None:
     deadline = requite.deadline(1.5)
     assert echo.call(b"in time", timeout=deadline).body == b"in time"
     with pytest.raises(CallTimeout):
@@ -149,28 +151,30 @@ def test_calls_share_a_deadline(echo: Verbs) -> None:
     assert not caught.value.may_have_executed
 
 
-def test_no_deadline_is_no_limit(echo: Verbs) -> None:
+def test_without_a_deadline_there_is_no_limit(echo: ClientMethods) -> None:
     assert requite.deadline(None).at == math.inf
     assert echo.call(b"x", timeout=requite.deadline(None)).body == b"x"
     with pytest.raises(ConfigurationError, match="positive"):
         requite.deadline(0)
 
 
-def test_a_slow_handler_is_a_timeout_and_is_interrupted(echo: Verbs, served: Serving) -> None:
-    echo.call(b"x")  # so that it is connected
+def test_a_slow_handler_is_a_timeout_and_is_interrupted(
+    echo: ClientMethods, served: Serving
+) -> None:
+    echo.call(b"x")  # connect first
     began = monotonic()
-    # The broker says so, or the client's own clock does: whichever is first.
+    # Either the broker reports the deadline, or the client's timer expires first.
     with pytest.raises(CallTimeout, match=r"deadline passed|no reply from 'hold'") as caught:
         echo.call(b"slow", service="hold", timeout=1.0)
-    assert monotonic() - began < 9  # the client's own is 10 s
+    assert monotonic() - began < 9  # the client's default timeout is 10 s
     assert caught.value.may_have_executed is True
     assert caught.value.attempts == 1
     assert isinstance(caught.value, TimeoutError)
     eventually(lambda: served.handlers.interrupted == [b"slow"], "the handler is interrupted")
 
 
-def test_nobody_at_the_address_says_who_and_why(make: Make) -> None:
-    port = NOBODY_AT
+def test_an_unused_address_is_reported_with_the_reason(make: Make) -> None:
+    port = UNUSED_PORT
     client = make(f"mdp://127.0.0.1:{port}/echo")
     error = failure(
         CallTimeout, "connection refused", lambda timeout: client.call(b"x", timeout=timeout)
@@ -181,7 +185,7 @@ def test_nobody_at_the_address_says_who_and_why(make: Make) -> None:
     assert error.attempts == 0
 
 
-def test_a_silent_listener_is_told_from_a_broker(make: Make) -> None:
+def test_a_listener_without_a_handshake_is_reported(make: Make) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         client = make(f"mdp://127.0.0.1:{port}/echo")
@@ -192,14 +196,14 @@ def test_a_silent_listener_is_told_from_a_broker(make: Make) -> None:
         )
 
 
-def test_a_service_nobody_serves(make: Make, serving: Serving) -> None:
+def test_a_service_without_workers(make: Make, serving: Serving) -> None:
     client = make(serving.url("nobody"), retry=RetryPolicy(attempts=1))
     with pytest.raises(NoService) as caught:
         client.call(b"x", timeout=10)
     assert caught.value.may_have_executed is False
 
 
-def test_a_host_name_that_cannot_be_one_is_told(make: Make) -> None:
+def test_an_invalid_host_name_is_reported(make: Make) -> None:
     client = make(f"mdp://{'a' * 70}:5555/echo")
     failure(CallTimeout, "no host name", lambda timeout: client.call(b"x", timeout=timeout))
 
@@ -215,7 +219,7 @@ def test_more_calls_than_slots_are_refused(make: Make, served: Serving) -> None:
 
 
 # --- start and cancel -----------------------------------------------------------------------------
-def test_calls_go_on_side_by_side(echo: Verbs) -> None:
+def test_calls_run_concurrently(echo: ClientMethods) -> None:
     calls = [echo.start(b"%d" % number) for number in range(50)]
     assert [call.result().body for call in reversed(calls)] == [
         b"%d" % number for number in reversed(range(50))
@@ -226,7 +230,7 @@ def test_cancel_reaches_the_handler(make: Make, served: Serving) -> None:
     client = make(served.url("hold"), timeout=10)
     call = client.start(b"mine")
     other = client.start(b"other")
-    client.call(b"round trip", service="echo")  # so that both have been sent
+    client.call(b"round trip", service="echo")  # both have been sent before its reply
     eventually(lambda: len(served.handlers.seen) == 3, "both are held")
     assert call.cancel() is True
     eventually(lambda: served.handlers.interrupted == [b"mine"], "the handler is interrupted")
@@ -237,11 +241,11 @@ def test_cancel_reaches_the_handler(make: Make, served: Serving) -> None:
     assert other.result().body == b"other"
 
 
-def test_close_ends_what_is_outstanding(make: Make, served: Serving) -> None:
+def test_close_ends_outstanding_calls(make: Make, served: Serving) -> None:
     client = make(served.url("hold"), timeout=10)
     call = client.start(b"x")
     client.call(b"round trip", service="echo")
-    if isinstance(client, BlockingVerbs):
+    if isinstance(client, BlockingMethods):
         client.close()
         with pytest.raises(Cancelled, match="closed") as caught:
             call.result()
@@ -262,31 +266,31 @@ def test_close_ends_what_is_outstanding(make: Make, served: Serving) -> None:
 
 
 # --- stream ---------------------------------------------------------------------------------------
-def test_a_stream_gives_partials_and_then_the_reply(echo: Verbs) -> None:
+def test_a_stream_gives_partials_and_then_the_reply(echo: ClientMethods) -> None:
     *partials, reply = echo.stream(b"5", service="count")
     assert partials == [Partial([b"%d" % n], n) for n in range(5)]
     assert isinstance(reply, Reply)
     assert reply.body == b""
 
 
-def test_a_stream_of_a_plain_service_is_its_reply(echo: Verbs) -> None:
+def test_a_stream_of_a_plain_service_is_its_reply(echo: ClientMethods) -> None:
     [reply] = echo.stream(b"x")
     assert isinstance(reply, Reply)
     assert reply.body == b"x"
 
 
-def test_a_call_to_a_streaming_service_joins_the_partials(echo: Verbs) -> None:
+def test_a_call_to_a_streaming_service_joins_the_partials(echo: ClientMethods) -> None:
     assert echo.call(b"5", service="count").body == b"01234"
 
 
-def test_a_stream_that_fails_gives_what_came_before(echo: Verbs) -> None:
+def test_a_failed_stream_yields_its_earlier_parts_first(echo: ClientMethods) -> None:
     stream = echo.stream(b"3!", service="count")
     assert [next(stream).body for _ in range(3)] == [b"0", b"1", b"2"]
     with pytest.raises(RemoteFailure, match="no more"):
         next(stream)
 
 
-def test_leaving_a_stream_cancels_it(echo: Verbs, served: Serving) -> None:
+def test_closing_a_stream_cancels_it(echo: ClientMethods, served: Serving) -> None:
     stream = echo.stream(b"3?", service="count")
     assert [next(stream).body for _ in range(3)] == [b"0", b"1", b"2"]
     stream.close()  # type: ignore[attr-defined]
@@ -294,8 +298,8 @@ def test_leaving_a_stream_cancels_it(echo: Verbs, served: Serving) -> None:
     assert echo.call(b"next").body == b"next"
 
 
-# --- a broker that goes and comes -----------------------------------------------------------------
-def test_calls_outlive_a_broker_that_crashes(make: Make, served: Serving) -> None:
+# --- a broker that restarts -----------------------------------------------------------------------
+def test_calls_survive_a_crash_of_the_broker(make: Make, served: Serving) -> None:
     client = make(served.url("hold"), timeout=30)
     calls = [client.start(b"%d" % number) for number in range(20)]
     client.call(b"round trip", service="echo")
@@ -309,7 +313,7 @@ def test_calls_outlive_a_broker_that_crashes(make: Make, served: Serving) -> Non
     assert {reply.attempts for reply in replies} == {2}
 
 
-def test_calls_wait_for_a_broker_that_is_not_there_yet(make: Make, serving: Serving) -> None:
+def test_calls_wait_for_a_broker_that_starts_later(make: Make, serving: Serving) -> None:
     serving.stop_broker()
     client = make(serving.url("echo"), timeout=30)
     calls = [client.start(b"%d" % number) for number in range(5)]
@@ -318,7 +322,7 @@ def test_calls_wait_for_a_broker_that_is_not_there_yet(make: Make, serving: Serv
     assert [call.result().body for call in calls] == [b"%d" % number for number in range(5)]
 
 
-def test_what_must_not_run_twice_is_not_sent_twice(make: Make, served: Serving) -> None:
+def test_a_non_idempotent_request_is_not_sent_twice(make: Make, served: Serving) -> None:
     client = make(served.url("hold"), timeout=30)
     call = client.start(b"once", idempotent=False)
     client.call(b"round trip", service="echo")
@@ -334,7 +338,7 @@ def test_what_must_not_run_twice_is_not_sent_twice(make: Make, served: Serving) 
 
 
 def test_an_idle_client_notices_a_restart_before_it_sends(make: Make, served: Serving) -> None:
-    """A request that must not run twice survives a restart that happened while nothing was out."""
+    """A request that is not idempotent succeeds after a restart while no request was in flight."""
     client = make(served.url("echo"), timeout=30)
     client.call(b"first")
     served.stop_broker()
@@ -346,7 +350,7 @@ def test_an_idle_client_notices_a_restart_before_it_sends(make: Make, served: Se
 
 def test_the_next_address_is_tried(make: Make, served: Serving) -> None:
     place = served.endpoint.removeprefix("tcp://")
-    client = make(f"mdp://127.0.0.1:{NOBODY_AT},{place}/echo", timeout=10)
+    client = make(f"mdp://127.0.0.1:{UNUSED_PORT},{place}/echo", timeout=10)
     assert client.call(b"x").body == b"x"
 
 
@@ -373,7 +377,7 @@ def test_streams_in_older_dialects(make: Make, served: Serving) -> None:
         client.stream(b"2")
 
 
-def test_settings_that_cannot_work_are_refused(make: Make) -> None:
+def test_invalid_settings_are_refused(make: Make) -> None:
     with pytest.raises(ConfigurationError, match=r"0\.1, 0\.2, 0\.3"):
         make("mdp://localhost/echo", dialect="0.4")
     with pytest.raises(ConfigurationError, match=r"0\.1, 0\.2, 0\.3"):
@@ -390,7 +394,7 @@ def test_settings_that_cannot_work_are_refused(make: Make) -> None:
         make("mdp://localhost/echo", message_size_max=0)
 
 
-def test_a_heartbeat_policy_is_taken_as_it_is(make: Make, served: Serving) -> None:
+def test_a_heartbeat_policy_is_accepted(make: Make, served: Serving) -> None:
     client = make(served.url("echo"), heartbeat=HeartbeatPolicy(0.5, 4), timeout=10)
     assert client.call(b"x").body == b"x"
 

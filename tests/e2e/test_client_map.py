@@ -1,4 +1,4 @@
-"""`map` of both clients against a real broker and a real worker."""
+"""`map` of both clients with a real broker and a real worker."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.e2e.clients import Make, echo, make, served, serving
-from tests.e2e.serving import Serving, Verbs, eventually
+from tests.e2e.serving import ClientMethods, Serving, eventually
 
 from requite.errors import (
     ConfigurationError,
@@ -21,13 +21,13 @@ __all__ = ["echo", "make", "served", "serving"]
 pytestmark = pytest.mark.e2e
 
 
-def test_map_keeps_the_order_of_the_input(echo: Verbs) -> None:
+def test_map_keeps_the_order_of_the_input(echo: ClientMethods) -> None:
     naps = [b"30", b"1", b"20", b"2", b"10"] * 4
     got = [reply.body for reply in echo.map(naps, service="nap", concurrency=8)]
     assert got == naps
 
 
-def test_map_as_completed_gives_the_quick_ones_first(make: Make, served: Serving) -> None:
+def test_map_as_completed_yields_quick_replies_first(make: Make, served: Serving) -> None:
     client = make(served.url("nap"), timeout=10)
     got = [reply.body for reply in client.map([b"300", b"1", b"2"], as_completed=True)]
     assert sorted(got) == [b"1", b"2", b"300"]
@@ -41,7 +41,9 @@ def test_map_is_bounded_and_pipelined(make: Make, served: Serving) -> None:
 
 
 @pytest.mark.parametrize("as_completed", [False, True])
-def test_map_reads_an_endless_input_as_room_permits(echo: Verbs, as_completed: bool) -> None:
+def test_map_reads_an_endless_input_only_as_far_as_needed(
+    echo: ClientMethods, as_completed: bool
+) -> None:
     read = itertools.count()
     replies = echo.map(
         (b"%d" % number for number in read), concurrency=5, as_completed=as_completed
@@ -53,13 +55,13 @@ def test_map_reads_an_endless_input_as_room_permits(echo: Verbs, as_completed: b
     assert echo.call(b"next").body == b"next"
 
 
-def test_map_of_many(echo: Verbs) -> None:
+def test_map_of_many_bodies(echo: ClientMethods) -> None:
     bodies = [b"%d" % number for number in range(2000)]
     assert [reply.body for reply in echo.map(bodies)] == bodies
 
 
 @pytest.mark.parametrize("as_completed", [False, True])
-def test_map_takes_no_more_slots_than_there_are(
+def test_map_uses_no_more_slots_than_the_client_has(
     make: Make, served: Serving, as_completed: bool
 ) -> None:
     client = make(served.url("echo"), slots=3, timeout=10)
@@ -69,7 +71,7 @@ def test_map_takes_no_more_slots_than_there_are(
 
 
 @pytest.mark.parametrize("as_completed", [False, True])
-def test_map_makes_do_with_the_slots_that_others_leave(
+def test_map_uses_the_slots_that_other_calls_leave(
     make: Make, served: Serving, as_completed: bool
 ) -> None:
     client = make(served.url("echo"), slots=5, timeout=10)
@@ -81,8 +83,8 @@ def test_map_makes_do_with_the_slots_that_others_leave(
     assert [call.result().body for call in held] == [b"held"] * 3
 
 
-def test_map_with_no_slot_left_by_others_fails(make: Make, served: Serving) -> None:
-    """There is none of its own to wait for."""
+def test_map_fails_if_other_calls_use_all_slots(make: Make, served: Serving) -> None:
+    """`map` waits only for slots of its own calls, and none of its calls has a slot here."""
     client = make(served.url("echo"), slots=2, timeout=10)
     held = [client.start(b"held", service="hold") for _ in range(2)]
     errors = list(client.map([b"x"] * 5, return_errors=True))
@@ -93,11 +95,11 @@ def test_map_with_no_slot_left_by_others_fails(make: Make, served: Serving) -> N
     assert [call.result().body for call in held] == [b"held"] * 2
 
 
-def test_map_of_nothing(echo: Verbs) -> None:
+def test_map_of_no_bodies(echo: ClientMethods) -> None:
     assert list(echo.map([])) == []
 
 
-def test_map_ends_with_its_first_error_in_order(echo: Verbs) -> None:
+def test_map_ends_with_its_first_error_in_order(echo: ClientMethods) -> None:
     replies = echo.map([b"30", b"x", b"1"], service="nap")
     assert next(replies).body == b"30"
     with pytest.raises(RemoteFailure, match="invalid literal"):
@@ -105,12 +107,12 @@ def test_map_ends_with_its_first_error_in_order(echo: Verbs) -> None:
     assert list(replies) == []
 
 
-def test_map_gives_errors_in_their_place_if_asked_to(echo: Verbs) -> None:
+def test_map_yields_errors_in_order_with_return_errors(echo: ClientMethods) -> None:
     got = list(echo.map([b"0", b"x", b"1"], service="nap", return_errors=True))
     assert [type(each) for each in got] == [Reply, RemoteFailure, Reply]
 
 
-def test_map_cancels_what_is_out_when_it_is_left(make: Make, served: Serving) -> None:
+def test_closing_a_map_cancels_its_calls(make: Make, served: Serving) -> None:
     client = make(served.url("hold"), timeout=10)
     replies = client.map([b"quick", b"a", b"b"], as_completed=True)
     with pytest.raises(TypeError):
@@ -124,11 +126,11 @@ def test_map_cancels_what_is_out_when_it_is_left(make: Make, served: Serving) ->
 
 
 @pytest.mark.parametrize("bodies", [b"bytes", "text", 7])
-def test_map_of_a_single_body_is_refused(echo: Verbs, bodies: Any) -> None:
+def test_map_of_a_single_body_is_refused(echo: ClientMethods, bodies: Any) -> None:
     with pytest.raises(TypeError, match="iterable of bodies"):
         echo.map(bodies)
 
 
-def test_map_with_no_concurrency_is_refused(echo: Verbs) -> None:
+def test_map_with_no_concurrency_is_refused(echo: ClientMethods) -> None:
     with pytest.raises(ConfigurationError, match="concurrency"):
         echo.map([b"x"], concurrency=0)

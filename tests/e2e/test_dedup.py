@@ -1,4 +1,4 @@
-"""I4 with real processes: workers and brokers are killed, and no effect happens twice."""
+"""Invariant I4 with real processes: workers and brokers are killed, and no effect happens twice."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ INTERVAL = ("--heartbeat-interval", "0.2", "--liveness", "3")
 TIMEOUT_S = 30.0
 CALLERS = 8
 CALLS = 40
-# Longer with REQUITE_SIM_SEEDS, like everything that goes on for as long as one likes.
+# REQUITE_SIM_SEEDS multiplies the calls and the kills.
 TIMES = int(os.environ.get("REQUITE_SIM_SEEDS", "1"))
 KILLS = 5 * TIMES
 
 
-class Shop:
-    """A broker, and a worker on a folder; both can be killed and started again."""
+class DedupCluster:
+    """A broker, and a worker with its folder of replies; both can be killed and restarted."""
 
     def __init__(self, folder: Path, processes: list[Process], service: str) -> None:
         self.ledger = Ledger(folder)
@@ -56,72 +56,72 @@ class Shop:
         self.broker.kill()
         self.broker = self._own(BrokerProcess(*INTERVAL, bind=self.broker.endpoint))
 
-    def call(self, body: str, **how: Any) -> str:
+    def call(self, body: str, **options: Any) -> str:
         with requite.Client(self.broker.url, service=self._service, timeout=TIMEOUT_S) as client:
-            key = how.pop("key", body.encode())
-            return client.call(body.encode(), idempotency_key=key, **how).body.decode()
+            key = options.pop("key", body.encode())
+            return client.call(body.encode(), idempotency_key=key, **options).body.decode()
 
 
 @pytest.fixture
-def shop(tmp_path: Path, processes: list[Process]) -> Shop:
-    return Shop(tmp_path, processes, "once")
+def cluster(tmp_path: Path, processes: list[Process]) -> DedupCluster:
+    return DedupCluster(tmp_path, processes, "once")
 
 
 @pytest.fixture
-def gated(tmp_path: Path, processes: list[Process]) -> Shop:
-    return Shop(tmp_path, processes, "gated")
+def gated(tmp_path: Path, processes: list[Process]) -> DedupCluster:
+    return DedupCluster(tmp_path, processes, "gated")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(60 + 60 * TIMES)
-def test_killed_again_and_again_no_effect_happens_twice(shop: Shop) -> None:
+def test_no_effect_happens_twice_despite_many_kills(cluster: DedupCluster) -> None:
     bodies = [f"call-{number}" for number in range(CALLS * TIMES)]
     with ThreadPoolExecutor(CALLERS) as pool:
-        ends = [pool.submit(ask_until_answered, shop, body) for body in bodies * 2]
-        kill_at_random(shop)
+        ends = [pool.submit(ask_until_answered, cluster, body) for body in bodies * 2]
+        kill_at_random(cluster)
         replies = [end.result(TIMEOUT_S * TIMES) for end in ends]
-    replies += [ask_until_answered(shop, body) for body in bodies]
-    effects = shop.ledger.effects()
+    replies += [ask_until_answered(cluster, body) for body in bodies]
+    effects = cluster.ledger.effects()
     assert effects.keys() <= set(bodies)
     assert all(len(words) == 1 for words in effects.values())
-    # A worker killed between its note and its effect leaves a request in doubt without one.
+    # A worker killed between its record and its effect leaves a request in doubt without an effect.
     for body, reply in zip(bodies * 3, replies, strict=True):
         assert reply is None or [reply] == effects.get(body)
     assert sum(reply is not None for reply in replies) > len(replies) / 2
 
 
-def ask_until_answered(shop: Shop, body: str) -> str | None:
-    """Return the reply; None where nobody knows whether the request has run."""
+def ask_until_answered(cluster: DedupCluster, body: str) -> str | None:
+    """Return the reply, or None if it is unknown whether the request has run."""
     try:
-        return shop.call(body)
+        return cluster.call(body)
     except requite.RemoteFailure as error:
         if "may have run" not in str(error):
             raise
         return None
 
 
-def kill_at_random(shop: Shop) -> None:
+def kill_at_random(cluster: DedupCluster) -> None:
     for number in range(KILLS):
-        sleep(random.random() * 0.2)  # any moment: that is what is tested
+        sleep(random.random() * 0.2)  # the test needs random moments
         if number % 3 == 2:
-            shop.kill_broker()
+            cluster.kill_broker()
         else:
-            shop.kill_worker()
+            cluster.kill_worker()
 
 
-def test_a_stored_reply_outlives_the_worker(shop: Shop) -> None:
-    first = shop.call("a")
-    refuse_a_second_worker(shop)
-    shop.kill_worker()
-    assert shop.call("a") == first
-    assert shop.ledger.effects() == {"a": [first]}
+def test_a_stored_reply_survives_its_worker(cluster: DedupCluster) -> None:
+    first = cluster.call("a")
+    refuse_a_second_worker(cluster)
+    cluster.kill_worker()
+    assert cluster.call("a") == first
+    assert cluster.ledger.effects() == {"a": [first]}
 
 
-def test_a_request_whose_worker_was_killed_in_the_middle_is_in_doubt(gated: Shop) -> None:
+def test_a_request_whose_worker_is_killed_during_it_is_in_doubt(gated: DedupCluster) -> None:
     with ThreadPoolExecutor(1) as pool:
         call = pool.submit(gated.call, "a")
         eventually(lambda: "a" in gated.ledger.effects(), "the handler has had its effect")
-        gated.kill_worker()  # the broker gives the request to the next worker
+        gated.kill_worker()  # the broker redelivers the request to the next worker
         with pytest.raises(requite.RemoteFailure, match="may have run"):
             call.result(TIMEOUT_S)
     (gated.folder / "open").touch()
@@ -130,18 +130,18 @@ def test_a_request_whose_worker_was_killed_in_the_middle_is_in_doubt(gated: Shop
     assert len(gated.ledger.effects()["a"]) == 1
 
 
-def test_a_handler_goes_on_while_its_broker_is_killed(gated: Shop) -> None:
+def test_a_handler_continues_while_its_broker_is_killed(gated: DedupCluster) -> None:
     with ThreadPoolExecutor(1) as pool:
         call = pool.submit(gated.call, "a", key=b"")
         eventually(lambda: "a" in gated.ledger.effects(), "the handler has had its effect")
-        gated.kill_broker()  # the client sends the call again, and it waits for the same handler
+        gated.kill_broker()  # the client resends the request, which waits for the same handler
         (gated.folder / "open").touch()
         assert [call.result(TIMEOUT_S)] == gated.ledger.effects()["a"]
 
 
-def refuse_a_second_worker(shop: Shop) -> None:
-    """Two workers on one folder would not know of each other's replies."""
-    second = shop.ledger.worker(shop.broker.url)
+def refuse_a_second_worker(cluster: DedupCluster) -> None:
+    """Check that a second worker on the folder exits: it could not read the first one's replies."""
+    second = cluster.ledger.worker(cluster.broker.url)
     code, errors = second.ended()
     second.dispose()
     assert code != 0

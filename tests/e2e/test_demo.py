@@ -1,4 +1,4 @@
-"""`requite demo`: short runs with every kind of fault, and nothing left behind in any case."""
+"""`requite demo`: short runs with every kind of fault; no process or file is left behind."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ KEYS = [
 @pytest.mark.parametrize(
     ("worker_kills", "broker_kills"), [(1, 1), pytest.param(6, 2, marks=pytest.mark.long)]
 )
-def test_every_request_is_answered_once_and_correctly_through_all_faults(
+def test_every_request_is_answered_once_and_correctly_despite_faults(
     tmp_path, worker_kills, broker_kills
 ):
-    """And the journals that everybody kept tell the same."""
+    """The audit of the journals has the same counts."""
     faults = (f"--worker-kills={worker_kills}", f"--broker-kills={broker_kills}")
     ended = subprocess.run(
         [*DEMO, "--requests=2000", *faults, "--json"],
@@ -91,16 +91,16 @@ def test_without_the_audit_nothing_is_kept(tmp_path):
 
 
 def children_of(pid: int) -> list[int]:
-    """Return the processes that another one has started."""
+    """Return the process ids of the children of a process."""
     found: list[int] = []
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        with suppress(OSError):  # a thread may end meanwhile
+        with suppress(OSError):  # the thread may have ended
             found += map(int, task.read_text(encoding="ascii").split())
     return found
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process is there, and not just waiting to be reaped by a parent."""
+    """Return whether a process exists and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2][1] != "Z"
     except (FileNotFoundError, ProcessLookupError):
@@ -108,9 +108,9 @@ def is_running(pid: int) -> bool:
 
 
 def is_bound(pid: int) -> bool:
-    """Whether a child has bound its lifetime to the demo's and loaded its module.
+    """Return whether a child has tied its lifetime to the demo's and loaded its module.
 
-    Between fork and exec it has the command line of the demo, and has loaded all that the demo has.
+    Between fork and exec, a child still has the command line and the modules of the demo.
     """
     is_child = "requite.testing.lifetime" in Path(f"/proc/{pid}/cmdline").read_text("utf-8")
     maps = Path(f"/proc/{pid}/maps").read_text("utf-8")
@@ -119,7 +119,7 @@ def is_bound(pid: int) -> bool:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 @pytest.mark.timeout(150)
-def test_a_process_that_ends_unasked_ends_the_demo_with_its_name():
+def test_the_unexpected_exit_of_a_process_ends_the_demo():
     demo = subprocess.Popen(
         [*DEMO, *NO_FAULTS, "--no-audit"],
         stdout=subprocess.DEVNULL,
@@ -128,23 +128,23 @@ def test_a_process_that_ends_unasked_ends_the_demo_with_its_name():
     )
     try:
         children = eventually(
-            lambda: len(found := children_of(demo.pid)) >= 4 and found, "everybody is there"
+            lambda: len(found := children_of(demo.pid)) >= 4 and found, "all children have started"
         )
         worker = max(children)  # the last to be started
-        eventually(lambda: is_bound(worker), "it has found its feet")
+        eventually(lambda: is_bound(worker), "the worker has loaded its module")
         os.kill(worker, signal.SIGKILL)
-        _, told = demo.communicate(timeout=60)
+        _, output = demo.communicate(timeout=60)
     finally:
         demo.kill()
     assert demo.returncode == 1
-    assert re.search(r"^requite: worker 2 .*: it printed no error$", told, re.MULTILINE), told
+    assert re.search(r"^requite: worker 2 .*: it printed no error$", output, re.MULTILINE), output
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 @pytest.mark.timeout(200)
-def test_however_it_ends_no_process_is_left_behind(end, tmp_path):
-    """Not even one that is stopped, and not Java."""
+def test_no_process_is_left_after_any_end(end, tmp_path):
+    """This includes a stopped process, and Java."""
     demo = subprocess.Popen(
         [*DEMO, "--workers", "2"],
         stdout=subprocess.DEVNULL,
@@ -152,11 +152,11 @@ def test_however_it_ends_no_process_is_left_behind(end, tmp_path):
         env={**os.environ, "TMPDIR": str(tmp_path)},
     )
     try:
-        # The audit, the broker, two workers, and the direct computation.
+        # Children: the audit, the broker, two workers, and the direct computation.
         children = eventually(
-            lambda: len(found := children_of(demo.pid)) >= 5 and found, "everybody is there"
+            lambda: len(found := children_of(demo.pid)) >= 5 and found, "all children have started"
         )
-        eventually(lambda: is_bound(max(children)), "the last one has found its feet")
+        eventually(lambda: is_bound(max(children)), "the last child has loaded its module")
         os.kill(max(children), signal.SIGSTOP)
         java = eventually(lambda: children_of(min(children)), "Spark is being started")
         demo.send_signal(end)

@@ -1,4 +1,4 @@
-"""`requite demo --pattern`: every pattern of the Guide's chapter, with what can be killed in it."""
+"""`requite demo --pattern` with faults, for every pattern of the Guide's chapter."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from requite.cli.show.demos import DEMOS
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 DEMO = (sys.executable, "-m", "requite.cli", "demo", "--json", "--no-audit", "--workers=2")
-CHAPTER = [pattern for pattern in DEMOS if pattern != "pool"]  # tests/cli/test_show_pool.py
+CHAPTER = [
+    pattern for pattern in DEMOS if pattern != "pool"
+]  # that one: tests/cli/test_show_pool.py
 IN_BETWEEN = {"simple-pirate", "paranoid-pirate", "majordomo", "titanic", "binary-star"}
 
 

@@ -1,4 +1,4 @@
-"""Servers without file descriptors left: strangers occupy all places, and clients get through."""
+"""Servers whose file descriptors are all used by idle connections: clients still get through."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.raw_zmtp import RawPeer
 pytestmark = pytest.mark.e2e
 
 LIMIT: Final = 64
-STRANGERS: Final = 3 * LIMIT
+IDLE_CONNECTIONS: Final = 3 * LIMIT
 # What docs/how-to/run-a-broker.md promises; handshakes may take 30 s.
 THROUGH_WITHIN_S: Final = 5.0
 SP_HELLO: Final = b"\x00SP\x00\x00\x30\x00\x00"  # a REQ's
@@ -24,15 +24,15 @@ ASKS_MMI: Final = (b"", b"MDPC01", b"mmi.service", b"echo")
 
 
 class ShortServer(Process):
-    """A server that may open few files, in a process of its own."""
+    """A server process with a limit of `LIMIT` file descriptors."""
 
     def __init__(self, kind: str, loop: str) -> None:
         super().__init__("-m", "tests.support.short_server", kind, str(LIMIT), loop)
         self.kind = kind
         self.endpoint = self.line()
 
-    def lets_in(self) -> bool:
-        """Whether a newcomer gets through now: to an answer, or through the handshake."""
+    def accepts(self) -> bool:
+        """Return whether a new connection gets an answer, or completes its handshake."""
         try:
             with RawPeer(self.endpoint) as client:
                 client.socket.settimeout(THROUGH_WITHIN_S)
@@ -49,10 +49,10 @@ class ShortServer(Process):
 
 
 @pytest.fixture
-def roomy() -> Iterator[None]:
-    """Enough descriptors here for all the strangers."""
+def many_descriptors() -> Iterator[None]:
+    """Raise this process's limit of descriptors, for all idle connections."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 2 * STRANGERS)), hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 2 * IDLE_CONNECTIONS)), hard))
     yield
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
@@ -67,32 +67,32 @@ def roomy() -> Iterator[None]:
         ("device", "asyncio"),
     ],
 )
-@pytest.mark.usefixtures("roomy")
-def test_clients_get_through_although_strangers_have_taken_all_places(
+@pytest.mark.usefixtures("many_descriptors")
+def test_clients_get_through_although_idle_connections_use_all_descriptors(
     kind: str, loop: str, processes: list[Process]
 ) -> None:
     server = ShortServer(kind, loop)
     processes.append(server)
     with ExitStack() as stack:
-        # To TCP they stand, whether the server has accepted them or not.
-        for _ in range(STRANGERS):
+        # The kernel establishes these connections even if the server does not accept them.
+        for _ in range(IDLE_CONNECTIONS):
             stack.enter_context(RawPeer(server.endpoint))
         began = monotonic()
-        while not server.lets_in():
+        while not server.accepts():
             assert monotonic() - began < THROUGH_WITHIN_S
-    told = ended(server)
-    assert f" of {LIMIT} file descriptors are in use (RLIMIT_NOFILE); raise" in told
-    assert "`ulimit -n`" in told
-    # Who gives way is told once in a while: the first may be a newcomer, where all others are
-    # being accepted.
-    assert "too many connections: " in told
-    assert len(told.splitlines()) < 10 * (monotonic() - began + 1)
-    assert "Traceback" not in told
+    log = stopped(server)
+    assert f" of {LIMIT} file descriptors are in use (RLIMIT_NOFILE); raise" in log
+    assert "`ulimit -n`" in log
+    # Closed connections are logged at intervals. The first may be a newcomer, if the server is
+    # still accepting the others.
+    assert "too many connections: " in log
+    assert len(log.splitlines()) < 10 * (monotonic() - began + 1)
+    assert "Traceback" not in log
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
-@pytest.mark.usefixtures("roomy")
-def test_peers_that_shook_hands_and_said_nothing_give_way_too(
+@pytest.mark.usefixtures("many_descriptors")
+def test_peers_without_a_message_after_the_handshake_are_closed_too(
     loop: str, processes: list[Process]
 ) -> None:
     server = ShortServer("broker", loop)
@@ -105,16 +105,16 @@ def test_peers_that_shook_hands_and_said_nothing_give_way_too(
         for _ in range(LIMIT):
             stack.enter_context(RawPeer(server.endpoint)).shake_hands()
         began = monotonic()
-        while not server.lets_in():
+        while not server.accepts():
             assert monotonic() - began < THROUGH_WITHIN_S
-        known.say(*ASKS_MMI)  # it has said who it is, and keeps its place
+        known.say(*ASKS_MMI)  # it has sent a message, so it stays connected
         assert known.receive()[-1] == b"404"
-    assert ", which has sent no message: " in ended(server)
+    assert ", which has sent no message: " in stopped(server)
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
-@pytest.mark.usefixtures("roomy")
-def test_when_all_places_are_taken_by_known_peers_newcomers_are_turned_away(
+@pytest.mark.usefixtures("many_descriptors")
+def test_newcomers_are_refused_if_active_peers_use_all_descriptors(
     loop: str, processes: list[Process]
 ) -> None:
     server = ShortServer("broker", loop)
@@ -134,16 +134,16 @@ def test_when_all_places_are_taken_by_known_peers_newcomers_are_turned_away(
         assert LIMIT / 2 < len(known) < LIMIT
         known.pop().close()
         began = monotonic()
-        while not server.lets_in():
+        while not server.accepts():
             assert monotonic() - began < THROUGH_WITHIN_S
-    told = ended(server)
-    assert ": turned away " in told
-    assert f" of {LIMIT} file descriptors are in use (RLIMIT_NOFILE)" in told
+    log = stopped(server)
+    assert ": turned away " in log
+    assert f" of {LIMIT} file descriptors are in use (RLIMIT_NOFILE)" in log
 
 
-def ended(server: ShortServer) -> str:
-    """Let it end in order; return what it has logged."""
+def stopped(server: ShortServer) -> str:
+    """Stop the server with SIGTERM; return its log."""
     server.signal(signal.SIGTERM)
-    code, told = server.ended()
-    assert code == 0, told
-    return told
+    code, log = server.ended()
+    assert code == 0, log
+    return log

@@ -1,6 +1,6 @@
-"""A server that drains takes no new connections, so that another one can have its address at once.
+"""A draining server closes its listener, so that another server can bind its address at once.
 
-If it took them, and then hung up, clients would think that their requests were lost with it.
+If it accepted connections and closed them, clients would treat their requests as lost.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BINDS = (
 
 
 class Hold:
-    """A service whose handler waits."""
+    """A service whose handler waits until `gate` is set."""
 
     def __init__(self) -> None:
         self.began = asyncio.Event()
@@ -44,7 +44,7 @@ async def echo(request: Request) -> bytes:
 
 
 @pytest.mark.parametrize("bind", BINDS)
-async def test_the_next_server_has_the_address_while_the_last_one_drains(bind: str) -> None:
+async def test_another_server_can_bind_the_address_during_a_drain(bind: str) -> None:
     hold = Hold()
     worker = Worker(hold.service, bind=bind)
     await worker.start()
@@ -63,7 +63,7 @@ async def test_the_next_server_has_the_address_while_the_last_one_drains(bind: s
 
 
 @pytest.mark.parametrize("protocol", ["simple", "paranoid"])
-async def test_the_next_queue_has_the_addresses_while_the_last_one_drains(protocol: str) -> None:
+async def test_another_queue_can_bind_the_addresses_during_a_drain(protocol: str) -> None:
     hold = Hold()
     queue = Queue(ANY, ANY, protocol=protocol)
     await queue.start()

@@ -1,5 +1,7 @@
-"""Freelance with real processes: servers are killed, stopped and drained, and clients killed; each
-call still ends, once, with the answer to its own question."""
+"""Freelance with real processes: servers are killed, stopped and drained, and clients are killed.
+
+Each call still ends once, with the reply to its own request.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +24,13 @@ pytestmark = pytest.mark.e2e
 MODELS = ("agent", "failover", "shotgun")
 SERVICE = "tests.support.freelance_service:tell"
 TIMEOUT_S = 30.0
-# REQUITE_SIM_SEEDS=20 kills twenty times as often.
+# REQUITE_SIM_SEEDS multiplies the kills.
 KILLS = 3 * int(os.environ.get("REQUITE_SIM_SEEDS", "1"))
 CALLERS = 4
 
 
 class Server(Process):
-    """A server of requite as a process; it listens when this is made."""
+    """A server process; it listens once the object is made."""
 
     def __init__(self, bind: str, service: str = SERVICE, *options: str, **env: str) -> None:
         command = ("-m", "requite.cli", "worker", service, "--bind", bind, *options)
@@ -38,12 +40,12 @@ class Server(Process):
 
     @property
     def place(self) -> str:
-        """Host and port."""
+        """The host and the port."""
         return self.url.removeprefix("flp://").partition("?")[0]
 
 
 class Fleet:
-    """Servers of one model, all equal."""
+    """Equal servers of one Freelance model."""
 
     def __init__(self, processes: list[Process], model: str, servers: int = 3) -> None:
         self._processes = processes
@@ -59,20 +61,20 @@ class Fleet:
         return server
 
     def client(self, **settings: Any) -> requite.Client:
-        """Make a client of all of them."""
+        """Return a client of all servers."""
         if self.model == "agent":
             settings = {"heartbeat": 0.3, **settings}
         return requite.Client(self.url, timeout=TIMEOUT_S, **settings)
 
     def restart(self, index: int) -> None:
-        """Kill a server, and start another one in its place."""
+        """Kill a server, and start another one at its address."""
         old = self.servers[index]
         old.kill()
         self.servers[index] = self.start(old.place)
 
 
 class Callers:
-    """Threads that call and check the answers until they are told to stop."""
+    """Threads that make calls and check the replies until `stop`."""
 
     def __init__(self, client: requite.Client) -> None:
         self._client = client
@@ -85,13 +87,13 @@ class Callers:
     def _run(self) -> None:
         while not self._stop.is_set():
             body = b"call %d" % next(self._numbers)
-            pid, _, said = self._client.call(body).body.partition(b" ")
-            assert said == body
+            pid, _, echoed = self._client.call(body).body.partition(b" ")
+            assert echoed == body
             assert int(pid)
             self.answered += 1
 
     def await_more(self, calls: int = 50) -> None:
-        """Wait until so many more calls have been answered; raise what went wrong instead."""
+        """Wait until `calls` more calls are answered; raise the error of a thread that failed."""
         goal = self.answered + calls
         eventually(lambda: self.answered >= goal or self._failed(), "calls are answered")
         for run in self._failed():
@@ -101,7 +103,7 @@ class Callers:
         return [run for run in self._runs if run.done()]
 
     def stop(self) -> None:
-        """Stop; raise what went wrong."""
+        """Stop the threads; raise the error of a thread that failed."""
         self._stop.set()
         self._pool.shutdown()
         for run in self._runs:
@@ -111,11 +113,11 @@ class Callers:
 # --- servers --------------------------------------------------------------------------------------
 @pytest.mark.timeout(60 * KILLS)
 @pytest.mark.parametrize("model", MODELS)
-def test_servers_are_killed_in_turn_and_every_call_is_answered(
+def test_every_call_is_answered_while_servers_are_killed(
     model: str, processes: list[Process]
 ) -> None:
     fleet = Fleet(processes, model)
-    # A call that meets dying servers again and again is not what is tested here.
+    # Enough attempts for a call that meets several killed servers.
     retry = None if model == "shotgun" else requite.RetryPolicy(attempts=10, attempt_timeout=5.0)
     with fleet.client(retry=retry) as client:
         callers = Callers(client)
@@ -127,14 +129,14 @@ def test_servers_are_killed_in_turn_and_every_call_is_answered(
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_a_stopped_server_holds_nobody_up_and_is_used_again(
+def test_a_stopped_server_delays_no_call_and_is_used_again(
     model: str, processes: list[Process]
 ) -> None:
     fleet = Fleet(processes, model, servers=2)
     first, second = fleet.servers
     with fleet.client() as client:
         client.call(b"hello")
-        asked = first if model == "shotgun" else _whom(client, fleet)
+        asked = first if model == "shotgun" else _answering_server(client, fleet)
         asked.signal(signal.SIGSTOP)
         other = second if asked is first else first
         assert client.call(b"hello").body == b"%d hello" % other.pid
@@ -143,14 +145,14 @@ def test_a_stopped_server_holds_nobody_up_and_is_used_again(
         assert client.call(b"hello again").body == b"%d hello again" % asked.pid
 
 
-def _whom(client: requite.Client, fleet: Fleet) -> Server:
-    """Return the server that answers now."""
+def _answering_server(client: requite.Client, fleet: Fleet) -> Server:
+    """Return the server that answers a call."""
     pid = int(client.call(b"who").body.partition(b" ")[0])
     return next(server for server in fleet.servers if server.pid == pid)
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_a_server_that_drains_answers_what_it_has(model: str, processes: list[Process]) -> None:
+def test_a_draining_server_answers_its_requests(model: str, processes: list[Process]) -> None:
     fleet = Fleet(processes, model, servers=1)
     [server] = fleet.servers
     retry = requite.RetryPolicy(attempt_timeout=20.0) if model == "failover" else None
@@ -170,7 +172,7 @@ def test_a_request_that_is_not_idempotent_is_not_sent_again(
 ) -> None:
     fleet = Fleet(processes, model, servers=2)
     with fleet.client() as client, ThreadPoolExecutor(1) as pool:
-        asked = _whom(client, fleet)
+        asked = _answering_server(client, fleet)
         waiting = pool.submit(client.call, b"wait", idempotent=False)
         assert asked.line() == "waiting"
         asked.kill()
@@ -182,8 +184,8 @@ def test_a_request_that_is_not_idempotent_is_not_sent_again(
 
 # --- clients --------------------------------------------------------------------------------------
 @pytest.mark.parametrize("model", ["agent", "failover"])
-def test_what_a_killed_client_asked_is_given_up(model: str, processes: list[Process]) -> None:
-    """With room for one handler, the next call is answered only if the killed client's is ended."""
+def test_the_request_of_a_killed_client_is_cancelled(model: str, processes: list[Process]) -> None:
+    """With a capacity of 1, the next call is answered only if the killed client's is cancelled."""
     bind = f"flp://127.0.0.1:0?model={model}"
     server = Server(bind, SERVICE, "--capacity", "1")
     processes.append(server)
@@ -197,7 +199,9 @@ def test_what_a_killed_client_asked_is_given_up(model: str, processes: list[Proc
 
 
 # --- the example ----------------------------------------------------------------------------------
-def test_names_are_resolved_whoever_is_killed(processes: list[Process], tmp_path: Path) -> None:
+def test_the_name_example_resolves_names_after_a_kill(
+    processes: list[Process], tmp_path: Path
+) -> None:
     table = tmp_path / "names.json"
     table.write_text(json.dumps({"test": {"orders": ["tcp://a:1", "tcp://b:1"]}}))
     service = "requite.examples.names:resolve"

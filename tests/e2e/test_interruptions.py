@@ -1,7 +1,7 @@
-"""Exceptions out of signal handlers, at each step of a thread that is at work in `Client`.
+"""Exceptions from signal handlers, at each step of a thread within `Client`.
 
-A handler may raise between any two instructions. Here the exception is raised by the steps
-themselves, before or after they have done their work, so that each place is met in each run.
+A handler may raise between any two instructions. Here each step itself raises the exception,
+before or after its work, so that each run covers all steps.
 """
 
 from __future__ import annotations
@@ -30,42 +30,42 @@ class Interruption(BaseException):
     pass
 
 
-class Striker:
-    """Raises once, in the thread that made it, when the step it is put into is reached."""
+class Interrupter:
+    """Wraps a step, which then raises `Interruption` once in the thread that made this object."""
 
     def __init__(self) -> None:
         self.thread = threading.get_ident()
         self.is_armed = True
 
-    def strike(self) -> None:
+    def raise_once(self) -> None:
         if self.is_armed and threading.get_ident() == self.thread:
             self.is_armed = False
             raise Interruption
 
     def around(self, step: Callable[..., Any], when: str) -> Callable[..., Any]:
-        def struck(*arguments: Any, **options: Any) -> Any:
+        def interruptible(*arguments: Any, **options: Any) -> Any:
             if when == "before":
-                self.strike()
+                self.raise_once()
             result = step(*arguments, **options)
             if when == "after":
-                self.strike()
+                self.raise_once()
             return result
 
-        return struck
+        return interruptible
 
 
-class StruckLock:
-    """A lock that may be interrupted while it is waited for."""
+class InterruptibleLock:
+    """A lock whose acquisition is interrupted."""
 
-    def __init__(self, lock: Any, striker: Striker, at: int) -> None:
+    def __init__(self, lock: Any, interrupter: Interrupter, at: int) -> None:
         self._lock = lock
-        self._striker = striker
-        self._left = at  # how often it is taken before
+        self._interrupter = interrupter
+        self._left = at  # acquisitions before the interruption
 
     def __enter__(self) -> None:
-        self._left -= threading.get_ident() == self._striker.thread
+        self._left -= threading.get_ident() == self._interrupter.thread
         if self._left < 0:
-            self._striker.strike()
+            self._interrupter.raise_once()
         self._lock.__enter__()
 
     def __exit__(self, *what: Any) -> None:
@@ -75,11 +75,11 @@ class StruckLock:
         return bool(self._lock.locked())
 
 
-class StruckPoll:
-    """A poll that is interrupted, as by Ctrl-C."""
+class InterruptiblePoll:
+    """A poll that is interrupted, as with Ctrl-C."""
 
-    def __init__(self, poll: Any, striker: Striker, when: str) -> None:
-        self.poll = striker.around(poll.poll, when)
+    def __init__(self, poll: Any, interrupter: Interrupter, when: str) -> None:
+        self.poll = interrupter.around(poll.poll, when)
         self.register = poll.register
         self.unregister = poll.unregister
 
@@ -100,7 +100,7 @@ def client(served: Serving) -> Iterator[Client]:
 
 
 def outcome(call: Future[Any]) -> bytes:
-    """Return what a call of another thread has come to: its reply, or that it was lost."""
+    """Return the reply of a call of another thread, or `lost` if it raised `TransportError`."""
     error = call.exception(WAIT_S)
     if error is None:
         return bytes(call.result().body)
@@ -109,15 +109,15 @@ def outcome(call: Future[Any]) -> bytes:
     return b"lost"
 
 
-def call_until_struck(client: Client, striker: Striker) -> None:
-    """Make calls; among threads, it may be another one that does the reading for us."""
+def call_until_interrupted(client: Client, interrupter: Interrupter) -> None:
+    """Make calls until the step is interrupted; another thread may do the step for this one."""
     for _ in range(200):
         client.call(b"interrupted")
-    striker.strike()  # the step was never this thread's
+    interrupter.raise_once()  # this thread never did the step
 
 
 def assert_usable(client: Client, served: Serving) -> None:
-    """Check that this thread and others can go on, and that nobody holds the lock."""
+    """Check that this thread and others can make calls, and that the lock is free."""
     assert not client._shell._lock.locked()
     assert client.call(b"next").body == b"next"
     with ThreadPoolExecutor(3) as threads:
@@ -162,10 +162,10 @@ def test_an_interrupted_step(
     with ThreadPoolExecutor(3) as threads:
         others = [threads.submit(client.call, b"x", service="hold") for _ in range(3 * busy)]
         eventually(lambda: len(served.handlers.seen) > 3 * busy, "all are at the worker")
-        striker = Striker()
-        monkeypatch.setattr(kind, name, striker.around(getattr(kind, name), when))
+        interrupter = Interrupter()
+        monkeypatch.setattr(kind, name, interrupter.around(getattr(kind, name), when))
         with pytest.raises(Interruption):
-            call_until_struck(client, striker)
+            call_until_interrupted(client, interrupter)
         monkeypatch.undo()
         served.handlers.gate.set()
         assert {outcome(call) for call in others} <= {b"x", b"lost"}
@@ -174,15 +174,15 @@ def test_an_interrupted_step(
 
 @pytest.mark.parametrize("at", range(4))
 def test_an_interrupted_wait_for_the_lock(client: Client, served: Serving, at: int) -> None:
-    """Nothing was touched: the other thread's call goes on, and so does the connection."""
+    """No state was changed: the other thread's call and the connection continue."""
     with ThreadPoolExecutor(1) as threads:
         other = threads.submit(client.call, b"x", service="hold")
         eventually(lambda: len(served.handlers.seen) == 2, "it is at the worker")
         shell = client._shell
-        striker = Striker()
-        shell._lock = StruckLock(shell._lock, striker, at)  # type: ignore[assignment]
+        interrupter = Interrupter()
+        shell._lock = InterruptibleLock(shell._lock, interrupter, at)  # type: ignore[assignment]
         with pytest.raises(Interruption):
-            call_until_struck(client, striker)
+            call_until_interrupted(client, interrupter)
         served.handlers.gate.set()
         assert other.result(WAIT_S).body == b"x"
     assert client._shell is shell
@@ -192,7 +192,7 @@ def test_an_interrupted_wait_for_the_lock(client: Client, served: Serving, at: i
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_an_interrupted_poll_does_no_harm(client: Client, served: Serving, when: str) -> None:
     shell = client._shell
-    shell._poll = StruckPoll(shell._poll, Striker(), when)  # type: ignore[assignment]
+    shell._poll = InterruptiblePoll(shell._poll, Interrupter(), when)  # type: ignore[assignment]
     with ThreadPoolExecutor(1) as threads:
         with pytest.raises(Interruption):
             client.call(b"interrupted")
@@ -203,10 +203,10 @@ def test_an_interrupted_poll_does_no_harm(client: Client, served: Serving, when:
 
 
 def interrupt(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lose the connection that all share."""
-    striker = Striker()
+    """Interrupt a call in a step that loses the shared connection."""
+    interrupter = Interrupter()
     feeder = client._shell.host._feeder
-    monkeypatch.setattr(feeder, "_perform", striker.around(feeder._perform, "before"))
+    monkeypatch.setattr(feeder, "_perform", interrupter.around(feeder._perform, "before"))
     with pytest.raises(Interruption):
         client.call(b"interrupted")
     monkeypatch.undo()
@@ -215,21 +215,21 @@ def interrupt(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_thread_interrupted_twice(
     client: Client, served: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second exception comes while the first is dealt with; whoever comes next does so."""
-    striker = Striker()
-    monkeypatch.setattr(SyncShell, "_lose", striker.around(SyncShell._lose, "before"))
-    second = Striker()
+    """The second exception interrupts the handling of the first; the next call completes it."""
+    interrupter = Interrupter()
+    monkeypatch.setattr(SyncShell, "_lose", interrupter.around(SyncShell._lose, "before"))
+    second = Interrupter()
     feeder = client._shell.host._feeder
     monkeypatch.setattr(feeder, "_perform", second.around(feeder._perform, "before"))
     with pytest.raises(Interruption):
         client.call(b"interrupted")
     monkeypatch.undo()
-    assert not striker.is_armed
+    assert not interrupter.is_armed
     assert not second.is_armed
     assert_usable(client, served)
 
 
-def test_calls_begun_before_are_lost(
+def test_calls_begun_before_an_interruption_are_lost(
     client: Client, served: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun = client.start(b"begun", service="hold")
@@ -246,7 +246,7 @@ def test_calls_begun_before_are_lost(
     assert_usable(client, served)
 
 
-def test_a_map_goes_on_with_what_was_not_out(
+def test_a_map_continues_with_bodies_not_sent_yet(
     client: Client, served: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bodies = [b"%d" % number for number in range(10)]
@@ -272,10 +272,10 @@ def test_a_closed_client_stays_closed(
     assert caught.value.may_have_executed is False  # type: ignore[attr-defined]
 
 
-def test_a_step_that_only_another_thread_takes_is_not_struck(client: Client) -> None:
-    """The striker itself: other threads pass."""
-    striker = Striker()
-    step = striker.around(lambda: Submit, "before")
+def test_a_step_of_another_thread_is_not_interrupted(client: Client) -> None:
+    """A test of `Interrupter`: other threads are not interrupted."""
+    interrupter = Interrupter()
+    step = interrupter.around(lambda: Submit, "before")
     with ThreadPoolExecutor(1) as threads:
         assert threads.submit(step).result(WAIT_S) is Submit
     with pytest.raises(Interruption):

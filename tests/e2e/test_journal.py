@@ -1,4 +1,4 @@
-"""Brokers, workers and clients that keep a journal, and what can be read there afterwards."""
+"""Journals of brokers, workers and clients: which events they have after calls."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.e2e.serving import Serving, Verbs, eventually
+from tests.e2e.serving import ClientMethods, Serving, eventually
 from tests.support.live import InBackground
 
 from requite.broker import Broker
@@ -25,12 +25,12 @@ pytestmark = pytest.mark.e2e
 
 @service("sum")
 def total(request):
-    """A plain function: it runs in a thread."""
+    """Return the sum of the numbers; as a plain function, it runs in a thread."""
     return b"%d" % sum(map(int, request.body.split()))
 
 
-class Story:
-    """The events of a journal, by request and role."""
+class EventsByRequest:
+    """The events of a journal by request and role."""
 
     def __init__(self, folder: Path) -> None:
         self.events = list(events(folder))
@@ -50,7 +50,7 @@ class Story:
 
 
 def stop(serving: Serving) -> None:
-    """End the worker and the broker, so that their journals are complete."""
+    """Stop the worker and the broker, which completes their journals."""
     serving.stop_worker()
     serving.stop_broker()
 
@@ -73,7 +73,7 @@ def serving(folder: Path) -> Iterator[Serving]:
 
 
 class OnLoop:
-    """An `AsyncClient` on a loop of its own."""
+    """An `AsyncClient` on its own event loop."""
 
     def __init__(self, url: str, **settings: object) -> None:
         self._runner = asyncio.Runner()
@@ -93,17 +93,17 @@ class OnLoop:
 
 
 @pytest.fixture(params=[Client, OnLoop], ids=["Client", "AsyncClient"])
-def make_client(request: pytest.FixtureRequest) -> Callable[..., Verbs]:
+def make_client(request: pytest.FixtureRequest) -> Callable[..., ClientMethods]:
     return request.param
 
 
 # --- one request, three journals ------------------------------------------------------------------
-def test_a_request_is_known_by_one_id_at_client_broker_and_worker(serving, folder, make_client):
+def test_a_request_has_one_id_at_client_broker_and_worker(serving, folder, make_client):
     client = make_client(serving.url("echo"), journal=folder)
     client.call(b"hello", timeout=20)
     client.close()
     stop(serving)
-    found = Story(folder).of("echo")
+    found = EventsByRequest(folder).of("echo")
     assert kinds(found["client"]) == ["accepted", "sent", "answered"]
     assert kinds(found["broker"])[0] == "accepted"
     assert kinds(found["broker"])[-2:] == ["dispatched", "answered"]
@@ -114,7 +114,7 @@ def test_a_request_is_known_by_one_id_at_client_broker_and_worker(serving, folde
     assert found["client"][0].bytes == found["client"][-1].bytes == 5
 
 
-def test_a_handler_in_a_thread_is_told_of(serving, folder):
+def test_a_handler_in_a_thread_is_recorded(serving, folder):
     async def act() -> None:
         worker = Worker(serving.url(), total, journal=folder)
         async with worker, AsyncClient(serving.url("sum"), journal=folder) as client:
@@ -122,30 +122,34 @@ def test_a_handler_in_a_thread_is_told_of(serving, folder):
 
     asyncio.run(act())
     stop(serving)
-    assert kinds(Story(folder).of("sum")["worker"]) == ["delivered", "started", "finished"]
+    assert kinds(EventsByRequest(folder).of("sum")["worker"]) == [
+        "delivered",
+        "started",
+        "finished",
+    ]
 
 
-def test_failures_tell_why(serving, folder, make_client):
+def test_failures_are_recorded_with_the_reason(serving, folder, make_client):
     client = make_client(serving.url("fail"), journal=folder)
     with pytest.raises(RemoteFailure):
         client.call(b"done", timeout=20)
     client.close()
     stop(serving)
-    found = Story(folder).of("fail")
+    found = EventsByRequest(folder).of("fail")
     for role in ("client", "broker", "worker"):
         end = found[role][-1]
         assert (end.outcome, end.error_class) == ("FAILED", "RemoteFailure")
         assert "it cannot be done" in end.reason
 
 
-def test_what_expires_is_told_by_all(serving, folder, make_client):
+def test_an_expired_request_is_recorded_by_all(serving, folder, make_client):
     client = make_client(serving.url("hold"), journal=folder)
     with pytest.raises(CallTimeout):
         client.call(b"x", timeout=1.5)
     eventually(lambda: serving.handlers.interrupted, "the handler is interrupted")
     client.close()
     stop(serving)
-    found = Story(folder).of("hold")
+    found = EventsByRequest(folder).of("hold")
     assert kinds(found["client"])[-1] == "expired"
     assert kinds(found["broker"])[-1] in ("expired", "cancelled")
     assert "abandoned" in kinds(found["worker"])
@@ -153,17 +157,17 @@ def test_what_expires_is_told_by_all(serving, folder, make_client):
     assert 0.1 < (first.deadline - first.ts).total_seconds() < 1.6
 
 
-def test_a_stream_is_told_part_by_part(serving, folder):
+def test_each_part_of_a_stream_is_recorded(serving, folder):
     with Client(serving.url("count"), journal=folder) as client:
         parts = [part for part in client.stream(b"3", timeout=20) if isinstance(part, Partial)]
     assert len(parts) == 3
     stop(serving)
-    found = Story(folder).of("count")
+    found = EventsByRequest(folder).of("count")
     for role in ("client", "broker", "worker"):
         assert kinds(found[role]).count("partial") == 3
 
 
-def test_a_request_that_outlives_its_broker_keeps_its_id(serving, folder):
+def test_a_request_keeps_its_id_after_a_restart_of_the_broker(serving, folder):
     with (
         Client(serving.url("hold"), journal=folder) as client,
         InBackground(lambda: client.call(b"x", timeout=30)),
@@ -173,7 +177,7 @@ def test_a_request_that_outlives_its_broker_keeps_its_id(serving, folder):
         serving.start_broker()
         serving.handlers.gate.set()
     stop(serving)
-    found = Story(folder).of("hold")
+    found = EventsByRequest(folder).of("hold")
     assert kinds(found["client"]).count("sent") >= 2  # more if the new broker is slow to answer
     assert kinds(found["client"]).count("answered") == 1
     assert len({each.log for each in found["broker"]}) == 2
@@ -184,26 +188,26 @@ def test_older_dialects_have_an_id_at_the_broker(serving, folder, dialect):
     with Client(serving.url("echo"), dialect=dialect, journal=folder) as client:
         client.call(b"hello", timeout=20)
     stop(serving)
-    story = Story(folder)
+    story = EventsByRequest(folder)
     by_broker = [roles for roles in story.by_request.values() if roles["broker"]]
     [roles] = by_broker
     assert kinds(roles["broker"])[-1] == "answered"
     assert kinds(roles["worker"]) == ["delivered", "started", "finished"]
 
 
-def test_many_requests_are_all_there(serving, folder):
+def test_many_requests_are_all_recorded(serving, folder):
     with Client(serving.url("echo"), journal=folder) as client:
         for reply in client.map([b"x"] * 3000, concurrency=200):
             assert reply.body == b"x"
     stop(serving)
-    story = Story(folder)
+    story = EventsByRequest(folder)
     assert len(story.by_request) == 3000
     for roles in story.by_request.values():
         assert [kinds(roles[role]).count("answered") for role in ("client", "broker")] == [1, 1]
 
 
-# --- the client's own affairs ---------------------------------------------------------------------
-def test_a_forked_child_keeps_a_journal_of_its_own(serving, folder):
+# --- clients --------------------------------------------------------------------------------------
+def test_a_forked_child_writes_a_separate_log(serving, folder):
     with Client(serving.url("echo"), journal=folder) as client:
         client.call(b"parent", timeout=20)
         if (pid := os.fork()) == 0:
@@ -213,7 +217,7 @@ def test_a_forked_child_keeps_a_journal_of_its_own(serving, folder):
         assert os.waitpid(pid, 0)[1] == 0
         client.call(b"parent", timeout=20)
     stop(serving)
-    logs = {each.log for each in Story(folder).events if each.role == "client"}
+    logs = {each.log for each in EventsByRequest(folder).events if each.role == "client"}
     assert len(logs) == 2
     answered = [
         each for each in events(folder) if each.role == "client" and each.kind == "answered"
@@ -221,7 +225,7 @@ def test_a_forked_child_keeps_a_journal_of_its_own(serving, folder):
     assert len({each.request_id for each in answered}) == 3
 
 
-def test_a_client_without_slots_tells_of_its_refusals(serving, folder):
+def test_a_call_refused_for_lack_of_slots_is_recorded(serving, folder):
     with Client(serving.url("hold"), slots=1, journal=folder) as client:
         held = client.start(b"x", timeout=20)
         refused = client.start(b"y", timeout=20)
@@ -230,11 +234,11 @@ def test_a_client_without_slots_tells_of_its_refusals(serving, folder):
         serving.handlers.gate.set()
         held.result()
     stop(serving)
-    assert "refused" in kinds(Story(folder).events)
+    assert "refused" in kinds(EventsByRequest(folder).events)
 
 
-# --- a folder that cannot be ----------------------------------------------------------------------
-def test_a_folder_of_something_else_is_refused_before_anything_starts(tmp_path):
+# --- an unusable folder ---------------------------------------------------------------------------
+def test_a_folder_with_other_files_is_refused_before_anything_starts(tmp_path):
     (tmp_path / "letters").mkdir()
     (tmp_path / "letters" / "dear-aunt.txt").write_text("thank you")
     folder = tmp_path / "letters"

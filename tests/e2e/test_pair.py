@@ -1,4 +1,4 @@
-"""`Pair` on a real event loop, `requite pair`, and a server of one's own, killed and stopped."""
+"""`Pair` on a real event loop, the command `requite pair`, and a user-written server."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from requite.protocols.binarystar.wire import Word
 
 pytestmark = pytest.mark.e2e
 
-# Long enough that none is taken for dead, by others or itself, for want of the processor.
+# Long enough that a busy machine does not make a server miss its heartbeats.
 HEARTBEAT: Final = 0.5
 ROUNDS: Final = int(os.environ.get("REQUITE_SIM_SEEDS", "1"))
 
 
 # --- in this process ------------------------------------------------------------------------------
-class Two:
-    """A primary and a backup, and what each of them was told."""
+class LocalPair:
+    """A primary and a backup, and the views passed to the `on_change` of each."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -48,11 +48,11 @@ class Two:
         self.primary, self.backup = self.make("primary"), self.make("backup")
 
     def address(self, role: str) -> str:
-        """Return where a server listens for the other one."""
+        """Return the address at which a server listens for its peer."""
         return f"ipc://{self.folder}/{role}"
 
     def make(self, role: str, **settings: Any) -> Pair:
-        """Make one of the two."""
+        """Make one server of the pair."""
         other = "backup" if role == "primary" else "primary"
         defaults: dict[str, Any] = {
             "bind": self.address(role),
@@ -63,159 +63,163 @@ class Two:
         return Pair(role, **defaults | settings)  # type: ignore[arg-type]
 
     async def start(self) -> None:
-        """Start both, and wait until they agree."""
+        """Start both, and wait until the primary is active and the backup passive."""
         await self.primary.start()
         await self.backup.start()
         await until(lambda: self.primary.serves and self.backup.view.state is State.PASSIVE)
 
 
-async def until(holds: Callable[[], object]) -> None:
-    """Wait until something holds."""
+async def until(condition: Callable[[], object]) -> None:
+    """Wait until a condition is true; fail after `WAIT_S`."""
     async with asyncio.timeout(WAIT_S):
-        while not holds():  # noqa: ASYNC110 - a pair tells of changes, but not of time
+        while not condition():  # noqa: ASYNC110 - `on_change` does not report time
             await asyncio.sleep(0.005)
 
 
 @pytest.fixture
-async def two(tmp_path: Path) -> AsyncIterator[Two]:
-    """A pair that has not been started; it is closed in any case."""
-    two = Two(tmp_path)
-    yield two
-    await two.primary.close()
-    await two.backup.close()
+async def pair(tmp_path: Path) -> AsyncIterator[LocalPair]:
+    """A pair that is not started yet; it is closed after the test."""
+    pair = LocalPair(tmp_path)
+    yield pair
+    await pair.primary.close()
+    await pair.backup.close()
 
 
-async def test_one_of_the_two_serves(two: Two) -> None:
-    assert not two.primary.vote()
-    await two.start()
-    assert (two.primary.vote(), two.backup.vote()) == (True, False)
-    assert two.primary.endpoint == two.address("primary")
-    assert repr(two.primary) == "<Pair primary: active>"
-    assert [view.state for view in two.views["backup"]][-1] is State.PASSIVE
-    assert two.backup.view.peer_state is State.ACTIVE
-    assert two.backup.view.epoch == two.primary.view.epoch == 1
+async def test_one_of_the_two_serves(pair: LocalPair) -> None:
+    assert not pair.primary.vote()
+    await pair.start()
+    assert (pair.primary.vote(), pair.backup.vote()) == (True, False)
+    assert pair.primary.endpoint == pair.address("primary")
+    assert repr(pair.primary) == "<Pair primary: active>"
+    assert [view.state for view in pair.views["backup"]][-1] is State.PASSIVE
+    assert pair.backup.view.peer_state is State.ACTIVE
+    assert pair.backup.view.epoch == pair.primary.view.epoch == 1
 
 
-async def test_a_vote_makes_the_passive_one_serve_when_the_other_is_gone(two: Two) -> None:
-    await two.start()
+async def test_a_vote_makes_the_passive_server_active_when_its_peer_is_gone(
+    pair: LocalPair,
+) -> None:
+    await pair.start()
     begun = time.monotonic()
-    await two.primary.close()
-    assert not two.primary.serves
-    await until(two.backup.vote)
-    assert time.monotonic() - begun > HEARTBEAT / 2  # not before the other one could have spoken
-    assert two.backup.view.epoch == 2
-    two.primary = two.make("primary")
-    await two.primary.start()
-    await until(lambda: two.primary.view.state is State.PASSIVE)
-    assert two.backup.serves  # no automatic fail-back
+    await pair.primary.close()
+    assert not pair.primary.serves
+    await until(pair.backup.vote)
+    assert time.monotonic() - begun > HEARTBEAT / 2  # not before a heartbeat of the peer was due
+    assert pair.backup.view.epoch == 2
+    pair.primary = pair.make("primary")
+    await pair.primary.start()
+    await until(lambda: pair.primary.view.state is State.PASSIVE)
+    assert pair.backup.serves  # no automatic fail-back
 
 
-async def test_without_a_vote_nobody_takes_over(two: Two) -> None:
-    await two.start()
-    await two.primary.close()
-    await until(lambda: two.backup.view.peer_is_silent)
-    await until(lambda: two.views["backup"][-1].peer_is_silent)
-    assert not two.backup.serves
+async def test_without_a_vote_the_backup_stays_passive(pair: LocalPair) -> None:
+    await pair.start()
+    await pair.primary.close()
+    await until(lambda: pair.backup.view.peer_is_silent)
+    await until(lambda: pair.views["backup"][-1].peer_is_silent)
+    assert not pair.backup.serves
 
 
-async def test_a_switch_takes_a_round_trip_and_back(two: Two) -> None:
-    await two.start()
-    two.primary.switch()
-    assert not two.primary.serves
-    await until(lambda: two.backup.serves)
-    await until(lambda: two.primary.view.state is State.PASSIVE)
-    two.primary.switch()  # asks the other one to give up
-    await until(lambda: two.primary.serves)
-    assert two.primary.view.epoch == 3
+async def test_switches_in_both_directions(pair: LocalPair) -> None:
+    await pair.start()
+    pair.primary.switch()
+    assert not pair.primary.serves
+    await until(lambda: pair.backup.serves)
+    await until(lambda: pair.primary.view.state is State.PASSIVE)
+    pair.primary.switch()  # asks the active peer to become passive
+    await until(lambda: pair.primary.serves)
+    assert pair.primary.view.epoch == 3
 
 
-async def test_drain_hands_over_without_a_vote(two: Two) -> None:
-    await two.start()
-    await two.primary.drain()
-    assert two.backup.serves
-    await two.backup.drain()
-    assert not two.backup.serves
+async def test_drain_hands_over_without_a_vote(pair: LocalPair) -> None:
+    await pair.start()
+    await pair.primary.drain()
+    assert pair.backup.serves
+    await pair.backup.drain()
+    assert not pair.backup.serves
 
 
-async def test_a_loop_that_stood_still_serves_nobody_until_it_has_asked(two: Two) -> None:
-    await two.start()
+async def test_a_server_whose_loop_was_blocked_is_suspended_until_its_peer_answers(
+    pair: LocalPair,
+) -> None:
+    await pair.start()
     time.sleep(3 * HEARTBEAT)  # noqa: ASYNC251 - this is what is tested
-    assert not two.primary.serves
-    assert not two.primary.vote()
-    assert two.primary.view.state is State.SUSPENDED
-    await until(lambda: two.primary.serves)
-    assert two.primary.view.epoch == 1
+    assert not pair.primary.serves
+    assert not pair.primary.vote()
+    assert pair.primary.view.state is State.SUSPENDED
+    await until(lambda: pair.primary.serves)
+    assert pair.primary.view.epoch == 1
 
 
-async def test_one_connection_will_do_whoever_dials_it(two: Two) -> None:
-    two.primary = two.make("primary", bind="tcp://127.0.0.1:0", peer=two.address("nobody"))
-    await two.primary.start()
-    assert not two.primary.endpoint.endswith(":0")
-    two.backup = two.make("backup", peer=two.primary.endpoint)
-    await two.backup.start()
-    await until(lambda: two.primary.serves and two.backup.view.state is State.PASSIVE)
-    two.backup.switch()
-    await until(lambda: two.backup.serves)
-    await two.primary.close()
-    assert two.backup.vote()
+async def test_one_connection_is_enough(pair: LocalPair) -> None:
+    pair.primary = pair.make("primary", bind="tcp://127.0.0.1:0", peer=pair.address("nobody"))
+    await pair.primary.start()
+    assert not pair.primary.endpoint.endswith(":0")
+    pair.backup = pair.make("backup", peer=pair.primary.endpoint)
+    await pair.backup.start()
+    await until(lambda: pair.primary.serves and pair.backup.view.state is State.PASSIVE)
+    pair.backup.switch()
+    await until(lambda: pair.backup.serves)
+    await pair.primary.close()
+    assert pair.backup.vote()
 
 
-async def test_who_has_been_closed_serves_nobody(two: Two) -> None:
-    await two.start()
-    await two.primary.close()
-    await until(lambda: two.backup.view.peer_is_silent)
-    assert not two.primary.serves
-    assert not two.primary.vote()
+async def test_a_closed_server_is_not_active(pair: LocalPair) -> None:
+    await pair.start()
+    await pair.primary.close()
+    await until(lambda: pair.backup.view.peer_is_silent)
+    assert not pair.primary.serves
+    assert not pair.primary.vote()
 
 
-async def test_two_primaries_fail_and_say_so(two: Two) -> None:
-    two.backup = two.make("primary", bind=two.address("backup"), peer=two.address("primary"))
-    await two.primary.start()
-    await two.backup.start()
+async def test_two_primaries_fail_with_advice(pair: LocalPair) -> None:
+    pair.backup = pair.make("primary", bind=pair.address("backup"), peer=pair.address("primary"))
+    await pair.primary.start()
+    await pair.backup.start()
     async with asyncio.timeout(WAIT_S):
-        error = await two.backup.until_failed()
+        error = await pair.backup.until_failed()
     assert "start one as primary and the other as backup" in str(error)
-    for act in (two.backup.vote, two.backup.switch):
+    for act in (pair.backup.vote, pair.backup.switch):
         with pytest.raises(PairFailed, match="as backup"):
             act()
 
 
 @pytest.mark.parametrize("victim", ["primary", "backup"])
 async def test_a_forged_heartbeat_ends_neither_server(
-    two: Two, victim: str, caplog: pytest.LogCaptureFixture
+    pair: LocalPair, victim: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Attack 5 of the security design: both servers exited when a stranger contradicted them."""
-    await two.start()
+    """Attack 5 of the security design: both servers exited after a forged heartbeat."""
+    await pair.start()
     role = "backup" if victim == "primary" else "primary"
-    stranger = two.make(role, bind=f"ipc://{two.folder}/stranger", peer=two.address(victim))
-    engine = stranger._engine
+    forger = pair.make(role, bind=f"ipc://{pair.folder}/forger", peer=pair.address(victim))
+    engine = forger._engine
     state = State.ACTIVE if victim == "primary" else State.PASSIVE
-    epoch = two.primary.view.epoch
-    honest = engine._own_heartbeat
+    epoch = pair.primary.view.epoch
+    own_heartbeat = engine._own_heartbeat
 
     def forged() -> Word:
-        return honest()._replace(state=state, epoch=epoch, wants_answer=True)
+        return own_heartbeat()._replace(state=state, epoch=epoch, wants_answer=True)
 
     engine._own_heartbeat = forged  # type: ignore[method-assign]
     try:
-        await stranger.start()
+        await forger.start()
         await until(lambda: "check which hosts can reach this address" in caplog.text)
-        assert two.primary.serves
-        assert two.primary.view.state is State.ACTIVE
-        assert two.backup.view.state is State.PASSIVE
+        assert pair.primary.serves
+        assert pair.primary.view.state is State.ACTIVE
+        assert pair.backup.view.state is State.PASSIVE
     finally:
-        await stranger.close()
+        await forger.close()
 
 
-async def test_what_cannot_be_done_is_refused(two: Two) -> None:
-    await two.primary.start()
+async def test_invalid_operations_are_refused(pair: LocalPair) -> None:
+    await pair.primary.start()
     with pytest.raises(LocalViolation, match="the pair is starting"):
-        two.primary.switch()
-    await two.primary.close()
+        pair.primary.switch()
+    await pair.primary.close()
     with pytest.raises(LocalViolation, match="starts once"):
-        await two.primary.start()
-    taken = two.make("backup")
-    await two.backup.start()
+        await pair.primary.start()
+    taken = pair.make("backup")
+    await pair.backup.start()
     with pytest.raises(TransportError):
         await taken.start()
     await taken.close()
@@ -231,12 +235,12 @@ async def test_what_cannot_be_done_is_refused(two: Two) -> None:
         ({"heartbeat": 0.001}, "between 10 ms and 30 s"),
     ],
 )
-def test_settings_that_cannot_work_are_refused(two: Two, settings: Any, why: str) -> None:
+def test_invalid_settings_are_refused(pair: LocalPair, settings: Any, why: str) -> None:
     with pytest.raises(ConfigurationError, match=why):
-        two.make("primary", **settings)
+        pair.make("primary", **settings)
 
 
-def test_a_role_is_one_of_two() -> None:
+def test_an_invalid_role_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="'primary' or 'backup', not 'king'"):
         Pair("king", bind="ipc:///a", peer="ipc:///b")  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="not None"):
@@ -245,34 +249,34 @@ def test_a_role_is_one_of_two() -> None:
 
 
 # --- operators ------------------------------------------------------------------------------------
-async def test_an_operator_looks_and_switches_at_either_server(two: Two) -> None:
-    await two.start()
-    async with Operator(two.address("primary")) as at_primary:
+async def test_an_operator_can_view_and_switch_at_either_server(pair: LocalPair) -> None:
+    await pair.start()
+    async with Operator(pair.address("primary")) as at_primary:
         assert (await at_primary.view()).serves
-        async with Operator(two.address("backup")) as at_backup:
+        async with Operator(pair.address("backup")) as at_backup:
             assert (await at_backup.switch()).serves
             assert (await at_primary.view()).state is State.PASSIVE
             view = await at_primary.switch()
             assert (view.serves, view.epoch) == (True, 3)
 
 
-async def test_an_operator_is_refused_what_would_leave_nobody(two: Two) -> None:
-    await two.start()
-    await two.backup.close()
-    await until(lambda: two.primary.view.peer_is_silent)
-    async with Operator(two.address("primary")) as operator:
+async def test_an_operator_cannot_make_the_only_server_passive(pair: LocalPair) -> None:
+    await pair.start()
+    await pair.backup.close()
+    await until(lambda: pair.primary.view.peer_is_silent)
+    async with Operator(pair.address("primary")) as operator:
         with pytest.raises(RemoteFailure, match="neither would serve"):
             await operator.switch()
 
 
-async def test_an_operator_makes_a_lonely_backup_serve(two: Two) -> None:
-    await two.backup.start()
-    async with Operator(two.address("backup")) as operator:
-        await until(lambda: two.backup.view.peer_is_silent)
+async def test_an_operator_can_make_a_backup_without_a_peer_active(pair: LocalPair) -> None:
+    await pair.backup.start()
+    async with Operator(pair.address("backup")) as operator:
+        await until(lambda: pair.backup.view.peer_is_silent)
         assert (await operator.switch()).serves
 
 
-async def test_who_does_not_answer_is_named(tmp_path: Path) -> None:
+async def test_a_server_that_does_not_answer_is_named(tmp_path: Path) -> None:
     async with Operator(f"ipc://{tmp_path}/nobody", timeout=0.2) as operator:
         with pytest.raises(CallTimeout, match="nobody") as caught:
             await operator.view()
@@ -281,7 +285,7 @@ async def test_who_does_not_answer_is_named(tmp_path: Path) -> None:
 
 # --- processes ------------------------------------------------------------------------------------
 class Server:
-    """One process of examples/paired_server.py, that can be started again at the same places."""
+    """A process of examples/paired_server.py, which can be restarted at the same addresses."""
 
     def __init__(self, role: str, folder: Path, cleanup: ExitStack) -> None:
         other = "backup" if role == "primary" else "primary"
@@ -293,7 +297,7 @@ class Server:
         self.start()
 
     def start(self) -> None:
-        """Start it, and wait until it listens."""
+        """Start the process, and wait until it listens."""
         program = ROOT / "examples" / "paired_server.py"
         words = [self.role, self._clients, *self._places, "--heartbeat", str(HEARTBEAT)]
         self.process = subprocess.Popen(
@@ -302,7 +306,7 @@ class Server:
             text=True,
             env=ENVIRONMENT,
         )
-        self._cleanup.callback(self._bury, self.process)
+        self._cleanup.callback(self._kill, self.process)
         assert self.process.stdout is not None
         lines = iter(self.process.stdout.readline, "")
         line = next(line for line in lines if line.startswith("listening on "))
@@ -310,23 +314,25 @@ class Server:
 
     @property
     def place(self) -> tuple[str, int]:
-        """Where clients come."""
+        """The host and the port for clients."""
         host, _, port = self._clients.rpartition(":")
         return host, int(port)
 
     def send(self, number: signal.Signals) -> None:
-        """Send it a signal."""
+        """Send a signal to the process."""
         self.process.send_signal(number)
 
     @staticmethod
-    def _bury(process: subprocess.Popen[str]) -> None:
+    def _kill(process: subprocess.Popen[str]) -> None:
         process.kill()
         process.communicate()
 
 
 class Caller:
-    """A client that asks one server after the other until it is answered, and checks the answers:
-    epochs never go back, and each belongs to one server."""
+    """A client that tries the servers in turn until one answers, and checks each answer.
+
+    Epochs never decrease, and each epoch belongs to one server.
+    """
 
     def __init__(self, servers: list[Server]) -> None:
         self._servers = servers
@@ -335,7 +341,7 @@ class Caller:
         self.epoch = 0
 
     def ask(self) -> str:
-        """Return the role of who answers."""
+        """Return the role of the server that answers."""
         return eventually(lambda: next(filter(None, map(self._try, self._servers)), ""), "served")
 
     def _try(self, server: Server) -> str:
@@ -345,9 +351,9 @@ class Caller:
                 connection.sendall(b"%d\n" % self._count)
                 answer = connection.makefile("rb").readline()
         except OSError:
-            return ""  # dead, or stopped
+            return ""  # killed or stopped
         if not answer:
-            return ""  # it hung up: it does not serve
+            return ""  # it closed the connection: it is not active
         role, epoch, echoed = answer.decode().split()
         assert int(echoed) == self._count
         assert self._reigns.setdefault(int(epoch), role) == role
@@ -358,14 +364,14 @@ class Caller:
 
 @pytest.fixture
 def servers(tmp_path: Path) -> Iterator[list[Server]]:
-    """A pair of processes."""
+    """A primary and a backup process."""
     with ExitStack() as cleanup:
         yield [Server(role, tmp_path, cleanup) for role in ("primary", "backup")]
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(120 * ROUNDS)
-def test_a_server_of_ones_own_is_killed_stopped_and_switched(servers: list[Server]) -> None:
+def test_a_user_written_server_is_killed_stopped_and_switched(servers: list[Server]) -> None:
     caller = Caller(servers)
     by_role = {server.role: server for server in servers}
     for _ in range(ROUNDS):
@@ -394,7 +400,7 @@ def test_a_server_of_ones_own_is_killed_stopped_and_switched(servers: list[Serve
 
 
 def _stop_and_wake(active: Server, caller: Caller, other: Server) -> None:
-    """Stop a server with a request before it; when it wakes, it answers that one no more."""
+    """Stop a server and send it a request; check that it does not answer after it resumes."""
     with socket.create_connection(active.place, timeout=WAIT_S) as connection:
         connection.sendall(b"before\n")
         answers = connection.makefile("rb")
@@ -403,15 +409,15 @@ def _stop_and_wake(active: Server, caller: Caller, other: Server) -> None:
         connection.sendall(b"unread\n")
         assert caller.ask() == other.role
         active.send(signal.SIGCONT)
-        assert answers.readline() == b""  # it hangs up
+        assert answers.readline() == b""  # it closes the connection
     assert caller.ask() == other.role
 
 
 def _await_passive(server: Server) -> None:
-    eventually(lambda: _look(server).state is State.PASSIVE, f"the {server.role} is passive")
+    eventually(lambda: _view_of(server).state is State.PASSIVE, f"the {server.role} is passive")
 
 
-def _look(server: Server) -> PairView:
+def _view_of(server: Server) -> PairView:
     async def look() -> PairView:
         async with Operator(server.pair_address, timeout=WAIT_S) as operator:
             return await operator.view()
@@ -423,9 +429,9 @@ def _look(server: Server) -> PairView:
 def test_the_command_shows_and_switches(servers: list[Server]) -> None:
     primary, backup = servers
     _await_passive(backup)
-    told = requite("pair", "status", primary.pair_address)
-    assert told.code == 0
-    first, second = told.out.splitlines()
+    status = requite("pair", "status", primary.pair_address)
+    assert status.code == 0
+    first, second = status.out.splitlines()
     assert first == "primary  active, serves, epoch 1"
     assert re.fullmatch(r"backup   was passive \d\.\d s ago", second)
     record = requite("pair", "status", backup.pair_address, "--json").record
@@ -438,28 +444,28 @@ def test_the_command_shows_and_switches(servers: list[Server]) -> None:
 
     primary.send(signal.SIGKILL)
     primary.process.wait()
-    eventually(lambda: _look(backup).peer_is_silent, "the primary is silent")
+    eventually(lambda: _view_of(backup).peer_is_silent, "the primary is silent")
 
-    def is_told() -> bool:  # a backup that had to wait for the processor hears the other out first
+    def is_shown() -> bool:  # a backup that was paused first reads heartbeats that arrived before
         return "SILENT: was passive" in requite("pair", "status", backup.pair_address).out
 
-    eventually(is_told, "the command tells so")
+    eventually(is_shown, "the command shows it")
 
-    def is_refused() -> bool:  # who has just been waiting resigns, and serves again when told to
+    def is_refused() -> bool:  # after a pause it is passive until a switch makes it active again
         ended = requite("pair", "switch", backup.pair_address)
         return ended.code == 1 and "neither would serve" in ended.err
 
-    eventually(is_refused, "the command tells why not", 2 * WAIT_S)
+    eventually(is_refused, "the command refuses the switch", 2 * WAIT_S)
 
 
-def test_the_command_tells_when_nobody_answers(tmp_path: Path) -> None:
+def test_the_command_reports_a_server_that_does_not_answer(tmp_path: Path) -> None:
     ended = requite("pair", "status", f"ipc://{tmp_path}/nobody", "--timeout", "0.2")
     assert ended.code == 5
     assert "nobody" in ended.err
 
 
 @pytest.mark.parametrize("words", [("status", "mdp://127.0.0.1:5555"), ("switch", "nonsense")])
-def test_the_command_refuses_what_is_no_address(words: tuple[str, str]) -> None:
+def test_the_command_refuses_invalid_addresses(words: tuple[str, str]) -> None:
     ended = requite("pair", *words)
     assert ended.code == 2
     assert "cannot read the address" in ended.err

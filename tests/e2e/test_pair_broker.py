@@ -1,7 +1,7 @@
-"""A pair of brokers as processes that are killed, stopped and switched while calls go on.
+"""A pair of broker processes that are killed, stopped and switched while clients make calls.
 
-Clients of several kinds call all the time and look at each reply. After each blow every one of them
-has to get on; none of their calls may fail, and none may get another one's answer.
+Several kinds of clients make calls all the time and check each reply. After each fault, every
+client has to make progress. No call may fail or get the reply to another call.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from requite.core.liveness import HeartbeatPolicy
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(180)]
 
 ROUNDS: Final = int(os.environ.get("REQUITE_SIM_SEEDS", "1"))
-# Long enough that nobody is taken for dead for want of the processor.
+# Long enough that a busy machine does not make a process miss its heartbeats.
 INTERVAL: Final = ("--heartbeat-interval", "0.3", "--liveness", "5")
 HEARTBEAT: Final = HeartbeatPolicy(0.3, 5)
 PAIR_HEARTBEAT_S: Final = 0.6
-STEP: Final = 10  # calls that each client makes after a blow
+STEP: Final = 10  # calls that each client makes after a fault
 WITHIN_S: Final = 20.0  # a busy machine
 PING: Final = (b"MDPC02", b"\x01", b"mmi.ping", b"")
 
 
-class Half:
-    """One of the two brokers, which can be started again at the same place."""
+class PairedBroker:
+    """A broker of the pair, which can be restarted at the same address."""
 
     def __init__(self, role: str, folder: Path, processes: list[Process]) -> None:
         other = {"primary": "backup", "backup": "primary"}[role]
@@ -56,59 +56,59 @@ class Half:
     def _start(self, bind: str) -> BrokerProcess:
         process = BrokerProcess(*self._options, bind=bind)
         self._processes.append(process)
-        self.since = monotonic()
+        self.started_at = monotonic()
         return process
 
-    def again(self) -> None:
-        """Start it where it was."""
+    def restart(self) -> None:
+        """Start the broker again at its address."""
         self.process = self._start(self.endpoint)
 
 
-class Town:
-    """The pair, and a worker for `plain` and `gated`."""
+class Cluster:
+    """A pair of brokers, and a worker for the services `plain` and `gated`."""
 
     def __init__(self, folder: Path, processes: list[Process]) -> None:
         self.gate = Gate(folder)
-        self.halves = [Half(role, folder, processes) for role in ("primary", "backup")]
-        places = [half.endpoint.removeprefix("tcp://") for half in self.halves]
+        self.brokers = [PairedBroker(role, folder, processes) for role in ("primary", "backup")]
+        places = [broker.endpoint.removeprefix("tcp://") for broker in self.brokers]
         self.url = f"mdp://{','.join(places)}"
         self.client = requite.Client(self.url, timeout=WITHIN_S, heartbeat=HEARTBEAT)
         self.worker = self.gate.worker(self.url, *INTERVAL, services="plain gated")
         processes.append(self.worker)
         self.worker.await_start()
 
-    def standing(self) -> dict[str, Any]:
-        """Return what the one that serves knows of the pair."""
-        standing: dict[str, Any] = json.loads(self.client.call(b"", service="mmi.pair").body)
-        return standing
+    def pair_state(self) -> dict[str, Any]:
+        """Return the active broker's view of the pair (`mmi.pair`)."""
+        pair_state: dict[str, Any] = json.loads(self.client.call(b"", service="mmi.pair").body)
+        return pair_state
 
-    def active(self) -> Half:
-        """Return the one that serves."""
-        role = self.standing()["role"]
-        return next(half for half in self.halves if half.role == role)
+    def active(self) -> PairedBroker:
+        """Return the active broker."""
+        role = self.pair_state()["role"]
+        return next(broker for broker in self.brokers if broker.role == role)
 
-    def passive(self) -> Half:
-        """Return the other one, once it is passive."""
+    def passive(self) -> PairedBroker:
+        """Return the other broker once it is passive."""
         active = self.active()
-        other = next(half for half in self.halves if half is not active)
+        other = next(broker for broker in self.brokers if broker is not active)
         eventually(lambda: self._is_passive(other), "the other one is passive")
         return other
 
-    def _is_passive(self, other: Half) -> bool:
-        seen = self.standing()
-        is_its_own = seen["heard_s_ago"] < monotonic() - other.since  # not of a former life
-        return seen["role"] != other.role and seen["peer"] == "passive" and is_its_own
+    def _is_passive(self, other: PairedBroker) -> bool:
+        seen = self.pair_state()
+        is_current = seen["heard_s_ago"] < monotonic() - other.started_at  # since its restart
+        return seen["role"] != other.role and seen["peer"] == "passive" and is_current
 
 
 class Traffic:
-    """Clients that call as long as they are wanted, and look at what they get."""
+    """Clients that make calls and check the replies until the block ends."""
 
     def __init__(self, url: str) -> None:
         self._url = url
         self._end = threading.Event()
         self.wrong: list[str] = []
         self.done = {"blocking": 0, "0.2": 0, "asyncio": 0}
-        callers = (self._blocking, self._in_old_words, self._on_a_loop)
+        callers = (self._blocking, self._over_mdp_02, self._on_a_loop)
         self._threads = [threading.Thread(target=caller) for caller in callers]
 
     def __enter__(self) -> Traffic:
@@ -122,35 +122,35 @@ class Traffic:
             thread.join(WITHIN_S)
             assert not thread.is_alive()
 
-    def goes_on(self) -> None:
-        """Wait until each client has made some more calls."""
-        wanted = {who: done + STEP for who, done in self.done.items()}
+    def await_progress(self) -> None:
+        """Wait until each client has made `STEP` more calls."""
+        wanted = {name: done + STEP for name, done in self.done.items()}
         eventually(lambda: self._is_at(wanted), f"{wanted} calls", WITHIN_S)
 
     def _is_at(self, wanted: dict[str, int]) -> bool:
         assert not self.wrong, self.wrong[:3]
-        return all(self.done[who] >= least for who, least in wanted.items())
+        return all(self.done[name] >= least for name, least in wanted.items())
 
     # --- the clients ------------------------------------------------------------------------------
     def _blocking(self) -> None:
         with requite.Client(self._url, timeout=WITHIN_S, heartbeat=HEARTBEAT) as client:
             self._call_on("blocking", client)
 
-    def _in_old_words(self) -> None:
-        """MDP 0.2 has no heartbeats for clients: time alone tells that a broker is frozen."""
+    def _over_mdp_02(self) -> None:
+        """Call over MDP 0.2: without heartbeats, a frozen broker is detected by a timeout."""
         retry = requite.RetryPolicy(attempts=20, attempt_timeout=0.8)
         with requite.Client(self._url, timeout=WITHIN_S, dialect="0.2", retry=retry) as client:
             self._call_on("0.2", client)
 
-    def _call_on(self, who: str, client: requite.Client) -> None:
+    def _call_on(self, name: str, client: requite.Client) -> None:
         while not self._end.is_set():
-            body = b"%d of %s" % (self.done[who], who.encode())
+            body = b"%d of %s" % (self.done[name], name.encode())
             try:
                 reply = client.call(body, service="plain")
             except requite.RequiteError as error:
-                self.wrong.append(f"{who}: {error!r}")
+                self.wrong.append(f"{name}: {error!r}")
                 return
-            self._check(who, reply, body)
+            self._check(name, reply, body)
 
     def _on_a_loop(self) -> None:
         async def call_on() -> None:
@@ -168,96 +168,96 @@ class Traffic:
         except requite.RequiteError as error:
             self.wrong.append(f"asyncio: {error!r}")
 
-    def _check(self, who: str, reply: requite.Reply, body: bytes) -> None:
+    def _check(self, name: str, reply: requite.Reply, body: bytes) -> None:
         if reply.body != body:
-            self.wrong.append(f"{who}: {reply.body!r} came for {body!r}")
-        self.done[who] += 1
+            self.wrong.append(f"{name}: {reply.body!r} came for {body!r}")
+        self.done[name] += 1
 
 
 @pytest.fixture
-def town(tmp_path: Path, processes: list[Process]) -> Iterator[Town]:
-    made = Town(tmp_path, processes)
+def cluster(tmp_path: Path, processes: list[Process]) -> Iterator[Cluster]:
+    made = Cluster(tmp_path, processes)
     yield made
     made.gate.open()
     made.client.close()
 
 
-def test_calls_go_on_whatever_becomes_of_either(town: Town) -> None:
-    with Traffic(town.url) as traffic:
-        traffic.goes_on()
-        epoch = town.standing()["epoch"]
+def test_calls_succeed_while_either_broker_fails(cluster: Cluster) -> None:
+    with Traffic(cluster.url) as traffic:
+        traffic.await_progress()
+        epoch = cluster.pair_state()["epoch"]
         for _ in range(ROUNDS):
-            # The active one is killed; it comes back, and nothing changes by that.
-            victim = town.active()
+            # Kill the active broker. After its restart, it is passive.
+            victim = cluster.active()
             victim.process.kill()
-            traffic.goes_on()
-            heir = town.active()
-            assert heir is not victim
-            victim.again()
-            assert town.passive() is victim
+            traffic.await_progress()
+            successor = cluster.active()
+            assert successor is not victim
+            victim.restart()
+            assert cluster.passive() is victim
 
-            # The active one is stopped: its port goes on accepting. It is woken too late.
-            heir.process.signal(signal.SIGSTOP)
-            traffic.goes_on()
-            assert town.active() is victim
-            heir.process.signal(signal.SIGCONT)
-            assert town.passive() is heir
-            traffic.goes_on()
+            # Stop the active broker: its port still accepts connections. It resumes too late.
+            successor.process.signal(signal.SIGSTOP)
+            traffic.await_progress()
+            assert cluster.active() is victim
+            successor.process.signal(signal.SIGCONT)
+            assert cluster.passive() is successor
+            traffic.await_progress()
 
-            # The passive one is killed: nobody notices.
-            heir.process.kill()
-            traffic.goes_on()
-            assert town.active() is victim
-            heir.again()
-            assert town.passive() is heir
+            # Kill the passive broker: this has no effect on calls.
+            successor.process.kill()
+            traffic.await_progress()
+            assert cluster.active() is victim
+            successor.restart()
+            assert cluster.passive() is successor
 
-            # The active one is told to end, and lets the other one take over.
+            # Stop the active broker with SIGTERM: it hands over to the other.
             victim.process.signal(signal.SIGTERM)
             assert victim.process.ended()[0] == 0
-            traffic.goes_on()
-            assert town.active() is heir
-            victim.again()
-            assert town.passive() is victim
+            traffic.await_progress()
+            assert cluster.active() is successor
+            victim.restart()
+            assert cluster.passive() is victim
 
-            assert town.standing()["epoch"] >= epoch + 3
-            epoch = town.standing()["epoch"]
-        traffic.goes_on()
+            assert cluster.pair_state()["epoch"] >= epoch + 3
+            epoch = cluster.pair_state()["epoch"]
+        traffic.await_progress()
 
 
-def test_one_that_was_stopped_answers_nobody_when_it_is_woken(town: Town) -> None:
-    """Questions that need no worker wait in its connection, and it would have the answers."""
-    town.client.call(b"x", service="plain")
-    stopped = town.active()
-    with RawPeer(stopped.endpoint) as old_friend:
-        old_friend.shake_hands()
-        old_friend.say(*PING)
-        assert b"pong" in old_friend.receive()[-1]
+def test_a_broker_that_was_replaced_while_stopped_answers_no_request(cluster: Cluster) -> None:
+    """Requests that need no worker wait in its connection; it could answer them itself."""
+    cluster.client.call(b"x", service="plain")
+    stopped = cluster.active()
+    with RawPeer(stopped.endpoint) as known_peer:
+        known_peer.shake_hands()
+        known_peer.say(*PING)
+        assert b"pong" in known_peer.receive()[-1]
         stopped.process.signal(signal.SIGSTOP)
-        town.client.call(b"x", service="plain")
-        assert town.active() is not stopped
+        cluster.client.call(b"x", service="plain")
+        assert cluster.active() is not stopped
         for _ in range(3):
-            old_friend.say(*PING)
+            known_peer.say(*PING)
         stopped.process.signal(signal.SIGCONT)
-        assert old_friend.last_words() == []
-    assert town.passive() is stopped
+        assert known_peer.last_words() == []
+    assert cluster.passive() is stopped
     with RawPeer(stopped.endpoint) as newcomer:
         assert b"mmi" not in newcomer.hung_up()
 
 
-def test_if_nobody_has_taken_over_it_goes_on_as_if_nothing_had_been(town: Town) -> None:
-    """No client asked the other one meanwhile. The call that was out comes back."""
-    town.client.call(b"x", service="plain")
-    stopped = town.active()
+def test_a_broker_that_was_not_replaced_while_stopped_continues(cluster: Cluster) -> None:
+    """No client contacted the other broker meanwhile. The outstanding call is answered."""
+    cluster.client.call(b"x", service="plain")
+    stopped = cluster.active()
     with ThreadPoolExecutor(1) as pool:
-        patient = requite.Client(town.url, timeout=WITHIN_S, heartbeat=HeartbeatPolicy(1.0, 100))
+        patient = requite.Client(cluster.url, timeout=WITHIN_S, heartbeat=HeartbeatPolicy(1.0, 100))
         call = pool.submit(patient.call, b"x", service="gated")
-        town.gate.await_run("x")
+        cluster.gate.await_run("x")
         stopped.process.signal(signal.SIGSTOP)
-        town.gate.await_run("x", "given-up")  # the worker takes it for gone, and goes
+        cluster.gate.await_run("x", "given-up")  # the worker treats the broker as lost
         stopped.process.signal(signal.SIGCONT)
-        town.gate.open()
+        cluster.gate.open()
         reply = call.result(WITHIN_S)
         patient.close()
     assert (reply.frames[0], reply.attempts) == (b"x", 2)
-    assert town.active() is stopped
-    assert town.standing()["epoch"] == 1
+    assert cluster.active() is stopped
+    assert cluster.pair_state()["epoch"] == 1

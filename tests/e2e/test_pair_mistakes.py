@@ -1,4 +1,4 @@
-"""What users of a pair do wrong: each is told what happened, and nothing else breaks by it."""
+"""Mistakes of users of a pair: errors say what happened, and the pair keeps working."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from requite.pair.operator import Operator
 
 pytestmark = pytest.mark.e2e
 
-BEAT_S: Final = 0.5  # none is taken for dead for want of the processor
+BEAT_S: Final = 0.5  # long enough that no heartbeat is missed on a busy machine
 
 
 class Places:
-    """Where two servers listen for each other."""
+    """The addresses at which two servers listen for each other."""
 
     def __init__(self, folder: Path) -> None:
         self.first, self.second = (f"ipc://{folder}/{name}" for name in ("first", "second"))
@@ -47,35 +47,35 @@ def places(tmp_path: Path) -> Places:
     return Places(tmp_path)
 
 
-async def until(holds: Callable[[], object]) -> None:
-    """Wait until something holds."""
+async def until(condition: Callable[[], object]) -> None:
+    """Wait until a condition is true; fail after `WAIT_S`."""
     async with asyncio.timeout(WAIT_S):
-        while not holds():  # noqa: ASYNC110 - a pair tells of changes, but not of time
+        while not condition():  # noqa: ASYNC110 - `on_change` does not report time
             await asyncio.sleep(0.005)
 
 
-# --- a program's own mistakes ---------------------------------------------------------------------
-async def test_a_mistake_in_on_change_does_not_stop_the_heartbeats(
+# --- mistakes in programs -------------------------------------------------------------------------
+async def test_an_error_in_on_change_does_not_stop_the_heartbeats(
     places: Places, caplog: pytest.LogCaptureFixture
 ) -> None:
-    told: list[PairView] = []
+    views: list[PairView] = []
 
-    def hear(view: PairView) -> None:
-        told.append(view)
+    def on_change(view: PairView) -> None:
+        views.append(view)
         raise RuntimeError("a mistake of the user's")
 
-    async with places.primary(on_change=hear) as primary, places.backup() as backup:
+    async with places.primary(on_change=on_change) as primary, places.backup() as backup:
         await until(lambda: primary.serves and backup.view.state is State.PASSIVE)
-        await asyncio.sleep(4 * BEAT_S)  # longer than the backup would wait for a word
+        await asyncio.sleep(4 * BEAT_S)  # longer than the backup waits for a heartbeat
         await until(lambda: not backup.view.peer_is_silent)
         await primary.drain()
         assert backup.serves
-    assert told[-1].state is State.PASSIVE
+    assert views[-1].state is State.PASSIVE
     assert "on_change failed" in caplog.text
     assert "a mistake of the user's" in caplog.text
 
 
-async def test_a_broker_that_is_run_ends_when_the_pair_has_failed(places: Places) -> None:
+async def test_serve_raises_when_the_pair_has_failed(places: Places) -> None:
     twice = places.primary(), places.primary(bind=places.second, peer=places.first)
     brokers = [Broker("tcp://127.0.0.1:0", pair=pair) for pair in twice]
     first = asyncio.ensure_future(brokers[0].serve())
@@ -84,14 +84,14 @@ async def test_a_broker_that_is_run_ends_when_the_pair_has_failed(places: Places
         with pytest.raises(PairFailed, match="start one as primary and the other as backup"):
             await brokers[1].serve()
     assert brokers[1].endpoints == []
-    first.cancel()  # it fails as well if it has reached the other one in time
+    first.cancel()  # it fails too if it has connected to the other in time
     with pytest.raises((asyncio.CancelledError, PairFailed)):
         await first
     assert brokers[0].endpoints == []
 
 
 async def test_a_pair_belongs_to_one_broker_which_starts_it(places: Places) -> None:
-    """A second one would end it for the first, when it finds that it cannot start."""
+    """A second broker would close the pair of the first when it fails to start."""
     pair = places.primary()
     Broker("tcp://127.0.0.1:0", pair=pair)
     async with places.backup() as started:
@@ -100,7 +100,7 @@ async def test_a_pair_belongs_to_one_broker_which_starts_it(places: Places) -> N
                 Broker("tcp://127.0.0.1:0", pair=taken)
 
 
-async def test_a_broker_that_is_run_can_be_cancelled(places: Places) -> None:
+async def test_serve_can_be_cancelled(places: Places) -> None:
     broker = Broker("tcp://127.0.0.1:0", pair=places.primary())
     serving = asyncio.ensure_future(broker.serve())
     await until(lambda: broker.endpoints)
@@ -111,23 +111,23 @@ async def test_a_broker_that_is_run_can_be_cancelled(places: Places) -> None:
 
 
 # --- wrong addresses ------------------------------------------------------------------------------
-async def test_who_dials_in_vain_says_why_and_says_it_once(
+async def test_the_reason_for_a_missing_connection_is_logged_once(
     places: Places, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The peer's address is that of something else, which hangs up: all that is heard of it."""
+    """The peer's address belongs to another server, which closes each connection."""
     caplog.set_level(logging.INFO, "requite.pair")
-    with hanging_up() as (address, dialled):
+    with closing_server() as (address, dialled):
         async with places.primary(peer=address) as primary:
             await until(lambda: len(dialled) > 2 and "has not been heard of" in caplog.text)
             view = primary.view
     assert f"the connection to {address} ended" in view.trouble
-    told = [each for each in caplog.messages if "has not been heard of" in each]
-    assert [each for each in told if address in each] == told[-1:]
-    assert len(told) <= 2  # once as news, once as a warning
-    assert "the primary is starting" in told[0]
+    messages = [each for each in caplog.messages if "has not been heard of" in each]
+    assert [each for each in messages if address in each] == messages[-1:]
+    assert len(messages) <= 2  # once at level INFO, once as a warning
+    assert "the primary is starting" in messages[0]
 
 
-async def test_status_tells_what_keeps_the_two_apart(places: Places) -> None:
+async def test_status_shows_why_the_servers_are_not_connected(places: Places) -> None:
     nobody = places.second
     async with places.primary() as primary:
         await until(lambda: primary.view.peer_is_silent)
@@ -138,7 +138,7 @@ async def test_status_tells_what_keeps_the_two_apart(places: Places) -> None:
     assert second.startswith(f"backup   not heard of yet (cannot connect to {nobody}: ")
 
 
-async def test_a_lonely_backup_says_why_it_waits(
+async def test_a_backup_without_a_primary_says_why_it_waits(
     places: Places, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with places.backup() as backup:
@@ -150,16 +150,16 @@ async def test_a_lonely_backup_says_why_it_waits(
         assert len(sentences(backup.view)) == 2
 
 
-async def test_status_at_another_address_tells_which_one_is_meant() -> None:
-    with hanging_up() as (address, _):
+async def test_status_at_a_wrong_address_names_the_option_of_the_right_one() -> None:
+    with closing_server() as (address, _):
         ended = await asyncio.to_thread(requite, "pair", "status", address, "--timeout", "2")
     assert ended.code == ExitCode.NO_CONNECTION
     assert "(--pair-bind)" in ended.err
     assert "Traceback" not in ended.err
 
 
-# --- operators in each other's way ----------------------------------------------------------------
-async def test_who_is_switched_back_at_once_is_told(places: Places) -> None:
+# --- concurrent operators -------------------------------------------------------------------------
+async def test_an_immediate_switch_back_is_reported_to_the_operator(places: Places) -> None:
     def switch_back(view: PairView) -> None:
         if view.state is State.ACTIVE:
             backup.switch()
@@ -173,28 +173,30 @@ async def test_who_is_switched_back_at_once_is_told(places: Places) -> None:
         assert primary.serves
 
 
-# --- who may have hung up -------------------------------------------------------------------------
+# --- advice after a closed connection -------------------------------------------------------------
 @pytest.mark.parametrize(
-    ("scheme", "service", "is_told"),
+    ("scheme", "service", "is_suggested"),
     [("mdp", "echo", True), ("flp", None, False), ("pirate", None, False)],
 )
-def test_only_of_a_broker_it_is_said_that_it_may_be_the_passive_one(
-    scheme: str, service: str | None, is_told: bool
+def test_only_errors_about_a_broker_mention_the_passive_broker(
+    scheme: str, service: str | None, is_suggested: bool
 ) -> None:
-    with hanging_up() as (address, dialled):
+    with closing_server() as (address, dialled):
         url = f"{scheme}://{address.removeprefix('tcp://')}"
         client = package.Client(url, service=service, timeout=1.5)
         with client, pytest.raises(package.CallError) as caught:
             client.call(b"")
     assert dialled
-    assert ("passive broker of a pair" in str(caught.value)) == is_told, caught.value
+    assert ("passive broker of a pair" in str(caught.value)) == is_suggested, caught.value
 
 
 @contextmanager
-def hanging_up() -> Iterator[tuple[str, list[int]]]:
-    """Listen at a free port, say hello as ZeroMQ does, and hang up; yield the address, and one
-    number for each who came."""
-    came: list[int] = []
+def closing_server() -> Iterator[tuple[str, list[int]]]:
+    """Accept connections at a free port, read at most 64 bytes and close; yield the address.
+
+    The second item is a list that gets an element per connection.
+    """
+    accepted: list[int] = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
@@ -203,7 +205,7 @@ def hanging_up() -> Iterator[tuple[str, list[int]]]:
                 with connection:
                     if listener_is_closed:
                         return
-                    came.append(len(came))
+                    accepted.append(len(accepted))
                     connection.recv(64)
 
         listener_is_closed: list[bool] = []
@@ -211,7 +213,7 @@ def hanging_up() -> Iterator[tuple[str, list[int]]]:
         thread.start()
         host, port = listener.getsockname()
         try:
-            yield f"tcp://{host}:{port}", came
+            yield f"tcp://{host}:{port}", accepted
         finally:
             listener_is_closed.append(True)
             with socket.create_connection((host, port)):

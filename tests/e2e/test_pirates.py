@@ -1,4 +1,4 @@
-"""The Pirates on real sockets, both ends and the queue in one event loop."""
+"""The Pirate patterns on real sockets: clients, queue and workers on one event loop."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ async def test_partial_replies_are_joined() -> None:
 
 
 @PATTERNS
-async def test_a_handler_that_fails_is_tried_again_and_then_told(
+async def test_a_failing_request_is_retried_and_then_reported(
     protocol: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
@@ -110,7 +110,7 @@ async def test_a_handler_that_fails_is_tried_again_and_then_told(
     assert "it cannot be" in caplog.text
 
 
-async def test_a_call_that_is_given_up_interrupts_its_handler() -> None:
+async def test_a_timeout_of_the_call_cancels_its_handler() -> None:
     interrupted = asyncio.Event()
 
     @service("sleep")
@@ -132,7 +132,7 @@ async def test_a_call_that_is_given_up_interrupts_its_handler() -> None:
             await interrupted.wait()
 
 
-async def test_two_servers_the_second_takes_over() -> None:
+async def test_the_second_server_takes_over_from_the_first() -> None:
     async with Worker(echo, bind="pirate://127.0.0.1:0") as second:
         first = Worker(echo, bind="pirate://127.0.0.1:0")
         await first.start()
@@ -143,7 +143,7 @@ async def test_two_servers_the_second_takes_over() -> None:
             assert (await client.call(b"2", timeout=20)).body == b"2"
 
 
-async def test_closing_ends_what_is_outstanding() -> None:
+async def test_closing_a_client_ends_its_calls() -> None:
     async with Queue(ANY, ANY) as queue:
         client = AsyncClient(queue.front_addresses[0])
         call = asyncio.ensure_future(client.call(b"x"))
@@ -187,7 +187,7 @@ async def test_a_queue_starts_once() -> None:
 
 
 @PATTERNS
-async def test_journals_tell_of_calls_at_client_queue_and_workers(
+async def test_calls_are_in_the_journals_of_client_queue_and_workers(
     protocol: str, tmp_path: Path
 ) -> None:
     async with (

@@ -1,7 +1,7 @@
-"""The Pirates as processes that are killed, frozen and restarted, with answers that are checked.
+"""The Pirate patterns as processes that are killed, frozen and restarted while clients make calls.
 
-Clients call in a loop, and each answer must be that to their own question. In every round something
-is killed (SIGKILL) or frozen (SIGSTOP) and comes back; the round ends when every client has got on.
+Clients call in a loop, and check that each reply belongs to its request. In each round, a process
+is killed (SIGKILL) or frozen (SIGSTOP) and returns; then every client must make progress.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 ROUNDS: Final = int(os.environ.get("REQUITE_SIM_SEEDS", "1"))
 CLIENTS: Final = 3
-STEP: Final = 20  # calls that each client makes after a blow
+STEP: Final = 20  # calls that each client makes after a fault
 BEATS: Final = ("--heartbeat-interval", "0.2", "--liveness", "4")
 RETRY: Final = RetryPolicy(attempts=100, attempt_timeout=0.4, budget=10.0, budget_burst=10_000)
 WITHIN_S: Final = 25.0
 
 
 class Fleet:
-    """Processes by name, each of which can be started again with the same arguments."""
+    """Named processes, each of which can be restarted with the same arguments."""
 
     def __init__(self, stack: ExitStack) -> None:
         self._stack = stack
@@ -38,36 +38,36 @@ class Fleet:
         self._running: dict[str, Running] = {}
 
     def start(self, name: str, *arguments: str) -> list[str]:
-        """Start the command; return the URLs of the places where it listens, or serves."""
+        """Start the command; return the URLs that it prints."""
         self.begin(name, *arguments)
-        return self.told(name)
+        return self.urls_of(name)
 
     def begin(self, name: str, *arguments: str) -> None:
-        """Start the command, and wait for nothing."""
+        """Start the command without waiting for its output."""
         self._arguments[name] = arguments
         self._running[name] = self._stack.enter_context(running(*arguments))
 
-    def told(self, name: str) -> list[str]:
-        """Wait until a process stands; return the URLs that it tells."""
+    def urls_of(self, name: str) -> list[str]:
+        """Wait until a process has started; return the URLs that it prints."""
         process = self._running[name]
         lines = 2 if self._arguments[name][0] == "queue" else 1
-        told = [process.line() for _ in range(lines)]
-        assert all("pirate://" in line for line in told), process.end()
-        return [next(word for word in line.split() if "pirate://" in word) for line in told]
+        printed = [process.line() for _ in range(lines)]
+        assert all("pirate://" in line for line in printed), process.end()
+        return [next(word for word in line.split() if "pirate://" in word) for line in printed]
 
-    def again(self, name: str) -> None:
-        """Start what was killed."""
+    def restart(self, name: str) -> None:
+        """Restart a killed process."""
         self.begin(name, *self._arguments[name])
 
-    def strike(self, name: str, number: signal.Signals = signal.SIGKILL) -> None:
-        """Send a signal; wait for the end of what is killed."""
+    def send_signal(self, name: str, number: signal.Signals = signal.SIGKILL) -> None:
+        """Send a signal; after SIGKILL, wait until the process has exited."""
         self._running[name].send(number)
         if number == signal.SIGKILL:
             self._running[name].process.wait()
 
 
-class Crowd:
-    """Clients that call for as long as they are wanted, and check what they get."""
+class Clients:
+    """Clients that make calls and check the replies until the block ends."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -90,7 +90,7 @@ class Crowd:
                 self.done[n] += 1
 
     def assert_progress(self) -> None:
-        """Wait until each client has made some more calls; all with the right answers so far."""
+        """Wait until each client has made `STEP` more calls, all with the right replies."""
         wanted = [done + STEP for done in self.done]
 
         def have() -> bool:
@@ -99,7 +99,7 @@ class Crowd:
 
         eventually(have, f"{STEP} more calls of each client", WITHIN_S)
 
-    def __enter__(self) -> Crowd:
+    def __enter__(self) -> Clients:
         for thread in self._threads:
             thread.start()
         return self
@@ -113,68 +113,68 @@ class Crowd:
 
 @pytest.fixture
 def fleet() -> Iterator[Fleet]:
-    """No processes yet."""
+    """A fleet without processes yet."""
     with ExitStack() as stack:
         yield Fleet(stack)
 
 
 @pytest.mark.timeout(120 * ROUNDS)
-def test_lazy_pirates_outlive_their_server(fleet: Fleet) -> None:
+def test_lazy_pirates_survive_a_kill_of_their_server(fleet: Fleet) -> None:
     [url] = fleet.start(
         "server", "worker", "requite.examples:echo", "--bind", "pirate://127.0.0.1:0"
     )
     arguments = ("worker", "requite.examples:echo", "--bind", url)
-    with Crowd(url) as crowd:
-        crowd.assert_progress()
+    with Clients(url) as clients:
+        clients.assert_progress()
         for _ in range(ROUNDS):
-            fleet.strike("server")
+            fleet.send_signal("server")
             fleet.start("server", *arguments)
-            crowd.assert_progress()
-            fleet.strike("server", signal.SIGSTOP)
-            fleet.strike("server", signal.SIGCONT)
-            crowd.assert_progress()
+            clients.assert_progress()
+            fleet.send_signal("server", signal.SIGSTOP)
+            fleet.send_signal("server", signal.SIGCONT)
+            clients.assert_progress()
 
 
 @pytest.mark.timeout(120 * ROUNDS)
 @pytest.mark.parametrize("protocol", ["simple", "paranoid"])
-def test_pirates_outlive_workers_clients_and_the_queue(protocol: str, fleet: Fleet) -> None:
+def test_pirates_survive_kills_of_workers_and_the_queue(protocol: str, fleet: Fleet) -> None:
     beats = BEATS if protocol == "paranoid" else ()
     places = ("--front", "tcp://127.0.0.1:0", "--back", "tcp://127.0.0.1:0")
     front, back = fleet.start("queue", "queue", "--protocol", protocol, *places, *beats)
     same = ("--front", as_address(front), "--back", as_address(back))
     for name in "ab":
         fleet.begin(name, "worker", "requite.examples:echo", "--connect", back, *beats)
-    with Crowd(front) as crowd:
-        crowd.assert_progress()
+    with Clients(front) as clients:
+        clients.assert_progress()
         for n in range(ROUNDS):
-            fleet.strike("ab"[n % 2])
-            crowd.assert_progress()
-            fleet.again("ab"[n % 2])
-            fleet.strike("queue")
+            fleet.send_signal("ab"[n % 2])
+            clients.assert_progress()
+            fleet.restart("ab"[n % 2])
+            fleet.send_signal("queue")
             fleet.start("queue", "queue", "--protocol", protocol, *same, *beats)
-            crowd.assert_progress()
+            clients.assert_progress()
 
 
 @pytest.mark.timeout(120 * ROUNDS)
-def test_paranoid_pirates_go_on_while_a_worker_or_the_queue_is_frozen(fleet: Fleet) -> None:
+def test_paranoid_pirates_survive_frozen_workers_and_queues(fleet: Fleet) -> None:
     places = ("--front", "tcp://127.0.0.1:0", "--back", "tcp://127.0.0.1:0")
     front, back = fleet.start("queue", "queue", *places, *BEATS)
     for name in "ab":
         fleet.begin(name, "worker", "requite.examples:echo", "--connect", back, *BEATS)
-    with Crowd(front) as crowd:
+    with Clients(front) as clients:
         for _ in range(ROUNDS):
-            fleet.strike("a", signal.SIGSTOP)
-            crowd.assert_progress()  # with b alone
-            fleet.strike("b", signal.SIGSTOP)
-            fleet.strike("a", signal.SIGCONT)
-            crowd.assert_progress()  # a has come back
-            fleet.strike("b", signal.SIGCONT)
-            fleet.strike("queue", signal.SIGSTOP)
-            fleet.strike("queue", signal.SIGCONT)
-            crowd.assert_progress()
+            fleet.send_signal("a", signal.SIGSTOP)
+            clients.assert_progress()  # with worker b only
+            fleet.send_signal("b", signal.SIGSTOP)
+            fleet.send_signal("a", signal.SIGCONT)
+            clients.assert_progress()  # with worker a only
+            fleet.send_signal("b", signal.SIGCONT)
+            fleet.send_signal("queue", signal.SIGSTOP)
+            fleet.send_signal("queue", signal.SIGCONT)
+            clients.assert_progress()
 
 
-def test_a_client_that_is_killed_disturbs_nobody(fleet: Fleet) -> None:
+def test_a_killed_client_does_not_affect_others(fleet: Fleet) -> None:
     places = ("--front", "tcp://127.0.0.1:0", "--back", "tcp://127.0.0.1:0")
     front, back = fleet.start("queue", "queue", *places)
     fleet.begin("a", "worker", "requite.examples:slow", "--connect", back)
@@ -185,5 +185,5 @@ def test_a_client_that_is_killed_disturbs_nobody(fleet: Fleet) -> None:
 
 
 def as_address(url: str) -> str:
-    """Return the address to listen at for a URL."""
+    """Return the listening address of a URL."""
     return url.partition("?")[0].replace("pirate://", "tcp://")

@@ -1,4 +1,4 @@
-"""The examples of the README and the tutorial, run as they are printed (but for the port)."""
+"""The examples of the README and the tutorial, run as printed except for the port."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PRINTED = "127.0.0.1:5555"
 
 
 def blocks(page: str, language: str) -> list[str]:
-    """Return the fenced blocks of one language."""
+    """Return the fenced code blocks of one language."""
     text = (ROOT / page).read_text()
     return re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
 
@@ -33,7 +33,7 @@ def processes() -> Iterator[list[subprocess.Popen[str]]]:
 
 
 def serve(processes: list[subprocess.Popen[str]], folder: Path, *arguments: str) -> str:
-    """Start a verb that serves, and return its first line."""
+    """Start a command that serves; return its first line."""
     process = subprocess.Popen(
         [COMMAND, *arguments],
         cwd=folder,
@@ -87,7 +87,7 @@ def test_the_example_without_a_broker_works_as_printed(
 
 
 def run(folder: Path, command: list[str]) -> str:
-    """Run a command to its end, which must be a good one, and return what it printed."""
+    """Run a command, which must succeed; return its output."""
     done = subprocess.run(
         command, cwd=folder, capture_output=True, text=True, timeout=50, check=False
     )

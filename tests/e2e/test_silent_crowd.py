@@ -1,4 +1,4 @@
-"""Thousands of connections that send nothing: the broker serves on, and closes them in the end."""
+"""Thousands of connections that send nothing: the broker keeps serving, and closes them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ pytestmark = [
 ]
 
 
-class Crowd(NamedTuple):
-    """How many connections, and the broker's time for a handshake.
+class ConnectionPlan(NamedTuple):
+    """The number of connections, and the broker's handshake timeout.
 
-    All are to be open at the same time, so that time is longer than it takes to open them. A
-    machine on which half of it is over before they are there gets fewer.
+    All connections should be open at the same time, so the timeout is longer than it takes to open
+    them. If half of the timeout has passed before all are open, the test uses fewer.
     """
 
     size: int
@@ -32,24 +32,24 @@ class Crowd(NamedTuple):
 
 
 CROWDS: Final = (
-    pytest.param(Crowd(2_000, 3.0), id="2,000"),
-    pytest.param(Crowd(10_000, 10.0), id="10,000", marks=pytest.mark.long),
+    pytest.param(ConnectionPlan(2_000, 3.0), id="2,000"),
+    pytest.param(ConnectionPlan(10_000, 10.0), id="10,000", marks=pytest.mark.long),
 )
-HANG_UP_S: Final = 20.0  # what hanging up on all of them may take
+CLOSE_S: Final = 20.0  # the time in which the broker closes all of them
 SPARE_DESCRIPTORS: Final = 300
-# One connection costs the broker some 8 kB: its transport, its link, its framing.
+# A connection uses about 8 kB of the broker's memory: its transport, its link, its framing.
 BYTES_PER_CONNECTION_MAX: Final = 32 << 10
 
 
 class ShortBroker(Process, Observed):
-    """A broker in a process of its own with a short handshake timeout."""
+    """A broker process with a short handshake timeout."""
 
     def __init__(self, *settings: object) -> None:
         super().__init__("-m", "tests.support.short_broker", *map(str, settings))
         self.endpoint = self.line().removeprefix("listening on ")
 
     def descriptors(self) -> int:
-        """Return how many files and sockets it has open."""
+        """Return the number of its open file descriptors."""
         return sum(1 for _ in Path(f"/proc/{self.pid}/fd").iterdir())
 
     def memory(self) -> int:
@@ -60,9 +60,9 @@ class ShortBroker(Process, Observed):
 
 
 @pytest.fixture(params=CROWDS)
-def planned(request: pytest.FixtureRequest) -> Iterator[Crowd]:
-    """A crowd that the limits of this machine allow."""
-    crowd: Crowd = request.param
+def planned(request: pytest.FixtureRequest) -> Iterator[ConnectionPlan]:
+    """A number of connections that the limits of this machine allow."""
+    crowd: ConnectionPlan = request.param
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = max(soft, min(crowd.size + SPARE_DESCRIPTORS, hard))
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))  # the broker inherits it
@@ -71,7 +71,7 @@ def planned(request: pytest.FixtureRequest) -> Iterator[Crowd]:
 
 
 @pytest.fixture
-def broker(planned: Crowd, processes: list[Process]) -> ShortBroker:
+def broker(planned: ConnectionPlan, processes: list[Process]) -> ShortBroker:
     """The broker, started under the limit that `planned` has raised."""
     broker = ShortBroker(planned.handshake_s)
     processes.append(broker)
@@ -79,7 +79,7 @@ def broker(planned: Crowd, processes: list[Process]) -> ShortBroker:
 
 
 def test_thousands_of_connections_that_send_nothing(
-    planned: Crowd, broker: ShortBroker, sockets: Sockets
+    planned: ConnectionPlan, broker: ShortBroker, sockets: Sockets
 ) -> None:
     worker = HandWorker(sockets, broker.endpoint, RFC18)
     client = HandClient(sockets, broker.endpoint, RFC18)
@@ -89,12 +89,14 @@ def test_thousands_of_connections_that_send_nothing(
     began = monotonic()
     crowd: list[socket.socket] = []
     try:
-        gather(crowd, broker, planned, client, worker)
-        eventually(lambda: broker.descriptors() >= before + len(crowd), "all are there at a time")
+        open_connections(crowd, broker, planned, client, worker)
+        eventually(
+            lambda: broker.descriptors() >= before + len(crowd), "all are open at the same time"
+        )
         assert broker.memory() - memory_before < len(crowd) * BYTES_PER_CONNECTION_MAX
         serve(client, worker)
         all_there_s = monotonic() - began
-        await_hang_ups(crowd, client, worker, within_s=planned.handshake_s + HANG_UP_S)
+        await_closed(crowd, client, worker, within_s=planned.handshake_s + CLOSE_S)
     finally:
         for member in crowd:
             member.close()
@@ -105,26 +107,28 @@ def test_thousands_of_connections_that_send_nothing(
     stats = broker.stats()
     assert (stats["clients"], stats["newcomers"], stats["pending"]) == (2, 0, 0)
     if len(crowd) < planned.size:
-        pytest.skip(f"passed with {len(crowd)} connections: this machine is as fast as it is")
+        pytest.skip(f"passed with {len(crowd)} connections only: this machine is too slow")
 
 
 def serve(client: HandClient, worker: HandWorker) -> None:
-    """Let the good client be served by the good worker."""
+    """Send a request from the healthy client to the healthy worker, and check the reply."""
     worker.heartbeat()
     client.request(b"echo", b"x")
     worker.serve_one()
     assert client.reply()[2] == [b"x"]
 
 
-def gather(
+def open_connections(
     crowd: list[socket.socket],
     broker: ShortBroker,
-    planned: Crowd,
+    planned: ConnectionPlan,
     client: HandClient,
     worker: HandWorker,
 ) -> None:
-    """Open so many connections, or as many as there is time for; the good pair is served all the
-    while."""
+    """Open the planned connections, or as many as half of the handshake timeout allows.
+
+    Meanwhile, check that the healthy client and worker are served.
+    """
     before = broker.descriptors()
     until = monotonic() + planned.handshake_s / 2
     host, _, port = broker.endpoint.removeprefix("tcp://").rpartition(":")
@@ -133,16 +137,16 @@ def gather(
         crowd[-1].settimeout(WAIT_S)
         crowd[-1].connect((host, int(port)))
         if number % 500 == 499:  # less than the listener's backlog, beyond which TCP waits a second
-            eventually(lambda: broker.descriptors() >= before + len(crowd), "all are there")
+            eventually(lambda: broker.descriptors() >= before + len(crowd), "all are open")
             serve(client, worker)
             if monotonic() > until:
                 return
 
 
-def await_hang_ups(
+def await_closed(
     crowd: list[socket.socket], client: HandClient, worker: HandWorker, within_s: float
 ) -> None:
-    """Wait until the broker has hung up on everybody; the good pair is served all the while."""
+    """Wait until the broker has closed all connections, while the healthy peers are served."""
     waiting = {member.fileno(): member for member in crowd}
     poll = select.epoll()
     for number in waiting:
@@ -159,7 +163,7 @@ def await_hang_ups(
 
 
 def still_open(member: socket.socket) -> bool:
-    """Read the broker's greeting, or find that it has hung up."""
+    """Read; return False if the broker has closed the connection."""
     try:
         return bool(member.recv(100))
     except ConnectionResetError:

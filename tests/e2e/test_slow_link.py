@@ -1,4 +1,4 @@
-"""A large body on a slow link takes longer than a peer may be silent; nobody is given up for it."""
+"""A large body on a slow link takes longer than the liveness timeout, but no peer expires."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from requite.core.liveness import HeartbeatPolicy
 pytestmark = pytest.mark.e2e
 
 BODY = bytes(4 << 20)
-PACE_S = 0.01  # per 32 KiB: 4 MiB take 1.3 s, several times what silence is allowed
+PACE_S = 0.01  # per 32 KiB: 4 MiB take 1.3 s, several times the liveness timeout
 BEAT = HeartbeatPolicy(interval_s=0.1, liveness=3)
 
 
@@ -38,7 +38,7 @@ async def slow_link(port: int) -> AsyncIterator[int]:
                 writer.write(chunk)
                 await writer.drain()
                 await asyncio.sleep(PACE_S * len(chunk) / (32 << 10))
-        except ConnectionError:  # either end hung up
+        except ConnectionError:  # either side has closed the connection
             return
         finally:
             writer.close()

@@ -1,4 +1,4 @@
-"""`AsyncClient` and `Worker` over SP, both of them in one event loop; asyncio's, and uvloop's."""
+"""`AsyncClient` and `Worker` over SP on one event loop, of asyncio and of uvloop."""
 
 from __future__ import annotations
 
@@ -28,15 +28,13 @@ __all__ = ["on_loop"]
 pytestmark = pytest.mark.e2e
 
 TCP = "sp+tcp://127.0.0.1:0"
-NOWHERE = "sp+tcp://127.0.0.1:1"
+UNREACHABLE = "sp+tcp://127.0.0.1:1"
 
 
 # --- calls ----------------------------------------------------------------------------------------
 @pytest.mark.parametrize("binds", ["worker", "client"])
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_bodies_come_back_whoever_listens(
-    on_loop: Run, transport: str, binds: str, tmp_path: Path
-) -> None:
+def test_either_side_may_listen(on_loop: Run, transport: str, binds: str, tmp_path: Path) -> None:
     async def talk(client: AsyncClient) -> None:
         reply = await client.call(b"hello")
         assert (reply.body, reply.attempts) == (b"hello", 1)
@@ -82,7 +80,7 @@ def test_several_transports_at_once(on_loop: Run, tmp_path: Path) -> None:
     on_loop(scenario())
 
 
-def test_requests_take_turns_among_the_workers(on_loop: Run) -> None:
+def test_requests_are_distributed_equally_among_workers(on_loop: Run) -> None:
     async def scenario() -> None:
         echoes = [Echo() for _ in range(3)]
         async with AsyncClient(bind=TCP, timeout=20) as client:
@@ -101,7 +99,7 @@ def test_requests_take_turns_among_the_workers(on_loop: Run) -> None:
     on_loop(scenario())
 
 
-def test_priorities_and_weights_are_those_of_the_urls(on_loop: Run) -> None:
+def test_urls_set_priorities_and_weights(on_loop: Run) -> None:
     async def scenario() -> None:
         light, heavy, spare = echoes = [Echo() for _ in range(3)]
         workers = [Worker(echo.service, bind=TCP) for echo in echoes]
@@ -141,9 +139,9 @@ def test_partial_replies_are_joined(on_loop: Run) -> None:
     on_loop(scenario())
 
 
-# --- who is away, and who goes --------------------------------------------------------------------
+# --- peers that start late, restart or are lost ---------------------------------------------------
 @pytest.mark.parametrize("transport", ["tcp", "ipc", "inproc"])
-def test_a_service_that_is_not_up_yet_is_waited_for(
+def test_calls_wait_for_a_service_that_starts_later(
     on_loop: Run, transport: str, tmp_path: Path
 ) -> None:
     async def scenario() -> None:
@@ -159,7 +157,7 @@ def test_a_service_that_is_not_up_yet_is_waited_for(
     on_loop(scenario())
 
 
-def test_requests_of_a_lost_worker_go_to_another_one_at_once(on_loop: Run) -> None:
+def test_requests_of_a_lost_worker_are_resent_to_another_at_once(on_loop: Run) -> None:
     async def scenario() -> None:
         lost, left = Echo(), Echo()
         async with Worker(left.service, bind=TCP) as second:
@@ -181,7 +179,7 @@ def test_requests_of_a_lost_worker_go_to_another_one_at_once(on_loop: Run) -> No
 
 
 @pytest.mark.parametrize("transport", ["tcp", "ipc", "inproc"])
-def test_a_worker_that_is_started_again_gets_what_it_had_lost(
+def test_a_restarted_worker_gets_its_lost_requests_again(
     on_loop: Run, transport: str, tmp_path: Path
 ) -> None:
     async def scenario() -> None:
@@ -201,7 +199,7 @@ def test_a_worker_that_is_started_again_gets_what_it_had_lost(
     on_loop(scenario())
 
 
-def test_a_worker_that_dials_comes_back_by_itself(on_loop: Run) -> None:
+def test_a_worker_reconnects_to_a_restarted_client(on_loop: Run) -> None:
     async def scenario() -> None:
         client = AsyncClient(bind=TCP, timeout=20)
         async with client:
@@ -216,7 +214,7 @@ def test_a_worker_that_dials_comes_back_by_itself(on_loop: Run) -> None:
     on_loop(scenario())
 
 
-def test_what_may_not_run_twice_is_not_sent_twice(on_loop: Run) -> None:
+def test_a_non_idempotent_request_is_not_sent_twice(on_loop: Run) -> None:
     async def scenario() -> None:
         held = Echo(hold=True)
         worker = Worker(held.service, bind=TCP)
@@ -234,7 +232,7 @@ def test_what_may_not_run_twice_is_not_sent_twice(on_loop: Run) -> None:
 
 
 @pytest.mark.parametrize("how", ["url", "policy"])
-def test_resending_can_be_switched_off(on_loop: Run, how: str) -> None:
+def test_resending_can_be_disabled(on_loop: Run, how: str) -> None:
     async def scenario() -> None:
         held = Echo(hold=True)
         worker = Worker(held.service, bind=TCP)
@@ -256,7 +254,7 @@ def test_resending_can_be_switched_off(on_loop: Run, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["url", "policy"])
-def test_requests_are_sent_again_after_the_time_that_was_set(on_loop: Run, how: str) -> None:
+def test_requests_are_resent_after_the_resend_time(on_loop: Run, how: str) -> None:
     async def scenario() -> None:
         held = Echo(hold=True)
         async with Worker(held.service, bind=TCP) as worker:
@@ -296,7 +294,7 @@ def test_a_handler_that_fails_sends_no_reply(
     assert "a request failed, so it gets no reply: ValueError: it does not work" in caplog.text
 
 
-def test_a_cancelled_call_leaves_the_others_alone(on_loop: Run) -> None:
+def test_a_cancelled_call_does_not_affect_others(on_loop: Run) -> None:
     async def scenario() -> None:
         held = Echo(hold=True)
         async with (
@@ -317,7 +315,7 @@ def test_a_cancelled_call_leaves_the_others_alone(on_loop: Run) -> None:
     on_loop(scenario())
 
 
-def test_closing_ends_what_is_out(on_loop: Run) -> None:
+def test_closing_ends_outstanding_calls(on_loop: Run) -> None:
     async def scenario() -> None:
         held = Echo(hold=True)
         async with Worker(held.service, bind=TCP) as worker:
@@ -333,7 +331,7 @@ def test_closing_ends_what_is_out(on_loop: Run) -> None:
     on_loop(scenario())
 
 
-def test_a_worker_that_drains_finishes_what_it_has(on_loop: Run) -> None:
+def test_a_draining_worker_finishes_its_requests(on_loop: Run) -> None:
     async def scenario() -> None:
         held = Echo(hold=True)
         worker = Worker(held.service, bind=TCP)

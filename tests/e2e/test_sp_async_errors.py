@@ -1,4 +1,4 @@
-"""`AsyncClient` and `Worker` over SP: errors say what is wrong."""
+"""`AsyncClient` and `Worker` over SP: error messages."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ __all__ = ["on_loop"]
 pytestmark = pytest.mark.e2e
 
 TCP = "sp+tcp://127.0.0.1:0"
-NOWHERE = "sp+tcp://127.0.0.1:1"
+UNREACHABLE = "sp+tcp://127.0.0.1:1"
 
 
-def test_nobody_there_is_told_with_the_reason(on_loop: Run) -> None:
+def test_an_unreachable_service_is_reported_with_the_reason(on_loop: Run) -> None:
     async def scenario() -> None:
-        async with AsyncClient([NOWHERE, "inproc://nobody"]) as client:
+        async with AsyncClient([UNREACHABLE, "inproc://nobody"]) as client:
             error = await failure_on_loop(
                 CallTimeout,
                 "connection refused; .*nobody listens",
@@ -46,7 +46,7 @@ def test_nobody_there_is_told_with_the_reason(on_loop: Run) -> None:
     on_loop(scenario())
 
 
-def test_a_peer_of_the_wrong_type_is_told(on_loop: Run) -> None:
+def test_a_peer_of_the_wrong_type_is_reported(on_loop: Run) -> None:
     async def scenario() -> None:
         async with AsyncClient(bind=TCP) as other, AsyncClient(other.addresses) as client:
             await failure_on_loop(
@@ -58,7 +58,7 @@ def test_a_peer_of_the_wrong_type_is_told(on_loop: Run) -> None:
     on_loop(scenario())
 
 
-def test_draft_types_meet_draft_types_only(on_loop: Run) -> None:
+def test_draft_types_connect_only_to_draft_types(on_loop: Run) -> None:
     async def scenario() -> None:
         async with Worker(Echo().service, bind=f"{TCP}?ids=draft") as worker:
             [url] = worker.addresses
@@ -75,7 +75,7 @@ def test_draft_types_meet_draft_types_only(on_loop: Run) -> None:
 
 
 @pytest.mark.parametrize("transport", ["tcp", "ipc", "inproc"])
-def test_an_address_in_use_is_refused_and_nothing_is_left(
+def test_an_address_in_use_is_refused_and_other_addresses_are_released(
     on_loop: Run, transport: str, tmp_path: Path
 ) -> None:
     async def scenario() -> None:
@@ -91,7 +91,7 @@ def test_an_address_in_use_is_refused_and_nothing_is_left(
                 await client.call(b"x")
             assert client.addresses == []
             await client.close()
-            async with AsyncClient(bind=free) as client:  # it was given back
+            async with AsyncClient(bind=free) as client:  # the address was released
                 assert client.addresses
 
     on_loop(scenario())
@@ -101,22 +101,22 @@ def test_an_address_in_use_is_refused_and_nothing_is_left(
     ("url", "settings", "match"),
     [
         ((), {}, "no URL was given"),
-        ([NOWHERE, "mdp://localhost/echo"], {}, "have mdp and sp"),
+        ([UNREACHABLE, "mdp://localhost/echo"], {}, "have mdp and sp"),
         ("mdp://localhost/echo", {"bind": TCP}, "have mdp and sp"),
         (["mdp://a/echo", "mdp://b/echo"], {}, "takes one URL"),
-        (NOWHERE, {"service": "echo"}, "has no service names"),
-        (NOWHERE, {"heartbeat": 1.0}, "no heartbeats"),
-        (NOWHERE, {"dialect": "0.3"}, "no dialects"),
-        ([f"{NOWHERE}?resend=1", f"{NOWHERE}?resend=off"], {}, "'resend'"),
-        (NOWHERE, {"retry": 3}, "retry must be a RetryPolicy"),
+        (UNREACHABLE, {"service": "echo"}, "has no service names"),
+        (UNREACHABLE, {"heartbeat": 1.0}, "no heartbeats"),
+        (UNREACHABLE, {"dialect": "0.3"}, "no dialects"),
+        ([f"{UNREACHABLE}?resend=1", f"{UNREACHABLE}?resend=off"], {}, "'resend'"),
+        (UNREACHABLE, {"retry": 3}, "retry must be a RetryPolicy"),
         ("mdp://localhost/echo", {"retry": 3}, "retry must be a RetryPolicy"),
         ("mdp://localhost/echo", {"hold_back": "x"}, "hold_back must be a number"),
-        (NOWHERE, {"hold_back": "x"}, "hold_back must be a number"),
-        (f"{NOWHERE}?resend=off", {"retry": RetryPolicy()}, "use one of them"),
-        (f"{NOWHERE}?resend=0.3", {"retry": RetryPolicy()}, "use one of them"),
+        (UNREACHABLE, {"hold_back": "x"}, "hold_back must be a number"),
+        (f"{UNREACHABLE}?resend=off", {"retry": RetryPolicy()}, "use one of them"),
+        (f"{UNREACHABLE}?resend=0.3", {"retry": RetryPolicy()}, "use one of them"),
     ],
 )
-def test_what_cannot_work_is_refused_at_once(
+def test_invalid_client_settings_are_refused(
     url: str | Sequence[str], settings: dict[str, Any], match: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=match):
@@ -134,35 +134,35 @@ def test_what_cannot_work_is_refused_at_once(
         ({"capacity": 0}, "capacity"),
     ],
 )
-def test_what_a_worker_cannot_do_is_refused_at_once(settings: dict[str, Any], match: str) -> None:
+def test_invalid_worker_settings_are_refused(settings: dict[str, Any], match: str) -> None:
     with pytest.raises(ConfigurationError, match=match):
-        Worker(NOWHERE, Echo().service, **settings)
+        Worker(UNREACHABLE, Echo().service, **settings)
 
 
 @pytest.mark.parametrize("option", ["resend=1", "weight=4", "priority=2"])
-def test_options_that_mean_nothing_to_a_worker_are_refused(option: str) -> None:
-    for places in ((f"{NOWHERE}?{option}", ()), ((), f"{TCP}?{option}")):
+def test_url_options_without_effect_on_a_worker_are_refused(option: str) -> None:
+    for places in ((f"{UNREACHABLE}?{option}", ()), ((), f"{TCP}?{option}")):
         with pytest.raises(ConfigurationError, match="has no effect here"):
             Worker(places[0], Echo().service, bind=places[1])
 
 
-def test_a_worker_takes_its_url_before_its_service() -> None:
+def test_a_service_before_the_url_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="URL comes before the services"):
-        Worker(Echo().service, NOWHERE)  # type: ignore[arg-type]
+        Worker(Echo().service, UNREACHABLE)  # type: ignore[arg-type]
 
 
 def test_a_worker_over_sp_has_one_service() -> None:
     with pytest.raises(ConfigurationError, match="a worker has one"):
-        Worker(NOWHERE, Echo().service, service("other")(Echo().serve))
+        Worker(UNREACHABLE, Echo().service, service("other")(Echo().serve))
     with pytest.raises(ConfigurationError, match="at least one service"):
-        Worker(NOWHERE)
+        Worker(UNREACHABLE)
     with pytest.raises(ConfigurationError, match="does not forward requests"):
         Worker("mdp://localhost", Echo().service, hops=3)
 
 
-def test_what_sp_cannot_carry_is_refused(on_loop: Run) -> None:
+def test_options_that_sp_cannot_carry_are_refused(on_loop: Run) -> None:
     async def scenario() -> None:
-        async with AsyncClient(NOWHERE) as client:
+        async with AsyncClient(UNREACHABLE) as client:
             with pytest.raises(ConfigurationError, match="no partial replies"):
                 client.stream(b"x")
             with pytest.raises(ConfigurationError, match="not carry idempotency keys"):
@@ -175,7 +175,7 @@ def test_what_sp_cannot_carry_is_refused(on_loop: Run) -> None:
     on_loop(scenario())
 
 
-def test_a_client_that_listens_is_opened_first(on_loop: Run) -> None:
+def test_a_listening_client_must_be_opened_first(on_loop: Run) -> None:
     async def scenario() -> None:
         client = AsyncClient(bind=TCP)
         with pytest.raises(LocalViolation, match="async with"):

@@ -1,7 +1,7 @@
-"""Bad input on real sockets, over SP: clear errors, nothing hangs, nothing leaks, others go on.
+"""Bad input on real sockets over SP: errors are clear, nothing hangs or leaks, others are served.
 
-Each test keeps a good client of a worker, on a connection of its own, which must be served
-afterwards as before; and all file descriptors that a test made must be gone when it has ended.
+Each test keeps a healthy client connected to a worker. The client must be served afterwards as
+before, and all file descriptors that a test opened must be closed at its end.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from tests.e2e.sp_scene import (
     SILENCE_S,
     Scene,
     both_loops,
-    hasty,
     loop,
     no_leaks,
     scene,
+    short_handshake_timeout,
     warm,
     web,
 )
@@ -42,7 +42,17 @@ from tests.support.sp_wires import (
 
 import requite
 
-__all__ = ["certificates", "hands", "hasty", "loop", "no_leaks", "places", "scene", "warm", "web"]
+__all__ = [
+    "certificates",
+    "hands",
+    "loop",
+    "no_leaks",
+    "places",
+    "scene",
+    "short_handshake_timeout",
+    "warm",
+    "web",
+]
 
 pytestmark = pytest.mark.e2e
 
@@ -80,7 +90,7 @@ def test_noise(wire: Wire, loop: Loop, places: Places) -> None:
 
 
 @both_loops
-def test_a_message_of_two_to_the_63_bytes_is_refused_before_it_comes(
+def test_a_message_of_two_to_the_63_bytes_is_refused_by_its_length(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
     with HandPeer.dial(scene.place) as peer:
@@ -94,8 +104,8 @@ def test_a_message_of_two_to_the_63_bytes_is_refused_before_it_comes(
 
 # --- silence --------------------------------------------------------------------------------------
 @pytest.mark.parametrize("wire", [TCP, IPC, TLS, WS, WSS], ids=str)
-@pytest.mark.usefixtures("hasty")
-def test_a_header_that_never_comes_is_not_waited_for(
+@pytest.mark.usefixtures("short_handshake_timeout")
+def test_a_missing_header_times_out(
     wire: Wire, loop: Loop, places: Places, hands: Hands, caplog: pytest.LogCaptureFixture
 ) -> None:
     scene = Scene(loop, places.new(wire))
@@ -108,17 +118,17 @@ def test_a_header_that_never_comes_is_not_waited_for(
     scene.assert_unharmed()
 
 
-@pytest.mark.usefixtures("hasty")
+@pytest.mark.usefixtures("short_handshake_timeout")
 @both_loops
-def test_who_has_said_its_header_may_be_silent(scene: Scene, hands: Hands) -> None:
+def test_a_peer_may_be_silent_after_its_header(scene: Scene, hands: Hands) -> None:
     client, other = hands.client(scene.place), hands.dial(scene.place)
     other.hung_up()
     client.send(deep(1) + b"x")
     assert client.receive() == deep(1) + b"x"
 
 
-@pytest.mark.usefixtures("hasty")
-def test_a_service_that_never_says_its_header_is_told_to_the_caller(
+@pytest.mark.usefixtures("short_handshake_timeout")
+def test_a_service_without_a_header_is_reported_to_the_caller(
     loop: Loop, places: Places, hands: Hands
 ) -> None:
     listener = hands.listen(places.new())
@@ -132,46 +142,46 @@ def test_a_service_that_never_says_its_header_is_told_to_the_caller(
 
 
 # --- listening ------------------------------------------------------------------------------------
-def refused(loop: Loop, url: str) -> list[str]:
-    """Return what a worker, a device, and clients say that cannot listen there."""
-    said = []
+def listen_errors(loop: Loop, url: str) -> list[str]:
+    """Return the errors of a worker, a device and both clients that cannot listen at `url`."""
+    errors = []
     device = requite.sp.Device(front=[url], connect_back=["sp+tcp://127.0.0.1:1"])
     for endpoint in (requite.Worker(echo, bind=url), device):
         with pytest.raises(requite.TransportError) as failed:
             loop.do(endpoint.start())
         loop.do(endpoint.close())
-        said.append(str(failed.value))
+        errors.append(str(failed.value))
     client = requite.AsyncClient(bind=url)
     with pytest.raises(requite.TransportError) as failed:
         loop.do(client.__aenter__())
     loop.do(client.close())
-    said.append(str(failed.value))
+    errors.append(str(failed.value))
     with pytest.raises(requite.TransportError) as failed, requite.Client(bind=url) as blocking:
         blocking.call(b"x", timeout=1)
-    return [*said, str(failed.value)]
+    return [*errors, str(failed.value)]
 
 
 @pytest.mark.parametrize("wire", [TCP, TLS, WS, IPC], ids=str)
 @both_loops
 def test_an_address_in_use_is_refused(wire: Wire, loop: Loop, places: Places) -> None:
     scene = Scene(loop, places.new(wire))
-    for said in refused(loop, scene.place.listening()):
-        assert "in use" in said or "another process listens there" in said
-        assert scene.place.listening().partition("?")[0].removeprefix("sp+") in said
+    for error in listen_errors(loop, scene.place.listening()):
+        assert "in use" in error or "another process listens there" in error
+        assert scene.place.listening().partition("?")[0].removeprefix("sp+") in error
     scene.assert_unharmed()
 
 
 @pytest.mark.parametrize(
-    ("url", "told"),
+    ("url", "expected"),
     [
         ("sp+tcp://192.0.2.1:7000", "192.0.2.1"),
         ("sp+tcp://no-such-host.invalid:7000", "no-such-host.invalid"),
         ("sp+ipc:///nowhere/to/be/found.sock", "/nowhere/to/be/found.sock"),
     ],
 )
-def test_an_address_that_is_not_ours_is_refused(url: str, told: str, loop: Loop) -> None:
-    for said in refused(loop, url):
-        assert told in said
+def test_an_address_of_another_host_is_refused(url: str, expected: str, loop: Loop) -> None:
+    for error in listen_errors(loop, url):
+        assert expected in error
 
 
 @both_loops
@@ -182,15 +192,15 @@ def test_a_stale_socket_is_replaced_and_any_other_file_is_not(loop: Loop, places
         listener.listen()
     Scene(loop, stale)
     Path(other.file).write_text("precious")
-    for said in refused(loop, other.listening()):
-        assert other.file in said
+    for error in listen_errors(loop, other.listening()):
+        assert other.file in error
     assert Path(other.file).read_text() == "precious"
 
 
-def test_one_address_that_cannot_be_had_leaves_none_of_the_others_open(
+def test_if_one_address_cannot_be_bound_the_others_are_released(
     scene: Scene, loop: Loop, places: Places
 ) -> None:
-    """What had begun to listen stops again."""
+    """The addresses that were bound already are released."""
     good = places.new(IPC)
     worker = requite.Worker(echo, bind=[good.listening(), scene.place.listening()])
     with pytest.raises(requite.TransportError):
@@ -203,7 +213,7 @@ def test_one_address_that_cannot_be_had_leaves_none_of_the_others_open(
 # --- many at once ---------------------------------------------------------------------------------
 @pytest.mark.parametrize("wire", [TCP, TLS, WS, IPC], ids=str)
 @both_loops
-def test_connections_that_come_and_go_leave_nothing(wire: Wire, loop: Loop, places: Places) -> None:
+def test_closed_connections_leave_no_descriptor(wire: Wire, loop: Loop, places: Places) -> None:
     scene = Scene(loop, places.new(wire))
     before = how_many()
     for number in range(30):
@@ -216,7 +226,7 @@ def test_connections_that_come_and_go_leave_nothing(wire: Wire, loop: Loop, plac
     scene.assert_unharmed()
 
 
-def test_a_thousand_strangers_do_not_make_a_thousand_log_lines(
+def test_log_lines_about_many_bad_peers_are_limited(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(500):
@@ -229,10 +239,10 @@ def test_a_thousand_strangers_do_not_make_a_thousand_log_lines(
     scene.assert_unharmed()
 
 
-def test_a_dialler_that_is_refused_pauses_between_attempts(
+def test_a_client_pauses_between_connection_attempts(
     loop: Loop, places: Places, hands: Hands
 ) -> None:
-    """Somebody who accepts and hangs up is not dialled as fast as the machine allows."""
+    """A client waits before it reconnects to a listener that closes each connection."""
     listener = hands.listen(places.new())
     client = loop.client(listener.place)
     call = loop.begin(client.call(b"x", timeout=2.0))
@@ -244,8 +254,8 @@ def test_a_dialler_that_is_refused_pauses_between_attempts(
     assert 2 <= accepted <= 40
 
 
-def test_a_rep_that_dials_a_rep_is_told_apart(scene: Scene, loop: Loop) -> None:
-    """Two services connected to each other do nothing, and do it quietly."""
+def test_a_rep_refuses_another_rep(scene: Scene, loop: Loop) -> None:
+    """A REP closes the connection of another REP after the header."""
     loop.worker(scene.place)
     with HandPeer.dial(scene.place) as peer:
         peer.write(header(REP))

@@ -1,4 +1,4 @@
-"""Bad input on real sockets, over TLS: certificates and handshakes."""
+"""Bad input on real sockets over TLS: certificates and handshakes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tests.e2e.sp_scene import (
     SILENCE_S,
     Scene,
     both_loops,
-    hasty,
     loop,
     no_leaks,
     scene,
+    short_handshake_timeout,
     warm,
     web,
 )
@@ -33,13 +33,23 @@ from tests.support.sp_wires import (
 
 import requite
 
-__all__ = ["certificates", "hands", "hasty", "loop", "no_leaks", "places", "scene", "warm", "web"]
+__all__ = [
+    "certificates",
+    "hands",
+    "loop",
+    "no_leaks",
+    "places",
+    "scene",
+    "short_handshake_timeout",
+    "warm",
+    "web",
+]
 
 pytestmark = pytest.mark.e2e
 
 
 def fail(loop: Loop, url: str, words: str = "") -> str:
-    """Make a call that never leaves; return what is said of it, in which these words are."""
+    """Make a call that cannot be sent; return its error text, which must match `words`."""
     client = requite.AsyncClient(url)
     try:
         error = failure(
@@ -54,11 +64,13 @@ def fail(loop: Loop, url: str, words: str = "") -> str:
 
 
 @pytest.mark.parametrize("wire", [TLS, WSS], ids=str)
-def test_a_certificate_of_a_stranger_is_refused(wire: Wire, loop: Loop, places: Places) -> None:
+def test_a_certificate_of_an_unknown_authority_or_host_is_refused(
+    wire: Wire, loop: Loop, places: Places
+) -> None:
     scene = Scene(loop, places.new(wire))
     fail(loop, scene.place.dialling(ca=str(places.certificates.other_ca)), "certificate")
-    told = fail(loop, scene.place.dialling(server_name="elsewhere.example"), "certificate")
-    assert "elsewhere.example" in told
+    message = fail(loop, scene.place.dialling(server_name="elsewhere.example"), "certificate")
+    assert "elsewhere.example" in message
     scene.assert_unharmed()
 
 
@@ -68,11 +80,11 @@ def test_a_certificate_for_another_name_is_refused(loop: Loop, places: Places) -
     place = places.new(TLS)
     options = {"certificate": str(files.wrong_name), "key": str(files.wrong_name_key)}
     worker = loop.worker(bind=place.listening(**options))
-    told = fail(loop, place.as_told(worker.addresses[0]).dialling(), "certificate")
-    assert "127.0.0.1" in told
+    message = fail(loop, place.as_told(worker.addresses[0]).dialling(), "certificate")
+    assert "127.0.0.1" in message
 
 
-def test_a_client_shows_its_certificate_where_it_is_asked_for(loop: Loop, places: Places) -> None:
+def test_a_worker_may_require_a_certificate_of_its_client(loop: Loop, places: Places) -> None:
     files = places.certificates
     place = places.new(TLS)
     worker = loop.worker(bind=place.listening(ca=str(files.ca)))
@@ -87,11 +99,13 @@ def test_a_client_shows_its_certificate_where_it_is_asked_for(loop: Loop, places
         loop.do(good.close())
 
 
-@pytest.mark.usefixtures("hasty")
-def test_the_blocking_client_says_the_same(loop: Loop, places: Places, hands: Hands) -> None:
+@pytest.mark.usefixtures("short_handshake_timeout")
+def test_the_blocking_client_raises_the_same_errors(
+    loop: Loop, places: Places, hands: Hands
+) -> None:
     secret, listener = Scene(loop, places.new(TLS)), hands.listen(places.new())
     plain = Place(TLS, places.certificates, Scene(loop, places.new()).place.port)
-    for url, told in (
+    for url, message in (
         (secret.place.dialling(ca=str(places.certificates.other_ca)), "certificate"),
         (plain.dialling(), "TLS"),
         (listener.place.dialling(), f"within {SILENCE_S:g} s"),
@@ -100,7 +114,7 @@ def test_the_blocking_client_says_the_same(loop: Loop, places: Places, hands: Ha
         with requite.Client(url) as client:
             error = failure(
                 requite.CallTimeout,
-                told,
+                message,
                 lambda timeout, client=client: client.call(b"x", timeout=timeout),
             )
         assert error.may_have_executed is False
@@ -108,7 +122,7 @@ def test_the_blocking_client_says_the_same(loop: Loop, places: Places, hands: Ha
 
 
 @both_loops
-def test_tls_and_plain_do_not_meet(loop: Loop, places: Places) -> None:
+def test_tls_and_plain_peers_do_not_connect(loop: Loop, places: Places) -> None:
     plain, secret = Scene(loop, places.new()), Scene(loop, places.new(TLS))
     fail(loop, Place(TLS, places.certificates, plain.place.port).dialling(), "TLS")
     fail(loop, Place(TCP, places.certificates, secret.place.port).dialling())
@@ -117,7 +131,7 @@ def test_tls_and_plain_do_not_meet(loop: Loop, places: Places) -> None:
 
 
 @both_loops
-def test_a_handshake_of_tls_cut_anywhere(loop: Loop, places: Places) -> None:
+def test_a_tls_handshake_cut_at_any_length(loop: Loop, places: Places) -> None:
     scene = Scene(loop, places.new(TLS))
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     context = ssl.create_default_context(cafile=places.certificates.ca)

@@ -1,4 +1,4 @@
-"""Bad input on real sockets, over WebSockets: HTTP, heads and frames that break the rules."""
+"""Bad input on real sockets over WebSocket: invalid HTTP requests and invalid frames."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.e2e
 
 
 @both_loops
-def test_a_request_in_pieces_between_which_there_are_pings(web: Scene, hands: Hands) -> None:
+def test_a_fragmented_request_with_a_ping_between_fragments(web: Scene, hands: Hands) -> None:
     peer = sp_web.open_client(hands.dial(web.place))
     peer.write(sp_web.frame(MESSAGE[:5], BINARY, final=False))
     peer.write(sp_web.frame(b"still there?", PING))
@@ -53,7 +53,7 @@ def test_a_request_in_pieces_between_which_there_are_pings(web: Scene, hands: Ha
     ],
     ids=["text", "no mask", "unknown", "continues nothing", "long ping", "noise", "2^62", "long"],
 )
-def test_a_frame_that_breaks_the_rules_closes_its_websocket(
+def test_an_invalid_frame_closes_the_websocket(
     bad: bytes, code: int, web: Scene, hands: Hands
 ) -> None:
     peer = sp_web.open_client(hands.dial(web.place))
@@ -90,7 +90,7 @@ def test_a_frame_that_breaks_the_rules_closes_its_websocket(
         "POST",
     ],
 )
-def test_a_websocket_that_is_none_of_ours_is_refused_in_http(
+def test_other_requests_are_refused_in_http(
     request_: bytes, status: int, web: Scene, hands: Hands
 ) -> None:
     peer = hands.dial(web.place)
@@ -102,7 +102,7 @@ def test_a_websocket_that_is_none_of_ours_is_refused_in_http(
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST"])
 @pytest.mark.parametrize(("path", "status"), [("/rpc", 426), ("/elsewhere", 404)])
-def test_an_http_client_understands_the_refusal(
+def test_an_http_client_can_read_the_refusal(
     method: str, path: str, status: int, web: Scene
 ) -> None:
     with closing(HTTPConnection("127.0.0.1", web.place.port, timeout=WAIT_S)) as client:
@@ -116,7 +116,7 @@ def test_an_http_client_understands_the_refusal(
     web.assert_unharmed()
 
 
-def test_a_head_of_http_without_an_end_is_refused(web: Scene, hands: Hands) -> None:
+def test_an_endless_http_head_is_refused(web: Scene, hands: Hands) -> None:
     peer = hands.dial(web.place)
     peer.write(b"GET /rpc HTTP/1.1\r\n")
     for _ in range(2000):
@@ -126,7 +126,7 @@ def test_a_head_of_http_without_an_end_is_refused(web: Scene, hands: Hands) -> N
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "expected"),
     [
         (b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", "404"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "200"),
@@ -135,8 +135,8 @@ def test_a_head_of_http_without_an_end_is_refused(web: Scene, hands: Hands) -> N
         ("req.sp.nanomsg.org", "req.sp.nanomsg.org"),
     ],
 )
-def test_what_is_no_websocket_of_a_rep_is_told_to_the_caller(
-    answer: bytes | str, told: str, loop: Loop, places: Places, hands: Hands
+def test_a_peer_that_is_not_a_websocket_of_a_rep_is_reported_to_the_caller(
+    answer: bytes | str, expected: str, loop: Loop, places: Places, hands: Hands
 ) -> None:
     listener = hands.listen(places.new(WS))
     client = loop.client(listener.place)
@@ -147,4 +147,4 @@ def test_what_is_no_websocket_of_a_rep_is_told_to_the_caller(
     with pytest.raises(requite.CallTimeout) as failed:
         call.result(WAIT_S)
     assert failed.value.may_have_executed is False
-    assert told.lower() in str(failed.value).lower()
+    assert expected.lower() in str(failed.value).lower()

@@ -1,4 +1,4 @@
-"""`Client` over SP: in plain threads, dialling several places and listening, with real workers."""
+"""`Client` over SP with real workers: threads, several addresses, listening, forks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TCP = "sp+tcp://127.0.0.1:0"
 
 @pytest.fixture
 def nothing_leaks() -> Iterator[None]:
-    Serving().close()  # uvloop keeps something of its first loop
+    Serving().close()  # uvloop keeps descriptors of its first loop
     before = len(os.listdir("/proc/self/fd"))
     yield
     assert len(os.listdir("/proc/self/fd")) == before
@@ -51,13 +51,13 @@ def test_asyncio_is_not_loaded() -> None:
     )  # fmt: skip
     loaded = run.stdout.split()
     assert "requite.protocols.scalability.req" in loaded
-    for heavy in ("asyncio", "wsproto", "requite.protocols.majordomo", "aio_pika"):
-        assert heavy not in loaded
+    for unneeded in ("asyncio", "wsproto", "requite.protocols.majordomo", "aio_pika"):
+        assert unneeded not in loaded
 
 
 @pytest.mark.parametrize("binds", ["worker", "client"])
 @pytest.mark.parametrize("transport", ["tcp", "ipc", "ws"])
-def test_bodies_come_back_whoever_listens(
+def test_either_side_may_listen(
     serving: Serving, transport: str, binds: str, tmp_path: Path
 ) -> None:
     url = place(transport, tmp_path)
@@ -74,7 +74,7 @@ def test_bodies_come_back_whoever_listens(
         assert [reply.body for reply in client.map(bodies, concurrency=9)] == bodies
 
 
-def test_several_places_take_turns(serving: Serving, tmp_path: Path) -> None:
+def test_requests_are_distributed_equally_among_addresses(serving: Serving, tmp_path: Path) -> None:
     echoes = [Echo() for _ in range(4)]
     first, second, third, dialling = echoes
     urls = serving.start(first, bind=TCP) + serving.start(second, bind=place("ipc", tmp_path))
@@ -88,7 +88,7 @@ def test_several_places_take_turns(serving: Serving, tmp_path: Path) -> None:
         assert [len(echo.seen) for echo in echoes] == [50, 50, 50, 50]
 
 
-def test_a_service_that_is_not_up_yet_is_waited_for(serving: Serving) -> None:
+def test_calls_wait_for_a_service_that_starts_later(serving: Serving) -> None:
     [url] = serving.start(Echo(), bind=TCP)
     serving.stop()
     with Client(url, timeout=WAIT_S) as client, ThreadPoolExecutor(1) as threads:
@@ -104,7 +104,7 @@ def test_a_service_that_is_not_up_yet_is_waited_for(serving: Serving) -> None:
         assert (reply.body, reply.attempts) == (b"early", 1)
 
 
-def test_a_worker_that_is_started_again_gets_what_it_had_lost(serving: Serving) -> None:
+def test_a_restarted_worker_gets_its_lost_requests_again(serving: Serving) -> None:
     held = Echo(hold=True)
     [url] = serving.start(held, bind=TCP)
     with Client(url, timeout=WAIT_S) as client:
@@ -119,17 +119,18 @@ def test_a_worker_that_is_started_again_gets_what_it_had_lost(serving: Serving) 
     assert {reply.attempts for reply in replies} == {2}
 
 
-def test_a_client_notices_while_idle_that_its_worker_was_replaced(serving: Serving) -> None:
+def test_an_idle_client_detects_that_its_worker_was_replaced(serving: Serving) -> None:
     [url] = serving.start(Echo(), bind=TCP)
     with Client(url, timeout=WAIT_S) as client:
         for _ in range(3):
             assert client.call(b"x", idempotent=False).attempts == 1
             serving.stop()
             serving.start(Echo(), bind=url)
-            threading.Event().wait(0.15)  # the time after which a client looks before it sends
+            # After this idle time, a client checks its connections before it sends.
+            threading.Event().wait(0.15)
 
 
-def test_what_may_not_run_twice_is_not_sent_twice(serving: Serving) -> None:
+def test_a_non_idempotent_request_is_not_sent_twice(serving: Serving) -> None:
     held = Echo(hold=True)
     with Client(serving.start(held, bind=TCP), timeout=WAIT_S) as client:
         call = client.start(b"once", idempotent=False)
@@ -156,7 +157,7 @@ def test_eight_threads_share_a_client(serving: Serving) -> None:
             assert list(threads.map(run, range(8))) == list(range(8))
 
 
-def test_closing_ends_what_is_out(serving: Serving) -> None:
+def test_closing_ends_outstanding_calls(serving: Serving) -> None:
     held = Echo(hold=True)
     client = Client(serving.start(held, bind=TCP), bind=TCP, timeout=WAIT_S)
     with ThreadPoolExecutor(1) as threads:
@@ -171,19 +172,19 @@ def test_closing_ends_what_is_out(serving: Serving) -> None:
 
 
 @pytest.mark.parametrize("transport", ["tcp", "ipc"])
-def test_an_address_in_use_is_refused_and_nothing_is_left(
+def test_an_address_in_use_is_refused_and_other_addresses_are_released(
     serving: Serving, transport: str, tmp_path: Path
 ) -> None:
     [taken] = serving.start(Echo(), bind=place(transport, tmp_path))
     free = place("ipc", tmp_path)
     with pytest.raises(TransportError, match=r"cannot listen at .*(in use|another process)"):
         Client(bind=[free, taken])
-    with Client(bind=free) as client:  # it was given back
+    with Client(bind=free) as client:  # the address was released
         assert client.addresses == [free]
     assert not Path(free.removeprefix("sp+ipc://")).exists()
 
 
-def test_what_cannot_work_is_refused_at_once() -> None:
+def test_invalid_settings_and_bodies_are_refused() -> None:
     with pytest.raises(ConfigurationError, match="AsyncClient"):
         Client("inproc://name")
     with pytest.raises(ConfigurationError, match="AsyncClient"):
@@ -197,33 +198,33 @@ def test_what_cannot_work_is_refused_at_once() -> None:
 
 # --- forks and interruptions ----------------------------------------------------------------------
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_in_a_fork_a_client_that_dials_goes_on_and_one_that_listens_says_why_not(
+def test_in_a_fork_a_connecting_client_works_and_a_listening_one_raises(
     serving: Serving, tmp_path: Path
 ) -> None:
     path = tmp_path / "client.sock"
     [url] = serving.start(Echo(), bind=TCP)
-    with Client(url, timeout=WAIT_S) as dials, Client(bind=f"sp+ipc://{path}") as listens:
-        serving.start(Echo(), listens.addresses)
-        for client in (dials, listens):
+    with Client(url, timeout=WAIT_S) as connecting, Client(bind=f"sp+ipc://{path}") as listening:
+        serving.start(Echo(), listening.addresses)
+        for client in (connecting, listening):
             assert client.call(b"before", timeout=WAIT_S).body == b"before"
         child = os.fork()
         if not child:  # pragma: no cover - counted in the parent only
             code = 99
             try:
-                assert dials.call(b"in the child").body == b"in the child"
+                assert connecting.call(b"in the child").body == b"in the child"
                 with pytest.raises(TransportError, match="not to its fork"):
-                    listens.call(b"x")
-                listens.close()
+                    listening.call(b"x")
+                listening.close()
                 code = 0
             finally:
                 os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert path.exists()
-        for client in (dials, listens):
+        for client in (connecting, listening):
             assert client.call(b"after", timeout=WAIT_S).body == b"after"
 
 
-def test_after_an_interruption_it_listens_at_the_same_place(
+def test_after_an_interruption_it_listens_at_the_same_address(
     serving: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Client(bind=TCP, timeout=WAIT_S) as client:
@@ -242,7 +243,7 @@ def _interrupted(_event: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_a_peer_that_says_nothing_holds_nobody_up(serving: Serving) -> None:
+def test_a_silent_peer_does_not_delay_others(serving: Serving) -> None:
     with Client(bind=TCP, timeout=WAIT_S) as client:
         [url] = client.addresses
         port = int(url.rpartition(":")[2])

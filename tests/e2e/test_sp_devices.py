@@ -1,4 +1,4 @@
-"""`requite.sp.Device`, on both event loops, over several transports."""
+"""`requite.sp.Device` on both event loops and over several transports."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_device_joins_any_two_transports(
     on_loop(scenario())
 
 
-def test_a_device_may_dial_on_both_sides(on_loop: Run) -> None:
+def test_a_device_may_connect_on_both_sides(on_loop: Run) -> None:
     async def scenario() -> None:
         async with (
             AsyncClient(bind=TCP, timeout=20) as client,
@@ -59,7 +59,7 @@ def test_a_device_may_dial_on_both_sides(on_loop: Run) -> None:
     on_loop(scenario())
 
 
-def test_a_chain_of_devices_is_as_long_as_hops_allow(on_loop: Run) -> None:
+def test_hops_limits_the_length_of_a_chain_of_devices(on_loop: Run) -> None:
     async def scenario() -> None:
         devices = []
         echo = Echo()
@@ -75,7 +75,7 @@ def test_a_chain_of_devices_is_as_long_as_hops_allow(on_loop: Run) -> None:
                 assert (await client.call(b"through two")).body == b"through two"
             async with AsyncClient(three) as client:
                 lost = client.start(b"through three", timeout=20)
-                while not devices[0].snapshot().dropped:  # noqa: ASYNC110 - nobody is told
+                while not devices[0].snapshot().dropped:  # noqa: ASYNC110 - it has no event
                     await asyncio.sleep(0.005)
                 assert not lost.done()
                 lost.cancel()
@@ -87,7 +87,7 @@ def test_a_chain_of_devices_is_as_long_as_hops_allow(on_loop: Run) -> None:
     on_loop(scenario())
 
 
-def test_a_device_that_is_started_again_is_found_again(on_loop: Run) -> None:
+def test_peers_reconnect_to_a_restarted_device(on_loop: Run) -> None:
     async def scenario() -> None:
         held = Echo(hold=True)
         device = Device(TCP, TCP)
@@ -105,8 +105,8 @@ def test_a_device_that_is_started_again_is_found_again(on_loop: Run) -> None:
     on_loop(scenario())
 
 
-def test_two_devices_in_a_loop_settle(on_loop: Run) -> None:
-    """Each has the other at its back; one has a worker as well, so that a request finds it."""
+def test_requests_in_a_loop_of_devices_are_dropped_or_answered(on_loop: Run) -> None:
+    """Each device forwards to the other; one also has a worker, which answers the requests."""
 
     async def scenario() -> None:
         async with Device(TCP, TCP) as one, Device(TCP, TCP) as two:
@@ -123,7 +123,7 @@ def test_two_devices_in_a_loop_settle(on_loop: Run) -> None:
 
             async with AsyncClient(f"{one.front_addresses[0]}?resend=0.2", timeout=20) as client:
                 lost = client.start(b"goes round")
-                while not drops():  # noqa: ASYNC110 - nobody is told
+                while not drops():  # noqa: ASYNC110 - it has no event
                     await asyncio.sleep(0.005)
                 assert not lost.done()
                 lost.cancel()
@@ -136,7 +136,7 @@ def test_two_devices_in_a_loop_settle(on_loop: Run) -> None:
     on_loop(scenario())
 
 
-def test_a_device_that_drains_lets_replies_pass(on_loop: Run) -> None:
+def test_a_draining_device_forwards_replies(on_loop: Run) -> None:
     async def scenario() -> None:
         held = Echo(hold=True)
         device = Device(TCP, TCP)
@@ -156,7 +156,7 @@ def test_a_device_that_drains_lets_replies_pass(on_loop: Run) -> None:
     on_loop(scenario())
 
 
-def test_what_a_device_cannot_be_is_refused(on_loop: Run) -> None:
+def test_invalid_settings_are_refused(on_loop: Run) -> None:
     for arguments, match in (
         ({"front": TCP}, "URL for its back"),
         ({"back": TCP}, "URL for its front"),

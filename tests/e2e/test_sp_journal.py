@@ -1,4 +1,4 @@
-"""Journals of clients, workers and devices over SP, and what can be read there afterwards."""
+"""Journals of clients, workers and devices over SP: which events they have after calls."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def serving() -> Iterator[Serving]:
 
 
 def requests_of(folder: Path, role: str) -> list[list[Event]]:
-    """Return the events of each request that a role tells of, in order."""
+    """Return the events of each request that a role has recorded, in order."""
     found: dict[str, list[Event]] = defaultdict(list)
     for each in sorted(events(folder), key=lambda event: (event.ts, event.seq)):
         if each.role == role and each.request_id:
@@ -47,7 +47,7 @@ def kinds(found: list[Event]) -> list[str | None]:
     return [each.kind for each in found]
 
 
-async def test_client_and_worker_tell_of_a_request(folder: Path) -> None:
+async def test_a_request_is_recorded_by_client_and_worker(folder: Path) -> None:
     async with (
         Worker(Echo().service, bind=TCP, journal=folder) as worker,
         AsyncClient(worker.addresses, journal=folder, timeout=20) as client,
@@ -61,7 +61,7 @@ async def test_client_and_worker_tell_of_a_request(folder: Path) -> None:
     assert at_worker[0].service == "echo"
 
 
-def test_the_blocking_client_tells_as_well(folder: Path, serving: Serving) -> None:
+def test_the_blocking_client_records_its_requests(folder: Path, serving: Serving) -> None:
     with Client(serving.start(Echo(), bind=TCP), journal=folder, timeout=WAIT_S) as client:
         for _ in range(3):
             client.call(b"x")
@@ -70,7 +70,7 @@ def test_the_blocking_client_tells_as_well(folder: Path, serving: Serving) -> No
     ] * 3
 
 
-async def test_a_failure_and_a_timeout_are_told(folder: Path) -> None:
+async def test_a_failure_and_a_timeout_are_recorded(folder: Path) -> None:
     async with (
         Worker(Echo().service, bind=TCP, journal=folder) as worker,
         AsyncClient(worker.addresses, journal=folder) as client,
@@ -83,7 +83,7 @@ async def test_a_failure_and_a_timeout_are_told(folder: Path) -> None:
     assert (at_worker[-1].outcome, at_worker[-1].reason) == ("FAILED", "not today")
 
 
-async def test_a_second_try_is_told(folder: Path) -> None:
+async def test_a_second_attempt_is_recorded(folder: Path) -> None:
     held = Echo(hold=True)
     worker = Worker(held.service, bind=TCP, journal=folder)
     await worker.start()
@@ -101,22 +101,22 @@ async def test_a_second_try_is_told(folder: Path) -> None:
     assert kinds(done) == ["delivered", "started", "finished"]
 
 
-async def test_a_device_tells_who_came_and_what_passed(folder: Path) -> None:
+async def test_a_device_records_its_channels_and_the_requests_passed_on(folder: Path) -> None:
     async with (
         Device(TCP, TCP, journal=folder) as device,
         Worker(device.back_addresses, Echo().service),
         AsyncClient(device.front_addresses, timeout=20) as client,
     ):
         await asyncio.gather(*(client.call(b"%d" % n) for n in range(7)))
-    told = [each for each in events(folder) if each.role == "device"]
-    reasons = [each.reason for each in told if each.reason]
+    recorded = [each for each in events(folder) if each.role == "device"]
+    reasons = [each.reason for each in recorded if each.reason]
     assert sum("a channel to the front" in reason for reason in reasons) >= 1
     assert sum("a channel to the back" in reason for reason in reasons) >= 1
     passed = [int(reason.split()[2]) for reason in reasons if reason.startswith("passed on")]
     assert sum(passed) == 7
 
 
-async def test_a_journal_that_cannot_be_kept_is_told(tmp_path: Path) -> None:
+async def test_an_unusable_journal_folder_is_refused(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_bytes(b"")
     with pytest.raises(ConfigurationError):

@@ -1,4 +1,4 @@
-"""The sockets of `requite.sp`, on both event loops, over several transports."""
+"""The sockets `Req` and `Rep` of `requite.sp` on both event loops and over several transports."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ pytestmark = pytest.mark.e2e
 TCP = "sp+tcp://127.0.0.1:0"
 
 
-async def shout(rep: Rep) -> None:
-    """Answer everything, in capitals."""
+async def reply_in_capitals(rep: Rep) -> None:
+    """Answer each request with its body in capitals."""
     while True:
         request = await rep.receive()
         request.reply(request.body.upper())
 
 
-class Shouting:
-    """A `Rep` that answers, as long as it is entered."""
+class CapitalsRep:
+    """A context manager with a `Rep` that answers requests in capitals within the block."""
 
     def __init__(self, **settings: Any) -> None:
         self.rep = Rep(**settings)
 
     async def __aenter__(self) -> Rep:
-        self._task = asyncio.create_task(shout(self.rep))
+        self._task = asyncio.create_task(reply_in_capitals(self.rep))
         return self.rep
 
     async def __aexit__(self, *_error: object) -> None:
@@ -56,19 +56,17 @@ class Shouting:
             await self._task
 
 
-def test_the_module_is_there_without_being_imported() -> None:
+def test_the_module_is_imported_on_first_access() -> None:
     assert requite.sp.Req is Req
     with pytest.raises(AttributeError, match="nothing"):
-        requite.sp.nothing  # noqa: B018 - it is the access that raises
+        requite.sp.nothing  # noqa: B018 - the access raises
 
 
 @pytest.mark.parametrize("binds", ["rep", "req"])
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_requests_are_answered_whoever_listens(
-    on_loop: Run, transport: str, binds: str, tmp_path: Path
-) -> None:
+def test_either_side_may_listen(on_loop: Run, transport: str, binds: str, tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with Req() as req, Shouting() as rep:
+        async with Req() as req, CapitalsRep() as rep:
             listener, dialler = (rep, req) if binds == "rep" else (req, rep)
             urls = await listener.listen(place(transport, tmp_path))
             assert listener.addresses == urls
@@ -82,9 +80,9 @@ def test_requests_are_answered_whoever_listens(
     on_loop(scenario())
 
 
-def test_sockets_dial_and_listen_many_times(on_loop: Run) -> None:
+def test_sockets_may_connect_and_listen_at_once(on_loop: Run) -> None:
     async def scenario() -> None:
-        async with Req() as req, Shouting() as one, Shouting() as two:
+        async with Req() as req, CapitalsRep() as one, CapitalsRep() as two:
             [asks_at] = await req.listen(TCP)
             await one.dial(asks_at)
             [answers_at] = await two.listen(TCP)
@@ -98,13 +96,13 @@ def test_sockets_dial_and_listen_many_times(on_loop: Run) -> None:
 
 
 async def send_much(req: Req) -> None:
-    """Send more than fits into the queue of a worker, the system's buffers and our own."""
+    """Send more than fits into the worker's queue, the system's buffers and the client's buffer."""
     for _ in range(200):
         req.send(bytes(1 << 20), wait=False)
         await asyncio.sleep(0)
 
 
-def test_pushback_is_reported_to_those_who_do_not_wait(on_loop: Run) -> None:
+def test_back_pressure_is_reported_to_calls_that_do_not_wait(on_loop: Run) -> None:
     async def scenario() -> None:
         async with Req() as req, Rep(capacity=1) as rep:
             with pytest.raises(Overloaded, match="no connection to any peer") as caught:
@@ -149,7 +147,7 @@ def test_a_request_is_cancelled_on_either_side(on_loop: Run) -> None:
     on_loop(scenario())
 
 
-def test_requests_have_timers_of_their_own(on_loop: Run) -> None:
+def test_each_request_has_its_own_resend_timer(on_loop: Run) -> None:
     async def scenario() -> None:
         async with Req() as req, Rep() as rep:
             await req.dial((await rep.listen(TCP))[0])
@@ -164,7 +162,7 @@ def test_requests_have_timers_of_their_own(on_loop: Run) -> None:
     on_loop(scenario())
 
 
-def test_with_resending_off_a_lost_connection_is_told(on_loop: Run) -> None:
+def test_without_resending_a_lost_connection_fails_the_request(on_loop: Run) -> None:
     async def scenario() -> None:
         async with Req() as req:
             rep = Rep()
@@ -198,7 +196,7 @@ def test_requests_of_a_lost_peer_are_not_received(on_loop: Run) -> None:
                 await req.dial(url)
                 reply = req.send(b"three")
                 request = await rep.receive()
-                while not held.is_lost:  # noqa: ASYNC110 - nobody is told
+                while not held.is_lost:  # noqa: ASYNC110 - it has no event
                     await asyncio.sleep(0)
                 held.reply(b"nobody hears it")
                 if request.body == b"two":
@@ -211,7 +209,7 @@ def test_requests_of_a_lost_peer_are_not_received(on_loop: Run) -> None:
     on_loop(scenario())
 
 
-def test_closing_wakes_those_who_wait(on_loop: Run) -> None:
+def test_closing_ends_all_waits(on_loop: Run) -> None:
     async def scenario() -> None:
         req, rep = Req(), Rep()
         receiving = [asyncio.create_task(rep.receive()) for _ in range(3)]
@@ -229,7 +227,7 @@ def test_closing_wakes_those_who_wait(on_loop: Run) -> None:
     on_loop(scenario())
 
 
-def test_what_a_socket_cannot_do_is_refused(on_loop: Run) -> None:
+def test_invalid_operations_are_refused(on_loop: Run) -> None:
     async def scenario() -> None:
         async with Req(message_size_max=10) as req, Rep() as rep:
             with pytest.raises(ConfigurationError, match="more than the 10 bytes"):
@@ -268,12 +266,12 @@ def test_what_a_socket_cannot_do_is_refused(on_loop: Run) -> None:
         lambda: Device(TCP, TCP, hops="x"),  # type: ignore[arg-type]
     ],
 )
-def test_settings_that_are_no_numbers_are_refused(make: Callable[[], object]) -> None:
+def test_settings_that_are_not_numbers_are_refused(make: Callable[[], object]) -> None:
     with pytest.raises(ConfigurationError, match="must be a whole number"):
         make()
 
 
-def test_where_the_types_of_the_draft_are_spoken_the_url_says_so(on_loop: Run) -> None:
+def test_the_url_of_a_socket_with_draft_types_says_so(on_loop: Run) -> None:
     async def scenario() -> None:
         draft = f"{TCP}?ids=draft"
         async with Req() as req, Rep() as rep:
@@ -286,8 +284,8 @@ def test_where_the_types_of_the_draft_are_spoken_the_url_says_so(on_loop: Run) -
             (await rep.receive()).reply(b"y")
             assert await answer == b"y"
         async with Device(draft, TCP) as device, Worker(Echo().service, bind=draft) as worker:
-            told = [device.front_addresses, device.back_addresses, worker.addresses]
-            assert [urls[0].endswith("?ids=draft") for urls in told] == [True, False, True]
+            addresses_of = [device.front_addresses, device.back_addresses, worker.addresses]
+            assert [urls[0].endswith("?ids=draft") for urls in addresses_of] == [True, False, True]
         async with AsyncClient(bind=draft) as client:
             assert client.addresses[0].endswith("?ids=draft")
 

@@ -1,4 +1,4 @@
-"""SP over TLS, bare and under WebSockets: both clients, workers, devices, and who is refused."""
+"""SP over TLS and over WebSocket with TLS: clients, workers, devices, and refused certificates."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 @pytest.fixture(params=PLACES)
 def secure(request: pytest.FixtureRequest) -> str:
-    """A place to listen at over TLS."""
+    """A URL to listen at over TLS."""
     return PLACES[request.param]
 
 
@@ -41,7 +41,8 @@ def on_loop(request: pytest.FixtureRequest) -> Callable[..., None]:
             async with asyncio.timeout(30):
                 await scenario  # type: ignore[misc]
 
-        run(asyncio.sleep(0), use_uvloop=request.param)  # uvloop keeps something of its first loop
+        # uvloop keeps descriptors of its first loop open.
+        run(asyncio.sleep(0), use_uvloop=request.param)
         before = len(os.listdir("/proc/self/fd"))
         run(limited(), use_uvloop=request.param)
         assert len(os.listdir("/proc/self/fd")) == before
@@ -56,12 +57,12 @@ def serving() -> Iterator[Serving]:
     serving.close()
 
 
-def shown(who: Shown, ca: str = "") -> str:
-    return f"?certificate={who.certificate}&key={who.key}" + (f"&ca={ca}" if ca else "")
+def options_of(peer: Shown, ca: str = "") -> str:
+    return f"?certificate={peer.certificate}&key={peer.key}" + (f"&ca={ca}" if ca else "")
 
 
 @pytest.mark.parametrize("binds", ["worker", "client"])
-def test_either_side_listens(
+def test_either_side_may_listen(
     on_loop: Callable[..., None], certificates: Certificates, secure: str, binds: str
 ) -> None:
     async def talk(client: AsyncClient) -> None:
@@ -70,7 +71,7 @@ def test_either_side_listens(
         assert [reply.body for reply in replies] == bodies
 
     async def scenario() -> None:
-        bind = secure + shown(certificates.server)
+        bind = secure + options_of(certificates.server)
         if binds == "worker":
             async with Worker(Echo().service, bind=bind) as worker:
                 url = f"{worker.addresses[0]}?ca={certificates.ca}"
@@ -86,10 +87,10 @@ def test_either_side_listens(
 
 
 @pytest.mark.parametrize("binds", ["worker", "client"])
-def test_the_blocking_client_does_as_well(
+def test_either_side_of_the_blocking_client_may_listen(
     serving: Serving, certificates: Certificates, secure: str, binds: str
 ) -> None:
-    bind = secure + shown(certificates.server)
+    bind = secure + options_of(certificates.server)
     trusting = f"?ca={certificates.ca}"
     if binds == "worker":
         client = Client(serving.start(Echo(), bind=bind)[0] + trusting, timeout=WAIT_S)
@@ -101,11 +102,11 @@ def test_the_blocking_client_does_as_well(
         assert [reply.body for reply in client.map(bodies)] == bodies
 
 
-def test_a_device_takes_tls_off(
+def test_a_device_forwards_from_tls_to_a_plain_transport(
     on_loop: Callable[..., None], certificates: Certificates, secure: str, tmp_path: Path
 ) -> None:
     async def scenario() -> None:
-        front, back = secure + shown(certificates.server), f"sp+ipc://{tmp_path}/back.sock"
+        front, back = secure + options_of(certificates.server), f"sp+ipc://{tmp_path}/back.sock"
         async with Device(front, back) as device, Worker(back, Echo().service):
             url = f"{device.front_addresses[0]}?ca={certificates.ca}"
             async with AsyncClient(url, timeout=20) as client:
@@ -114,14 +115,14 @@ def test_a_device_takes_tls_off(
     on_loop(scenario())
 
 
-def test_clients_may_have_to_show_who_they_are(
+def test_a_worker_may_require_client_certificates(
     on_loop: Callable[..., None], certificates: Certificates
 ) -> None:
     async def scenario() -> None:
-        bind = PLACES["tls"] + shown(certificates.server, ca=certificates.ca)
+        bind = PLACES["tls"] + options_of(certificates.server, ca=certificates.ca)
         async with Worker(Echo().service, bind=bind) as worker:
             [url] = worker.addresses
-            known = url + shown(certificates.client, ca=certificates.ca)
+            known = url + options_of(certificates.client, ca=certificates.ca)
             async with AsyncClient(known, timeout=20) as client:
                 assert (await client.call(b"x")).body == b"x"
             async with AsyncClient(f"{url}?ca={certificates.ca}") as client:
@@ -133,14 +134,14 @@ def test_clients_may_have_to_show_who_they_are(
 
 
 @pytest.mark.parametrize(
-    ("who", "match"),
+    ("peer", "match"),
     [("stranger", "certificate"), ("elsewhere", "certificate"), ("expired", "expired")],
 )
-def test_a_wrong_certificate_is_told(
-    on_loop: Callable[..., None], certificates: Certificates, secure: str, who: str, match: str
+def test_a_wrong_certificate_is_reported(
+    on_loop: Callable[..., None], certificates: Certificates, secure: str, peer: str, match: str
 ) -> None:
     async def scenario() -> None:
-        bind = secure + shown(getattr(certificates, who))
+        bind = secure + options_of(getattr(certificates, peer))
         async with Worker(Echo().service, bind=bind) as worker:
             url = f"{worker.addresses[0]}?ca={certificates.ca}"
             async with AsyncClient(url) as client:
@@ -152,20 +153,22 @@ def test_a_wrong_certificate_is_told(
     on_loop(scenario())
 
 
-def test_the_blocking_client_tells_as_well(serving: Serving, certificates: Certificates) -> None:
-    [url] = serving.start(Echo(), bind=PLACES["tls"] + shown(certificates.stranger))
+def test_the_blocking_client_reports_a_wrong_certificate(
+    serving: Serving, certificates: Certificates
+) -> None:
+    [url] = serving.start(Echo(), bind=PLACES["tls"] + options_of(certificates.stranger))
     with Client(f"{url}?ca={certificates.ca}") as client:
         failure(CallTimeout, "certificate", lambda timeout: client.call(b"x", timeout=timeout))
 
 
-def test_a_peer_without_tls_is_told(serving: Serving, certificates: Certificates) -> None:
+def test_a_peer_without_tls_is_reported(serving: Serving, certificates: Certificates) -> None:
     [url] = serving.start(Echo(), bind="sp+tcp://127.0.0.1:0")
     with Client(f"{url.replace('tcp', 'tls')}?ca={certificates.ca}") as client:
         failure(CallTimeout, "TLS", lambda timeout: client.call(b"x", timeout=timeout))
 
 
 @pytest.mark.parametrize("make", [AsyncClient, Client])
-def test_files_that_cannot_be_used_are_refused_at_once(
+def test_unusable_certificate_files_are_refused(
     certificates: Certificates, tmp_path: Path, make: type[Client]
 ) -> None:
     with pytest.raises(ConfigurationError, match=r"ca .*no-such-file"):

@@ -1,4 +1,4 @@
-"""`submit`, `result` and `forget` of both clients, with a broker that keeps requests."""
+"""`submit`, `result` and `forget` of both clients, with a broker that stores durable requests."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ QUICK = TitanicPolicy(backoff_s=0.02, backoff_s_max=0.1, check_every_s=0.02, att
 NEVER = "0" * 32
 
 
-class BlockingKeeper:
-    """`Client` as it is."""
+class BlockingSubmitter:
+    """The methods of `Client` for durable requests."""
 
     def __init__(self, url: str, **settings: Any) -> None:
         client = requite.Client(url, **settings)
@@ -33,8 +33,8 @@ class BlockingKeeper:
         self.close = client.close
 
 
-class AsyncKeeper:
-    """`AsyncClient` on an event loop that runs only while a verb is at work."""
+class AsyncSubmitter:
+    """The methods of `AsyncClient`, on an event loop that runs only within these methods."""
 
     def __init__(self, url: str, **settings: Any) -> None:
         self._client = requite.AsyncClient(url, **settings)
@@ -56,15 +56,15 @@ class AsyncKeeper:
 
 @pytest.fixture
 def serving(tmp_path: Path) -> Iterator[Serving]:
-    """A broker that keeps requests in a folder; nobody serves anything yet."""
+    """A broker that stores durable requests in a folder, without workers yet."""
     serving = Serving(titanic=TitanicSettings(tmp_path / "kept", QUICK))
     yield serving
     serving.close()
 
 
-@pytest.fixture(params=[BlockingKeeper, AsyncKeeper], ids=["blocking", "async"])
+@pytest.fixture(params=[BlockingSubmitter, AsyncSubmitter], ids=["blocking", "async"])
 def make_client(request: pytest.FixtureRequest, serving: Serving) -> Iterator[Any]:
-    """Makes clients of one kind; they are closed in the end."""
+    """A function that makes clients of one kind; they are closed after the test."""
     made: list[Any] = []
 
     def make(service: str = "echo", **settings: Any) -> Any:
@@ -79,7 +79,7 @@ def make_client(request: pytest.FixtureRequest, serving: Serving) -> Iterator[An
 
 
 @pytest.mark.parametrize("dialect", ["0.1", "0.2", "0.3"])
-def test_a_request_waits_for_its_worker_and_its_reply_for_whoever_asks(
+def test_a_request_waits_for_a_worker_and_its_reply_for_a_client(
     serving: Serving, make_client: Any, dialect: str
 ) -> None:
     client = make_client(dialect=dialect)
@@ -89,16 +89,15 @@ def test_a_request_waits_for_its_worker_and_its_reply_for_whoever_asks(
     )
     serving.start_worker()
     assert client.result(ticket, timeout=20).frames == [b"one", b"", b"two"]
-    assert make_client().result(ticket.lower()).body == b"onetwo"  # somebody else, and again
+    # Another client can fetch the result too, a second time.
+    assert make_client().result(ticket.lower()).body == b"onetwo"
     client.forget(ticket)
     client.forget(ticket)
     with pytest.raises(requite.UnknownTicket):
         client.result(ticket)
 
 
-def test_many_requests_come_back_each_with_its_own_reply(
-    serving: Serving, make_client: Any
-) -> None:
+def test_each_of_many_requests_gets_its_own_reply(serving: Serving, make_client: Any) -> None:
     client = make_client()
     tickets = {client.submit(b"%d" % number): b"%d" % number for number in range(50)}
     assert len(tickets) == 50
@@ -106,7 +105,7 @@ def test_many_requests_come_back_each_with_its_own_reply(
     assert all(client.result(ticket).body == body for ticket, body in tickets.items())
 
 
-def test_the_service_may_be_named_apart(serving: Serving, make_client: Any) -> None:
+def test_the_service_may_be_given_as_an_option(serving: Serving, make_client: Any) -> None:
     serving.start_worker()
     client = make_client("echo")
     assert client.result(client.submit(b"four", service="size")).body == b"4"
@@ -126,7 +125,7 @@ def test_the_same_key_has_the_same_ticket_also_after_a_restart(
     assert client.submit(b"order", idempotency_key=b"order 7") == ticket
 
 
-def test_everything_is_there_after_a_restart(serving: Serving, make_client: Any) -> None:
+def test_requests_and_replies_survive_a_restart(serving: Serving, make_client: Any) -> None:
     client = make_client()
     serving.start_worker()
     answered = client.submit(b"answered")
@@ -144,7 +143,7 @@ def test_everything_is_there_after_a_restart(serving: Serving, make_client: Any)
         client.result(forgotten)
 
 
-def test_a_request_that_always_fails_is_put_aside_with_the_reason(
+def test_a_request_that_always_fails_is_poisoned_with_the_reason(
     serving: Serving, make_client: Any
 ) -> None:
     serving.start_worker()
@@ -154,7 +153,7 @@ def test_a_request_that_always_fails_is_put_aside_with_the_reason(
         client.result(ticket, timeout=20)
 
 
-def test_without_a_titanic_there_is_nobody_to_submit_to() -> None:
+def test_submit_without_a_titanic_raises_no_service() -> None:
     plain = Serving()
     try:
         client = requite.Client(plain.url("echo"))
@@ -172,7 +171,7 @@ def test_a_ticket_that_was_never_given_is_unknown(make_client: Any) -> None:
 
 
 @pytest.mark.parametrize("ticket", ["", "../../etc/passwd", NEVER + "0", "x" * 10_000])
-def test_what_is_no_ticket_is_refused_here(make_client: Any, ticket: str) -> None:
+def test_malformed_tickets_are_refused_by_the_client(make_client: Any, ticket: str) -> None:
     with pytest.raises(requite.ConfigurationError, match="32 hex digits"):
         make_client().result(ticket)
     with pytest.raises(requite.ConfigurationError, match="32 hex digits"):
@@ -184,7 +183,7 @@ def test_older_dialects_refuse_a_key(make_client: Any) -> None:
         make_client(dialect="0.2").submit(b"x", idempotency_key=b"order 7")
 
 
-def test_a_protocol_without_named_services_keeps_nothing() -> None:
+def test_a_protocol_without_service_names_refuses_submit() -> None:
     with (
         requite.Client("sp+tcp://127.0.0.1:1") as client,
         pytest.raises(requite.ConfigurationError, match="MDP"),
@@ -192,7 +191,7 @@ def test_a_protocol_without_named_services_keeps_nothing() -> None:
         client.submit(b"x")
 
 
-def test_a_bound_on_the_disk_refuses_requests_and_serves_what_is_kept(tmp_path: Path) -> None:
+def test_at_the_disk_limit_requests_are_refused_and_stored_ones_are_served(tmp_path: Path) -> None:
     from requite.titanic.store import StoreSettings
 
     small = StoreSettings(segment_size_bytes=1 << 16, disk_bytes_max=1 << 19)
@@ -234,9 +233,7 @@ def test_in_memory_nothing_is_written(tmp_path: Path) -> None:
         serving.close()
 
 
-def test_a_draining_broker_lets_what_is_with_workers_come_back(
-    serving: Serving, make_client: Any
-) -> None:
+def test_a_draining_broker_waits_for_running_requests(serving: Serving, make_client: Any) -> None:
     client = make_client("hold")
     serving.start_worker()
     ticket = client.submit(b"x")
@@ -250,7 +247,7 @@ def test_a_draining_broker_lets_what_is_with_workers_come_back(
     assert len(serving.handlers.seen) == seen  # nothing ran twice
 
 
-def test_notes_and_tables_are_there_for_who_looks(tmp_path: Path) -> None:
+def test_notes_and_snapshots_are_available(tmp_path: Path) -> None:
     import asyncio
 
     from requite.titanic import Titanic
@@ -275,7 +272,7 @@ def test_notes_and_tables_are_there_for_who_looks(tmp_path: Path) -> None:
     assert [note.kind for note in notes] == ["submitted"]
 
 
-def test_a_broker_that_asks_for_passwords_keeps_requests_as_well(tmp_path: Path) -> None:
+def test_a_broker_with_passwords_stores_requests_too(tmp_path: Path) -> None:
     serving = Serving(titanic=TitanicSettings(tmp_path / "kept", QUICK), users={"ann": "secret"})
     try:
         serving.start_worker(credentials="ann:secret@")
@@ -286,7 +283,7 @@ def test_a_broker_that_asks_for_passwords_keeps_requests_as_well(tmp_path: Path)
         serving.close()
 
 
-def test_a_disk_that_fails_ends_titanic_and_nothing_is_acknowledged(
+def test_after_a_disk_failure_titanic_ends_and_acknowledges_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import asyncio

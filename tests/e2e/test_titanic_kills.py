@@ -1,8 +1,7 @@
-"""Anybody may be killed, at any moment: nothing that was acknowledged is lost.
+"""Any process may be killed at any time: no acknowledged request is lost.
 
-Broker, Titanic, worker and client are processes. They are killed in turn, each while requests are
-submitted and answered all the time; in the end every ticket that a client was given has its reply,
-and it is the right one.
+Broker, Titanic, worker and client are processes. They are killed in turn while requests are
+submitted and answered. At the end, every ticket that a client got has the right reply.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ pytestmark = pytest.mark.e2e
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("kills", [4, pytest.param(60, marks=pytest.mark.long)])
 @pytest.mark.parametrize("inside", [True, False], ids=["inside the broker", "beside it"])
-def test_nothing_that_was_acknowledged_is_lost_whoever_is_killed(
+def test_no_acknowledged_request_is_lost_after_kills_of_any_process(
     tmp_path: Path, processes: list[Process], inside: bool, kills: int
 ) -> None:
     voyage = Voyage(tmp_path, processes, inside=inside)
@@ -50,7 +49,7 @@ def test_nothing_that_was_acknowledged_is_lost_whoever_is_killed(
         ),
     ],
 )
-def test_the_same_for_plain_clients_of_pyzmq(
+def test_no_acknowledged_request_of_a_pyzmq_client_is_lost_after_kills(
     tmp_path: Path,
     processes: list[Process],
     sockets: Sockets,
@@ -58,8 +57,10 @@ def test_the_same_for_plain_clients_of_pyzmq(
     version: str,
     kills: int,
 ) -> None:
-    """They know 9/TSP and their version of MDP from the text alone, and have no keys: what is not
-    acknowledged may be kept twice, and nothing is kept less than once."""
+    """These clients implement 9/TSP and their version of MDP from the specifications, without keys.
+
+    A request that was not acknowledged may be stored twice; each is stored at least once.
+    """
 
     def client(url: str, tickets: Path) -> Process:
         return HandSubmitter(url, tickets, version)
@@ -80,7 +81,7 @@ def test_the_same_for_plain_clients_of_pyzmq(
         assert asking.call(b"titanic.reply", ticket.encode())[0][:3] == b"400"
 
 
-def test_what_waits_for_a_worker_outlives_everybody(
+def test_waiting_requests_survive_kills_of_all_processes(
     tmp_path: Path, processes: list[Process]
 ) -> None:
     voyage = Voyage(tmp_path, processes, inside=True)
@@ -101,7 +102,7 @@ def test_a_second_titanic_on_the_folder_is_refused(
     kept = str(tmp_path / "kept")
     second = Process("-m", "requite.cli", "titanic", "--broker", voyage.url, "--dir", kept)
     processes.append(second)
-    code, told = second.ended()
+    code, errors = second.ended()
     assert code == 2
-    assert "is being written by another" in told
+    assert "is being written by another" in errors
     voyage.await_progress(1)

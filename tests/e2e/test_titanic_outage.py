@@ -1,4 +1,4 @@
-"""A disk that fails under a broker which keeps requests, and works again."""
+"""A disk that fails under a broker with durable requests, and works again later."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ QUICK = TitanicPolicy(backoff_s=0.02, backoff_s_max=0.1, check_every_s=0.02, sto
 
 
 class Disk:
-    """Syncs as the real one does, unless it is `broken`."""
+    """A disk whose sync fails while `broken` is set."""
 
     def __init__(self) -> None:
         self.broken = False
@@ -61,7 +61,7 @@ def is_accepted(client: requite.Client) -> bool:
 
 
 def break_down(client: requite.Client, device: Disk) -> None:
-    """Let the disk fail, and somebody notice."""
+    """Make the disk fail; wait until a submitted request is refused for this reason."""
     device.broken = True
     failure(
         requite.StoreUnavailable,
@@ -70,8 +70,8 @@ def break_down(client: requite.Client, device: Disk) -> None:
     )
 
 
-def is_kept(client: requite.Client, ticket: str) -> None:
-    """See that a request has no reply yet, and is known."""
+def assert_stored(client: requite.Client, ticket: str) -> None:
+    """Check that a request is stored and has no reply yet."""
     failure(requite.CallTimeout, "stored", lambda timeout: client.result(ticket, timeout=timeout))
 
 
@@ -79,7 +79,7 @@ def lines(caplog: pytest.LogCaptureFixture, text: str) -> int:
     return sum(text in record.getMessage() for record in caplog.records)
 
 
-def test_it_goes_on_by_itself_and_nothing_is_lost_or_run_twice(
+def test_after_an_outage_it_recovers_and_no_request_is_lost_or_run_twice(
     serving: Serving, device: Disk, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, "requite")
@@ -99,24 +99,24 @@ def test_it_goes_on_by_itself_and_nothing_is_lost_or_run_twice(
         for _ in range(3):
             assert client.result(answered).body == b"answered"
             assert not is_accepted(client)
-        told = json.loads(client.call(b"", service="titanic.stats").frames[1])
-        assert "cannot sync" in told["failure"]
-        assert "not stored" in told["trouble"]
+        statistics = json.loads(client.call(b"", service="titanic.stats").frames[1])
+        assert "cannot sync" in statistics["failure"]
+        assert "not stored" in statistics["trouble"]
         serving.handlers.gate.set()
-        is_kept(holding, held)
+        assert_stored(holding, held)
 
         device.broken = False
         eventually(lambda: is_accepted(client), "it accepts requests again")
         assert holding.result(held).body == b"held"
         assert sum(request.body == b"held" for request in serving.handlers.seen) == 1
         client.forget(answered)
-        told = json.loads(client.call(b"", service="titanic.stats").frames[1])
-        assert told["failure"] == ""
+        statistics = json.loads(client.call(b"", service="titanic.stats").frames[1])
+        assert statistics["failure"] == ""
 
-        serving.stop_broker()  # what was acknowledged since is on the disk as well
+        serving.stop_broker()  # requests acknowledged since then are on the disk
         serving.start_broker()
         assert holding.result(held).body == b"held"
-        is_kept(later, waiting)
+        assert_stored(later, waiting)
         with pytest.raises(requite.UnknownTicket):
             client.result(answered)
     assert lines(caplog, "has failed") == 1
@@ -124,10 +124,10 @@ def test_it_goes_on_by_itself_and_nothing_is_lost_or_run_twice(
     assert lines(caplog, "not stored") <= 3  # requests, replies
 
 
-def test_in_an_empty_folder_it_does_not_begin_anew(
+def test_in_an_empty_folder_it_does_not_start_a_new_store(
     serving: Serving, device: Disk, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The disk is not mounted: whoever asked for a ticket would hear that there is no such one."""
+    """The disk is not mounted: with an empty store, tickets would be reported as unknown."""
     with requite.Client(serving.url("later"), timeout=20) as client:
         ticket = client.submit(b"x")
         break_down(client, device)
@@ -136,15 +136,15 @@ def test_in_an_empty_folder_it_does_not_begin_anew(
         device.broken = False
         eventually(lambda: lines(caplog, "holds another log, or none"), "it says so")
         assert not is_accepted(client)
-        is_kept(client, ticket)
+        assert_stored(client, ticket)
         assert list((tmp_path / "kept").iterdir()) == []
         (tmp_path / "kept").rmdir()
         (tmp_path / "away").rename(tmp_path / "kept")
         eventually(lambda: is_accepted(client), "it accepts requests again")
-        is_kept(client, ticket)
+        assert_stored(client, ticket)
 
 
-def test_it_ends_in_good_order_while_the_disk_is_broken(serving: Serving, device: Disk) -> None:
+def test_a_drain_ends_while_the_disk_fails(serving: Serving, device: Disk) -> None:
     with requite.Client(serving.url("later"), timeout=20) as client:
         client.submit(b"x")
         break_down(client, device)

@@ -1,4 +1,4 @@
-"""Two Titanics as processes, of which any may be killed, stopped, full, or promoted."""
+"""Two Titanic processes as primary and replica: kills, pauses, full disks and promotions."""
 
 from __future__ import annotations
 
@@ -22,70 +22,74 @@ pytestmark = pytest.mark.e2e
 
 
 def stats(url: str) -> dict[str, Any]:
-    """Return what the Titanic there tells of itself."""
+    """Return the statistics of the Titanic at a broker (`titanic.stats`)."""
     with requite.Client(url, timeout=10) as client:
-        told: dict[str, Any] = json.loads(client.call(b"", service="titanic.stats").frames[1])
-    return told
+        statistics: dict[str, Any] = json.loads(client.call(b"", service="titanic.stats").frames[1])
+    return statistics
 
 
-def behind(url: str) -> int:
-    """Return how many records the replica of the Titanic there lacks."""
+def missing_records(url: str) -> int:
+    """Return how many records the replica of the Titanic at a broker lacks."""
     return int(stats(url)["behind"])
 
 
-class Twins:
-    """A primary in step with its standby, each inside a broker of its own."""
+class ReplicaPair:
+    """A primary with a synchronous standby, each inside its own broker."""
 
     def __init__(self, folder: Path, processes: list[Process], *standby: str) -> None:
         self._folder = folder
         self._processes = processes
         self._standby_options = standby
-        self.cast: dict[str, BrokerProcess] = {}
+        self.brokers: dict[str, BrokerProcess] = {}
         self.start("standby")
         self.start("primary")
 
     def start(self, role: str, *options: str) -> BrokerProcess:
-        """Start one of them where it was."""
-        before = self.cast.get(role)
+        """Start the primary or the standby, at the address of its previous process."""
+        before = self.brokers.get(role)
         if role == "standby":
             options = (*(options or self._standby_options), "--titanic-standby")
         else:
-            url = self.cast["standby"].url
+            url = self.brokers["standby"].url
             options = ("--titanic-replica", url, "--titanic-replica-mode", "sync", *options)
         where = {} if before is None else {"bind": before.endpoint}
         folder = str(self._folder / role)
-        self.cast[role] = process = BrokerProcess(*INTERVAL, "--titanic", folder, *options, **where)
+        self.brokers[role] = process = BrokerProcess(
+            *INTERVAL, "--titanic", folder, *options, **where
+        )
         self._processes.append(process)
         return process
 
     def kill(self, role: str) -> None:
-        self.cast[role].forget_observer()
-        self.cast[role].kill()
+        self.brokers[role].forget_observer()
+        self.brokers[role].kill()
 
     def promote(self) -> None:
-        """Let the standby take over."""
-        with requite.Client(self.cast["standby"].url, timeout=60) as client:
+        """Promote the standby."""
+        with requite.Client(self.brokers["standby"].url, timeout=60) as client:
             assert client.call(b"", service="titanic.promote").frames[0] == b"200"
 
-    def check(self, promised: dict[str, bytes]) -> None:
-        """The standby, promoted, has all that was promised."""
-        url = self.cast["standby"].url
+    def check(self, expected: dict[str, bytes]) -> None:
+        """Check that the promoted standby has the reply to each acknowledged request."""
+        url = self.brokers["standby"].url
         self._processes.append(Gate(self._folder).worker(url, *INTERVAL, services=SERVICE))
         with requite.Client(url, timeout=60) as client:
-            for ticket, body in promised.items():
+            for ticket, body in expected.items():
                 assert client.result(ticket).body == body
 
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("troubles", [4, pytest.param(60, marks=pytest.mark.long)])
-def test_in_step_nothing_that_was_acknowledged_is_lost_whatever_happens_to_the_two(
+def test_in_sync_mode_no_acknowledged_request_is_lost(
     tmp_path: Path, processes: list[Process], troubles: int
 ) -> None:
-    """The standby is killed, or hangs; the primary is killed; each while requests come and run. In
-    the end the primary is gone for good."""
-    twins = Twins(tmp_path, processes)
+    """The standby is killed or paused, and the primary is killed, while requests run.
+
+    At the end, the primary is lost permanently.
+    """
+    pair = ReplicaPair(tmp_path, processes)
     tickets = tmp_path / "tickets"
-    url = twins.cast["primary"].url
+    url = pair.brokers["primary"].url
     processes.append(Gate(tmp_path).worker(url, *INTERVAL, services=SERVICE))
     submitter = Submitter(url, tickets)
     processes.append(submitter)
@@ -97,32 +101,34 @@ def test_in_step_nothing_that_was_acknowledged_is_lost_whatever_happens_to_the_t
     await_progress()
     for trouble in islice(cycle(("hangs", "standby", "primary")), troubles):
         if trouble == "hangs":
-            twins.cast["standby"].signal(signal.SIGSTOP)
-            sleep(1.0)  # so long it takes nothing; there is nothing to wait for
-            twins.cast["standby"].signal(signal.SIGCONT)
+            pair.brokers["standby"].signal(signal.SIGSTOP)
+            sleep(1.0)  # the length of the pause
+            pair.brokers["standby"].signal(signal.SIGCONT)
         else:
-            twins.kill(trouble)
-            twins.start(trouble)
+            pair.kill(trouble)
+            pair.start(trouble)
         await_progress()
-    twins.kill("primary")
+    pair.kill("primary")
     submitter.kill()
-    promised = acknowledged(tickets)
-    assert len(promised) > troubles * PROGRESS
-    twins.promote()
-    twins.check(promised)
+    expected = acknowledged(tickets)
+    assert len(expected) > troubles * PROGRESS
+    pair.promote()
+    pair.check(expected)
 
 
 @pytest.mark.timeout(120)
-def test_a_primary_that_still_runs_when_its_standby_is_promoted(
+def test_a_primary_refuses_requests_once_its_standby_is_promoted(
     tmp_path: Path, processes: list[Process]
 ) -> None:
-    """It stops by itself, also when it is started again; and nothing it has acknowledged is lost,
-    nor run by both."""
-    twins = Twins(tmp_path, processes)
-    url = twins.cast["primary"].url
+    """The primary refuses requests, also after a restart.
+
+    No request that it acknowledged is lost or run by both.
+    """
+    pair = ReplicaPair(tmp_path, processes)
+    url = pair.brokers["primary"].url
     with requite.Client(f"{url}/{SERVICE}", timeout=30) as client:
         tickets = {client.submit(b"%d" % number): b"%d" % number for number in range(5)}
-        twins.promote()
+        pair.promote()
         eventually(lambda: stats(url)["superseded"], "it knows")
 
         def is_refused() -> None:
@@ -133,24 +139,24 @@ def test_a_primary_that_still_runs_when_its_standby_is_promoted(
             )
 
         is_refused()
-        twins.kill("primary")
-        twins.start("primary")
+        pair.kill("primary")
+        pair.start("primary")
         is_refused()
     gate = Gate(tmp_path)
-    processes.append(gate.worker(url, *INTERVAL, services=SERVICE))  # nothing comes to it
-    twins.check(tickets)
+    processes.append(gate.worker(url, *INTERVAL, services=SERVICE))  # it gets no request
+    pair.check(tickets)
     assert stats(url)["waiting"] == len(tickets)
-    twins.kill("primary")
-    _, told = twins.cast["primary"].ended()
-    assert told.count("superseded") <= 1  # it knew by itself, from its log
+    pair.kill("primary")
+    _, errors = pair.brokers["primary"].ended()
+    assert errors.count("superseded") <= 1  # after the restart, it read this from its log
 
 
 @pytest.mark.timeout(120)
-def test_a_standby_that_is_full_makes_the_primary_wait_and_catches_up_when_it_has_room(
+def test_a_full_standby_blocks_the_primary_and_catches_up_with_more_space(
     tmp_path: Path, processes: list[Process]
 ) -> None:
-    twins = Twins(tmp_path, processes, "--titanic-disk-max", "5m")
-    url = twins.cast["primary"].url
+    pair = ReplicaPair(tmp_path, processes, "--titanic-disk-max", "5m")
+    url = pair.brokers["primary"].url
     accepted: dict[str, bytes] = {}
     with requite.Client(f"{url}/{SERVICE}", timeout=30) as client:
 
@@ -166,20 +172,20 @@ def test_a_standby_that_is_full_makes_the_primary_wait_and_catches_up_when_it_ha
             submit_many()
         assert len(accepted) > 5
         assert "disk_bytes_max" in stats(url)["trouble"]
-        twins.kill("standby")
-        twins.start("standby", "--titanic-disk-max", "200m")
+        pair.kill("standby")
+        pair.start("standby", "--titanic-disk-max", "200m")
         submit(99)
-    eventually(lambda: behind(url) == 0, "the standby has everything")
-    twins.kill("primary")
-    twins.promote()
-    twins.check(accepted)
+    eventually(lambda: missing_records(url) == 0, "the standby has everything")
+    pair.kill("primary")
+    pair.promote()
+    pair.check(accepted)
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
-def test_a_replica_has_everything_that_was_acknowledged_and_takes_over(
+def test_a_replica_has_all_acknowledged_requests_and_takes_over(
     tmp_path: Path, processes: list[Process], mode: str
 ) -> None:
-    """With sync at any moment; with async once it had been sent everything."""
+    """In sync mode at any time; in async mode once it has received all records."""
     standby = BrokerProcess(*INTERVAL, "--titanic", str(tmp_path / "copy"), "--titanic-standby")
     processes.append(standby)
     options = ("--titanic-replica", standby.url, "--titanic-replica-mode", mode)
@@ -193,17 +199,17 @@ def test_a_replica_has_everything_that_was_acknowledged_and_takes_over(
     eventually(lambda: accepted() >= 50, "requests are accepted", 30)
     if mode == "async":
         submitter.kill()
-        eventually(lambda: behind(primary.url) == 0, "the replica has everything")
+        eventually(lambda: missing_records(primary.url) == 0, "the replica has everything")
     primary.kill()
     submitter.kill()
-    promised = acknowledged(tmp_path / "tickets")
+    expected = acknowledged(tmp_path / "tickets")
     processes.append(Gate(tmp_path).worker(standby.url, *INTERVAL, services=SERVICE))
     with requite.Client(standby.url, timeout=60) as client:
         assert client.call(b"", service="titanic.promote").frames[0][:3] == b"200"
-        assert all(client.result(ticket).body == body for ticket, body in promised.items())
+        assert all(client.result(ticket).body == body for ticket, body in expected.items())
 
 
-def test_a_replica_that_was_away_is_sent_what_it_missed(
+def test_a_restarted_replica_gets_the_records_it_missed(
     tmp_path: Path, processes: list[Process]
 ) -> None:
     copy = ("--titanic", str(tmp_path / "copy"), "--titanic-standby")
@@ -214,19 +220,19 @@ def test_a_replica_that_was_away_is_sent_what_it_missed(
     processes.append(primary)
     with requite.Client(f"{primary.url}/{SERVICE}", timeout=30) as client:
         tickets = {client.submit(b"before"): b"before"}
-        eventually(lambda: behind(primary.url) == 0, "the replica has it")
+        eventually(lambda: missing_records(primary.url) == 0, "the replica has it")
         standby.kill()
         tickets |= {client.submit(b"%d" % number): b"%d" % number for number in range(20)}
         forgotten = client.submit(b"forgotten")
         client.forget(forgotten)
-    assert behind(primary.url) > 20
+    assert missing_records(primary.url) > 20
     standby = BrokerProcess(*INTERVAL, *copy, bind=standby.endpoint)
     processes.append(standby)
-    eventually(lambda: behind(primary.url) == 0, "the replica has everything again")
+    eventually(lambda: missing_records(primary.url) == 0, "the replica has everything again")
     primary.kill()
     processes.append(Gate(tmp_path).worker(standby.url, *INTERVAL, services=SERVICE))
     with requite.Client(standby.url, timeout=60) as client:
-        with pytest.raises(requite.CallTimeout):  # it runs nothing yet
+        with pytest.raises(requite.CallTimeout):  # a standby runs no requests
             client.result(next(iter(tickets)), timeout=0.5)
         assert client.call(b"", service="titanic.promote").frames[0][:3] == b"200"
         assert all(client.result(ticket).body == body for ticket, body in tickets.items())

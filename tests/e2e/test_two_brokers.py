@@ -1,7 +1,7 @@
-"""Clients and workers that know two addresses, when whoever is behind one of them fails.
+"""Clients and workers with the addresses of two brokers, one of which fails.
 
-Both brokers are plain ones here: who follows has to find the other one. What a pair adds to that,
-only one of the two serving at a time, is in `test_pair_broker.py`.
+The brokers are independent here, so clients and workers have to find the same one. A pair, of which
+only one broker is active at a time, is tested in `test_pair_broker.py`.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ pytestmark = pytest.mark.e2e
 
 INTERVAL = ("--heartbeat-interval", "0.2", "--liveness", "4")
 HEARTBEAT = HeartbeatPolicy(0.2, 4)
-PATIENCE_S = 1.0  # with an address that does not answer
-TIMEOUT_S = 20.0  # for a busy machine; without the patience it were 30 s
+PATIENCE_S = 1.0  # the time until an address that does not answer is given up
+TIMEOUT_S = 20.0  # enough for a busy machine; giving up an address would take 30 s by default
 
 P = TypeVar("P", bound=Process)
 
 
 class Ask(Protocol):
-    """Makes one call with a client of its own."""
+    """A function that makes one call with a new client."""
 
     def __call__(self, url: str, body: bytes, timeout: float = TIMEOUT_S) -> requite.Reply: ...
 
@@ -50,8 +50,8 @@ def ask_on_a_loop(url: str, body: bytes, timeout: float = TIMEOUT_S) -> requite.
     return asyncio.run(ask())
 
 
-class Town:
-    """Two brokers and one worker, which knows both and is at the first."""
+class Cluster:
+    """Two brokers, and a worker that has both addresses and is connected to the first."""
 
     def __init__(self, gate: Gate, processes: list[Process]) -> None:
         self.gate = gate
@@ -66,10 +66,10 @@ class Town:
         self._processes.append(process)
         return process
 
-    def moves(self, how: signal.Signals) -> None:
-        """Strike the first broker while a handler runs; let it run again at the second."""
+    def move(self, number: signal.Signals) -> None:
+        """Signal the first broker while a handler runs; the request runs again at the second."""
         self.gate.await_run("x")
-        self.first.signal(how)
+        self.first.signal(number)
         assert self.gate.await_run("x", "given-up") == self.worker.pid
         self.second.await_workers("gated", 1)
         self.gate.open()
@@ -80,38 +80,38 @@ def url_of(*endpoints: str) -> str:
 
 
 @pytest.fixture
-def town(tmp_path: Path, processes: list[Process]) -> Iterator[Town]:
+def cluster(tmp_path: Path, processes: list[Process]) -> Iterator[Cluster]:
     gate = Gate(tmp_path)
-    yield Town(gate, processes)
+    yield Cluster(gate, processes)
     gate.open()
 
 
-def test_calls_that_are_out_move_when_their_broker_is_killed(town: Town) -> None:
+def test_outstanding_calls_move_when_their_broker_is_killed(cluster: Cluster) -> None:
     with ThreadPoolExecutor(1) as pool:
-        call = pool.submit(ask_blocking, town.url, b"x")
-        town.moves(signal.SIGKILL)
+        call = pool.submit(ask_blocking, cluster.url, b"x")
+        cluster.move(signal.SIGKILL)
         reply = call.result(TIMEOUT_S)
-    assert reply.frames == [b"x", b"%d" % town.worker.pid]
+    assert reply.frames == [b"x", b"%d" % cluster.worker.pid]
 
 
-def test_a_broker_that_is_stopped_holds_up_neither_calls_nor_newcomers(town: Town) -> None:
-    """The system goes on taking connections for it, and nobody ever answers them."""
+def test_a_stopped_broker_delays_neither_calls_nor_new_clients(cluster: Cluster) -> None:
+    """The system still accepts connections for the stopped broker, which does not answer them."""
     with ThreadPoolExecutor(1) as pool:
-        call = pool.submit(ask_on_a_loop, town.url, b"x")
-        town.moves(signal.SIGSTOP)
+        call = pool.submit(ask_on_a_loop, cluster.url, b"x")
+        cluster.move(signal.SIGSTOP)
         reply = call.result(TIMEOUT_S)
-    assert reply.frames == [b"x", b"%d" % town.worker.pid]
+    assert reply.frames == [b"x", b"%d" % cluster.worker.pid]
     for ask in (ask_blocking, ask_on_a_loop):
-        assert ask(town.url, b"y", timeout=TIMEOUT_S).frames[0] == b"y"
-    town.own(town.gate.worker(town.url, *INTERVAL)).await_start()
-    town.second.await_workers("gated", 2, TIMEOUT_S)
+        assert ask(cluster.url, b"y", timeout=TIMEOUT_S).frames[0] == b"y"
+    cluster.own(cluster.gate.worker(cluster.url, *INTERVAL)).await_start()
+    cluster.second.await_workers("gated", 2, TIMEOUT_S)
 
 
 @pytest.mark.parametrize("ask", [ask_blocking, ask_on_a_loop])
-def test_while_nobody_answers_callers_hear_about_both_addresses(ask: Ask) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent, socket.socket() as deaf:
-        deaf.bind(("127.0.0.1", 0))
-        places = [f"tcp://127.0.0.1:{each.getsockname()[1]}" for each in (silent, deaf)]
+def test_without_an_answer_the_error_names_both_addresses(ask: Ask) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent, socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        places = [f"tcp://127.0.0.1:{each.getsockname()[1]}" for each in (silent, closed)]
         with pytest.raises(requite.CallTimeout) as caught:
             ask(url_of(*places), b"x", timeout=PATIENCE_S * 3)
     text = str(caught.value)

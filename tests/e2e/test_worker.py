@@ -1,4 +1,4 @@
-"""`Worker` behind a real broker, on one event loop: handlers of every kind, and their failures."""
+"""`Worker` with a real broker on one event loop: all kinds of handlers, and their failures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from requite import (
 pytestmark = pytest.mark.e2e
 
 
-# --- the four kinds of handler, and what they may answer ------------------------------------------
+# --- kinds of handlers and their results ----------------------------------------------------------
 @service("it")
 async def upper(request: Request) -> bytes:
     return request.body.upper()
@@ -43,13 +43,13 @@ def upper_in_a_thread(request: Request) -> bytes:
 
 
 class Upper:
-    """Something that can be called and awaited."""
+    """An object whose `__call__` is a coroutine function."""
 
     async def __call__(self, request: Request) -> bytes:
         return request.body.upper()
 
 
-async def _upper(how: str, request: Request) -> bytes:
+async def _upper_of(how: str, request: Request) -> bytes:
     return request.body.upper() if how == "upper" else b"?"
 
 
@@ -60,14 +60,14 @@ async def _upper(how: str, request: Request) -> bytes:
         upper_after_a_while,
         upper_in_a_thread,
         service("it")(Upper()),
-        service("it")(functools.partial(_upper, "upper")),
+        service("it")(functools.partial(_upper_of, "upper")),
     ],
     ids=["async", "suspending", "thread", "object", "partial"],
 )
 @pytest.mark.parametrize("dialect", ["0.3", "0.2", "0.1"])
-async def test_handlers_of_each_kind_answer_many_calls(stage, handler, dialect):
-    await stage.worker(handler, dialect=dialect)
-    client = await stage.client(dialect=dialect, connections=8)
+async def test_handlers_of_each_kind_answer_many_calls(cluster, handler, dialect):
+    await cluster.worker(handler, dialect=dialect)
+    client = await cluster.client(dialect=dialect, connections=8)
     bodies = [b"call %d" % n for n in range(100)]
     replies = [reply.body async for reply in client.map(bodies, concurrency=32)]
     assert replies == [body.upper() for body in bodies]
@@ -88,9 +88,9 @@ def count_in_a_thread(request: Request):
 
 @pytest.mark.parametrize(("handler", "end"), [(count, b""), (count_in_a_thread, b"done")])
 @pytest.mark.parametrize("n", [0, 1, 300])
-async def test_generators_stream(stage, handler, end, n):
-    await stage.worker(handler)
-    client = await stage.client()
+async def test_generators_stream(cluster, handler, end, n):
+    await cluster.worker(handler)
+    client = await cluster.client()
     parts = [part async for part in client.stream(b"%d" % n)]
     assert [type(part) for part in parts] == [Partial] * n + [Reply]
     assert [part.body for part in parts] == [b"%d" % i for i in range(n)] + [end]
@@ -108,30 +108,30 @@ async def test_generators_stream(stage, handler, end, n):
         (memoryview(b"view"), [b"view"]),
     ],
 )
-async def test_what_a_handler_may_answer(stage, result, frames):
+async def test_valid_results_of_a_handler(cluster, result, frames):
     @service("it")
     async def answer(request: Request):
         return result
 
-    await stage.worker(answer)
-    reply = await (await stage.client()).call([b"any", b"frames"])
+    await cluster.worker(answer)
+    reply = await (await cluster.client()).call([b"any", b"frames"])
     assert reply.frames == frames
 
 
 @pytest.mark.parametrize("result", ["text", 7, [b"ok", "text"], {b"a": 1}])
-async def test_what_a_handler_may_not_answer(stage, result):
+async def test_invalid_results_of_a_handler(cluster, result):
     @service("it")
     async def answer(request: Request):
         return result
 
-    await stage.worker(answer)
+    await cluster.worker(answer)
     with pytest.raises(RemoteFailure, match="TypeError: a handler must return bytes"):
-        await (await stage.client()).call(b"")
+        await (await cluster.client()).call(b"")
 
 
 # --- failures -------------------------------------------------------------------------------------
 @pytest.mark.parametrize("kind", ["async", "thread", "async generator", "generator"])
-async def test_an_exception_is_a_negative_reply_and_a_line_in_the_log(stage, kind, caplog):
+async def test_an_exception_is_a_negative_reply_and_is_logged(cluster, kind, caplog):
     def fail(request: Request) -> None:
         raise ValueError("no such thing")
 
@@ -148,9 +148,9 @@ async def test_an_exception_is_a_negative_reply_and_a_line_in_the_log(stage, kin
         fail(request)
 
     handlers = {"async": afail, "thread": fail, "async generator": agen, "generator": gen}
-    await stage.worker(service("it")(handlers[kind]), capacity=2)
-    client = await stage.client()
-    for _ in range(5):  # more than the capacity: each failure gives its place back
+    await cluster.worker(service("it")(handlers[kind]), capacity=2)
+    client = await cluster.client()
+    for _ in range(5):  # more than the capacity: each failure frees its slot
         with pytest.raises(RemoteFailure) as caught:
             await client.call(b"")
         assert str(caught.value) == "ValueError: no such thing"
@@ -161,8 +161,8 @@ async def test_an_exception_is_a_negative_reply_and_a_line_in_the_log(stage, kin
     assert records[0].exc_info is not None
 
 
-class Unspeakable(Exception):
-    """An exception that cannot even be told."""
+class WithoutText(Exception):
+    """An exception whose `__str__` raises."""
 
     def __str__(self) -> str:
         raise RuntimeError("do not ask")
@@ -175,13 +175,13 @@ class Unspeakable(Exception):
         (StopIteration("at its end"), "RuntimeError: "),  # PEP 479, and threads likewise
         (TimeoutError(), "TimeoutError: "),
         (ExceptionGroup("several", [OSError()]), "ExceptionGroup: several"),
-        (Unspeakable(), "Unspeakable"),
+        (WithoutText(), "WithoutText"),
         (RemoteFailure("as it is"), "as it is"),
     ],
     ids=lambda value: type(value).__name__,
 )
 @pytest.mark.parametrize("in_thread", [False, True])
-async def test_any_exception_gives_its_place_back(stage, error, text, in_thread):
+async def test_any_exception_frees_the_slot(cluster, error, text, in_thread):
     def fail(request: Request) -> bytes:
         if request.body == b"well":
             return b"well"
@@ -190,8 +190,8 @@ async def test_any_exception_gives_its_place_back(stage, error, text, in_thread)
     async def afail(request: Request) -> bytes:
         return fail(request)
 
-    await stage.worker(service("it")(fail if in_thread else afail), capacity=1)
-    client = await stage.client(timeout=15.0)
+    await cluster.worker(service("it")(fail if in_thread else afail), capacity=1)
+    client = await cluster.client(timeout=15.0)
     for _ in range(2):
         with pytest.raises(RemoteFailure) as caught:
             await client.call(b"")
@@ -199,15 +199,15 @@ async def test_any_exception_gives_its_place_back(stage, error, text, in_thread)
     assert (await client.call(b"well")).body == b"well"
 
 
-class Odd(BaseException):
-    """Not an `Exception`, as the signals of test and task frameworks are."""
+class OtherError(BaseException):
+    """A `BaseException` that is no `Exception`, like those of test and task frameworks."""
 
 
 @pytest.mark.parametrize(
     ("kind", "in_thread"),
-    [(Odd, False), (Odd, True), (SystemExit, True), (KeyboardInterrupt, True)],
+    [(OtherError, False), (OtherError, True), (SystemExit, True), (KeyboardInterrupt, True)],
 )
-async def test_what_is_no_exception_gives_its_place_back_too(stage, kind, in_thread):
+async def test_a_base_exception_frees_the_slot_too(cluster, kind, in_thread):
     def fail(request: Request) -> bytes:
         if request.body == b"well":
             return b"well"
@@ -216,8 +216,8 @@ async def test_what_is_no_exception_gives_its_place_back_too(stage, kind, in_thr
     async def afail(request: Request) -> bytes:
         return fail(request)
 
-    await stage.worker(service("it")(fail if in_thread else afail), capacity=1)
-    client = await stage.client(timeout=15.0)
+    await cluster.worker(service("it")(fail if in_thread else afail), capacity=1)
+    client = await cluster.client(timeout=15.0)
     for _ in range(2):
         with pytest.raises(RemoteFailure, match=f"{kind.__name__}: odd"):
             await client.call(b"")
@@ -225,15 +225,15 @@ async def test_what_is_no_exception_gives_its_place_back_too(stage, kind, in_thr
 
 
 @pytest.mark.parametrize("reply", [[b"x" * 60, b"x" * 41], [b""] * 1025])
-async def test_a_reply_that_is_too_large_fails_alone(stage, reply):
+async def test_a_reply_that_is_too_large_fails_only_its_call(cluster, reply):
     async def answer(request: Request) -> list[bytes]:
         if request.body == b"wait":
             await release.wait()
         return [b"x" * 100] if request.body else reply
 
     release = asyncio.Event()
-    await stage.worker(service("it")(answer), message_size_max=100)
-    client = await stage.client(retry=RetryPolicy(attempts=1))
+    await cluster.worker(service("it")(answer), message_size_max=100)
+    client = await cluster.client(retry=RetryPolicy(attempts=1))
     other = client.start(b"wait", idempotent=False)
     with pytest.raises(RemoteFailure, match=r"the reply has .* the maximum is"):
         await client.call(b"")
@@ -242,8 +242,8 @@ async def test_a_reply_that_is_too_large_fails_alone(stage, reply):
     assert (await other).attempts == 1
 
 
-# --- what is refused ------------------------------------------------------------------------------
-def test_a_worker_needs_services_with_names_of_their_own():
+# --- invalid workers and services -----------------------------------------------------------------
+def test_a_worker_needs_services_with_different_names():
     url = "mdp://localhost:5555"
     for services in [(), (upper, upper), (upper.handler,), (service("mmi.mine")(Upper()),)]:
         with pytest.raises(ConfigurationError):
@@ -267,5 +267,5 @@ def test_a_handler_has_to_be_callable():
         service("it")(b"echo")  # type: ignore[arg-type]
 
 
-def test_a_service_can_be_called_as_the_function_it_is():
+def test_a_service_can_be_called_like_its_function():
     assert asyncio.run(upper(Request("it", [b"hi"]))) == b"HI"

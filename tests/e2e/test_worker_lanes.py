@@ -1,4 +1,4 @@
-"""`Worker` behind a real broker: how handlers run beside each other, and are given up."""
+"""`Worker` with a real broker: concurrency and cancellation of handlers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.e2e.stage import WAIT_S, Stage, until
+from tests.e2e.cluster import WAIT_S, Cluster, until
 
 from requite import (
     CallTimeout,
@@ -19,9 +19,9 @@ from requite import (
 pytestmark = pytest.mark.e2e
 
 
-# --- lanes ----------------------------------------------------------------------------------------
+# --- concurrency ----------------------------------------------------------------------------------
 @pytest.mark.parametrize("in_thread", [False, True])
-async def test_handlers_that_wait_run_side_by_side_up_to_the_capacity(stage, in_thread):
+async def test_waiting_handlers_run_concurrently_up_to_the_capacity(cluster, in_thread):
     together = 4
     barrier = threading.Barrier(together) if in_thread else asyncio.Barrier(together)
 
@@ -33,13 +33,13 @@ async def test_handlers_that_wait_run_side_by_side_up_to_the_capacity(stage, in_
         await barrier.wait()  # type: ignore[misc]
         return b"met"
 
-    await stage.worker(service("it")(meet if in_thread else ameet), capacity=together)
-    client = await stage.client()
+    await cluster.worker(service("it")(meet if in_thread else ameet), capacity=together)
+    client = await cluster.client()
     replies = await asyncio.gather(*(client.call(b"") for _ in range(3 * together)))
     assert {reply.body for reply in replies} == {b"met"}
 
 
-async def test_no_more_handlers_run_at_a_time_than_the_capacity(stage):
+async def test_no_more_handlers_run_at_a_time_than_the_capacity(cluster):
     running, most = 0, 0
 
     @service("it")
@@ -51,13 +51,13 @@ async def test_no_more_handlers_run_at_a_time_than_the_capacity(stage):
         running -= 1
         return b""
 
-    await stage.worker(busy, capacity=3)
-    client = await stage.client()
+    await cluster.worker(busy, capacity=3)
+    client = await cluster.client()
     await asyncio.gather(*(client.call(b"") for _ in range(50)))
     assert most == 3
 
 
-async def test_a_handler_has_a_task_of_its_own_around_it(stage):
+async def test_a_handler_runs_in_a_task(cluster):
     seen: list[object] = []
 
     @service("it")
@@ -70,14 +70,14 @@ async def test_a_handler_has_a_task_of_its_own_around_it(stage):
             parts = [group.create_task(asyncio.sleep(0, b"%d" % n)) for n in range(3)]
         return b"".join(part.result() for part in parts)
 
-    await stage.worker(structured)
-    client = await stage.client()
+    await cluster.worker(structured)
+    client = await cluster.client()
     for _ in range(3):
         assert (await client.call(b"")).body == b"012"
     assert None not in seen
 
 
-async def test_a_slow_handler_does_not_hold_up_the_quick_ones(stage):
+async def test_a_slow_handler_does_not_delay_quick_ones(cluster):
     release = asyncio.Event()
 
     @service("it")
@@ -86,8 +86,8 @@ async def test_a_slow_handler_does_not_hold_up_the_quick_ones(stage):
             await release.wait()
         return request.body
 
-    await stage.worker(sometimes_slow, capacity=2)
-    client = await stage.client()
+    await cluster.worker(sometimes_slow, capacity=2)
+    client = await cluster.client()
     slow = client.start(b"slow")
     for _ in range(10):
         assert (await client.call(b"quick")).body == b"quick"
@@ -96,7 +96,7 @@ async def test_a_slow_handler_does_not_hold_up_the_quick_ones(stage):
 
 
 # --- cancel and deadline --------------------------------------------------------------------------
-async def test_a_cancelled_call_interrupts_its_handler_and_the_lane_lives_on(stage):
+async def test_a_cancelled_call_cancels_its_handler_and_frees_the_slot(cluster):
     log: list[str] = []
 
     @service("it")
@@ -111,8 +111,8 @@ async def test_a_cancelled_call_interrupts_its_handler_and_the_lane_lives_on(sta
             raise
         return b""
 
-    await stage.worker(patient, capacity=1)
-    client = await stage.client()
+    await cluster.worker(patient, capacity=1)
+    client = await cluster.client()
     for n in range(3):
         call = client.start(b"")
         await until(lambda n=n: len(log) == 2 * n + 1)
@@ -122,7 +122,7 @@ async def test_a_cancelled_call_interrupts_its_handler_and_the_lane_lives_on(sta
     assert (await client.call(b"quick")).body == b"quick"
 
 
-async def test_a_deadline_interrupts_the_handler_and_what_waited_never_starts(stage):
+async def test_a_deadline_cancels_the_handler_and_waiting_requests_never_start(cluster):
     started: list[bytes] = []
 
     @service("it")
@@ -133,8 +133,8 @@ async def test_a_deadline_interrupts_the_handler_and_what_waited_never_starts(st
         await asyncio.Event().wait()
         return b""
 
-    await stage.worker(patient, capacity=1)
-    client = await stage.client()
+    await cluster.worker(patient, capacity=1)
+    client = await cluster.client()
     calls = [client.call(b"%d" % n, timeout=1.5) for n in range(3)]
     errors = await asyncio.gather(*calls, return_exceptions=True)
     assert all(isinstance(error, CallTimeout) for error in errors)
@@ -142,7 +142,7 @@ async def test_a_deadline_interrupts_the_handler_and_what_waited_never_starts(st
     assert started == [b"0", b"last"]
 
 
-async def test_a_handler_may_clean_up_when_it_is_interrupted(stage):
+async def test_a_cancelled_handler_may_clean_up(cluster):
     @service("it")
     async def tidy(request: Request) -> bytes:
         if request.body == b"next":
@@ -153,33 +153,33 @@ async def test_a_handler_may_clean_up_when_it_is_interrupted(stage):
             await asyncio.sleep(0.01)
         return b""
 
-    await stage.worker(tidy, capacity=1)
-    client = await stage.client()
+    await cluster.worker(tidy, capacity=1)
+    client = await cluster.client()
     with pytest.raises(CallTimeout):
         await client.call(b"", timeout=0.1)
     assert (await client.call(b"next")).body == b"next"
 
 
-async def test_an_abandoned_thread_is_left_to_end_and_then_serves_again(stage):
+async def test_an_abandoned_thread_ends_and_then_serves_again(cluster):
     release = threading.Event()
 
     @service("it")
-    def stubborn(request: Request) -> bytes:
-        if request.body == b"stubborn":
+    def uncancellable(request: Request) -> bytes:
+        if request.body == b"uncancellable":
             release.wait(WAIT_S)
         return request.body
 
-    await stage.worker(stubborn, capacity=1)
-    client = await stage.client()
+    await cluster.worker(uncancellable, capacity=1)
+    client = await cluster.client()
     with pytest.raises(CallTimeout):
-        await client.call(b"stubborn", timeout=0.1)
+        await client.call(b"uncancellable", timeout=0.1)
     following = client.start(b"next")
     await asyncio.sleep(0)
     release.set()
     assert (await following).body == b"next"
 
 
-async def test_what_was_given_up_while_it_waited_for_a_thread_never_starts(stage):
+async def test_a_request_cancelled_while_it_waits_for_a_thread_never_starts(cluster):
     ran: list[bytes] = []
     release = threading.Event()
 
@@ -189,19 +189,19 @@ async def test_what_was_given_up_while_it_waited_for_a_thread_never_starts(stage
         assert release.wait(WAIT_S)
         return b""
 
-    await stage.worker(note, capacity=3, threads=1)
-    client = await stage.client()
+    await cluster.worker(note, capacity=3, threads=1)
+    client = await cluster.client()
     first, second, third = (client.start(body) for body in (b"first", b"second", b"third"))
-    await until(lambda: ran and stage.broker.snapshot().services[0].in_progress == 3)
+    await until(lambda: ran and cluster.broker.snapshot().services[0].in_progress == 3)
     second.cancel()
-    await until(lambda: stage.broker.snapshot().services[0].in_progress == 2)
+    await until(lambda: cluster.broker.snapshot().services[0].in_progress == 2)
     release.set()
     await asyncio.gather(first, third)
     assert ran == [b"first", b"third"]
 
 
 @pytest.mark.parametrize("in_thread", [False, True])
-async def test_an_endless_stream_ends_when_nobody_reads_it_any_more(stage, in_thread):
+async def test_an_endless_stream_ends_when_its_client_closes_it(cluster, in_thread):
     ended = threading.Event()
 
     def endless(request: Request):
@@ -218,8 +218,8 @@ async def test_an_endless_stream_ends_when_nobody_reads_it_any_more(stage, in_th
         finally:
             ended.set()
 
-    await stage.worker(service("it")(endless if in_thread else aendless), capacity=1)
-    client = await stage.client()
+    await cluster.worker(service("it")(endless if in_thread else aendless), capacity=1)
+    client = await cluster.client()
     parts = client.stream(b"")
     for _ in range(10):
         await anext(parts)
@@ -228,33 +228,35 @@ async def test_an_endless_stream_ends_when_nobody_reads_it_any_more(stage, in_th
     assert ended.is_set()
 
 
-# --- limits of threads, and of one life ----------------------------------------------------------
-async def test_with_a_handler_timeout_no_more_is_taken_than_there_are_threads(stage: Stage) -> None:
-    """What waits for a thread would use up the time its handler has."""
+# --- limits of threads; a single start ------------------------------------------------------------
+async def test_with_a_handler_timeout_the_capacity_is_the_number_of_threads(
+    cluster: Cluster,
+) -> None:
+    """A request that waits for a thread would use up its handler timeout."""
 
     @service("it")
     def handler(request: Request) -> bytes:
         threading.Event().wait(0.25)
         return b"%d" % request.attempt
 
-    await stage.open()
-    await stage.worker(handler, threads=1, capacity=8, handler_timeout=1.5)
-    client = await stage.client()
+    await cluster.open()
+    await cluster.worker(handler, threads=1, capacity=8, handler_timeout=1.5)
+    client = await cluster.client()
     replies = [reply async for reply in client.map([b""] * 8)]
     assert [reply.body for reply in replies] == [b"1"] * 8
-    assert [worker.capacity for worker in stage.broker.snapshot().workers] == [1]
+    assert [worker.capacity for worker in cluster.broker.snapshot().workers] == [1]
 
 
-async def test_a_worker_and_a_broker_start_once(stage: Stage) -> None:
+async def test_a_worker_and_a_broker_start_once(cluster: Cluster) -> None:
     @service("it")
     async def handler(request: Request) -> bytes:
         return request.body
 
-    await stage.open()
-    worker = await stage.worker(handler)
+    await cluster.open()
+    worker = await cluster.worker(handler)
     await worker.drain()
     with pytest.raises(LocalViolation, match="starts once"):
         await worker.start()
-    await stage.broker.close()
+    await cluster.broker.close()
     with pytest.raises(LocalViolation, match="starts once"):
-        await stage.broker.start()
+        await cluster.broker.start()

@@ -1,4 +1,4 @@
-"""What keeps a worker from being served, over every protocol that it dials by; and its log."""
+"""`Worker.trouble`, the reason why a worker is not connected, over each protocol; and its log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import zmq
 import zmq.asyncio
-from tests.e2e.stage import WAIT_S, until
+from tests.e2e.cluster import WAIT_S, until
 
 import requite
 from requite import Broker, Worker
@@ -23,12 +23,12 @@ pytestmark = pytest.mark.e2e
 
 @requite.service("echo")
 async def echo(request: requite.Request) -> bytes:
-    """Answer with the body."""
+    """Return the body of the request."""
     return request.body
 
 
 async def trouble_of(url: str, expected: str, **settings: object) -> str:
-    """Start a worker, wait until its trouble holds some words, and return it."""
+    """Start a worker; wait until its `trouble` contains `expected`, and return it."""
     async with Worker(url, echo, **settings) as worker:  # type: ignore[arg-type]
         served = asyncio.ensure_future(worker.until_connected(0))
         await until(lambda: expected in worker.trouble)
@@ -38,15 +38,15 @@ async def trouble_of(url: str, expected: str, **settings: object) -> str:
 
 
 @pytest.fixture
-def mute() -> Iterator[str]:
-    """Where TCP connections are taken, and nothing is ever said."""
+def silent_listener() -> Iterator[str]:
+    """The address of a listener that accepts TCP connections and sends nothing."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield f"127.0.0.1:{listening.getsockname()[1]}"
 
 
 @pytest.fixture
-def unanswering() -> Iterator[str]:
-    """A ROUTER of ZeroMQ, which shakes hands and answers nothing."""
+def silent_router() -> Iterator[str]:
+    """The address of a ZeroMQ ROUTER, which completes handshakes and answers nothing."""
     context = zmq.Context()
     router = context.socket(zmq.ROUTER)
     port = router.bind_to_random_port("tcp://127.0.0.1")
@@ -56,7 +56,7 @@ def unanswering() -> Iterator[str]:
 
 @pytest.fixture
 async def guarded() -> AsyncIterator[str]:
-    """A broker that asks for a password."""
+    """The address of a broker that requires a password."""
     async with Broker("tcp://127.0.0.1:0", users={"ann": "secret"}) as broker:
         yield broker.endpoints[0].removeprefix("tcp://")
 
@@ -72,60 +72,60 @@ async def guarded() -> AsyncIterator[str]:
         "amqp://127.0.0.1:1/",
     ],
 )
-async def test_a_port_at_which_nobody_listens(url: str) -> None:
-    told = await trouble_of(url, "refused")
-    assert told == "cannot connect to tcp://127.0.0.1:1: connection refused"
+async def test_an_unused_port(url: str) -> None:
+    message = await trouble_of(url, "refused")
+    assert message == "cannot connect to tcp://127.0.0.1:1: connection refused"
 
 
-async def test_a_file_that_is_no_socket(tmp_path: Path) -> None:
+async def test_a_missing_socket_file(tmp_path: Path) -> None:
     place = f"ipc://{tmp_path}/broker.sock"
-    told = await trouble_of(f"mdp+{place}", "no such file")
-    assert told == f"cannot connect to {place}: no such file or directory"
+    message = await trouble_of(f"mdp+{place}", "no such file")
+    assert message == f"cannot connect to {place}: no such file or directory"
 
 
-async def test_a_host_that_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unknown_host(monkeypatch: pytest.MonkeyPatch) -> None:
     async def unknown(*_: object, **__: object) -> None:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", unknown)
-    told = await trouble_of("mdp://brocker:5555", "not known")
-    assert told == "cannot connect to tcp://brocker:5555: name or service not known"
+    message = await trouble_of("mdp://brocker:5555", "not known")
+    assert message == "cannot connect to tcp://brocker:5555: name or service not known"
 
 
 @pytest.mark.parametrize("scheme", ["mdp", "sp+tcp", "pirate"])
-async def test_a_peer_that_does_not_shake_hands(scheme: str, mute: str) -> None:
-    told = await trouble_of(f"{scheme}://{mute}", "handshake")
-    assert told == f"tcp://{mute} has not completed the handshake yet"
+async def test_a_peer_without_a_handshake(scheme: str, silent_listener: str) -> None:
+    message = await trouble_of(f"{scheme}://{silent_listener}", "handshake")
+    assert message == f"tcp://{silent_listener} has not completed the handshake yet"
 
 
 @pytest.mark.parametrize("dialect", ["0.1", "0.2", "0.3"])
-async def test_a_broker_that_does_not_answer_ready(dialect: str, unanswering: str) -> None:
-    told = await trouble_of(f"mdp://{unanswering}?dialect={dialect}", "READY")
-    words = f"tcp://{unanswering} has not answered READY: is it a broker of MDP {dialect}?"
-    assert told == f"{words} (`--dialect` chooses another version)"
+async def test_a_broker_that_does_not_answer_ready(dialect: str, silent_router: str) -> None:
+    message = await trouble_of(f"mdp://{silent_router}?dialect={dialect}", "READY")
+    words = f"tcp://{silent_router} has not answered READY: is it a broker of MDP {dialect}?"
+    assert message == f"{words} (`--dialect` chooses another version)"
 
 
-async def test_a_paranoid_queue_that_does_not_answer_ready(unanswering: str) -> None:
-    told = await trouble_of(f"pirate://{unanswering}", "READY")
-    assert told.startswith(f"tcp://{unanswering} has not answered READY: is it the back of a ")
+async def test_a_paranoid_queue_that_does_not_answer_ready(silent_router: str) -> None:
+    message = await trouble_of(f"pirate://{silent_router}", "READY")
+    assert message.startswith(f"tcp://{silent_router} has not answered READY: is it the back of a ")
 
 
 @pytest.mark.parametrize(
-    ("user", "told"),
+    ("user", "message"),
     [
         ("", "the broker requires a user name and password"),
         ("ann:wrong@", "the broker refused the user name or the password of 'ann'"),
     ],
     ids=["missing", "wrong"],
 )
-async def test_credentials_that_the_broker_refuses(user: str, told: str, guarded: str) -> None:
-    text = await trouble_of(f"mdp://{user}{guarded}", told)
+async def test_refused_credentials(user: str, message: str, guarded: str) -> None:
+    text = await trouble_of(f"mdp://{user}{guarded}", message)
     assert "`--credentials-file`" in text
     assert "wrong" not in text.replace("wrong password", "")
 
 
 @pytest.mark.parametrize("dialect", ["0.1", "0.2", "0.3"])
-async def test_it_is_served_once_the_broker_has_answered(dialect: str) -> None:
+async def test_it_is_connected_once_the_broker_has_answered(dialect: str) -> None:
     policy = requite.BrokerPolicy(heartbeat=requite.HeartbeatPolicy(interval_s=0.1))
     async with (
         Broker("tcp://127.0.0.1:0", policy=policy) as broker,
@@ -137,7 +137,7 @@ async def test_it_is_served_once_the_broker_has_answered(dialect: str) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["simple", "paranoid"])
-async def test_it_is_served_once_a_queue_has_taken_it(protocol: str) -> None:
+async def test_it_is_connected_once_the_queue_has_registered_it(protocol: str) -> None:
     heartbeat = requite.HeartbeatPolicy(interval_s=0.1) if protocol == "paranoid" else None
     policy = queue_policy(0.1)
     places = ("tcp://127.0.0.1:0", "tcp://127.0.0.1:0")
@@ -148,7 +148,7 @@ async def test_it_is_served_once_a_queue_has_taken_it(protocol: str) -> None:
             assert worker.trouble == ""
 
 
-async def test_each_place_that_it_dials_is_served_by_itself() -> None:
+async def test_each_address_is_connected_independently() -> None:
     async with requite.AsyncClient(bind="sp+tcp://127.0.0.1:0") as client:
         urls = ["sp+tcp://127.0.0.1:1", *client.addresses]
         async with Worker(urls, echo) as worker:
@@ -156,7 +156,7 @@ async def test_each_place_that_it_dials_is_served_by_itself() -> None:
             assert worker.trouble == "cannot connect to tcp://127.0.0.1:1: connection refused"
 
 
-async def test_the_loss_of_the_broker_is_logged_once_and_its_return_once(
+async def test_the_loss_and_the_return_of_the_broker_are_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.WARNING, "requite.worker")
@@ -177,22 +177,24 @@ async def test_the_loss_of_the_broker_is_logged_once_and_its_return_once(
 
 
 @pytest.fixture
-async def babbling() -> AsyncIterator[tuple[str, list[None]]]:
-    """A server that is not ZMTP, and a list that grows with each connection to it."""
+async def smtp_server() -> AsyncIterator[tuple[str, list[None]]]:
+    """The URL of a server that does not speak ZMTP, and a list with an item per connection."""
     seen: list[None] = []
 
-    async def babble(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def greet(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         seen.append(None)
         writer.write(b"220 mail.example.com ESMTP\r\n")
         writer.close()
 
-    async with await asyncio.start_server(babble, "127.0.0.1", 0) as server:
+    async with await asyncio.start_server(greet, "127.0.0.1", 0) as server:
         yield f"mdp://127.0.0.1:{server.sockets[0].getsockname()[1]}", seen
 
 
-async def test_a_broker_that_hangs_up_at_once_may_be_passive_or_out_of_file_descriptors() -> None:
+async def test_a_broker_that_disconnects_at_once_may_be_passive_or_out_of_file_descriptors() -> (
+    None
+):
     async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read(64)  # the greeting: what is left unread would reset the connection
+        await reader.read(64)  # the greeting; unread data would reset the connection
         writer.close()
 
     async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as server:
@@ -207,21 +209,21 @@ async def test_a_broker_that_hangs_up_at_once_may_be_passive_or_out_of_file_desc
                 await client.call(b"x", service="echo", timeout=0.2)
 
 
-async def test_the_log_of_a_worker_does_not_repeat_why_it_waits(
-    babbling: tuple[str, list[None]], caplog: pytest.LogCaptureFixture
+async def test_the_log_of_a_worker_states_its_trouble_once(
+    smtp_server: tuple[str, list[None]], caplog: pytest.LogCaptureFixture
 ) -> None:
-    url, seen = babbling
+    url, seen = smtp_server
     async with Worker(url, echo):
-        await until(lambda: any("waiting to serve" in told for told in caplog.messages))
+        await until(lambda: any("waiting to serve" in message for message in caplog.messages))
     assert len(seen) > 1
-    [told] = caplog.messages
-    assert told.startswith("waiting to serve echo: the connection to tcp://127.0.0.1:")
+    [message] = caplog.messages
+    assert message.startswith("waiting to serve echo: the connection to tcp://127.0.0.1:")
 
 
-async def test_the_log_of_a_client_leaves_to_its_errors_why_there_is_no_connection(
-    babbling: tuple[str, list[None]], caplog: pytest.LogCaptureFixture
+async def test_a_client_does_not_log_why_it_is_not_connected(
+    smtp_server: tuple[str, list[None]], caplog: pytest.LogCaptureFixture
 ) -> None:
-    url, seen = babbling
+    url, seen = smtp_server
     async with requite.AsyncClient(url) as client:
         calling = asyncio.ensure_future(client.call(b"x", service="echo"))
         await until(lambda: len(seen) > 2)
@@ -234,7 +236,7 @@ async def test_the_log_of_a_client_leaves_to_its_errors_why_there_is_no_connecti
     assert caplog.messages == []
 
 
-async def test_a_worker_that_drains_does_not_complain_of_the_end(
+async def test_a_drained_worker_logs_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with Broker("tcp://127.0.0.1:0") as broker:

@@ -1,4 +1,4 @@
-"""Managers and workers at a broker of MDP."""
+"""Pool managers and workers connected to an MDP broker."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from tests.pool.live import WAIT_S, Ground
+from tests.pool.live import WAIT_S, PoolTestbed
 from tests.support.live import ANY_PORT, BrokerProcess
 
 from requite import AsyncClient, Broker
@@ -16,28 +16,30 @@ from requite.pool.config import (
 from requite.protocols.majordomo.policy import BrokerPolicy
 
 
-class Yard(Ground):
-    """A ground at a broker of MDP."""
+class BrokerTestbed(PoolTestbed):
+    """A testbed whose managers connect to an MDP broker."""
 
     def __init__(self, url: str, folder: Path, stack: AsyncExitStack) -> None:
         section = BrokerSection(url, interval_s=0.05, settle_s=0.5)
         super().__init__(url, {"broker": section}, folder, stack)
 
 
-async def broker_in(stack: AsyncExitStack) -> str:
-    """Start a broker in this loop, whose requests wait as long as a busy machine takes to start a
-    worker; return its URL."""
+async def start_broker(stack: AsyncExitStack) -> str:
+    """Start a broker in this event loop; return its URL.
+
+    It holds requests for `WAIT_S` without a worker, since a busy machine starts workers slowly.
+    """
     broker = Broker(ANY_PORT, policy=BrokerPolicy(service_grace_s=WAIT_S, attempts_max=2))
     await stack.enter_async_context(broker)
     return broker.endpoints[0].replace("tcp://", "mdp://")
 
 
 def broker_process(bind: str = ANY_PORT, options: Sequence[str] = ()) -> BrokerProcess:
-    """Start a broker that can be killed."""
+    """Start a broker in a child process that can be killed."""
     return BrokerProcess("--service-grace", str(WAIT_S), *options, bind=bind)
 
 
-async def who(client: AsyncClient, word: bytes = b"hi") -> str:
+async def answering_worker(client: AsyncClient, word: bytes = b"hi") -> str:
     """Return the id of the worker that answers."""
     reply = await client.call(word)
     return reply.body.removesuffix(b" " + word).decode().rsplit(" ", 1)[1]

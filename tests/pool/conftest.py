@@ -1,4 +1,4 @@
-"""Fixtures for what runs against RabbitMQ."""
+"""Fixtures of pool tests with RabbitMQ."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
-from tests.pool.live import Floor
+from tests.pool.live import RabbitTestbed
 from tests.support.rabbit import Rabbit
 
 
 @pytest.fixture
-async def floor(rabbit: Rabbit, tmp_path: Path) -> AsyncIterator[Floor]:
-    """A RabbitMQ with a virtual host of its own, and room for managers and workers."""
+async def testbed(rabbit: Rabbit, tmp_path: Path) -> AsyncIterator[RabbitTestbed]:
+    """A testbed at a RabbitMQ virtual host of its own; all workers are killed afterwards."""
     async with AsyncExitStack() as stack:
-        floor = Floor(rabbit, tmp_path, stack)
-        stack.push_async_callback(floor.clear)
-        yield floor
+        testbed = RabbitTestbed(rabbit, tmp_path, stack)
+        stack.push_async_callback(testbed.clear)
+        yield testbed

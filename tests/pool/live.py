@@ -1,4 +1,4 @@
-"""Managers and workers against the tests' RabbitMQ."""
+"""Testbeds for pool managers, clients and worker processes."""
 
 from __future__ import annotations
 
@@ -38,15 +38,18 @@ COMMAND: Final = (
     "-m",
     "requite.cli",
     "worker",
-    "tests.pool.services:who",
+    "tests.pool.services:identify",
     "--pool",
 )
 ROOT: Final = Path(__file__).parents[2]
 
 
-class Ground:
-    """A folder for workers, and managers that are closed at the end. `url` is that of the clients,
-    `section` the setting that has the managers go there."""
+class PoolTestbed:
+    """The managers, clients and worker processes of a test, with a folder for their state.
+
+    `url` is the URL for clients. `section` has the configuration section with which managers
+    connect to the same server.
+    """
 
     def __init__(
         self, url: str, section: Mapping[str, Any], folder: Path, stack: AsyncExitStack
@@ -58,7 +61,7 @@ class Ground:
         self.stack = stack
 
     def config(self, **changes: Any) -> PoolConfig:
-        """Return brisk settings; `changes` replace sections."""
+        """Return a configuration with short intervals; `changes` replace sections."""
         settings = {
             "command": COMMAND,
             "state_dir": str(self.state),
@@ -76,41 +79,41 @@ class Ground:
         return replace(config, **{**self._section, **changes})
 
     async def manager(self, config: PoolConfig | None = None, **more: Any) -> PoolManager:
-        """Start a manager; return it at once."""
+        """Start a manager; return it without waiting until it is active."""
         manager = PoolManager(config or self.config(), **more)
         return await self.stack.enter_async_context(manager)
 
     async def active(self, config: PoolConfig | None = None) -> PoolManager:
-        """Start a manager; return when it decides."""
+        """Start a manager; return it once it is active."""
         manager = await self.manager(config)
         await until(lambda: manager.state is State.ACTIVE, "an active manager")
         return manager
 
     async def client(self, key: str = "42", **settings: Any) -> AsyncClient:
-        """Make a client of a group."""
+        """Return a client of the group of `key`; it is closed after the test."""
         url = f"{self.url}?pool=core&key={quote(key, safe='')}"
         client = AsyncClient(url, timeout=settings.pop("timeout", WAIT_S), **settings)
         return await self.stack.enter_async_context(client)
 
     def workers(self) -> list[Record]:
-        """Return the workers that run."""
+        """Return the records of the running workers."""
         return Records(self.state / "core.default").living()
 
     async def clear(self) -> None:
-        """Kill all workers."""
+        """Kill all workers; return once none is running."""
 
         def killed() -> bool:
             living = self.workers()
             for pid in filter(None, (record.pid for record in living)):
-                with suppress(ProcessLookupError):  # it has just ended by itself
+                with suppress(ProcessLookupError):  # it has just exited
                     os.killpg(pid, signal.SIGKILL)
             return not living
 
         await until(killed, "the end of all workers")
 
 
-class Floor(Ground):
-    """A ground at a RabbitMQ."""
+class RabbitTestbed(PoolTestbed):
+    """A testbed whose managers connect to RabbitMQ."""
 
     def __init__(self, rabbit: Rabbit, folder: Path, stack: AsyncExitStack) -> None:
         section = RabbitSection(rabbit.url, rabbit.management_url)
@@ -118,28 +121,28 @@ class Floor(Ground):
         self.rabbit = rabbit
 
 
-async def until(look: Callable[[], object], what: str) -> None:
-    """Wait until something is so."""
+async def until(condition: Callable[[], object], what: str) -> None:
+    """Wait until `condition` returns a true value; fail after `WAIT_S`."""
     try:
         async with asyncio.timeout(WAIT_S):
-            while not look():  # noqa: ASYNC110 - what it looks at has no event
+            while not condition():  # noqa: ASYNC110 - the condition has no event
                 await asyncio.sleep(0.02)
     except TimeoutError:
         raise AssertionError(f"{what}: not within {WAIT_S:g} s") from None
 
 
-async def eventually(ask: Callable[[], Awaitable[object]], what: str) -> None:
-    """Wait until something that has to be asked for is so."""
+async def eventually(condition: Callable[[], Awaitable[object]], what: str) -> None:
+    """Wait until `condition`, a coroutine function, returns a true value; fail after `WAIT_S`."""
     try:
         async with asyncio.timeout(WAIT_S):
-            while not await ask():  # noqa: ASYNC110 - nobody tells
+            while not await condition():  # noqa: ASYNC110 - the condition has no event
                 await asyncio.sleep(0.05)
     except TimeoutError:
         raise AssertionError(f"{what}: not within {WAIT_S:g} s") from None
 
 
 async def ask(url: str, body: object = None) -> tuple[int, Any]:
-    """Ask an endpoint; return the status, and what it says."""
+    """Send a GET request, or POST `body` as JSON; return the status and the parsed response."""
     return await asyncio.to_thread(_ask, url, body)
 
 

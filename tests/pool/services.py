@@ -1,4 +1,4 @@
-"""Handlers that workers of pools run in tests."""
+"""Service handlers that pool workers run in tests."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ import requite
 
 
 @requite.service("pool")
-async def who(request: requite.Request) -> bytes:
-    """Answer with the key and the id of the worker; obey a few words."""
+async def identify(request: requite.Request) -> bytes:
+    """Return the key and the id of the worker, and the body.
+
+    The body `die` makes the worker exit, `hang` blocks the first attempt for ever, and `sleep N`
+    delays the reply by N seconds.
+    """
     word = request.body.decode()
     if word == "die":
         os._exit(3)

@@ -1,11 +1,11 @@
-"""Where RabbitMQ is: one URL, read alike by managers, workers and clients."""
+"""RabbitMQ's URL: managers read it like workers and clients, and invalid URLs are refused."""
 
 from __future__ import annotations
 
 from urllib.parse import quote
 
 import pytest
-from tests.pool.live import Floor
+from tests.pool.live import RabbitTestbed
 from tests.support.certificates import Certificates
 
 from requite.errors import ConfigurationError, TransportError
@@ -20,7 +20,7 @@ def config_of(url: str, management_url: str = "http://localhost:1") -> PoolConfi
 
 
 @pytest.mark.parametrize(
-    ("url", "address", "entry"),
+    ("url", "address", "credentials"),
     [
         ("amqp://h", "tcp://h:5672", ("guest", "guest", "/")),
         ("amqp://u:p%40%2F@h:1/shop", "tcp://h:1", ("u", "p@/", "shop")),
@@ -28,15 +28,17 @@ def config_of(url: str, management_url: str = "http://localhost:1") -> PoolConfi
         ("amqps://h/%C3%A9", "tls://h:5671", ("guest", "guest", "é")),
     ],
 )
-def test_where_it_is_and_who_enters(url: str, address: str, entry: tuple[str, ...]) -> None:
+def test_a_url_gives_the_address_and_the_credentials(
+    url: str, address: str, credentials: tuple[str, ...]
+) -> None:
     settings = ConnectionSettings(config_of(url))
     assert str(settings.address) == address
-    assert (settings.amqp.user, settings.amqp.password, settings.amqp.vhost) == entry
+    assert (settings.amqp.user, settings.amqp.password, settings.amqp.vhost) == credentials
     assert settings.vhost == settings.amqp.vhost
     assert settings.amqp.heartbeat_s == 10
 
 
-def test_options_of_tls(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_tls_options(tmp_path_factory: pytest.TempPathFactory) -> None:
     certificates = Certificates(tmp_path_factory.mktemp("tls"))
     ca = quote(str(certificates.ca), safe="")
     settings = ConnectionSettings(config_of(f"amqps://h/?ca={ca}&server_name=rabbit"))
@@ -48,7 +50,7 @@ def test_options_of_tls(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "told"),
+    ("url", "message"),
     [
         ("http://h", "the scheme is none of"),
         ("mdp://h", "amqp:// or amqps://"),
@@ -57,15 +59,15 @@ def test_options_of_tls(tmp_path_factory: pytest.TempPathFactory) -> None:
         ("amqp://me:secret@/", "the host is missing"),
     ],
 )
-def test_what_is_no_place_is_refused_by_the_name_of_the_setting(url: str, told: str) -> None:
+def test_an_invalid_url_is_refused_with_the_name_of_the_setting(url: str, message: str) -> None:
     with pytest.raises(ConfigurationError, match=r"^rabbitmq\.url: ") as caught:
         ConnectionSettings(config_of(url))
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "message"),
     [
         (
             ConnectionRefused(530, "NOT_ALLOWED - vhost v not found"),
@@ -90,8 +92,8 @@ def test_what_is_no_place_is_refused_by_the_name_of_the_setting(url: str, told: 
         ),
     ],
 )
-def test_what_is_refused_for_good_is_told_in_plain_words(error: Exception, told: str) -> None:
-    assert refusal(error, "amqp://u:secret@h/v") == f"rabbitmq.url (amqp://u:***@h/v): {told}"
+def test_permanent_refusals_have_plain_messages(error: Exception, message: str) -> None:
+    assert refusal(error, "amqp://u:secret@h/v") == f"rabbitmq.url (amqp://u:***@h/v): {message}"
 
 
 @pytest.mark.parametrize(
@@ -103,7 +105,7 @@ def test_what_is_refused_for_good_is_told_in_plain_words(error: Exception, told:
         TimeoutError(),
     ],
 )
-def test_what_may_change_is_no_refusal(error: Exception) -> None:
+def test_temporary_failures_are_not_refusals(error: Exception) -> None:
     assert refusal(error, "amqp://h") is None
     assert isinstance(error, FAILURES)
 
@@ -117,26 +119,28 @@ def test_what_may_change_is_no_refusal(error: Exception) -> None:
         (ConnectionRefused(403, "exclusive use"), False),
     ],
 )
-def test_who_consumes_already_is_told_from_other_refusals(error: Exception, taken: bool) -> None:
+def test_is_taken_recognizes_a_queue_with_an_exclusive_consumer(
+    error: Exception, taken: bool
+) -> None:
     assert is_taken(error) is taken
 
 
-async def test_a_file_that_is_missing_is_told_at_once() -> None:
+async def test_a_missing_ca_file_is_refused_at_once() -> None:
     with pytest.raises(ConfigurationError, match="/nowhere"):
         Management(config_of("amqps://h/?ca=/nowhere"))
 
 
-async def test_the_management_api_speaks_http() -> None:
+async def test_the_management_url_must_be_http() -> None:
     with pytest.raises(ConfigurationError, match=r"rabbitmq\.management_url: .*http://"):
         Management(config_of("amqp://h", "ftp://h"))
 
 
 @pytest.mark.e2e
 @pytest.mark.slow
-async def test_a_pool_over_tls_with_an_authority_of_its_own(floor: Floor) -> None:
-    rabbit = floor.rabbit
+async def test_a_pool_over_tls_with_a_private_authority(testbed: RabbitTestbed) -> None:
+    rabbit = testbed.rabbit
     url = f"{rabbit.tls_url}?ca={quote(str(rabbit.certificates.ca), safe='')}"
     section = RabbitSection(url, rabbit.management_url)
-    await floor.active(floor.config(rabbitmq=section))
-    client = await floor.client()
-    assert (await client.call(b"who")).body  # the worker has been given the same URL
+    await testbed.active(testbed.config(rabbitmq=section))
+    client = await testbed.client()
+    assert (await client.call(b"who")).body  # the worker gets the same URL

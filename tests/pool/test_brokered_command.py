@@ -1,4 +1,4 @@
-"""`requite pool run --broker`: the real commands, and a manager that is killed; no RabbitMQ."""
+"""`requite pool run --broker` in child processes: managers that are killed or frozen."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ directory = {root}
 STANDBY: Final = "standing by, another manager is active"
 
 
-class Place:
-    """A broker, the settings of a pool, and what is started beside them."""
+class CommandTestbed:
+    """A broker, the configuration file of a pool, and the processes of a test."""
 
     def __init__(self, folder: Path, broker: BrokerProcess) -> None:
         self.broker = broker
@@ -70,7 +70,7 @@ class Place:
         )
 
     def manager(self, state: str = "active") -> tuple[Process, str]:
-        """Start a manager; return it when it has come to this state, and where it answers."""
+        """Start a manager, wait until it prints `state`; return it and the URL of its endpoints."""
         words = ("-m", "requite.cli", "pool", "run", "--config", str(self.file))
         process = Process(*words, "--broker", self.broker.url)
         self.started.append(process)
@@ -79,19 +79,19 @@ class Place:
         return process, url
 
     def workers(self) -> list[Record]:
-        """Return the workers that run."""
+        """Return the records of the running workers."""
         return Records(self.state / "core.default").living()
 
     def is_cleared(self) -> bool:
-        """Kill the workers that run; return whether there was none."""
+        """Kill the running workers; return whether there were none."""
         living = self.workers()
-        for pid in filter(None, (record.pid for record in living)):  # 0 is not known yet
+        for pid in filter(None, (record.pid for record in living)):  # 0: not known yet
             with suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)
         return not living
 
     def requite(self, *words: str) -> tuple[int, str]:
-        """Run the command; return its exit code, and what it printed."""
+        """Run `requite`; return its exit code, and its output followed by its errors."""
         run = subprocess.run(
             [sys.executable, "-m", "requite.cli", *words],
             capture_output=True,
@@ -103,45 +103,48 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
-    """A broker of its own, and room for a pool; nothing is left running."""
-    place = Place(tmp_path, broker_process())
-    yield place
-    for process in reversed(place.started):
+def testbed(tmp_path: Path) -> Iterator[CommandTestbed]:
+    """A broker and the configuration of a pool; all processes are killed afterwards."""
+    testbed = CommandTestbed(tmp_path, broker_process())
+    yield testbed
+    for process in reversed(testbed.started):
         process.dispose()
-    eventually(place.is_cleared, "the end of all workers")
+    eventually(testbed.is_cleared, "the end of all workers")
 
 
 @pytest.mark.timeout(120)
-def test_a_pool_from_its_first_request_to_its_end(place: Place) -> None:
-    first, url = place.manager()
-    group = f"{place.broker.url}?pool=core&key=a%2Fb"
-    code, said = place.requite("call", group, "hi")  # it does not wait for a worker to come
+def test_a_pool_from_its_first_request_to_its_end(testbed: CommandTestbed) -> None:
+    first, url = testbed.manager()
+    group = f"{testbed.broker.url}?pool=core&key=a%2Fb"
+    # The request is sent although no worker serves the group yet.
+    code, said = testbed.requite("call", group, "hi")
     assert code == 0
     assert said.startswith("a/b core.default-")
-    assert "1 active, 0 unbound, 1 running" in place.requite("pool", "status", "--manager", url)[1]
-    code, row = place.requite("pool", "ls", "--manager", url, "--json")
+    assert (
+        "1 active, 0 unbound, 1 running" in testbed.requite("pool", "status", "--manager", url)[1]
+    )
+    code, row = testbed.requite("pool", "ls", "--manager", url, "--json")
     assert (json.loads(row)["key"], json.loads(row)["workers"]) == ("a/b", 1)
 
-    second, url = place.manager(STANDBY)
+    second, url = testbed.manager(STANDBY)
     first.kill()
     assert second.line() == "pool core: active"
     with Client(group, timeout=WAIT_S) as client:
         assert client.call(b"hi").body.decode() == said.rstrip("\n")
-    assert len(place.workers()) == 1
-    assert place.requite("pool", "drain", "a/b", "--manager", url) == (0, "draining a/b\n")
-    eventually(lambda: not place.workers(), "the end of the group")
+    assert len(testbed.workers()) == 1
+    assert testbed.requite("pool", "drain", "a/b", "--manager", url) == (0, "draining a/b\n")
+    eventually(lambda: not testbed.workers(), "the end of the group")
 
     with Client(group, timeout=WAIT_S) as client:
         client.call(b"hi")
     second.signal(signal.SIGTERM)
     assert second.ended()[0] == 0
-    assert place.workers() == []
+    assert testbed.workers() == []
 
 
-def test_a_url_at_which_no_pool_can_be_is_named(place: Place) -> None:
-    code, said = place.requite(
-        "pool", "run", "--config", str(place.file), "--broker", "mdp://u:secret@localhost:no"
+def test_an_invalid_broker_url_is_named(testbed: CommandTestbed) -> None:
+    code, said = testbed.requite(
+        "pool", "run", "--config", str(testbed.file), "--broker", "mdp://u:secret@localhost:no"
     )
     assert code == 2
     assert "broker.url" in said
@@ -150,10 +153,10 @@ def test_a_url_at_which_no_pool_can_be_is_named(place: Place) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(180)
-def test_a_manager_that_was_frozen_finds_another_one_in_its_place(place: Place) -> None:
-    first, _ = place.manager()
-    second, url = place.manager(STANDBY)
-    group = f"{place.broker.url}?pool=core&key=1"
+def test_a_frozen_manager_becomes_the_standby_when_it_resumes(testbed: CommandTestbed) -> None:
+    first, _ = testbed.manager()
+    second, url = testbed.manager(STANDBY)
+    group = f"{testbed.broker.url}?pool=core&key=1"
     with Client(group, timeout=WAIT_S) as client:
         worker = client.call(b"hi").body
         first.signal(signal.SIGSTOP)
@@ -162,4 +165,4 @@ def test_a_manager_that_was_frozen_finds_another_one_in_its_place(place: Place) 
         assert first.line() == "pool core: connecting to the broker"
         assert first.line() == f"pool core: {STANDBY}"
         assert client.call(b"hi").body == worker
-    assert place.requite("pool", "ls", "--manager", url)[1].count("1 worker") == 1
+    assert testbed.requite("pool", "ls", "--manager", url)[1].count("1 worker") == 1

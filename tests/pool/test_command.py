@@ -1,4 +1,4 @@
-"""`requite pool`: the real command, with a real RabbitMQ, and managers that are killed."""
+"""The command `requite pool` with a real RabbitMQ, and managers that are killed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from tests.pool.live import COMMAND, ROOT, WAIT_S, Floor, until
+from tests.pool.live import COMMAND, ROOT, WAIT_S, RabbitTestbed, until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -48,14 +48,14 @@ directory = {root}
 """
 
 
-def write(floor: Floor, folder: Path) -> Path:
-    """Write the settings of a pool."""
+def write_settings(testbed: RabbitTestbed, folder: Path) -> Path:
+    """Write `pool.toml`; return its path."""
     file = folder / "pool.toml"
     values = {
-        "url": floor.rabbit.url,
-        "management_url": floor.rabbit.management_url,
+        "url": testbed.rabbit.url,
+        "management_url": testbed.rabbit.management_url,
         "command": [*COMMAND],
-        "state": str(floor.state),
+        "state": str(testbed.state),
         "root": str(ROOT),
     }
     file.write_text(TOML.format(**{name: json.dumps(value) for name, value in values.items()}))
@@ -63,7 +63,7 @@ def write(floor: Floor, folder: Path) -> Path:
 
 
 class Run:
-    """A `requite pool run` of its own."""
+    """A process that runs `requite pool run`, and the file with its output."""
 
     def __init__(self, file: Path, folder: Path) -> None:
         self.output = folder / f"{os.urandom(4).hex()}.out"
@@ -72,19 +72,19 @@ class Run:
                 [*REQUITE, "pool", "run", "--config", str(file)], stdout=output, cwd=ROOT
             )
 
-    def said(self, text: str) -> bool:
-        """Whether it has printed this."""
+    def printed(self, text: str) -> bool:
+        """Return whether its output contains `text`."""
         return text in self.output.read_text()
 
     @property
     def url(self) -> str:
-        """Where it answers."""
+        """The URL of the manager's endpoints."""
         first = next(line for line in self.output.read_text().splitlines() if "http" in line)
         return first.rpartition(" ")[2]
 
 
 def requite(*words: str) -> tuple[int, str]:
-    """Run the command; return its exit code, and all that it printed."""
+    """Run `requite`; return its exit code, and its output followed by its errors."""
     run = subprocess.run(
         [*REQUITE, *words], capture_output=True, text=True, timeout=WAIT_S, cwd=ROOT
     )
@@ -92,48 +92,50 @@ def requite(*words: str) -> tuple[int, str]:
 
 
 def as_json(*words: str) -> list[Any]:
-    """Run the command with --json; return the objects that it printed."""
+    """Run `requite` with `--json`; return the objects that it printed."""
     code, text = requite(*words, "--json")
     assert code == 0, text
     return [json.loads(line) for line in text.splitlines()]
 
 
 @pytest.mark.timeout(240)
-async def test_a_pool_from_its_first_request_to_its_end(floor: Floor, tmp_path: Path) -> None:
-    file = write(floor, tmp_path)
+async def test_a_pool_from_its_first_request_to_its_end(
+    testbed: RabbitTestbed, tmp_path: Path
+) -> None:
+    file = write_settings(testbed, tmp_path)
     first, second = Run(file, tmp_path), None
     try:
-        await until(lambda: first.said("pool core: active"), "an active manager")
-        client = await floor.client()
+        await until(lambda: first.printed("pool core: active"), "an active manager")
+        client = await testbed.client()
         worker_id = (await client.call(b"hi")).body.split()[1]
-        operate(first.url)
-        await until(lambda: len(floor.workers()) == 2, "two workers")
+        check_operator_commands(first.url)
+        await until(lambda: len(testbed.workers()) == 2, "two workers")
 
         second = Run(file, tmp_path)
-        await until(lambda: second.said("standing by, another manager is active"), "a standby")
+        await until(lambda: second.printed("standing by, another manager is active"), "a standby")
         first.process.kill()
-        await until(lambda: second.said("pool core: active"), "the other manager")
+        await until(lambda: second.printed("pool core: active"), "the other manager")
         assert (await client.call(b"hi")).body.split()[1] in {
             worker_id,
-            *(record.worker_id.encode() for record in floor.workers()),
+            *(record.worker_id.encode() for record in testbed.workers()),
         }
-        assert len(floor.workers()) == 2
+        assert len(testbed.workers()) == 2
 
         assert requite("pool", "drain", "42", "--manager", second.url) == (0, "draining 42\n")
-        await until(lambda: not floor.workers(), "the end of the group")
+        await until(lambda: not testbed.workers(), "the end of the group")
         await client.call(b"hi")
         second.process.send_signal(signal.SIGTERM)
         await until(lambda: second.process.poll() is not None, "the end of the manager")
         assert second.process.returncode == 0
-        assert floor.workers() == []
+        assert testbed.workers() == []
     finally:
         for run in filter(None, (first, second)):
             run.process.kill()
             run.process.wait()
 
 
-def operate(url: str) -> None:
-    """Ask and tell a manager what operators do."""
+def check_operator_commands(url: str) -> None:
+    """Run the commands for operators against a manager; check their output."""
     [status] = as_json("pool", "status", "--manager", url)
     assert (status["pool"], status["state"]) == ("core", "active")
     assert "1 active, 0 unbound, 1 running" in requite("pool", "status", "--manager", url)[1]
@@ -164,19 +166,19 @@ def operate(url: str) -> None:
 def test_settings_that_cannot_work_are_named(tmp_path: Path, text: str, complaint: str) -> None:
     file = tmp_path / "pool.toml"
     file.write_text(text)
-    code, said = requite("pool", "run", "--config", str(file))
+    code, printed = requite("pool", "run", "--config", str(file))
     assert code == 2
-    assert complaint in said
-    assert "Traceback" not in said
+    assert complaint in printed
+    assert "Traceback" not in printed
 
 
-def test_what_is_given_wrongly_is_named(tmp_path: Path) -> None:
+def test_invalid_arguments_are_named(tmp_path: Path) -> None:
     missing = str(tmp_path / "missing.toml")
-    code, said = requite("pool", "run", "--config", missing)
-    assert (code, "missing.toml" in said) == (2, True)
+    code, printed = requite("pool", "run", "--config", missing)
+    assert (code, "missing.toml" in printed) == (2, True)
     (tmp_path / "pool.toml").write_text("[pool]\nname = 'core'\n[driver]\nkind = 'noop'")
-    code, said = requite("pool", "run", "--config", str(tmp_path / "pool.toml"), "--set", "x=1")
-    assert (code, "SECTION.NAME=VALUE" in said) == (2, True)
+    code, printed = requite("pool", "run", "--config", str(tmp_path / "pool.toml"), "--set", "x=1")
+    assert (code, "SECTION.NAME=VALUE" in printed) == (2, True)
     assert requite("pool", "status", "--manager", "http://127.0.0.1:1")[0] == 5
     assert requite("pool", "status", "--manager", "core")[0] == 2
     assert requite("pool", "drain")[0] == 2
@@ -187,12 +189,14 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     (tmp_path / "pool.toml").write_text("[pool]\nname = 'core'\n[driver]\nkind = 'noop'")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = f"http.port={taken.getsockname()[1]}"
-        code, said = requite("pool", "run", "--config", str(tmp_path / "pool.toml"), "--set", port)
+        code, printed = requite(
+            "pool", "run", "--config", str(tmp_path / "pool.toml"), "--set", port
+        )
     assert code == 7
-    assert "http.port: cannot listen at 127.0.0.1" in said
+    assert "http.port: cannot listen at 127.0.0.1" in printed
 
 
-def test_a_worker_of_a_pool_is_told_what_it_lacks() -> None:
-    code, said = requite("worker", "tests.pool.services:who", "--pool")
+def test_a_pool_worker_names_missing_variables() -> None:
+    code, printed = requite("worker", "tests.pool.services:identify", "--pool")
     assert code == 2
-    assert "WORKER_AMQP_URL, WORKER_POOL, WORKER_KEY, WORKER_ID missing" in said
+    assert "WORKER_AMQP_URL, WORKER_POOL, WORKER_KEY, WORKER_ID missing" in printed

@@ -1,4 +1,4 @@
-"""A manager's connection to a server that refuses, hangs up, or speaks something else."""
+"""A manager's AMQP connection to a server that refuses, disconnects or speaks another protocol."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Answer = Callable[[bytes], bytes | None]
 
 @asynccontextmanager
 async def server(answer: Answer) -> AsyncIterator[str]:
-    """Listen, and answer each chunk; None hangs up."""
+    """Listen and answer each received chunk; an answer of None closes the connection."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while chunk := await reader.read(1 << 16):
@@ -39,7 +39,7 @@ async def server(answer: Answer) -> AsyncIterator[str]:
 
 
 def by_turns(*answers: bytes | None) -> Answer:
-    """Answer each chunk with the next of these, and what comes behind them with nothing."""
+    """Return a function that returns `answers` in order, then empty answers."""
     left = list(answers)
     return lambda _chunk: left.pop(0) if left else b""
 
@@ -50,7 +50,7 @@ def on_channel(*said: object) -> bytes:
 
 @asynccontextmanager
 async def channel_of(*answers: bytes | None) -> AsyncIterator[tuple[Connection, Channel]]:
-    """Connect to a server that answers so what comes behind the opening of a channel."""
+    """Open a channel to a server that gives these answers once the channel is open."""
     async with (
         server(by_turns(*_BEGINNING, *answers)) as url,
         connected(url) as connection,
@@ -80,23 +80,23 @@ async def test_a_refusal_has_its_code(answers: tuple[bytes, ...], code: int) -> 
 
 
 @pytest.mark.parametrize(
-    ("answers", "told"),
+    ("answers", "message"),
     [
         ((None,), "may not be RabbitMQ"),
         ((b"HTTP/1.1 400 Bad Request\r\n\r\n",), "HTTP"),
         ((start(), None), "may not be RabbitMQ"),
     ],
 )
-async def test_whoever_may_be_another_the_next_time_is_no_refusal(
-    answers: tuple[bytes | None, ...], told: str
+async def test_a_server_without_amqp_is_a_temporary_failure(
+    answers: tuple[bytes | None, ...], message: str
 ) -> None:
     async with server(by_turns(*answers)) as url:
-        with pytest.raises(TransportError, match=told):
+        with pytest.raises(TransportError, match=message):
             async with connected(url):
                 pass
 
 
-async def test_nobody_who_answers_is_told() -> None:
+async def test_a_closed_port_is_reported() -> None:
     async with server(by_turns()) as url:
         pass
     with pytest.raises(TransportError, match="cannot connect"):
@@ -105,7 +105,7 @@ async def test_nobody_who_answers_is_told() -> None:
 
 
 # --- after it -------------------------------------------------------------------------------------
-async def test_a_refusal_closes_its_channel_only() -> None:
+async def test_a_refusal_closes_only_its_channel() -> None:
     refused = commands.Channel.Close(404, "NOT_FOUND", 50, 10)
     async with channel_of(on_channel(refused)) as (connection, channel):
         with pytest.raises(Refused, match="NOT_FOUND") as caught:
@@ -115,10 +115,10 @@ async def test_a_refusal_closes_its_channel_only() -> None:
         assert not connection.closed.done()
         with pytest.raises(TransportError, match="closed"):
             await channel.ask(methods.queue_declare("q", passive=True))
-        await channel.close()  # once more does nothing
+        await channel.close()  # no effect on a closed channel
 
 
-async def test_whoever_waits_hears_of_the_end_of_the_connection() -> None:
+async def test_pending_operations_fail_when_the_connection_closes() -> None:
     async with channel_of(None) as (connection, channel):
         with pytest.raises(TransportError, match="closed the connection"):
             await channel.ask(methods.queue_declare("q", passive=True))
@@ -128,7 +128,7 @@ async def test_whoever_waits_hears_of_the_end_of_the_connection() -> None:
             await connection.channel()
 
 
-async def test_a_forced_end_is_told_with_its_reason() -> None:
+async def test_a_forced_close_is_reported_with_its_reason() -> None:
     forced = frame.marshal(commands.Connection.Close(320, "CONNECTION_FORCED", 0, 0), 0)
     async with channel_of(forced) as (connection, channel):
         with pytest.raises(TransportError, match="320 CONNECTION_FORCED"):
@@ -136,7 +136,7 @@ async def test_a_forced_end_is_told_with_its_reason() -> None:
         assert "320 CONNECTION_FORCED" in (await connection.closed).text
 
 
-async def test_a_question_that_is_given_up_does_not_spoil_the_next_answer() -> None:
+async def test_a_cancelled_operation_does_not_take_the_next_answer() -> None:
     begin = by_turns(*_BEGINNING)
     both = on_channel(*(commands.Queue.DeclareOk(name, 0, 0) for name in ("first", "second")))
 
@@ -152,7 +152,7 @@ async def test_a_question_that_is_given_up_does_not_spoil_the_next_answer() -> N
     assert second.queue == "second"
 
 
-async def test_a_consumer_that_rabbitmq_cancels_is_told() -> None:
+async def test_a_consumer_cancelled_by_rabbitmq_is_reported() -> None:
     cancel = on_channel(commands.Basic.ConsumeOk("q"), commands.Basic.Cancel("q"))
     async with channel_of(cancel) as (_, channel):
         await channel.consume("q", lambda _content: None)

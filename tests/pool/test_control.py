@@ -1,4 +1,4 @@
-"""Drains and cancels of a pool at a real RabbitMQ, and a manager that hands its groups over."""
+"""Drains and cancellations in a pool over a real RabbitMQ, and handover between managers."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import replace
 from urllib.parse import quote
 
 import pytest
-from tests.amqp.live import hearing, is_consuming
-from tests.pool.live import WAIT_S, Floor, ask, eventually, until
-from tests.pool.test_manager import who
+from tests.amqp.live import control_listeners, is_consuming
+from tests.pool.live import WAIT_S, RabbitTestbed, ask, eventually, until
+from tests.pool.test_manager import answering_worker
 
 from requite import AsyncClient, Request, Worker, service
 from requite.pool.config import Lifetime, PoolSection
@@ -21,15 +21,18 @@ from requite.pool.manager.carrier import State
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 
-class Servant:
-    """A worker of the test's own process, whose handler waits until it is let go."""
+class HoldingWorker:
+    """A worker in the test's event loop.
 
-    def __init__(self, floor: Floor, key: str, worker_id: str) -> None:
+    The body `hold` blocks its handler until `release` is set.
+    """
+
+    def __init__(self, testbed: RabbitTestbed, key: str, worker_id: str) -> None:
         self.began, self.release = asyncio.Event(), asyncio.Event()
         self.interrupted = asyncio.Event()
         self.traces: list[str] = []
         query = f"pool=core&key={quote(key, safe='')}&id={worker_id}"
-        self.worker = Worker(f"{floor.rabbit.url}?{query}", self._service())
+        self.worker = Worker(f"{testbed.rabbit.url}?{query}", self._service())
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def _service(self) -> service:
@@ -47,16 +50,21 @@ class Servant:
 
         return hold
 
-    async def start(self, floor: Floor) -> None:
+    async def start(self, testbed: RabbitTestbed) -> None:
         """Serve until the test ends."""
-        await floor.stack.enter_async_context(self.worker)
+        await testbed.stack.enter_async_context(self.worker)
         self.over = asyncio.ensure_future(self.worker.until_over())
-        floor.stack.callback(self.over.cancel)
+        testbed.stack.callback(self.over.cancel)
 
 
-async def serving(floor: Floor, key: str, worker_id: str, url: str = "") -> Servant:
-    """Start a worker of the test's own process, by default for a queue that is not there yet; with
-    the `url` of a manager for one that is, which takes no time."""
+async def start_worker(
+    testbed: RabbitTestbed, key: str, worker_id: str, url: str = ""
+) -> HoldingWorker:
+    """Start a worker in the test's event loop.
+
+    With the `url` of a manager, wait first until that manager has bound the queue of the key.
+    Without, the worker waits for its queue.
+    """
 
     async def bound() -> bool:
         rows = (await ask(f"{url}/status"))[1]["groups"]
@@ -65,37 +73,38 @@ async def serving(floor: Floor, key: str, worker_id: str, url: str = "") -> Serv
     if url:
         await ask(f"{url}/require", {"key": key})
         await eventually(bound, "its queue")
-    servant = Servant(floor, key, worker_id)
-    await servant.start(floor)
-    return servant
+    worker = HoldingWorker(testbed, key, worker_id)
+    await worker.start(testbed)
+    return worker
 
 
-async def listening(floor: Floor, count: int) -> None:
-    """Wait until so many workers hear of drains and cancels."""
+async def until_bound(testbed: RabbitTestbed, count: int) -> None:
+    """Wait until `count` workers are bound to the control exchange."""
     await until(
-        lambda: hearing(floor.rabbit, "core-control-xchg") == count, f"{count} workers that hear"
+        lambda: control_listeners(testbed.rabbit, "core-control-xchg") == count,
+        f"{count} bound workers",
     )
 
 
-async def by_hand(floor: Floor) -> PoolManager:
-    """Start a manager whose workers somebody else starts."""
+async def start_idle_manager(testbed: RabbitTestbed) -> PoolManager:
+    """Start a manager whose driver starts no workers."""
     lifetime = Lifetime(unbind_delay_s=60.0, stop_delay_s=0.3, extra_lifetime_s=0.1)
-    manager = await floor.manager(floor.config(lifetime=lifetime), driver=NoopDriver())
+    manager = await testbed.manager(testbed.config(lifetime=lifetime), driver=NoopDriver())
     await until(lambda: manager.state is State.ACTIVE, "an active manager")
     return manager
 
 
 # --- drains ---------------------------------------------------------------------------------------
-async def test_a_worker_that_is_drained_finishes_what_it_has_and_ends(floor: Floor) -> None:
-    manager = await by_hand(floor)
-    one = await serving(floor, "a/b", "w1", manager.url)
-    two = await serving(floor, "c", "w2", manager.url)
-    client, other = await floor.client("a/b"), await floor.client("c")
+async def test_a_drained_worker_finishes_its_requests_and_exits(testbed: RabbitTestbed) -> None:
+    manager = await start_idle_manager(testbed)
+    one = await start_worker(testbed, "a/b", "w1", manager.url)
+    two = await start_worker(testbed, "c", "w2", manager.url)
+    client, other = await testbed.client("a/b"), await testbed.client("c")
     call = asyncio.ensure_future(client.call(b"hold"))
     await asyncio.wait_for(one.began.wait(), 30)
     assert (await other.call(b"hi")).body == b"hi"
 
-    await listening(floor, 2)
+    await until_bound(testbed, 2)
     drained = await ask(f"{manager.url}/drain", {"worker": "w1"})
     assert drained == (202, {"heard": True})
     await until(lambda: not is_consuming(one.worker), "a worker that takes no more")
@@ -107,77 +116,85 @@ async def test_a_worker_that_is_drained_finishes_what_it_has_and_ends(floor: Flo
     assert (await other.call(b"hi")).body == b"hi"
 
     waits = asyncio.ensure_future(client.call(b"later"))  # in the queue, for the next worker
-    await serving(floor, "a/b", "w3", manager.url)
+    await start_worker(testbed, "a/b", "w3", manager.url)
     assert (await waits).body == b"later"
 
 
-async def test_drains_of_a_key_and_of_all_reach_whom_they_mean(floor: Floor) -> None:
-    manager = await by_hand(floor)
+async def test_drains_reach_the_workers_of_a_key_or_all_workers(testbed: RabbitTestbed) -> None:
+    manager = await start_idle_manager(testbed)
     url = manager.url
-    servants = [await serving(floor, key, f"w-{key}-{n}", url) for key in "ab" for n in (1, 2)]
+    workers = [
+        await start_worker(testbed, key, f"w-{key}-{n}", url) for key in "ab" for n in (1, 2)
+    ]
     for key in "ab":
-        assert (await (await floor.client(key)).call(b"hi")).body == b"hi"
-    await listening(floor, 4)
+        assert (await (await testbed.client(key)).call(b"hi")).body == b"hi"
+    await until_bound(testbed, 4)
     await ask(f"{manager.url}/drain", {"key": "a"})
-    await asyncio.wait_for(asyncio.gather(*(each.over for each in servants[:2])), 30)
-    assert not any(each.over.done() for each in servants[2:])
+    await asyncio.wait_for(asyncio.gather(*(each.over for each in workers[:2])), 30)
+    assert not any(each.over.done() for each in workers[2:])
     await ask(f"{manager.url}/drain", {"all": True})
-    await asyncio.wait_for(asyncio.gather(*(each.over for each in servants[2:])), 30)
+    await asyncio.wait_for(asyncio.gather(*(each.over for each in workers[2:])), 30)
 
 
 @pytest.mark.parametrize(
     "body", [{}, {"key": "a", "all": True}, {"all": False}, {"worker": 5}, {"workers": "w"}]
 )
-async def test_drains_that_make_no_sense_are_refused(floor: Floor, body: object) -> None:
-    manager = await by_hand(floor)
+async def test_invalid_drains_are_refused(testbed: RabbitTestbed, body: object) -> None:
+    manager = await start_idle_manager(testbed)
     status, said = await ask(f"{manager.url}/drain", body)
     assert (status, bool(said["error"])) == (400, True)
 
 
-async def test_a_drain_that_no_worker_hears_says_so(floor: Floor) -> None:
-    manager = await by_hand(floor)
+async def test_a_drain_that_reaches_no_worker_is_reported(testbed: RabbitTestbed) -> None:
+    manager = await start_idle_manager(testbed)
     assert await ask(f"{manager.url}/drain", {"all": True}) == (202, {"heard": False})
 
 
-async def test_workers_that_no_driver_ends_are_told_when_their_group_goes(floor: Floor) -> None:
-    manager = await by_hand(floor)
-    servant = await serving(floor, "42", "w1", manager.url)
-    assert (await (await floor.client()).call(b"hi")).body == b"hi"
-    await listening(floor, 1)
+async def test_releasing_a_group_drains_workers_that_the_driver_did_not_start(
+    testbed: RabbitTestbed,
+) -> None:
+    manager = await start_idle_manager(testbed)
+    worker = await start_worker(testbed, "42", "w1", manager.url)
+    assert (await (await testbed.client()).call(b"hi")).body == b"hi"
+    await until_bound(testbed, 1)
     await ask(f"{manager.url}/release", {"key": "42"})
-    await asyncio.wait_for(servant.over, 30)
+    await asyncio.wait_for(worker.over, 30)
 
 
-async def test_workers_that_are_drained_are_replaced_and_no_call_fails(
-    floor: Floor, caplog: pytest.LogCaptureFixture
+async def test_drained_workers_are_replaced_and_no_call_fails(
+    testbed: RabbitTestbed, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "requite.pool")
-    manager = await floor.active()
-    client = await floor.client()
-    first = await who(client)
-    await listening(floor, 1)
-    call = asyncio.ensure_future(who(client, b"sleep 0.5"))
+    manager = await testbed.active()
+    client = await testbed.client()
+    first = await answering_worker(client)
+    await until_bound(testbed, 1)
+    call = asyncio.ensure_future(answering_worker(client, b"sleep 0.5"))
     assert (await ask(f"{manager.url}/drain", {"key": "42"}))[0] == 202
     assert await call
 
     async def replaced() -> bool:
-        return await who(client) != first
+        return await answering_worker(client) != first
 
-    await eventually(replaced, "another worker")  # the first one may not have heard yet
-    await until(lambda: len(floor.workers()) == 1, "one worker")
+    # The first worker may not have received the drain yet.
+    await eventually(replaced, "another worker")
+    await until(lambda: len(testbed.workers()) == 1, "one worker")
     await until(lambda: f"worker {first} ended: 0" in caplog.text, "its end in good order")
 
 
-# --- cancels, and traces --------------------------------------------------------------------------
-async def test_a_cancelled_call_interrupts_its_handler_in_the_pool(floor: Floor) -> None:
-    url = (await by_hand(floor)).url
-    one, two = await serving(floor, "a", "w1", url), await serving(floor, "b", "w2", url)
-    client, other = await floor.client("a"), await floor.client("b")
+# --- cancellations and traces ---------------------------------------------------------------------
+async def test_cancelling_a_call_cancels_its_handler_in_the_pool(testbed: RabbitTestbed) -> None:
+    url = (await start_idle_manager(testbed)).url
+    one, two = (
+        await start_worker(testbed, "a", "w1", url),
+        await start_worker(testbed, "b", "w2", url),
+    )
+    client, other = await testbed.client("a"), await testbed.client("b")
     call = asyncio.ensure_future(client.call(b"hold"))
     kept = asyncio.ensure_future(other.call(b"hold"))
     await asyncio.wait_for(one.began.wait(), 30)
     await asyncio.wait_for(two.began.wait(), 30)
-    await listening(floor, 2)
+    await until_bound(testbed, 2)
     call.cancel()
     await asyncio.wait_for(one.interrupted.wait(), 30)
     assert not two.interrupted.is_set()
@@ -186,49 +203,50 @@ async def test_a_cancelled_call_interrupts_its_handler_in_the_pool(floor: Floor)
     assert (await client.call(b"hi")).body == b"hi"
 
 
-async def test_a_trace_reaches_the_handler_through_the_manager(floor: Floor) -> None:
-    await by_hand(floor)
-    servant = await serving(floor, "42", "w1")
-    client = await floor.client()
+async def test_a_trace_reaches_the_handler_through_the_manager(testbed: RabbitTestbed) -> None:
+    await start_idle_manager(testbed)
+    worker = await start_worker(testbed, "42", "w1")
+    client = await testbed.client()
     await client.call(b"hi")  # an orphan, which the manager has republished
     await client.call(b"hi")
-    first, second = servant.traces
+    first, second = worker.traces
     assert [len(part) for part in first.split("-")] == [2, 32, 16, 2]
     assert first != second
 
 
-# --- a manager that leaves ------------------------------------------------------------------------
+# --- handover to the standby ----------------------------------------------------------------------
 @pytest.mark.parametrize("stops", [True, False])
-async def test_a_manager_leaves_its_groups_to_the_one_that_stands_by(
-    floor: Floor, stops: bool, monkeypatch: pytest.MonkeyPatch
+async def test_a_drained_manager_hands_its_groups_to_the_standby(
+    testbed: RabbitTestbed, stops: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = floor.config(pool=PoolSection("core", stop_groups_on_exit=stops))
-    first = await floor.active(config)
-    second = await floor.manager(config)
+    config = testbed.config(pool=PoolSection("core", stop_groups_on_exit=stops))
+    first = await testbed.active(config)
+    second = await testbed.manager(config)
     await until(lambda: second.state is State.STANDBY, "a manager that stands by")
-    client = await floor.client()
-    worker_id = await who(client)
+    client = await testbed.client()
+    worker_id = await answering_worker(client)
     calls = asyncio.ensure_future(_keep_calling(client, 30))
     with monkeypatch.context() as patch:
-        patch.setattr(rabbit_carrier, "_HAND_OVER_S", WAIT_S)  # the other one may be slow here
+        # The standby may be slow to take over.
+        patch.setattr(rabbit_carrier, "_HAND_OVER_S", WAIT_S)
         await first.drain()
     assert second.state is State.ACTIVE or not stops
-    assert await calls == {worker_id}  # nobody was stopped
+    assert await calls == {worker_id}  # no worker was stopped
     await until(lambda: second.state is State.ACTIVE, "the other manager")
-    assert await who(client) == worker_id
+    assert await answering_worker(client) == worker_id
     await second.drain()
-    assert (floor.workers() == []) is stops
+    assert (testbed.workers() == []) is stops
 
 
 async def _keep_calling(client: AsyncClient, count: int) -> set[str]:
-    """Return who has answered."""
-    return {await who(client, b"sleep 0.05") for _ in range(count)}
+    """Call `count` times; return the ids of the workers that answered."""
+    return {await answering_worker(client, b"sleep 0.05") for _ in range(count)}
 
 
-async def test_managers_that_leave_together_leave_no_worker_behind(floor: Floor) -> None:
-    first = await floor.active()
-    second = await floor.manager(replace(first.config))
+async def test_managers_drained_together_stop_all_workers(testbed: RabbitTestbed) -> None:
+    first = await testbed.active()
+    second = await testbed.manager(replace(first.config))
     await until(lambda: second.state is State.STANDBY, "a manager that stands by")
-    await who(await floor.client())
+    await answering_worker(await testbed.client())
     await asyncio.gather(first.drain(), second.drain())
-    assert floor.workers() == []
+    assert testbed.workers() == []

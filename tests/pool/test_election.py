@@ -1,4 +1,7 @@
-"""Who decides at a broker of MDP, what it tells, and whom a driver obeys."""
+"""Election of the leading manager at an MDP broker, the broker's listing, and the leader's driver.
+
+Also: the environment of workers, and refusals of keys and URLs.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +29,13 @@ CONFIG = PoolConfig(PoolSection("core"), broker=BrokerSection("mdp://a:5555"))
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """A clock that the test turns."""
+    """A clock that the test advances: one element, 100 s at first."""
     at = [100.0]
     monkeypatch.setattr("requite.shell.clock.now", lambda: at[0])
     return at
 
 
-async def test_a_driver_obeys_the_first_manager_for_as_long_as_that_is_sure(
+async def test_a_leader_driver_acts_only_during_its_lease(
     clock: list[float],
 ) -> None:
     election = Election("mdp://a:5555", "core", dict)
@@ -52,11 +55,11 @@ async def test_a_driver_obeys_the_first_manager_for_as_long_as_that_is_sure(
     assert not election.confirm(("another", election.name), clock[0])
     await election.leave()
     assert not election.confirm((election.name,), clock[0])
-    await driver.stop("42")  # what it has started is its own to end
+    await driver.stop("42")  # a manager that left may still stop its own groups
     assert await driver.list() == {}
 
 
-def test_what_a_broker_tells() -> None:
+def test_a_listing_is_parsed() -> None:
     def row(name: str, *workers: str) -> dict[str, Any]:
         return {
             "service": name,
@@ -76,16 +79,16 @@ def test_what_a_broker_tells() -> None:
 @pytest.mark.parametrize(
     "rows", [[1], [{}], [{"service": "core/1", "workers": 1}], {"a": 1}, None, 5]
 )
-def test_what_no_broker_tells(rows: Any) -> None:
+def test_a_malformed_listing_is_refused(rows: Any) -> None:
     with pytest.raises((TypeError, KeyError, ValueError)):
         read_listing(rows, "core")
 
 
 @pytest.mark.parametrize("body", [b"501", b"", b"{", b"[1]", b'"text"'])
-async def test_a_broker_that_is_not_requites_is_told_of(body: bytes) -> None:
-    """Other brokers have services of other names; this one answers in its place."""
+async def test_a_broker_without_listings_is_reported(body: bytes) -> None:
+    """Another broker's reply to `mmi.under` raises `RemoteViolation`; a stub returns the reply."""
 
-    class Answers:
+    class StubClient:
         async def call(self, *_: Any, **__: Any) -> Any:
             class Reply:
                 pass
@@ -95,19 +98,19 @@ async def test_a_broker_that_is_not_requites_is_told_of(body: bytes) -> None:
             return reply
 
     services = Services(CONFIG)
-    services._client = Answers()  # type: ignore[assignment, misc]
+    services._client = StubClient()  # type: ignore[assignment, misc]
     with pytest.raises(RemoteViolation, match=r"mmi\.under"):
         await services.fetch()
 
 
-def test_why_a_name_is_refused() -> None:
+def test_a_refusal_states_the_reason() -> None:
     assert "'core/a%2Fb'" in refusal("core", "core/a/b")
     assert "no key has this service name" in refusal("core", "core/%FF")
     assert "no key has this service name" in refusal("core", "core/" + "é" * 120)
     assert "NUL" in refusal("core", "core/%00")
 
 
-def test_keys_that_can_have_no_group() -> None:
+def test_invalid_keys_are_refused() -> None:
     check_key(CONFIG, "a/b" * 40)
     for config in (CONFIG, PoolConfig(PoolSection("core"))):
         for key in ("\0", "x" * 300, "\ud800"):
@@ -115,9 +118,9 @@ def test_keys_that_can_have_no_group() -> None:
                 check_key(config, key)
 
 
-def test_what_workers_are_told() -> None:
-    told = environment_of(CONFIG)("a/b", "w1")
-    assert told == {
+def test_the_environment_of_workers() -> None:
+    environment = environment_of(CONFIG)("a/b", "w1")
+    assert environment == {
         "WORKER_POOL": "core",
         "WORKER_BROKER_URL": "mdp://a:5555",
         "WORKER_PREFETCH": "1",
@@ -125,7 +128,7 @@ def test_what_workers_are_told() -> None:
         "WORKER_KEY": "a/b",
         "WORKER_SERVICE": "core/a%2Fb",
     }
-    assert place_of(told).url == "mdp://a:5555?pool=core&key=a%2Fb"
+    assert place_of(environment).url == "mdp://a:5555?pool=core&key=a%2Fb"
 
 
 @pytest.mark.parametrize(
@@ -140,7 +143,7 @@ def test_what_workers_are_told() -> None:
         ("localhost:5555", "did you mean mdp://localhost:5555"),
     ],
 )
-def test_urls_at_which_no_pool_can_be(url: str, why: str) -> None:
+def test_invalid_broker_urls_are_refused(url: str, why: str) -> None:
     with pytest.raises(ConfigurationError, match=r"broker\.url: ") as refused:
         check_url(url)
     assert why in str(refused.value)

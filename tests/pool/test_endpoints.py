@@ -1,4 +1,4 @@
-"""The HTTP server of a pool manager, byte by byte, for a manager that manages nothing."""
+"""The HTTP server of a pool manager, at the level of bytes, with a stub for the manager."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CLOSE: Final = "Connection: close"
 
 
 class Manager:
-    """A manager whose check ends when it may, and that has nothing to show."""
+    """A stub manager without status; its check ends when `may_check` is set."""
 
     def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
         self.config = PoolConfig(PoolSection("core"), http=HttpSection(host, port))
@@ -35,34 +35,34 @@ class Manager:
         self.may_check = asyncio.Event()
 
     def feed(self, event: Any) -> None:
-        """Keep a command."""
+        """Record a command."""
         self.fed.append(event)
 
     async def check(self) -> dict[str, str]:
-        """Wait until the test goes on; then tell of a flaw that is not ASCII."""
+        """Wait for `may_check`; return a flaw with text that is not ASCII."""
         self.is_checking.set()
         await self.may_check.wait()
         return {"driver": "größer"}
 
     def poison(self) -> Any:
-        """Fail as something that nobody has thought of."""
+        """Raise an error that the server does not expect."""
         raise ZeroDivisionError("of the test")
 
 
 def endpoints_of(manager: Manager) -> Endpoints:
-    """Return the server of a manager."""
+    """Return the HTTP server of a manager, not open yet."""
     return Endpoints(cast(Managed, manager))
 
 
 @pytest.fixture
 def manager() -> Manager:
-    """A manager that listens on a free port."""
+    """A stub manager whose server listens on a free port."""
     return Manager()
 
 
 @pytest.fixture
 async def endpoints(manager: Manager) -> AsyncIterator[Endpoints]:
-    """Its server, which listens."""
+    """The open HTTP server of the stub manager."""
     endpoints = endpoints_of(manager)
     await endpoints.open()
     try:
@@ -76,7 +76,7 @@ Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 @asynccontextmanager
 async def connected(endpoints: Endpoints) -> AsyncIterator[Connection]:
-    """A connection, for as long as it is needed."""
+    """Connect to the server; close the connection after the block."""
     host, _, port = endpoints.url.removeprefix("http://").rpartition(":")
     reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
     try:
@@ -88,7 +88,7 @@ async def connected(endpoints: Endpoints) -> AsyncIterator[Connection]:
 
 
 async def answer_of(reader: asyncio.StreamReader) -> tuple[int, dict[str, str], bytes]:
-    """Read an answer to its end: status, fields, body."""
+    """Read one response; return its status, header fields and body."""
     async with asyncio.timeout(WAIT_S):
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
         line, *lines = head.strip().split("\r\n")
@@ -102,7 +102,7 @@ async def answer_of(reader: asyncio.StreamReader) -> tuple[int, dict[str, str], 
 async def ask(
     endpoints: Endpoints, line: str, body: bytes = b"", *fields: str
 ) -> tuple[int, dict[str, str], bytes]:
-    """Ask once over a connection of its own."""
+    """Send one request over a new connection; return the response."""
     fields = (*fields, "Host: test", CLOSE, f"Content-Length: {len(body)}")
     async with connected(endpoints) as (reader, writer):
         writer.write("\r\n".join((f"{line} HTTP/1.1", *fields, "", "")).encode() + body)
@@ -139,15 +139,15 @@ async def ask(
         ("POST /ready", b"", 405, "text/plain; charset=utf-8", b"405: Method Not Allowed"),
     ],
 )
-async def test_what_is_answered(
+async def test_responses(
     endpoints: Endpoints, line: str, body: bytes, status: int, content_type: str, text: bytes
 ) -> None:
-    told, fields, said = await ask(endpoints, line, body)
-    assert (told, said) == (status, text)
+    code, fields, said = await ask(endpoints, line, body)
+    assert (code, said) == (status, text)
     assert fields["content-type"] == content_type
 
 
-async def test_the_head_of_an_answer_has_its_fields_and_no_body(endpoints: Endpoints) -> None:
+async def test_a_head_request_gets_header_fields_without_a_body(endpoints: Endpoints) -> None:
     async with asyncio.timeout(WAIT_S), connected(endpoints) as (reader, writer):
         writer.write(f"HEAD /ready HTTP/1.1\r\nHost: test\r\n{CLOSE}\r\n\r\n".encode())
         head = await reader.read()
@@ -155,19 +155,19 @@ async def test_the_head_of_an_answer_has_its_fields_and_no_body(endpoints: Endpo
     assert head.endswith(b"\r\n\r\n")
 
 
-async def test_a_body_that_is_too_large_is_not_read_to_its_end(
+async def test_a_body_over_the_limit_is_not_read_to_its_end(
     manager: Manager, endpoints: Endpoints
 ) -> None:
     fields = "Host: test\r\nTransfer-Encoding: chunked"
     chunk = b"%x\r\n%s\r\n" % (BODY_SIZE_MAX // 2, b" " * (BODY_SIZE_MAX // 2))
     async with connected(endpoints) as (reader, writer):
         writer.write(f"POST /require HTTP/1.1\r\n{fields}\r\n\r\n".encode())
-        writer.write(3 * chunk)  # and no end
+        writer.write(3 * chunk)  # without the last chunk
         assert (await answer_of(reader))[0] == 413
     assert not manager.fed
 
 
-async def test_a_flaw_that_nobody_has_thought_of_is_500_and_logged(
+async def test_an_unexpected_error_is_500_and_logged(
     endpoints: Endpoints, caplog: pytest.LogCaptureFixture
 ) -> None:
     status, _, said = await ask(endpoints, "GET /poison")
@@ -176,7 +176,7 @@ async def test_a_flaw_that_nobody_has_thought_of_is_500_and_logged(
     assert "ZeroDivisionError: of the test" in caplog.text
 
 
-async def test_a_client_that_leaves_amid_its_request_is_no_failure(
+async def test_a_client_that_disconnects_within_a_request_is_not_logged(
     manager: Manager, endpoints: Endpoints, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with connected(endpoints) as (_, writer):
@@ -188,14 +188,14 @@ async def test_a_client_that_leaves_amid_its_request_is_no_failure(
     assert not caplog.records
 
 
-# --- its life -------------------------------------------------------------------------------------
-async def test_closing_answers_what_was_asked_before_and_takes_nothing_new(
+# --- opening and closing --------------------------------------------------------------------------
+async def test_close_answers_pending_requests_and_accepts_no_new_ones(
     manager: Manager, endpoints: Endpoints
 ) -> None:
     asking = asyncio.create_task(ask(endpoints, "GET /health"))
     async with asyncio.timeout(WAIT_S):
         await manager.is_checking.wait()
-        async with connected(endpoints) as (idle, _):  # says nothing, and holds nothing up
+        async with connected(endpoints) as (idle, _):  # an idle connection does not delay closing
             closing = asyncio.create_task(endpoints.close())
             assert await idle.read() == b""
         with pytest.raises(OSError):  # noqa: PT011 - refused, or reset
@@ -212,7 +212,7 @@ async def test_closing_answers_what_was_asked_before_and_takes_nothing_new(
     assert said.isascii()
 
 
-async def test_it_may_be_closed_at_once_and_twice_and_unopened(manager: Manager) -> None:
+async def test_close_works_before_open_right_after_it_and_twice(manager: Manager) -> None:
     await endpoints_of(manager).close()
     endpoints = endpoints_of(manager)
     async with asyncio.timeout(WAIT_S):
@@ -221,7 +221,7 @@ async def test_it_may_be_closed_at_once_and_twice_and_unopened(manager: Manager)
         await endpoints.close()
 
 
-async def test_signals_stay_with_whoever_handles_them(manager: Manager) -> None:
+async def test_opening_leaves_signal_handlers_unchanged(manager: Manager) -> None:
     def handlers() -> list[Any]:
         return [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
 
@@ -229,13 +229,13 @@ async def test_signals_stay_with_whoever_handles_them(manager: Manager) -> None:
     endpoints = endpoints_of(manager)
     await endpoints.open()
     try:
-        assert (await ask(endpoints, "GET /ready"))[0] == 200  # it serves, so it has begun
+        assert (await ask(endpoints, "GET /ready"))[0] == 200  # the server is running
         assert handlers() == before
     finally:
         await endpoints.close()
 
 
-async def test_a_port_that_is_taken_is_told() -> None:
+async def test_a_port_that_is_taken_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(TransportError) as caught:
@@ -245,7 +245,7 @@ async def test_a_port_that_is_taken_is_told() -> None:
     assert "address already in use" in said
 
 
-async def test_a_host_of_two_addresses_is_heard_at_both() -> None:
+async def test_a_host_name_with_two_addresses_is_served() -> None:
     endpoints = endpoints_of(Manager(host="localhost"))
     await endpoints.open()
     try:
@@ -254,7 +254,7 @@ async def test_a_host_of_two_addresses_is_heard_at_both() -> None:
         await endpoints.close()
 
 
-async def test_an_address_of_ipv6_stands_in_brackets() -> None:
+async def test_an_ipv6_address_is_in_brackets() -> None:
     endpoints = endpoints_of(Manager(host="::1"))
     try:
         await endpoints.open()

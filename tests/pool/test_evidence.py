@@ -1,4 +1,4 @@
-"""What the page about pools says is shown by tests is: each of them exists."""
+"""The page about pools names tests as evidence; each of these tests exists."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def table(heading: str) -> list[str]:
 
 @cache
 def functions(path: str) -> frozenset[str]:
-    """Return the names of all functions of a file of tests."""
+    """Return the names of all functions in a test file."""
     tree = ast.parse((TESTS / path).read_text(encoding="utf-8"))
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
     return frozenset(node.name for node in ast.walk(tree) if isinstance(node, kinds))
@@ -50,6 +50,6 @@ def test_each_row_names_a_test(heading: str, count: int) -> None:
         assert re.search(r"`[\w/]+\.py::test_\w+", row), row
 
 
-def test_every_defect_that_is_put_in_is_named() -> None:
+def test_the_page_names_every_injected_defect() -> None:
     mutants = {name for name in vars(pool_mutants) if re.fullmatch(r"D\d+\w+", name)}
     assert mutants <= {case for _, _, case in NAMED}

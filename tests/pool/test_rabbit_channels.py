@@ -1,4 +1,4 @@
-"""A manager's operations on queues share channels, and a refusal costs only its own."""
+"""A manager's queue operations share channels; a refusal closes one channel only."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from datetime import UTC, datetime
 
 import pytest
-from tests.pool.live import Floor
+from tests.pool.live import RabbitTestbed
 from tests.support.amqp_connection import header_of
 
 from requite.pool.manager.messages import Delivery, forwarded
@@ -16,8 +16,8 @@ from requite.protocols.amqp import methods
 pytestmark = [pytest.mark.e2e]
 
 
-async def test_operations_use_a_channel_again(floor: Floor) -> None:
-    rabbit = Rabbit(floor.config())
+async def test_operations_reuse_channels(testbed: RabbitTestbed) -> None:
+    rabbit = Rabbit(testbed.config())
     await rabbit.open()
     for number in range(3):
         await rabbit.declare(str(number), {})
@@ -28,8 +28,8 @@ async def test_operations_use_a_channel_again(floor: Floor) -> None:
     await rabbit.close()
 
 
-async def test_a_refusal_closes_its_channel_only(floor: Floor) -> None:
-    rabbit = Rabbit(floor.config())
+async def test_a_refusal_closes_only_its_channel(testbed: RabbitTestbed) -> None:
+    rabbit = Rabbit(testbed.config())
     await rabbit.open()
     await rabbit.declare("there", {})
     [kept] = rabbit._idle
@@ -41,8 +41,8 @@ async def test_a_refusal_closes_its_channel_only(floor: Floor) -> None:
     await rabbit.close()
 
 
-async def test_what_no_queue_takes_is_told_from_what_one_does(floor: Floor) -> None:
-    rabbit = Rabbit(floor.config())
+async def test_publish_reports_whether_a_queue_took_the_message(testbed: RabbitTestbed) -> None:
+    rabbit = Rabbit(testbed.config())
     await rabbit.open()
     await rabbit.declare("there", {})
     header = header_of(b"hi", content_type="text/plain", headers={"a": 1.5, "b": [True]})
@@ -53,9 +53,9 @@ async def test_what_no_queue_takes_is_told_from_what_one_does(floor: Floor) -> N
     await rabbit.close()
 
 
-async def test_a_message_is_handed_on_as_it_came(floor: Floor) -> None:
-    """An orphan of another client, with bytes that are no text and all that a header can hold."""
-    rabbit = Rabbit(floor.config())
+async def test_an_orphan_is_forwarded_unchanged(testbed: RabbitTestbed) -> None:
+    """An orphan with bytes that are not UTF-8 and all kinds of header fields stays unchanged."""
+    rabbit = Rabbit(testbed.config())
     await rabbit.open()
     came: asyncio.Queue[Delivery] = asyncio.Queue()
     assert await rabbit.take_over(came.put_nowait, came.put_nowait, came.put_nowait)

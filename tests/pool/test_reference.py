@@ -1,4 +1,4 @@
-"""The page of pool.toml names every setting, with its default."""
+"""The reference page of pool.toml names every setting with its default."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DRIVERS = {
 
 
 def sections() -> Iterator[tuple[str, Any, Any]]:
-    """Yield each setting outside of drivers: its name, and its default."""
+    """Yield the name, the default and the section class of each setting outside of drivers."""
     for section, kind in get_type_hints(PoolConfig).items():
         for each in fields(kind):
             if (section, each.name) != ("driver", "settings"):
@@ -34,7 +34,7 @@ def sections() -> Iterator[tuple[str, Any, Any]]:
 
 
 def rows(text: str) -> list[list[str]]:
-    """Return the cells of a page's tables."""
+    """Return the rows of the tables in a text, as lists of cells."""
     lines = [line for line in text.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
@@ -42,19 +42,19 @@ def rows(text: str) -> list[list[str]]:
 @pytest.mark.parametrize(
     ("name", "default"), [each[:2] for each in sections()], ids=[each[0] for each in sections()]
 )
-def test_every_setting_is_told_with_its_default(name: str, default: Any) -> None:
+def test_the_page_names_every_setting_with_its_default(name: str, default: Any) -> None:
     row = next((row for row in rows(PAGE) if f"`{name}`" in row[0]), None)
     assert row is not None, f"{name} is not on the page"
     names = [each.strip(" `") for each in row[0].split(",")]
-    told = dict(zip(names, [each.strip(" `") for each in row[1].split(",")], strict=False))
+    shown = dict(zip(names, [each.strip(" `") for each in row[1].split(",")], strict=False))
     if isinstance(default, bool):
-        assert told[name] == str(default).lower()
+        assert shown[name] == str(default).lower()
     elif isinstance(default, float | int) and default is not MISSING:
-        assert float(told[name]) == default
+        assert float(shown[name]) == default
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_driver_is_told_of_with_its_settings(kind: str) -> None:
+def test_the_page_names_every_driver_with_its_settings(kind: str) -> None:
     _, heading, text = PAGE.partition(f"\n### {kind}\n")
     assert heading
     text = text.partition("\n### ")[0]

@@ -1,4 +1,4 @@
-"""`/metrics` of a manager: what Prometheus scrapes, held against a text that was saved."""
+"""The response of a manager to `/metrics`, compared with a saved text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from requite.pool.tracker import Expected, GroupStatus, PoolState
 POOL = 'a "b" \\ c\nd'
 LABEL = 'pool="a \\"b\\" \\\\ c\\nd"'
 
-# Saved from the hand-written exposition. A library now writes `1.0` for `1`: equal as numbers.
+# Saved before a library wrote this text. The library writes `1.0` instead of `1`: equal as numbers.
 BUSY = f"""\
 # HELP requite_pool_active Whether this manager decides.
 # TYPE requite_pool_active gauge
@@ -85,7 +85,7 @@ requite_pool_poisoned_total{{{LABEL}}} 0
 
 
 class Sample:
-    """A manager in a given state."""
+    """A stub manager with a given state and status."""
 
     config = PoolConfig(PoolSection(POOL))
 
@@ -94,12 +94,12 @@ class Sample:
         self._status = status
 
     def snapshot(self) -> PoolStatus:
-        """Return the status that was given."""
+        """Return the given status."""
         return self._status
 
 
 def manager(state: State, /, **changed: Any) -> Managed:
-    """Return a manager that has done nothing yet, but for what is `changed`."""
+    """Return a stub manager with an empty status, except for the `changed` fields."""
     idle: dict[str, Any] = {
         "connected": False,
         "draining": False,
@@ -116,7 +116,7 @@ def manager(state: State, /, **changed: Any) -> Managed:
 
 
 def busy() -> Managed:
-    """Return a manager with much to tell; its driver does not count the workers of one group."""
+    """Return a stub manager with a value for each metric, and one group without a worker count."""
     statuses = (GroupStatus.ACTIVE, GroupStatus.UNBOUND, GroupStatus.ACTIVE)
     expected = {str(key): Expected(each, 0) for key, each in enumerate(statuses)}
     running = {"0": RunningGroup("v", 2), "1": RunningGroup("v", 3), "9": RunningGroup("v")}
@@ -130,7 +130,7 @@ def busy() -> Managed:
 
 
 def scraped(text: str) -> list[tuple[str, float | None]]:
-    """Return the lines of a text, and beside each sample its value."""
+    """Return the comment lines with None, and the name of each sample with its value."""
     lines = []
     for line in text.splitlines():
         name, _, value = line.rpartition(" ")
@@ -139,7 +139,7 @@ def scraped(text: str) -> list[tuple[str, float | None]]:
 
 
 @pytest.mark.parametrize(
-    ("told", "saved"), [(busy(), BUSY), (manager(State.STANDBY), IDLE)], ids=["busy", "idle"]
+    ("sample", "saved"), [(busy(), BUSY), (manager(State.STANDBY), IDLE)], ids=["busy", "idle"]
 )
-def test_what_is_scraped_is_what_was_saved(told: Managed, saved: str) -> None:
-    assert scraped(metrics_of(told)) == scraped(saved)
+def test_metrics_equal_the_saved_text(sample: Managed, saved: str) -> None:
+    assert scraped(metrics_of(sample)) == scraped(saved)

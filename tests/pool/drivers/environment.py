@@ -1,4 +1,4 @@
-"""What the manager tells workers of, in the tests of drivers."""
+"""The environment variables of workers in the tests of drivers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from requite.protocols.amqp.topology import Pool
 
 
 def environment_of(label: Label) -> Callable[[str, str], dict[str, str]]:
-    """Return what makes the environments of a pool's workers."""
+    """Return the function that returns a worker's environment for its key and id."""
 
     def of(key: str, worker_id: str) -> dict[str, str]:
         return {

@@ -1,7 +1,7 @@
-"""A local server that answers as Docker's Engine API (1.44) does, and runs nothing.
+"""A stub of Docker's Engine API (1.44) that runs nothing.
 
-Containers are entries of a table. What a request says is checked as the engine does: names, labels,
-versions of the API, states from which a container can be started, stopped or removed.
+Containers are entries of a table. The stub checks requests as the engine does: names, labels, API
+versions, and the states in which a container can be started, stopped or removed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]+")
 
 @dataclass
 class Container:
-    """A container that only seems to run."""
+    """An entry of the table; no container runs."""
 
     id: str
     name: str
@@ -38,12 +38,12 @@ class Container:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables that it was given."""
+        """The environment variables of the container."""
         return dict(text.split("=", 1) for text in self.config["Env"])
 
 
 class LocalDockerEngine:
-    """The server, on a Unix socket."""
+    """The stub server, on a Unix socket."""
 
     def __init__(self, socket: Path, api: str = "1.47") -> None:
         self.socket = socket
@@ -55,7 +55,7 @@ class LocalDockerEngine:
         self._server: HttpServer | None = None
 
     async def start(self) -> None:
-        """Listen."""
+        """Listen on the socket."""
         app = Starlette(
             routes=[
                 self._route("GET", "/version", self._version),
@@ -80,12 +80,12 @@ class LocalDockerEngine:
         self.socket.unlink(missing_ok=True)
 
     def running(self) -> list[Container]:
-        """Return the containers that run."""
+        """Return the running containers."""
         return [each for each in self.containers.values() if each.state == "running"]
 
     # --- the API ----------------------------------------------------------------------------------
     def _route(self, method: str, path: str, handler: Handler) -> Route:
-        """Return a route that records each request, and refuses newer versions of the API."""
+        """Return a route that records each request and refuses newer API versions."""
 
         async def checked(request: Request) -> Response:
             self.asked.append(f"{method} {request.url.path}")

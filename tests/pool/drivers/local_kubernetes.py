@@ -1,8 +1,8 @@
-"""A local server that answers as the API of Kubernetes does, for what a driver of pools asks.
+"""A stub of the Kubernetes API, as far as the pool driver uses it.
 
-It keeps Deployments, HorizontalPodAutoscalers and KEDA's ScaledObjects in a table, and no pods run.
-Objects are checked as an API server does: names, labels, selectors, environments, tokens. Lists
-come in pages. A Deployment that is deleted in the foreground stays for one more look.
+It stores Deployments, HorizontalPodAutoscalers and KEDA's ScaledObjects in a table; no pods run.
+The stub checks objects as an API server does: names, labels, selectors, environments, tokens.
+Lists are paginated. A Deployment that is deleted in the foreground is listed once more.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PATH = "/apis/{api}/{version}/namespaces/{namespace}/{plural}"
 
 
 class LocalKubernetes:
-    """The server, on a free port of loopback."""
+    """The stub server, on a free port of 127.0.0.1."""
 
     def __init__(self) -> None:
         self.objects: dict[tuple[str, str, str], dict[str, Any]] = {}
@@ -54,7 +54,7 @@ class LocalKubernetes:
         return self._server.url
 
     async def start(self) -> None:
-        """Listen."""
+        """Listen on the port."""
         await self._server.open()
 
     async def close(self) -> None:
@@ -67,7 +67,7 @@ class LocalKubernetes:
         return [each for each in found if "deletionTimestamp" not in each["metadata"]]
 
     def environments(self) -> list[dict[str, str]]:
-        """Return the environment of each pod that there should be."""
+        """Return the environment of each pod that the Deployments require."""
         return [
             _resolve(each, number)
             for each in self.of_kind("Deployment")
@@ -149,7 +149,7 @@ def _place(request: Request) -> tuple[str, str]:
 
 
 def _flaw(wanted: dict[str, Any]) -> str:
-    """Return what an API server would refuse."""
+    """Return why an API server would refuse an object; empty if it would not."""
     metadata, spec = wanted["metadata"], wanted["spec"]
     if _NAME.fullmatch(metadata["name"]) is None:
         return f"metadata.name: Invalid value: {metadata['name']!r}"
@@ -170,7 +170,7 @@ def _flaw(wanted: dict[str, Any]) -> str:
 
 
 def _resolve(deployment: dict[str, Any], number: int) -> dict[str, str]:
-    """Return the environment of a pod, references resolved in order."""
+    """Return the environment of a pod, with variable references resolved in order."""
     resolved: dict[str, str] = {}
     for each in deployment["spec"]["template"]["spec"]["containers"][0]["env"]:
         if "valueFrom" in each:

@@ -1,7 +1,7 @@
-"""A local service that answers as systemd's manager does on D-Bus, behind a real dbus-daemon.
+"""A stub of systemd's manager on a real D-Bus daemon.
 
-Units of templates that are installed here are entries of a table; nothing runs. Environment files
-are read when a unit starts, by the rules of systemd.exec(5).
+Units of installed templates are entries of a table; nothing runs. The stub reads environment files
+when a unit starts, by the rules of systemd.exec(5).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NO_SUCH_UNIT = "org.freedesktop.systemd1.NoSuchUnit"
 
 @dataclass
 class Unit:
-    """An instance of a template."""
+    """An instance of a unit template."""
 
     name: str
     state: str
@@ -45,7 +45,7 @@ class Unit:
 
 
 class LocalManager(ServiceInterface):
-    """systemd's Manager, as far as a driver of pools asks it."""
+    """systemd's Manager interface, as far as the pool driver uses it."""
 
     def __init__(self, environment_dir: Path) -> None:
         super().__init__("org.freedesktop.systemd1.Manager")
@@ -61,7 +61,7 @@ class LocalManager(ServiceInterface):
         states: Annotated[list[str], DBusSignature("as")],
         patterns: Annotated[list[str], DBusSignature("as")],
     ) -> Annotated[list[Any], DBusSignature("a(ssssssouso)")]:
-        """Return the loaded units in one of these states with a name that matches."""
+        """Return the loaded units with one of the states and a name that matches a pattern."""
         return [
             [u.name, "", "loaded", u.state, "", "", "/org/freedesktop/systemd1/unit/x", 0, "", "/"]
             for u in self.units.values()
@@ -70,7 +70,7 @@ class LocalManager(ServiceInterface):
 
     @dbus_method()
     def StartUnit(self, name: DBusStr, mode: DBusStr) -> DBusObjectPath:
-        """Start a unit of a template that is installed."""
+        """Start a unit of an installed template."""
         template, at, instance = name.removesuffix(".service").partition("@")
         if template not in self.templates or not (at and instance) or mode != "replace":
             raise DBusError(_NO_SUCH_UNIT, f"Unit {name} not found.")
@@ -85,13 +85,13 @@ class LocalManager(ServiceInterface):
 
     @dbus_method()
     def StopUnit(self, name: DBusStr, mode: DBusStr) -> DBusObjectPath:
-        """Stop a unit."""
+        """Stop a unit; with `slow_stops` it stays `deactivating`."""
         if name not in self.units or mode != "replace":
             raise DBusError(_NO_SUCH_UNIT, f"Unit {name} not loaded.")
         if self.slow_stops:
             self.units[name].state = "deactivating"
         else:
-            del self.units[name]  # systemd unloads what has ended
+            del self.units[name]  # systemd unloads units that have ended
         return self._job()
 
     def _job(self) -> str:
@@ -100,7 +100,7 @@ class LocalManager(ServiceInterface):
 
 
 class LocalSystemd:
-    """A bus of its own, and the manager on it."""
+    """A D-Bus daemon, and the stub manager connected to it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -110,14 +110,14 @@ class LocalSystemd:
         self._bus: MessageBus | None = None
 
     async def start(self) -> None:
-        """Start the bus, and become its systemd."""
+        """Start the daemon, and register the stub manager."""
         await self.start_bus()
         self._bus = await MessageBus(bus_address=self.address).connect()
         self._bus.export("/org/freedesktop/systemd1", self.manager)
         await self._bus.request_name("org.freedesktop.systemd1")
 
     async def start_bus(self) -> None:
-        """Start the bus alone."""
+        """Start the daemon without the stub manager."""
         config = self.folder / "bus.conf"
         config.write_text(_CONFIG.format(socket=self.folder / "bus"))
         self._daemon = await asyncio.create_subprocess_exec(
@@ -125,10 +125,10 @@ class LocalSystemd:
             stdout=asyncio.subprocess.PIPE,
         )
         assert self._daemon.stdout is not None
-        assert await self._daemon.stdout.readline()  # the address: it listens now
+        assert await self._daemon.stdout.readline()  # it prints its address once it listens
 
     async def close(self) -> None:
-        """End both."""
+        """Disconnect the stub manager, and stop the daemon."""
         if self._bus is not None:
             self._bus.disconnect()
             await self._bus.wait_for_disconnect()
@@ -137,13 +137,13 @@ class LocalSystemd:
         await self._daemon.wait()
 
 
-def lack() -> str | None:
-    """Return what is missing to run the bus, if anything."""
+def missing_daemon() -> str | None:
+    """Return what is missing to run the daemon, or None."""
     return None if shutil.which("dbus-daemon") else "no dbus-daemon here (Debian: dbus-daemon)"
 
 
 def parse_environment(text: str) -> dict[str, str]:
-    """Read an environment file: comments, and values in double quotes with their escapes."""
+    """Parse an environment file: comments, and values in double quotes with escapes."""
     variables: dict[str, str] = {}
     at = 0
     while at < len(text):

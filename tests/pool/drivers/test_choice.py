@@ -1,4 +1,4 @@
-"""Which driver a configuration names."""
+"""Selection of the driver by its kind, and errors about its settings."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from requite.pool.drivers.systemd import SystemdDriver
         ("systemd", {"bus": "user"}, SystemdDriver),
     ],
 )
-async def test_kinds_have_drivers(kind: str, settings: dict[str, Any], made: type) -> None:
+async def test_each_kind_has_its_driver(kind: str, settings: dict[str, Any], made: type) -> None:
     driver = make_driver(DriverSection(kind, 60.0, settings), CORE, environment_of(CORE))
     assert isinstance(driver, made)
     await driver.close()
@@ -50,13 +50,13 @@ async def test_kinds_have_drivers(kind: str, settings: dict[str, Any], made: typ
         ("systemd", {"env": "NAME"}, r"driver\.env"),
     ],
 )
-def test_what_cannot_work_is_named(kind: str, settings: dict[str, Any], text: str) -> None:
+def test_invalid_settings_are_named(kind: str, settings: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigurationError, match=text):
         make_driver(DriverSection(kind, 60.0, settings), CORE, environment_of(CORE))
 
 
 @pytest.mark.parametrize("name", ["", "Core", "a.b", "-a", "a-", "é", "a" * 41, "a_b"])
-def test_labels_are_names_that_every_service_takes(name: str) -> None:
+def test_invalid_pool_and_instance_names_are_refused(name: str) -> None:
     with pytest.raises(ConfigurationError, match="pool = "):
         make_driver(DriverSection("noop"), Label(name, "one"), environment_of(CORE))
     with pytest.raises(ConfigurationError, match="instance = "):
@@ -67,7 +67,7 @@ def test_labels_are_names_that_every_service_takes(name: str) -> None:
     ("kind", "package"),
     [("docker", "aiohttp"), ("kubernetes", "aiohttp"), ("systemd", "dbus_fast")],
 )
-def test_a_package_that_is_not_installed_is_named(
+def test_a_missing_package_is_named(
     monkeypatch: pytest.MonkeyPatch, kind: str, package: str
 ) -> None:
     for name in list(sys.modules):
@@ -79,7 +79,7 @@ def test_a_package_that_is_not_installed_is_named(
         make_driver(DriverSection(kind, 60.0, settings), CORE, environment_of(CORE))
 
 
-def test_what_a_driver_does_not_need_is_not_loaded() -> None:
+def test_a_driver_does_not_import_packages_of_others() -> None:
     script = "import requite.pool.drivers.choice, requite.pool.drivers.subprocesses, sys;"
     script += "print(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30)
@@ -88,7 +88,7 @@ def test_what_a_driver_does_not_need_is_not_loaded() -> None:
     assert not {"aiohttp", "dbus_fast", "aio_pika"} & set(loaded)
 
 
-def test_versions_tell_settings_apart() -> None:
+def test_different_settings_have_different_fingerprints() -> None:
     first, second = fingerprint({"image": "a"}), fingerprint({"image": "b"})
     assert len(first) == 12
     assert first != second

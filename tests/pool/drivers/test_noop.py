@@ -1,4 +1,4 @@
-"""The driver that starts nothing passes what can be asked of it."""
+"""The driver that starts nothing passes the part of the driver suite that needs no workers."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from requite.pool.drivers.base import Label
 from requite.pool.drivers.noop import NoopDriver
 
 
-class Nowhere:
-    """Where nothing runs."""
+class NoBackend:
+    """A backend without workers."""
 
     def driver(self, label: Label = CORE) -> NoopDriver:
-        """Make a driver."""
+        """Return a driver; the label is ignored."""
         return NoopDriver()
 
 
 @pytest.fixture
-def house() -> Nowhere:
-    return Nowhere()
+def backend() -> NoBackend:
+    return NoBackend()
 
 
 class TestNoop(DriverConformance):
-    """The whole suite, but for what asks for workers."""
+    """The driver suite without the tests of workers."""

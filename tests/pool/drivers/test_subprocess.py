@@ -1,4 +1,4 @@
-"""The driver of processes: the whole suite with real ones, and what only processes do."""
+"""The subprocess driver passes the driver suite with real processes, and further tests."""
 
 from __future__ import annotations
 
@@ -26,60 +26,60 @@ from requite.pool.inputs import RunningGroup
 
 pytestmark = pytest.mark.e2e
 
-# A worker in the shell, since thirty Pythons would take their time: says who it is, and waits.
+# A worker as a shell script, which starts faster than Python: it writes its variables and waits.
 SCRIPT = 'env -0 >"$FOLDER/$WORKER_ID.tmp" && mv "$FOLDER/$WORKER_ID.tmp" "$FOLDER/$WORKER_ID"\n'
-PATIENT = SCRIPT + "exec sleep 600"
-# Ends 0.2 s after it was told to, like a worker that finishes a request.
+WAITING = SCRIPT + "exec sleep 600"
+# Exits 0.2 s after SIGTERM, like a worker that finishes a request.
 DRAINED = 'trap "sleep 0.2; : >\\"$FOLDER/drained\\"; exit 0" TERM\n'
 DRAINING = "sleep 600 &\n" + DRAINED + SCRIPT + "wait"
-STUBBORN = 'trap "" TERM\n' + SCRIPT + "while :; do sleep 0.1; done"
+IGNORING_SIGTERM = 'trap "" TERM\n' + SCRIPT + "while :; do sleep 0.1; done"
 
 
 class Processes:
-    """This machine, and a folder into which workers write their variables."""
+    """Drivers on this machine, and a folder into which workers write their variables."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.told = folder / "told"
-        self.told.mkdir()
+        self.variables = folder / "variables"
+        self.variables.mkdir()
         self.drivers: list[SubprocessDriver] = []
 
-    def settings(self, script: str = PATIENT) -> SubprocessSettings:
+    def settings(self, script: str = WAITING) -> SubprocessSettings:
         """Return the settings of workers that run a script."""
         return SubprocessSettings(
             ("/bin/sh", "-c", script),
             state_dir=str(self.folder / "state"),
-            env=(f"FOLDER={self.told}",),
+            env=(f"FOLDER={self.variables}",),
         )
 
     def driver(self, label: Label = CORE) -> SubprocessDriver:
-        """Make a driver."""
+        """Return a driver with the default settings."""
         return self.make(self.settings(), label)
 
     def make(self, settings: SubprocessSettings, label: Label = CORE) -> SubprocessDriver:
-        """Make a driver with settings of one's own."""
+        """Return a driver with the given settings."""
         driver = SubprocessDriver(settings, label, environment_of(label))
         self.drivers.append(driver)
         return driver
 
     def living(self, label: Label = CORE) -> list[Record]:
-        """Return the processes that run."""
+        """Return the records of the running processes."""
         return Records(self.folder / "state" / label.prefix).living()
 
     async def environments(self, label: Label = CORE) -> list[Mapping[str, str]]:
-        """Return what the workers wrote."""
-        written = (self.told / record.worker_id for record in self.living(label))
+        """Return the variables that running workers have written."""
+        written = (self.variables / record.worker_id for record in self.living(label))
         return [_parse(path.read_bytes()) for path in written if path.exists()]
 
     async def kill(self, key: str) -> None:
-        """Kill the processes of a key, which have said who they are."""
-        await until_told(self)
+        """Kill the processes of a key once a worker has written its variables."""
+        await until_running(self)
         for record in self.living():
             if record.key == key and record.pid:
                 os.kill(record.pid, signal.SIGKILL)
 
     async def clear(self) -> None:
-        """End everything that still runs."""
+        """Kill all remaining workers, and close the drivers."""
         for folder in (self.folder / "state").glob("*/"):
             await until(lambda f=folder: _killed(f), "the end of all workers")
         for driver in self.drivers:
@@ -87,10 +87,10 @@ class Processes:
 
 
 async def _killed(folder: Path) -> bool:
-    """Kill the workers whose process ids are known by now; tell whether there was none."""
+    """Kill the running workers with known process ids; return whether no worker was running."""
     living = Records(folder).living()
     for pid in filter(None, (record.pid for record in living)):
-        with suppress(ProcessLookupError):  # it has just ended by itself
+        with suppress(ProcessLookupError):  # it has just exited
             os.killpg(pid, signal.SIGKILL)
     return not living
 
@@ -101,79 +101,79 @@ def _parse(text: bytes) -> dict[str, str]:
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[Processes]:
-    house = Processes(tmp_path)
+async def backend(tmp_path: Path) -> AsyncIterator[Processes]:
+    backend = Processes(tmp_path)
     try:
-        yield house
+        yield backend
     finally:
-        await house.clear()
+        await backend.clear()
 
 
 class TestSubprocess(LastingConformance):
-    """The whole suite."""
+    """The driver suite for processes."""
 
 
-async def until_told(house: Processes, count: int = 1) -> None:
-    """Wait until so many workers have said who they are."""
+async def until_running(backend: Processes, count: int = 1) -> None:
+    """Wait until `count` workers have written their variables."""
 
-    async def told() -> bool:
-        return len(await house.environments()) == count
+    async def have_written() -> bool:
+        return len(await backend.environments()) == count
 
-    await until(told, f"the variables of {count} workers")
+    await until(have_written, f"the variables of {count} workers")
 
 
-async def test_stop_waits_until_the_worker_has_drained(house: Processes) -> None:
-    driver = house.make(house.settings(DRAINING))
+async def test_stop_waits_until_the_worker_has_drained(backend: Processes) -> None:
+    driver = backend.make(backend.settings(DRAINING))
     await driver.start("42", "1")
-    await until_told(house)
+    await until_running(backend)
     await driver.stop("42")
-    assert (house.told / "drained").exists()
-    assert house.living() == []
+    assert (backend.variables / "drained").exists()
+    assert backend.living() == []
 
 
-async def test_a_group_that_drains_is_listed_until_it_has_ended(house: Processes) -> None:
-    driver = house.make(replace(house.settings(STUBBORN), stop_timeout_s=1.5))
+async def test_a_stopping_group_is_listed_until_it_has_ended(backend: Processes) -> None:
+    driver = backend.make(replace(backend.settings(IGNORING_SIGTERM), stop_timeout_s=1.5))
     await driver.start("42", "1")
-    await until_told(house)
+    await until_running(backend)
     stopping = asyncio.create_task(driver.stop("42"))
     await listed(driver, {"42": RunningGroup("1", 1, stopping=True)})
     await stopping
     assert dict(await driver.list()) == {}
 
 
-async def test_a_start_during_a_stop_waits_for_its_end(house: Processes) -> None:
-    driver = house.make(house.settings(DRAINING))
+async def test_a_start_during_a_stop_waits_for_its_end(backend: Processes) -> None:
+    driver = backend.make(backend.settings(DRAINING))
     await driver.start("42", "1")
-    await until_told(house)
-    first = house.living()
+    await until_running(backend)
+    first = backend.living()
     await asyncio.gather(driver.stop("42"), driver.start("42"))
-    second = house.living()
+    second = backend.living()
     assert len(second) == 1
     assert second[0].worker_id != first[0].worker_id
 
 
-async def test_who_does_not_end_is_killed(
-    house: Processes, caplog: pytest.LogCaptureFixture
+async def test_a_worker_that_ignores_sigterm_is_killed(
+    backend: Processes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    driver = house.make(replace(house.settings(STUBBORN), stop_timeout_s=0.1))
+    driver = backend.make(replace(backend.settings(IGNORING_SIGTERM), stop_timeout_s=0.1))
     await driver.start("42", "1")
-    await until_told(house)
+    await until_running(backend)
     await driver.stop("42")
-    assert house.living() == []
+    assert backend.living() == []
     assert "did not stop in time: killed" in caplog.text
 
 
 @pytest.mark.parametrize("start", ["", "setsid "])
-async def test_a_worker_that_dies_has_ended_though_what_it_started_goes_on(
-    house: Processes, start: str
+async def test_a_dead_worker_is_not_listed_while_its_child_runs(
+    backend: Processes, start: str
 ) -> None:
-    left = house.folder / "left"
+    left = backend.folder / "left"
     child = f"{start}sh -c 'echo $$ >{left}; exec sleep 600' &\nuntil [ -s {left} ]; do :; done\n"
-    script = f"if ! [ -s {left} ]; then {child} fi\n"  # the first worker alone has one
-    driver = house.make(house.settings(script + PATIENT))
+    script = f"if ! [ -s {left} ]; then {child} fi\n"  # only the first worker starts a child
+    driver = backend.make(backend.settings(script + WAITING))
     await driver.start("42", "1")
-    await until_told(house)
-    await house.kill("42")
+    await until_running(backend)
+    await backend.kill("42")
     try:
         await listed(driver, {})
         await driver.start("42", "1")
@@ -183,41 +183,42 @@ async def test_a_worker_that_dies_has_ended_though_what_it_started_goes_on(
             os.kill(int(left.read_text()), signal.SIGKILL)
 
 
-async def test_a_worker_is_stopped_though_what_it_started_goes_on(
-    house: Processes, caplog: pytest.LogCaptureFixture
+async def test_a_worker_is_stopped_while_its_child_runs(
+    backend: Processes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    left = house.folder / "left"
+    left = backend.folder / "left"
     script = f"setsid sh -c 'echo $$ >{left}; exec sleep 600' &\nuntil [ -s {left} ]; do :; done\n"
-    driver = house.make(house.settings(script + PATIENT))
+    driver = backend.make(backend.settings(script + WAITING))
     await driver.start("42", "1")
-    await until_told(house)
+    await until_running(backend)
     await driver.stop("42")
-    os.kill(int(left.read_text()), signal.SIGKILL)  # it has left our session, and is not ours
-    assert house.living() == []
+    # The driver does not stop the child, which is in another session.
+    os.kill(int(left.read_text()), signal.SIGKILL)
+    assert backend.living() == []
     assert [each for each in caplog.records if each.name == "requite.pool"] == []
 
 
-async def test_a_worker_that_fails_is_told_of(
-    house: Processes, caplog: pytest.LogCaptureFixture
+async def test_the_exit_code_of_a_failed_worker_is_logged(
+    backend: Processes, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "requite.pool")
-    driver = house.make(house.settings("exit 3"))
+    driver = backend.make(backend.settings("exit 3"))
     await driver.start("42", "1")
 
-    async def told() -> bool:
+    async def is_logged() -> bool:
         return not await driver.list() and "ended: 3" in caplog.text
 
-    await until(told, "a log line with the exit code")
+    await until(is_logged, "a log line with the exit code")
 
 
-async def test_a_worker_that_was_told_to_end_is_no_cause_for_alarm(
-    house: Processes, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+async def test_the_exit_of_a_stopped_worker_is_logged_at_info(
+    backend: Processes, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.INFO, "requite.pool")
-    driver = house.driver()
+    driver = backend.driver()
     await driver.start("42", "1")
-    await until_told(house)
-    with monkeypatch.context() as patched:  # its file is free a moment before it can be reaped
+    await until_running(backend)
+    with monkeypatch.context() as patched:  # its lock is released a moment before it can be reaped
         patched.setattr(subprocesses, "_exit_code", lambda _pid: None)
         await driver.stop("42")
 
@@ -225,37 +226,39 @@ async def test_a_worker_that_was_told_to_end_is_no_cause_for_alarm(
         return not await driver.list() and "ended: -15" in caplog.text
 
     await until(ended, "a log line with the exit code")
-    told = {record.levelno for record in caplog.records if record.name == "requite.pool"}
-    assert told == {logging.INFO}
+    levels = {record.levelno for record in caplog.records if record.name == "requite.pool"}
+    assert levels == {logging.INFO}
 
 
-async def test_a_program_that_is_not_there_is_named(house: Processes) -> None:
-    driver = house.make(replace(house.settings(), command=("no-such-program",)))
+async def test_a_missing_program_is_named(backend: Processes) -> None:
+    driver = backend.make(replace(backend.settings(), command=("no-such-program",)))
     with pytest.raises(DriverError, match=r"driver\.command: .* 'no-such-program'"):
         await driver.start("42", "1")
     assert dict(await driver.list()) == {}
 
 
-async def test_a_folder_that_is_not_there_is_named(house: Processes) -> None:
-    driver = house.make(replace(house.settings(), directory=str(house.folder / "nowhere")))
+async def test_a_missing_folder_is_named(backend: Processes) -> None:
+    driver = backend.make(replace(backend.settings(), directory=str(backend.folder / "nowhere")))
     with pytest.raises(DriverError, match="nowhere"):
         await driver.start("42", "1")
     await listed(driver, {})
 
 
-async def test_a_state_folder_that_cannot_be_is_named(house: Processes) -> None:
-    (house.folder / "file").write_text("")
+async def test_a_state_folder_that_cannot_be_created_is_named(backend: Processes) -> None:
+    (backend.folder / "file").write_text("")
     driver = SubprocessDriver(
-        replace(house.settings(), state_dir=str(house.folder / "file")), CORE, environment_of(CORE)
+        replace(backend.settings(), state_dir=str(backend.folder / "file")),
+        CORE,
+        environment_of(CORE),
     )
     with pytest.raises(DriverError, match=r"driver\.state_dir"):
         await driver.list()
 
 
-async def test_what_workers_print_is_kept(house: Processes) -> None:
-    folder = house.folder / "log"
-    settings = replace(house.settings("echo to-out; echo to-err >&2"), log_dir=str(folder))
-    await house.make(settings).start("42")
+async def test_the_output_of_workers_is_written_to_log_dir(backend: Processes) -> None:
+    folder = backend.folder / "log"
+    settings = replace(backend.settings("echo to-out; echo to-err >&2"), log_dir=str(folder))
+    await backend.make(settings).start("42")
 
     async def printed() -> bool:
         return "".join(path.read_text() for path in folder.glob("*.log")) == ("to-out\nto-err\n")
@@ -263,22 +266,22 @@ async def test_what_workers_print_is_kept(house: Processes) -> None:
     await until(printed, "the worker's output")
 
 
-def test_a_command_is_needed() -> None:
+def test_a_command_is_required() -> None:
     with pytest.raises(ConfigurationError, match=r"driver\.command"):
         SubprocessSettings(())
 
 
-async def test_a_foreign_process_with_the_same_id_is_left_alone(house: Processes) -> None:
-    driver = house.driver()
+async def test_another_process_with_a_reused_id_is_not_stopped(backend: Processes) -> None:
+    driver = backend.driver()
     await driver.start("42", "1")
-    [record] = house.living()
-    await house.kill("42")
+    [record] = backend.living()
+    await backend.kill("42")
     await listed(driver, {})
-    # The file of a worker that is dead, whose process id somebody else has by now.
+    # The record of a dead worker, with a process id that another process uses now.
     other = await asyncio.create_subprocess_exec("sleep", "600")
     try:
         text = json.dumps({"worker_id": record.worker_id, "key": "42", "version": "1"})
-        path = house.folder / "state" / CORE.prefix / f"{record.worker_id}.worker"
+        path = backend.folder / "state" / CORE.prefix / f"{record.worker_id}.worker"
         path.write_text(f"{text}\n{other.pid}\n")
         assert dict(await driver.list()) == {}
         await driver.stop("42")
@@ -304,23 +307,23 @@ asyncio.run(main())
 """
 
 
-async def test_workers_of_a_killed_manager_are_found_and_stopped(house: Processes) -> None:
-    state = house.folder / "state"
+async def test_workers_of_a_killed_manager_are_found_and_stopped(backend: Processes) -> None:
+    state = backend.folder / "state"
     killed = await asyncio.create_subprocess_exec(sys.executable, "-c", KILLED, str(state))
     assert await killed.wait() == -signal.SIGKILL
-    heir = house.driver()
-    await listed(heir, {"42": RunningGroup("1", 1)})
-    await heir.stop("42")
-    assert dict(await heir.list()) == {}
+    successor = backend.driver()
+    await listed(successor, {"42": RunningGroup("1", 1)})
+    await successor.stop("42")
+    assert dict(await successor.list()) == {}
 
 
 @pytest.mark.parametrize("text", ["", "NAME", "=value", "NAME=a\0b"])
-def test_variables_have_names_and_values(text: str) -> None:
+def test_malformed_variables_are_refused(text: str) -> None:
     with pytest.raises(ConfigurationError, match=r"driver\.env"):
         SubprocessSettings(("true",), env=(text,))
 
 
-def test_state_has_a_place_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_state_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", "/state")
     assert SubprocessSettings(("true",)).state_folder == Path("/state/requite/pool")
     monkeypatch.delenv("XDG_STATE_HOME")

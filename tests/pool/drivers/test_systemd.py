@@ -1,4 +1,4 @@
-"""The driver of units passes the suite, against a local manager behind a real D-Bus daemon."""
+"""The systemd driver passes the driver suite with a stub of systemd on a real D-Bus daemon."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.pool.drivers.conformance import CORE, KEYS, LastingConformance, listed
 from tests.pool.drivers.environment import environment_of
-from tests.pool.drivers.local_systemd import LocalSystemd, lack, parse_environment
+from tests.pool.drivers.local_systemd import LocalSystemd, missing_daemon, parse_environment
 
 from requite.errors import ConfigurationError
 from requite.pool.drivers.base import DriverError, Label
@@ -25,8 +25,8 @@ from requite.pool.inputs import RunningGroup
 pytestmark = pytest.mark.e2e
 
 
-class Host:
-    """A host whose systemd is a local one."""
+class SystemdUnits:
+    """The stub of systemd, and drivers that use it."""
 
     def __init__(self, folder: Path) -> None:
         self.systemd = LocalSystemd(folder)
@@ -34,79 +34,79 @@ class Host:
 
     @property
     def settings(self) -> SystemdSettings:
-        """The settings of workers."""
+        """The default settings of the driver."""
         return SystemdSettings(
             environment_dir=str(self.systemd.manager.environment_dir), bus=self.systemd.address
         )
 
     def driver(self, label: Label = CORE) -> SystemdDriver:
-        """Make a driver, whose template is installed."""
+        """Install a unit template; return a driver that uses it."""
         self.systemd.manager.templates.add(label.prefix)
         return self.make(self.settings, label)
 
     def make(self, settings: SystemdSettings, label: Label = CORE) -> SystemdDriver:
-        """Make a driver with settings of one's own."""
+        """Return a driver with the given settings."""
         self.drivers.append(SystemdDriver(settings, label, environment_of(label)))
         return self.drivers[-1]
 
     async def environments(self, label: Label = CORE) -> list[Mapping[str, str]]:
-        """Return what the units read."""
+        """Return the environments of the units of the pool."""
         seen = [unit.environment for unit in self.systemd.manager.units.values()]
         return [each for each in seen if each["WORKER_POOL"] == label.pool]
 
     async def kill(self, key: str) -> None:
-        """Have the unit of a key fail."""
+        """Set the unit of a key to failed."""
         for unit in self.systemd.manager.units.values():
             if unit.environment["WORKER_KEY"] == key:
                 unit.state = "failed"
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[Host]:
-    if flaw := lack():
+async def backend(tmp_path: Path) -> AsyncIterator[SystemdUnits]:
+    if flaw := missing_daemon():
         pytest.skip(flaw)
-    house = Host(tmp_path)
-    await house.systemd.start()
+    backend = SystemdUnits(tmp_path)
+    await backend.systemd.start()
     try:
-        yield house
+        yield backend
     finally:
-        for driver in house.drivers:
+        for driver in backend.drivers:
             await driver.close()
-        await house.systemd.close()
+        await backend.systemd.close()
 
 
 class TestSystemdAtLocalManager(LastingConformance):
-    """The whole suite."""
+    """The driver suite for systemd."""
 
 
-async def test_a_unit_that_stops_is_listed_until_it_has(house: Host) -> None:
-    house.systemd.manager.slow_stops = True
-    driver = house.driver()
+async def test_a_stopping_unit_is_listed_until_it_has_ended(backend: SystemdUnits) -> None:
+    backend.systemd.manager.slow_stops = True
+    driver = backend.driver()
     await driver.start("42", "1")
     await driver.stop("42")
     assert dict(await driver.list()) == {"42": RunningGroup("1", 1, stopping=True)}
-    house.systemd.manager.units.clear()
+    backend.systemd.manager.units.clear()
     assert dict(await driver.list()) == {}
 
 
-async def test_a_template_that_is_not_installed_is_named(house: Host) -> None:
-    driver = house.make(replace(house.settings, template="other"))
+async def test_a_template_that_is_not_installed_is_named(backend: SystemdUnits) -> None:
+    driver = backend.make(replace(backend.settings, template="other"))
     with pytest.raises(DriverError, match=r"driver\.template: there is no unit other@\.service"):
         await driver.start("42")
 
 
-async def test_units_that_were_started_by_hand_are_found(house: Host) -> None:
-    driver = house.driver()
+async def test_units_without_an_environment_file_are_found(backend: SystemdUnits) -> None:
+    driver = backend.driver()
     await driver.start("a/b", "1")
-    [file] = (house.systemd.manager.environment_dir / CORE.prefix).glob("*.env")
+    [file] = (backend.systemd.manager.environment_dir / CORE.prefix).glob("*.env")
     file.unlink()
     assert dict(await driver.list()) == {"a/b": RunningGroup("", 1)}
 
 
-async def test_files_that_nobody_needs_are_removed_in_the_end(house: Host) -> None:
-    driver = house.driver()
+async def test_unused_environment_files_are_removed_later(backend: SystemdUnits) -> None:
+    driver = backend.driver()
     await driver.start("42")
-    [file] = (house.systemd.manager.environment_dir / CORE.prefix).glob("*.env")
+    [file] = (backend.systemd.manager.environment_dir / CORE.prefix).glob("*.env")
     assert file.stat().st_mode & 0o777 == 0o600
     await driver.stop("42")
     await driver.list()
@@ -116,15 +116,17 @@ async def test_files_that_nobody_needs_are_removed_in_the_end(house: Host) -> No
     assert not file.exists()
 
 
-async def test_a_folder_that_cannot_be_is_named(house: Host, tmp_path: Path) -> None:
+async def test_an_environment_folder_that_cannot_be_created_is_named(
+    backend: SystemdUnits, tmp_path: Path
+) -> None:
     (tmp_path / "file").write_text("")
-    house.systemd.manager.templates.add(CORE.prefix)
-    driver = house.make(replace(house.settings, environment_dir=str(tmp_path / "file")))
+    backend.systemd.manager.templates.add(CORE.prefix)
+    driver = backend.make(replace(backend.settings, environment_dir=str(tmp_path / "file")))
     with pytest.raises(DriverError, match=r"driver\.environment_dir"):
         await driver.start("42")
 
 
-async def test_a_bus_that_is_not_there_is_named(tmp_path: Path) -> None:
+async def test_an_unreachable_bus_is_named(tmp_path: Path) -> None:
     settings = SystemdSettings(bus=f"unix:path={tmp_path / 'nowhere'}")
     driver = SystemdDriver(settings, CORE, environment_of(CORE))
     with pytest.raises(DriverError, match=r"driver\.bus: cannot reach"):
@@ -132,7 +134,7 @@ async def test_a_bus_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 async def test_a_bus_without_systemd_is_named(tmp_path: Path) -> None:
-    if flaw := lack():
+    if flaw := missing_daemon():
         pytest.skip(flaw)
     bus = LocalSystemd(tmp_path)
     await bus.start_bus()
@@ -145,17 +147,17 @@ async def test_a_bus_without_systemd_is_named(tmp_path: Path) -> None:
         await bus.close()
 
 
-async def test_after_a_restart_of_the_bus_it_is_joined_again(house: Host) -> None:
-    driver = house.driver()
+async def test_the_driver_reconnects_after_a_restart_of_the_bus(backend: SystemdUnits) -> None:
+    driver = backend.driver()
     await listed(driver, {})
-    await house.systemd.close()
+    await backend.systemd.close()
     with pytest.raises(DriverError, match=r"driver\.bus"):
         await driver.list()
-    await house.systemd.start()
+    await backend.systemd.start()
     await listed(driver, {})
 
 
-def test_a_template_is_a_name_alone() -> None:
+def test_a_template_is_a_name_without_suffix() -> None:
     with pytest.raises(ConfigurationError, match=r"driver\.template"):
         SystemdSettings(template="core@.service")
 
@@ -170,12 +172,12 @@ def test_names_are_escaped_as_systemd_does(key: str) -> None:
 
 
 @given(st.text())
-def test_what_was_escaped_is_read_back(key: str) -> None:
+def test_unescape_reverses_escape(key: str) -> None:
     assert unescape(escape(key)) == key
 
 
 @given(st.text())
-def test_every_key_has_a_unit_of_its_own(
+def test_unit_names_hold_the_key_or_its_hash(
     tmp_path_factory: pytest.TempPathFactory, key: str
 ) -> None:
     units = Units("core.one", Path("/nowhere"))

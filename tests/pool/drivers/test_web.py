@@ -1,4 +1,4 @@
-"""What is told of a service that does not answer as it should: on one line, and without secrets."""
+"""Errors about HTTP services without a proper answer: one line, without secrets."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from requite.pool.drivers.web import Web
 pytestmark = pytest.mark.e2e
 
 SECRET = "Bearer c2VjcmV0"
-GREETING = b"AMQP\x00\x00\x09\x01"  # what RabbitMQ says to whoever speaks HTTP at its AMQP port
+GREETING = b"AMQP\x00\x00\x09\x01"  # RabbitMQ's answer to HTTP at its AMQP port
 
 
 @asynccontextmanager
 async def served(words: bytes) -> AsyncIterator[Web]:
-    """A service that says `words` to whatever it is asked, and where it says nothing, waits."""
+    """Run a server that answers each request with `words`; yield a client of it.
+
+    With empty `words`, the server stays silent until the client disconnects.
+    """
 
     ended: list[asyncio.Event] = []
 
@@ -45,7 +48,7 @@ async def served(words: bytes) -> AsyncIterator[Web]:
 
 
 async def refusal(web: Web, timeout_s: float = 20.0) -> str:
-    """Ask in vain; return what is told of it."""
+    """Send a request that fails; return the text of the error."""
     with pytest.raises(DriverError) as caught:
         await web.ask(
             "GET", "/", expect=(200,), headers={"Authorization": SECRET}, timeout_s=timeout_s
@@ -53,21 +56,21 @@ async def refusal(web: Web, timeout_s: float = 20.0) -> str:
     return str(caught.value)
 
 
-async def test_what_speaks_no_http_is_told_on_one_line_and_without_the_password() -> None:
+async def test_an_answer_that_is_not_http_is_reported_on_one_line_without_the_password() -> None:
     async with served(GREETING) as web:
-        told = await refusal(web)
-    assert told.startswith("section.setting: no answer from the service: ")
-    assert "AMQP" in told
-    assert "c2VjcmV0" not in told
-    assert "\n" not in told
+        message = await refusal(web)
+    assert message.startswith("section.setting: no answer from the service: ")
+    assert "AMQP" in message
+    assert "c2VjcmV0" not in message
+    assert "\n" not in message
 
 
-async def test_silence_is_told_with_its_length() -> None:
+async def test_a_timeout_is_reported_with_its_length() -> None:
     async with served(b"") as web:
         assert (await refusal(web, 0.05)).endswith("no answer from the service: none within 0.05 s")
 
 
-async def test_a_port_at_which_nobody_listens_is_named() -> None:
+async def test_a_closed_port_is_named() -> None:
     async with served(b"") as web:
         pass
     assert "Connect call failed" in await refusal(web)

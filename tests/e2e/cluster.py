@@ -1,4 +1,4 @@
-"""A broker, workers and clients on one event loop, for tests of workers."""
+"""A broker with workers and clients on one event loop, for tests of workers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ WAIT_S = 20.0
 BRISK = HeartbeatPolicy(interval_s=0.05, liveness=4)
 
 
-class Stage:
-    """A broker, and what plays on it; all is closed at the end of the test, clients first."""
+class Cluster:
+    """A broker with workers and clients; they are closed after the test in reverse order."""
 
     def __init__(self) -> None:
         self.stack = AsyncExitStack()
@@ -28,11 +28,11 @@ class Stage:
 
     @property
     def url(self) -> str:
-        """Where workers and clients find the broker."""
+        """The URL of the broker."""
         return self.broker.endpoints[0].replace("tcp://", "mdp://")
 
     async def worker(self, *services: Service, **settings: object) -> Worker:
-        """Start a worker, and wait until the broker knows it."""
+        """Start a worker; return it once the broker has registered its services."""
         settings.setdefault("heartbeat", BRISK)
         before = self.workers()
         worker = Worker(self.url, *services, **settings)  # type: ignore[arg-type]
@@ -41,18 +41,18 @@ class Stage:
         return worker
 
     async def client(self, name: str = "it", **settings: object) -> AsyncClient:
-        """Make a client of the service `name`."""
+        """Return a client of the service `name`."""
         settings.setdefault("timeout", WAIT_S)
         client = AsyncClient(f"{self.url}/{name}", **settings)  # type: ignore[arg-type]
         return await self.stack.enter_async_context(client)
 
     def workers(self) -> int:
-        """Return how many workers the broker has."""
+        """Return the number of workers that are registered at the broker."""
         return len(self.broker.snapshot().workers)
 
 
-async def until(look: Callable[[], object]) -> None:
-    """Wait until something is so."""
+async def until(condition: Callable[[], object]) -> None:
+    """Wait until `condition` returns a true value; fail after `WAIT_S`."""
     async with asyncio.timeout(WAIT_S):
-        while not look():  # noqa: ASYNC110 - what it looks at has no event
+        while not condition():  # noqa: ASYNC110 - the condition has no event
             await asyncio.sleep(0.002)
