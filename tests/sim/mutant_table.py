@@ -38,7 +38,7 @@ from requite.sim.pair.server import PairParts
 from requite.sim.pirate.parties import PirateParts
 from requite.sim.pool.knobs import Task
 from requite.sim.pool.stage import PoolSimParts
-from requite.sim.roles import Parts
+from requite.sim.roles import MajordomoParts
 from requite.sim.scalability.party import SpParts
 from requite.sim.shells.knobs import Transport
 from requite.sim.shells.stage import ShellParts
@@ -117,53 +117,53 @@ def _name(parts: Mapping[str, Any]) -> str:
 
 
 def _mdp(invariant: str, scenario: str, **parts: Any) -> Broken:
-    return Broken(invariant, scenario, _name(parts), Options(parts=Parts(**parts)))
+    return Broken(invariant, scenario, _name(parts), Options(parts=(MajordomoParts(**parts),)))
 
 
 def _dedup(invariant: str, scenario: str, engine: type, knobs: Mapping[str, Any] = {}) -> Broken:
-    options = Options(parts=Parts(dedup=engine), knobs={**REPEATED, **knobs})
+    options = Options(parts=(MajordomoParts(dedup=engine),), knobs={**REPEATED, **knobs})
     return Broken(invariant, scenario, engine.__name__, options)
 
 
 def _sp(invariant: str, scenario: str, **parts: Any) -> Broken:
-    return Broken(invariant, scenario, _name(parts), Options(sp_parts=SpParts(**parts)))
+    return Broken(invariant, scenario, _name(parts), Options(parts=(SpParts(**parts),)))
 
 
 def _flp(invariant: str, scenario: str, engine: Any) -> Broken:
     clients = {m: engine if issubclass(engine, kind) else kind for m, kind in _MODELS.items()}
     parts = FlpParts(clients=clients) if engine in clients.values() else FlpParts(server=engine)
-    return Broken(invariant, scenario, engine.__name__, Options(flp_parts=parts))
+    return Broken(invariant, scenario, engine.__name__, Options(parts=(parts,)))
 
 
 def _pirate(invariant: str, scenario: str, **parts: Any) -> Broken:
-    return Broken(invariant, scenario, _name(parts), Options(pirate_parts=PirateParts(**parts)))
+    return Broken(invariant, scenario, _name(parts), Options(parts=(PirateParts(**parts),)))
 
 
 def _shells(invariant: str, scenario: str, knobs: Mapping[str, Any] = {}, **parts: Any) -> Broken:
-    options = Options(shell_parts=ShellParts(**parts), knobs=dict(knobs))
+    options = Options(parts=(ShellParts(**parts),), knobs=dict(knobs))
     return Broken(invariant, scenario, _name(parts), options)
 
 
 def _titanic(invariant: str, scenario: str, name: str, parts: TitanicParts) -> Broken:
-    options = Options(titanic_parts=parts, knobs=_TITANIC_KNOBS.get(name, {}))
+    options = Options(parts=(parts,), knobs=_TITANIC_KNOBS.get(name, {}))
     return Broken(invariant, scenario, name, options)
 
 
 def _pair(invariant: str, scenario: str, engine: type[BinaryStarPeer]) -> Broken:
-    options = Options(pair_parts=PairParts(engine=engine))
+    options = Options(parts=(PairParts(engine=engine),))
     return Broken(invariant, scenario, engine.__name__, options)
 
 
 def _pool(invariant: str, scenario: str, knobs: Mapping[str, Any] = {}, **parts: Any) -> Broken:
     replaced = PoolSimParts(**parts) if "topology" in parts else pool.engine(**parts)
-    options = Options(pool_parts=replaced, knobs=dict(knobs))
+    options = Options(parts=(replaced,), knobs=dict(knobs))
     return Broken(invariant, scenario, _name(parts), options)
 
 
 def _amqp(invariant: str, scenario: str, engine: Any) -> Broken:
     is_caller = issubclass(engine, AmqpCaller)
     parts = AmqpParts(caller=engine) if is_caller else AmqpParts(responder=engine)
-    return Broken(invariant, scenario, engine.__name__, Options(amqp_parts=parts))
+    return Broken(invariant, scenario, engine.__name__, Options(parts=(parts,)))
 
 
 BROKEN: Final[tuple[Broken, ...]] = (

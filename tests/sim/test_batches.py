@@ -32,7 +32,7 @@ from requite.request import Request
 from requite.sim.amqp.stage import AmqpParts
 from requite.sim.freelance.stage import FlpParts
 from requite.sim.pirate.parties import PirateParts
-from requite.sim.roles import Parts
+from requite.sim.roles import MajordomoParts
 from requite.sim.run import Options, run
 from requite.sim.scalability.party import SpParts
 from requite.sim.scalability.watch import one_by_one
@@ -180,18 +180,23 @@ class ShadowedRun:
         return made
 
     def options(self) -> Options:
-        parts, sp, pirate, amqp = Parts(), SpParts(), PirateParts(), AmqpParts()
+        parts, sp, pirate, amqp = MajordomoParts(), SpParts(), PirateParts(), AmqpParts()
         return Options(
-            parts=Parts(self(parts.broker), self(parts.client), self(parts.worker)),
-            sp_parts=SpParts(self(sp.client), self(sp.worker), self(sp.device)),
-            flp_parts=FlpParts(
-                {model: self(make) for model, make in FlpParts().clients.items()},
-                self(FreelanceServer),
-            ),
-            pirate_parts=PirateParts(
-                self(pirate.client), self(pirate.server), self(pirate.queue), self(pirate.worker)
-            ),
-            amqp_parts=AmqpParts(self(amqp.caller), self(amqp.responder)),
+            parts=(
+                MajordomoParts(self(parts.broker), self(parts.client), self(parts.worker)),
+                SpParts(self(sp.client), self(sp.worker), self(sp.device)),
+                FlpParts(
+                    {model: self(make) for model, make in FlpParts().clients.items()},
+                    self(FreelanceServer),
+                ),
+                PirateParts(
+                    self(pirate.client),
+                    self(pirate.server),
+                    self(pirate.queue),
+                    self(pirate.worker),
+                ),
+                AmqpParts(self(amqp.caller), self(amqp.responder)),
+            )
         )
 
 

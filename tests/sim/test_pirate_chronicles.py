@@ -60,7 +60,7 @@ def test_every_request_has_one_start_and_one_end(name: str) -> None:
     spans = 0  # fast calls, recorded as one span each
     for seed in SEEDS:
         engines = RecordedEngines()
-        found = run(seed, name, Options(pirate_parts=engines.parts))
+        found = run(seed, name, Options(parts=(engines.parts,)))
         # I9 fails: nothing takes the rows here, and the timer that flushes them stays set.
         assert {each.invariant for each in found.violations} <= {"I9"}, found.replay
         for engine, chronicle in engines.clients + engines.queues:

@@ -19,7 +19,7 @@ from requite.sim import play as sim_play
 from requite.sim import run as sim_run
 from requite.sim.knobs import Printed
 from requite.sim.plan import write
-from requite.sim.roles import Parts
+from requite.sim.roles import MajordomoParts
 from requite.sim.run import Options, knobs_of
 
 
@@ -80,7 +80,7 @@ def test_one_seed_prints_every_knob_and_its_transcript(capsys: pytest.CaptureFix
 def test_violations_are_printed_with_a_replay_command(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = Options(parts=Parts(client=mutants.AnswersTwice))
+    options = Options(parts=(MajordomoParts(client=mutants.AnswersTwice),))
 
     def broken(seed: int, scenario: str, _options: Any = None) -> Any:
         return sim_run(seed, scenario, options)
@@ -112,7 +112,7 @@ def test_violations_of_a_plan_are_printed_with_a_replay_command(
 ) -> None:
     file = tmp_path / "the plan.toml"
     file.write_text(write(draw(1, "calm")), "utf-8")
-    options = Options(parts=Parts(client=mutants.AnswersTwice))
+    options = Options(parts=(MajordomoParts(client=mutants.AnswersTwice),))
     monkeypatch.setattr("requite.sim.play", lambda plan, _options: sim_play(plan, options))
     assert run_command(["sim", "--plan", str(file)]) == ExitCode.FAILED
     out = capsys.readouterr().out
@@ -123,7 +123,7 @@ def test_violations_of_a_plan_are_printed_with_a_replay_command(
 @pytest.fixture
 def broken_client(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run seeds and plans with a client that delivers each reply twice."""
-    parts = Parts(client=mutants.AnswersTwice)
+    parts = MajordomoParts(client=mutants.AnswersTwice)
 
     def with_parts(options: Options | None) -> Options:
         return replace(options or Options(), parts=parts)

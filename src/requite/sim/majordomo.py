@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from random import Random
 from typing import Any, ClassVar, Final
 
 from requite.request import Reply
@@ -18,20 +19,22 @@ from requite.sim.checkers.tables import (
 from requite.sim.clients import ClientProcess
 from requite.sim.fault_injection import FaultInjector
 from requite.sim.history import Checker
-from requite.sim.knobs import Behaviour, Knobs
+from requite.sim.knobs import Behaviour, ClientSpec, Knobs
 from requite.sim.majordomo_cast import MajordomoCast
 from requite.sim.network import Network
 from requite.sim.plan import Plan
 from requite.sim.result import Options
-from requite.sim.roles import BROKER, Stage
+from requite.sim.roles import BROKER, MajordomoParts, Stage
 from requite.sim.simulation import Luck, Phase, Simulation
 from requite.sim.transcript import Describe
 from requite.sim.words import describe
-from requite.sim.workload import CallPlan, plan_calls
+from requite.sim.workload import NOBODY, CallPlan, draw_calls
 from requite.transport.address import TcpAddress
 
 _PROBE_S: Final = 15.0
 _LEAVE_S: Final = 10.0
+# The broker's own services; 8/MMI.
+_MANAGEMENT: Final = ("mmi.service", "mmi.list", "mmi.stats", "mmi.workers", "mmi.nothing")
 
 
 class MajordomoSimulation(Simulation):
@@ -53,8 +56,11 @@ class MajordomoSimulation(Simulation):
 
     @staticmethod
     def draw_calls(knobs: Any, luck: Luck) -> Iterable[CallPlan]:
-        """Draw the calls of the first phase."""
-        return plan_calls(knobs, luck("calls"))
+        """Draw the calls of the first phase, and the service of each."""
+        rng = luck("services")
+        for plan in draw_calls(knobs, luck("calls"), _may_be_endless):
+            service = _draw_service(knobs, rng)
+            yield plan._replace(service=service, wants_partials=rng.random() < knobs.partials_p)
 
     def _stage(self) -> Stage:
         return Stage(
@@ -63,7 +69,7 @@ class MajordomoSimulation(Simulation):
             self.history,
             self,
             self.knobs,
-            self.options.parts,
+            self.options.parts_of(MajordomoParts),
             self.transcript,
             self.places(),
         )
@@ -168,7 +174,7 @@ class MajordomoSimulation(Simulation):
             worker.retired = True
             worker.drain()
         gone = self.wait(lambda: not any(w.alive for w in self.cast.workers), _LEAVE_S)
-        fresh = sizes(self.options.parts.broker(self.knobs.broker_policy))
+        fresh = sizes(self.options.parts_of(MajordomoParts).broker(self.knobs.broker_policy))
         limit_s = self.knobs.service_ttl_s * 2 + _LEAVE_S
         self.wait(lambda: not [*left_after_all(broker, fresh)], limit_s)
         for what in left_after_all(broker, fresh):
@@ -180,6 +186,18 @@ class MajordomoSimulation(Simulation):
         if not self.wait(lambda: not broker.alive, _LEAVE_S) or not gone:
             self.history.violate("I9", "a worker or the broker does not exit after a drain")
         return gone
+
+
+def _draw_service(knobs: Knobs, rng: Random) -> str:
+    lot = rng.random()
+    if lot < knobs.nobody_p:
+        return NOBODY
+    return rng.choice(_MANAGEMENT if lot < knobs.nobody_p + knobs.manage_p else knobs.services)
+
+
+def _may_be_endless(client: ClientSpec, behaviour: Behaviour, _idempotent: bool) -> bool:
+    """Whether a call may have no deadline: only MDP 0.3 reports every failure."""
+    return client.version == "0.3" and behaviour is not Behaviour.HANG
 
 
 def settle_s(knobs: Knobs) -> float:

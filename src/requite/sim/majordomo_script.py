@@ -27,7 +27,7 @@ from requite.sim.checkers import CHECKERS
 from requite.sim.knobs import Behaviour, ClientSpec, Knobs, WorkerSpec
 from requite.sim.majordomo_cast import MajordomoCast
 from requite.sim.process import Pace, Process
-from requite.sim.roles import Dialler, Parts, Stage
+from requite.sim.roles import Dialler, MajordomoParts, Stage
 from requite.sim.script import NETWORK, SEED, Script, Words, of_kind, settings
 from requite.sim.words import describe
 
@@ -76,7 +76,9 @@ class MajordomoScript(Script):
         """Create all processes of the script."""
         knobs = _knobs(cast)
         self.history.knobs = knobs
-        stage = Stage(self.world, self.network, self.history, self, knobs, Parts(), self.transcript)
+        stage = Stage(
+            self.world, self.network, self.history, self, knobs, MajordomoParts(), self.transcript
+        )
         scripted = [
             ScriptedPeer(name, stage, **_with_version(rest))
             for name, *rest in of_kind(cast, "stranger")

@@ -5,42 +5,33 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
-from requite.sim.amqp.stage import AmqpParts
 from requite.sim.coverage import Combination
 from requite.sim.diagram import diagram
-from requite.sim.freelance.stage import FlpParts
 from requite.sim.history import Violation
-from requite.sim.pair.server import PairParts
-from requite.sim.pirate.parties import PirateParts
-from requite.sim.pool.stage import PoolSimParts
-from requite.sim.roles import Parts
-from requite.sim.scalability.party import SpParts
-from requite.sim.shells.stage import ShellParts
-from requite.sim.titanic.node import TitanicParts
 from requite.sim.transcript import Entry
+
+Parts = TypeVar("Parts")
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of a run. `knobs` replaces drawn knobs, by name; the first violation of
-    the invariant `stop_at` ends the run. `coverage`: measure the run's coverage."""
+    """The options of a run. `parts`: engines or shells to test in place of the real ones, a record
+    for each protocol (`MajordomoParts`, `SpParts`, ...). `knobs` replaces drawn knobs, by name; the
+    first violation of the invariant `stop_at` ends the run. `coverage`: measure the run's coverage.
+    """
 
-    parts: Parts = field(default_factory=Parts)
-    sp_parts: SpParts = field(default_factory=SpParts)
-    flp_parts: FlpParts = field(default_factory=FlpParts)
-    titanic_parts: TitanicParts = field(default_factory=TitanicParts)
-    pirate_parts: PirateParts = field(default_factory=PirateParts)
-    pair_parts: PairParts = field(default_factory=PairParts)
-    pool_parts: PoolSimParts = field(default_factory=PoolSimParts)
-    amqp_parts: AmqpParts = field(default_factory=AmqpParts)
-    shell_parts: ShellParts = field(default_factory=ShellParts)
+    parts: tuple[Any, ...] = ()
     knobs: dict[str, Any] = field(default_factory=dict)
     transcript: bool = False
     heartbeats: bool = True  # whether the transcript has them
     stop_at: str = ""
     coverage: bool = False
+
+    def parts_of(self, kind: type[Parts]) -> Parts:
+        """Return the parts of one protocol; by default, the real ones."""
+        return next((parts for parts in self.parts if type(parts) is kind), kind())
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ _ADDRESS: Final = TcpAddress(BROKER, 5555)
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class MajordomoParts:
     """The engines under test. Mutation tests pass broken ones."""
 
     broker: Callable[..., Engine] = MajordomoBroker
@@ -60,7 +60,7 @@ class Stage:
     history: History
     supervisor: Supervisor
     knobs: Knobs
-    parts: Parts
+    parts: MajordomoParts
     transcript: Transcript | None = None
     places: tuple[TcpAddress, ...] = (_ADDRESS,)
     """The addresses of the brokers; the host of each is the name of its node."""

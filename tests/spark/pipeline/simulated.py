@@ -41,7 +41,7 @@ from requite.sim.pirate.parties import PirateParts
 from requite.sim.pool.manager import Manager
 from requite.sim.pool.simulation import PoolSimulation
 from requite.sim.result import Options
-from requite.sim.roles import Parts
+from requite.sim.roles import MajordomoParts
 from requite.sim.run import draw, prepare
 from requite.sim.scalability.party import SpParts
 from requite.sim.scalability.watch import one_by_one
@@ -101,7 +101,7 @@ class Run:
 
     def options_with_journals(self) -> Options:
         """Return options whose parts have journals: those given, broken or not."""
-        given, numbers = self.options.parts, self._numbers
+        given, numbers = self.options.parts_of(MajordomoParts), self._numbers
 
         def wrap(make: Made, role: WriterRole, name: str) -> Made:
             def made(*args: Any, **more: Any) -> Any:
@@ -124,26 +124,28 @@ class Run:
         flp = FlpParts()
         return replace(
             self.options,
-            parts=Parts(
-                wrap(given.broker, WriterRole.BROKER, "origin"),
-                client(given.client),
-                worker(given.worker),
-                given.dedup,
-                given.gate,
-                given.half,
+            parts=(
+                MajordomoParts(
+                    wrap(given.broker, WriterRole.BROKER, "origin"),
+                    client(given.client),
+                    worker(given.worker),
+                    given.dedup,
+                    given.gate,
+                    given.half,
+                ),
+                SpParts(client=client(ScalabilityClient), worker=worker(ScalabilityWorker)),
+                FlpParts(
+                    {model: client(make) for model, make in flp.clients.items()},
+                    worker(FreelanceServer),
+                ),
+                PirateParts(
+                    client(LazyPirate),
+                    worker(PirateServer),
+                    wrap(PirateQueue, WriterRole.BROKER, "instance"),
+                    worker(PirateWorker),
+                ),
+                AmqpParts(client(AmqpCaller), worker(AmqpResponder)),
             ),
-            sp_parts=SpParts(client=client(ScalabilityClient), worker=worker(ScalabilityWorker)),
-            flp_parts=FlpParts(
-                {model: client(make) for model, make in flp.clients.items()},
-                worker(FreelanceServer),
-            ),
-            pirate_parts=PirateParts(
-                client(LazyPirate),
-                worker(PirateServer),
-                wrap(PirateQueue, WriterRole.BROKER, "instance"),
-                worker(PirateWorker),
-            ),
-            amqp_parts=AmqpParts(client(AmqpCaller), worker(AmqpResponder)),
         )
 
     def _name(self, role: WriterRole, number: int) -> bytes:

@@ -17,7 +17,7 @@ from tests.spark.events import Event, collect, instant, write_rows
 from tests.spark.pipeline.simulated import GROUPS, Run
 
 from requite.sim import Options, scenarios
-from requite.sim.roles import Parts
+from requite.sim.roles import MajordomoParts
 from requite.sim.run import knobs_of
 from requite.spark import audit, schemas
 from requite.spark.contradictions import contradictions
@@ -34,9 +34,9 @@ POOLS: Final = frozenset(scenarios.GROUPS["pool"])
 # Broken engines whose fault a journal can show: what accuses them. The others' faults are in what
 # users get, or in what is not written down.
 BROKEN = (
-    ("calm", 2, Parts(broker=mutants.HandsOutTwice), C.TWO_OWNERS),
-    ("crash-workers", 5, Parts(broker=mutants.NeverPoisoned), C.FORMER_OWNER),
-    ("crash-broker", 6, Parts(client=mutants.SendsAgainWhatMayHaveRun), C.RAN_AGAIN),
+    ("calm", 2, MajordomoParts(broker=mutants.HandsOutTwice), C.TWO_OWNERS),
+    ("crash-workers", 5, MajordomoParts(broker=mutants.NeverPoisoned), C.FORMER_OWNER),
+    ("crash-broker", 6, MajordomoParts(client=mutants.SendsAgainWhatMayHaveRun), C.RAN_AGAIN),
 )
 
 
@@ -130,7 +130,7 @@ def test_simulated_runs_are_judged_as_the_simulator_does(
     """1,032 runs, each of a sixth of the usual length."""
     numbers = count(1)
     broken = [
-        Run(next(numbers), seed, scenario, Options(parts=parts)).play()
+        Run(next(numbers), seed, scenario, Options(parts=(parts,))).play()
         for scenario, seed, parts, _ in BROKEN
     ]
     accused = {run.number: kind for run, (*_, kind) in zip(broken, BROKEN, strict=True)}

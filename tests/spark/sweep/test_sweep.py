@@ -20,7 +20,7 @@ from requite.cli.exit_codes import ExitCode
 from requite.errors import ConfigurationError
 from requite.sim import Options
 from requite.sim import run as run_seed
-from requite.sim.roles import Parts
+from requite.sim.roles import MajordomoParts
 from requite.sim.sandboxed import Limits
 from requite.sim.scenarios import SCENARIOS
 from requite.spark import schemas
@@ -28,7 +28,7 @@ from requite.spark.sweep.runs import find_scenarios, plan, sim_runs, sim_violati
 
 pytestmark = pytest.mark.timeout(180)  # the first test also waits for the start of Spark
 
-BROKEN = Options(parts=Parts(broker=mutants.HandsOutTwice))
+BROKEN = Options(parts=(MajordomoParts(broker=mutants.HandsOutTwice),))
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from random import Random
 from typing import Final
 
 from requite.sim.amqp.cast import AmqpCast
@@ -25,19 +24,18 @@ from requite.sim.amqp.faults import AmqpFaults
 from requite.sim.amqp.knobs import NOBODY, AmqpClientSpec, AmqpKnobs
 from requite.sim.amqp.party import AmqpParty
 from requite.sim.amqp.server_methods import NAMES, unpack
-from requite.sim.amqp.stage import AmqpStage
+from requite.sim.amqp.stage import AmqpParts, AmqpStage
 from requite.sim.amqp.tables import left_after_calls, left_after_drain, not_settled
 from requite.sim.checkers.calls import EndsOnce, HonestErrors, OwnReply, PartialsInOrder
 from requite.sim.history import Checker
-from requite.sim.knobs import Behaviour
+from requite.sim.knobs import ANSWERING, Behaviour
 from requite.sim.network import Network
 from requite.sim.parties import LEAVE_S, PROBE_S, PartiesSimulation, handler_s_max, reconnect_s
-from requite.sim.plain_calls import ANSWERING, plain_call, plan_plain_calls
 from requite.sim.plan import Plan
 from requite.sim.result import Options
 from requite.sim.simulation import Luck, Phase
 from requite.sim.transcript import show_body
-from requite.sim.workload import CallPlan
+from requite.sim.workload import CallPlan, draw_calls, plain_call
 
 AMQP_CHECKERS: Final[tuple[type[Checker], ...]] = (
     EndsOnce,
@@ -77,14 +75,17 @@ class AmqpSimulation(PartiesSimulation):
             self.history,
             self,
             self.knobs,
-            self.options.amqp_parts,
+            self.options.parts_of(AmqpParts),
             self.transcript,
         )
 
     @staticmethod
-    def draw_calls(knobs: AmqpKnobs, luck: Luck) -> Iterable[CallPlan]:
-        """See `Simulation.draw_calls`."""
-        return plan_calls(knobs, luck("calls"))
+    def draw_calls(knobs: AmqpKnobs, luck: Luck) -> Iterator[CallPlan]:
+        """Draw the calls, and the service of each."""
+        rng = luck("services")
+        for plan in draw_calls(knobs, luck("calls"), _may_be_endless):
+            service = NOBODY if rng.random() < knobs.nobody_p else rng.choice(knobs.services)
+            yield plan._replace(service=service, wants_partials=rng.random() < knobs.partials_p)
 
     def phases(self) -> Iterable[Phase]:
         """Return the phases after the faults: settle, probe, drain."""
@@ -124,15 +125,6 @@ class AmqpSimulation(PartiesSimulation):
 
     def _drain_workers(self) -> bool:
         return self.drain_all("workers", self.cast.workers, [])
-
-
-def plan_calls(knobs: AmqpKnobs, rng: Random) -> Iterator[CallPlan]:
-    """Draw the calls of the first phase, not sorted by time."""
-    for plan in plan_plain_calls(knobs, rng, _may_be_endless):
-        is_lost = rng.random() < knobs.nobody_p
-        service = NOBODY if is_lost else rng.choice(knobs.services)
-        wants_partials = rng.random() < knobs.partials_p
-        yield plan._replace(service=service, wants_partials=wants_partials)
 
 
 def _may_be_endless(client: AmqpClientSpec, behaviour: Behaviour, idempotent: bool) -> bool:

@@ -22,25 +22,24 @@ from requite.sim.freelance.checkers import (
     SentOnce,
 )
 from requite.sim.freelance.choices import AllAtOnce, Faithful, MovesOn, OneAtATime, OnlyTheLiving
-from requite.sim.freelance.knobs import FreelanceKnobs
+from requite.sim.freelance.knobs import FlpClientSpec, FreelanceKnobs
 from requite.sim.freelance.party import Party
 from requite.sim.freelance.queues import Bounded, FairQueues
-from requite.sim.freelance.stage import FlpStage
+from requite.sim.freelance.stage import FlpParts, FlpStage
 from requite.sim.freelance.tables import (
     left_after_calls,
     left_after_drain,
     not_settled,
 )
 from requite.sim.freelance.words import describe
-from requite.sim.freelance.workload import plan_calls
 from requite.sim.history import Checker
+from requite.sim.knobs import ANSWERING, Behaviour
 from requite.sim.network import Network
 from requite.sim.parties import LEAVE_S, PROBE_S, PartiesSimulation, handler_s_max, reconnect_s
-from requite.sim.plain_calls import plain_call
 from requite.sim.plan import Plan
 from requite.sim.result import Options
 from requite.sim.simulation import Luck, Phase
-from requite.sim.workload import CallPlan
+from requite.sim.workload import CallPlan, draw_calls, plain_call
 
 FLP_CHECKERS: Final[tuple[type[Checker], ...]] = (
     EndsOnce,
@@ -80,14 +79,14 @@ class FreelanceSimulation(PartiesSimulation):
             self.history,
             self,
             self.knobs,
-            self.options.flp_parts,
+            self.options.parts_of(FlpParts),
             self.transcript,
         )
 
     @staticmethod
     def draw_calls(knobs: FreelanceKnobs, luck: Luck) -> Iterable[CallPlan]:
         """See `Simulation.draw_calls`."""
-        return plan_calls(knobs, luck("calls"))
+        return draw_calls(knobs, luck("calls"), _may_be_endless)
 
     def phases(self) -> Iterable[Phase]:
         """Settle, probe every server, then drain clients and servers."""
@@ -129,6 +128,11 @@ class FreelanceSimulation(PartiesSimulation):
         self.wait_until_alone(servers)
         left = [what for server in servers for what in left_after_all(server)]
         return self.drain_all("servers", servers, left)
+
+
+def _may_be_endless(_client: FlpClientSpec, behaviour: Behaviour, idempotent: bool) -> bool:
+    """Whether a call may have no deadline: it is resent until a handler answers."""
+    return idempotent and behaviour in ANSWERING
 
 
 def settle_s(knobs: FreelanceKnobs) -> float:

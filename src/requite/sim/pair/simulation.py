@@ -15,7 +15,7 @@ from requite.sim.pair.clients import PairClient
 from requite.sim.pair.intruder import PairIntruder
 from requite.sim.pair.knobs import PairKnobs
 from requite.sim.pair.ledger import Ledger
-from requite.sim.pair.server import PairServer, PairStage
+from requite.sim.pair.server import PairParts, PairServer, PairStage
 from requite.sim.pair.words import describe
 from requite.sim.plan import Plan
 from requite.sim.process import Process
@@ -79,7 +79,7 @@ class PairSimulation(Simulation):
             self.ledger.changed,
             self,
             knobs,
-            options.pair_parts,
+            options.parts_of(PairParts),
             self.transcript,
         )
         self.cast = PairCast(stage)

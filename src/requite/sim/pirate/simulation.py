@@ -13,13 +13,21 @@ from requite.sim.parties import PROBE_S, PartiesSimulation, handler_s_max, recon
 from requite.sim.pirate.checkers import PIRATE_CHECKERS
 from requite.sim.pirate.intruder import PirateIntruder
 from requite.sim.pirate.knobs import PirateKnobs, PirateVariant
-from requite.sim.pirate.parties import Client, Party, PirateStage, Queue, Server, Worker
+from requite.sim.pirate.parties import (
+    Client,
+    Party,
+    PirateParts,
+    PirateStage,
+    Queue,
+    Server,
+    Worker,
+)
 from requite.sim.pirate.words import describe
-from requite.sim.pirate.workload import plan_call, plan_calls
+from requite.sim.pirate.workload import SERVICE, plan_call
 from requite.sim.plan import Plan
 from requite.sim.result import Options
 from requite.sim.simulation import Luck, Phase
-from requite.sim.workload import CallPlan
+from requite.sim.workload import CallPlan, draw_calls
 
 _INTRUDERS: Final = 3
 
@@ -62,7 +70,7 @@ class PirateSimulation(PartiesSimulation):
             self.history,
             self,
             self.knobs,
-            options.pirate_parts,
+            options.parts_of(PirateParts),
             self.transcript,
         )
         self.cast: PirateCast = PirateCast(stage)
@@ -71,7 +79,8 @@ class PirateSimulation(PartiesSimulation):
     @staticmethod
     def draw_calls(knobs: PirateKnobs, luck: Luck) -> Iterable[CallPlan]:
         """See `Simulation.draw_calls`."""
-        return plan_calls(knobs, luck("calls"))
+        calls = draw_calls(knobs, luck("calls"), lambda *_: False)
+        return (plan._replace(service=SERVICE) for plan in calls)
 
     def phases(self) -> Iterable[Phase]:
         """Settle, probe every worker, then drain clients, workers, and the middle."""

@@ -17,7 +17,7 @@ from requite.sim.pool.knobs import PoolKnobs, Task
 from requite.sim.pool.ledger import Ledger, Request
 from requite.sim.pool.manager import Manager
 from requite.sim.pool.rabbit import SimRabbit
-from requite.sim.pool.stage import PoolStage
+from requite.sim.pool.stage import PoolSimParts, PoolStage
 from requite.sim.result import Options, Result
 from requite.sim.simulation import Luck, Phase, Simulation
 
@@ -51,7 +51,12 @@ class PoolSimulation(Simulation):
         self.ledger = Ledger(self.history, knobs)
         self.rabbit = SimRabbit(self.world, knobs, self.ledger)
         self.stage = PoolStage(
-            self.world, self.history, knobs, options.pool_parts, self.ledger, self.rabbit
+            self.world,
+            self.history,
+            knobs,
+            options.parts_of(PoolSimParts),
+            self.ledger,
+            self.rabbit,
         )
         self.stage.transcript = self.transcript
         self.driver = SimDriver(self.stage)

@@ -14,13 +14,13 @@ from requite.sim.result import Options
 from requite.sim.scalability.cast import SpCast
 from requite.sim.scalability.checkers import SP_CHECKERS
 from requite.sim.scalability.knobs import ScalabilityKnobs
-from requite.sim.scalability.party import Party, SpStage
+from requite.sim.scalability.party import Party, SpParts, SpStage
 from requite.sim.scalability.shapes import Shape
 from requite.sim.scalability.tables import left_after_calls, not_settled
 from requite.sim.scalability.words import describe, show
-from requite.sim.scalability.workload import plan_calls, probe
+from requite.sim.scalability.workload import may_be_endless, probe
 from requite.sim.simulation import Luck, Phase
-from requite.sim.workload import CallPlan
+from requite.sim.workload import CallPlan, draw_calls
 
 
 class ScalabilitySimulation(PartiesSimulation):
@@ -42,14 +42,14 @@ class ScalabilitySimulation(PartiesSimulation):
             self.history,
             self,
             self.knobs,
-            self.options.sp_parts,
+            self.options.parts_of(SpParts),
             self.transcript,
         )
 
     @staticmethod
     def draw_calls(knobs: ScalabilityKnobs, luck: Luck) -> Iterable[CallPlan]:
         """See `Simulation.draw_calls`."""
-        return plan_calls(knobs, luck("calls"))
+        return draw_calls(knobs, luck("calls"), may_be_endless)
 
     def phases(self) -> Iterable[Phase]:
         """Settle, probe every channel, then drain clients, devices and workers."""

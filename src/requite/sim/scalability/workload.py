@@ -6,16 +6,20 @@ A reply has a line for each joined partial, a line that names its execution, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from random import Random
 from typing import Final
 
 from requite.sim.history import Call, History
-from requite.sim.knobs import Behaviour
-from requite.sim.plain_calls import ANSWERING, plain_call, plan_plain_calls
+from requite.sim.knobs import ANSWERING, Behaviour
 from requite.sim.scalability.knobs import ScalabilityKnobs, SpClientSpec
 from requite.sim.scalability.stack import parse
-from requite.sim.workload import CallPlan, Task, final_frames, parse_task, partial_frames
+from requite.sim.workload import (
+    CallPlan,
+    Task,
+    final_frames,
+    parse_task,
+    partial_frames,
+    plain_call,
+)
 
 _NEWLINE: Final = b"\n"
 
@@ -56,16 +60,11 @@ def read_reply(body: bytes) -> list[bytes]:
 
 
 # --- calls ----------------------------------------------------------------------------------------
-def plan_calls(knobs: ScalabilityKnobs, rng: Random) -> Iterator[CallPlan]:
-    """Draw the calls of the first phase, in no particular order."""
-    return plan_plain_calls(knobs, rng, _may_be_endless)
-
-
 def probe(knobs: ScalabilityKnobs, client: str, number: int, timeout_s: float) -> CallPlan:
     """Return a call that must be answered once faults have ended."""
     return plain_call(client, number, timeout_s, service_s=min(knobs.service_s, 0.001))
 
 
-def _may_be_endless(client: SpClientSpec, behaviour: Behaviour, idempotent: bool) -> bool:
+def may_be_endless(client: SpClientSpec, behaviour: Behaviour, idempotent: bool) -> bool:
     """Whether a call may have no deadline: its client must resend it until it is answered."""
     return client.is_persistent and idempotent and behaviour in ANSWERING

@@ -21,16 +21,15 @@ from requite.sim.history import Checker
 from requite.sim.knobs import Behaviour
 from requite.sim.network import Network
 from requite.sim.parties import handler_s_max, reconnect_s
-from requite.sim.plain_calls import plain_call, plan_plain_calls
 from requite.sim.plan import Plan
 from requite.sim.result import Options
 from requite.sim.shells import virtual
 from requite.sim.shells.cast import ShellCast
 from requite.sim.shells.clients import FETCH_S
 from requite.sim.shells.knobs import SERVICES, Handler, ShellKnobs, Transport
-from requite.sim.shells.stage import Member, ShellStage, brokers
+from requite.sim.shells.stage import Member, ShellParts, ShellStage, brokers
 from requite.sim.simulation import Luck, Phase, Simulation
-from requite.sim.workload import CallPlan
+from requite.sim.workload import CallPlan, draw_calls, plain_call
 
 _PROBE_S: Final = 15.0
 _LEAVE_S: Final = 30.0
@@ -71,7 +70,7 @@ class ShellSimulation(Simulation):
             self.history,
             self,
             self.knobs,
-            self.options.shell_parts,
+            self.options.parts_of(ShellParts),
             self.transcript,
         )
 
@@ -79,7 +78,7 @@ class ShellSimulation(Simulation):
     def draw_calls(knobs: ShellKnobs, luck: Luck) -> Iterable[CallPlan]:
         """Draw the calls, and the service of each."""
         rng = luck("services")
-        for plan in plan_plain_calls(knobs, luck("calls"), _may_be_endless(knobs)):
+        for plan in draw_calls(knobs, luck("calls"), _may_be_endless(knobs)):
             yield (
                 _at_service(plan, knobs, rng.choice(_PLAIN), rng.random())
                 if knobs.has_services

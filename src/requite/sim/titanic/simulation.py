@@ -17,7 +17,7 @@ from requite.sim.titanic import users
 from requite.sim.titanic.exchange import Exchange
 from requite.sim.titanic.knobs import TitanicKnobs
 from requite.sim.titanic.ledger import Ledger
-from requite.sim.titanic.node import Node
+from requite.sim.titanic.node import Node, TitanicParts
 from requite.sim.titanic.users import Network, TitanicCall, User, draw_call
 
 _SETTLE_S: Final = 240.0
@@ -35,7 +35,9 @@ class TitanicSimulation(Simulation):
         self.knobs: TitanicKnobs = plan.knobs
         knobs = self.knobs
         self.ledger = Ledger(self.history, knobs)
-        self.node = Node(self.world, knobs, self.ledger, options.titanic_parts, self._node_says)
+        self.node = Node(
+            self.world, knobs, self.ledger, options.parts_of(TitanicParts), self._node_says
+        )
         self.exchange = Exchange(self.world, knobs, self.ledger, self.node.feed)
         self.node.exchange = self.exchange
         self.network = Network(self.world, knobs, self.ledger, self.node)
