@@ -185,7 +185,7 @@ EVENTS: Final = (
     "rested",
     # events of RPC over AMQP: see `requite.sim.amqp.watch` and `requite.sim.amqp.server`
     "request_returned",
-    "mistaken",
+    "protocol_error",
     "acked_unanswered",
     "silent",
     "left",
