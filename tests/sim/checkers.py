@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from requite.sim.amqp.simulation import AMQP_CHECKERS
-from requite.sim.checkers import CHECKERS
 from requite.sim.dedup.checkers import DEDUP_CHECKERS
 from requite.sim.freelance.simulation import FLP_CHECKERS
+from requite.sim.majordomo.checkers import CHECKERS
 from requite.sim.paired.checkers import PAIRED_CHECKERS
 from requite.sim.pirate.checkers import PIRATE_CHECKERS
 from requite.sim.scalability.checkers import SP_CHECKERS

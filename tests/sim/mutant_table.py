@@ -32,13 +32,13 @@ from requite.protocols.freelance.shotgun import ShotgunClient
 from requite.protocols.freelance.wire import Model
 from requite.sim import Options
 from requite.sim.amqp.stage import AmqpParts
-from requite.sim.faults import FaultKind
 from requite.sim.freelance.stage import FlpParts
+from requite.sim.kernel.faults import FaultKind
+from requite.sim.majordomo.roles import MajordomoParts
 from requite.sim.pair.server import PairParts
 from requite.sim.pirate.parties import PirateParts
 from requite.sim.pool.knobs import Task
 from requite.sim.pool.stage import PoolSimParts
-from requite.sim.roles import MajordomoParts
 from requite.sim.scalability.party import SpParts
 from requite.sim.shells.knobs import Transport
 from requite.sim.shells.stage import ShellParts

@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from requite.sim.plan import Plan
+from requite.sim.kernel.plan import Plan
 from requite.sim.run import play, read_plan
 
 FOLDER: Final = Path(__file__).parent / "plans"

@@ -31,8 +31,8 @@ from requite.protocols.freelance.server import FreelanceServer
 from requite.request import Request
 from requite.sim.amqp.stage import AmqpParts
 from requite.sim.freelance.stage import FlpParts
+from requite.sim.majordomo.roles import MajordomoParts
 from requite.sim.pirate.parties import PirateParts
-from requite.sim.roles import MajordomoParts
 from requite.sim.run import Options, run
 from requite.sim.scalability.party import SpParts
 from requite.sim.scalability.watch import one_by_one

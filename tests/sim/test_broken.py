@@ -22,8 +22,8 @@ from tests.sim.mutant_table import (
 )
 
 from requite.sim.amqp.simulation import AMQP_CHECKERS
-from requite.sim.checkers import CHECKERS
 from requite.sim.freelance.simulation import FLP_CHECKERS
+from requite.sim.majordomo.checkers import CHECKERS
 from requite.sim.pirate.checkers import PIRATE_CHECKERS
 from requite.sim.scalability.checkers import SP_CHECKERS
 from requite.sim.scenarios import GROUPS

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from requite.sim import Options, run
-from requite.sim.diagram import diagram
+from requite.sim.kernel.diagram import diagram
+from requite.sim.kernel.transcript import RUN, Entry
 from requite.sim.scenarios import GROUPS
-from requite.sim.transcript import RUN, Entry
 
 
 def message(at_s: float, source: str, sink: str, text: str) -> Entry:

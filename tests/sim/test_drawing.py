@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from requite.sim import run
-from requite.sim.drawing import Draw, always, between, chance, one_of, plan_faults
-from requite.sim.faults import FaultKind
-from requite.sim.knobs import Scenario
-from requite.sim.result import Options
+from requite.sim.kernel.drawing import Draw, always, between, chance, one_of, plan_faults
+from requite.sim.kernel.faults import FaultKind
+from requite.sim.kernel.knobs import Scenario
+from requite.sim.kernel.result import Options
+from requite.sim.kernel.world import luck
 from requite.sim.run import knobs_of
 from requite.sim.scenarios import SCENARIOS
-from requite.sim.world import luck
 
 _FAULTS = (FaultKind.RESET, FaultKind.CLOG, FaultKind.POWER_LOSS)
 _CHOICES = {"slots": between(1, 1000), "late_s": between(0.0, 1.0), "kept": chance(0.5)}

@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import pytest
 
-from requite.sim.medium import Chunking, Shape
-from requite.sim.network import REFUSED, Network
-from requite.sim.pipe import RESET, TIMED_OUT
-from requite.sim.stream import KEEPALIVE, SimStream
-from requite.sim.world import World
+from requite.sim.kernel.medium import Chunking, Shape
+from requite.sim.kernel.network import REFUSED, Network
+from requite.sim.kernel.pipe import RESET, TIMED_OUT
+from requite.sim.kernel.stream import KEEPALIVE, SimStream
+from requite.sim.kernel.world import World
 
 
 class End:

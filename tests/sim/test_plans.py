@@ -14,13 +14,13 @@ from tests.sim.plans import FOLDER, NO_ENGINE, Known, known
 
 from requite.errors import ConfigurationError
 from requite.sim import Options, draw, play, read_plan, run
-from requite.sim.faults import Fault, FaultKind
-from requite.sim.plan import Kinds, Plan, from_tables, read_tables, write
+from requite.sim.kernel.faults import Fault, FaultKind
+from requite.sim.kernel.plan import Kinds, Plan, from_tables, read_tables, write
+from requite.sim.kernel.simulation import Simulation
+from requite.sim.kernel.workload import CallPlan
 from requite.sim.pool.knobs import PoolKnobs
 from requite.sim.pool.simulation import PoolCall
 from requite.sim.scenarios import GROUPS
-from requite.sim.simulation import Simulation
-from requite.sim.workload import CallPlan
 
 _GROUPS = sorted(GROUPS.keys() - {"all"})
 _ENGINES = {"/".join(broken.key): broken for broken in BROKEN}

@@ -14,8 +14,8 @@ import psutil
 import pytest
 from tests.sim import troubled
 
-from requite.sim.sandbox import Crashed, Hung, Returned, Sandbox, SandboxBroken
-from requite.sim.sandboxed import Limits
+from requite.sim.kernel.sandbox import Crashed, Hung, Returned, Sandbox, SandboxBroken
+from requite.sim.kernel.sandboxed import Limits
 
 
 def sandbox(work: Callable[..., Any], run_s: float = 30.0) -> Sandbox:
@@ -95,8 +95,8 @@ def test_work_that_cannot_be_loaded_raises() -> None:
 
 _OWNER = """
 import pickle, sys
-from requite.sim.sandbox import Sandbox
-from requite.sim.sandboxed import Limits
+from requite.sim.kernel.sandbox import Sandbox
+from requite.sim.kernel.sandboxed import Limits
 box = Sandbox(pickle.dumps(exec), Limits())
 box.run("import os; print(os.getpid(), flush=True)")
 print(box._child._process.pid, flush=True)

@@ -11,8 +11,8 @@ from tests.sim.mutant_table import BROKEN
 
 from requite.errors import ConfigurationError
 from requite.sim import Plan, draw, play, read_plan, violates
-from requite.sim.plan import write
-from requite.sim.shrink import shrink
+from requite.sim.kernel.plan import write
+from requite.sim.kernel.shrink import shrink
 
 # One broken engine per part of the simulator, each of which shrinks within a second.
 _NAMES = (

@@ -17,9 +17,9 @@ from requite.cli.exit_codes import ExitCode
 from requite.sim import draw
 from requite.sim import play as sim_play
 from requite.sim import run as sim_run
-from requite.sim.knobs import Printed
-from requite.sim.plan import write
-from requite.sim.roles import MajordomoParts
+from requite.sim.kernel.knobs import Printed
+from requite.sim.kernel.plan import write
+from requite.sim.majordomo.roles import MajordomoParts
 from requite.sim.run import Options, knobs_of
 
 

@@ -12,12 +12,12 @@ import pytest
 
 from requite.errors import ConfigurationError, TransportError
 from requite.shell import clock, entropy
-from requite.sim.medium import Shape
-from requite.sim.network import Network
-from requite.sim.process import Pace, Process
-from requite.sim.shells import virtual
-from requite.sim.shells.program import Program
-from requite.sim.world import World
+from requite.sim.kernel import virtual
+from requite.sim.kernel.medium import Shape
+from requite.sim.kernel.network import Network
+from requite.sim.kernel.process import Pace, Process
+from requite.sim.kernel.program import Program
+from requite.sim.kernel.world import World
 from requite.transport.address import TcpAddress, parse_address
 from requite.transport.aio import dial, listen
 from requite.transport.base import Stream

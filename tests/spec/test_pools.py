@@ -16,7 +16,7 @@ from requite.protocols.amqp.reports import ACTIVITY
 from requite.protocols.amqp.topology import Binding, Exchange, Pool
 from requite.request import Status
 from requite.sim import Options, draw, run
-from requite.sim.faults import FaultKind
+from requite.sim.kernel.faults import FaultKind
 from requite.sim.pool.knobs import Task
 from requite.sim.pool.scenarios import FAULTS
 from requite.sim.pool.simulation import PoolSimulation

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from requite.sim import Options, Plan, Result
-    from requite.sim.coverage import Combination
+    from requite.sim.kernel.coverage import Combination
 
 _SEEDS_DEFAULT: Final = 100
 _FRESH_SEEDS: Final = 1 << 31
@@ -185,7 +185,7 @@ class _Choice:
 
     def replay(self, seed: int, scenario: str) -> str:
         """Return the command that repeats a run."""
-        from requite.sim.result import replay_command
+        from requite.sim.kernel.result import replay_command
 
         return replay_command(seed, scenario, self.knobs)
 
@@ -263,7 +263,7 @@ def _list_scenarios() -> None:
 
 def _run_one(seed: int, scenario: str, choice: _Choice) -> Total:
     from requite.sim import draw
-    from requite.sim.plan import write
+    from requite.sim.kernel.plan import write
 
     plan = draw(seed, scenario, choice.options(scenario))
     if choice.write_plan is not None:
@@ -342,7 +342,7 @@ def _results(
 
 
 def _show_coverage(total: Total) -> None:
-    from requite.sim.coverage import table
+    from requite.sim.kernel.coverage import table
 
     for line in table(total.coverage):
         say(line)
@@ -351,8 +351,8 @@ def _show_coverage(total: Total) -> None:
 def _shrink(plan: Plan, invariant: str) -> None:
     """Write the smallest plan that violates an invariant to a file, and print its messages."""
     from requite.sim import Options, play, violates
-    from requite.sim.plan import write
-    from requite.sim.shrink import shrink
+    from requite.sim.kernel.plan import write
+    from requite.sim.kernel.shrink import shrink
 
     with _progress("shrinking", None) as advance:
 

@@ -6,31 +6,35 @@ plan and plays it. A run has two phases. During faults, checkers check every cal
 After the faults, all pending calls must end, the tables must match the live peers, and a drain must
 leave no state. The invariants I1 to I15 are those of ARCHITECTURE.md.
 
-    seed ──scenarios.py──► Knobs ──workload.py, faults.py──► Plan: all calls and faults
-    plan.py       a plan, and its text
-    shrink.py     the smallest plan that still violates an invariant
-    world.py      virtual clock and queue of events
-    network.py    nodes, routes between them, dialling; medium.py: the state that routes share
-    stream.py     one end of a connection; pipe.py: the bytes in flight
-    process.py    a process on a node: crash, restart, freeze, power loss;
-                  engine_process.py: with an engine in a `requite.shell.Host`
-    user.py       makes the calls of a client
-    fault_injection.py  injects faults
-    history.py    the events of a run as objects; transcript.py: as text; diagram.py: drawn;
-                  coverage.py: counted
-    simulation.py the phases of a run, and its result; run.py: one run, and its plan
-    script.py     scripted scenarios; playing.py: plays them
-    scenarios.py  the plug-in of each protocol: scenarios, how knobs are drawn, the simulation
-    sandbox.py    runs that may hang or crash, in a child process; sandboxed.py: its side
+    scenarios.py   the plug-in of each protocol: its scenarios, how it draws knobs, its simulation
+    run.py         one run, and its plan
+    playing.py     plays the script of a scripted scenario
 
-Majordomo has `majordomo.py`, `knobs.py`, `majordomo_scenarios.py`, the processes (`roles.py`: the
-broker; `clients.py`, `workers.py`, `intruder.py`: its peers), the observers of their engines
-(`watch.py`, `watch_broker.py`), and `checkers/`, with one class per invariant. `scalability/` has
-the same for the scalability protocols, `pirate/` for the Pirates, `titanic/` for Titanic, with its
-store on a disk that loses unsynced data. `rabbitmq/` is a model of RabbitMQ's queues and exchanges.
-`pool/` simulates the manager of worker pools with this model, by calls instead of AMQP; `amqp/`
-simulates callers and responders that speak AMQP with it. `shells/` runs whole brokers, workers,
-clients and pool managers on an event loop with virtual time.
+`kernel/` has what all protocols share, and knows none of them:
+
+    drawing.py     a seed gives the knobs and faults of a run, workload.py its calls
+    knobs.py       the knobs that protocols share; plan.py: a plan, and its text
+    shrink.py      the smallest plan that still violates an invariant
+    world.py       virtual clock and queue of events
+    network.py     nodes, routes between them, dialling; medium.py: the state that routes share
+    stream.py      one end of a connection; pipe.py: the bytes in flight
+    process.py     a process on a node: crash, restart, freeze, power loss
+    engine_process.py  a process with an engine in a `requite.shell.Host`
+    program.py     a process with a coroutine on a virtual event loop (loop.py, virtual.py)
+    cast.py        the processes of a run, by role; faults.py, fault_injection.py: their faults
+    user.py        makes the calls of a client
+    history.py     the events of a run as objects; checkers/ read them
+    transcript.py  the same as text; diagram.py: drawn; coverage.py: counted
+    simulation.py  the phases of a run, and its result; parties.py: those of most protocols
+    script.py      scripted scenarios
+    sandbox.py     runs that may hang or crash, in a child process; sandboxed.py: its side
+
+A protocol has a package: its knobs and scenarios, its processes, the observers of its engines, its
+checkers (one class per invariant), and its `Simulation`. `majordomo/` is MDP, with a broker;
+`paired/` and `dedup/` extend it. `titanic/` has its store on a disk that loses unsynced data.
+`rabbitmq/` is a model of RabbitMQ's queues and exchanges: `pool/` simulates the manager of worker
+pools with it, by calls instead of AMQP, and `amqp/` callers and responders that speak AMQP.
+`shells/` and `pair/` run the real brokers, workers, clients, pairs and pool managers.
 """
 
 from requite.sim.run import Options, Plan, Result, draw, play, read_knobs, read_plan, run, violates

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from requite.sim.freelance.script import FreelanceScript
-from requite.sim.majordomo_script import MajordomoScript
+from requite.sim.kernel.script import Script, clean
+from requite.sim.majordomo.script import MajordomoScript
 from requite.sim.pirate.script import PirateScript
 from requite.sim.scalability.script import ScalabilityScript
-from requite.sim.script import Script, clean
 
 # By the first word of the script.
 _SCRIPTS: Final[dict[str, Callable[[Sequence[str]], Script]]] = {

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from requite.errors import ConfigurationError
 from requite.sim import scenarios
-from requite.sim.plan import Kinds, Plan, from_tables, read_knob, read_tables
-from requite.sim.result import Options, Result, replay_command
-from requite.sim.simulation import Simulation
-from requite.sim.world import luck
+from requite.sim.kernel.plan import Kinds, Plan, from_tables, read_knob, read_tables
+from requite.sim.kernel.result import Options, Result, replay_command
+from requite.sim.kernel.simulation import Simulation
+from requite.sim.kernel.world import luck
 
 __all__ = [
     "Options",

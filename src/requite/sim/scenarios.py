@@ -9,14 +9,15 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
 from requite.errors import ConfigurationError
-from requite.sim import majordomo_scenarios
 from requite.sim.amqp import scenarios as amqp_scenarios
 from requite.sim.amqp.simulation import AmqpSimulation
 from requite.sim.dedup import scenarios as dedup_scenarios
 from requite.sim.dedup.simulation import DedupSimulation
 from requite.sim.freelance import scenarios as freelance_scenarios
 from requite.sim.freelance.simulation import FreelanceSimulation
-from requite.sim.majordomo import MajordomoSimulation
+from requite.sim.kernel.simulation import Simulation
+from requite.sim.majordomo import scenarios as majordomo_scenarios
+from requite.sim.majordomo.simulation import MajordomoSimulation
 from requite.sim.pair import scenarios as pair_scenarios
 from requite.sim.pair.simulation import PairSimulation
 from requite.sim.paired import scenarios as paired_scenarios
@@ -30,7 +31,6 @@ from requite.sim.scalability.scenarios import SP_SCENARIOS
 from requite.sim.scalability.simulation import ScalabilitySimulation
 from requite.sim.shells import scenarios as shell_scenarios
 from requite.sim.shells.simulation import ShellSimulation
-from requite.sim.simulation import Simulation
 from requite.sim.titanic import scenarios as titanic_scenarios
 from requite.sim.titanic.simulation import TitanicSimulation
 

@@ -93,7 +93,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _sweep(options: argparse.Namespace) -> int:
-    from requite.sim.sandboxed import Limits
+    from requite.sim.kernel.sandboxed import Limits
     from requite.spark.sweep.runs import find_scenarios, sweep
 
     scenarios = find_scenarios(options.scenario)

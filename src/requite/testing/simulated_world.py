@@ -12,17 +12,24 @@ from requite.client.aio import AsyncClient
 from requite.errors import ConfigurationError
 from requite.pair import Pair
 from requite.shell.daemon import Daemon
-from requite.sim.diagram import diagram
-from requite.sim.fault_injection import FaultAction, FaultInjector, NodePair, choose, spare, upon
-from requite.sim.faults import Fault
-from requite.sim.medium import Chunking, Shape
-from requite.sim.network import Network
-from requite.sim.process import Pace, Process
-from requite.sim.shells import virtual
-from requite.sim.shells.program import Program
-from requite.sim.stream import SimStream
-from requite.sim.transcript import RUN, Transcript
-from requite.sim.world import Stuck, World, luck
+from requite.sim.kernel import virtual
+from requite.sim.kernel.diagram import diagram
+from requite.sim.kernel.fault_injection import (
+    FaultAction,
+    FaultInjector,
+    NodePair,
+    choose,
+    spare,
+    upon,
+)
+from requite.sim.kernel.faults import Fault
+from requite.sim.kernel.medium import Chunking, Shape
+from requite.sim.kernel.network import Network
+from requite.sim.kernel.process import Pace, Process
+from requite.sim.kernel.program import Program
+from requite.sim.kernel.stream import SimStream
+from requite.sim.kernel.transcript import RUN, Transcript
+from requite.sim.kernel.world import Stuck, World, luck
 from requite.worker.handler import Service
 from requite.worker.worker import Worker
 

@@ -30,9 +30,9 @@ from math import inf
 from typing import Any, Final
 
 from requite.errors import ConfigurationError
-from requite.sim.faults import Fault
-from requite.sim.shrink import fewest
-from requite.sim.world import luck
+from requite.sim.kernel.faults import Fault
+from requite.sim.kernel.shrink import fewest
+from requite.sim.kernel.world import luck
 from requite.testing.simulated_world import FAULTS, SimulatedWorld
 
 SEED: Final = "REQUITE_SEED"

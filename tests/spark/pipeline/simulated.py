@@ -36,16 +36,16 @@ from requite.protocols.scalability.req import ScalabilityClient
 from requite.request import Request
 from requite.sim.amqp.stage import AmqpParts
 from requite.sim.freelance.stage import FlpParts
-from requite.sim.history import Call
+from requite.sim.kernel.history import Call
+from requite.sim.kernel.result import Options
+from requite.sim.kernel.simulation import Simulation
+from requite.sim.majordomo.roles import MajordomoParts
 from requite.sim.pirate.parties import PirateParts
 from requite.sim.pool.manager import Manager
 from requite.sim.pool.simulation import PoolSimulation
-from requite.sim.result import Options
-from requite.sim.roles import MajordomoParts
 from requite.sim.run import draw, prepare
 from requite.sim.scalability.party import SpParts
 from requite.sim.scalability.watch import one_by_one
-from requite.sim.simulation import Simulation
 
 GROUPS: Final = ("mdp", "dedup", "pair-broker", "sp", "flp", "pirate", "amqp", "pool")
 """Those of the simulator's groups in which anything keeps a journal. In runs of a pool that is its

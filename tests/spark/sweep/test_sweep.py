@@ -20,8 +20,8 @@ from requite.cli.exit_codes import ExitCode
 from requite.errors import ConfigurationError
 from requite.sim import Options
 from requite.sim import run as run_seed
-from requite.sim.roles import MajordomoParts
-from requite.sim.sandboxed import Limits
+from requite.sim.kernel.sandboxed import Limits
+from requite.sim.majordomo.roles import MajordomoParts
 from requite.sim.scenarios import SCENARIOS
 from requite.spark import schemas
 from requite.spark.sweep.runs import find_scenarios, plan, sim_runs, sim_violations, simulate, sweep

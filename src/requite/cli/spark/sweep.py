@@ -80,7 +80,7 @@ def sweep(
 
       $ requite spark sweep --seeds 10000 --scenario all --to sweeps
     """
-    from requite.sim.sandboxed import Limits
+    from requite.sim.kernel.sandboxed import Limits
     from requite.spark.sweep.runs import find_scenarios
     from requite.spark.sweep.runs import sweep as run_sweep
 

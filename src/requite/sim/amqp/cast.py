@@ -6,9 +6,9 @@ from requite.sim.amqp.clients import AmqpClient
 from requite.sim.amqp.rabbit import RabbitParty
 from requite.sim.amqp.stage import AmqpStage
 from requite.sim.amqp.workers import AmqpWorker
-from requite.sim.cast import Cast
-from requite.sim.fault_injection import NodePair, choose
-from requite.sim.party import BaseParty
+from requite.sim.kernel.cast import Cast
+from requite.sim.kernel.fault_injection import NodePair, choose
+from requite.sim.kernel.party import BaseParty
 
 
 class AmqpCast(Cast):

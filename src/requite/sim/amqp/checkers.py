@@ -1,4 +1,4 @@
-"""Check RPC over AMQP, in addition to the checks of all calls (`requite.sim.checkers.calls`).
+"""Check RPC over AMQP, in addition to the checks of all calls (`kernel.checkers.calls`).
 
 RabbitMQ redelivers a request when its worker is lost, even one that is not idempotent. So I11
 restricts only what callers publish, and I7 bounds how often each published request may run.
@@ -15,9 +15,9 @@ from requite.request import Reply
 from requite.sim.amqp.knobs import NOBODY, AmqpKnobs
 from requite.sim.amqp.server import heartbeat_s
 from requite.sim.amqp.watch import Hub
-from requite.sim.checkers import calls, robustness
-from requite.sim.history import Call, Checker, Execution, History
-from requite.sim.workload import parse_task
+from requite.sim.kernel.checkers import calls, robustness
+from requite.sim.kernel.history import Call, Checker, Execution, History
+from requite.sim.kernel.workload import parse_task
 
 _SLACK_S: Final = 0.001
 # The host re-arms its timer only for differences of more than that.

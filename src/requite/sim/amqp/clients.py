@@ -14,8 +14,8 @@ from requite.sim.amqp.party import AmqpParty
 from requite.sim.amqp.server_methods import pack, unpack
 from requite.sim.amqp.stage import AmqpStage
 from requite.sim.amqp.store import POOL
-from requite.sim.user import User
-from requite.sim.workload import CallPlan
+from requite.sim.kernel.user import User
+from requite.sim.kernel.workload import CallPlan
 
 _ORIGIN_SIZE: Final = 8
 

@@ -13,8 +13,8 @@ from requite.sim.amqp.cast import AmqpCast
 from requite.sim.amqp.knobs import AmqpKnobs
 from requite.sim.amqp.server import Server
 from requite.sim.amqp.store import POOL
-from requite.sim.fault_injection import FaultAction, FaultInjector, choose, spare
-from requite.sim.faults import Fault, FaultKind
+from requite.sim.kernel.fault_injection import FaultAction, FaultInjector, choose, spare
+from requite.sim.kernel.faults import Fault, FaultKind
 
 _CODES: Final = ((541, "INTERNAL_ERROR"), (406, "PRECONDITION_FAILED - consumer ack timed out"))
 _GARBAGE: Final = 12

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from requite.core.liveness import HeartbeatPolicy
-from requite.sim.knobs import EngineKnobs
+from requite.sim.kernel.knobs import EngineKnobs
 
 NOBODY = "nobody"
 """A service that has no queue."""

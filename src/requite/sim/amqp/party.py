@@ -9,11 +9,11 @@ from requite.framing.base import Message
 from requite.sim.amqp.server import heartbeat_s
 from requite.sim.amqp.stage import AmqpStage
 from requite.sim.amqp.watch import Hub
-from requite.sim.history import History
-from requite.sim.party import MESSAGE_SIZE_MAX, KeepingParty, telling_who_is_expelled
+from requite.sim.kernel.history import History
+from requite.sim.kernel.party import MESSAGE_SIZE_MAX, KeepingParty, telling_who_is_expelled
 
 if TYPE_CHECKING:
-    from requite.sim.stream import SimStream
+    from requite.sim.kernel.stream import SimStream
 
 RABBIT: Final = "rabbit"
 

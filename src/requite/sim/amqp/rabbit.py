@@ -12,8 +12,8 @@ from requite.sim.amqp.server import Deferred, Server, heartbeat_s
 from requite.sim.amqp.server_framing import ServerFraming
 from requite.sim.amqp.stage import AmqpStage
 from requite.sim.amqp.store import Store
-from requite.sim.party import BaseParty
-from requite.sim.stream import SimStream
+from requite.sim.kernel.party import BaseParty
+from requite.sim.kernel.stream import SimStream
 
 
 class RabbitParty(BaseParty[AmqpStage]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from requite.sim.amqp.knobs import AmqpClientSpec, AmqpKnobs, AmqpWorkerSpec
-from requite.sim.drawing import (
+from requite.sim.kernel.drawing import (
     FAULTS,
     WORK,
     Choices,
@@ -16,8 +16,8 @@ from requite.sim.drawing import (
     one_of,
     weight,
 )
-from requite.sim.faults import LINKS, FaultKind, faults_of
-from requite.sim.knobs import ANSWERING, Behaviour, Scenario
+from requite.sim.kernel.faults import LINKS, FaultKind, faults_of
+from requite.sim.kernel.knobs import ANSWERING, Behaviour, Scenario
 
 _ALL: Final = faults_of(
     "client",

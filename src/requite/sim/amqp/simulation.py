@@ -26,16 +26,22 @@ from requite.sim.amqp.party import AmqpParty
 from requite.sim.amqp.server_methods import NAMES, unpack
 from requite.sim.amqp.stage import AmqpParts, AmqpStage
 from requite.sim.amqp.tables import left_after_calls, left_after_drain, not_settled
-from requite.sim.checkers.calls import EndsOnce, HonestErrors, OwnReply, PartialsInOrder
-from requite.sim.history import Checker
-from requite.sim.knobs import ANSWERING, Behaviour
-from requite.sim.network import Network
-from requite.sim.parties import LEAVE_S, PROBE_S, PartiesSimulation, handler_s_max, reconnect_s
-from requite.sim.plan import Plan
-from requite.sim.result import Options
-from requite.sim.simulation import Luck, Phase
-from requite.sim.transcript import show_body
-from requite.sim.workload import CallPlan, draw_calls, plain_call
+from requite.sim.kernel.checkers.calls import EndsOnce, HonestErrors, OwnReply, PartialsInOrder
+from requite.sim.kernel.history import Checker
+from requite.sim.kernel.knobs import ANSWERING, Behaviour
+from requite.sim.kernel.network import Network
+from requite.sim.kernel.parties import (
+    LEAVE_S,
+    PROBE_S,
+    PartiesSimulation,
+    handler_s_max,
+    reconnect_s,
+)
+from requite.sim.kernel.plan import Plan
+from requite.sim.kernel.result import Options
+from requite.sim.kernel.simulation import Luck, Phase
+from requite.sim.kernel.transcript import show_body
+from requite.sim.kernel.workload import CallPlan, draw_calls, plain_call
 
 AMQP_CHECKERS: Final[tuple[type[Checker], ...]] = (
     EndsOnce,

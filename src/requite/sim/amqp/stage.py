@@ -10,13 +10,13 @@ from requite.engine import Engine
 from requite.protocols.amqp.caller import AmqpCaller
 from requite.protocols.amqp.responder import AmqpResponder
 from requite.sim.amqp.knobs import AmqpKnobs
-from requite.sim.history import History
-from requite.sim.process import Supervisor
+from requite.sim.kernel.history import History
+from requite.sim.kernel.process import Supervisor
 
 if TYPE_CHECKING:
-    from requite.sim.network import Network
-    from requite.sim.transcript import Transcript
-    from requite.sim.world import World
+    from requite.sim.kernel.network import Network
+    from requite.sim.kernel.transcript import Transcript
+    from requite.sim.kernel.world import World
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,10 +19,10 @@ from requite.protocols.amqp.topology import (
 )
 from requite.sim.amqp.knobs import AmqpKnobs
 from requite.sim.amqp.published import PublishedMessage
+from requite.sim.kernel.world import World
 from requite.sim.rabbitmq.exchanges import Exchanges
 from requite.sim.rabbitmq.message import Entry, SimMessage
 from requite.sim.rabbitmq.queue import SimQueue
-from requite.sim.world import World
 
 POOL: Final = Pool("core")
 

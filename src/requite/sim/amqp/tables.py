@@ -8,9 +8,8 @@ from typing import Any, Final
 from requite.sim.amqp.cast import AmqpCast
 from requite.sim.amqp.knobs import AmqpKnobs
 from requite.sim.amqp.party import AmqpParty
-from requite.sim.checkers import leftovers
-from requite.sim.checkers.leftovers import dead_ends
-from requite.sim.checkers.tables import sizes
+from requite.sim.kernel.checkers import leftovers
+from requite.sim.kernel.checkers.leftovers import dead_ends, sizes
 
 _IDLE: Final = {
     "client": ("held", "sent", "unconfirmed"),

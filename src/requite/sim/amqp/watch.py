@@ -28,13 +28,13 @@ from requite.protocols.amqp import methods, wire
 from requite.protocols.amqp.connected import SIDE, WORK
 from requite.protocols.amqp.properties import decode_properties
 from requite.sim.amqp import server_methods
-from requite.sim.watch import name_of
-from requite.sim.workload import parse_task
+from requite.sim.kernel.workload import parse_task
+from requite.sim.majordomo.watch import name_of
 
 if TYPE_CHECKING:
     from requite.sim.amqp.stage import AmqpStage
-    from requite.sim.history import Call
-    from requite.sim.party import BaseParty
+    from requite.sim.kernel.history import Call
+    from requite.sim.kernel.party import BaseParty
 
 _LOSSES = frozenset({methods.BASIC_CANCEL, methods.CHANNEL_CLOSE, methods.CONNECTION_CLOSE})
 """Methods after which a client can receive no more replies on the connection."""

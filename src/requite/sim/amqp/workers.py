@@ -13,8 +13,8 @@ from requite.sim.amqp.party import AmqpParty
 from requite.sim.amqp.server_methods import pack, unpack
 from requite.sim.amqp.stage import AmqpStage
 from requite.sim.amqp.store import POOL
-from requite.sim.handlers import Handling
-from requite.sim.workload import final_frames, parse_task, partial_frames
+from requite.sim.kernel.handlers import Handling
+from requite.sim.kernel.workload import final_frames, parse_task, partial_frames
 
 _INSTANCE_SIZE: Final = 8
 

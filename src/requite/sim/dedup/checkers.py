@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from requite.errors import CallError
 from requite.request import Reply, Status
-from requite.sim.checkers import CHECKERS
-from requite.sim.checkers.calls import OwnReply
-from requite.sim.history import Call, Checker, Execution, History
+from requite.sim.kernel.checkers.calls import OwnReply
+from requite.sim.kernel.history import Call, Checker, Execution, History
+from requite.sim.majordomo.checkers import CHECKERS
 
 if TYPE_CHECKING:
     from requite.sim.dedup.workers import DedupWorker

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from requite.sim.clients import ClientProcess
-from requite.sim.knobs import ClientSpec
-from requite.sim.roles import Stage
-from requite.sim.user import User
+from requite.sim.kernel.user import User
+from requite.sim.majordomo.clients import ClientProcess
+from requite.sim.majordomo.knobs import ClientSpec
+from requite.sim.majordomo.roles import Stage
 
 if TYPE_CHECKING:
     from requite.engine import Engine

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from requite.dedup.policy import DedupPolicy, InDoubt
-from requite.sim.knobs import Knobs
+from requite.sim.majordomo.knobs import Knobs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

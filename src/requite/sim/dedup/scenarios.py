@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from requite.sim import majordomo_scenarios
 from requite.sim.dedup.knobs import DedupKnobs
-from requite.sim.drawing import Choices, Draw, chance, one_of
-from requite.sim.faults import FaultKind
-from requite.sim.knobs import Behaviour, values_of
-from requite.sim.majordomo_scenarios import MajordomoScenario
+from requite.sim.kernel.drawing import Choices, Draw, chance, one_of
+from requite.sim.kernel.faults import FaultKind
+from requite.sim.kernel.knobs import Behaviour, values_of
+from requite.sim.majordomo import scenarios as majordomo_scenarios
+from requite.sim.majordomo.scenarios import MajordomoScenario
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,11 @@ from requite.sim.dedup.checkers import DEDUP_CHECKERS
 from requite.sim.dedup.clients import DedupClient
 from requite.sim.dedup.knobs import DedupKnobs
 from requite.sim.dedup.workers import DedupWorker
-from requite.sim.majordomo import MajordomoSimulation
-from requite.sim.majordomo_cast import MajordomoCast
-from requite.sim.roles import Stage
-from requite.sim.simulation import Luck, Phase
-from requite.sim.workload import CallPlan
+from requite.sim.kernel.simulation import Luck, Phase
+from requite.sim.kernel.workload import CallPlan
+from requite.sim.majordomo.cast import MajordomoCast
+from requite.sim.majordomo.roles import Stage
+from requite.sim.majordomo.simulation import MajordomoSimulation
 
 _HANDLERS_S: Final = 30.0
 _SOON_P: Final = 0.5

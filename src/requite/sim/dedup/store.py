@@ -13,7 +13,7 @@ from requite.sim.dedup.disk import SimDisk
 from requite.storage import Log, LogSettings, Position
 
 if TYPE_CHECKING:
-    from requite.sim.process import Process
+    from requite.sim.kernel.process import Process
 
 
 class SimStore:

@@ -14,14 +14,14 @@ from requite.shell.feeder import Feeder
 from requite.sim.dedup.disk import SimDisk
 from requite.sim.dedup.knobs import DedupKnobs
 from requite.sim.dedup.store import SimStore
-from requite.sim.knobs import Behaviour
-from requite.sim.workers import WorkerProcess
-from requite.sim.workload import Task
+from requite.sim.kernel.knobs import Behaviour
+from requite.sim.kernel.workload import Task
+from requite.sim.majordomo.workers import WorkerProcess
 
 if TYPE_CHECKING:
     from requite.shell.host import Host
-    from requite.sim.knobs import WorkerSpec
-    from requite.sim.roles import Stage
+    from requite.sim.majordomo.knobs import WorkerSpec
+    from requite.sim.majordomo.roles import Stage
 
 # A handler may wait for a thread before it starts.
 _WAITS_P: Final = 0.3

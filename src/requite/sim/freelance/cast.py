@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from requite.sim.cast import Cast
-from requite.sim.fault_injection import NodePair, choose, spare
 from requite.sim.freelance.clients import FlpClient
 from requite.sim.freelance.intruder import FlpIntruder
 from requite.sim.freelance.party import Party
 from requite.sim.freelance.servers import FlpServer
 from requite.sim.freelance.stage import FlpStage
+from requite.sim.kernel.cast import Cast
+from requite.sim.kernel.fault_injection import NodePair, choose, spare
 
 _INTRUDERS: Final = 2
 

@@ -7,11 +7,11 @@ from math import inf
 from typing import Any, Final
 
 from requite.protocols.freelance.wire import Model
-from requite.sim.checkers import robustness
 from requite.sim.freelance.knobs import FreelanceKnobs
 from requite.sim.freelance.watch import Hub
 from requite.sim.freelance.words import PING, PONG, call_in, sent_body
-from requite.sim.history import Call, Checker, Execution, History
+from requite.sim.kernel.checkers import robustness
+from requite.sim.kernel.history import Call, Checker, Execution, History
 
 _SLACK_S: Final = 0.001
 

@@ -13,7 +13,7 @@ from requite.protocols.freelance.wire import Model
 from requite.request import Reply
 from requite.sim.freelance.checkers import FlpChecker
 from requite.sim.freelance.watch import Hub
-from requite.sim.history import Call, History
+from requite.sim.kernel.history import Call, History
 
 _SLACK_S: Final = 0.001
 # The host re-arms its timer only for a larger difference.

@@ -13,7 +13,7 @@ from requite.request import RetryPolicy
 from requite.sim.freelance.knobs import FlpClientSpec
 from requite.sim.freelance.party import Party
 from requite.sim.freelance.stage import FlpStage
-from requite.sim.user import User
+from requite.sim.kernel.user import User
 
 
 class FlpClient(Party):

@@ -9,8 +9,8 @@ from typing import Any, Final
 from requite.framing import SocketType, Zmtp
 from requite.framing.base import Framing
 from requite.sim.freelance.stage import FlpStage
-from requite.sim.garbage import BaseIntruder, GarbageEngine, Messages
-from requite.sim.raw_bytes import RawBytes, spoil
+from requite.sim.kernel.garbage import BaseIntruder, GarbageEngine, Messages
+from requite.sim.kernel.raw_bytes import RawBytes, spoil
 
 _FLOOD_SIZE: Final = 5000
 _FLOOD: Final = 40

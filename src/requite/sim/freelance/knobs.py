@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from requite.core.liveness import HeartbeatPolicy
 from requite.protocols.freelance.wire import Model
-from requite.sim.knobs import EngineKnobs
+from requite.sim.kernel.knobs import EngineKnobs
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ from requite.framing.base import Limits, Message
 from requite.protocols.freelance.wire import Model
 from requite.sim.freelance.stage import FlpStage
 from requite.sim.freelance.watch import Hub
-from requite.sim.party import MESSAGE_SIZE_MAX, KeepingParty, telling_who_is_expelled
+from requite.sim.kernel.party import MESSAGE_SIZE_MAX, KeepingParty, telling_who_is_expelled
 
 if TYPE_CHECKING:
-    from requite.sim.stream import SimStream
+    from requite.sim.kernel.stream import SimStream
 
 SOCKETS: Final = {
     Model.FAILOVER: SocketType.REQ,

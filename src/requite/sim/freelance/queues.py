@@ -6,11 +6,11 @@ from collections import deque
 from functools import cached_property
 from typing import Any
 
-from requite.sim.checkers.fairness import SENTENCE, Turns
 from requite.sim.freelance.checkers import FlpChecker
 from requite.sim.freelance.watch import Hub
 from requite.sim.freelance.words import request_body
-from requite.sim.history import History
+from requite.sim.kernel.history import History
+from requite.sim.majordomo.checkers.fairness import SENTENCE, Turns
 
 
 class Waiting:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from requite.protocols.freelance.wire import Model
-from requite.sim.drawing import FAULTS, WORK, Choices, Draw, always, between, one_of, weight
-from requite.sim.faults import LINKS, FaultKind, faults_of
 from requite.sim.freelance.knobs import FlpClientSpec, FlpServerSpec, FreelanceKnobs
-from requite.sim.knobs import ANSWERING, Behaviour, Scenario
+from requite.sim.kernel.drawing import FAULTS, WORK, Choices, Draw, always, between, one_of, weight
+from requite.sim.kernel.faults import LINKS, FaultKind, faults_of
+from requite.sim.kernel.knobs import ANSWERING, Behaviour, Scenario
 
 _DEATHS: Final = (FaultKind.CRASH_CLIENT, FaultKind.CRASH_SERVER, FaultKind.POWER_LOSS)
 

@@ -1,4 +1,4 @@
-"""Scripts about the Freelance pattern: see `requite.sim.script`.
+"""Scripts about the Freelance pattern: see `requite.sim.kernel.script`.
 
 flp model=shotgun ping_s=1.0             the first line; knobs by name
 client c s1 s2 attempts=3                a name, the servers in order, fields of `FlpClientSpec`
@@ -19,9 +19,9 @@ from requite.sim.freelance.scenarios import FLP_SCENARIOS, draw
 from requite.sim.freelance.simulation import FLP_CHECKERS
 from requite.sim.freelance.stage import FlpStage
 from requite.sim.freelance.words import describe
-from requite.sim.knobs import Behaviour
-from requite.sim.process import Pace, Process
-from requite.sim.script import NETWORK, SEED, Script, Words, of_kind, settings
+from requite.sim.kernel.knobs import Behaviour
+from requite.sim.kernel.process import Pace, Process
+from requite.sim.kernel.script import NETWORK, SEED, Script, Words, of_kind, settings
 
 _QUIET: Final[dict[str, Any]] = {
     "network": NETWORK,

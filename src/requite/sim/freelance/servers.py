@@ -11,8 +11,8 @@ from requite.sim.freelance.knobs import FlpServerSpec
 from requite.sim.freelance.party import Party
 from requite.sim.freelance.stage import FlpStage
 from requite.sim.freelance.words import call_in
-from requite.sim.handlers import Handling
-from requite.sim.workload import final_frames, parse_task, partial_frames
+from requite.sim.kernel.handlers import Handling
+from requite.sim.kernel.workload import final_frames, parse_task, partial_frames
 
 
 class FlpServer(Handling, Party):

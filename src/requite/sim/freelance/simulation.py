@@ -5,15 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from requite.sim.checkers.calls import (
-    EndsOnce,
-    HonestErrors,
-    LosesNothing,
-    OwnReply,
-    PartialsInOrder,
-)
-from requite.sim.checkers.leftovers import left_after_all
-from requite.sim.fault_injection import FaultInjector
 from requite.sim.freelance.cast import FlpCast
 from requite.sim.freelance.checkers import (
     NeverInVain,
@@ -32,14 +23,29 @@ from requite.sim.freelance.tables import (
     not_settled,
 )
 from requite.sim.freelance.words import describe
-from requite.sim.history import Checker
-from requite.sim.knobs import ANSWERING, Behaviour
-from requite.sim.network import Network
-from requite.sim.parties import LEAVE_S, PROBE_S, PartiesSimulation, handler_s_max, reconnect_s
-from requite.sim.plan import Plan
-from requite.sim.result import Options
-from requite.sim.simulation import Luck, Phase
-from requite.sim.workload import CallPlan, draw_calls, plain_call
+from requite.sim.kernel.checkers.calls import (
+    EndsOnce,
+    HonestErrors,
+    LosesNothing,
+    OwnReply,
+    PartialsInOrder,
+)
+from requite.sim.kernel.checkers.leftovers import left_after_all
+from requite.sim.kernel.fault_injection import FaultInjector
+from requite.sim.kernel.history import Checker
+from requite.sim.kernel.knobs import ANSWERING, Behaviour
+from requite.sim.kernel.network import Network
+from requite.sim.kernel.parties import (
+    LEAVE_S,
+    PROBE_S,
+    PartiesSimulation,
+    handler_s_max,
+    reconnect_s,
+)
+from requite.sim.kernel.plan import Plan
+from requite.sim.kernel.result import Options
+from requite.sim.kernel.simulation import Luck, Phase
+from requite.sim.kernel.workload import CallPlan, draw_calls, plain_call
 
 FLP_CHECKERS: Final[tuple[type[Checker], ...]] = (
     EndsOnce,

@@ -13,13 +13,13 @@ from requite.protocols.freelance.server import FreelanceServer
 from requite.protocols.freelance.shotgun import ShotgunClient
 from requite.protocols.freelance.wire import Model
 from requite.sim.freelance.knobs import FreelanceKnobs
-from requite.sim.history import History
-from requite.sim.process import Supervisor
+from requite.sim.kernel.history import History
+from requite.sim.kernel.process import Supervisor
 
 if TYPE_CHECKING:
-    from requite.sim.network import Network
-    from requite.sim.transcript import Transcript
-    from requite.sim.world import World
+    from requite.sim.kernel.network import Network
+    from requite.sim.kernel.transcript import Transcript
+    from requite.sim.kernel.world import World
 
 _CLIENTS: Final[dict[Model, Callable[..., Engine]]] = {
     Model.FAILOVER: FailoverClient,

@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
-from requite.sim.checkers import leftovers
-from requite.sim.checkers.leftovers import dead_ends
-from requite.sim.checkers.tables import sizes
 from requite.sim.freelance.cast import FlpCast
 from requite.sim.freelance.party import Party
+from requite.sim.kernel.checkers import leftovers
+from requite.sim.kernel.checkers.leftovers import dead_ends, sizes
 
 _IDLE: Final = {
     "client": ("held", "sent", "blocked"),

@@ -26,11 +26,11 @@ from requite.engine import (
     StopReading,
 )
 from requite.request import Request
-from requite.sim.watch import name_of
+from requite.sim.majordomo.watch import name_of
 
 if TYPE_CHECKING:
     from requite.sim.freelance.stage import FlpStage
-    from requite.sim.party import BaseParty
+    from requite.sim.kernel.party import BaseParty
 
 
 class Hub:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from requite.protocols.freelance.wire import Model
-from requite.sim.history import Call, History
-from requite.sim.transcript import show_body, show_frame
-from requite.sim.workload import parse_task
+from requite.sim.kernel.history import Call, History
+from requite.sim.kernel.transcript import show_body, show_frame
+from requite.sim.kernel.workload import parse_task
 
 PING = (b"PING",)
 PONG = (b"PONG",)

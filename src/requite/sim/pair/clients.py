@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from requite.sim.kernel.world import Act
     from requite.sim.pair.ledger import Ledger, PairRequest
     from requite.sim.pair.server import PairServer, PairStage
-    from requite.sim.world import Act
 
 _PAUSE: Final = 0.25  # between two attempts, in heartbeats
 

@@ -15,12 +15,12 @@ from requite.framing import Framing, SocketType, Zmtp
 from requite.protocols.binarystar.table import PairRole, State
 from requite.protocols.binarystar.wire import Ask, Refused, Switch, View, Word, encode
 from requite.shell.host import Host
-from requite.sim.engine_process import EngineProcess
-from requite.sim.raw_bytes import RawBytes, spoil
+from requite.sim.kernel.engine_process import EngineProcess
+from requite.sim.kernel.raw_bytes import RawBytes, spoil
 
 if TYPE_CHECKING:
+    from requite.sim.kernel.stream import SimStream
     from requite.sim.pair.server import PairStage
-    from requite.sim.stream import SimStream
 
 Messages = list[list[bytes]]
 _WORD: Final = Word(PairRole.PRIMARY, State.ACTIVE, True, 1000, 1, 1, 1, 1, 1)

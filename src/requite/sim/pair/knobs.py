@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from requite.protocols.binarystar.policy import LIVENESS
-from requite.sim.knobs import RunKnobs
-from requite.sim.medium import Shape
-from requite.sim.process import Pace
+from requite.sim.kernel.knobs import RunKnobs
+from requite.sim.kernel.medium import Shape
+from requite.sim.kernel.process import Pace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

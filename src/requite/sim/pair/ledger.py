@@ -11,7 +11,7 @@ from requite.protocols.binarystar.table import State
 
 if TYPE_CHECKING:
     from requite.protocols.binarystar.view import PairView
-    from requite.sim.history import History
+    from requite.sim.kernel.history import History
     from requite.sim.pair.knobs import PairKnobs
     from requite.sim.pair.server import PairServer
 

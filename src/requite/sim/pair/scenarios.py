@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from requite.sim.drawing import Choices, Draw, always, between, chance, one_of
-from requite.sim.faults import FaultKind, faults_of
-from requite.sim.knobs import Scenario
-from requite.sim.medium import Shape
+from requite.sim.kernel.drawing import Choices, Draw, always, between, chance, one_of
+from requite.sim.kernel.faults import FaultKind, faults_of
+from requite.sim.kernel.knobs import Scenario
+from requite.sim.kernel.medium import Shape
 from requite.sim.pair.knobs import PairKnobs
 
 

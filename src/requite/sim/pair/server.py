@@ -12,15 +12,15 @@ from requite.pair import Pair
 from requite.protocols.binarystar.peer import BinaryStarPeer
 from requite.protocols.binarystar.table import PairRole
 from requite.protocols.binarystar.view import PairView
-from requite.sim.process import Supervisor
-from requite.sim.shells import virtual
-from requite.sim.shells.program import Program
+from requite.sim.kernel import virtual
+from requite.sim.kernel.process import Supervisor
+from requite.sim.kernel.program import Program
 
 if TYPE_CHECKING:
-    from requite.sim.network import Network
+    from requite.sim.kernel.network import Network
+    from requite.sim.kernel.transcript import Transcript
+    from requite.sim.kernel.world import World
     from requite.sim.pair.knobs import PairKnobs
-    from requite.sim.transcript import Transcript
-    from requite.sim.world import World
 
 PORT: Final = 5560
 

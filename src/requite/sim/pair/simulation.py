@@ -7,21 +7,21 @@ from hashlib import sha256
 from typing import Final, NamedTuple
 
 from requite.protocols.binarystar.table import PairRole, State
-from requite.sim.cast import Cast
-from requite.sim.fault_injection import FaultAction, FaultInjector, NodePair, choose, upon
-from requite.sim.faults import FaultKind
-from requite.sim.network import Network
+from requite.sim.kernel import virtual
+from requite.sim.kernel.cast import Cast
+from requite.sim.kernel.fault_injection import FaultAction, FaultInjector, NodePair, choose, upon
+from requite.sim.kernel.faults import FaultKind
+from requite.sim.kernel.network import Network
+from requite.sim.kernel.plan import Plan
+from requite.sim.kernel.process import Process
+from requite.sim.kernel.result import Options, Result
+from requite.sim.kernel.simulation import Luck, Phase, Simulation
 from requite.sim.pair.clients import PairClient
 from requite.sim.pair.intruder import PairIntruder
 from requite.sim.pair.knobs import PairKnobs
 from requite.sim.pair.ledger import Ledger
 from requite.sim.pair.server import PairParts, PairServer, PairStage
 from requite.sim.pair.words import describe
-from requite.sim.plan import Plan
-from requite.sim.process import Process
-from requite.sim.result import Options, Result
-from requite.sim.shells import virtual
-from requite.sim.simulation import Luck, Phase, Simulation
 
 _INTRUDERS: Final = 2
 _START_WITHIN_S: Final = 0.1

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from requite.errors import RemoteViolation
 from requite.protocols.binarystar.wire import Ask, Refused, Switch, View, Word, decode
-from requite.sim.transcript import show_frame
+from requite.sim.kernel.transcript import show_frame
 
 
 def describe(_sender: str, message: Sequence[bytes]) -> str:

@@ -21,17 +21,17 @@ from requite.protocols.majordomo.policy import BrokerPolicy
 from requite.shell.connections import Endpoint, PersistentConnection
 from requite.shell.host import Host
 from requite.shell.link import Link, LinkLimits
-from requite.sim.roles import Broker, Stage
-from requite.sim.watch_broker import WatchedBroker
+from requite.sim.majordomo.roles import Broker, Stage
+from requite.sim.majordomo.watch_broker import WatchedBroker
 from requite.transport.address import TcpAddress
 
 if TYPE_CHECKING:
+    from requite.sim.kernel.stream import SimStream
     from requite.sim.paired.knobs import PairedKnobs
-    from requite.sim.stream import SimStream
 
 _PORT: Final = "pair"
 _HANDSHAKE_S_MIN: Final = 1.0  # that of `requite.pair.Pair`
-_ROUNDING_S: Final = 1e-6  # see `requite.sim.process`
+_ROUNDING_S: Final = 1e-6  # see `requite.sim.kernel.process`
 
 
 class WatchedHalf(WatchedBroker):

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Final
 from requite.pair.standby_gate import NOT_ACTIVE
 from requite.protocols.binarystar.table import State
 from requite.protocols.binarystar.view import PairView
-from requite.sim.checkers.calls import (
+from requite.sim.kernel.checkers.calls import (
     EndsOnce,
     HonestErrors,
     NeverRepeated,
     OwnReply,
     PartialsInOrder,
 )
-from requite.sim.checkers.intrusion import NobodyNotices
-from requite.sim.history import Checker, History
+from requite.sim.kernel.checkers.intrusion import NobodyNotices
+from requite.sim.kernel.history import Checker, History
 
 if TYPE_CHECKING:
+    from requite.sim.kernel.process import Process
     from requite.sim.paired.brokers import PairedBroker
-    from requite.sim.process import Process
 
 
 class OneActive(Checker):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from requite.sim.knobs import Knobs
+from requite.sim.majordomo.knobs import Knobs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from requite.sim import majordomo_scenarios
-from requite.sim.drawing import Draw, between, one_of
-from requite.sim.faults import FaultKind, faults_of
-from requite.sim.knobs import values_of
-from requite.sim.majordomo_scenarios import MajordomoScenario
+from requite.sim.kernel.drawing import Draw, between, one_of
+from requite.sim.kernel.faults import FaultKind, faults_of
+from requite.sim.kernel.knobs import values_of
+from requite.sim.majordomo import scenarios as majordomo_scenarios
+from requite.sim.majordomo.scenarios import MajordomoScenario
 from requite.sim.paired.knobs import PairedKnobs
 
 # Heartbeats that are long compared with the lateness of processes.

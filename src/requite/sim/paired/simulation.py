@@ -7,16 +7,16 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from requite.protocols.binarystar.table import PairRole
-from requite.sim.checkers.tables import left_after_calls, one_sided_connections
-from requite.sim.fault_injection import NodePair, choose, spare
-from requite.sim.majordomo import MajordomoSimulation, settle_s
-from requite.sim.majordomo_cast import MajordomoCast
+from requite.sim.kernel.fault_injection import NodePair, choose, spare
+from requite.sim.kernel.simulation import Phase
+from requite.sim.majordomo.cast import MajordomoCast
+from requite.sim.majordomo.checkers.tables import left_after_calls, one_sided_connections
+from requite.sim.majordomo.roles import BROKER, Stage
+from requite.sim.majordomo.simulation import MajordomoSimulation, settle_s
+from requite.sim.majordomo.words import describe
 from requite.sim.paired.brokers import PairedBroker
 from requite.sim.paired.checkers import PAIRED_CHECKERS
 from requite.sim.paired.knobs import PairedKnobs
-from requite.sim.roles import BROKER, Stage
-from requite.sim.simulation import Phase
-from requite.sim.words import describe
 from requite.transport.address import TcpAddress
 
 _NAMES: Final = ("primary", "backup")  # of their nodes

@@ -10,19 +10,19 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
-from requite.sim.checkers import robustness
-from requite.sim.checkers.calls import (
+from requite.sim.kernel.checkers import robustness
+from requite.sim.kernel.checkers.calls import (
     EndsOnce,
     HonestErrors,
     LosesNothing,
     OwnReply,
     PartialsInOrder,
 )
-from requite.sim.history import Checker, Execution, History
+from requite.sim.kernel.history import Checker, Execution, History
+from requite.sim.kernel.workload import parse_task
 from requite.sim.pirate.presence import HeardInTime
 from requite.sim.pirate.queueing import TheQueue
 from requite.sim.pirate.watch import Hub
-from requite.sim.workload import parse_task
 
 
 class NeverRepeated(Checker):

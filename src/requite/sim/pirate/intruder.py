@@ -14,10 +14,10 @@ from typing import Any, Final
 from requite.framing import SocketType, Zmtp
 from requite.framing.base import Framing
 from requite.protocols.pirate.policy import BACK, FRONT
-from requite.sim.garbage import BaseIntruder, GarbageEngine, Messages
+from requite.sim.kernel.garbage import BaseIntruder, GarbageEngine, Messages
+from requite.sim.kernel.raw_bytes import RawBytes, spoil
 from requite.sim.pirate.knobs import PirateVariant
 from requite.sim.pirate.parties import QUEUE, PirateStage
-from requite.sim.raw_bytes import RawBytes, spoil
 
 _BODY: Final = 300
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from requite.core.liveness import HeartbeatPolicy
-from requite.sim.knobs import EngineKnobs
+from requite.sim.kernel.knobs import EngineKnobs
 
 _SLACK_S: Final = 0.01
 

@@ -29,23 +29,23 @@ from requite.request import Request, RetryPolicy, Status
 from requite.shell.connections import AddressList, no_framing
 from requite.shell.host import Host
 from requite.shell.link import Link
-from requite.sim.dialler import SimDialler
-from requite.sim.handlers import Handling
-from requite.sim.history import History
-from requite.sim.party import MESSAGE_SIZE_MAX, BaseParty, telling_who_is_expelled
+from requite.sim.kernel.dialler import SimDialler
+from requite.sim.kernel.handlers import Handling
+from requite.sim.kernel.history import History
+from requite.sim.kernel.party import MESSAGE_SIZE_MAX, BaseParty, telling_who_is_expelled
+from requite.sim.kernel.process import Supervisor
+from requite.sim.kernel.user import User
+from requite.sim.kernel.workload import final_frames, parse_task, partial_frames
 from requite.sim.pirate.knobs import PirateClientSpec, PirateKnobs, PirateVariant
 from requite.sim.pirate.watch import Hub
 from requite.sim.pirate.workload import SERVICE
-from requite.sim.process import Supervisor
-from requite.sim.user import User
-from requite.sim.workload import final_frames, parse_task, partial_frames
 from requite.transport.address import InprocAddress
 
 if TYPE_CHECKING:
-    from requite.sim.network import Network
-    from requite.sim.stream import SimStream
-    from requite.sim.transcript import Transcript
-    from requite.sim.world import World
+    from requite.sim.kernel.network import Network
+    from requite.sim.kernel.stream import SimStream
+    from requite.sim.kernel.transcript import Transcript
+    from requite.sim.kernel.world import World
 
 QUEUE: Final = "queue"
 _LIMITS: Final = Limits(message_size_bytes_max=MESSAGE_SIZE_MAX)

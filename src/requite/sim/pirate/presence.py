@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from requite.protocols.pirate.policy import BACK
-from requite.sim.history import Checker, History
+from requite.sim.kernel.history import Checker, History
 from requite.sim.pirate.knobs import PirateVariant
 from requite.sim.pirate.queueing import READY
 from requite.sim.pirate.watch import Hub

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from requite.protocols.pirate.policy import BACK, FRONT
-from requite.sim.history import Checker, History
+from requite.sim.kernel.history import Checker, History
 from requite.sim.pirate.knobs import PirateVariant
 from requite.sim.pirate.watch import Hub
 

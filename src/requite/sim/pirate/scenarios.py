@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from requite.sim.drawing import FAULTS, WORK, Choices, Draw, always, between, one_of, weight
-from requite.sim.faults import FaultKind, faults_of
-from requite.sim.knobs import ANSWERING, Behaviour, Scenario
+from requite.sim.kernel.drawing import FAULTS, WORK, Choices, Draw, always, between, one_of, weight
+from requite.sim.kernel.faults import FaultKind, faults_of
+from requite.sim.kernel.knobs import ANSWERING, Behaviour, Scenario
 from requite.sim.pirate.knobs import (
     PirateClientSpec,
     PirateKnobs,

@@ -1,4 +1,4 @@
-"""Scripts about the Pirates: see `requite.sim.script`.
+"""Scripts about the Pirates: see `requite.sim.kernel.script`.
 
 pirate paranoid interval_s=1.0           the first line: a `PirateVariant`, and knobs by name
 client c tries=3 attempt_timeout_s=1.0   a name, and fields of `PirateClientSpec`
@@ -12,7 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from requite.sim.knobs import Behaviour
+from requite.sim.kernel.knobs import Behaviour
+from requite.sim.kernel.process import Pace, Process
+from requite.sim.kernel.script import NETWORK, SEED, Script, Words, of_kind, settings
 from requite.sim.pirate.checkers import PIRATE_CHECKERS
 from requite.sim.pirate.knobs import PirateClientSpec, PirateKnobs, PirateVariant, PirateWorkerSpec
 from requite.sim.pirate.parties import PirateStage
@@ -20,8 +22,6 @@ from requite.sim.pirate.scenarios import PIRATE_SCENARIOS, draw
 from requite.sim.pirate.simulation import PirateCast
 from requite.sim.pirate.words import describe
 from requite.sim.pirate.workload import SERVICE
-from requite.sim.process import Pace, Process
-from requite.sim.script import NETWORK, SEED, Script, Words, of_kind, settings
 
 _QUIET: Final[dict[str, Any]] = {
     "network": NETWORK,

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from requite.sim.cast import Cast
-from requite.sim.checkers.leftovers import dead_ends, held, left_after_all, left_after_drain
-from requite.sim.fault_injection import FaultInjector, NodePair, choose
-from requite.sim.network import Network
-from requite.sim.parties import PROBE_S, PartiesSimulation, handler_s_max, reconnect_s
+from requite.sim.kernel.cast import Cast
+from requite.sim.kernel.checkers.leftovers import dead_ends, held, left_after_all, left_after_drain
+from requite.sim.kernel.fault_injection import FaultInjector, NodePair, choose
+from requite.sim.kernel.network import Network
+from requite.sim.kernel.parties import PROBE_S, PartiesSimulation, handler_s_max, reconnect_s
+from requite.sim.kernel.plan import Plan
+from requite.sim.kernel.result import Options
+from requite.sim.kernel.simulation import Luck, Phase
+from requite.sim.kernel.workload import CallPlan, draw_calls
 from requite.sim.pirate.checkers import PIRATE_CHECKERS
 from requite.sim.pirate.intruder import PirateIntruder
 from requite.sim.pirate.knobs import PirateKnobs, PirateVariant
@@ -24,10 +28,6 @@ from requite.sim.pirate.parties import (
 )
 from requite.sim.pirate.words import describe
 from requite.sim.pirate.workload import SERVICE, plan_call
-from requite.sim.plan import Plan
-from requite.sim.result import Options
-from requite.sim.simulation import Luck, Phase
-from requite.sim.workload import CallPlan, draw_calls
 
 _INTRUDERS: Final = 3
 

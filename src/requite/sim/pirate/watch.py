@@ -26,12 +26,12 @@ from requite.engine import (
     Stopped,
 )
 from requite.protocols.pirate.policy import BACK
-from requite.sim.history import History
-from requite.sim.watch import name_of
+from requite.sim.kernel.history import History
+from requite.sim.majordomo.watch import name_of
 
 if TYPE_CHECKING:
-    from requite.sim.process import Process
-    from requite.sim.transcript import Transcript
+    from requite.sim.kernel.process import Process
+    from requite.sim.kernel.transcript import Transcript
 
 
 class Hub:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from requite.sim.transcript import show_body
+from requite.sim.kernel.transcript import show_body
 
 _WORDS: Final = {
     b"READY": "READY",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from requite.sim.kernel.workload import CallPlan, plain_call
 from requite.sim.pirate.knobs import PirateKnobs
-from requite.sim.workload import CallPlan, plain_call
 
 SERVICE: Final = "work"  # its name for handlers; the wire protocol has no service names
 

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from requite.protocols.amqp.wire import EVENT
-from requite.sim.fault_injection import FaultAction, Injector, choose, spare
-from requite.sim.faults import Fault, FaultKind
+from requite.sim.kernel.fault_injection import FaultAction, Injector, choose, spare
+from requite.sim.kernel.faults import Fault, FaultKind
 from requite.sim.pool.rabbit import QueueNotFound
 from requite.sim.rabbitmq.message import SimMessage
 
 if TYPE_CHECKING:
-    from requite.sim.faults import Fault
+    from requite.sim.kernel.faults import Fault
     from requite.sim.pool.callers import Caller
     from requite.sim.pool.driver import SimDriver
     from requite.sim.pool.manager import Manager

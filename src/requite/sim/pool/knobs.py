@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from requite.pool.config import Lifetime, Limits, Loops, PoolConfig, PoolSection
-from requite.sim.knobs import RunKnobs
+from requite.sim.kernel.knobs import RunKnobs
 
 
 class Task(StrEnum):

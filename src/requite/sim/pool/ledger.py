@@ -20,7 +20,7 @@ from requite.protocols.amqp.wire import FIRST_DEATH_REASON, STATUS
 from requite.sim.pool.knobs import Task
 
 if TYPE_CHECKING:
-    from requite.sim.history import History
+    from requite.sim.kernel.history import History
     from requite.sim.pool.knobs import PoolKnobs
     from requite.sim.rabbitmq.message import Entry, SimMessage
 

@@ -17,9 +17,9 @@ from requite.sim.rabbitmq.message import Entry, SimMessage
 from requite.sim.rabbitmq.queue import Consumer, SimQueue
 
 if TYPE_CHECKING:
+    from requite.sim.kernel.world import World
     from requite.sim.pool.knobs import PoolKnobs
     from requite.sim.pool.ledger import Ledger
-    from requite.sim.world import World
 
 
 class Refused(Exception):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from requite.sim.drawing import Choice, Choices, Draw, always, between, one_of
-from requite.sim.faults import FaultKind
-from requite.sim.knobs import Scenario
+from requite.sim.kernel.drawing import Choice, Choices, Draw, always, between, one_of
+from requite.sim.kernel.faults import FaultKind
+from requite.sim.kernel.knobs import Scenario
 from requite.sim.pool.knobs import PoolKnobs, Task
 
 FAULTS: Final = (

@@ -9,7 +9,9 @@ from typing import Final, NamedTuple
 
 from requite.pool.inputs import SetVersion
 from requite.protocols.amqp.topology import Pool
-from requite.sim.plan import Plan
+from requite.sim.kernel.plan import Plan
+from requite.sim.kernel.result import Options, Result
+from requite.sim.kernel.simulation import Luck, Phase, Simulation
 from requite.sim.pool.callers import Caller
 from requite.sim.pool.driver import SimDriver
 from requite.sim.pool.faults import PoolFaults
@@ -18,8 +20,6 @@ from requite.sim.pool.ledger import Ledger, Request
 from requite.sim.pool.manager import Manager
 from requite.sim.pool.rabbit import SimRabbit
 from requite.sim.pool.stage import PoolSimParts, PoolStage
-from requite.sim.result import Options, Result
-from requite.sim.simulation import Luck, Phase, Simulation
 
 _START_WITHIN_S: Final = 0.2
 _STEADY_KEY: Final = "steady"

@@ -9,12 +9,12 @@ from requite.pool.engine import PoolParts
 from requite.protocols.amqp.topology import Pool, Queue
 
 if TYPE_CHECKING:
-    from requite.sim.history import History
+    from requite.sim.kernel.history import History
+    from requite.sim.kernel.transcript import Transcript
+    from requite.sim.kernel.world import World
     from requite.sim.pool.knobs import PoolKnobs
     from requite.sim.pool.ledger import Ledger
     from requite.sim.pool.rabbit import SimRabbit
-    from requite.sim.transcript import Transcript
-    from requite.sim.world import World
 
 
 class Topology(Pool):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from requite.sim.rabbitmq.message import Entry, SimMessage
 
 if TYPE_CHECKING:
-    from requite.sim.world import World
+    from requite.sim.kernel.world import World
 
 
 class ConsumerConnection(Protocol):

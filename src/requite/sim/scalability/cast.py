@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from requite.sim.cast import Cast
-from requite.sim.fault_injection import NodePair, choose
+from requite.sim.kernel.cast import Cast
+from requite.sim.kernel.fault_injection import NodePair, choose
 from requite.sim.scalability.clients import SpClient
 from requite.sim.scalability.devices import Device
 from requite.sim.scalability.intruder import SpIntruder

@@ -8,10 +8,10 @@ from requite.engine import Engine
 from requite.errors import CallError
 from requite.protocols.scalability.policy import ATTEMPTS_UNLIMITED, ReqPolicy
 from requite.request import RetryPolicy
+from requite.sim.kernel.user import User
 from requite.sim.scalability.knobs import SpClientSpec
 from requite.sim.scalability.party import Party, SpStage
 from requite.sim.scalability.workload import body_of
-from requite.sim.user import User
 
 _MANY: Final = 1 << 30
 

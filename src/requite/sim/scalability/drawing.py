@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from requite.sim.drawing import (
+from requite.sim.kernel.drawing import (
     FAULTS,
     WORK,
     Choice,

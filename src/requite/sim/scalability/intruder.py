@@ -14,8 +14,8 @@ from requite.engine import Effect, Received, Send
 from requite.framing.base import Framing
 from requite.framing.sp import SpStream
 from requite.protocols.scalability.wire import REP, REQ
-from requite.sim.garbage import BaseIntruder, GarbageEngine, Messages
-from requite.sim.raw_bytes import RawBytes, spoil
+from requite.sim.kernel.garbage import BaseIntruder, GarbageEngine, Messages
+from requite.sim.kernel.raw_bytes import RawBytes, spoil
 from requite.sim.scalability.party import SpStage
 from requite.sim.scalability.stack import IDS, Parsed, parse, tag
 from requite.sim.scalability.topology import Edge

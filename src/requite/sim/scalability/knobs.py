@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from requite.sim.knobs import EngineKnobs
+from requite.sim.kernel.knobs import EngineKnobs
 from requite.sim.scalability.topology import Edge
 
 _SLACK_S: Final = 0.01

@@ -14,19 +14,19 @@ from requite.protocols.scalability.policy import PipeOptions
 from requite.protocols.scalability.rep import ScalabilityWorker
 from requite.protocols.scalability.req import ScalabilityClient
 from requite.protocols.scalability.wire import REP, REQ
-from requite.sim.history import History
-from requite.sim.party import MESSAGE_SIZE_MAX, KeepingParty, telling_who_is_expelled
-from requite.sim.process import Supervisor
+from requite.sim.kernel.history import History
+from requite.sim.kernel.party import MESSAGE_SIZE_MAX, KeepingParty, telling_who_is_expelled
+from requite.sim.kernel.process import Supervisor
 from requite.sim.scalability.knobs import ScalabilityKnobs
 from requite.sim.scalability.stack import IDS
 from requite.sim.scalability.topology import BACK, FRONT, Edge
 from requite.sim.scalability.watch import Hub
 
 if TYPE_CHECKING:
-    from requite.sim.network import Network
-    from requite.sim.stream import SimStream
-    from requite.sim.transcript import Transcript
-    from requite.sim.world import World
+    from requite.sim.kernel.network import Network
+    from requite.sim.kernel.stream import SimStream
+    from requite.sim.kernel.transcript import Transcript
+    from requite.sim.kernel.world import World
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from requite.sim.faults import FaultKind, faults_of
-from requite.sim.knobs import ANSWERING, Behaviour, Scenario
+from requite.sim.kernel.faults import FaultKind, faults_of
+from requite.sim.kernel.knobs import ANSWERING, Behaviour, Scenario
 from requite.sim.scalability.shapes import Shape
 
 _LAYERED: Final = (Shape.DIRECT, Shape.CHAIN, Shape.MESH)

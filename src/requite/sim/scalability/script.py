@@ -1,4 +1,4 @@
-"""Scripts about the scalability protocols: see `requite.sim.script`.
+"""Scripts about the scalability protocols: see `requite.sim.kernel.script`.
 
 sp hops=8 in_band=True                   the first line; knobs by name
 client c resend_s=1.0 first_id=823       a name, and fields of `SpClientSpec`
@@ -22,9 +22,11 @@ from requite.engine import Effect, Input, PeerJoined, PeerLost, Send
 from requite.framing.sp import SpStream
 from requite.protocols.scalability.wire import REP, REQ
 from requite.shell.host import Host
-from requite.sim.engine_process import EngineProcess
-from requite.sim.knobs import Behaviour
-from requite.sim.process import Pace, Process
+from requite.sim.kernel.engine_process import EngineProcess
+from requite.sim.kernel.knobs import Behaviour
+from requite.sim.kernel.process import Pace, Process
+from requite.sim.kernel.script import NETWORK, SEED, Script, Words, of_kind, settings
+from requite.sim.kernel.stream import SimStream
 from requite.sim.scalability.cast import SpCast
 from requite.sim.scalability.checkers import SP_CHECKERS
 from requite.sim.scalability.drawing import draw
@@ -38,8 +40,6 @@ from requite.sim.scalability.party import SpStage
 from requite.sim.scalability.scenarios import SP_SCENARIOS
 from requite.sim.scalability.topology import FRONT, Edge
 from requite.sim.scalability.words import describe, show
-from requite.sim.script import NETWORK, SEED, Script, Words, of_kind, settings
-from requite.sim.stream import SimStream
 
 _TAG_DIGITS: Final = 8
 _QUIET: Final[dict[str, Any]] = {

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from requite.errors import CallTimeout
-from requite.sim.checkers.leftovers import left_after_all, left_after_drain
-from requite.sim.fault_injection import FaultInjector
-from requite.sim.network import Network
-from requite.sim.parties import PROBE_S, PartiesSimulation, handler_s_max, reconnect_s
-from requite.sim.plan import Plan
-from requite.sim.result import Options
+from requite.sim.kernel.checkers.leftovers import left_after_all, left_after_drain
+from requite.sim.kernel.fault_injection import FaultInjector
+from requite.sim.kernel.network import Network
+from requite.sim.kernel.parties import PROBE_S, PartiesSimulation, handler_s_max, reconnect_s
+from requite.sim.kernel.plan import Plan
+from requite.sim.kernel.result import Options
+from requite.sim.kernel.simulation import Luck, Phase
+from requite.sim.kernel.workload import CallPlan, draw_calls
 from requite.sim.scalability.cast import SpCast
 from requite.sim.scalability.checkers import SP_CHECKERS
 from requite.sim.scalability.knobs import ScalabilityKnobs
@@ -19,8 +21,6 @@ from requite.sim.scalability.shapes import Shape
 from requite.sim.scalability.tables import left_after_calls, not_settled
 from requite.sim.scalability.words import describe, show
 from requite.sim.scalability.workload import may_be_endless, probe
-from requite.sim.simulation import Luck, Phase
-from requite.sim.workload import CallPlan, draw_calls
 
 
 class ScalabilitySimulation(PartiesSimulation):

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from requite.sim.checkers import leftovers
-from requite.sim.checkers.leftovers import dead_ends
+from requite.sim.kernel.checkers import leftovers
+from requite.sim.kernel.checkers.leftovers import dead_ends
 from requite.sim.scalability.cast import SpCast
 from requite.sim.scalability.party import Party
 from requite.sim.scalability.topology import BACK, FRONT, Edge

@@ -31,14 +31,14 @@ from requite.engine import (
 from requite.protocols.scalability.jobs import Why
 from requite.protocols.scalability.policy import PipeOptions
 from requite.request import Request
-from requite.sim.history import History
+from requite.sim.kernel.history import History
+from requite.sim.majordomo.watch import name_of
 from requite.sim.scalability.stack import IDS, payload_of
 from requite.sim.scalability.topology import BACK
-from requite.sim.watch import name_of
 
 if TYPE_CHECKING:
-    from requite.sim.party import BaseParty
-    from requite.sim.transcript import Transcript
+    from requite.sim.kernel.party import BaseParty
+    from requite.sim.kernel.transcript import Transcript
 
 
 class Hub:

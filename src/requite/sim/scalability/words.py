@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from requite.sim.kernel.transcript import show_frame
 from requite.sim.scalability.stack import parse, payload_of
-from requite.sim.transcript import show_frame
 
 
 def describe(_sender: str, message: Sequence[bytes]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from requite.engine import Engine
 from requite.protocols.scalability.policy import RepPolicy
 from requite.request import Request, Status
-from requite.sim.handlers import Handling
+from requite.sim.kernel.handlers import Handling
 from requite.sim.scalability.knobs import SpWorkerSpec
 from requite.sim.scalability.party import Party, SpStage
 from requite.sim.scalability.workload import final_body, partial_body, read_task

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from requite.sim.history import Call, History
-from requite.sim.knobs import ANSWERING, Behaviour
-from requite.sim.scalability.knobs import ScalabilityKnobs, SpClientSpec
-from requite.sim.scalability.stack import parse
-from requite.sim.workload import (
+from requite.sim.kernel.history import Call, History
+from requite.sim.kernel.knobs import ANSWERING, Behaviour
+from requite.sim.kernel.workload import (
     CallPlan,
     Task,
     final_frames,
@@ -20,6 +18,8 @@ from requite.sim.workload import (
     partial_frames,
     plain_call,
 )
+from requite.sim.scalability.knobs import ScalabilityKnobs, SpClientSpec
+from requite.sim.scalability.stack import parse
 
 _NEWLINE: Final = b"\n"
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from requite.sim.cast import Cast
-from requite.sim.fault_injection import NodePair, choose, spare
+from requite.sim.kernel.cast import Cast
+from requite.sim.kernel.fault_injection import NodePair, choose, spare
 from requite.sim.shells.clients import ShellClient
 from requite.sim.shells.knobs import (
     MIDDLE,

@@ -13,14 +13,14 @@ from requite.core.liveness import HeartbeatPolicy
 from requite.errors import CallError, Cancelled
 from requite.request import Reply, RetryPolicy
 from requite.shell.signals import StopSignals
-from requite.sim.history import Call
+from requite.sim.kernel.history import Call
+from requite.sim.kernel.user import BaseUser
+from requite.sim.kernel.workload import CallPlan
 from requite.sim.shells.knobs import (
     ShellClientSpec,
     Transport,
 )
 from requite.sim.shells.stage import FRONT, Member, ShellStage, brokers
-from requite.sim.user import BaseUser
-from requite.sim.workload import CallPlan
 
 FETCH_S: Final = 60.0
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from requite.protocols.majordomo.keyed import service_of
-from requite.sim.knobs import CallKnobs
+from requite.sim.kernel.knobs import CallKnobs
 
 
 class Transport(StrEnum):

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from requite.sim.drawing import FAULTS, WORK, Choices, Draw, always, between, one_of, weight
-from requite.sim.faults import LINKS, FaultKind, faults_of
-from requite.sim.knobs import Behaviour, Scenario
+from requite.sim.kernel.drawing import FAULTS, WORK, Choices, Draw, always, between, one_of, weight
+from requite.sim.kernel.faults import LINKS, FaultKind, faults_of
+from requite.sim.kernel.knobs import Behaviour, Scenario
 from requite.sim.shells.knobs import (
     MIDDLE,
     Handler,

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from requite.broker import Broker
 from requite.request import Reply
-from requite.sim.checkers.calls import (
+from requite.sim.kernel import virtual
+from requite.sim.kernel.checkers.calls import (
     EndsOnce,
     HonestErrors,
     LosesNothing,
@@ -15,21 +16,20 @@ from requite.sim.checkers.calls import (
     OwnReply,
     PartialsInOrder,
 )
-from requite.sim.checkers.robustness import NobodyNotices
-from requite.sim.fault_injection import FaultInjector
-from requite.sim.history import Checker
-from requite.sim.knobs import Behaviour
-from requite.sim.network import Network
-from requite.sim.parties import handler_s_max, reconnect_s
-from requite.sim.plan import Plan
-from requite.sim.result import Options
-from requite.sim.shells import virtual
+from requite.sim.kernel.checkers.robustness import NobodyNotices
+from requite.sim.kernel.fault_injection import FaultInjector
+from requite.sim.kernel.history import Checker
+from requite.sim.kernel.knobs import Behaviour
+from requite.sim.kernel.network import Network
+from requite.sim.kernel.parties import handler_s_max, reconnect_s
+from requite.sim.kernel.plan import Plan
+from requite.sim.kernel.result import Options
+from requite.sim.kernel.simulation import Luck, Phase, Simulation
+from requite.sim.kernel.workload import CallPlan, draw_calls, plain_call
 from requite.sim.shells.cast import ShellCast
 from requite.sim.shells.clients import FETCH_S
 from requite.sim.shells.knobs import SERVICES, Handler, ShellKnobs, Transport
 from requite.sim.shells.stage import Member, ShellParts, ShellStage, brokers
-from requite.sim.simulation import Luck, Phase, Simulation
-from requite.sim.workload import CallPlan, draw_calls, plain_call
 
 _PROBE_S: Final = 15.0
 _LEAVE_S: Final = 30.0

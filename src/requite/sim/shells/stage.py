@@ -10,22 +10,22 @@ from requite.broker import Broker
 from requite.client.aio import AsyncClient
 from requite.pool.manager.manager import PoolManager
 from requite.queue.queue import Queue
-from requite.sim.history import Call, History
-from requite.sim.process import Supervisor
+from requite.sim.kernel.history import Call, History
+from requite.sim.kernel.process import Supervisor
+from requite.sim.kernel.program import Program
 from requite.sim.shells.knobs import (
     MIDDLE,
     ShellKnobs,
     Transport,
 )
-from requite.sim.shells.program import Program
 from requite.sp.device import Device
 from requite.titanic.titanic import Titanic
 from requite.worker.worker import Worker
 
 if TYPE_CHECKING:
-    from requite.sim.network import Network
-    from requite.sim.transcript import Transcript
-    from requite.sim.world import World
+    from requite.sim.kernel.network import Network
+    from requite.sim.kernel.transcript import Transcript
+    from requite.sim.kernel.world import World
 
 FRONT: Final = 5555
 BACK: Final = 5556

@@ -14,7 +14,7 @@ from requite.titanic.settings import TitanicSettings
 from requite.titanic.store import PURPOSE, Store
 
 if TYPE_CHECKING:
-    from requite.sim.shells.program import Program
+    from requite.sim.kernel.program import Program
 
 _IDLE_S: Final = 1.0  # as in `requite.titanic.store`
 _DISK_S_MAX: Final = 0.01

@@ -13,8 +13,9 @@ from typing import Any, Final
 from requite.core.liveness import HeartbeatPolicy
 from requite.protocols.majordomo.keyed import service_of
 from requite.request import Request
-from requite.sim.history import Execution
-from requite.sim.knobs import Behaviour
+from requite.sim.kernel.history import Execution
+from requite.sim.kernel.knobs import Behaviour
+from requite.sim.kernel.workload import final_frames, parse_task, partial_frames
 from requite.sim.shells.knobs import (
     POOL,
     Handler,
@@ -22,7 +23,6 @@ from requite.sim.shells.knobs import (
     Transport,
 )
 from requite.sim.shells.stage import BACK, FRONT, Member, ShellStage, brokers
-from requite.sim.workload import final_frames, parse_task, partial_frames
 from requite.worker.handler import Service, service
 from requite.worker.worker import Worker
 

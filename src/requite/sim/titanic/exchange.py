@@ -21,9 +21,9 @@ from requite.request import Reply
 from requite.sim.titanic.knobs import Fate
 
 if TYPE_CHECKING:
+    from requite.sim.kernel.world import World
     from requite.sim.titanic.knobs import TitanicKnobs
     from requite.sim.titanic.ledger import Ledger
-    from requite.sim.world import World
 
 UNLUCKY = b"unlucky"
 """A request that contains this fails every time, as long as there are faults."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from requite.protocols.titanic.policy import TitanicPolicy
-from requite.sim.knobs import RunKnobs
+from requite.sim.kernel.knobs import RunKnobs
 from requite.titanic.store import StoreSettings
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from requite.protocols.titanic.wire import TitanicStatus
-from requite.sim.history import History
+from requite.sim.kernel.history import History
 
 if TYPE_CHECKING:
     from requite.sim.titanic.knobs import TitanicKnobs

@@ -29,10 +29,10 @@ from requite.titanic.store import Store as TitanicStore
 from requite.titanic.store import open_memory
 
 if TYPE_CHECKING:
+    from requite.sim.kernel.world import World
     from requite.sim.titanic.exchange import Exchange
     from requite.sim.titanic.knobs import TitanicKnobs
     from requite.sim.titanic.ledger import Ledger
-    from requite.sim.world import World
 
 EPOCH_S: Final = 1_700_000_000.0
 _RESTART_S: Final = 0.5

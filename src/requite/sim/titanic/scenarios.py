@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from requite.sim.drawing import Choice, Choices, Draw, always, between, chance, one_of
-from requite.sim.faults import FaultKind
-from requite.sim.knobs import Scenario
+from requite.sim.kernel.drawing import Choice, Choices, Draw, always, between, chance, one_of
+from requite.sim.kernel.faults import FaultKind
+from requite.sim.kernel.knobs import Scenario
 from requite.sim.titanic.knobs import Fate, TitanicKnobs
 
 _SERVICES: Final = ("alpha", "beta", "gamma")

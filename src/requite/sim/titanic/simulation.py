@@ -8,11 +8,11 @@ from hashlib import sha256
 from random import Random
 from typing import Any, Final
 
-from requite.sim.fault_injection import FaultAction, Injector, choose
-from requite.sim.faults import Fault, FaultKind
-from requite.sim.plan import Plan
-from requite.sim.result import Options, Result
-from requite.sim.simulation import Luck, Phase, Simulation
+from requite.sim.kernel.fault_injection import FaultAction, Injector, choose
+from requite.sim.kernel.faults import Fault, FaultKind
+from requite.sim.kernel.plan import Plan
+from requite.sim.kernel.result import Options, Result
+from requite.sim.kernel.simulation import Luck, Phase, Simulation
 from requite.sim.titanic import users
 from requite.sim.titanic.exchange import Exchange
 from requite.sim.titanic.knobs import TitanicKnobs

@@ -21,10 +21,10 @@ from requite.sim.titanic.ledger import IssuedTicket, UserRequest
 if TYPE_CHECKING:
     from random import Random
 
+    from requite.sim.kernel.world import World
     from requite.sim.titanic.knobs import TitanicKnobs
     from requite.sim.titanic.ledger import Ledger
     from requite.sim.titanic.node import Node
-    from requite.sim.world import World
 
 _PATIENCE_S: Final = 1.0
 _POLL_S: Final = 0.2

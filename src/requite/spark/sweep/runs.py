@@ -19,9 +19,9 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from requite.errors import ConfigurationError
+from requite.sim.kernel.sandboxed import Limits
 from requite.sim.run import Options
 from requite.sim.run import run as run_seed
-from requite.sim.sandboxed import Limits
 from requite.sim.scenarios import SCENARIOS, find
 from requite.spark.sweep.seeds import RESULTS, Outcome, Run, run_batches
 

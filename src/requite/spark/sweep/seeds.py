@@ -1,8 +1,8 @@
 """Runs seeds inside a Python worker of Spark: the executor's part of a sweep.
 
-Each seed runs in a child process of the worker (`requite.sim.sandbox`), so a seed that hangs or
-crashes its process gives a row like any other. The child serves further tasks: it is started once
-per Python worker, and restarted after a seed that hung or crashed.
+Each seed runs in a child process of the worker (`requite.sim.kernel.sandbox`), so a seed that hangs
+or crashes its process gives a row like any other. The child serves further tasks. It is started
+once per Python worker, and restarted after a seed that hung or crashed.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from requite.sim.kernel.sandbox import Crashed, Hung, Returned, Sandbox
+from requite.sim.kernel.sandboxed import Limits
 from requite.sim.run import Options, Result, replay_command
-from requite.sim.sandbox import Crashed, Hung, Returned, Sandbox
-from requite.sim.sandboxed import Limits
 from requite.spark import schemas
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ The numbers are those of ARCHITECTURE.md; rules without a number there have a na
 
 from typing import Final
 
-from requite.sim.checkers.calls import EndsOnce, HonestErrors, LosesNothing
-from requite.sim.checkers.robustness import NobodyNotices
-from requite.sim.history import Checker
+from requite.sim.kernel.checkers.calls import EndsOnce, HonestErrors, LosesNothing
+from requite.sim.kernel.checkers.robustness import NobodyNotices
+from requite.sim.kernel.history import Checker
 from requite.sim.scalability.checkers.calls import (
     NeverRepeated,
     OwnReply,

@@ -9,7 +9,7 @@ from typing import Any, Final
 from requite.errors import CallError
 from requite.protocols.scalability.policy import LOSSES_BEFORE_REST, RESEND_S_DEFAULT, REST_S
 from requite.request import Reply
-from requite.sim.history import Call, Checker, Execution, History
+from requite.sim.kernel.history import Call, Checker, Execution, History
 from requite.sim.scalability.knobs import ScalabilityKnobs
 from requite.sim.scalability.watch import Hub
 from requite.sim.scalability.workload import call_in, read_reply

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from requite.sim.checkers.fairness import SENTENCE, Turns
-from requite.sim.history import Call, Checker, History
+from requite.sim.kernel.history import Call, Checker, History
+from requite.sim.majordomo.checkers.fairness import SENTENCE, Turns
 from requite.sim.scalability.watch import Hub
 from requite.sim.scalability.workload import call_in
 

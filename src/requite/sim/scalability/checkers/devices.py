@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from requite.sim.history import Checker, History
+from requite.sim.kernel.history import Checker, History
 from requite.sim.scalability.stack import BOTTOM, TAG_SIZE, parse
 from requite.sim.scalability.watch import Hub
 from requite.sim.scalability.workload import call_in

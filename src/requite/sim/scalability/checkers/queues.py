@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
-from requite.sim.checkers.fairness import SENTENCE, Turns
-from requite.sim.history import Call, Checker, History
+from requite.sim.kernel.history import Call, Checker, History
+from requite.sim.majordomo.checkers.fairness import SENTENCE, Turns
 from requite.sim.scalability.stack import TAG_SIZE, parse
 from requite.sim.scalability.watch import Hub
 from requite.sim.scalability.workload import call_in

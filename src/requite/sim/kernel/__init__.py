@@ -1,0 +1,1 @@
+"""What all simulated protocols share: world, network, processes, faults, calls, history, plans."""

@@ -1,0 +1,60 @@
+"""The processes of a run, by role."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from requite.sim.kernel.fault_injection import NodePair
+    from requite.sim.kernel.network import Network
+    from requite.sim.kernel.process import Process
+    from requite.sim.kernel.stream import SimStream
+    from requite.sim.kernel.world import World
+
+
+class Stage(Protocol):
+    """The parts of a run's shared state that every cast needs."""
+
+    @property
+    def world(self) -> World:
+        """The virtual clock and the events."""
+
+    @property
+    def network(self) -> Network:
+        """The network between the processes."""
+
+
+class Cast:
+    """All processes of a run, not yet started.
+
+    `roles` has the processes that follow the protocols; faults are named by these roles.
+    `intruders` send garbage. The processes in `exposed` (all, by default) have the connections that
+    faults may break.
+    """
+
+    def __init__(
+        self,
+        stage: Stage,
+        roles: Mapping[str, Sequence[Process]],
+        intruders: Sequence[Process] = (),
+        exposed: Sequence[Process] | None = None,
+    ) -> None:
+        self.world = stage.world
+        self.network = stage.network
+        self.roles = roles
+        self.intruders = intruders
+        self.honest = [process for members in roles.values() for process in members]
+        self._exposed = self.honest if exposed is None else exposed
+
+    def client(self, name: str) -> Any:
+        """Return the client of that name."""
+        return next(each for each in self.roles["client"] if each.name == name)
+
+    def choose_nodes(self, lot: float) -> NodePair:
+        """Choose two connected nodes."""
+        raise NotImplementedError
+
+    def streams(self) -> Sequence[SimStream]:
+        """Return the open ends of the connections that faults may break."""
+        return [stream for p in self._exposed for stream in p.streams if stream.is_open]

@@ -1,0 +1,1 @@
+"""Checkers that several protocols share."""

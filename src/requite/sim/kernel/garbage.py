@@ -1,0 +1,133 @@
+"""Intruders that send garbage: the parts that the intruders of all protocols share.
+
+An intruder is a process with a special engine. At random times it connects, sends one kind of
+garbage, and leaves or stays. No honest peer may be affected (I13).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from random import Random
+from typing import Any, Final
+
+from requite.engine import (
+    Connect,
+    Disconnect,
+    Effect,
+    Input,
+    PeerJoined,
+    PeerLost,
+    Received,
+    Send,
+    Wake,
+)
+from requite.framing.base import Framing
+from requite.shell.host import Host
+from requite.sim.kernel.engine_process import EngineProcess
+from requite.sim.kernel.party import Stage
+from requite.sim.kernel.raw_bytes import RawBytes
+from requite.sim.kernel.stream import SimStream
+
+_GIVE_UP_S: Final = 1.0
+
+Messages = list[list[bytes]]
+
+
+class GarbageEngine:
+    """The engine of an intruder: one kind of garbage on each connection."""
+
+    def __init__(self, rng: Random) -> None:
+        self.rng = rng
+        self.peers: dict[Any, None] = {}
+        self._dial_at = 0.0
+        self._leave_at: float | None = None
+
+    # --- for subclasses ---------------------------------------------------------------------------
+    @abstractmethod
+    def play(self, peer: Any) -> Messages:
+        """Return the messages for a new connection; may stop reading it."""
+
+    def answer(self, event: Received) -> Iterable[Effect]:
+        """Ignore received messages, or reply to them."""
+        return ()
+
+    # --- the engine -------------------------------------------------------------------------------
+    def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
+        """See `requite.engine.Engine.handle`."""
+        return [effect for event in events for effect in self._handle(event, now)]
+
+    def _handle(self, event: Input, now: float) -> Iterator[Effect]:
+        if isinstance(event, PeerJoined):
+            self.peers[event.peer] = None
+            yield from (Send(event.peer, message) for message in self.play(event.peer))
+            if self.rng.random() < 0.5:
+                self._leave_at = now + self.rng.uniform(0.0, _GIVE_UP_S)
+        elif isinstance(event, PeerLost):
+            self.peers.pop(event.peer, None)
+        elif isinstance(event, Received):
+            yield from self.answer(event)
+        elif isinstance(event, Wake):
+            yield from self._woken(now)
+
+    def _woken(self, now: float) -> Iterator[Effect]:
+        if now >= self._dial_at:
+            self._dial_at = now + self.rng.uniform(0.02, 0.4)
+            yield Connect()
+        if self._leave_at is not None and now >= self._leave_at:
+            self._leave_at = None
+            yield from (Disconnect(peer, "enough") for peer in self.peers)
+            self.peers.clear()
+
+    def deadline(self) -> float | None:
+        """See `requite.engine.Engine.deadline`."""
+        return self._dial_at if self._leave_at is None else min(self._dial_at, self._leave_at)
+
+    def snapshot(self) -> int:
+        """Return the number of connections."""
+        return len(self.peers)
+
+
+class BaseIntruder(EngineProcess):
+    """A process that sends garbage to a random peer each time."""
+
+    is_honest = False
+
+    def __init__(self, name: str, stage: Stage) -> None:
+        super().__init__(name, stage.world, stage.network, stage.knobs.pace, stage.supervisor)
+        self._limits = stage.knobs.limits
+
+    # --- for subclasses ---------------------------------------------------------------------------
+    @abstractmethod
+    def make_engine(self) -> GarbageEngine:
+        """Return an engine that sends garbage."""
+
+    @abstractmethod
+    def aim(self) -> tuple[str, Framing]:
+        """Draw the address to dial, and the framing."""
+
+    # --- life -------------------------------------------------------------------------------------
+    def make_host(self) -> Host:
+        """Return a host with a new engine."""
+        return Host(
+            self.make_engine(),
+            self.clock,
+            lambda: RawBytes(b""),
+            wake_at=self.wake_at,
+            want_flush=self.want_flush,
+            connect=self._connect,
+            limits=self._limits,
+            logger="requite.sim",
+        )
+
+    def _connect(self) -> None:
+        address, framing = self.aim()
+        self.network.dial(
+            self,
+            address,
+            lambda stream: self.adopt(stream, lambda: self._open(stream, framing)),
+            lambda _why: None,
+        )
+
+    def _open(self, stream: SimStream, framing: Framing) -> None:
+        self.host.opened(stream, kept=True, framing=framing)

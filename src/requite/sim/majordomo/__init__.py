@@ -1,0 +1,1 @@
+"""The simulation of Majordomo: a broker, its clients and its workers."""
