@@ -21,7 +21,7 @@ from requite.errors import LocalViolation, RemoteViolation
 from requite.framing.amqp import Amqp, AmqpSettings
 from requite.protocols.amqp import methods, wire
 from requite.protocols.amqp.properties import Properties, decode_properties, encode_properties
-from requite.sim.amqp import speech
+from requite.sim.amqp import server_methods
 from requite.sim.amqp.server_framing import ServerFraming
 
 SETTINGS: Final = AmqpSettings(body_size_max=1 << 14)
@@ -67,7 +67,7 @@ def handshake() -> bytes:
     """Return the bytes that RabbitMQ sends until a connection is open."""
     out: list[bytes] = []
     server = ServerFraming(4096, 20)
-    for method in (speech.start(), speech.tune(4096, 20), methods.CONNECTION_OPEN_OK + b"\0"):
+    for method in (server_methods.start(), server_methods.tune(4096, 20), methods.CONNECTION_OPEN_OK + b"\0"):
         server.encode([methods.CONNECTION, method], out)
     return b"".join(out)
 
@@ -118,24 +118,24 @@ def _session() -> bytes:
     out: list[bytes] = []
     server = ServerFraming(4096, 20)
     for method in (
-        speech.channel_opened(),
-        speech.declared("queue", 1, 2),
-        speech.consuming("replies"),
-        speech.confirmed(3, multiple=True, is_taken=False),
-        speech.cancelled("replies", by_us=True),
-        speech.close(methods.CHANNEL_CLOSE, 404, "NOT_FOUND", methods.QUEUE_DECLARE),
+        server_methods.channel_opened(),
+        server_methods.declared("queue", 1, 2),
+        server_methods.consuming("replies"),
+        server_methods.confirmed(3, multiple=True, is_taken=False),
+        server_methods.cancelled("replies", by_us=True),
+        server_methods.close(methods.CHANNEL_CLOSE, 404, "NOT_FOUND", methods.QUEUE_DECLARE),
     ):
         server.encode([channel, method], out)
     for size in (0, 5, 9000, 20_000):
         header = encode_properties(names, size)
-        for method in (speech.deliver("replies", 7, True, "", "k"), speech.returned("", "k")):
+        for method in (server_methods.deliver("replies", 7, True, "", "k"), server_methods.returned("", "k")):
             server.encode([channel, method, header, bytes(size)], out)
     odd = encode_properties(Properties("c" * 200, "r" * 200), 0).replace(b"c" * 200, b"\xff" * 200)
-    server.encode([channel, speech.deliver("replies", 8, False, "", "k"), odd, b""], out)
+    server.encode([channel, server_methods.deliver("replies", 8, False, "", "k"), odd, b""], out)
     server.encode([], out)
     for method in (
-        speech.blocked("memory"),
-        speech.close(methods.CONNECTION_CLOSE, 320, "CONNECTION_FORCED"),
+        server_methods.blocked("memory"),
+        server_methods.close(methods.CONNECTION_CLOSE, 320, "CONNECTION_FORCED"),
     ):
         server.encode([methods.CONNECTION, method], out)
     return b"".join(out)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, Final, Literal
 
 from requite.errors import ConfigurationError, LocalViolation, PairFailed
 from requite.pair.ends import listen_at, stay_connected_to
@@ -54,8 +54,6 @@ class Pair(Daemon):
     Raises `ConfigurationError` for invalid addresses and settings.
     """
 
-    _engine_type: ClassVar[type[BinaryStarPeer]] = BinaryStarPeer  # simulations break it
-
     def __init__(
         self,
         role: PairRole | Literal["primary", "backup"],
@@ -68,7 +66,7 @@ class Pair(Daemon):
         policy = BinaryStarPolicy(read_role(role), heartbeat)
         if bind == peer:
             raise ConfigurationError(f"a server cannot be its own peer: both are {bind}")
-        self._engine = self._engine_type(
+        self._engine = BinaryStarPeer(
             policy,
             instance=entropy.source.randrange(1, _INSTANCES),
             why_unheard=lambda: self._shell.dial_trouble,

@@ -34,7 +34,7 @@ checkers (one class per invariant), and its `Simulation`. `majordomo/` is MDP, w
 `paired/` and `dedup/` extend it. `titanic/` has its store on a disk that loses unsynced data.
 `rabbitmq/` is a model of RabbitMQ's queues and exchanges: `pool/` simulates the manager of worker
 pools with it, by calls instead of AMQP, and `amqp/` callers and responders that speak AMQP.
-`shells/` and `pair/` run the real brokers, workers, clients, pairs and pool managers.
+`shells/` runs the real brokers, workers, clients, pairs and pool managers.
 """
 
 from requite.sim.run import Options, Plan, Result, draw, play, read_knobs, read_plan, run, violates

@@ -44,7 +44,7 @@ class PairClient:
         power drops it."""
         if server.alive:
             life = server.life
-            server.turn(self._put, server, life, request, tries)
+            server.reached(lambda: self._put(server, life, request, tries))
         elif server.network.is_up(server.name):
             self._later(self._way_s(), self._give_up, request, tries)
 

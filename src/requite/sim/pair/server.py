@@ -1,4 +1,4 @@
-"""One server of a pair: the real `requite.pair.Pair` in a simulated program."""
+"""One server of a pair as a simulated process; `requite.pair.Pair` does the same with sockets."""
 
 from __future__ import annotations
 
@@ -6,30 +6,40 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from requite.engine import Effect, Input
-from requite.errors import PairFailed
-from requite.pair import Pair
-from requite.protocols.binarystar.peer import BinaryStarPeer
-from requite.protocols.binarystar.table import PairRole
-from requite.protocols.binarystar.view import PairView
-from requite.sim.kernel import virtual
+from requite.backoff import Backoff
+from requite.engine import Effect, Engine, Input
+from requite.errors import TransportError
+from requite.framing import SocketType, Zmtp
+from requite.framing.base import Limits
+from requite.protocols.binarystar.peer import DIALLED, BinaryStarPeer
+from requite.protocols.binarystar.policy import BinaryStarPolicy
+from requite.protocols.binarystar.table import PairRole, State
+from requite.protocols.binarystar.view import PairView, SwitchOver, Vote
+from requite.protocols.binarystar.wire import MESSAGE_SIZE_MAX
+from requite.shell.connections import Endpoint, PersistentConnection, no_framing
+from requite.shell.host import Host
+from requite.shell.link import Link, LinkLimits
+from requite.sim.kernel.engine_process import EngineProcess
 from requite.sim.kernel.process import Supervisor
-from requite.sim.kernel.program import Program
+from requite.transport.address import TcpAddress
 
 if TYPE_CHECKING:
     from requite.sim.kernel.network import Network
+    from requite.sim.kernel.stream import SimStream
     from requite.sim.kernel.transcript import Transcript
     from requite.sim.kernel.world import World
     from requite.sim.pair.knobs import PairKnobs
 
-PORT: Final = 5560
+_PORT: Final = 5560
+_LIMITS: Final = Limits(message_size_bytes_max=MESSAGE_SIZE_MAX, frames_max=2)
+_HANDSHAKE_S_MIN: Final = 1.0  # that of `requite.pair.Pair`
 
 
 @dataclass(frozen=True, slots=True)
 class PairParts:
     """The engine under test. Mutation tests pass a broken one."""
 
-    engine: type[BinaryStarPeer] = BinaryStarPeer
+    engine: Callable[..., BinaryStarPeer] = BinaryStarPeer
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,61 +56,37 @@ class PairStage:
     transcript: Transcript | None = None
 
 
-class PairServer(Program):
-    """A server; `pair` is new after each start."""
+class _Watched:
+    """The engine, observed for the transcript."""
 
-    pair: Pair
+    def __init__(self, engine: BinaryStarPeer, server: PairServer, transcript: Transcript) -> None:
+        self._engine = engine
+        self._server = server
+        self._transcript = transcript
+        self.deadline = engine.deadline
+        self.snapshot = engine.snapshot
+
+    def handle(self, events: Sequence[Input], now: float) -> list[Effect]:
+        """Feed the engine, and write its effects to the transcript."""
+        effects = list(self._engine.handle(events, now))
+        self._transcript.effects(self._server, effects)
+        return effects
+
+
+class PairServer(EngineProcess):
+    """A server; `half` is its half of the pair, new after each start."""
+
+    half: BinaryStarPeer
 
     def __init__(self, role: PairRole, stage: PairStage) -> None:
-        name, pace = role.name.lower(), stage.knobs.pace
-        super().__init__(name, stage.world, stage.network, pace, stage.supervisor, self.main)
+        name = role.name.lower()
+        super().__init__(name, stage.world, stage.network, stage.knobs.pace, stage.supervisor)
         self.role = role
         self._stage = stage
-        self._pair_type = type("SimulatedPair", (Pair,), {"_engine_type": self._engine_type()})
+        self._policy = BinaryStarPolicy(role, stage.knobs.heartbeat_s)
+        self._peer_at = TcpAddress(role.other.name.lower(), _PORT)
 
-    def _engine_type(self) -> type[BinaryStarPeer]:
-        """Return the engine under test; with a transcript, it writes its effects there."""
-        tested, transcript = self._stage.parts.engine, self._stage.transcript
-        if transcript is None:
-            return tested
-
-        def handle(engine: Any, events: Sequence[Input], now: float) -> list[Effect]:
-            effects = list(tested.handle(engine, events, now))
-            transcript.effects(self, effects)
-            return effects
-
-        return type(tested.__name__, (tested,), {"handle": handle})
-
-    # --- life -------------------------------------------------------------------------------------
-    def make(self) -> None:
-        """Create the event loop and the pair of a new start."""
-        super().make()
-        with virtual.process(self):
-            self.pair = self._pair_type(
-                self.role,
-                bind=f"tcp://localhost:{PORT}",
-                peer=f"tcp://{self.role.other.name.lower()}:{PORT}",
-                heartbeat=self._stage.knobs.heartbeat_s,
-                on_change=self._changed,
-            )
-
-    async def main(self) -> None:
-        """Serve until SIGTERM."""
-        await self.pair.serve()
-
-    def _changed(self, view: PairView) -> None:
-        self._stage.changed(self, view)
-        if self._stage.transcript is not None:
-            self._stage.transcript.event(
-                self.name, f"is {view.state.name.lower()}, epoch {view.epoch}"
-            )
-
-    # --- whether to serve -------------------------------------------------------------------------
-    @property
-    def half(self) -> BinaryStarPeer:
-        """The engine of this server."""
-        return self.pair._engine
-
+    # --- whether to serve: see `requite.pair.Pair` ------------------------------------------------
     @property
     def serves(self) -> bool:
         """Whether it may answer."""
@@ -108,16 +94,86 @@ class PairServer(Program):
 
     def vote(self) -> bool:
         """Handle a client's request: return whether it may be answered."""
-        try:
-            return self.pair.vote()
-        except PairFailed:
-            return False
+        if not self.serves and self.half.state is not State.FAILED:
+            self.host.submit(Vote())
+        return self.serves
 
     def switch(self) -> None:
         """Switch as an operator does, if possible."""
         if self.alive and not self.frozen and not self.half.objection(self.clock()):
-            self.turn(self._switch)
+            self.turn(self.host.submit, SwitchOver())
 
-    def _switch(self) -> None:
-        if not self.half.objection(self.clock()):
-            self.pair.switch()
+    def reached(self, act: Callable[[], object]) -> None:
+        """Deliver a client's request. A process that resumes may handle it first."""
+        if self.frozen:
+            self._unread = {act: act, **self._unread}
+        else:
+            self.turn(act)
+
+    # --- life -------------------------------------------------------------------------------------
+    def make_host(self) -> Host:
+        """Return a host with a new half of the pair."""
+        stage = self._stage
+        self.half = stage.parts.engine(self._policy, instance=self.rng.getrandbits(63) + 1)
+        self._way = PersistentConnection(
+            Endpoint(self._peer_at, no_framing), Backoff(self.rng.random), self.clock
+        )
+        engine: Engine = self.half
+        if stage.transcript is not None:
+            engine = _Watched(self.half, self, stage.transcript)
+        return Host(
+            engine,
+            self.clock,
+            lambda: Zmtp(SocketType.DEALER, limits=_LIMITS),
+            wake_at=self.wake_at,
+            want_flush=self.want_flush,
+            deliver=self._told,
+            ended=self._link_ended,
+            stopped=self.has_stopped,
+            limits=LinkLimits(handshake_timeout_s=max(_HANDSHAKE_S_MIN, self._policy.failover_s)),
+            logger="requite.sim",
+        )
+
+    def started(self) -> None:
+        """Listen, and connect to the other server."""
+        self.network.listen(self)
+        self._dial()
+        self.host.wake()
+
+    def _end(self, what: str) -> None:
+        super()._end(what)
+        self.network.listen_no_more(self)
+
+    def has_stopped(self) -> None:
+        """Accept no more connections, and exit."""
+        self.network.listen_no_more(self)
+        super().has_stopped()
+
+    def _told(self, _token: Any, view: PairView) -> None:
+        self._stage.changed(self, view)
+        if self._stage.transcript is not None:
+            self._stage.transcript.event(
+                self.name, f"is {view.state.name.lower()}, epoch {view.epoch}"
+            )
+
+    # --- the connection that it dials -------------------------------------------------------------
+    def _dial(self) -> None:
+        if not self.drained:
+            self.network.dial(self, self._peer_at.host, self._connected, self._not_connected)
+
+    def _connected(self, stream: SimStream) -> None:
+        self.adopt(stream, lambda: self._open(stream))
+
+    def _open(self, stream: SimStream) -> None:
+        self._way.opened(self._peer_at, self.host.opened(stream, kept=True, place=DIALLED))
+
+    def _not_connected(self, why: str) -> None:
+        self.later(0.0, self._dial_again, why)
+
+    def _dial_again(self, why: str) -> None:
+        self._way.failed(self._peer_at, TransportError(why))
+        self.later(self._way.pause_s(), self._dial)
+
+    def _link_ended(self, link: Link, reason: str) -> None:
+        if self._way.ended(link, reason):
+            self.later(self._way.pause_s(), self._dial)

@@ -7,7 +7,6 @@ from hashlib import sha256
 from typing import Final, NamedTuple
 
 from requite.protocols.binarystar.table import PairRole, State
-from requite.sim.kernel import virtual
 from requite.sim.kernel.cast import Cast
 from requite.sim.kernel.fault_injection import FaultAction, FaultInjector, NodePair, choose, upon
 from requite.sim.kernel.faults import FaultKind
@@ -95,14 +94,7 @@ class PairSimulation(Simulation):
             for i in range(knobs.askers)
         ]
 
-    # --- the run ----------------------------------------------------------------------------------
-    def run(self) -> None:
-        """Run all phases with virtual clock and seeded randomness."""
-        with virtual.quiet(), virtual.world(self.world):
-            super().run()
-            for server in self.cast.servers:
-                server.discard()
-
+    # --- events -----------------------------------------------------------------------------------
     @staticmethod
     def draw_calls(knobs: PairKnobs, luck: Luck) -> Iterable[PairCall]:
         """See `Simulation.draw_calls`."""
