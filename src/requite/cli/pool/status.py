@@ -7,11 +7,11 @@ from typing import Any
 from requite.cli.exit_codes import ExitCode
 from requite.cli.options import QUIET, JsonFlag, Logging
 from requite.cli.output import printable, say, say_json
-from requite.cli.pool.client import DEFAULT, ManagerUrl, ask
+from requite.cli.pool.client import DEFAULT, Manager, ask
 
 
 def status(
-    *, manager: ManagerUrl = DEFAULT, as_json: JsonFlag = False, logging: Logging = QUIET
+    *, manager: Manager = DEFAULT, as_json: JsonFlag = False, logging: Logging = QUIET
 ) -> int:
     """Show the status of a pool.
 
