@@ -12,6 +12,7 @@ from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final, cast
 
 import pytest
@@ -22,6 +23,7 @@ from requite.pool.inputs import ScaleGroup
 from requite.pool.manager.carrier import State
 from requite.pool.manager.endpoints import Endpoints
 from requite.pool.manager.managed import Managed
+from requite.pool.tracker import PoolState
 
 WAIT_S: Final = 20.0
 BODY_SIZE_MAX: Final = 1 << 16
@@ -46,6 +48,10 @@ class Manager:
     def feed(self, event: Any) -> None:
         """Keep a command."""
         self.fed.append(event)
+
+    def snapshot(self) -> Any:
+        """Tell of no groups."""
+        return SimpleNamespace(state=PoolState(0, {}))
 
     async def check(self) -> dict[str, str]:
         """Wait until the test goes on; then tell of a flaw that is not ASCII."""

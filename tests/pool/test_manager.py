@@ -51,6 +51,24 @@ async def test_a_group_without_requests_goes_and_comes_back_with_the_next(floor:
     assert await who(client) != first
 
 
+async def test_above_the_limit_of_groups_orphans_wait_until_a_group_goes(
+    floor: Floor, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = floor.config(limits=Limits(groups=1), lifetime=Lifetime(60.0, 0.4, 0.1))
+    manager = await floor.active(config)
+    await who(await floor.client("a"))
+    others = [await floor.client(str(number), timeout=2.0) for number in range(12)]
+    ended = await asyncio.gather(*(who(each) for each in others), return_exceptions=True)
+    assert {type(each) for each in ended} == {CallTimeout}
+    assert [record.key for record in floor.workers()] == ["a"]
+    assert caplog.text.count("groups-max: the pool has as many groups") == 1
+    patient = await floor.client("b")
+    call = asyncio.create_task(who(patient))
+    await until(lambda: manager.snapshot().orphans.waiting.get("b"), "an orphan")
+    assert (await ask(f"{manager.url}/release", {"key": "a"}))[0] == 202
+    assert await call
+
+
 async def test_steady_traffic_keeps_a_group_alive(floor: Floor) -> None:
     await floor.active(floor.config(lifetime=Lifetime(2.0, 1.0, 0.3)))
     client = await floor.client()

@@ -145,6 +145,7 @@ class Limits:
       answered with `maxlen`.
     - `orphans`: how many the manager holds at a time; at that limit, orphans that have waited for
       `orphan_hold` go to the end of their queue.
+    - `groups`: of the pool; requests for further keys wait until a group is stopped.
     """
 
     message_ttl_s: float = 600.0
@@ -152,6 +153,7 @@ class Limits:
     queue_length: int = 100_000
     orphans: int = 1000
     orphan_hold_s: float = 1.0
+    groups: int = 1000
 
     def __post_init__(self) -> None:
         _check(self.message_ttl_s >= 0.001, "limits.message_ttl is less than a millisecond")
@@ -159,6 +161,7 @@ class Limits:
         _check(self.queue_length >= 0, "limits.queue_length is negative")
         _check(1 <= self.orphans <= 65535, "limits.orphans is not between 1 and 65535")
         _check(self.orphan_hold_s > 0, "limits.orphan_hold is not positive")
+        _check(self.groups >= 1, "limits.groups is less than 1")
 
 
 @dataclass(frozen=True, slots=True)

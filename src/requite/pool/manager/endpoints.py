@@ -140,6 +140,8 @@ class Endpoints:
 
     def _command(self, command: Any) -> Response:
         self._check_active()
+        if isinstance(command, RequireGroup | ScaleGroup):
+            self._check_room(command.key)
         self._manager.feed(command)
         return _json({"accepted": True}, status=202)
 
@@ -147,6 +149,15 @@ class Endpoints:
         if self._manager.state != "active":
             raise _Unavailable(
                 f"this manager is {self._manager.state}; send the request to the active one"
+            )
+
+    def _check_room(self, key: str) -> None:
+        groups_max = self._manager.config.limits.groups
+        groups = self._manager.snapshot().state.groups
+        if key not in groups and len(groups) >= groups_max:
+            raise _Unavailable(
+                f"cannot start the group of {key!r}: the pool has {len(groups)} groups, the maximum"
+                f" of limits.groups ({groups_max}); drain another group, or raise the limit"
             )
 
 
