@@ -11,12 +11,15 @@ import pytest
 from tests.amqp.live import hearing, is_consuming
 from tests.pool.live import WAIT_S, Floor, ask, eventually, until
 from tests.pool.test_manager import who
+from tests.support.amqp_connection import connected, header_of, headers_of, take
 
 from requite import AsyncClient, Request, Worker, service
-from requite.pool.config import Lifetime, PoolSection
+from requite.pool.config import Lifetime, PoolSection, RabbitSection
 from requite.pool.drivers.noop import NoopDriver
 from requite.pool.manager import PoolManager, rabbit_carrier
 from requite.pool.manager.carrier import State
+from requite.pool.manager.errors import Refused
+from requite.protocols.amqp import methods
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -24,12 +27,12 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 class Servant:
     """A worker of the test's own process, whose handler waits until it is let go."""
 
-    def __init__(self, floor: Floor, key: str, worker_id: str) -> None:
+    def __init__(self, url: str, key: str, worker_id: str) -> None:
         self.began, self.release = asyncio.Event(), asyncio.Event()
         self.interrupted = asyncio.Event()
         self.traces: list[str] = []
         query = f"pool=core&key={quote(key, safe='')}&id={worker_id}"
-        self.worker = Worker(f"{floor.rabbit.url}?{query}", self._service())
+        self.worker = Worker(f"{url}?{query}", self._service())
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def _service(self) -> service:
@@ -54,7 +57,9 @@ class Servant:
         floor.stack.callback(self.over.cancel)
 
 
-async def serving(floor: Floor, key: str, worker_id: str, url: str = "") -> Servant:
+async def serving(
+    floor: Floor, key: str, worker_id: str, url: str = "", rabbit_url: str = ""
+) -> Servant:
     """Start a worker of the test's own process, by default for a queue that is not there yet; with
     the `url` of a manager for one that is, which takes no time."""
 
@@ -65,22 +70,26 @@ async def serving(floor: Floor, key: str, worker_id: str, url: str = "") -> Serv
     if url:
         await ask(f"{url}/require", {"key": key})
         await eventually(bound, "its queue")
-    servant = Servant(floor, key, worker_id)
+    servant = Servant(rabbit_url or floor.rabbit.url, key, worker_id)
     await servant.start(floor)
     return servant
 
 
 async def listening(floor: Floor, count: int) -> None:
     """Wait until so many workers hear of drains and cancels."""
-    await until(
-        lambda: hearing(floor.rabbit, "core-control-xchg") == count, f"{count} workers that hear"
-    )
+    for exchange in ("core-control-xchg", "core-drain-xchg"):
+        await until(
+            lambda exchange=exchange: hearing(floor.rabbit, exchange) == count,
+            f"{count} workers that hear {exchange}",
+        )
 
 
-async def by_hand(floor: Floor) -> PoolManager:
+async def by_hand(floor: Floor, url: str = "") -> PoolManager:
     """Start a manager whose workers somebody else starts."""
     lifetime = Lifetime(unbind_delay_s=60.0, stop_delay_s=0.3, extra_lifetime_s=0.1)
-    manager = await floor.manager(floor.config(lifetime=lifetime), driver=NoopDriver())
+    rabbit = RabbitSection(url or floor.rabbit.url, floor.rabbit.management_url)
+    config = floor.config(lifetime=lifetime, rabbitmq=rabbit)
+    manager = await floor.manager(config, driver=NoopDriver())
     await until(lambda: manager.state is State.ACTIVE, "an active manager")
     return manager
 
@@ -166,6 +175,87 @@ async def test_workers_that_are_drained_are_replaced_and_no_call_fails(
     await eventually(replaced, "another worker")  # the first one may not have heard yet
     await until(lambda: len(floor.workers()) == 1, "one worker")
     await until(lambda: f"worker {first} ended: 0" in caplog.text, "its end in good order")
+
+
+# --- who may drain --------------------------------------------------------------------------------
+DRAIN = {"x-control": "drain"}
+
+
+# docs/protocols/pools.md, "Permissions": what each may configure, write and read.
+PERMISSIONS = {
+    "caller": ("requite-reply-.*", "core-req-xchg|core-control-xchg", "requite-reply-.*"),
+    "worker": (
+        r"amq\.gen-.*",
+        r"amq\.default|amq\.gen-.*|core-activity-xchg",
+        r"amq\.gen-.*|core-control-xchg|core-drain-xchg|core-req-(?!xchg$).*",
+    ),
+    "manager": ("core-.*", r"amq\.default|core-.*", "core-.*"),
+}
+
+
+def user(floor: Floor, role: str) -> str:
+    """Add a user with the permissions of a role; return its URL."""
+    name = f"{floor.rabbit.user}-{role}"
+    floor.rabbit.make_user(name)
+    floor.stack.callback(floor.rabbit.delete_user, name)
+    floor.rabbit.permit(name, *(f"^({each})$" for each in PERMISSIONS[role]))
+    return floor.rabbit.url_of(name)
+
+
+async def test_with_the_permissions_of_the_page_only_managers_can_drain_workers(
+    floor: Floor, caplog: pytest.LogCaptureFixture
+) -> None:
+    manager = await by_hand(floor, user(floor, "manager"))
+    worker = user(floor, "worker")
+    servant = await serving(floor, "42", "w1", manager.url, worker)
+    await listening(floor, 1)
+    caller = user(floor, "caller")
+    client = AsyncClient(f"{caller}?pool=core&key=42", timeout=WAIT_S)
+    async with client, connected(caller) as connection:
+        call = asyncio.ensure_future(client.call(b"hold"))
+        await asyncio.wait_for(servant.began.wait(), 30)
+        channel = await connection.channel(confirms=True)
+        forged = header_of(b"", headers=DRAIN)
+        assert await channel.publish("core-control-xchg", b"", forged, b"")
+        call.cancel()  # comes to the worker after the drain
+        await asyncio.wait_for(servant.interrupted.wait(), 30)
+        assert is_consuming(servant.worker)
+        assert (await client.call(b"hi")).body == b"hi"
+        with pytest.raises(Refused, match="access to exchange 'core-drain-xchg'"):
+            await channel.publish("core-drain-xchg", b"", forged, b"")
+    assert not servant.over.done()
+    await ask(f"{manager.url}/drain", {"key": "42"})
+    await asyncio.wait_for(servant.over, 30)
+    assert "ACCESS_REFUSED" not in caplog.text
+
+
+async def test_workers_of_older_versions_hear_drains(floor: Floor) -> None:
+    """They bind their queues to the exchange of cancels only."""
+    manager = await by_hand(floor)
+    async with connected(floor.rabbit.url) as connection:
+        channel = await connection.channel()
+        await channel.ask(methods.queue_declare("older", {}, exclusive=True))
+        await channel.ask(methods.queue_bind("older", "core-control-xchg", ""))
+        drained = await ask(f"{manager.url}/drain", {"key": "42"})
+        assert drained == (202, {"heard": True})
+        assert headers_of(await take(channel, "older")) == {**DRAIN, "x-key": "42"}
+
+
+async def test_a_worker_says_that_its_manager_is_older(
+    floor: Floor, caplog: pytest.LogCaptureFixture
+) -> None:
+    manager = await by_hand(floor)
+    floor.rabbit.api("DELETE", f"/exchanges/{floor.rabbit.vhost}/core-drain-xchg")
+    servant = await serving(floor, "42", "w1", manager.url)
+    client = await floor.client("42")
+    call = asyncio.ensure_future(client.call(b"hold"))
+    await asyncio.wait_for(servant.began.wait(), 30)
+    await until(lambda: "no drains arrive" in caplog.text, "a warning")
+    assert "start the pool's manager in this version" in caplog.text
+    await until(lambda: hearing(floor.rabbit, "core-control-xchg") == 1, "a worker that hears")
+    call.cancel()
+    await asyncio.wait_for(servant.interrupted.wait(), 30)  # cancels do arrive
+    assert (await client.call(b"hi")).body == b"hi"
 
 
 # --- cancels, and traces --------------------------------------------------------------------------
