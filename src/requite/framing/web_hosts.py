@@ -14,9 +14,10 @@ from ipaddress import ip_address
 from typing import Final
 
 # RFC 3986, section 3.2: a host and a port. Browsers encode names in ASCII.
-_AUTHORITY: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~-]+)(?::[0-9]{0,5})?")
+_AUTHORITY: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~-]+)(?::([0-9]{0,5}))?")
+_ORIGIN: Final = re.compile(rf"([A-Za-z][A-Za-z0-9+.-]*)://{_AUTHORITY.pattern}")
 _NAME: Final = re.compile(r"[A-Za-z0-9._~-]+")
-_SCHEMES: Final = ("http", "https")
+_PORTS: Final = {"http": "80", "https": "443"}
 LOCALHOST: Final = "localhost"
 
 
@@ -38,7 +39,28 @@ def host_of(field: str) -> str | None:
 def host_of_origin(field: str) -> str | None:
     """Return the host of an `Origin` field; None if there is none (`null`), or it is malformed."""
     scheme, _, authority = field.partition("://")
-    return host_of(authority) if scheme.lower() in _SCHEMES else None
+    return host_of(authority) if scheme.lower() in _PORTS else None
+
+
+def canonical_origin(field: str) -> str | None:
+    """Return an origin as browsers write it (RFC 6454, section 6.2); None if it is malformed."""
+    found = _ORIGIN.fullmatch(field)
+    if found is None:
+        return None
+    scheme, host, port = found[1].lower(), canonical(found[2]), found[3]
+    if host is None:
+        return None
+    shown = f"[{host}]" if ":" in host else host
+    is_default = not port or port == _PORTS.get(scheme)
+    return f"{scheme}://{shown}" if is_default else f"{scheme}://{shown}:{port}"
+
+
+def needs_no_resolver(host: str) -> bool:
+    """Whether a host in canonical form is an IP address or localhost, which no site can claim."""
+    try:
+        return host == LOCALHOST or bool(ip_address(host))
+    except ValueError:
+        return False
 
 
 def is_loopback(host: str) -> bool:
