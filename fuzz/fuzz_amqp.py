@@ -67,7 +67,11 @@ def handshake() -> bytes:
     """Return the bytes that RabbitMQ sends until a connection is open."""
     out: list[bytes] = []
     server = ServerFraming(4096, 20)
-    for method in (server_methods.start(), server_methods.tune(4096, 20), methods.CONNECTION_OPEN_OK + b"\0"):
+    for method in (
+        server_methods.start(),
+        server_methods.tune(4096, 20),
+        methods.CONNECTION_OPEN_OK + b"\0",
+    ):
         server.encode([methods.CONNECTION, method], out)
     return b"".join(out)
 
@@ -128,7 +132,10 @@ def _session() -> bytes:
         server.encode([channel, method], out)
     for size in (0, 5, 9000, 20_000):
         header = encode_properties(names, size)
-        for method in (server_methods.deliver("replies", 7, True, "", "k"), server_methods.returned("", "k")):
+        for method in (
+            server_methods.deliver("replies", 7, True, "", "k"),
+            server_methods.returned("", "k"),
+        ):
             server.encode([channel, method, header, bytes(size)], out)
     odd = encode_properties(Properties("c" * 200, "r" * 200), 0).replace(b"c" * 200, b"\xff" * 200)
     server.encode([channel, server_methods.deliver("replies", 8, False, "", "k"), odd, b""], out)

@@ -64,7 +64,7 @@ def test_only_existing_groups_are_drained(
 ) -> None:
     asked = []
 
-    def ask(_manager: str, path: str, body: Any = None) -> Any:
+    def ask(_manager: object, path: str, body: Any = None) -> Any:
         asked.append((path, body))
         return {"state": "active", "groups": [GROUP]}
 

@@ -15,6 +15,7 @@ from requite.protocols.amqp.topology import Pool
 from requite.protocols.amqp.wire import Control
 
 ALONE = service_assignment("echo", "w1")
+DRAINS = "core-drain-xchg"
 OF_POOL = pool_assignment(Pool("core"), "42", "w1")
 
 
@@ -27,7 +28,8 @@ def header(**headers: Any) -> bytes:
 
 @pytest.mark.parametrize("assignment", [ALONE, OF_POOL])
 def test_a_cancel_names_its_request(assignment: Assignment) -> None:
-    assert read_control(header(CONTROL=Control.CANCEL), assignment) == ("m", "c")
+    exchange = assignment.control_exchange
+    assert read_control(header(CONTROL=Control.CANCEL), exchange, assignment) == ("m", "c")
 
 
 @pytest.mark.parametrize(
@@ -43,17 +45,24 @@ def test_a_cancel_names_its_request(assignment: Assignment) -> None:
 def test_a_drain_applies_to_the_workers_that_it_names(
     headers: dict[str, str], applies: bool
 ) -> None:
-    found = read_control(header(CONTROL=Control.DRAIN, **headers), OF_POOL)
+    found = read_control(header(CONTROL=Control.DRAIN, **headers), DRAINS, OF_POOL)
     assert found == (Drain() if applies else None)
 
 
-def test_a_worker_without_a_pool_ignores_drains() -> None:
-    assert read_control(header(CONTROL=Control.DRAIN), ALONE) is None
+@pytest.mark.parametrize("exchange", ["core-control-xchg", "", "core-drain-xchg2"])
+def test_a_drain_over_another_exchange_is_ignored(exchange: str) -> None:
+    """Callers may write to the exchange of cancels, and to any queue over the default exchange."""
+    assert read_control(header(CONTROL=Control.DRAIN), exchange, OF_POOL) is None
+
+
+@pytest.mark.parametrize("exchange", ["requite-control-xchg", ""])
+def test_a_worker_without_a_pool_ignores_drains(exchange: str) -> None:
+    assert read_control(header(CONTROL=Control.DRAIN), exchange, ALONE) is None
 
 
 @pytest.mark.parametrize("content", [header(), header(CONTROL="dance"), b"\0\x3cnot a header"])
 def test_other_control_messages_are_ignored(content: bytes) -> None:
-    assert read_control(content, OF_POOL) is None
+    assert read_control(content, DRAINS, OF_POOL) is None
 
 
 def test_the_oldest_cancel_is_dropped_if_there_are_too_many() -> None:

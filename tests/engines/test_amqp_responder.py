@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pamqp import commands
 from tests.spec.requirement import requirement
+from tests.support.amqp_engines import SIDE
 from tests.support.amqp_responder import INSTANCE, ResponderBench, servant, worker
 
 from requite.engine import CancelHandler, Drain, Finished, PeerLost, Produced, Stopped, Warn
@@ -15,7 +16,7 @@ from requite.errors import ConfigurationError, LocalViolation
 from requite.protocols.amqp import methods
 from requite.protocols.amqp.assignment import pool_assignment, service_assignment
 from requite.protocols.amqp.policy import ResponderPolicy
-from requite.protocols.amqp.reports import ACTIVITY
+from requite.protocols.amqp.reports import ACTIVITY, DRAINS
 from requite.protocols.amqp.topology import Pool
 from requite.request import Status
 
@@ -309,6 +310,44 @@ def test_a_servant_without_a_pool_reports_nothing() -> None:
     rabbit.consume()
     rabbit.request()
     assert not events(rabbit)
+
+
+# --- drains of a manager --------------------------------------------------------------------------
+def drain(rabbit: ResponderBench, channel: bytes, exchange: str) -> bool:
+    """Deliver a drain; return whether the worker obeys."""
+    rabbit.deliver(b"", channel=channel, exchange=exchange, headers={"x-control": "drain"})
+    return "BASIC_CANCEL" in rabbit.sent()
+
+
+def test_a_pools_worker_has_a_queue_of_its_own_for_drains() -> None:
+    rabbit = worker()
+    rabbit.connect()
+    own = ["CHANNEL_OPEN", "QUEUE_DECLARE", "QUEUE_BIND", "BASIC_CONSUME"]
+    assert rabbit.sent(SIDE) == rabbit.sent(DRAINS) == own
+    binds = [methods.queue_bind("", f"core-{name}-xchg", "") for name in ("control", "drain")]
+    assert rabbit.raw("QUEUE_BIND") == binds
+
+
+def test_a_drain_over_an_exchange_of_callers_has_no_effect() -> None:
+    rabbit = worker()
+    rabbit.consume()
+    assert not drain(rabbit, SIDE, "core-control-xchg")
+    assert not drain(rabbit, SIDE, "")
+    assert not drain(rabbit, DRAINS, "")  # published to the queue itself
+    assert drain(rabbit, DRAINS, "core-drain-xchg")
+
+
+def test_a_worker_of_an_older_manager_warns_and_gets_cancels() -> None:
+    rabbit = worker()
+    rabbit.consume()
+    rabbit.close_channel(404, methods.QUEUE_BIND, DRAINS)
+    [warning] = [each for each in rabbit.effects if isinstance(each, Warn)]
+    assert "no drains arrive over 'core-drain-xchg'" in warning.text
+    assert "start the pool's manager in this version" in warning.text
+    job, _ = rabbit.request()
+    name = {"correlation_id": "c", "message_id": "m"}
+    rabbit.deliver(b"", channel=SIDE, headers={"x-control": "cancel"}, **name)
+    assert [each.token for each in rabbit.effects if isinstance(each, CancelHandler)] == [job]
 
 
 # --- losses and draining --------------------------------------------------------------------------

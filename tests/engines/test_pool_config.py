@@ -82,11 +82,34 @@ def test_the_environment_alone_is_sufficient() -> None:
         (MINIMAL + "[loops]\nbackoff = 100", "loops.backoff exceeds"),
         (MINIMAL + "[pool.sub]\na = 1", "no such setting 'sub'"),
         (MINIMAL + "[http]\nhost = 1", "must be a text"),
+        (MINIMAL + "[http]\nhost = '0.0.0.0'", "set http.token_file"),
+        (MINIMAL + "[http]\nhost = ''", "set http.token_file"),
+        (MINIMAL + "[http]\nhost = '::'", "set http.token_file"),
+        (MINIMAL + "[http]\nhost = 'pool.example'", "set http.token_file"),
+        (MINIMAL + "[http]\nbind = 'tcp://127.0.0.1:1'", "unix:/PATH"),
+        (MINIMAL + "[http]\nbind = 'unix:pool.sock'", "unix:/PATH"),
+        (MINIMAL + "[http]\nhosts = ['pool.example:8670']", "without a port"),
     ],
 )
 def test_invalid_settings_are_refused_by_name(text: str, complaint: str) -> None:
     with pytest.raises(ConfigurationError, match=complaint):
         read_config(text)
+
+
+@pytest.mark.parametrize(
+    "http",
+    [
+        "host = '127.0.0.2'",
+        "host = '::1'",
+        "host = 'localhost'",
+        "host = '0.0.0.0'\ntoken_file = '/run/token'",
+        "host = '0.0.0.0'\nenabled = false",
+        "host = '0.0.0.0'\nbind = 'unix:/run/pool.sock'",
+        "hosts = ['pool.example', '192.0.2.1', '2001:db8::1']",
+    ],
+)
+def test_endpoints_on_loopback_or_with_a_token_are_accepted(http: str) -> None:
+    assert read_config(f"{MINIMAL}[http]\n{http}").pool.name == "core"
 
 
 @pytest.mark.parametrize(

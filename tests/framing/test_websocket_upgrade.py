@@ -103,6 +103,72 @@ def test_the_rfcs_example_request_gets_its_example_answer(step):
     server.at_end()
 
 
+def with_fields(*fields: str, host: str = "server.example.com") -> bytes:
+    """Return the request with another host and more fields."""
+    head = REQUEST.replace(b"server.example.com", host.encode())
+    return head[:-2] + "".join(f"{field}\r\n" for field in fields).encode() + b"\r\n"
+
+
+# --- web pages ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("origin", "host"),
+    [
+        ("https://evil.example", "127.0.0.1:5555"),
+        ("http://127.0.0.1.evil.example", "127.0.0.1:5555"),
+        ("http://127.0.0.2", "127.0.0.1:5555"),
+        ("http://evil.example:5555", "evil.example:5555"),  # the name leads here: DNS rebinding
+        ("null", "127.0.0.1:5555"),
+        ("", "127.0.0.1:5555"),
+        ("127.0.0.1", "127.0.0.1:5555"),
+        ("file://", "127.0.0.1"),
+        ("ftp://127.0.0.1", "127.0.0.1"),
+        ("http://listed.example", "127.0.0.1"),
+        ("https://listed.example:8443", "127.0.0.1"),
+        ("https://listed.example/", "127.0.0.1"),
+    ],
+)
+def test_a_page_of_another_site_is_refused(origin: str, host: str) -> None:
+    server = make_server(origins=("https://listed.example",))
+    with pytest.raises(RemoteViolation, match="403"):
+        server.receive(with_fields(f"Origin: {origin}", host=host))
+    head, _, body = server.output().decode().partition("\r\n\r\n")
+    assert head.startswith("HTTP/1.1 403 Forbidden\r\n")
+    assert "origins=" in body
+    assert not server.ready
+
+
+def test_each_origin_of_a_request_must_be_allowed() -> None:
+    server = make_server()
+    fields = ("Origin: http://127.0.0.1", "Origin: http://evil.example")
+    with pytest.raises(RemoteViolation, match=r"403: .*evil\.example"):
+        server.receive(with_fields(*fields, host="127.0.0.1"))
+
+
+@pytest.mark.parametrize(
+    ("origin", "host"),
+    [
+        ("http://127.0.0.1:3000", "127.0.0.1:5555"),
+        ("https://localhost", "LOCALHOST:5555"),
+        ("http://[::1]:8080", "[0::1]:5555"),
+        ("http://192.0.2.7", "192.0.2.7"),
+        ("http://shop.example", "shop.example:5555"),
+        ("https://listed.example", "127.0.0.1"),
+        ("HTTPS://Listed.Example:443", "server.example.com"),
+        ("http://other.example:8080", "server.example.com"),
+        ("app://shell", "server.example.com"),
+    ],
+)
+def test_pages_of_the_listeners_own_host_and_of_listed_origins_are_accepted(
+    origin: str, host: str
+) -> None:
+    listed = ("https://listed.example", "http://other.example:8080", "app://shell")
+    server = make_server(host="shop.example", origins=listed)
+    assert server.receive(with_fields(f"Origin: {origin}", host=host)) == []
+    assert server.ready
+
+
 def test_the_request_of_a_client():
     lines = make_client(path="/a/b").opening().split(b"\r\n")
     assert lines[0] == b"GET /a/b HTTP/1.1"

@@ -148,8 +148,9 @@ async def ask(url: str, body: object = None) -> tuple[int, Any]:
 
 def _ask(url: str, body: object) -> tuple[int, Any]:
     data = None if body is None else json.dumps(body).encode()
+    headers = {} if data is None else {"Content-Type": "application/json"}
     try:
-        with urlopen(Request(url, data), timeout=20) as answer:
+        with urlopen(Request(url, data, headers), timeout=20) as answer:
             return answer.status, _content(answer)
     except HTTPError as error:
         with error:

@@ -16,7 +16,7 @@ from tests.pool.brokered import BrokerTestbed, answering_worker, broker_process,
 from tests.pool.live import WAIT_S, ask, eventually, until
 
 from requite import AsyncClient, Poisoned, RemoteFailure
-from requite.pool.config import BrokerSection, Lifetime, PoolSection
+from requite.pool.config import BrokerSection, Lifetime, Limits, PoolSection
 from requite.pool.drivers.noop import NoopDriver
 from requite.pool.manager.carrier import State
 
@@ -75,6 +75,32 @@ async def test_an_idle_group_stops_and_the_next_request_starts_it_again(
     await until(lambda: not testbed.workers(), "the end of the idle group")
     await until(lambda: not manager.snapshot().state.groups, "a manager that expects none")
     assert await answering_worker(client) != first
+
+
+async def test_above_the_limit_of_groups_requests_wait_until_a_group_goes(
+    testbed: BrokerTestbed,
+) -> None:
+    lifetime = Lifetime(60.0, 0.3, 0.1)
+    manager = await testbed.active(testbed.config(limits=Limits(groups=2), lifetime=lifetime))
+    clients = {str(number): await testbed.client(str(number)) for number in range(12)}
+    calls = {key: asyncio.create_task(answering_worker(client)) for key, client in clients.items()}
+    await until(lambda: sum(call.done() for call in calls.values()) == 2, "two answers")
+
+    async def are_waiting() -> bool:
+        _, status = await ask(f"{manager.url}/status")
+        return sum(bool(group["messages"]) for group in status["groups"]) == 10
+
+    await eventually(are_waiting, "requests at the broker")
+    _, status = await ask(f"{manager.url}/status")
+    served = {group["key"] for group in status["groups"] if group["running"]}
+    assert (status["groups_max"], len(served), len(testbed.workers())) == (2, 2, 2)
+    refused, said = await ask(f"{manager.url}/require", {"key": "new"})
+    assert (refused, "limits.groups (2)" in said["error"]) == (503, True)
+    assert (await ask(f"{manager.url}/release", {"key": served.pop()}))[0] == 202
+    await until(lambda: sum(call.done() for call in calls.values()) == 3, "another answer")
+    for call in calls.values():
+        call.cancel()
+    await asyncio.gather(*calls.values(), return_exceptions=True)
 
 
 async def test_no_request_is_lost_while_its_worker_is_stopped(testbed: BrokerTestbed) -> None:

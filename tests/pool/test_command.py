@@ -160,6 +160,7 @@ def check_operator_commands(url: str) -> None:
         ("[pool]\nname = 'Core'\n[driver]\nkind = 'noop'", "pool = 'Core'"),
         ("[pool]\nname = 'core'\n[driver]\nkind = 'cloud'", "kind: 'cloud'"),
         ("[pool]\nname = 'core'\n", "command is missing"),
+        ("[pool]\nname = 'core'\n[http]\nhost = '0.0.0.0'", "set http.token_file"),
         ("[pool", "pool.toml"),
     ],
 )

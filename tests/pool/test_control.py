@@ -11,12 +11,15 @@ import pytest
 from tests.amqp.live import control_listeners, is_consuming
 from tests.pool.live import WAIT_S, RabbitTestbed, ask, eventually, until
 from tests.pool.test_manager import answering_worker
+from tests.support.amqp_connection import connected, header_of, headers_of, take
 
 from requite import AsyncClient, Request, Worker, service
-from requite.pool.config import Lifetime, PoolSection
+from requite.pool.config import Lifetime, PoolSection, RabbitSection
 from requite.pool.drivers.noop import NoopDriver
 from requite.pool.manager import PoolManager, rabbit_carrier
 from requite.pool.manager.carrier import State
+from requite.pool.manager.errors import Refused
+from requite.protocols.amqp import methods
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -27,12 +30,12 @@ class HoldingWorker:
     The body `hold` blocks its handler until `release` is set.
     """
 
-    def __init__(self, testbed: RabbitTestbed, key: str, worker_id: str) -> None:
+    def __init__(self, url: str, key: str, worker_id: str) -> None:
         self.began, self.release = asyncio.Event(), asyncio.Event()
         self.interrupted = asyncio.Event()
         self.traces: list[str] = []
         query = f"pool=core&key={quote(key, safe='')}&id={worker_id}"
-        self.worker = Worker(f"{testbed.rabbit.url}?{query}", self._service())
+        self.worker = Worker(f"{url}?{query}", self._service())
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def _service(self) -> service:
@@ -58,7 +61,7 @@ class HoldingWorker:
 
 
 async def start_worker(
-    testbed: RabbitTestbed, key: str, worker_id: str, url: str = ""
+    testbed: RabbitTestbed, key: str, worker_id: str, url: str = "", rabbit_url: str = ""
 ) -> HoldingWorker:
     """Start a worker in the test's event loop.
 
@@ -73,23 +76,26 @@ async def start_worker(
     if url:
         await ask(f"{url}/require", {"key": key})
         await eventually(bound, "its queue")
-    worker = HoldingWorker(testbed, key, worker_id)
+    worker = HoldingWorker(rabbit_url or testbed.rabbit.url, key, worker_id)
     await worker.start(testbed)
     return worker
 
 
 async def until_bound(testbed: RabbitTestbed, count: int) -> None:
-    """Wait until `count` workers are bound to the control exchange."""
-    await until(
-        lambda: control_listeners(testbed.rabbit, "core-control-xchg") == count,
-        f"{count} bound workers",
-    )
+    """Wait until `count` workers are bound to the exchanges of drains and of cancels."""
+    for exchange in ("core-control-xchg", "core-drain-xchg"):
+        await until(
+            lambda exchange=exchange: control_listeners(testbed.rabbit, exchange) == count,
+            f"{count} workers that are bound to {exchange}",
+        )
 
 
-async def start_idle_manager(testbed: RabbitTestbed) -> PoolManager:
+async def start_idle_manager(testbed: RabbitTestbed, url: str = "") -> PoolManager:
     """Start a manager whose driver starts no workers."""
     lifetime = Lifetime(unbind_delay_s=60.0, stop_delay_s=0.3, extra_lifetime_s=0.1)
-    manager = await testbed.manager(testbed.config(lifetime=lifetime), driver=NoopDriver())
+    rabbit = RabbitSection(url or testbed.rabbit.url, testbed.rabbit.management_url)
+    config = testbed.config(lifetime=lifetime, rabbitmq=rabbit)
+    manager = await testbed.manager(config, driver=NoopDriver())
     await until(lambda: manager.state is State.ACTIVE, "an active manager")
     return manager
 
@@ -180,6 +186,89 @@ async def test_drained_workers_are_replaced_and_no_call_fails(
     await eventually(replaced, "another worker")
     await until(lambda: len(testbed.workers()) == 1, "one worker")
     await until(lambda: f"worker {first} ended: 0" in caplog.text, "its end in good order")
+
+
+# --- who may drain --------------------------------------------------------------------------------
+DRAIN = {"x-control": "drain"}
+
+
+# docs/protocols/pools.md, "Permissions": what each may configure, write and read.
+PERMISSIONS = {
+    "caller": ("requite-reply-.*", "core-req-xchg|core-control-xchg", "requite-reply-.*"),
+    "worker": (
+        r"amq\.gen-.*",
+        r"amq\.default|amq\.gen-.*|core-activity-xchg",
+        r"amq\.gen-.*|core-control-xchg|core-drain-xchg|core-req-(?!xchg$).*",
+    ),
+    "manager": ("core-.*", r"amq\.default|core-.*", "core-.*"),
+}
+
+
+def user(testbed: RabbitTestbed, role: str) -> str:
+    """Add a user with the permissions of a role; return its URL."""
+    name = f"{testbed.rabbit.user}-{role}"
+    testbed.rabbit.make_user(name)
+    testbed.stack.callback(testbed.rabbit.delete_user, name)
+    testbed.rabbit.permit(name, *(f"^({each})$" for each in PERMISSIONS[role]))
+    return testbed.rabbit.url_of(name)
+
+
+async def test_with_the_permissions_of_the_page_only_managers_can_drain_workers(
+    testbed: RabbitTestbed, caplog: pytest.LogCaptureFixture
+) -> None:
+    manager = await start_idle_manager(testbed, user(testbed, "manager"))
+    worker_url = user(testbed, "worker")
+    worker = await start_worker(testbed, "42", "w1", manager.url, worker_url)
+    await until_bound(testbed, 1)
+    caller = user(testbed, "caller")
+    client = AsyncClient(f"{caller}?pool=core&key=42", timeout=WAIT_S)
+    async with client, connected(caller) as connection:
+        call = asyncio.ensure_future(client.call(b"hold"))
+        await asyncio.wait_for(worker.began.wait(), 30)
+        channel = await connection.channel(confirms=True)
+        forged = header_of(b"", headers=DRAIN)
+        assert await channel.publish("core-control-xchg", b"", forged, b"")
+        call.cancel()  # comes to the worker after the drain
+        await asyncio.wait_for(worker.interrupted.wait(), 30)
+        assert is_consuming(worker.worker)
+        assert (await client.call(b"hi")).body == b"hi"
+        with pytest.raises(Refused, match="access to exchange 'core-drain-xchg'"):
+            await channel.publish("core-drain-xchg", b"", forged, b"")
+    assert not worker.over.done()
+    await ask(f"{manager.url}/drain", {"key": "42"})
+    await asyncio.wait_for(worker.over, 30)
+    assert "ACCESS_REFUSED" not in caplog.text
+
+
+async def test_workers_of_older_versions_hear_drains(testbed: RabbitTestbed) -> None:
+    """They bind their queues to the exchange of cancels only."""
+    manager = await start_idle_manager(testbed)
+    async with connected(testbed.rabbit.url) as connection:
+        channel = await connection.channel()
+        await channel.ask(methods.queue_declare("older", {}, exclusive=True))
+        await channel.ask(methods.queue_bind("older", "core-control-xchg", ""))
+        drained = await ask(f"{manager.url}/drain", {"key": "42"})
+        assert drained == (202, {"heard": True})
+        assert headers_of(await take(channel, "older")) == {**DRAIN, "x-key": "42"}
+
+
+async def test_a_worker_says_that_its_manager_is_older(
+    testbed: RabbitTestbed, caplog: pytest.LogCaptureFixture
+) -> None:
+    manager = await start_idle_manager(testbed)
+    testbed.rabbit.api("DELETE", f"/exchanges/{testbed.rabbit.vhost}/core-drain-xchg")
+    worker = await start_worker(testbed, "42", "w1", manager.url)
+    client = await testbed.client("42")
+    call = asyncio.ensure_future(client.call(b"hold"))
+    await asyncio.wait_for(worker.began.wait(), 30)
+    await until(lambda: "no drains arrive" in caplog.text, "a warning")
+    assert "start the pool's manager in this version" in caplog.text
+    await until(
+        lambda: control_listeners(testbed.rabbit, "core-control-xchg") == 1, "a worker that hears"
+    )
+    call.cancel()
+    await asyncio.wait_for(worker.interrupted.wait(), 30)  # cancels do arrive
+    assert (await client.call(b"hi")).body == b"hi"
 
 
 # --- cancellations and traces ---------------------------------------------------------------------

@@ -6,28 +6,39 @@ import asyncio
 import json
 import signal
 import socket
+import stat
+import sys
+from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final, cast
 
 import pytest
 
-from requite.errors import TransportError
+from requite.errors import ConfigurationError, TransportError
 from requite.pool.config import HttpSection, PoolConfig, PoolSection
+from requite.pool.inputs import ScaleGroup
 from requite.pool.manager.carrier import State
 from requite.pool.manager.endpoints import Endpoints
 from requite.pool.manager.managed import Managed
+from requite.pool.tracker import PoolState
 
 WAIT_S: Final = 20.0
 BODY_SIZE_MAX: Final = 1 << 16
+HOST: Final = "Host: localhost"
+JSON: Final = "Content-Type: application/json"
 CLOSE: Final = "Connection: close"
+TOKEN: Final = "s3cret-of-operators"
+REQUIRE: Final = b'{"key": "a"}'
 
 
 class Manager:
     """A stub manager without status; its check ends when `may_check` is set."""
 
-    def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
-        self.config = PoolConfig(PoolSection("core"), http=HttpSection(host, port))
+    def __init__(self, host: str = "127.0.0.1", port: int = 0, **http: Any) -> None:
+        self.config = PoolConfig(PoolSection("core"), http=HttpSection(host, port, **http))
         self.state = State.ACTIVE
         self.workers_max = 8
         self.fed: list[Any] = []
@@ -37,6 +48,10 @@ class Manager:
     def feed(self, event: Any) -> None:
         """Record a command."""
         self.fed.append(event)
+
+    def snapshot(self) -> Any:
+        """Tell of no groups."""
+        return SimpleNamespace(state=PoolState(0, {}))
 
     async def check(self) -> dict[str, str]:
         """Wait for `may_check`; return a flaw with text that is not ASCII."""
@@ -75,10 +90,23 @@ Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 @asynccontextmanager
+async def opened(endpoints: Endpoints) -> AsyncIterator[Endpoints]:
+    """A server, for as long as it is needed."""
+    await endpoints.open()
+    try:
+        yield endpoints
+    finally:
+        await endpoints.close()
+
+
+@asynccontextmanager
 async def connected(endpoints: Endpoints) -> AsyncIterator[Connection]:
     """Connect to the server; close the connection after the block."""
-    host, _, port = endpoints.url.removeprefix("http://").rpartition(":")
-    reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+    if endpoints.url.startswith("unix:"):
+        reader, writer = await asyncio.open_unix_connection(endpoints.url.removeprefix("unix:"))
+    else:
+        host, _, port = endpoints.url.removeprefix("http://").rpartition(":")
+        reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
     try:
         yield reader, writer
     finally:
@@ -103,7 +131,9 @@ async def ask(
     endpoints: Endpoints, line: str, body: bytes = b"", *fields: str
 ) -> tuple[int, dict[str, str], bytes]:
     """Send one request over a new connection; return the response."""
-    fields = (*fields, "Host: test", CLOSE, f"Content-Length: {len(body)}")
+    names = {each.partition(":")[0] for each in fields}
+    usual = [each for each in (HOST, JSON) if each.partition(":")[0] not in names]
+    fields = (*fields, *usual, CLOSE, f"Content-Length: {len(body)}")
     async with connected(endpoints) as (reader, writer):
         writer.write("\r\n".join((f"{line} HTTP/1.1", *fields, "", "")).encode() + body)
         return await answer_of(reader)
@@ -149,7 +179,7 @@ async def test_responses(
 
 async def test_a_head_request_gets_header_fields_without_a_body(endpoints: Endpoints) -> None:
     async with asyncio.timeout(WAIT_S), connected(endpoints) as (reader, writer):
-        writer.write(f"HEAD /ready HTTP/1.1\r\nHost: test\r\n{CLOSE}\r\n\r\n".encode())
+        writer.write(f"HEAD /ready HTTP/1.1\r\n{HOST}\r\n{CLOSE}\r\n\r\n".encode())
         head = await reader.read()
     assert head.startswith(b"HTTP/1.1 200 OK\r\n")
     assert head.endswith(b"\r\n\r\n")
@@ -158,7 +188,7 @@ async def test_a_head_request_gets_header_fields_without_a_body(endpoints: Endpo
 async def test_a_body_over_the_limit_is_not_read_to_its_end(
     manager: Manager, endpoints: Endpoints
 ) -> None:
-    fields = "Host: test\r\nTransfer-Encoding: chunked"
+    fields = f"{HOST}\r\n{JSON}\r\nTransfer-Encoding: chunked"
     chunk = b"%x\r\n%s\r\n" % (BODY_SIZE_MAX // 2, b" " * (BODY_SIZE_MAX // 2))
     async with connected(endpoints) as (reader, writer):
         writer.write(f"POST /require HTTP/1.1\r\n{fields}\r\n\r\n".encode())
@@ -180,12 +210,207 @@ async def test_a_client_that_disconnects_within_a_request_is_not_logged(
     manager: Manager, endpoints: Endpoints, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with connected(endpoints) as (_, writer):
-        writer.write(b"POST /require HTTP/1.1\r\nHost: test\r\nContent-Length: 100\r\n\r\n{")
+        fields = f"{HOST}\r\n{JSON}\r\nContent-Length: 100"
+        writer.write(f"POST /require HTTP/1.1\r\n{fields}\r\n\r\n{{".encode())
         await writer.drain()
     assert (await ask(endpoints, "GET /ready"))[0] == 200
     await endpoints.close()
     assert not manager.fed
     assert not caplog.records
+
+
+# --- who may ask ----------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("line", "field", "status", "text"),
+    [
+        ("POST /version", "Host: evil.example", 421, "http.hosts"),
+        ("POST /version", "Host: evil.example:8670", 421, "evil.example"),
+        ("POST /version", "Host: localhost.evil.example", 421, "http.hosts"),
+        ("POST /version", "Host: 127.0.0.1.evil.example", 421, "http.hosts"),
+        ("POST /version", "Host: 192.0.2.1", 421, "http.hosts"),
+        ("POST /version", "Host: localhost:1:2", 421, "http.hosts"),
+        ("POST /version", "Host: [::1", 421, "http.hosts"),
+        ("POST /version", "Host: ", 421, "http.hosts"),
+        ("GET /status", "Host: evil.example", 421, "http.hosts"),
+        ("GET /nowhere", "Host: evil.example", 421, "http.hosts"),
+        ("POST /version", "Origin: https://evil.example", 403, "evil.example"),
+        ("POST /version", "Origin: http://localhost.evil.example", 403, "evil.example"),
+        ("POST /version", "Origin: null", 403, "null"),
+        ("POST /version", "Origin: localhost", 403, "localhost"),
+        ("POST /version", "Origin: ", 403, "http.hosts"),
+        ("GET /status", "Origin: https://evil.example", 403, "http.hosts"),
+        ("POST /version", "Content-Type: text/plain", 415, "application/json"),
+        ("POST /version", "Content-Type: text/plain; application/json", 415, "application/json"),
+        ("POST /version", "Content-Type: application/x-www-form-urlencoded", 415, "json"),
+        ("POST /version", "Content-Type: ", 415, "application/json"),
+    ],
+)
+async def test_a_web_page_cannot_command_a_manager(
+    manager: Manager, endpoints: Endpoints, line: str, field: str, status: int, text: str
+) -> None:
+    told, _, said = await ask(endpoints, line, b'{"version": "evil"}', field)
+    assert (told, manager.fed) == (status, [])
+    assert text in json.loads(said)["error"]
+
+
+async def test_a_refusal_reaches_a_client_that_writes_its_body_later(endpoints: Endpoints) -> None:
+    fields = f"Host: evil.example\r\n{JSON}\r\n{CLOSE}\r\nContent-Length: {len(REQUIRE)}"
+    async with connected(endpoints) as (reader, writer):
+        writer.write(f"POST /require HTTP/1.1\r\n{fields}\r\n\r\n".encode())
+        await writer.drain()
+        assert (await ask(endpoints, "GET /ready"))[0] == 200  # so the fields were read
+        assert not reader.at_eof()
+        writer.write(REQUIRE)
+        assert (await answer_of(reader))[0] == 421
+
+
+async def test_a_refused_body_that_is_too_large_is_not_read_to_its_end(
+    endpoints: Endpoints,
+) -> None:
+    fields = f"Host: evil.example\r\n{JSON}\r\nContent-Length: {4 * BODY_SIZE_MAX}"
+    async with connected(endpoints) as (reader, writer):
+        writer.write(f"POST /require HTTP/1.1\r\n{fields}\r\n\r\n".encode())
+        writer.write(b" " * 2 * BODY_SIZE_MAX)  # and no more
+        assert (await answer_of(reader))[0] == 421
+
+
+async def test_a_request_without_a_host_is_refused(endpoints: Endpoints) -> None:
+    async with connected(endpoints) as (reader, writer):
+        writer.write(b"GET /ready HTTP/1.0\r\n\r\n")
+        assert (await answer_of(reader))[0] == 421
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        "Host: LOCALHOST",
+        "Host: localhost:1",  # the port of a tunnel
+        "Host: 127.0.0.1",
+        "Host: [::1]:8670",
+        "Host: pool.example:8670",
+        "Host: Pool.Example",
+        "Origin: http://localhost:8670",
+        "Origin: https://pool.example",
+        "Content-Type: application/JSON; charset=utf-8",
+    ],
+)
+async def test_loopback_and_listed_hosts_are_served(field: str) -> None:
+    manager = Manager(hosts=("pool.example",))
+    async with opened(endpoints_of(manager)) as endpoints:
+        assert (await ask(endpoints, "POST /require", REQUIRE, field))[0] == 202
+    assert manager.fed
+
+
+def token_file(folder: Path, text: str = TOKEN + "\n", mode: int = 0o600) -> str:
+    """Write a file with a token."""
+    path = folder / "token"
+    path.write_text(text)
+    path.chmod(mode)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/poison/retry", "/scale", "/require", "/release", "/drain", "/version"],
+)
+@pytest.mark.parametrize(
+    "field",
+    ["X-None: x", "Authorization: Bearer wrong", f"Authorization: Basic {TOKEN}"],
+)
+async def test_with_a_token_every_change_requires_it(tmp_path: Path, path: str, field: str) -> None:
+    manager = Manager(token_file=token_file(tmp_path))
+    async with opened(endpoints_of(manager)) as endpoints:
+        status, fields, said = await ask(endpoints, f"POST {path}", REQUIRE, field)
+    assert (status, fields["www-authenticate"], manager.fed) == (401, "Bearer", [])
+    assert "--token-file" in json.loads(said)["error"]
+    assert TOKEN.encode() not in said
+
+
+async def test_the_token_admits_changes_and_queries_need_none(tmp_path: Path) -> None:
+    manager = Manager(token_file=token_file(tmp_path))
+    async with opened(endpoints_of(manager)) as endpoints:
+        bearer = f"Authorization: bearer {TOKEN}"
+        assert (await ask(endpoints, "POST /require", REQUIRE, bearer))[0] == 202
+        assert (await ask(endpoints, "GET /ready"))[0] == 200
+    assert len(manager.fed) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "complaint"),
+    [
+        (TOKEN, 0o644, "chmod 600"),
+        (TOKEN, 0o640, "chmod 600"),
+        ("", 0o600, "is empty"),
+        (" \n", 0o600, "is empty"),
+        ("two words", 0o600, "one token"),
+        ("größer", 0o600, "one token"),
+    ],
+)
+async def test_a_file_that_others_read_or_that_has_no_token_is_refused(
+    tmp_path: Path, text: str, mode: int, complaint: str
+) -> None:
+    path = token_file(tmp_path, text, mode)
+    with pytest.raises(ConfigurationError, match=complaint) as caught:
+        endpoints_of(Manager(token_file=path))
+    assert str(caught.value).startswith(f"http.token_file: {path}")
+    assert TOKEN not in str(caught.value)
+
+
+async def test_a_token_file_that_is_missing_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"http.token_file: .*nowhere"):
+        endpoints_of(Manager(token_file=str(tmp_path / "nowhere")))
+
+
+async def test_all_addresses_need_a_token_and_serve_each_by_its_own_name(tmp_path: Path) -> None:
+    manager = Manager(host="0.0.0.0", token_file=token_file(tmp_path))
+    async with opened(endpoints_of(manager)) as endpoints:
+        assert (await ask(endpoints, "GET /ready", b"", "Host: 127.0.0.1"))[0] == 200
+        assert (await ask(endpoints, "GET /ready", b"", "Host: evil.example"))[0] == 421
+
+
+async def test_a_unix_socket_is_for_its_owner_and_leaves_with_the_manager(tmp_path: Path) -> None:
+    path = tmp_path / "pool.sock"
+    manager = Manager(bind=f"unix:{path}")
+    async with opened(endpoints_of(manager)) as endpoints:
+        assert endpoints.url == f"unix:{path}"
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert (await ask(endpoints, "POST /require", REQUIRE))[0] == 202
+        assert (await ask(endpoints, "POST /require", REQUIRE, "Host: evil.example"))[0] == 421
+        with pytest.raises(TransportError, match=r"http\.bind: cannot listen at .*pool\.sock"):
+            await endpoints_of(Manager(bind=f"unix:{path}")).open()
+        assert path.exists()
+    assert not path.exists()
+    async with opened(endpoints_of(manager)) as endpoints:  # and another one may follow
+        assert (await ask(endpoints, "GET /ready"))[0] == 200
+    assert len(manager.fed) == 1
+
+
+# --- the command ----------------------------------------------------------------------------------
+async def command(*words: str) -> tuple[int | None, str]:
+    """Run `requite pool`; return its exit code, and all that it printed."""
+    run = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "requite.cli", "pool", *words, stdout=PIPE, stderr=STDOUT
+    )
+    async with asyncio.timeout(WAIT_S):
+        said, _ = await run.communicate()
+    return run.returncode, said.decode()
+
+
+@pytest.mark.e2e
+async def test_the_command_has_the_token_and_reaches_a_unix_socket(tmp_path: Path) -> None:
+    token = token_file(tmp_path)
+    manager = Manager(bind=f"unix:{tmp_path}/pool.sock", token_file=token)
+    scale = ("scale", "a", "2", "--manager", f"unix:{tmp_path}/pool.sock")
+    async with opened(endpoints_of(manager)):
+        code, said = await command(*scale)
+        assert (code, "requires its token" in said, manager.fed) == (2, True, [])
+        assert await command(*scale, "--token-file", token) == (0, "")
+        assert manager.fed == [ScaleGroup("a", 2)]
+    code, said = await command(*scale, "--token-file", token)
+    assert (code, f"no pool manager answers at unix:{tmp_path}/pool.sock" in said) == (5, True)
+    token_file(tmp_path, mode=0o644)
+    code, said = await command(*scale, "--token-file", token)
+    assert (code, "chmod 600" in said, TOKEN in said) == (2, True, False)
 
 
 # --- opening and closing --------------------------------------------------------------------------

@@ -53,6 +53,26 @@ async def test_an_idle_group_stops_and_the_next_request_starts_it_again(
     assert await answering_worker(client) != first
 
 
+async def test_above_the_limit_of_groups_orphans_wait_until_a_group_goes(
+    testbed: RabbitTestbed, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = testbed.config(limits=Limits(groups=1), lifetime=Lifetime(60.0, 0.4, 0.1))
+    manager = await testbed.active(config)
+    await answering_worker(await testbed.client("a"))
+    others = [await testbed.client(str(number), timeout=2.0) for number in range(12)]
+    ended = await asyncio.gather(
+        *(answering_worker(each) for each in others), return_exceptions=True
+    )
+    assert {type(each) for each in ended} == {CallTimeout}
+    assert [record.key for record in testbed.workers()] == ["a"]
+    assert caplog.text.count("groups-max: the pool has as many groups") == 1
+    patient = await testbed.client("b")
+    call = asyncio.create_task(answering_worker(patient))
+    await until(lambda: manager.snapshot().orphans.waiting.get("b"), "an orphan")
+    assert (await ask(f"{manager.url}/release", {"key": "a"}))[0] == 202
+    assert await call
+
+
 async def test_steady_traffic_keeps_a_group_alive(testbed: RabbitTestbed) -> None:
     await testbed.active(testbed.config(lifetime=Lifetime(2.0, 1.0, 0.3)))
     client = await testbed.client()

@@ -29,6 +29,9 @@ requite_pool_active{{{LABEL}}} 1
 # TYPE requite_pool_groups gauge
 requite_pool_groups{{{LABEL},status="active"}} 2
 requite_pool_groups{{{LABEL},status="unbound"}} 1
+# HELP requite_pool_groups_max Maximum of groups.
+# TYPE requite_pool_groups_max gauge
+requite_pool_groups_max{{{LABEL}}} 1000
 # HELP requite_pool_running_groups Groups that have workers.
 # TYPE requite_pool_running_groups gauge
 requite_pool_running_groups{{{LABEL}}} 3
@@ -61,6 +64,9 @@ requite_pool_active{{{LABEL}}} 0
 # TYPE requite_pool_groups gauge
 requite_pool_groups{{{LABEL},status="active"}} 0
 requite_pool_groups{{{LABEL},status="unbound"}} 0
+# HELP requite_pool_groups_max Maximum of groups.
+# TYPE requite_pool_groups_max gauge
+requite_pool_groups_max{{{LABEL}}} 1000
 # HELP requite_pool_running_groups Groups that have workers.
 # TYPE requite_pool_running_groups gauge
 requite_pool_running_groups{{{LABEL}}} 0

@@ -13,7 +13,7 @@ from requite.framing import Limits
 from requite.protocols.scalability.wire import DRAFT_REQ, REQ
 from requite.shell.connections import Endpoint
 from requite.speaks.registry import SCHEMES, parse_url, spoken
-from requite.speaks.sp import SpRole, resend_of, to_dial
+from requite.speaks.sp import SpRole, origins_of, resend_of, to_dial
 from requite.speaks.url import ServiceUrl
 from requite.transport.address import (
     Address,
@@ -54,6 +54,37 @@ def test_addresses_without_tls(text: str, addresses: list[Address]) -> None:
 )
 def test_addresses_with_tls(text: str, addresses: list[Address]) -> None:
     assert parse_url(text) == ServiceUrl("sp", tuple(addresses), tls=TlsSettings())
+
+
+@pytest.mark.parametrize(
+    ("text", "origins"),
+    [
+        ("sp+ws://127.0.0.1:0?origins=https://Shop.Example", ("https://shop.example",)),
+        (
+            "sp+ws://*:0/x?origins=http://a:80,http://[0::1]:8080,app://b&ids=draft",
+            ("http://a", "http://[::1]:8080", "app://b"),
+        ),
+        ("sp+ws://*:0", ()),
+    ],
+)
+def test_a_listener_has_the_origins_of_its_pages(text: str, origins: tuple[str, ...]) -> None:
+    assert origins_of(parse_url(text, listening=True)) == origins
+
+
+@pytest.mark.parametrize(
+    ("text", "listening", "complaint"),
+    [
+        ("sp+ws://a:1?origins=http://b", False, "'origins' is for listening"),
+        ("sp+ws://*:1?origins=b", True, "'b' is not an origin"),
+        ("sp+ws://*:1?origins=http://b/c", True, "'http://b/c' is not an origin"),
+        ("sp+ws://*:1?origins=http://b,null", True, "'null' is not an origin"),
+        ("sp+ws://*:1?origins=", True, "'origins' takes one value"),
+        ("sp+tcp://*:1?origins=http://b", True, "no option 'origins'"),
+    ],
+)
+def test_origins_that_cannot_work_are_refused(text: str, listening: bool, complaint: str) -> None:
+    with pytest.raises(ConfigurationError, match=complaint):
+        parse_url(text, listening=listening)
 
 
 def endpoint_of(url: ServiceUrl) -> Endpoint:

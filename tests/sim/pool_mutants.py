@@ -26,7 +26,7 @@ from requite.sim.pool.stage import PoolSimParts, Topology
 class D1WaitsTheWrongWayRound(Orphans):
     """Hands an orphan over before its queue exists."""
 
-    def _is_ready(self, name: str, generation: int) -> bool:
+    def _is_ready(self, name: str, generation: int | None) -> bool:
         return not super()._is_ready(name, generation)
 
 
@@ -152,7 +152,7 @@ class HastyWithExpirations(Orphans):
         early = None if event.expires_s is None else event.expires_s / 4
         super()._arrived(event._replace(expires_s=early), now)
 
-    def _is_ready(self, name: str, generation: int) -> bool:
+    def _is_ready(self, name: str, generation: int | None) -> bool:
         waiting = self._keys[name].waiting
         return super()._is_ready(name, generation) and all(o.expires_at > 1e9 for o in waiting)
 

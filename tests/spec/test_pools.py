@@ -56,6 +56,7 @@ def test_names_of_exchanges_and_queues() -> None:
         Exchange("core-dl-xchg", "fanout", {}),
         Exchange("core-activity-xchg", "fanout", {}),
         Exchange("core-control-xchg", "fanout", {}),
+        Exchange("core-drain-xchg", "fanout", {}),
         Exchange("core-req-xchg", "direct", {"alternate-exchange": "core-orphan-xchg"}),
     ]
     assert {queue.name for queue in CORE.queues()} == {

@@ -86,6 +86,7 @@ class Rabbit:
         *,
         channel: bytes = WORK,
         redelivered: bool = False,
+        exchange: str = "",
         headers: Mapping[str, Any] | None = None,
         **properties: Any,
     ) -> list[Effect]:
@@ -96,7 +97,7 @@ class Rabbit:
         head = encode_properties(
             Properties(headers=headers or {}, **properties), 0 if body is None else len(body)
         )
-        deliver = method(commands.Basic.Deliver("c", tag, redelivered, "", "k"))
+        deliver = method(commands.Basic.Deliver("c", tag, redelivered, exchange, "k"))
         return self.hear([channel, deliver, head, *([] if body is None else [body])])
 
     # --- effects of the last input ----------------------------------------------------------------

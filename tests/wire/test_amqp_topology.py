@@ -22,6 +22,7 @@ def test_names_match_the_specification() -> None:
         "core-dl-xchg",
         "core-activity-xchg",
         "core-control-xchg",
+        "core-drain-xchg",
         "core-req-xchg",
     ]
     names = ["core-orphan", "core-dl", "core-activity", "core-poison"]

@@ -12,7 +12,7 @@ first WebSocket, so that programs without WebSockets do not load it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from secrets import token_bytes
 from typing import TYPE_CHECKING, Final
 
@@ -31,9 +31,10 @@ class SpWebSocket:
     """The `Framing` of one WebSocket between an SP endpoint of ours and one of a peer.
 
     A client gives the server's `host` (as in a URL: with the port, unless it is 80 or 443) and the
-    `path` ("": `/`). A server accepts requests for its `path` only ("": any). Of `limits`, only the
-    size of a message applies. `masks(size)` returns random bytes for the masks of clients; RFC 6455
-    requires a strong source (section 10.3).
+    `path` ("": `/`). A server accepts requests for its `path` only ("": any), and of web pages only
+    those of its own `host` (without a port) and of `origins`, in canonical form. Of `limits`, only
+    the size of a message applies. `masks(size)` returns random bytes for the masks of clients; RFC
+    6455 requires a strong source (section 10.3).
     """
 
     refusal = ""  # SP has no credentials
@@ -58,6 +59,7 @@ class SpWebSocket:
         is_client: bool,
         host: str = "",
         path: str = "",
+        origins: Collection[str] = (),
         limits: Limits = _NO_LIMITS_GIVEN,
         masks: Callable[[int], bytes] = token_bytes,
     ) -> None:
@@ -75,7 +77,7 @@ class SpWebSocket:
         self._upgrade: ClientUpgrade | ServerUpgrade = (
             ClientUpgrade(subprotocol, host, path)
             if is_client
-            else ServerUpgrade(subprotocol, path, self._said.append)
+            else ServerUpgrade(subprotocol, path, self._said.append, own_host=host, origins=origins)
         )
 
     @property

@@ -15,7 +15,7 @@ This module imports wsproto; the first WebSocket imports this module.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from http import HTTPStatus
 from typing import Final, NoReturn
 
@@ -26,6 +26,13 @@ from wsproto.utilities import RemoteProtocolError
 
 from requite.errors import LocalViolation, RemoteViolation
 from requite.framing import foreign
+from requite.framing.web_hosts import (
+    canonical,
+    canonical_origin,
+    host_of,
+    host_of_origin,
+    needs_no_resolver,
+)
 
 # The limit of h11 for an incomplete header section. SP endpoints need some 200 bytes; the rest is
 # for a browser's cookies and the fields that proxies add.
@@ -88,6 +95,11 @@ class _Head:
 class ServerUpgrade:
     """The server: answers requests for `subprotocol` at `path` ("": at any path).
 
+    Browsers send the `Origin` of the page that opens a WebSocket; other clients usually send none.
+    Pages of `origins` are accepted, and those of the server's own host: the host that the client
+    requests, if that is an IP address, localhost or `own_host`. Another name may be one that its
+    owner has pointed to this machine, for pages that attack it (DNS rebinding).
+
     `say` is called with the bytes to send. A refused request is answered before `receive` raises:
 
     | status | for |
@@ -95,12 +107,23 @@ class ServerUpgrade:
     | 404 | any request at another path |
     | 426 | plain HTTP, or another version of WebSocket than 13 (RFC 9110, section 15.5.22) |
     | 405 | a WebSocket, by another method than GET |
+    | 403 | a WebSocket, by a page of another origin |
     | 400 | invalid HTTP, an invalid opening handshake, or another subprotocol |
     """
 
-    def __init__(self, subprotocol: str, path: str, say: Callable[[bytes], None]) -> None:
+    def __init__(
+        self,
+        subprotocol: str,
+        path: str,
+        say: Callable[[bytes], None],
+        *,
+        own_host: str = "",
+        origins: Collection[str] = (),
+    ) -> None:
         self._subprotocol = subprotocol
         self._path = path
+        self._own_host = canonical(own_host)
+        self._origins = origins
         self._say = say
         self._head = _Head(_MAY_BEGIN_A_REQUEST.match, "an HTTP request")
         self._handshake = H11Handshake(ConnectionType.SERVER)
@@ -159,9 +182,22 @@ class ServerUpgrade:
         except ValueError:  # a header that is not ASCII, or a host that is not a name
             self._refuse("malformed HTTP header")
         assert isinstance(request, Request)
+        for name, value in request.extra_headers:
+            if name == b"origin":
+                self._judge_origin(value.decode(errors="replace"), request.host)
         if self._subprotocol not in request.subprotocols:
             asked = quote(", ".join(request.subprotocols)) or "none"
             self._refuse(f"asked for subprotocol {asked}; here it is {self._subprotocol}")
+
+    def _judge_origin(self, origin: str, host: str) -> None:
+        """Refuse pages of other origins."""
+        if canonical_origin(origin) in self._origins:
+            return
+        own = host_of(host)
+        is_known = own is not None and (own == self._own_host or needs_no_resolver(own))
+        if not is_known or host_of_origin(origin) != own:
+            text = f"pages of origin {quote(origin) or 'none'} may not connect to this SP endpoint"
+            self._refuse(f"{text}; its URL can list them (origins=...)", 403)
 
     def _refuse(self, reason: str, status: int = 400, *, is_head: bool = False) -> NoReturn:
         """Answer with an HTTP error that has the reason, and raise. HEAD gets no body."""

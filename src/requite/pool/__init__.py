@@ -15,4 +15,5 @@ republishes the orphan. An idle group first loses its binding, then its workers 
     deadletters.py         answers requests that no worker will answer, with the reason
     activity.py            filters the activity reports of workers
     engine.py              the engine of a manager: all of the above
+    token.py               reads the file with the token that operators send
 """

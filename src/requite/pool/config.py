@@ -14,8 +14,11 @@ from math import isfinite
 from typing import Any, Final, TypeVar, get_type_hints
 
 from requite.errors import ConfigurationError
+from requite.framing.web_hosts import canonical, is_loopback
 
 PREFIX: Final = "REQUITE_POOL__"
+UNIX: Final = "unix:"
+"""The scheme of `http.bind`."""
 
 Section = TypeVar("Section")
 
@@ -142,6 +145,7 @@ class Limits:
       answered with `maxlen`.
     - `orphans`: how many the manager holds at a time; at that limit, orphans that have waited for
       `orphan_hold` go to the end of their queue.
+    - `groups`: of the pool; requests for further keys wait until a group is stopped.
     """
 
     message_ttl_s: float = 600.0
@@ -149,6 +153,7 @@ class Limits:
     queue_length: int = 100_000
     orphans: int = 1000
     orphan_hold_s: float = 1.0
+    groups: int = 1000
 
     def __post_init__(self) -> None:
         _check(self.message_ttl_s >= 0.001, "limits.message_ttl is less than a millisecond")
@@ -156,22 +161,43 @@ class Limits:
         _check(self.queue_length >= 0, "limits.queue_length is negative")
         _check(1 <= self.orphans <= 65535, "limits.orphans is not between 1 and 65535")
         _check(self.orphan_hold_s > 0, "limits.orphan_hold is not positive")
+        _check(self.groups >= 1, "limits.groups is less than 1")
 
 
 @dataclass(frozen=True, slots=True)
 class HttpSection:
     """`[http]`.
 
-    Address of the manager's HTTP endpoints, without authentication; port 0 picks a free port.
-    `enabled = false`: the manager has none, and `requite pool status` and the like cannot reach it.
+    - `host`, `port`: address of the manager's HTTP endpoints; port 0 picks a free port.
+    - `bind`: `unix:/PATH`, a Unix socket for the manager's own user, instead of host and port.
+    - `hosts`: further names by which clients reach the endpoints, as in the `Host` field.
+    - `token_file`: file with the token that changes require; necessary unless clients must be on
+      this machine.
+    - `enabled = false`: the manager has no endpoints; `requite pool status` and the like cannot
+      reach it.
     """
 
     host: str = "127.0.0.1"
     port: int = 8670
+    bind: str = ""
+    hosts: tuple[str, ...] = ()
+    token_file: str = ""
     enabled: bool = True
 
     def __post_init__(self) -> None:
         _check(0 <= self.port <= 65535, "http.port is not between 0 and 65535")
+        is_path = self.bind.startswith(f"{UNIX}/")
+        _check(not self.bind or is_path, f"http.bind is {self.bind!r}; it must be unix:/PATH")
+        for each in self.hosts:
+            _check(
+                canonical(each) is not None, f"http.hosts: {each!r} is not a host without a port"
+            )
+        is_local = bool(self.bind) or is_loopback(canonical(self.host) or "")
+        _check(
+            is_local or bool(self.token_file) or not self.enabled,
+            f"http.host {self.host!r} is not a loopback address, so other machines could control"
+            " the pool: set http.token_file",
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,9 @@
 A manager that is disconnected or on standby decides nothing: groups keep running, since their
 activity cannot be observed. When it becomes active, all delays restart. A manager that drains stops
 its groups if it has ever been active, unless another manager takes them over (`HandOver`).
+
+The pool has at most `limits.groups` groups: above that, requests for other keys wait. Groups whose
+queues exist are kept.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from requite.engine import Drain, Stopped, Wake
+from requite.engine import Drain, Stopped, Wake, Warn
 from requite.errors import LocalViolation
 from requite.pool.activity import ActivityFilter
 from requite.pool.config import PoolConfig
@@ -108,9 +111,10 @@ class PoolEngine:
         tickets = count(1)
         self.tracker = parts.tracker(config.lifetime, (), now)
         self.groups = parts.groups(config)
-        self.queues = parts.queues(config, self.groups.may_run, self._require, self.tracker.remove)
+        require = self._admit if parts.queues.finds_requests else self._require
+        self.queues = parts.queues(config, self.groups.may_run, require, self.tracker.remove)
         self.orphans = parts.orphans(
-            config, self._require, self.queues.bound_since, self.queues.doubt, tickets.__next__
+            config, self._admit, self.queues.bound_since, self.queues.doubt, tickets.__next__
         )
         self.dead_letters = parts.dead_letters(config, tickets.__next__)
         self.activity = parts.activity(config.lifetime.extra_lifetime_s)
@@ -118,6 +122,7 @@ class PoolEngine:
         self._connected = False
         self._was_active = False  # since this manager started
         self._drain: _Drain | None = None
+        self._has_said_full = False  # since there was room for a group
         self._sent_generation = -1  # the last generation sent to the loops
         self._out: list[PoolEffect] = []
         self._inputs = self._table()
@@ -217,6 +222,8 @@ class PoolEngine:
             self._add(self.queues.probe(key, now))
         for key in self.queues.take_bound():
             self._add(self.orphans.release(key, now))
+        if self._has_room:
+            self._has_said_full = False
         self._maybe_stop()
 
     def _update_loops(self, now: float) -> None:
@@ -234,6 +241,28 @@ class PoolEngine:
 
     def _require(self, key: str, now: float) -> int:
         return self.tracker.require(key, 0.0, now)
+
+    @property
+    def _has_room(self) -> bool:
+        return len(self.tracker) < self._config.limits.groups
+
+    def _admits(self, key: str) -> bool:
+        """Whether the pool has the key's group, or room for it; warn once while it has not."""
+        if self._has_room or self.tracker.status(key) is not None:
+            return True
+        if not self._has_said_full:
+            self._has_said_full = True
+            text = (
+                f"the pool has as many groups as limits.groups allows ({len(self.tracker)}):"
+                f" requests for {key!r} and other new keys wait until a group is stopped or they"
+                " expire"
+            )
+            self._out.append(Warn("groups-max", text))
+        return False
+
+    def _admit(self, key: str, now: float) -> int | None:
+        """Require a group, unless it is new and there is no room."""
+        return self._require(key, now) if self._admits(key) else None
 
     # --- the connection ---------------------------------------------------------------------------
     def _activate(self, _: Connected, now: float) -> None:
@@ -263,7 +292,8 @@ class PoolEngine:
 
     def _reported(self, event: ActivityArrived, now: float) -> None:
         expected = self.tracker.status(event.key) is not None
-        if self.activity.reported(event.key, event.event, now, expected=expected):
+        required = self.activity.reported(event.key, event.event, now, expected=expected)
+        if required and self._admits(event.key):
             self.tracker.require(event.key, self.activity.window_s, now)
 
     def _published(self, event: Published | PublishFailed, now: float) -> None:
@@ -286,10 +316,11 @@ class PoolEngine:
         self._add(self.groups.handle(event, now))
 
     def _operator_requires(self, event: RequireGroup, now: float) -> None:
-        self._require(event.key, now)
+        self._admit(event.key, now)
 
     def _scale(self, event: ScaleGroup, now: float) -> None:
-        self._require(event.key, now)
+        if self._admit(event.key, now) is None:
+            return
         self._update_loops(now)
         self._add(self.groups.scale(event.key, event.workers, now))
 

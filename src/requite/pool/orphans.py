@@ -5,7 +5,8 @@ twice, but is never lost ("osrdyne republishes orphan messages"). It waits for t
 the tracker returned, since a queue that is bound now may belong to an older generation and be about
 to be deleted. Keys do not wait for each other. At the prefetch limit, orphans that have waited for
 `orphan_hold` go to the end of the queue, so that a key whose queue cannot be declared does not
-block the others.
+block the others. Orphans of a key without a group wait as well while the pool has as many groups as
+`limits.groups` allows.
 """
 
 from __future__ import annotations
@@ -40,9 +41,10 @@ class _Orphan:
 
 @dataclass(slots=True)
 class _Key:
-    """The waiting orphans of a key, and the generation for which they wait."""
+    """The waiting orphans of a key, and the generation for which they wait (None: the pool has no
+    room for their group)."""
 
-    generation: int
+    generation: int | None
     waiting: deque[_Orphan]
 
 
@@ -60,7 +62,8 @@ class OrphansStatus:
 class Orphans:
     """The orphan processor.
 
-    `require(key, now)` requires the key's group and returns its generation; `bound_since(key)`
+    `require(key, now)` requires the key's group and returns its generation, or None if the pool has
+    too many groups; `bound_since(key)`
     returns the generation for which the key's queue is bound, or None; `doubt(key, now)` reports
     that a queue may not be bound; `ticket()` returns a new ticket.
     """
@@ -68,7 +71,7 @@ class Orphans:
     def __init__(
         self,
         config: PoolConfig,
-        require: Callable[[str, float], int],
+        require: Callable[[str, float], int | None],
         bound_since: Callable[[str], int | None],
         doubt: Callable[[str, float], object],
         ticket: Callable[[], int],
@@ -144,7 +147,7 @@ class Orphans:
         take seconds.
         """
         for name, key in self._keys.items():
-            if not is_active(name):
+            if key.generation is None or not is_active(name):
                 key.generation = self._require(name, now)
 
     def release(self, name: str, now: float) -> list[PoolEffect]:
@@ -196,10 +199,10 @@ class Orphans:
         if orphan.expires_at < inf:
             self._expiries.set(orphan, orphan.expires_at)
 
-    def _is_ready(self, name: str, generation: int) -> bool:
+    def _is_ready(self, name: str, generation: int | None) -> bool:
         """Whether the key's queue is bound for `generation` or a later one."""
         bound = self._bound_since(name)
-        return bound is not None and bound >= generation
+        return bound is not None and generation is not None and bound >= generation
 
     def _release(self, name: str, now: float) -> None:
         key = self._keys.get(name)

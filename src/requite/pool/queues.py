@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from requite.core.timers import Timers
 from requite.engine import Warn
@@ -145,6 +145,10 @@ class QueueLoop:
     its group again; `remove(key)` reports that no request waits for the group. Feed it the inputs
     of `requite.pool.inputs` about queues, and call `expect` whenever the tracker's state changes.
     """
+
+    finds_requests: ClassVar = False
+    """Whether the loop requires groups for new requests. This one only does for queues that exist,
+    so that no request in them is left without workers: `limits.groups` does not apply."""
 
     def __init__(
         self,

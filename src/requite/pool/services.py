@@ -13,13 +13,13 @@ accepted so far, and later requests wait for the next group.
 
 Workers need time to reconnect to a broker, and a new manager knows no groups. So no group is
 stopped for `broker.settle` after the connection, and groups whose workers appear in that time are
-required.
+required. These come before groups without workers, for which there may be no room.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from requite.engine import Warn
 from requite.errors import LocalViolation
@@ -33,6 +33,9 @@ from requite.pool.tracker import Expected, GroupStatus, PoolState
 
 class ServiceLoop:
     """Replaces the `QueueLoop` for a pool at a broker of MDP."""
+
+    finds_requests: ClassVar = True
+    """Whether the loop requires groups for new requests."""
 
     def __init__(
         self,
@@ -160,7 +163,7 @@ class ServiceLoop:
     def _listed(self, event: ServicesListed, now: float) -> None:
         self._pauses.succeeded("")
         self._pauses.wait("", self._config.broker.interval_s, now)
-        for key, seen in event.services.items():
+        for key, seen in sorted(event.services.items(), key=lambda each: not each[1].workers):
             if self._is_needed(key, seen):
                 self._require(key, now)
         for key in [k for k, first in self._probed.items() if first <= event.ticket]:

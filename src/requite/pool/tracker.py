@@ -61,6 +61,9 @@ class Tracker:
         """The number of changes so far (64 bits in the specification; it cannot overflow here)."""
         return self._generation
 
+    def __len__(self) -> int:
+        return len(self._groups)
+
     def status(self, key: str) -> GroupStatus | None:
         """Return the target status of a group; None if it should not exist."""
         group = self._groups.get(key)

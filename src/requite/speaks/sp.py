@@ -7,7 +7,8 @@
     inproc://name                               within one event loop; or sp+inproc
 
 Options: `priority` (1, the first, to 16) and `weight` (1 to 1000) choose among connections;
-`resend` is in seconds, or off; `ids=draft` selects the endpoint types of the draft.
+`resend` is in seconds, or off; `ids=draft` selects the endpoint types of the draft; `origins` are
+those of web pages that may connect to a listener of WebSockets, separated by commas.
 
 Clients and workers may both dial and listen.
 """
@@ -23,6 +24,7 @@ from typing import Final, Literal
 
 from requite.errors import ConfigurationError
 from requite.framing import Framing, Limits, SpStream
+from requite.framing.web_hosts import canonical_origin
 from requite.framing.websocket import SpWebSocket
 from requite.protocols.scalability.policy import RETRY_DEFAULT, PipeOptions, RepPolicy, ReqPolicy
 from requite.protocols.scalability.wire import DRAFT_REP, DRAFT_REQ, HOPS_DEFAULT, IDS, REP, REQ
@@ -120,12 +122,13 @@ def _read_web(body: str, shown: str, *, secure: bool) -> Places:
 
 _OPTIONS: Final = ("priority", "weight", "resend", "ids")
 _SECURE_OPTIONS: Final = _OPTIONS + TLS_OPTIONS
+_ORIGINS: Final = ("origins",)
 SCHEMES: Final = {
     "sp+tcp": Scheme(read_tcp, _OPTIONS),
     "sp+ipc": Scheme(read_ipc, _OPTIONS),
     "sp+tls": Scheme(_read_tls, _SECURE_OPTIONS),
-    "sp+ws": Scheme(_read_ws, _OPTIONS),
-    "sp+wss": Scheme(_read_wss, _SECURE_OPTIONS),
+    "sp+ws": Scheme(_read_ws, _OPTIONS + _ORIGINS),
+    "sp+wss": Scheme(_read_wss, _SECURE_OPTIONS + _ORIGINS),
     "sp+inproc": Scheme(read_inproc, _OPTIONS),
     "inproc": Scheme(read_inproc, _OPTIONS),
 }
@@ -144,6 +147,7 @@ def check_url(url: ServiceUrl, *, listening: bool, shown: str) -> ServiceUrl:
     _check_resend(url, shown)
     if url.options.get("ids", "draft") != "draft":
         refuse(shown, "the option 'ids' takes draft alone; left out, they are those in practice")
+    _check_origins(url, listening, shown)
     peer_query = "?ids=draft" if listening and _has_draft_ids(url) else ""
     return replace(url, tls=_tls_of(url, listening, shown), peer_query=peer_query)
 
@@ -162,6 +166,23 @@ def _check_resend(url: ServiceUrl, shown: str) -> None:
         seconds = 0.0
     if isinstance(seconds, float) and not (isfinite(seconds) and seconds > 0):
         refuse(shown, "the option 'resend' takes seconds, more than 0, or off")
+
+
+def _check_origins(url: ServiceUrl, listening: bool, shown: str) -> None:
+    if "origins" in url.options and not listening:
+        refuse(shown, "the option 'origins' is for listening: only browsers send an origin")
+    for origin in _listed_origins(url):
+        if canonical_origin(origin) is None:
+            refuse(shown, f"{origin!r} is not an origin, such as https://HOST or http://HOST:PORT")
+
+
+def origins_of(url: ServiceUrl) -> tuple[str, ...]:
+    """Return the origins of web pages that may connect, in canonical form."""
+    return tuple(origin for each in _listed_origins(url) if (origin := canonical_origin(each)))
+
+
+def _listed_origins(url: ServiceUrl) -> list[str]:
+    return url.options["origins"].split(",") if "origins" in url.options else []
 
 
 def resend_of(url: ServiceUrl) -> float | Literal["off"] | None:
@@ -258,9 +279,15 @@ def _endpoint(
     own, peer = role.types(_has_draft_ids(url))
     make_framing: Callable[[], Framing]
     if isinstance(address, WsAddress):
-        host = _host_header(address) if dials else ""
         make_framing = partial(
-            SpWebSocket, own, peer, is_client=dials, host=host, path=address.path, limits=limits
+            SpWebSocket,
+            own,
+            peer,
+            is_client=dials,
+            host=_host_header(address) if dials else address.host,
+            path=address.path,
+            origins=origins_of(url),
+            limits=limits,
         )
     else:
         in_band = isinstance(address, IpcAddress)

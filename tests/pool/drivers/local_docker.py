@@ -70,7 +70,7 @@ class LocalDockerEngine:
         listening.setblocking(False)
         listening.bind(str(self.socket))
         listening.listen()
-        self._server = HttpServer(app, "", 0, "")
+        self._server = HttpServer(app)
         await self._server.serve([listening])
 
     async def close(self) -> None:

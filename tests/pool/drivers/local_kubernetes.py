@@ -46,7 +46,7 @@ class LocalKubernetes:
                 _route("DELETE", _PATH + "/{name}", self._delete),
             ]
         )
-        self._server = HttpServer(app, "127.0.0.1", 0, "")
+        self._server = HttpServer(app)
 
     @property
     def url(self) -> str:
@@ -55,7 +55,7 @@ class LocalKubernetes:
 
     async def start(self) -> None:
         """Listen on the port."""
-        await self._server.open()
+        await self._server.listen("127.0.0.1", 0, "")
 
     async def close(self) -> None:
         """Stop listening."""

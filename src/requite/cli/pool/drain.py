@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from requite.cli.options import QUIET, Logging
 from requite.cli.output import printable, say
-from requite.cli.pool.client import DEFAULT, ManagerUrl, ask
+from requite.cli.pool.client import DEFAULT, Manager, ask
 from requite.errors import ConfigurationError
 
 
@@ -34,7 +34,7 @@ def drain(
             help="Drain this one worker now (WORKER_ID); repeat it for several.",
         ),
     ] = (),
-    manager: ManagerUrl = DEFAULT,
+    manager: Manager = DEFAULT,
     logging: Logging = QUIET,
 ) -> None:
     """Drain groups or workers.
@@ -61,7 +61,7 @@ def drain(
         _release(manager, keys)
 
 
-def _drain_workers(manager: str, keys: tuple[str, ...], workers: tuple[str, ...]) -> None:
+def _drain_workers(manager: Manager, keys: tuple[str, ...], workers: tuple[str, ...]) -> None:
     """Drain workers: those of groups, single ones, or all if none is given."""
     for key in keys:
         ask(manager, "/drain", {"key": key})
@@ -74,7 +74,7 @@ def _drain_workers(manager: str, keys: tuple[str, ...], workers: tuple[str, ...]
         say("draining all workers")
 
 
-def _release(manager: str, keys: tuple[str, ...]) -> None:
+def _release(manager: Manager, keys: tuple[str, ...]) -> None:
     """Release groups, or all if none is given. Raises `ConfigurationError`."""
     status = ask(manager, "/status")
     known = [group["key"] for group in status["groups"]]

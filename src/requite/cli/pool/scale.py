@@ -7,7 +7,7 @@ from typing import Annotated
 from cyclopts import Parameter, validators
 
 from requite.cli.options import QUIET, Logging
-from requite.cli.pool.client import DEFAULT, Key, ManagerUrl, ask
+from requite.cli.pool.client import DEFAULT, Key, Manager, ask
 
 
 def scale(
@@ -18,7 +18,7 @@ def scale(
     ],
     /,
     *,
-    manager: ManagerUrl = DEFAULT,
+    manager: Manager = DEFAULT,
     logging: Logging = QUIET,
 ) -> None:
     """Set the number of workers of a group; start the group if necessary.

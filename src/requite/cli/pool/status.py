@@ -7,11 +7,11 @@ from typing import Any
 from requite.cli.exit_codes import ExitCode
 from requite.cli.options import QUIET, JsonFlag, Logging
 from requite.cli.output import printable, say, say_json
-from requite.cli.pool.client import DEFAULT, ManagerUrl, ask
+from requite.cli.pool.client import DEFAULT, Manager, ask
 
 
 def status(
-    *, manager: ManagerUrl = DEFAULT, as_json: JsonFlag = False, logging: Logging = QUIET
+    *, manager: Manager = DEFAULT, as_json: JsonFlag = False, logging: Logging = QUIET
 ) -> int:
     """Show the status of a pool.
 
@@ -38,12 +38,14 @@ def _lines(seen: dict[str, Any]) -> list[str]:
     active = sum(group["expected"] == "active" for group in groups)
     unbound = sum(group["expected"] == "unbound" for group in groups)
     running = sum(group["running"] for group in groups)
+    # A manager of an older version has no limit.
+    most = f"; at most {seen['groups_max']:,}" if "groups_max" in seen else ""
     draining = ", draining" if seen["draining"] else ""
     return [
         f"pool          {printable(seen['pool'])} ({printable(seen['instance'])})",
         f"state         {seen['state']}{draining}",
         f"version       {printable(seen['version'])}",
-        f"groups        {active} active, {unbound} unbound, {running} running",
+        f"groups        {active} active, {unbound} unbound, {running} running{most}",
         *(_at_broker(seen) if seen["broker"] else _on_rabbitmq(seen)),
     ]
 

@@ -13,7 +13,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from requite.cli.pool.client import ask
+from requite.cli.pool.client import Manager, ask
 from requite.cli.show.countries import Countries
 from requite.cli.show.description import Demo
 from requite.cli.show.groups import Groups
@@ -181,8 +181,8 @@ class PoolRun(Run):
         await asyncio.to_thread(ask, self._manager, "/require", {"key": key})
 
     @property
-    def _manager(self) -> str:
-        return f"http://{self.addresses['manager']}"
+    def _manager(self) -> Manager:
+        return Manager(f"http://{self.addresses['manager']}")
 
     def _settings(self) -> str:
         bound = [sys.executable, "-m", lifetime.__name__, "--lock", str(self._lock)]

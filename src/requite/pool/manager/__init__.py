@@ -21,6 +21,7 @@ poison.py          requests that killed their workers: listed, retried
 status.py          status as JSON, and metrics
 managed.py         the interface of the manager to its endpoints
 endpoints.py       /health, /ready, /status, /metrics, and commands of operators
+guard.py           refuses requests of foreign web pages, and changes without the token
 http_server.py     uvicorn in the manager's event loop
 """
 

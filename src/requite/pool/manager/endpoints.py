@@ -1,4 +1,4 @@
-"""HTTP endpoints of a manager, without authentication; on loopback by default.
+"""HTTP endpoints of a manager, on loopback by default; `guard.py` decides who may use them.
 
 GET /health    200 if RabbitMQ, its management API and the driver answer now, else 503
 GET /ready     200 if this manager is active, else 503
@@ -25,15 +25,14 @@ from requite.errors import ConfigurationError
 from requite.pool.inputs import ReleaseGroup, RequireGroup, ScaleGroup, SetVersion
 from requite.pool.manager.choice import check_key
 from requite.pool.manager.errors import FAILURES
+from requite.pool.manager.guard import BODY_SIZE_MAX, Guard
 from requite.pool.manager.http_server import HttpServer
 from requite.pool.manager.managed import Managed
 from requite.pool.manager.status import metrics_of, status_of
 
-_BODY_SIZE_MAX: Final = 1 << 16
-
 
 class Endpoints:
-    """The HTTP server of a manager."""
+    """The HTTP server of a manager. Raises `ConfigurationError` for settings that cannot work."""
 
     def __init__(self, manager: Managed) -> None:
         self._manager: Final = manager
@@ -59,17 +58,20 @@ class Endpoints:
             },
         )
         app.router.redirect_slashes = False
-        http = manager.config.http
-        self._server = HttpServer(app, http.host, http.port, "http.port")
+        self._server: Final = HttpServer(Guard(app, manager.config.http))
 
     @property
     def url(self) -> str:
-        """The base URL, with the port that was bound; empty before `open`."""
+        """The base URL, with the port that was bound, or `unix:/PATH`; empty before `open`."""
         return self._server.url
 
     async def open(self) -> None:
         """Listen. Raises `TransportError` if the address cannot be bound."""
-        await self._server.open()
+        http = self._manager.config.http
+        if http.bind:
+            await self._server.listen_unix(http.bind, "http.bind")
+        else:
+            await self._server.listen(http.host, http.port, "http.port")
 
     async def close(self) -> None:
         """Stop listening, and finish requests in progress."""
@@ -138,6 +140,8 @@ class Endpoints:
 
     def _command(self, command: Any) -> Response:
         self._check_active()
+        if isinstance(command, RequireGroup | ScaleGroup):
+            self._check_room(command.key)
         self._manager.feed(command)
         return _json({"accepted": True}, status=202)
 
@@ -145,6 +149,15 @@ class Endpoints:
         if self._manager.state != "active":
             raise _Unavailable(
                 f"this manager is {self._manager.state}; send the request to the active one"
+            )
+
+    def _check_room(self, key: str) -> None:
+        groups_max = self._manager.config.limits.groups
+        groups = self._manager.snapshot().state.groups
+        if key not in groups and len(groups) >= groups_max:
+            raise _Unavailable(
+                f"cannot start the group of {key!r}: the pool has {len(groups)} groups, the maximum"
+                f" of limits.groups ({groups_max}); drain another group, or raise the limit"
             )
 
 
@@ -194,8 +207,8 @@ async def _body_of(request: Request) -> bytes:
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
-        if len(body) > _BODY_SIZE_MAX:
-            raise HTTPException(413, f"Maximum request body size {_BODY_SIZE_MAX} exceeded")
+        if len(body) > BODY_SIZE_MAX:
+            raise HTTPException(413, f"Maximum request body size {BODY_SIZE_MAX} exceeded")
     return bytes(body)
 
 

@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Final
 import uvicorn
 
 from requite.errors import TransportError
+from requite.pool.config import UNIX
+from requite.transport.address import parse_ipc
+from requite.transport.sockets import bind_ipc, remove_socket_file, socket_file_id, why
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -23,16 +26,14 @@ _SHUTDOWN_S: Final = 60
 
 
 class HttpServer:
-    """Serves `app` at every address of `host`. `setting` names the port in errors.
+    """Serves `app` where one of `listen`, `listen_unix` and `serve` opens it.
 
-    `url` has the bound port; it is empty before `open`.
+    `url` has the bound port, or the path of the Unix socket; it is empty before.
     """
 
-    def __init__(self, app: ASGIApp, host: str, port: int, setting: str) -> None:
-        self._host = host
-        self._port = port
-        self._setting = setting
+    def __init__(self, app: ASGIApp) -> None:
         self._sockets: list[socket.socket] = []
+        self._socket_file: tuple[str, tuple[int, int]] | None = None  # its path and id
         self.url = ""
         # `access_log=False` would silence the access log of all uvicorn servers of the process.
         config = uvicorn.Config(
@@ -51,18 +52,34 @@ class HttpServer:
         self._server = uvicorn.Server(config)
         self._server.lifespan = config.lifespan_class(config)
 
-    async def open(self) -> None:
-        """Listen. Raises `TransportError` if an address cannot be bound."""
+    async def listen(self, host: str, port: int, setting: str) -> None:
+        """Serve at every address of `host`; `setting` names the port in errors.
+
+        Raises `TransportError` if an address cannot be bound.
+        """
         try:
-            self._sockets = await _bind(self._host, self._port)
+            sockets = await _bind(host, port)
         except OSError as error:
-            where = f"{self._host}:{self._port}"
-            raise TransportError(
-                f"{self._setting}: cannot listen at {where}: {error.strerror}"
-            ) from error
-        address, port = self._sockets[0].getsockname()[:2]
+            raise _cannot_listen(setting, f"{host}:{port}", str(error.strerror)) from error
+        address, port = sockets[0].getsockname()[:2]
         self.url = f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"
-        await self.serve(self._sockets)
+        await self.serve(sockets)
+
+    async def listen_unix(self, url: str, setting: str) -> None:
+        """Serve at `unix:/PATH`, a Unix socket to which only its owner may connect.
+
+        Raises `TransportError` if it cannot be created, and `ConfigurationError` for an invalid
+        path.
+        """
+        path = url.removeprefix(UNIX)
+        try:
+            listening = bind_ipc(parse_ipc(path, url))
+        except OSError as error:  # also of `bind_ipc` itself, if another process listens
+            raise _cannot_listen(setting, url, why(error)) from error
+        listening.setblocking(False)
+        self._socket_file = path, socket_file_id(path)
+        self.url = url
+        await self.serve([listening])
 
     async def serve(self, sockets: list[socket.socket]) -> None:
         """Serve on sockets that are listening; `close` closes them."""
@@ -77,6 +94,13 @@ class HttpServer:
         if self._sockets:
             sockets, self._sockets = self._sockets, []
             await self._server.shutdown(sockets)
+        if self._socket_file is not None:
+            remove_socket_file(*self._socket_file)
+            self._socket_file = None
+
+
+def _cannot_listen(setting: str, where: str, reason: str) -> TransportError:
+    return TransportError(f"{setting}: cannot listen at {where}: {reason}")
 
 
 async def _bind(host: str, port: int) -> list[socket.socket]:

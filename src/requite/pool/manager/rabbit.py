@@ -144,8 +144,13 @@ class Rabbit:
             return await self._publishing.publish(exchange, routing_key, header, body)
 
     async def tell_workers(self, header: bytes) -> bool:
-        """Publish a control message; return False if no worker receives it."""
-        return await self.publish(self._pool.control_exchange, "", header, b"")
+        """Publish a drain; return False if no worker receives it.
+
+        Older workers receive drains over the exchange of cancels only; the others ignore them
+        there, since callers may write to it.
+        """
+        exchanges = (self._pool.drain_exchange, self._pool.control_exchange)
+        return any([await self.publish(each, "", header, b"") for each in exchanges])
 
     # --- queues -----------------------------------------------------------------------------------
     async def declare(self, key: str, arguments: dict[str, Any]) -> None:

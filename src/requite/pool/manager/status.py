@@ -30,6 +30,7 @@ def status_of(manager: Managed) -> dict[str, Any]:
         "draining": seen.draining,
         "generation": seen.state.generation,
         "groups": groups_of(manager, seen),
+        "groups_max": manager.config.limits.groups,
         "orphans": {
             "waiting": sum(seen.orphans.waiting.values()),
             "forwarded": seen.orphans.forwarded,
@@ -97,6 +98,7 @@ class _PoolCollector(Collector):
         letters, orphans = seen.dead_letters, seen.orphans
         yield self._gauge("active", "Whether this manager decides.", active)
         yield self._gauge("groups", "Groups that are expected, by status.", by_status, "status")
+        yield self._gauge("groups_max", "Maximum of groups.", manager.config.limits.groups)
         yield self._gauge("running_groups", "Groups that have workers.", len(running))
         yield self._gauge("workers", "Workers, as far as drivers count them.", workers)
         yield self._gauge("failing_groups", "Groups that wait after failures.", seen.groups.pausing)

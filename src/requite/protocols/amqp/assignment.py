@@ -22,6 +22,7 @@ class Assignment:
       missing; the queues of a pool are declared by its manager.
     - `control_exchange`, `control_key`: the source of cancels. With `declares`, the worker declares
       the exchange as well.
+    - `drain_exchange`: the source of drains ("": none).
     - `activity_exchange`, `key`: exchange ("": none) and routing key of its activity reports.
     - `worker_id`: its name in replies and reports.
     - `answers_all`: dead-letter a request without reply-to (`basic.reject`) instead of running it.
@@ -33,6 +34,7 @@ class Assignment:
     arguments: Mapping[str, Any] = field(default_factory=lambda: SERVICE_QUEUE_ARGUMENTS)
     control_exchange: str = CONTROL_EXCHANGE
     control_key: str = ""
+    drain_exchange: str = ""
     activity_exchange: str = ""
     key: str = ""
     answers_all: bool = True
@@ -64,6 +66,7 @@ def pool_assignment(
         declares=False,
         arguments={},
         control_exchange=pool.control_exchange,
+        drain_exchange=pool.drain_exchange,
         activity_exchange=activity_exchange or pool.activity_exchange,
         key=key,
         answers_all=False,

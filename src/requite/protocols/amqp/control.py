@@ -18,10 +18,14 @@ RequestName: TypeAlias = tuple[str, str]
 """Message id and correlation id: equal for all copies of a request."""
 
 
-def read_control(header: bytes, assignment: Assignment) -> RequestName | Drain | None:
+def read_control(
+    header: bytes, exchange: str, assignment: Assignment
+) -> RequestName | Drain | None:
     """Return the request that a control message cancels, or `Drain` if this worker is to drain.
 
-    None for anything else. Workers without a pool ignore drains.
+    `exchange` is where the message was published. None for anything else, also for a drain that was
+    published to another exchange than that of drains, such as one to which callers may write.
+    Workers without a pool ignore drains.
     """
     try:
         properties = decode_properties(header)
@@ -31,7 +35,7 @@ def read_control(header: bytes, assignment: Assignment) -> RequestName | Drain |
     match headers.get(wire.CONTROL):
         case Control.CANCEL:
             return properties.message_id, properties.correlation_id
-        case Control.DRAIN if not assignment.declares:
+        case Control.DRAIN if exchange and exchange == assignment.drain_exchange:
             applies = wire.concerns(headers, assignment.key, assignment.worker_id)
             return Drain() if applies else None
     return None

@@ -1,4 +1,4 @@
-"""A responder's activity reports, and its queue for control messages: cancels, and drains in pools.
+"""A responder's activity reports, and its queues for control messages: cancels, drains in pools.
 
 Each has a separate channel. RabbitMQ closes a channel for any error, such as a missing exchange or
 permission; that must not affect requests and replies.
@@ -18,6 +18,9 @@ from requite.protocols.amqp.wire import Event
 ACTIVITY: Final = methods.channel(3)
 """The channel of the reports."""
 
+DRAINS: Final = methods.channel(4)
+"""The channel of the drains."""
+
 _CONSUMER: Final = "control"
 
 
@@ -32,7 +35,14 @@ class Reports:
 
     def begin(self) -> None:
         """Open the channels of a new connection."""
-        self._listen()
+        assignment = self._assignment
+        self._send(SIDE, methods.OPEN_CHANNEL)
+        if assignment.declares:
+            self._send(SIDE, methods.exchange_declare(assignment.control_exchange, "direct"))
+        self._listen(SIDE, assignment.control_exchange, assignment.control_key)
+        if assignment.drain_exchange:
+            self._send(DRAINS, methods.OPEN_CHANNEL)
+            self._listen(DRAINS, assignment.drain_exchange)
         if self._assignment.activity_exchange:
             self._reports = True
             self._send(ACTIVITY, methods.OPEN_CHANNEL)
@@ -58,15 +68,21 @@ class Reports:
         publishing = methods.publish(self._assignment.activity_exchange, self._assignment.key)
         self._send(ACTIVITY, publishing, header, b"")
 
-    def _listen(self) -> None:
-        """Consume control messages from a new queue. RabbitMQ names it; an empty name refers to the
-        queue that was declared last (AMQP 0.9.1, section 3.1.10.2)."""
-        assignment = self._assignment
-        self._send(SIDE, methods.OPEN_CHANNEL)
-        if assignment.declares:
-            self._send(SIDE, methods.exchange_declare(assignment.control_exchange, "direct"))
-        self._send(SIDE, methods.queue_declare("", exclusive=True, auto_delete=True))
-        self._send(
-            SIDE, methods.queue_bind("", assignment.control_exchange, assignment.control_key)
+    def lack(self, channel: bytes) -> str:
+        """Return what does not work without a channel, and what to do."""
+        if channel == ACTIVITY:
+            return "no activity is reported"
+        if channel == SIDE:
+            return "no cancels arrive"
+        return (
+            f"no drains arrive over {self._assignment.drain_exchange!r}, only SIGTERM drains this"
+            " worker: start the pool's manager in this version of requite, and permit the worker to"
+            " read from the exchange, then restart the worker"
         )
-        self._send(SIDE, methods.consume("", _CONSUMER, no_ack=True))
+
+    def _listen(self, channel: bytes, exchange: str, routing_key: str = "") -> None:
+        """Consume control messages from a new queue. RabbitMQ names it; an empty name refers to the
+        queue that the channel has declared last (AMQP 0.9.1, section 3.1.10.2)."""
+        self._send(channel, methods.queue_declare("", exclusive=True, auto_delete=True))
+        self._send(channel, methods.queue_bind("", exchange, routing_key))
+        self._send(channel, methods.consume("", _CONSUMER, no_ack=True))

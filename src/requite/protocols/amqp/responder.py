@@ -47,7 +47,7 @@ from requite.errors import RemoteViolation
 from requite.protocols.amqp import methods, wire
 from requite.protocols.amqp.assignment import Assignment
 from requite.protocols.amqp.confirms import Confirms
-from requite.protocols.amqp.connected import SIDE, WORK, ConnectedEngine
+from requite.protocols.amqp.connected import WORK, ConnectedEngine
 from requite.protocols.amqp.control import Cancels, RequestName, read_control
 from requite.protocols.amqp.jobs import Job, Why
 from requite.protocols.amqp.methods import Heard
@@ -437,17 +437,17 @@ class AmqpResponder(ConnectedEngine):
     # --- control messages -------------------------------------------------------------------------
     def _hear_aside(self, channel: bytes, heard: Heard, message: Message, now: float) -> None:
         match heard:
-            case methods.Delivered() if len(message) > 2:
-                self._controlled(message[2], now)
+            case methods.Delivered(exchange=exchange) if len(message) > 2:
+                self._controlled(message[2], exchange, now)
             case methods.Closed(code=code, text=text) if channel not in self._closed:
                 self._closed.add(channel)  # RabbitMQ may report errors in flight; answer once
                 self._send(channel, methods.CHANNEL_CLOSE_OK)
-                what = "no cancels arrive" if channel == SIDE else "no activity is reported"
-                self._out.append(Warn("no side channel", f"{what}: {code} {text}"))
+                lack = self._reports.lack(channel)
+                self._out.append(Warn("no side channel", f"{lack}: {code} {text}"))
                 self._reports.lost(channel)
 
-    def _controlled(self, header: bytes, now: float) -> None:
-        match read_control(header, self._assignment):
+    def _controlled(self, header: bytes, exchange: str, now: float) -> None:
+        match read_control(header, exchange, self._assignment):
             case Drain() as drain:
                 self._drained(drain, now)
             case (_, _) as name:

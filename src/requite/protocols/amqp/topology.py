@@ -2,7 +2,8 @@
 
 A service without a pool is one durable queue with the service's name; requests reach it through the
 default exchange. A pool has the exchanges and queues of "Scalable async RPC", section "Exchanges
-and queues", and additionally an exchange for control messages (cancel, drain).
+and queues", and additionally an exchange for cancels, to which callers write, and one for drains,
+to which only managers need permission to write.
 
 Keys are arbitrary UTF-8. The routing key of a request is its key; queue names contain the key
 percent-encoded (RFC 3986, section 2.1), so that they are readable and can be decoded.
@@ -125,8 +126,13 @@ class Pool:
 
     @property
     def control_exchange(self) -> str:
-        """The exchange for cancels and drains, a fanout to every worker of the pool."""
+        """The exchange for cancels, a fanout to every worker of the pool."""
         return f"{self._prefix}-control-xchg"
+
+    @property
+    def drain_exchange(self) -> str:
+        """The exchange for drains, a fanout to every worker of the pool."""
+        return f"{self._prefix}-drain-xchg"
 
     @property
     def orphan_queue(self) -> str:
@@ -176,6 +182,7 @@ class Pool:
             Exchange(self.dead_letter_exchange, "fanout", {}),
             Exchange(self.activity_exchange, "fanout", {}),
             Exchange(self.control_exchange, "fanout", {}),
+            Exchange(self.drain_exchange, "fanout", {}),
             Exchange(
                 self.requests_exchange, "direct", {"alternate-exchange": self.orphan_exchange}
             ),

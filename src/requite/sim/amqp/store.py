@@ -109,6 +109,7 @@ class Store:
         if self._knobs.pool:
             self.exchanges.declare(POOL.requests_exchange, "direct")
             self.exchanges.declare(POOL.control_exchange, "fanout")
+            self.exchanges.declare(POOL.drain_exchange, "fanout")
             if self._knobs.has_activity:
                 self.exchanges.declare(POOL.activity_exchange, "fanout")
         for service in self._knobs.services:

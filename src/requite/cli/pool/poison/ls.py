@@ -8,12 +8,12 @@ from cyclopts import Parameter
 
 from requite.cli.options import OUTPUT, QUIET, Logging
 from requite.cli.output import printable, say, say_json
-from requite.cli.pool.client import DEFAULT, ManagerUrl, ask
+from requite.cli.pool.client import DEFAULT, Manager, ask
 
 
 def ls(
     *,
-    manager: ManagerUrl = DEFAULT,
+    manager: Manager = DEFAULT,
     as_json: Annotated[
         bool,
         Parameter(

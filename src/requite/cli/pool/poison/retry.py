@@ -9,7 +9,7 @@ from cyclopts import Parameter
 from requite.cli.exit_codes import ExitCode
 from requite.cli.options import QUIET, Logging
 from requite.cli.output import say
-from requite.cli.pool.client import DEFAULT, ManagerUrl, ask
+from requite.cli.pool.client import DEFAULT, Manager, ask
 from requite.errors import ConfigurationError
 
 
@@ -18,7 +18,7 @@ def retry(
     everything: Annotated[
         bool, Parameter(name="--all", show_default=False, help="All poisoned requests.")
     ] = False,
-    manager: ManagerUrl = DEFAULT,
+    manager: Manager = DEFAULT,
     logging: Logging = QUIET,
 ) -> int:
     """Publish poisoned requests again, as if they were new.

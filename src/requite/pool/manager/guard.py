@@ -1,0 +1,111 @@
+"""Refuses HTTP requests of foreign web pages, and changes without the token.
+
+| status | request |
+|---|---|
+| 421 | a `Host` that is not the address of the connection, a loopback name or in `http.hosts` |
+| 403 | an `Origin` with another host than these: a page of another site |
+| 401 | a POST without the token of `http.token_file` |
+| 415 | a POST whose body is not JSON: pages may send other types without the server's consent |
+"""
+
+from __future__ import annotations
+
+from hmac import compare_digest
+from typing import TYPE_CHECKING, Final
+
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+
+from requite.framing.web_hosts import LOCALHOST, canonical, host_of, host_of_origin, is_loopback
+from requite.pool.config import HttpSection
+from requite.pool.token import read_token
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+_JSON: Final = "application/json"
+_SHOWN_MAX: Final = 100
+BODY_SIZE_MAX: Final = 1 << 16
+
+
+class Guard:
+    """Passes the requests to `app` that the settings allow; answers the others.
+
+    Raises `ConfigurationError` if the token cannot be read.
+    """
+
+    def __init__(self, app: ASGIApp, http: HttpSection) -> None:
+        self._app: Final = app
+        self._hosts: Final = {canonical(each) for each in (http.host, *http.hosts)} - {None}
+        token = read_token(http.token_file, "http.token_file") if http.token_file else ""
+        self._token: Final = token.encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request (ASGI)."""
+        refusal = self._refusal(scope) if scope["type"] == "http" else None
+        if refusal is None:
+            await self._app(scope, receive, send)
+        else:
+            await _read_body(receive)
+            await refusal(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> ASGIApp | None:
+        """Return the answer to a request that is not allowed."""
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        if not self._allows(host_of(host), scope):
+            return _refuse(421, f"{_shown(host)} is not a host of this manager; {_ADD_HOST}")
+        origin = headers.get("origin")
+        if origin is not None and not self._allows(host_of_origin(origin), scope):
+            return _refuse(
+                403, f"web pages of {_shown(origin)} may not use this manager; {_ADD_HOST}"
+            )
+        if scope["method"] != "POST":
+            return None
+        if self._token and not self._is_authorised(headers.get("authorization", "")):
+            return _refuse(401, _NO_TOKEN, {"WWW-Authenticate": "Bearer"})
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != _JSON:
+            return _refuse(415, f"the body must be JSON; send Content-Type: {_JSON}")
+        return None
+
+    def _allows(self, host: str | None, scope: Scope) -> bool:
+        """Whether a host is this manager's, at the address where the connection was accepted."""
+        if host is None:
+            return False
+        own, port = scope["server"]
+        local = LOCALHOST if port is None else canonical(own) or ""  # no port: a Unix socket
+        return host in self._hosts or host == local or (is_loopback(local) and is_loopback(host))
+
+    def _is_authorised(self, field: str) -> bool:
+        scheme, _, token = field.partition(" ")
+        is_equal = compare_digest(token.strip().encode(), self._token)  # in constant time
+        return scheme.lower() == "bearer" and is_equal
+
+
+_ADD_HOST: Final = "the request was not performed. To allow the host, add it to http.hosts"
+_NO_TOKEN: Final = (
+    "this manager requires its token for changes, and the request was not performed: send"
+    " Authorization: Bearer TOKEN, or give --token-file"
+)
+
+
+def _refuse(status: int, text: str, headers: Mapping[str, str] | None = None) -> ASGIApp:
+    return JSONResponse({"error": text}, status, headers=headers)
+
+
+async def _read_body(receive: Receive) -> None:
+    """Read a body, unless it is large: a client that still writes it would not see the answer."""
+    size = 0
+    while size <= BODY_SIZE_MAX:
+        message = await receive()
+        size += len(message.get("body", b""))
+        if not message.get("more_body"):  # the end, or the client has disconnected
+            return
+
+
+def _shown(field: str) -> str:
+    """Return a peer's text, quoted and shortened."""
+    return ascii(field[:_SHOWN_MAX])
