@@ -24,6 +24,7 @@ from urllib.parse import urlsplit
 from requite.errors import ConfigurationError, LogFailed, LogGone
 from requite.storage.disk import as_storage_error, sync_folder
 from requite.storage.place import is_store, place_of
+from requite.storage.private import create_file, make_folder
 
 _DRAFT_SUFFIX: Final = ".new"
 _VARIABLES: Final = ("AWS_", "AZURE_", "GOOGLE_")
@@ -82,8 +83,8 @@ class FolderStore:
         path = self._path / name
         draft = path.with_name(path.name + _DRAFT_SUFFIX)
         with as_storage_error("write", path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with draft.open("wb") as file:
+            make_folder(path.parent)
+            with open(create_file(draft), "wb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())

@@ -263,6 +263,18 @@ async def test_what_workers_print_is_kept(house: Processes) -> None:
     await until(printed, "the worker's output")
 
 
+async def test_output_of_workers_is_closed_to_other_users(house: Processes) -> None:
+    folder = house.folder / "var" / "log"
+    before = os.umask(0)
+    try:
+        await house.make(replace(house.settings(), log_dir=str(folder))).start("42")
+    finally:
+        os.umask(before)
+    [file] = folder.iterdir()
+    paths = [file, folder, folder.parent, house.folder / "state"]
+    assert [path.stat().st_mode & 0o777 for path in paths] == [0o600, 0o700, 0o700, 0o700]
+
+
 def test_a_command_is_needed() -> None:
     with pytest.raises(ConfigurationError, match=r"driver\.command"):
         SubprocessSettings(())

@@ -30,6 +30,7 @@ from requite.pool.drivers.base import (
 )
 from requite.pool.drivers.records import Record, Records
 from requite.pool.inputs import RunningGroup
+from requite.storage.private import create_file, make_folder
 
 _log = logging.getLogger("requite.pool")
 
@@ -187,8 +188,8 @@ class SubprocessDriver:
         if not self._settings.log_dir:
             return nullcontext()
         folder = Path(self._settings.log_dir)
-        folder.mkdir(parents=True, exist_ok=True)
-        return (folder / f"{worker_id}.log").open("ab")
+        make_folder(folder)
+        return open(create_file(folder / f"{worker_id}.log", os.O_APPEND), "ab")
 
     def _reap(self) -> None:
         """Reap exited workers, and log their exit codes."""
