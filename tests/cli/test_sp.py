@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.cli.command import Running, requite, running
+from tests.cli.command import Running, requite, running, write_users
 from tests.cli.conftest import Refusal
 from tests.support.sp_wires import IPC, TCP, TLS, WS, Place, Places, certificates, places
 
@@ -207,7 +207,7 @@ def test_what_cannot_work_is_refused_at_once(
 
 
 def test_credentials_are_refused(here: Path, refusal: Refusal) -> None:
-    (here / "me").write_text("me:secret\n")
+    write_users(here / "me", "me:secret\n")
     told = refusal("call", NOBODY, "x", "--credentials-file", str(here / "me"))
     assert "SP has no users and passwords" in told
     assert "secret" not in told

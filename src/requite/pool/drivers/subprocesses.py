@@ -14,7 +14,7 @@ import subprocess
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final
 
@@ -54,7 +54,7 @@ class SubprocessSettings:
     """
 
     command: tuple[str, ...]
-    env: tuple[str, ...] = ()
+    env: tuple[str, ...] = field(default=(), repr=False)
     directory: str = ""
     state_dir: str = ""
     log_dir: str = ""
