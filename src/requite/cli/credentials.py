@@ -15,15 +15,13 @@ CREDENTIALS_FILE_VARIABLE: Final = "REQUITE_CREDENTIALS_FILE"
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
-def read_users(path: Path | None) -> dict[str, str] | None:
-    """Read passwords by user name; None without a file.
+def read_users(path: Path) -> dict[str, str]:
+    """Read passwords by user name.
 
     The file has `user:password` lines (UTF-8). Empty lines and comments (#) are skipped. Only its
     user may have access to it. Raises `ConfigurationError`, with the number of the line and not its
     text.
     """
-    if path is None:
-        return None
     try:
         with path.open(encoding="utf-8") as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
@@ -52,9 +50,9 @@ def read_users(path: Path | None) -> dict[str, str] | None:
 
 def read_one_user(path: Path | None) -> tuple[str, str] | None:
     """Read the user name and password of a client or worker; None without a file."""
-    users = read_users(path)
-    if users is None:
+    if path is None:
         return None
+    users = read_users(path)
     if len(users) > 1:
         raise ConfigurationError(
             f"{path} names {len(users)} users; a client or worker needs a file with one"
