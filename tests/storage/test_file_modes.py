@@ -17,6 +17,7 @@ from requite.cli.show.audit import Archive
 from requite.dedup.policy import DedupPolicy
 from requite.dedup.store import LogStore
 from requite.journal import Journal, JournalSettings
+from requite.spark.marker import FORMAT, MARKER, OURS, save
 from requite.storage import Log
 from requite.storage.stores import FolderStore
 from requite.titanic.store import StoreSettings, open_store
@@ -55,6 +56,13 @@ def test_a_journal_and_its_copy_are_closed(tmp_path: Path) -> None:
         journal.chronicle.spans.append(SPAN)
     assert (tmp_path / "mnt" / "copy" / ".logs").is_dir()
     assert open_to_others(tmp_path) == []
+
+
+def test_the_umask_decides_who_can_read_a_lake(tmp_path: Path) -> None:
+    os.umask(0o027)
+    save(str(tmp_path / "lake"), {"format": FORMAT})
+    paths = [tmp_path / "lake", tmp_path / "lake" / OURS, tmp_path / "lake" / MARKER]
+    assert [path.stat().st_mode & 0o777 for path in paths] == [0o750, 0o750, 0o640]
 
 
 def test_a_draft_of_an_older_version_does_not_pass_its_mode_on(tmp_path: Path) -> None:

@@ -13,23 +13,23 @@ FOLDER_MODE: Final = 0o700
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
-def make_folder(path: Path) -> None:
+def make_folder(path: Path, mode: int = FOLDER_MODE) -> None:
     """Create a folder, and the missing ones above it; an existing one keeps its mode.
 
     Raises `FileExistsError` or `NotADirectoryError` if a file has its name.
     """
     if not path.is_dir():
-        make_folder(path.parent)
-        path.mkdir(FOLDER_MODE, exist_ok=True)
+        make_folder(path.parent, mode)
+        path.mkdir(mode, exist_ok=True)
 
 
-def create_file(path: Path, flags: int = 0) -> int:
+def create_file(path: Path, flags: int = 0, mode: int = FILE_MODE) -> int:
     """Create a file, and return its descriptor for reading and writing; `flags` as of `os.open`.
 
     It replaces an existing file, which may have a wider mode (one of an older version).
     """
     path.unlink(missing_ok=True)
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | flags, FILE_MODE)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | flags, mode)
 
 
 def warn_of_access(path: Path, logger: Logger) -> None:
