@@ -99,13 +99,13 @@ class Broker(Daemon):
         self._pair = pair
         gate = None if pair is None else self._put_behind_gate(pair)
         limits = _limits(message_size_max)
-        mechanism = mechanism_to_check(users)
+        self._mechanism = mechanism_to_check(users)
         identities: IdentityTable[Link] = IdentityTable(
             start=entropy.source.randrange(_IDENTITIES), handover=handover
         )
 
         def make_framing() -> Zmtp:
-            return Zmtp(SocketType.ROUTER, mechanism=mechanism, limits=limits)
+            return Zmtp(SocketType.ROUTER, mechanism=self._mechanism, limits=limits)
 
         listen = [
             Endpoint(parse_address(bind, _SCHEMES), make_framing)
@@ -134,6 +134,10 @@ class Broker(Daemon):
     def snapshot(self) -> Snapshot:
         """Return the broker's tables: services, workers, counts of pending requests."""
         return self._engine.snapshot()
+
+    def admit(self, users: Mapping[str, str]) -> None:
+        """Replace the users, for new connections; open ones stay. Raises `ConfigurationError`."""
+        self._mechanism = mechanism_to_check(users)
 
     async def start(self) -> list[str]:
         """Start listening; return `endpoints`.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.amqp.live import serving
-from tests.cli.command import Ended, requite
+from tests.cli.command import Ended, requite, write_users
 from tests.support.rabbit import Rabbit
 
 from requite import Request, Worker, service
@@ -57,7 +57,7 @@ async def test_credentials_come_from_a_file(url: str, rabbit: Rabbit, tmp_path: 
     place = url.replace(f"{rabbit.user}:{rabbit.password}@", "")
     file = tmp_path / "me"
     for password, code in ((rabbit.password, ExitCode.OK), ("wrong", ExitCode.NO_CONNECTION)):
-        file.write_text(f"{rabbit.user}:{password}\n")
+        write_users(file, f"{rabbit.user}:{password}\n")
         words = "call", f"{place}?queue=echo", "x", "--credentials-file", str(file)
         assert (await command(*words)).code == code
 

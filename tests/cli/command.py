@@ -26,6 +26,13 @@ ENVIRONMENT: Final = {
 }
 
 
+def write_users(path: Path, text: str) -> Path:
+    """Write a file for `--credentials-file`, which only its user may read."""
+    path.touch(0o600)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
 class Ended:
     """The result of a run of the command."""
 

@@ -15,6 +15,7 @@ from tests.cli.command import (
     running,
     running_broker,
     running_worker,
+    write_users,
 )
 from tests.support.gate import Gate
 
@@ -120,9 +121,9 @@ def test_a_drain_has_a_time_limit():
 
 def test_clients_without_the_right_password_are_refused(tmp_path):
     users, mine, others = tmp_path / "users", tmp_path / "mine", tmp_path / "others"
-    users.write_text("# who may come\nme:p@ss/word:1\nyou:secret\n", encoding="utf-8")
-    mine.write_text("me:p@ss/word:1\n", encoding="utf-8")
-    others.write_text("me:wrong\n", encoding="utf-8")
+    write_users(users, "# who may come\nme:p@ss/word:1\nyou:secret\n")
+    write_users(mine, "me:p@ss/word:1\n")
+    write_users(others, "me:wrong\n")
     with running_broker(env={"REQUITE_CREDENTIALS_FILE": str(users)}) as (_broker, url):
         ask = ("call", f"{url}/mmi.ping", "--timeout")
         assert requite(*ask, "20", "--credentials-file", str(mine)).code == 0

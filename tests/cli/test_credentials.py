@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.cli.command import Running, requite, running_broker
+from tests.cli.command import Running, requite, running, running_broker, write_users
 
 from requite.cli.exit_codes import ExitCode
 
@@ -20,9 +21,7 @@ TIMEOUT_S = "20"
 @pytest.fixture
 def users(tmp_path: Path) -> Path:
     """A credentials file with one user."""
-    path = tmp_path / "users"
-    path.write_text(f"ann:{PASSWORD}\n", encoding="utf-8")
-    return path
+    return write_users(tmp_path / "users", f"ann:{PASSWORD}\n")
 
 
 @pytest.fixture
@@ -96,3 +95,44 @@ def test_other_commands_fail_at_once_too(verb: str, guarded: tuple[Running, str]
     assert time.monotonic() - began < float(TIMEOUT_S) / 2
     assert ended.code == ExitCode.NO_CONNECTION
     assert "the broker requires a user name and password" in ended.err
+
+
+def test_a_file_that_others_can_read_is_refused(users: Path) -> None:
+    users.chmod(0o640)
+    for words in (("broker",), ("call", "mdp://127.0.0.1:1/echo", "x", "--timeout", "1")):
+        ended = requite(*words, "--credentials-file", str(users))
+        assert ended.code == ExitCode.USAGE
+        assert f"other users of this machine may use {users} (mode 0640)" in ended.err
+        assert f"run `chmod 600 {users}`" in ended.err
+        assert PASSWORD not in ended.err + ended.out
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_no_output_and_no_command_line_shows_the_password(log_format: str, users: Path) -> None:
+    logging = ("-vv", "--log-format", log_format)
+    with running_broker("--credentials-file", str(users), *logging) as (broker, url):
+        place = url.replace("mdp://", f"mdp://ann:{PASSWORD}@")
+        file = ("--credentials-file", str(users))
+        with running("worker", "requite.examples:echo", "--connect", url, *file, *logging) as one:
+            printed = one.line()
+            told = [
+                requite("call", f"{place}/echo", "x", "--timeout", TIMEOUT_S, "-vv"),
+                requite("call", f"{place}/nothing", "x", "--timeout", "1", "-vv"),
+                requite("call", f"{place.replace('mdp', 'sp+tcp')}/echo", "x"),
+                requite("call", f"{place.replace('ann', 'ann@home')}/echo", "x", "--timeout", "1"),
+                requite("call", f"{place}/echo", "x", "y", "z"),
+                requite(place, "x"),
+                requite("pool", "status", "--manager", place),
+            ]
+            lines = [
+                Path(f"/proc/{running.process.pid}/cmdline").read_text()
+                for running in (one, broker)
+            ]
+            one.send(signal.SIGTERM)
+            code, *rest = one.end()
+        broker.send(signal.SIGTERM)
+        _code, out, log = broker.end()
+    assert (code, told[0].out) == (0, "x")
+    assert [ended.code for ended in told[1:]] == [4, 2, 2, 2, 2, 2]
+    shown = [printed, *rest, out, log, *lines, *(ended.out + ended.err for ended in told)]
+    assert [text for text in shown if PASSWORD in text] == []

@@ -13,6 +13,7 @@ import sys
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cli.command import write_users
 
 from requite import errors
 from requite.cli.credentials import read_one_user, read_users, with_user
@@ -133,19 +134,48 @@ def test_credentials_survive_the_url(name, password):
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("", "no credentials"), ("# only\n\n", "no credentials"), ("a:b\nsecret\n", "line 2")],
+    [
+        ("", "no credentials"),
+        ("# only\n\n", "no credentials"),
+        ("a:b\nsecret\n", "line 2"),
+        (":secret\n", "line 1 of .* is not `user:password`"),
+        ("a:secret\nb:\n", "line 2 of .* empty password"),
+    ],
 )
 def test_errors_about_a_credentials_file_hide_its_content(tmp_path, text, message):
-    path = tmp_path / "users"
-    path.write_text(text, encoding="utf-8")
+    path = write_users(tmp_path / "users", text)
     with pytest.raises(ConfigurationError, match=message) as raised:
         read_users(path)
     assert "secret" not in str(raised.value)
 
 
+@pytest.mark.parametrize("mode", [0o604, 0o640, 0o602, 0o620])
+def test_a_credentials_file_that_others_may_use_is_refused(mode, tmp_path):
+    path = write_users(tmp_path / "users", "me:secret\n")
+    path.chmod(mode)
+    with pytest.raises(ConfigurationError, match=rf"mode {mode:04o}.*chmod 600") as raised:
+        read_users(path)
+    assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Unused Tokens: ['mdp://me:secret@host/echo'].",
+        "amqp://me@home:secret@host and mdp://:secret@[::1]:5555",
+        "no answer at http://me:sec/secret@host:1/status: refused",
+    ],
+)
+def test_neither_errors_nor_logs_show_a_password(text, capsys):
+    complain(text)
+    line = logging.makeLogRecord({"msg": "%s", "args": (text,), "url": text})
+    shown = [capsys.readouterr().err, TextLines().format(line), JsonLines().format(line)]
+    assert [each for each in shown if "secret" in each or "***@" not in each] == []
+    assert json.loads(shown[2])["message"].endswith(text.rpartition("@")[2])
+
+
 def test_a_client_has_one_user(tmp_path):
-    path = tmp_path / "users"
-    path.write_text("a:b:c\n", encoding="utf-8")
+    path = write_users(tmp_path / "users", "a:b:c\n")
     assert read_one_user(path) == ("a", "b:c")
     path.write_text("a:b\nc:d\n", encoding="utf-8")
     with pytest.raises(ConfigurationError, match="names 2 users"):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.cli.command import Running, requite, running
+from tests.cli.command import Running, requite, running, write_users
 from tests.cli.conftest import Refusal
 from tests.support.sp_wires import IPC, TCP, TLS, WS, Place, Places, certificates, places
 
@@ -207,7 +207,7 @@ def test_invalid_arguments_are_refused(
 
 
 def test_credentials_are_refused(here: Path, refusal: Refusal) -> None:
-    (here / "me").write_text("me:secret\n")
+    write_users(here / "me", "me:secret\n")
     message = refusal("call", UNREACHABLE, "x", "--credentials-file", str(here / "me"))
     assert "SP has no users and passwords" in message
     assert "secret" not in message

@@ -12,6 +12,7 @@ from tests.cli.command import (
     running_broker,
     running_worker,
     state,
+    write_users,
 )
 
 from requite.cli.exit_codes import ExitCode
@@ -54,8 +55,7 @@ def test_it_serves_functions_of_a_module_in_the_current_directory(here):
 
 
 def test_it_prints_what_it_serves_without_the_password(here):
-    users = here / "users"
-    users.write_text("me:secret", encoding="utf-8")
+    users = write_users(here / "users", "me:secret")
     with running_broker("--credentials-file", str(users)) as (_broker, url):
         url = url.replace("mdp://", "mdp://me:secret@")
         for stop in (signal.SIGTERM, signal.SIGINT):

@@ -3,13 +3,17 @@ messages."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any
 
 import pytest
 
 from requite.errors import ConfigurationError
 from requite.pool.config import PoolConfig, read_config, read_section
+from requite.pool.drivers.docker import DockerSettings
+from requite.pool.drivers.manifests import KubernetesSettings
+from requite.pool.drivers.subprocesses import SubprocessSettings
+from requite.pool.drivers.systemd import SystemdSettings
 
 MINIMAL = '[pool]\nname = "core"\n'
 
@@ -232,3 +236,41 @@ def test_invalid_settings_of_drivers_are_refused(table: dict[str, Any]) -> None:
 def test_equal_configurations_compare_equal() -> None:
     assert isinstance(read_config(MINIMAL), PoolConfig)
     assert read_config(MINIMAL) == read_config(MINIMAL)
+
+
+def test_no_repr_shows_a_password() -> None:
+    config = read_config(
+        MINIMAL
+        + """
+        [rabbitmq]
+        url = "amqp://me:hunter2@a/"
+        management_url = "http://me:hunter2@a:15672"
+        [broker]
+        url = "mdp://me:hunter2@a"
+        [workers]
+        amqp_url = "amqp://me:hunter2@a/"
+        broker_url = "mdp://me:hunter2@a"
+        [driver]
+        command = "worker"
+        env = "PASSWORD=hunter2"
+        """
+    )
+    assert "hunter2" not in repr(config)
+    for kind in (SubprocessSettings, DockerSettings, KubernetesSettings, SystemdSettings):
+        with pytest.raises(
+            ConfigurationError, match=r"driver\.env: item 2 is not NAME=VALUE"
+        ) as no:
+            read_section(kind, {**_least(kind), "env": "A=1 hunter2"}, "[driver]")
+        assert "hunter2" not in str(no.value)
+        assert "hunter2" not in repr(
+            read_section(kind, {**_least(kind), "env": "A=hunter2"}, "[driver]")
+        )
+
+
+def _least(kind: type[Any]) -> dict[str, Any]:
+    """Return the settings of a driver that have no default."""
+    return {
+        each.name: "x"
+        for each in fields(kind)
+        if each.default is MISSING and each.default_factory is MISSING
+    }

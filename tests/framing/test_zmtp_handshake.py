@@ -5,7 +5,7 @@ from struct import pack
 
 import pytest
 
-from requite.errors import LocalViolation, RemoteViolation
+from requite.errors import ConfigurationError, LocalViolation, RemoteViolation
 from requite.framing import (
     CredentialsRefused,
     Limits,
@@ -400,3 +400,9 @@ def test_known_users_copies_its_table_and_refuses_unknown_users():
     assert check("admin", "ses")
     assert not check("eve", "eve")
     assert not check("nobody", "")
+
+
+@pytest.mark.parametrize("users", [{"admin": ""}, {"": "ses"}])
+def test_known_users_refuses_empty_names_and_passwords(users):
+    with pytest.raises(ConfigurationError, match="is empty"):
+        known_users(users)

@@ -168,6 +168,9 @@ def test_a_listener_is_suggested_a_scheme_for_listening(text: str, meant: str) -
         "mdp://user:secret@",
         "xyz://user:secret@host",
         "mdp://:secret@host",
+        "mdp://user@home:secret@host/echo",
+        "mdp://us/er:secret@host/echo",
+        "mdp://us?er:secret@host/echo",
     ],
 )
 def test_no_message_shows_a_password(text: str) -> None:

@@ -41,9 +41,11 @@ class LocalTitanic:
         *,
         now: float = 100.0,
         seed: int = 0,
+        epoch_s: float = EPOCH_S,
         **policy: Any,
     ) -> None:
         self.now = now
+        self._epoch_s = epoch_s
         self.serves = True
         self.reply_of: Callable[[Sequence[bytes]], bytes] = lambda frames: b"re:" + b"".join(frames)
         self.replica: LocalTitanic | None = None
@@ -62,7 +64,7 @@ class LocalTitanic:
             rng=lambda: 0.0,
             new_uuid=lambda: random.randbytes(16),
             recovered=self.store.recovered,
-            epoch_s=EPOCH_S,
+            epoch_s=epoch_s,
         )
 
     def ask(self, service: str, *frames: bytes, key: bytes = b"") -> list[bytes]:
@@ -136,4 +138,4 @@ class LocalTitanic:
             return CallTimeout("it died")
 
     def _wall_us(self) -> int:
-        return int((EPOCH_S + self.now) * 1e6)
+        return int((self._epoch_s + self.now) * 1e6)

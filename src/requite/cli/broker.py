@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging as std_logging
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Group, Parameter
 
 from requite.cli.credentials import CREDENTIALS_FILE_VARIABLE, read_users
 from requite.cli.options import QUIET, JournalFolder, Logging
-from requite.cli.output import complain, say
+from requite.cli.output import complain, counted, say
 from requite.cli.pairing import ALONE, Pairing
 from requite.cli.retention import JournalRetain, JournalShip, journal_option
 from requite.cli.titanic.options import (
@@ -33,6 +35,9 @@ from requite.framing import Limits as FramingLimits
 from requite.protocols.majordomo.policy import LEGACY_IDLE_S, BrokerPolicy, PartialsFor01
 from requite.titanic.settings import TitanicSettings
 
+if TYPE_CHECKING:
+    from requite.broker import Broker
+
 _LIVENESS: Final = Group("Liveness", sort_key=10)
 _REQUESTS: Final = Group("Requests", sort_key=20)
 _LIMITS: Final = Group("Limits", sort_key=30)
@@ -42,6 +47,7 @@ _DEFAULT_BIND: Final = ("tcp://127.0.0.1:5555",)
 _DEFAULTS: Final = BrokerPolicy()
 _FRAMING: Final = FramingLimits()
 _MIB: Final = 1024 * 1024
+_log = std_logging.getLogger("requite.cli")
 
 
 def _in_mib(size: int) -> str:
@@ -241,7 +247,8 @@ def broker(
     Clients and workers connect to `mdp://A:5555,B:5555`, and use the active one.
 
     SIGTERM or Ctrl-C drains: the broker takes no new requests, finishes pending
-    ones, and exits with 0. A second signal stops it at once.
+    ones, and exits with 0. A second signal stops it at once. SIGHUP reads
+    --credentials-file again; it drains a broker whose terminal was closed.
 
       $ requite broker --bind tcp://127.0.0.1:0 --heartbeat-interval 0.5
     """
@@ -251,11 +258,11 @@ def broker(
     logging.start()
     if store.titanic_memory:
         complain(IN_MEMORY)
-    pair = pairing.make()
+    pair, file = pairing.make(), peers.credentials_file
     server = Broker(
         *bind,
         policy=_policy(liveness, requests, limits, peers),
-        users=read_users(peers.credentials_file),
+        users=None if file is None else read_users(file),
         message_size_max=limits.message_size_max,
         journal=journal_option(journal, journal_retain, journal_ship),
         titanic=store.settings(),
@@ -263,7 +270,23 @@ def broker(
     )
     until_failed = None if pair is None else pair.until_failed
     collect_rarely()
-    return run_until_stopped(server, lambda: _announce(server.endpoints), until_failed)
+    return run_until_stopped(
+        server,
+        lambda: _announce(server.endpoints),
+        until_failed,
+        reload=None if file is None else lambda: _admit(server, file),
+    )
+
+
+async def _admit(server: Broker, file: Path) -> None:
+    """Read the users again, for new connections; keep the old ones if the file is bad."""
+    try:
+        users = await asyncio.to_thread(read_users, file)
+        server.admit(users)
+    except ConfigurationError as error:
+        _log.warning("SIGHUP: the users remain as they were: %s", error)
+    else:
+        _log.info("SIGHUP: read %s of %s", counted(len(users), "user"), file)
 
 
 def _policy(liveness: Liveness, requests: Requests, limits: Limits, peers: Peers) -> BrokerPolicy:

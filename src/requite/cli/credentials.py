@@ -3,6 +3,8 @@ for a password: all users of the machine can read command lines."""
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -10,18 +12,26 @@ from urllib.parse import quote
 from requite.errors import ConfigurationError
 
 CREDENTIALS_FILE_VARIABLE: Final = "REQUITE_CREDENTIALS_FILE"
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
-def read_users(path: Path | None) -> dict[str, str] | None:
-    """Read passwords by user name; None without a file.
+def read_users(path: Path) -> dict[str, str]:
+    """Read passwords by user name.
 
-    The file has `user:password` lines (UTF-8). Empty lines and comments (#) are skipped. Raises
-    `ConfigurationError`, with the number of the line and not its text.
+    The file has `user:password` lines (UTF-8). Empty lines and comments (#) are skipped. Only its
+    user may have access to it. Raises `ConfigurationError`, with the number of the line and not its
+    text.
     """
-    if path is None:
-        return None
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open(encoding="utf-8") as file:
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+            if mode & _OTHERS:
+                raise ConfigurationError(
+                    f"other users of this machine may use {path} (mode {mode:04o}), which has"
+                    f" passwords: run `chmod 600 {path}`, and change the passwords if others may"
+                    " have read them"
+                )
+            text = file.read()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"cannot read the credentials in {path}: {error}") from error
     users: dict[str, str] = {}
@@ -30,6 +40,8 @@ def read_users(path: Path | None) -> dict[str, str] | None:
             user, colon, password = line.partition(":")
             if not user or not colon:
                 raise ConfigurationError(f"line {number} of {path} is not `user:password`")
+            if not password:
+                raise ConfigurationError(f"line {number} of {path} has an empty password")
             users[user] = password
     if not users:
         raise ConfigurationError(f"{path} has no credentials; write `user:password` lines")
@@ -38,9 +50,9 @@ def read_users(path: Path | None) -> dict[str, str] | None:
 
 def read_one_user(path: Path | None) -> tuple[str, str] | None:
     """Read the user name and password of a client or worker; None without a file."""
-    users = read_users(path)
-    if users is None:
+    if path is None:
         return None
+    users = read_users(path)
     if len(users) > 1:
         raise ConfigurationError(
             f"{path} names {len(users)} users; a client or worker needs a file with one"

@@ -1,7 +1,8 @@
 """Log lines of the command, on stderr, as text or JSON.
 
 requite logs to the logger `requite` of the standard library. The fields of `extra=` follow the text
-as `key=value`, or are members of the JSON object. Without -v only warnings and errors are shown.
+as `key=value`, or are members of the JSON object. Passwords of URLs are not shown. Without -v only
+warnings and errors are shown.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from textwrap import indent
 from typing import Any, Final, Literal
 
 from requite.cli.output import printable, printable_lines
+from requite.speaks.url import redact_text
 
 LogFormat = Literal["text", "json"]
 
@@ -38,11 +40,11 @@ class TextLines(logging.Formatter):
         facts = "".join(f" {name}={value!r}" for name, value in _facts(record).items())
         text = printable(record.getMessage())
         line = f"{time} {record.levelname.lower()} {record.name}: {text}{facts}"
-        if not record.exc_info:
-            return line
-        # Indented, so that an exception's text cannot pass for a log line.
-        trace = printable_lines(self.formatException(record.exc_info))
-        return f"{line}\n{indent(trace, '  ')}"
+        if record.exc_info:
+            # Indented, so that an exception's text cannot pass for a log line.
+            trace = printable_lines(self.formatException(record.exc_info))
+            line = f"{line}\n{indent(trace, '  ')}"
+        return redact_text(line)
 
 
 class JsonLines(logging.Formatter):
@@ -58,7 +60,8 @@ class JsonLines(logging.Formatter):
         }
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
-        return json.dumps(_facts(record) | entry, default=str, ensure_ascii=False)
+        # JSON has a blank between two strings, so no match reaches from one into the next.
+        return redact_text(json.dumps(_facts(record) | entry, default=str, ensure_ascii=False))
 
 
 def _instant(record: logging.LogRecord) -> datetime:

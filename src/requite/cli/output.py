@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from requite.shell.warnings import printable
+from requite.speaks.url import redact_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -45,8 +46,9 @@ def counted(n: int, noun: str) -> str:
 
 
 def complain(text: str) -> None:
-    """Print an error or a notice on stderr, as one paragraph after `requite: `."""
-    print(f"requite: {printable_lines(text)}", file=sys.stderr, flush=True)
+    """Print an error or a notice on stderr, as one paragraph after `requite: `,
+    without passwords of URLs."""
+    print(f"requite: {printable_lines(redact_text(text))}", file=sys.stderr, flush=True)
 
 
 def say_json(record: Mapping[str, Any]) -> None:

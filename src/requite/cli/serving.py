@@ -1,4 +1,7 @@
-"""Serve until a signal: the first SIGTERM or SIGINT drains, a second one stops at once."""
+"""Serve until a signal: the first SIGTERM or SIGINT drains, a second one stops at once.
+
+SIGHUP drains if the server was started from a terminal, which was closed; otherwise it reloads.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,13 @@ import logging
 import signal
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final, Protocol, TypeAlias
 
 from requite.cli.exit_codes import ExitCode
 from requite.cli.output import complain
 from requite.errors import RequiteError, TransportError
+from requite.shell.signals import has_terminal, say_nothing_to_reload
 
 _COLLECT: Final = (50_000, 20, 20)  # Python's default: 700, 10, 10
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
@@ -47,6 +52,9 @@ UntilFailed: TypeAlias = Callable[[], Coroutine[Any, Any, RequiteError]]
 UntilOver: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 """Waits until the server has finished its task."""
 
+Reload: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+"""Reads the server's settings again; logs what is wrong with them, and raises nothing."""
+
 
 def collect_rarely() -> None:
     """Run the garbage collector less often.
@@ -64,12 +72,13 @@ def run_until_stopped(
     on_started: Callable[[], None],
     until_failed: UntilFailed | None = None,
     until_over: UntilOver | None = None,
+    reload: Reload | None = None,
 ) -> ExitCode:
     """Run `serve` on a new event loop; report an address that cannot be bound."""
     from requite.shell.aio import run
 
     try:
-        return run(serve(server, on_started, until_failed, until_over))
+        return run(serve(server, on_started, until_failed, until_over, reload))
     except CannotListenError as error:
         complain(str(error))
         return ExitCode.CANNOT_LISTEN
@@ -80,10 +89,14 @@ async def serve(
     on_started: Callable[[], None],
     until_failed: UntilFailed | None = None,
     until_over: UntilOver | None = None,
+    reload: Reload | None = None,
 ) -> ExitCode:
     """Serve until a signal arrives or `until_over` returns, then drain; return OK, or the exit code
     of a second signal. Raises the error of `until_failed`, and `CannotListenError`."""
-    with _caught_signals() as arrived:
+    with (
+        _reloading(reload or _reload_nothing) as reload_soon,
+        _caught_signals(reload_soon) as arrived,
+    ):
         try:
             await _start(server)
             on_started()
@@ -125,7 +138,7 @@ async def _first(
 
 async def _drain(server: Server, arrived: asyncio.Queue[signal.Signals]) -> ExitCode:
     draining = asyncio.ensure_future(server.drain())
-    second = asyncio.ensure_future(arrived.get())
+    second = asyncio.ensure_future(_second(arrived))
     await asyncio.wait((draining, second), return_when=asyncio.FIRST_COMPLETED)
     if draining.done():
         second.cancel()
@@ -138,14 +151,51 @@ async def _drain(server: Server, arrived: asyncio.Queue[signal.Signals]) -> Exit
     return _STOPPED_BY[second.result()]
 
 
+async def _second(arrived: asyncio.Queue[signal.Signals]) -> signal.Signals:
+    """Return the second signal. It is not SIGHUP, which the shell and the kernel both send when a
+    terminal is closed."""
+    while (number := await arrived.get()) is signal.SIGHUP:
+        pass
+    return number
+
+
 @contextmanager
-def _caught_signals() -> Iterator[asyncio.Queue[signal.Signals]]:
+def _caught_signals(reload_soon: Callable[[], None]) -> Iterator[asyncio.Queue[signal.Signals]]:
     loop = asyncio.get_running_loop()
     arrived: asyncio.Queue[signal.Signals] = asyncio.Queue()
-    for number in _SIGNALS:
-        loop.add_signal_handler(number, arrived.put_nowait, number)
+    handlers: dict[signal.Signals, Callable[[], None]] = {
+        number: partial(arrived.put_nowait, number) for number in (*_SIGNALS, signal.SIGHUP)
+    }
+    if not has_terminal():
+        handlers[signal.SIGHUP] = reload_soon
+    elif signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # to outlive the terminal
+        del handlers[signal.SIGHUP]
+    for number, handler in handlers.items():
+        loop.add_signal_handler(number, handler)
     try:
         yield arrived
     finally:
-        for number in _SIGNALS:
+        for number in handlers:
             loop.remove_signal_handler(number)
+
+
+@contextmanager
+def _reloading(reload: Reload) -> Iterator[Callable[[], None]]:
+    """Yield a function that requests a call of `reload`; one call runs at a time."""
+    requested = asyncio.Event()
+
+    async def work() -> None:
+        while True:
+            await requested.wait()
+            requested.clear()
+            await reload()
+
+    task = asyncio.ensure_future(work())
+    try:
+        yield requested.set
+    finally:
+        task.cancel()
+
+
+async def _reload_nothing() -> None:
+    say_nothing_to_reload()

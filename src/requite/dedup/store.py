@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from os import PathLike
+from pathlib import Path
 from typing import Any, Final
 
 from requite.dedup.inputs import Discard, Found
@@ -19,6 +20,7 @@ from requite.dedup.records import decode_head
 from requite.engine import Input, Load, Loaded, LoadFailed, Store, Stored, StoreFailed
 from requite.errors import LocalViolation, LogCorrupt, StorageError
 from requite.storage import GroupCommit, Log, LogReader, LogSettings, Position, Record
+from requite.storage.private import warn_of_access
 
 PURPOSE: Final = b"DEDU"
 _SEGMENTS: Final = 8  # of a full log
@@ -43,6 +45,7 @@ class LogStore:
         """
         self._log = Log.open(directory, purpose=PURPOSE, settings=_settings(policy))
         try:
+            warn_of_access(Path(directory), _log)
             self.found = read_log(self._log)
         except BaseException:
             self._log.close()

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from hmac import compare_digest
 from typing import ClassVar, Final, Protocol, TypeAlias
 
-from requite.errors import LocalViolation, RemoteViolation
+from requite.errors import ConfigurationError, LocalViolation, RemoteViolation
 from requite.framing.zmtp_command import Command, encode_command
 from requite.framing.zmtp_socket import Peer
 
@@ -201,8 +201,11 @@ def known_users(passwords: Mapping[str, str]) -> Check:
     """Return a check of user names and passwords against a table.
 
     An unknown user costs the same comparison as a known one, so the time reveals no user names.
+    Raises `ConfigurationError` for an empty name or password.
     """
     table = dict(passwords)
+    if not all(table) or not all(table.values()):
+        raise ConfigurationError("a user name or a password is empty; give each user both")
 
     def check(username: str, password: str) -> bool:
         expected = table.get(username)

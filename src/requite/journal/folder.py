@@ -17,6 +17,7 @@ from requite.chronicle import ORIGIN_SIZE, WriterRole
 from requite.errors import ConfigurationError, LogFailed, StorageError
 from requite.journal.meaning import ROLE_NAMES
 from requite.storage.place import is_store, local_folder, store_url
+from requite.storage.private import FILE_MODE, make_folder
 from requite.storage.stores import open_store
 
 _ROLES: Final = {name: role for role, name in ROLE_NAMES.items()}
@@ -112,8 +113,8 @@ def enrol(log: Path) -> None:
     """Enrol a new log. Raises `StorageError` if the entry cannot be written."""
     roll = log.parent / _ROLL
     try:
-        roll.mkdir(parents=True, exist_ok=True)
-        (roll / log.name).touch()
+        make_folder(roll)
+        (roll / log.name).touch(FILE_MODE)
     except OSError as error:
         cause = error.strerror or str(error)
         raise LogFailed(

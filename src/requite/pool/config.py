@@ -57,8 +57,8 @@ class RabbitSection:
     - `management_timeout`: timeout of requests to the management API.
     """
 
-    url: str = "amqp://guest:guest@localhost/"
-    management_url: str = "http://guest:guest@localhost:15672"
+    url: str = field(default="amqp://guest:guest@localhost/", repr=False)
+    management_url: str = field(default="http://guest:guest@localhost:15672", repr=False)
     publish_timeout_s: float = 10.0
     management_timeout_s: float = 10.0
 
@@ -78,7 +78,7 @@ class BrokerSection:
       stopped as unused.
     """
 
-    url: str = ""
+    url: str = field(default="", repr=False)
     interval_s: float = 0.25
     timeout_s: float = 5.0
     settle_s: float = 10.0
@@ -209,8 +209,8 @@ class WorkersSection:
     - `prefetch`: how many requests a worker holds at a time.
     """
 
-    amqp_url: str = ""
-    broker_url: str = ""
+    amqp_url: str = field(default="", repr=False)
+    broker_url: str = field(default="", repr=False)
     prefetch: int = 1
 
     def __post_init__(self) -> None:
@@ -227,12 +227,13 @@ class DriverSection:
 
     kind: str = "subprocess"
     timeout_s: float = 60.0
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class PoolConfig:
-    """All settings of a pool."""
+    """All settings of a pool. URLs and the settings of drivers may have passwords: no `repr` shows
+    them."""
 
     pool: PoolSection
     rabbitmq: RabbitSection = field(default_factory=RabbitSection)

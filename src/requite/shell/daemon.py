@@ -44,7 +44,7 @@ class Daemon(ABC):
 
     async def serve(self, on_started: Callable[[], object] | None = None) -> None:
         """Serve until SIGTERM or SIGINT, or until `until_over` returns; then drain. A second signal
-        stops at once. Main thread only."""
+        stops at once. If standard input is a terminal, SIGHUP drains, too. Main thread only."""
         try:
             with StopSignals() as signals:
                 await self.start()

@@ -86,8 +86,9 @@ def load(root: str, store: Store | None = None, path: str = MARKER) -> dict[str,
 
 
 def save(root: str, record: dict[str, Any]) -> None:
-    """Write the marker atomically."""
-    open_store(root).put(MARKER, json.dumps(record, indent=1, sort_keys=True).encode())
+    """Write the marker atomically. All who can read the tables can read it, too."""
+    store = open_store(root, is_shared=True)
+    store.put(MARKER, json.dumps(record, indent=1, sort_keys=True).encode())
 
 
 def _refusal(root: str, store: Store) -> Exception:

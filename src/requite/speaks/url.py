@@ -27,8 +27,10 @@ from requite.transport.tls import TlsSettings
 
 TLS_OPTIONS: Final = ("ca", "certificate", "key", "server_name")
 _NO_ESCAPE: Final = re.compile("%(?![0-9A-Fa-f]{2})")
-# Deliberately greedy: up to the last @, to hide a password with an unescaped / or @, too.
-_SECRET: Final = re.compile(r"//([^/?#:@]*):.*@", re.DOTALL)
+# Deliberately greedy: up to the last @, to hide a password with an unescaped / or @, too. A user
+# may have one of them as well.
+_SECRET: Final = re.compile(r"//([^:]*):.*@", re.DOTALL)
+_SECRET_IN_TEXT: Final = re.compile(r"(://[^\s:]*):\S*@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,12 @@ def redact(text: str) -> str:
     """Return a URL, even a malformed one, without its password, for messages."""
     start = "" if "://" in text else "//"
     return _SECRET.sub(r"//\1:***@", start + text, count=1).removeprefix(start)
+
+
+def redact_text(text: str) -> str:
+    """Return a message without the passwords of the URLs in it. A last resort, for messages of
+    other libraries: a password with a blank that is not escaped remains."""
+    return _SECRET_IN_TEXT.sub(r"\1:***@", text)
 
 
 def refuse(shown: str, why: str) -> NoReturn:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from requite.errors import LogFailed, LogFull, LogGone, LogLocked, LogMismatch, StorageError
+from requite.storage.private import FILE_MODE, create_file, make_folder
 from requite.storage.shipped import SHIPPED_NAME, SHIPPED_SIZE_MAX, Shipped, decode_shipped
 
 LOCK_NAME: Final = "lock"
@@ -135,7 +136,7 @@ class DiskFolder:
             return
         try:
             with as_storage_error("create the folder", self.path):
-                self.path.mkdir(parents=True)
+                make_folder(self.path)
                 sync_folder(self.path.parent)
         except LogFailed as error:
             if not isinstance(error.__cause__, FileExistsError | NotADirectoryError):
@@ -162,8 +163,7 @@ class DiskFolder:
                     f"cannot create {path}: the log's folder has been replaced by another one. "
                     "Check whether its disk is mounted."
                 )
-            flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-            file = DiskFile(path, os.open(path, flags, 0o644))
+            file = DiskFile(path, create_file(path))
         try:
             file.set_aside(size)
         except StorageError:
@@ -187,7 +187,7 @@ class DiskFolder:
     def lock(self) -> None:
         path = self.path / LOCK_NAME
         with as_storage_error("open", path):
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             _lock(descriptor, path)
             with as_storage_error("look at", self.path):

@@ -24,8 +24,10 @@ from urllib.parse import urlsplit
 from requite.errors import ConfigurationError, LogFailed, LogGone
 from requite.storage.disk import as_storage_error, sync_folder
 from requite.storage.place import is_store, place_of
+from requite.storage.private import FILE_MODE, FOLDER_MODE, create_file, make_folder
 
 _DRAFT_SUFFIX: Final = ".new"
+_SHARED: Final = (0o777, 0o666)  # of folders and files, without the umask
 _VARIABLES: Final = ("AWS_", "AZURE_", "GOOGLE_")
 _RETRIES_MAX: Final = 5
 _RETRY_FOR: Final = timedelta(seconds=60)
@@ -62,17 +64,21 @@ class Store(Protocol):
         """Return the modification time of an object in nanoseconds. Raises `LogGone`."""
 
 
-def open_store(url: str | PathLike[str]) -> Store:
-    """Return the store at a path or a URL. Raises `ConfigurationError` for an invalid one."""
+def open_store(url: str | PathLike[str], *, is_shared: bool = False) -> Store:
+    """Return the store at a path or a URL. Raises `ConfigurationError` for an invalid one.
+
+    Only this user can read what is put into a folder; with `is_shared` the umask decides.
+    """
     place = place_of(url, "journals are kept in")
-    return ObjectStore(place) if is_store(place) else FolderStore(Path(place))
+    return ObjectStore(place) if is_store(place) else FolderStore(Path(place), is_shared=is_shared)
 
 
 class FolderStore:
     """A local or mounted folder."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, is_shared: bool = False) -> None:
         self._path = path
+        self._folder_mode, self._file_mode = _SHARED if is_shared else (FOLDER_MODE, FILE_MODE)
 
     @property
     def url(self) -> str:
@@ -82,8 +88,8 @@ class FolderStore:
         path = self._path / name
         draft = path.with_name(path.name + _DRAFT_SUFFIX)
         with as_storage_error("write", path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with draft.open("wb") as file:
+            make_folder(path.parent, self._folder_mode)
+            with open(create_file(draft, mode=self._file_mode), "wb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())

@@ -191,7 +191,6 @@ def _take(found: RecoveredRequest, entry: records.Entry, payload: bytes | memory
         found.attempts = entry.attempts
         found.poisoned = entry.poisoned
         found.reason = entry.reason
-        found.tried_us = entry.at_us
 
 
 def _submitted_us(found: RecoveredRequest) -> int:

@@ -27,7 +27,7 @@ class TitanicSettings:
     directory: str | PathLike[str] | None = None
     policy: TitanicPolicy = field(default_factory=TitanicPolicy)
     store: StoreSettings = field(default_factory=StoreSettings)
-    replica: str | None = None
+    replica: str | None = field(default=None, repr=False)  # it may have a password
     sync: bool = False
     standby: bool = False
 

@@ -36,6 +36,7 @@ from requite.protocols.titanic.tickets import Since
 from requite.storage import Log, LogSettings, MemoryLog, Position, Record
 from requite.storage.files import Folder
 from requite.storage.layout import SUFFIX, record_size
+from requite.storage.private import warn_of_access
 from requite.titanic.bound import SEGMENTS_MIN, Bound
 from requite.titanic.compaction import Compaction
 from requite.titanic.recovery import StoreReport, Survey
@@ -138,7 +139,9 @@ def open_store(
     """
     settings = _within_the_disk(Path(directory), settings or StoreSettings())
     log = Log.open(directory, purpose=PURPOSE, settings=settings.log_settings, log_id=log_id)
-    return _opened(log, settings, now_us)
+    store = _opened(log, settings, now_us)
+    warn_of_access(Path(directory), _log)
+    return store
 
 
 def _within_the_disk(folder: Path, settings: StoreSettings) -> StoreSettings:

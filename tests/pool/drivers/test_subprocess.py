@@ -266,6 +266,64 @@ async def test_the_output_of_workers_is_written_to_log_dir(backend: Processes) -
     await until(printed, "the worker's output")
 
 
+async def test_workers_get_no_secrets_of_the_manager(
+    backend: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = {
+        "LC_ALL": "C.UTF-8",
+        "PYTHONPATH": "/lib",
+        "REQUITE_JOURNAL": "journal",
+        "TMPDIR": str(backend.folder),
+        "VIRTUAL_ENV": "/venv",
+        "DATABASE_URL": "postgres://me:secret@db",
+        "SHOP_A": "1",
+        "SHOP_B": "2",
+    }
+    ours = {
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "MY_DATABASE_URL": "secret",
+        "REQUITE_POOL__RABBITMQ__MANAGEMENT_URL": "http://admin:secret@rabbit:15672",
+        "shop_c": "3",
+    }
+    for name, value in {**theirs, **ours}.items():
+        monkeypatch.setenv(name, value)
+    settings = replace(backend.settings(), pass_environment=("DATABASE_URL", "SHOP_*", "NOT_SET"))
+    await backend.make(settings).start("42")
+    await until_running(backend)
+    [seen] = await backend.environments()
+    assert {name: seen.get(name) for name in (*theirs, *ours)} == {**theirs, **dict.fromkeys(ours)}
+    assert seen["PATH"] == os.environ["PATH"]
+    assert (seen["WORKER_KEY"], seen["FOLDER"]) == ("42", str(backend.variables))
+
+
+async def test_a_manager_may_pass_its_whole_environment_on(
+    backend: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANYTHING", "goes")
+    await backend.make(replace(backend.settings(), pass_environment=("*",))).start("42")
+    await until_running(backend)
+    [seen] = await backend.environments()
+    assert {**os.environ, **seen} == seen
+
+
+def test_a_value_among_the_names_of_variables_is_refused_and_not_shown() -> None:
+    with pytest.raises(ConfigurationError, match="item 2 has a value; write it to `env`") as caught:
+        SubprocessSettings(("sleep",), pass_environment=("A", "B=secret"))
+    assert "secret" not in str(caught.value)
+
+
+async def test_output_of_workers_is_closed_to_other_users(backend: Processes) -> None:
+    folder = backend.folder / "var" / "log"
+    before = os.umask(0)
+    try:
+        await backend.make(replace(backend.settings(), log_dir=str(folder))).start("42")
+    finally:
+        os.umask(before)
+    [file] = folder.iterdir()
+    paths = [file, folder, folder.parent, backend.folder / "state"]
+    assert [path.stat().st_mode & 0o777 for path in paths] == [0o600, 0o700, 0o700, 0o700]
+
+
 def test_a_command_is_required() -> None:
     with pytest.raises(ConfigurationError, match=r"driver\.command"):
         SubprocessSettings(())

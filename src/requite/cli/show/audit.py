@@ -23,6 +23,7 @@ from requite.cli.output import stderr_console
 from requite.cli.show.replies import Verdict
 from requite.errors import ConfigurationError
 from requite.shell.aio import run
+from requite.storage.private import make_folder
 from requite.testing.processes import Child, State
 
 _AUDITOR: Final = "requite.cli.show.auditor"
@@ -80,7 +81,7 @@ def _new_folder(keep: Path | None) -> Path:
         return Path(tempfile.mkdtemp(prefix="requite-demo-"))
     folder = keep.expanduser().resolve()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         is_new = not any(folder.iterdir())
     except OSError as error:
         raise ConfigurationError(f"--keep: cannot use {folder}: {error.strerror}") from error

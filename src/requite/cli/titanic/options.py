@@ -57,7 +57,8 @@ Expire = Annotated[
         metavar="SECONDS",
         group=KEPT,
         validator=_POSITIVE,
-        help="Drop a reply that no client has fetched for this time. [default: never]",
+        help="Drop a reply that no client has fetched for this time, or for this time since the "
+        "start. [default: never]",
     ),
 ]
 DiskMax = Annotated[

@@ -108,12 +108,12 @@ def check_workers(workers: int | None, workers_max: int) -> None:
 
 
 def variables_of(texts: Iterable[str]) -> dict[str, str]:
-    """Parse `driver.env`: strings NAME=VALUE. Raises `ConfigurationError`."""
+    """Parse `driver.env`: strings NAME=VALUE. Raises `ConfigurationError`, which shows no value."""
     variables = {}
-    for text in texts:
+    for number, text in enumerate(texts, start=1):
         name, sign, value = text.partition("=")
         if not (name and sign) or "\0" in text:
-            raise ConfigurationError(f"driver.env: {text!r} is not NAME=VALUE")
+            raise ConfigurationError(f"driver.env: item {number} is not NAME=VALUE")
         variables[name] = value
     return variables
 

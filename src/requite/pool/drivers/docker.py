@@ -11,7 +11,7 @@ import asyncio
 import json
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from requite.errors import ConfigurationError
@@ -50,7 +50,7 @@ class DockerSettings:
 
     image: str
     command: tuple[str, ...] = ()
-    env: tuple[str, ...] = ()
+    env: tuple[str, ...] = field(default=(), repr=False)
     socket: str = "/var/run/docker.sock"
     network: str = ""
     memory_bytes: int = 0

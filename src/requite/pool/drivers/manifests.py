@@ -9,7 +9,7 @@ key and version.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from requite.errors import ConfigurationError
@@ -44,7 +44,7 @@ class KubernetesSettings:
     image: str
     command: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
-    env: tuple[str, ...] = ()
+    env: tuple[str, ...] = field(default=(), repr=False)
     namespace: str = ""
     api_url: str = ""
     token_file: str = ""

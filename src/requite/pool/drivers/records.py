@@ -21,6 +21,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
+from requite.storage.private import create_file, make_folder
+
 _SUFFIX: Final = ".worker"
 _FRESH: Final = ".new"
 _ABANDONED_S: Final = 60.0  # age of a file that its manager never locked
@@ -44,7 +46,7 @@ class Records:
 
     def living(self) -> list[Record]:
         """Return the running workers, and remove the files of those that have exited."""
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(self._folder)
         self._drop_abandoned()
         found = (self._read(path) for path in sorted(self._folder.glob(f"*{_SUFFIX}")))
         return [record for record in found if record is not None]
@@ -67,9 +69,9 @@ class Records:
 
         The file gets its name after it is locked, so that it never looks like an exited worker's.
         """
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(self._folder)
         fresh = self.path(record.worker_id).with_suffix(_FRESH)
-        file = os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o600)
+        file = create_file(fresh, os.O_APPEND)
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
             what = {name: value for name, value in asdict(record).items() if name != "pid"}

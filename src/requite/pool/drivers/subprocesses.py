@@ -14,11 +14,13 @@ import subprocess
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import IO, Final
 
 from requite.errors import ConfigurationError
+from requite.pool.config import PREFIX
 from requite.pool.drivers.base import (
     DriverError,
     Environment,
@@ -30,11 +32,16 @@ from requite.pool.drivers.base import (
 )
 from requite.pool.drivers.records import Record, Records
 from requite.pool.inputs import RunningGroup
+from requite.storage.private import create_file, make_folder
 
 _log = logging.getLogger("requite.pool")
 
 # The shell records its process id and executes the worker: "$0" is the file, "$@" the command.
 _LAUNCH: Final = ("/bin/sh", "-c", 'echo $$ >>"$0" && exec "$@"')
+_PASSED: Final = (
+    *("PATH", "HOME", "LANG", "LC_*", "TZ", "TMPDIR", "VIRTUAL_ENV", "PYTHON*"),
+    "REQUITE_*",  # without the manager's own settings, which may have passwords
+)
 _KILLED_S: Final = 5.0
 _POLL_S: Final = 0.02  # between two checks of a stopping process
 
@@ -44,7 +51,10 @@ class SubprocessSettings:
     """Settings of worker processes.
 
     - `command`: the program and its arguments.
-    - `env`: variables in addition to the manager's and those of the worker protocol, NAME=VALUE.
+    - `env`: variables in addition to those of the worker protocol, NAME=VALUE.
+    - `pass_environment`: names of variables of the manager that workers get, too; `*` and `?` match
+      any characters, any one. Without it they get only those that programs generally need, because
+      the manager's environment may have secrets.
     - `directory`: working directory; empty: the manager's.
     - `state_dir`: folder of the records of workers, with a subfolder per pool and instance. Empty:
       `requite/pool` in the user's state folder.
@@ -53,7 +63,8 @@ class SubprocessSettings:
     """
 
     command: tuple[str, ...]
-    env: tuple[str, ...] = ()
+    env: tuple[str, ...] = field(default=(), repr=False)
+    pass_environment: tuple[str, ...] = ()
     directory: str = ""
     state_dir: str = ""
     log_dir: str = ""
@@ -63,6 +74,11 @@ class SubprocessSettings:
         if not self.command:
             raise ConfigurationError("driver.command is empty; give the program of the workers")
         variables_of(self.env)
+        for number, name in enumerate(self.pass_environment, start=1):
+            if "=" in name:
+                raise ConfigurationError(
+                    f"driver.pass_environment: item {number} has a value; write it to `env`"
+                )
 
     @property
     def state_folder(self) -> Path:
@@ -176,7 +192,8 @@ class SubprocessDriver:
 
     def _variables(self, key: str, worker_id: str) -> dict[str, str]:
         ours = check_environment(self._environment(key, worker_id))
-        return {**os.environ, **variables_of(self._settings.env), **ours}
+        inherited = _passed_on(os.environ, self._settings.pass_environment)
+        return {**inherited, **variables_of(self._settings.env), **ours}
 
     def _check_command(self, variables: Mapping[str, str]) -> None:
         program = self._settings.command[0]
@@ -187,8 +204,8 @@ class SubprocessDriver:
         if not self._settings.log_dir:
             return nullcontext()
         folder = Path(self._settings.log_dir)
-        folder.mkdir(parents=True, exist_ok=True)
-        return (folder / f"{worker_id}.log").open("ab")
+        make_folder(folder)
+        return open(create_file(folder / f"{worker_id}.log", os.O_APPEND), "ab")
 
     def _reap(self) -> None:
         """Reap exited workers, and log their exit codes."""
@@ -255,6 +272,19 @@ class SubprocessDriver:
     async def _until_ended(self, record: Record) -> None:
         while await self._found(record.worker_id):  # noqa: ASYNC110 - locks have no event
             await asyncio.sleep(_POLL_S)
+
+
+def _passed_on(environ: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
+    """Return the variables of a manager that its workers get: the usual ones, and `names`."""
+    return {
+        name: value
+        for name, value in environ.items()
+        if _is_among(name, names) or (_is_among(name, _PASSED) and not name.startswith(PREFIX))
+    }
+
+
+def _is_among(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _exists(pid: int) -> bool:

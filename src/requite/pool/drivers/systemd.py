@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -57,7 +57,7 @@ class SystemdSettings:
     """
 
     template: str = ""
-    env: tuple[str, ...] = ()
+    env: tuple[str, ...] = field(default=(), repr=False)
     environment_dir: str = "/run/requite"
     bus: str = "system"
 

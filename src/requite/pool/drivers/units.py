@@ -18,6 +18,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
+from requite.storage.private import create_file, make_folder
+
 _NAME_SIZE_MAX: Final = 255
 _PLAIN: Final = frozenset(b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ:_")
 _DIGEST: Final = "sha256:"
@@ -61,13 +63,13 @@ class Units:
 
     def write(self, key: str, version: str, variables: Mapping[str, str]) -> None:
         """Write the file of a group; it holds the password of RabbitMQ. Raises `OSError`."""
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(self._folder)
         file = self._file(self._instance_of(key))
         fresh = file.with_suffix(".new")
-        fresh.touch(mode=0o600)
         lines = [f"#{json.dumps(asdict(GroupIdentity(key, version)))}"]
         lines += [f"{name}={quoted(value)}" for name, value in variables.items()]
-        fresh.write_text("\n".join(lines) + "\n")
+        with open(create_file(fresh), "w") as text:
+            text.write("\n".join(lines) + "\n")
         fresh.rename(file)
 
     def sweep(self, units: set[str]) -> None:

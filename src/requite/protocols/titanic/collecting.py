@@ -27,6 +27,8 @@ from requite.request import Status
 
 EXPIRE: Final = "expire"
 KEYS: Final = "keys"
+_EXPIRE_MAX: Final = 1000  # requests that one turn closes
+_EXPIRE_PAUSE_S: Final = 0.01  # until the next of such turns
 
 
 class Collecting:
@@ -158,22 +160,16 @@ class Collecting:
 
     # --- time -------------------------------------------------------------------------------------
     def expire_later(self, request: DurableRequest, now: float) -> None:
-        """Schedule the removal of a request that has ended now."""
+        """Schedule the removal of a request that has ended now, or before the start."""
         core = self._core
         if core.policy.expire_s is not None:
             self._expiring.append((now + core.policy.expire_s, request))
             if EXPIRE not in core.timers:
                 core.timers.set(EXPIRE, self._expiring[0][0])
 
-    def recovered(self) -> None:
-        """Sort the expiry queue after recovery."""
-        if self._expiring:
-            self._expiring = deque(sorted(self._expiring, key=lambda one: one[0]))
-            self._core.timers.set(EXPIRE, self._expiring[0][0])
-
     def expire(self, now: float) -> None:
         """Close requests that were not collected in time. All have the same time limit, so the
-        queue is in order.
+        queue is in order. Those of one start are due together, so each turn closes some of them.
 
         A replica and a superseded Titanic close nothing by time, and check again later.
         """
@@ -181,12 +177,14 @@ class Collecting:
         if core.bystander:
             core.timers.set(EXPIRE, now + max(core.policy.expire_s or 0.0, 1.0))
             return
-        while expiring and expiring[0][0] <= now:
+        for _ in range(_EXPIRE_MAX):
+            if not expiring or expiring[0][0] > now:
+                break
             request = expiring.popleft()[1]
             if request.state in (ANSWERED, POISONED) and request.closing is None:
                 self.begin_closing(request, [], expired=True)
         if expiring:
-            self._core.timers.set(EXPIRE, expiring[0][0])
+            self._core.timers.set(EXPIRE, max(expiring[0][0], now + _EXPIRE_PAUSE_S))
 
     def expire_keys(self, now: float) -> None:
         """Forget expired idempotency keys."""

@@ -152,7 +152,6 @@ class TitanicEngine:
             Wake: self._woken,
         }
         self._timed: dict[object, Callable[[float], None]] = {
-            _BEGIN: _nothing,
             STORE_AGAIN: self._attempts.store_again,
             EXPIRE: self._collecting.expire,
             KEYS: self._collecting.expire_keys,
@@ -399,22 +398,21 @@ class TitanicEngine:
         core = self._core
         core.is_damaged = recovered.is_damaged
         self._standby.begin(recovered.role)
-        in_doubt = [
-            request for request in map(self._take_over, recovered.requests) if request is not None
-        ]
+        found = [(self._take_over(each), each.in_doubt) for each in recovered.requests]
+        ended = [request for request, _ in found if request.state is not WAITING]
+        in_doubt = [request for request, doubt in found if doubt and request.state is WAITING]
         if in_doubt:
             core.halt(IN_DOUBT)
-            self._timed[_BEGIN] = lambda now: self._leave_in_doubt(in_doubt, now)
+        self._timed[_BEGIN] = lambda now: self._started(ended, in_doubt, now)
         for key, uuid, until_us in sorted(recovered.closed_keys, key=lambda one: one.until_us):
             core.register.keep_key(key, uuid, until_us / 1e6 - core.epoch_s)
         if recovered.closed_keys:
             core.timers.set(KEYS, 0.0)
-        self._collecting.recovered()
         self._copying.begin()
         core.timers.set(_BEGIN, 0.0)
 
-    def _take_over(self, found: RecoveredRequest) -> DurableRequest | None:
-        """Restore a request; return it if it is in doubt, otherwise None."""
+    def _take_over(self, found: RecoveredRequest) -> DurableRequest:
+        """Restore a request."""
         core = self._core
         lane = core.dispatcher.stored_lane(found.service)
         request = DurableRequest(found.uuid, lane, found.key, found.submitted_us)
@@ -433,14 +431,21 @@ class TitanicEngine:
             core.poisoned += 1
         else:
             core.dispatcher.enqueue(request, lane)
-            return request if found.in_doubt else None
+            return request
         core.leave_lane(request, 0.0)
-        ended_us = found.answered_us or found.tried_us or found.submitted_us
-        self._collecting.expire_later(request, ended_us / 1e6 - core.epoch_s)
-        return None
+        return request
 
-    def _leave_in_doubt(self, in_doubt: list[DurableRequest], now: float) -> None:
-        """Poison requests that may have been closed; an operator must decide about them."""
+    def _started(
+        self, ended: list[DurableRequest], in_doubt: list[DurableRequest], now: float
+    ) -> None:
+        """Begin the time until ended requests expire, and poison requests that may have been
+        closed; an operator must decide about them.
+
+        The time begins anew at each start: the log has only times of the wall clock, which may have
+        been set since they were written, and would let a reply expire early.
+        """
+        for request in ended:
+            self._collecting.expire_later(request, now)
         waiting = [request for request in in_doubt if request.state is WAITING]
         if waiting:
             self._attempts.put_aside(waiting, IN_DOUBT, now)
@@ -477,7 +482,3 @@ class TitanicEngine:
             self._stopped = True
             self._core.timers = Timers()
             self._core.out.append(Stopped())
-
-
-def _nothing(_now: float) -> None:
-    """Do nothing: the first `Wake` only dispatches."""

@@ -32,7 +32,8 @@ class TitanicPolicy:
       at most once per `check_every_s` for each service, and not while it answers.
     - `window`, `service_window`: maximum of requests in flight, overall and per service.
     - `key_window_s`: how long an idempotency key remains valid after its request was closed.
-    - `expire_s`: when an uncollected reply or a poisoned request is removed; None: never.
+    - `expire_s`: when an uncollected reply or a poisoned request is removed, counted from its end
+      or, if that is later, from the start of this process; None: never.
     - `requests_max`: maximum of stored requests; further ones are refused with 500.
     - `cache_bytes_max`: bytes of bodies cached in memory; others are read from the log.
     - `store_retry_s`: when to retry storing a reply that the disk refused.

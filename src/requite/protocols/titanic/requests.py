@@ -149,7 +149,6 @@ class RecoveredRequest:
     attempts: int = 0
     reason: str = ""
     poisoned: bool = False
-    tried_us: int = 0
     answered_us: int = 0
     reply_size: int = 0
     reply_location: Any = None

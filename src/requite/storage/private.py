@@ -1,0 +1,45 @@
+"""Files and folders that only their user can read: modes 0600 and 0700, whatever the umask is."""
+
+from __future__ import annotations
+
+import os
+import stat
+from logging import Logger
+from pathlib import Path
+from typing import Final
+
+FILE_MODE: Final = 0o600
+FOLDER_MODE: Final = 0o700
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+
+
+def make_folder(path: Path, mode: int = FOLDER_MODE) -> None:
+    """Create a folder, and the missing ones above it; an existing one keeps its mode.
+
+    Raises `FileExistsError` or `NotADirectoryError` if a file has its name.
+    """
+    if not path.is_dir():
+        make_folder(path.parent, mode)
+        path.mkdir(mode, exist_ok=True)
+
+
+def create_file(path: Path, flags: int = 0, mode: int = FILE_MODE) -> int:
+    """Create a file, and return its descriptor for reading and writing; `flags` as of `os.open`.
+
+    It replaces an existing file, which may have a wider mode (one of an older version).
+    """
+    path.unlink(missing_ok=True)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | flags, mode)
+
+
+def warn_of_access(path: Path, logger: Logger) -> None:
+    """Log a warning if group or others may use a folder that holds bodies of requests."""
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & _OTHERS:
+        logger.warning(
+            "%s holds the bodies of requests and replies, and its mode %04o lets other users in. "
+            "Close it: chmod -R go= %s",
+            path,
+            mode,
+            path,
+        )
