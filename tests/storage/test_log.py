@@ -288,6 +288,6 @@ def test_a_purpose_has_four_bytes(opened: Opener, purpose: bytes) -> None:
         {"retain_s": float("nan")},
     ],
 )
-def test_settings_that_cannot_work_are_refused(settings: dict[str, float]) -> None:
+def test_invalid_settings_are_refused(settings: dict[str, float]) -> None:
     with pytest.raises(ConfigurationError):
         LogSettings(**settings)  # type: ignore[arg-type]

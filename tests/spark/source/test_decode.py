@@ -119,7 +119,7 @@ def test_rows_of_many_blocks_are_put_together() -> None:
 
 
 @pytest.mark.parametrize("at", [nan, inf, -inf, 1e300, -1e10])
-def test_an_instant_that_is_none_is_told(at: float) -> None:
+def test_an_instant_out_of_range_is_a_reason(at: float) -> None:
     good = span(1)
     items = records(payloads([(at, *good[1:]), good], [EventRow(at, Kind.OPENED)]))
     found = by_columns(WriterRole.CLIENT, items)
