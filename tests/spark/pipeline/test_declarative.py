@@ -19,7 +19,7 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 from tests.spark import once
-from tests.spark.source.journals import Writing, span
+from tests.spark.source.journals import LogWriter, span
 
 from requite.spark.session import prepare_environment
 
@@ -92,13 +92,13 @@ def tables(warehouse: Path) -> Table:
     return table
 
 
-def write_first(writing: Writing) -> None:
-    writing.spans([span(number, number / 8, queued=True) for number in range(10)])
+def write_first(writer: LogWriter) -> None:
+    writer.spans([span(number, number / 8, queued=True) for number in range(10)])
 
 
-def write_more(writing: Writing) -> None:
-    writing.spans([span(number, number / 8) for number in range(10, 15)])
-    writing.raw(b"this is no block")
+def write_more(writer: LogWriter) -> None:
+    writer.spans([span(number, number / 8) for number in range(10, 15)])
+    writer.raw(b"this is no block")
 
 
 def check_all(table: Table) -> None:
@@ -118,9 +118,9 @@ def check_all(table: Table) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_it_makes_the_same_tables(project: Path, spark: SparkSession, connect_url: str) -> None:
-    with Writing(project.parent / "journal") as writing:
-        write_first(writing)
-        write_more(writing)
+    with LogWriter(project.parent / "journal") as writer:
+        write_first(writer)
+        write_more(writer)
         at_server(project, connect_url)
     table = tables(Path(urlsplit(spark.conf.get("spark.sql.warehouse.dir")).path))
     check_all(table)
@@ -132,12 +132,12 @@ def test_it_makes_the_same_tables(project: Path, spark: SparkSession, connect_ur
 @pytest.mark.timeout(900)
 def test_it_makes_the_same_tables_run_after_run(project: Path) -> None:
     table = tables(project / "spark-warehouse")
-    with Writing(project.parent / "journal") as writing:
-        write_first(writing)
+    with LogWriter(project.parent / "journal") as writer:
+        write_first(writer)
         command_of_its_own(project)
         assert len(table("bronze_events")) == 40
         verdicts = [row["verdict"] for row in table("audit_verdicts")]
         assert verdicts == ["EXACTLY_ONE"] * 10
-        write_more(writing)
+        write_more(writer)
         command_of_its_own(project)
     check_all(table)

@@ -14,7 +14,7 @@ from tests.cli.command import COMMAND, ENVIRONMENT, Ended
 from tests.spark import once
 from tests.spark.deploy.journals import ACCEPTED, ENDED, write_journal
 from tests.spark.events import collect
-from tests.spark.source.journals import NOON_US, WORKER, Writing, call_id, span
+from tests.spark.source.journals import NOON_US, WORKER, LogWriter, call_id, span
 
 from requite.chronicle import EventRow, Kind, WriterRole
 from requite.cli.app import run as run_command
@@ -63,26 +63,26 @@ def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Jud
     write_damaged(journal)
     write_cut(journal)
     repaired, late = write_to_be_repaired(journal)
-    with Writing(journal, name=b"broker-4") as writing:
-        begin(writing)
+    with LogWriter(journal, name=b"broker-4") as writer:
+        begin(writer)
         kept = late.read_bytes()
         late.unlink()
         turn_a_bit(repaired)
         first = runner.run(spark, journal, lake)
         turn_a_bit(repaired)
         late.write_bytes(kept)
-        go_on(writing)
+        go_on(writer)
         summary, again = (runner.run(spark, journal, lake) for _ in range(2))
     return Judged(first, summary, again, Lake.at(spark, lake))
 
 
 def write_one_life(journal: Path) -> None:
-    with Writing(journal) as writing:
-        writing.spans([span(1, queued=True)])
-    with Writing(journal, WriterRole.CLIENT, b"client-1") as writing:
-        writing.spans([(0.0, 0.0, 0.8, 5.0, call_id(1), b"echo", b"", 10, 1)])
-    with Writing(journal, WriterRole.WORKER, WORKER) as writing:
-        writing.spans([(0.25, 0.3, 0.7, 5.0, call_id(1), b"echo", WORKER, 10, 1)])
+    with LogWriter(journal) as writer:
+        writer.spans([span(1, queued=True)])
+    with LogWriter(journal, WriterRole.CLIENT, b"client-1") as writer:
+        writer.spans([(0.0, 0.0, 0.8, 5.0, call_id(1), b"echo", b"", 10, 1)])
+    with LogWriter(journal, WriterRole.WORKER, WORKER) as writer:
+        writer.spans([(0.25, 0.3, 0.7, 5.0, call_id(1), b"echo", WORKER, 10, 1)])
 
 
 def test_spans_and_event_rows_of_all_roles_become_one_life(judged: Judged) -> None:
@@ -106,14 +106,14 @@ def flip(path: Path, offset: int) -> None:
 
 
 def write_damaged(journal: Path) -> None:
-    with Writing(journal, name=b"broker-2") as writing:
-        writing.spans([span(number, number / 800) for number in range(100, 110)])
-        whole = writing.segments()[0].read_bytes().rstrip(b"\0")
-        writing.spans([span(number, number / 800) for number in range(110, 120)])
-        writing.spans([span(number, number / 800) for number in range(120, 130)])
-        writing.event_rows([EventRow(4.0, 77, call_id(190), b"echo")])
-        writing.raw(bytes([2, 9]) + bytes(62))  # spans by schema version 9
-    (segment,) = writing.segments()
+    with LogWriter(journal, name=b"broker-2") as writer:
+        writer.spans([span(number, number / 800) for number in range(100, 110)])
+        whole = writer.segments()[0].read_bytes().rstrip(b"\0")
+        writer.spans([span(number, number / 800) for number in range(110, 120)])
+        writer.spans([span(number, number / 800) for number in range(120, 130)])
+        writer.event_rows([EventRow(4.0, 77, call_id(190), b"echo")])
+        writer.raw(bytes([2, 9]) + bytes(62))  # spans by schema version 9
+    (segment,) = writer.segments()
     flip(segment, len(whole) + 100)
 
 
@@ -134,11 +134,11 @@ def test_what_is_damaged_is_told_and_nothing_else_is_lost(judged: Judged) -> Non
 
 
 def write_cut(journal: Path) -> None:
-    with Writing(journal, name=b"broker-3") as writing:
-        writing.spans([span(number, number / 800) for number in range(200, 210)])
-        whole = len(writing.segments()[0].read_bytes().rstrip(b"\0"))
-        writing.spans([span(number, number / 800) for number in range(210, 220)])
-    os.truncate(writing.segments()[0], whole + 200)
+    with LogWriter(journal, name=b"broker-3") as writer:
+        writer.spans([span(number, number / 800) for number in range(200, 210)])
+        whole = len(writer.segments()[0].read_bytes().rstrip(b"\0"))
+        writer.spans([span(number, number / 800) for number in range(210, 220)])
+    os.truncate(writer.segments()[0], whole + 200)
 
 
 def test_segments_that_were_cut_end_where_they_end(judged: Judged) -> None:
@@ -148,11 +148,11 @@ def test_segments_that_were_cut_end_where_they_end(judged: Judged) -> None:
 
 def write_to_be_repaired(journal: Path) -> tuple[Path, Path]:
     """Write a log of three segments; return the first two of them."""
-    with Writing(journal, name=b"broker-5") as writing:
+    with LogWriter(journal, name=b"broker-5") as writer:
         for number in (400, 410, 420):
-            writing.spans([span(each, each / 800) for each in range(number, number + 10)])
-            writing.log.rotate()
-        first, second, *_ = writing.segments()
+            writer.spans([span(each, each / 800) for each in range(number, number + 10)])
+            writer.log.rotate()
+        first, second, *_ = writer.segments()
     return first, second
 
 
@@ -189,15 +189,15 @@ def test_events_of_a_file_that_was_another_one_are_taken_back(
     assert {row["request_id"] for row in told} == numbers
 
 
-def begin(writing: Writing) -> None:
-    writing.event_rows([EventRow(0.0, Kind.ACCEPTED, call_id(300), b"echo", value=5.0)])
+def begin(writer: LogWriter) -> None:
+    writer.event_rows([EventRow(0.0, Kind.ACCEPTED, call_id(300), b"echo", value=5.0)])
 
 
-def go_on(writing: Writing) -> None:
+def go_on(writer: LogWriter) -> None:
     outcome = {"worker": WORKER, "attempt": 1, "outcome": Status.OK}
-    writing.event_rows([EventRow(0.5, Kind.ANSWERED, call_id(300), b"echo", **outcome)])
-    writing.log.rotate()
-    writing.spans([span(301, 1.0)], NOON_US)
+    writer.event_rows([EventRow(0.5, Kind.ANSWERED, call_id(300), b"echo", **outcome)])
+    writer.log.rotate()
+    writer.spans([span(301, 1.0)], NOON_US)
 
 
 def test_a_log_that_grows_is_followed(judged: Judged) -> None:
@@ -299,10 +299,10 @@ def without_java(folder: Path) -> dict[str, str]:
 
 def run_in_a_process_of_its_own(folder: Path, environment: dict[str, str], *more: Any) -> None:
     """Run the pipeline over many calls, of which one is lost; see what it shows."""
-    with Writing(folder / "journal") as writing:
+    with LogWriter(folder / "journal") as writer:
         lost = EventRow(0.0, Kind.ACCEPTED, call_id(CALLS), b"echo", value=0.1)
-        writing.event_rows([lost])
-        writing.spans([span(number, number / 100) for number in range(CALLS)])
+        writer.event_rows([lost])
+        writer.spans([span(number, number / 100) for number in range(CALLS)])
     places = ["--journal", folder / "journal", "--lake", folder / "lake", *more]
     words = [*COMMAND, "spark", "run", *places, "--master", "local[1]", "--heap", "1g", "--json"]
     environment = environment | once.environment(folder)
