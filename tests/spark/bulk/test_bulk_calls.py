@@ -373,7 +373,7 @@ def test_rows_by_position_are_stable_while_partitions_are(
         ({"message_size_max": 0}, "message_size_max must be at least 1"),
     ],
 )
-def test_what_cannot_work_is_refused(
+def test_invalid_arguments_are_refused(
     spark: SparkSession, change: dict[str, Any], message: str
 ) -> None:
     options = {"url": UNREACHABLE, "body": "body", "key": "id"} | change

@@ -15,7 +15,7 @@ from examples import neighbours
 from examples.neighbours import compare, enrich
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from tests.spark import once
+from tests.spark import spark_settings
 from tests.support.live import BrokerProcess, Process
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(180)]
@@ -71,7 +71,7 @@ def test_the_example_runs_as_its_page_says(
 ) -> None:
     folder = tmp_path / "neighbours"
     words = ["examples/neighbours.py", broker_with_nearest.url, str(folder)]
-    example = Process(*words, **once.environment(tmp_path))
+    example = Process(*words, **spark_settings.environment(tmp_path))
     processes.append(example)
     output = ""
     while "agree" not in output:
