@@ -1,4 +1,4 @@
-"""Readers of a log that is written meanwhile: polling, rotation, removal and damage."""
+"""Readers of a log that is being written: polling, rotation, removal and damage."""
 
 from __future__ import annotations
 

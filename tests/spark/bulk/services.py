@@ -78,7 +78,7 @@ class Recorded:
         return request.body
 
     async def large(self, request: requite.Request) -> bytes:
-        """Reply with as many bytes as the body says."""
+        """Reply with the number of bytes that the body states."""
         self._note(request)
         return bytes(int(request.body))
 

@@ -193,7 +193,7 @@ def test_a_late_failure_after_answers_does_not_stop_sending(
     pump(fake_client, limit=2).offer(rows)
     fake_client.answer(b"b")
     fake_client.answer(b"c")
-    # The last request of its task fails; others have been answered meanwhile.
+    # The last request of its task fails; others were answered after it was sent.
     fake_client.answer(b"a", down())
     rows.done.result(10)
     more = window(b"d")

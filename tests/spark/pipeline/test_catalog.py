@@ -41,7 +41,7 @@ def workers(catalog: Catalog) -> list[str]:
 
 
 def dead_run(root: Path) -> Catalog:
-    """Begin a run of a process that other runs take for dead."""
+    """Start a run of a process that other runs consider dead."""
     running = Catalog(str(root))
     with mock.patch.object(process, "_started", return_value="long ago"):
         running._begin()

@@ -60,7 +60,7 @@ def add_contradictions(builder: EventBuilder, b1: Log, c1: Log, w1: Log, w2: Log
     # 2: the broker answered twice; the client took one reply.
     builder.call(2, 2.0, client=c1, broker=b1)
     b1.add(2.5, "answered", 2, **OK)
-    # 3: a withdrawn attempt also replied; 4: answered while no worker had the request.
+    # 3: the reply is of a withdrawn attempt; 4: answered while no worker had the request.
     for number in (3, 4):
         builder.call(number, 3.0, client=c1)
         b1.add(3.0, "accepted", number, deadline=8.0)

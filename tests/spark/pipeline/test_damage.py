@@ -157,7 +157,7 @@ def _require_the_same(root: Path, truth: dict[str, Any]) -> None:
 
 @given(how=st.sampled_from(sorted(DAMAGES)), seed=st.integers(0, 2**32))
 @settings(max_examples=60, deadline=None)
-def test_damage_is_told_by_name_or_changes_nothing(
+def test_damage_is_reported_by_name_or_changes_nothing(
     lakes: tuple[Path, Path, dict[str, Any]], how: str, seed: int
 ) -> None:
     lake, copy, truth = lakes

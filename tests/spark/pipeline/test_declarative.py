@@ -48,7 +48,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def run_by_command(project: Path) -> None:
-    """Run the project as its page says."""
+    """Run the project by `spark-pipelines`, as its page says."""
     prepare_environment()
     home = Path(pyspark.__file__).parent
     command = [home / "bin" / "spark-pipelines", "run", "--spec", "spark-pipeline.yml"]

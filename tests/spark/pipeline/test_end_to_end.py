@@ -278,7 +278,7 @@ def test_the_command_refuses_invalid_paths(
     assert not (tmp_path / "lake").exists()
 
 
-# More rows than a pipe buffers, so that a reader that is not read to its end would block.
+# More rows than a pipe buffers: a reader notices if its output is not read to the end.
 CALLS = 1_000
 # The programs that Spark's scripts and Hadoop's local file system run.
 TOOLS = ("bash", "cat", "chmod", "dirname", "env", "nice", "ps", "readlink", "rm", "sh", "uname")
