@@ -1,13 +1,15 @@
-"""Bronze is read once and appended to; silver and gold are computed anew from it in every run.
+"""The tables of `requite spark run` as a declarative pipeline.
 
-`spark.requite.journal` in the configuration is the folder of the journals. Verdicts are as of the
-newest event. Clocks of machines are taken to agree, ids of requests to be their callers' (MDP 0.3),
-and the journal to be complete: `requite spark run` corrects the clocks, finds the callers' ids, and
-tells what is missing.
+Bronze is read once and appended to. Silver and gold are recomputed from bronze in every run.
 
-Tables are read through views. Spark 4.3 looks a table up at once where columns are added to it
-(`withColumns`), if it is there from an earlier run, and then knows nothing of the flow that fills
-it: gold would be made of what silver was before. It cannot do that with a view.
+`spark.requite.journal` in the configuration is the folder of the journal. Verdicts are as of the
+newest event. The pipeline assumes that the clocks of all machines agree, that request ids are those
+of the callers (MDP 0.3), and that the journal is complete. `requite spark run` corrects the clocks,
+finds the ids of the callers, and reports missing events.
+
+Tables are read through views. If a table exists from an earlier run, and columns are added to it
+(`withColumns`), Spark 4.3 resolves it at once, without the flow that fills it. Gold would then be
+computed from the silver of the earlier run. Spark does not resolve views at once.
 """
 
 from pyspark import pipelines as dp
@@ -69,7 +71,7 @@ def all_lives() -> DataFrame:
 
 
 def instant(aggregate: str) -> Column:
-    """Return when the journal begins (`min`) or ends (`max`)."""
+    """Return the first (`min`) or the last (`max`) instant of the journal."""
     return spark().table("events").agg(F.expr(f"{aggregate}(ts)")).scalar()
 
 
@@ -85,8 +87,8 @@ def bronze_quarantine() -> DataFrame:
 
 @dp.materialized_view
 def silver_requests() -> DataFrame:
-    told = silver.silver_requests(spark().table("all_lives"))
-    return told.select(*columns_of("silver_requests"))
+    rows = silver.silver_requests(spark().table("all_lives"))
+    return rows.select(*columns_of("silver_requests"))
 
 
 @dp.materialized_view

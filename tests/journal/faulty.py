@@ -1,4 +1,4 @@
-"""A log in memory whose disk fails on request, and a clock that is set by hand."""
+"""A log in memory on a disk that fails on request, and a clock that tests set."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STARTED_NS = 1_700_000_000_000_000_000
 
 
 class LimitedFolder(MemoryFolder):
-    """A folder in which no more files can be made while `is_full`."""
+    """A folder in memory that refuses new files while `is_full` is true."""
 
     is_full = False
 
@@ -40,7 +40,7 @@ class LimitedFolder(MemoryFolder):
 
 
 class FaultyDisk:
-    """Opens logs, counts what is asked of them, and refuses it while `fault` is set."""
+    """Opens logs in memory, counts their operations, and raises `fault` while it is set."""
 
     def __init__(self, segment_size: int = 1 << 20) -> None:
         self.folder = LimitedFolder()
@@ -48,7 +48,7 @@ class FaultyDisk:
         self.fault: StorageError | None = None
         self.sync_fault: StorageError | None = None
         self.is_here = True
-        self.looks: Iterator[bool] = iter(())  # what the next looks for the log find
+        self.checks: Iterator[bool] = iter(())  # the results of the next calls of `is_there`
         self.opened = 0
         self.appends = 0
         self.syncs = 0
@@ -63,14 +63,14 @@ class FaultyDisk:
         self.folder.is_full = is_full
 
     def open(self) -> FaultyLog:
-        self.refuse()
+        self.raise_fault()
         self.opened += 1
         return FaultyLog(self)
 
     def is_there(self) -> bool:
-        return next(self.looks, self.is_here)
+        return next(self.checks, self.is_here)
 
-    def refuse(self) -> None:
+    def raise_fault(self) -> None:
         if self.fault is not None:
             raise self.fault
 
@@ -94,12 +94,12 @@ class FaultyLog:
         return self._log.room(count)
 
     def append(self, payloads: Sequence[bytes]) -> list[Position]:
-        self._disk.refuse()
+        self._disk.raise_fault()
         self._disk.appends += 1
         return self._log.append(payloads)
 
     def rotate(self) -> None:
-        self._disk.refuse()
+        self._disk.raise_fault()
         self._log.rotate()
 
     def sync(self) -> None:
@@ -112,7 +112,7 @@ class FaultyLog:
 
 
 class Clock:
-    """Both clocks of a machine."""
+    """The monotonic and the wall clock of a machine."""
 
     def __init__(self) -> None:
         self.at = 100.0
@@ -128,8 +128,8 @@ class Clock:
         return WallClock(self.monotonic_ns, self.wall_ns)
 
 
-class Desk:
-    """A scribe with everything it needs, before its log is opened."""
+class ScribeHarness:
+    """A scribe on a `FaultyDisk` and a `Clock`; its log is not open yet."""
 
     def __init__(self, **settings: float) -> None:
         self.disk = FaultyDisk()
@@ -143,8 +143,8 @@ class Desk:
             self.clock.as_wall_clock(),
         )
 
-    def pass_time(self, seconds: float) -> None:
-        """Let time pass, and the scribe look after its log."""
+    def advance(self, seconds: float) -> None:
+        """Advance the clock, and flush the scribe."""
         self.clock.at += seconds
         self.scribe.flush()
 

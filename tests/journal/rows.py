@@ -1,4 +1,4 @@
-"""Made-up rows, and what hypothesis makes up, for the tests of the journal."""
+"""Example rows and Hypothesis strategies for the tests of the journal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from requite.request import Status
 
 CALL = bytes(range(16))
 SPAN: SpanRow = (1.0, 2.0, 3.0, 4.0, CALL, b"echo", b"worker-1", 5, 6)
-# Two rows whose cells all differ, so that no column can be mistaken for another.
+# No two cells of these rows are equal, so a test detects swapped columns.
 SPANS: list[SpanRow] = [
     (1.0, 1.5, 2.0, inf, CALL, b"echo", b"worker-1", 10, 20),
     (3.0, 3.25, 3.5, 8.0, bytes(range(16, 32)), b"sum", b"worker-2", 30, 40),

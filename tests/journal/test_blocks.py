@@ -1,4 +1,4 @@
-"""Blocks: the bytes of docs/protocols/log-format.md, round trips, and what else may be there."""
+"""Blocks: the encoding of docs/protocols/log-format.md, round trips, and invalid blocks."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def head(kind: BlockType, count: int) -> bytes:
 
 
 def examples() -> list[bytes]:
-    """Return the blocks that the page prints, in hexadecimal."""
+    """Return the example blocks of the specification."""
     text = PAGE.read_text(encoding="utf-8").partition("## Example of a journal")[2]
     paragraphs = re.findall(
         r"(?:^    (?:[0-9a-f]{2} ?){1,8}(?: [0-9a-f ]+)?\n)+", text, re.MULTILINE
@@ -62,15 +62,15 @@ def examples() -> list[bytes]:
     return [bytes.fromhex(paragraph) for paragraph in paragraphs]
 
 
-def test_the_examples_on_the_page():
+def test_the_encoder_writes_the_examples_of_the_specification():
     strings = Strings()
-    told = EVENTS[1]._replace(size=0, busy=0, capacity=0)
+    row = EVENTS[1]._replace(size=0, busy=0, capacity=0)
     spans = encode_spans(SPANS, strings, OFFSET_US, 42)
     defined = encode_strings(strings.fresh, OFFSET_US, 42)
-    assert examples() == [*defined, spans, encode_event_rows([told], strings, OFFSET_US, 50)]
+    assert examples() == [*defined, spans, encode_event_rows([row], strings, OFFSET_US, 50)]
 
 
-def test_the_page_has_every_kind_and_column():
+def test_the_specification_lists_every_kind_and_column():
     text = PAGE.read_text(encoding="utf-8")
     for kind in Kind:
         assert f"| {kind.value} | {kind.name.lower().replace('_', ' ')}" in text
@@ -148,11 +148,11 @@ def test_the_columns_fill_a_row_and_large_cells_come_first(columns):
     ends = [column.before + column.size for column in columns.values()]
     assert [column.before for column in columns.values()] == [0, *ends[:-1]]
     assert ends[-1] == ROW_SIZE
-    for column in columns.values():  # aligned, however many rows there are
+    for column in columns.values():  # aligned for any number of rows
         assert column.offset(3) % min(column.size, 8) == 0
 
 
-def test_the_columns_are_those_of_the_rows():
+def test_the_columns_match_the_fields_of_the_rows():
     assert SPAN_COLUMNS.keys() == {
         *("first_at", "second_at", "third_at", "deadline", "call_id", "service", "worker"),
         *("request_size", "reply_size"),
@@ -175,7 +175,7 @@ def test_numpy_reads_the_columns_as_they_are_declared():
 # --- round trips ----------------------------------------------------------------------------------
 @dataclass
 class Decoded:
-    """A block and its strings, read back."""
+    """A decoded block, with the strings that it refers to."""
 
     block: bytes
     header: Header
@@ -201,7 +201,7 @@ def read_back(block: bytes, strings: Strings) -> Decoded:
 
 
 @given(st.lists(span_rows, min_size=1, max_size=20))
-def test_spans_come_back(rows: list[SpanRow]):
+def test_spans_survive_a_round_trip(rows: list[SpanRow]):
     strings = Strings()
     found = read_back(encode_spans(rows, strings, -5, 7), strings)
     assert found.header == (BlockType.SPANS, 1, len(rows), -5, 7)
@@ -212,7 +212,7 @@ def test_spans_come_back(rows: list[SpanRow]):
 
 
 @given(st.lists(event_rows, min_size=1, max_size=20))
-def test_event_rows_come_back(rows: list[EventRow]):
+def test_event_rows_survive_a_round_trip(rows: list[EventRow]):
     strings = Strings()
     found = read_back(encode_event_rows(rows, strings, -5, 7), strings)
     assert found.header == (BlockType.EVENTS, 1, len(rows), -5, 7)
@@ -224,13 +224,13 @@ def test_event_rows_come_back(rows: list[EventRow]):
         assert EventRow(**cells) == row
 
 
-def test_one_column_at_a_time():
+def test_one_column_can_be_read_alone():
     block = encode_spans(SPANS, Strings(), OFFSET_US, 42)
     header = parse_header(block)
     assert column_of(block, "call_id", header).tobytes() == SPANS[0][4] + SPANS[1][4]
 
 
-def test_a_raw_row_is_its_cells_in_the_order_of_the_columns():
+def test_a_raw_row_has_its_cells_in_the_order_of_the_columns():
     block = encode_spans(SPANS, Strings(), OFFSET_US, 42)
     alone = encode_spans(SPANS[1:], Strings(), OFFSET_US, 46)
     found = raw_row(block, parse_header(block), 1)
@@ -238,18 +238,18 @@ def test_a_raw_row_is_its_cells_in_the_order_of_the_columns():
     assert found[48:] == pack("<IIII", 2, 4, 30, 40)
 
 
-# --- what does not fit ----------------------------------------------------------------------------
-def test_sizes_that_do_not_fit_become_the_largest_that_does():
+# --- values out of range --------------------------------------------------------------------------
+def test_sizes_out_of_range_are_clamped():
     rows = [(*SPAN[:7], 1 << 40, 3), (*SPAN[:7], 4, -1)]
     found = read_back(encode_spans(rows, strings := Strings(), 0, 0), strings).rows()
     assert [row["request_size"] for row in found] == [(1 << 32) - 1, 4]
     assert [row["reply_size"] for row in found] == [3, 0]
-    told = [EventRow(1.0, Kind.DISPATCHED, attempt=1 << 20)]
-    found = read_back(encode_event_rows(told, strings := Strings(), 0, 0), strings).rows()
+    rows = [EventRow(1.0, Kind.DISPATCHED, attempt=1 << 20)]
+    found = read_back(encode_event_rows(rows, strings := Strings(), 0, 0), strings).rows()
     assert found[0]["attempt"] == (1 << 16) - 1
 
 
-def test_a_call_id_of_another_size_moves_no_other_cell():
+def test_a_call_id_of_another_size_does_not_shift_other_cells():
     rows = [(*SPAN[:4], b"short", *SPAN[5:]), SPAN]
     found = read_back(encode_spans(rows, strings := Strings(), 0, 0), strings).rows()
     assert [row["call_id"] for row in found] == [b"short" + bytes(11), CALL]
@@ -264,7 +264,7 @@ def test_a_long_reason_is_cut_between_characters(text):
     assert text.startswith(kept.decode())
 
 
-def test_a_reason_that_is_no_text_is_escaped():
+def test_a_reason_that_utf_8_cannot_encode_is_escaped():
     rows = [EventRow(1.0, Kind.REFUSED, reason="\ud800")]
     found = read_back(encode_event_rows(rows, strings := Strings(), 0, 0), strings)
     assert found.strings[found.rows()[0]["reason"]] == rb"\ud800"
@@ -281,12 +281,12 @@ def test_many_strings_take_several_blocks():
     assert [number for number, _ in found] == list(range(1, 2001))
 
 
-# --- what was not written by this version ---------------------------------------------------------
+# --- invalid blocks -------------------------------------------------------------------------------
 SOUND = encode_spans(SPANS, Strings(), OFFSET_US, 42)
 
 
 @pytest.mark.parametrize(
-    ("block", "told"),
+    ("block", "message"),
     [
         (b"", "0 bytes is shorter"),
         (SOUND[:23], "23 bytes is shorter"),
@@ -298,12 +298,12 @@ SOUND = encode_spans(SPANS, Strings(), OFFSET_US, 42)
         (SOUND[:8] + bytes([255] * 7 + [127]) + SOUND[16:], "clock offset"),
     ],
 )
-def test_what_cannot_be_decoded_is_told(block, told):
-    assert told in flaw_of(block)
+def test_the_flaw_of_an_undecodable_block_is_described(block, message):
+    assert message in flaw_of(block)
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_decoded_or_told(block: bytes):
+def test_any_bytes_are_decoded_or_have_a_flaw(block: bytes):
     if flaw_of(block):
         return
     header = parse_header(block)
@@ -313,6 +313,6 @@ def test_any_bytes_are_decoded_or_told(block: bytes):
     assert isinstance(read_opened(block), dict)
 
 
-def test_strings_that_are_cut_short_define_what_is_whole():
+def test_a_truncated_strings_block_defines_its_whole_strings():
     (block,) = encode_strings([(1, b"echo"), (2, b"worker")], 0, 0)
     assert list(read_strings(block[:-8])) == [(1, b"echo")]

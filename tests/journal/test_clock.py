@@ -1,4 +1,4 @@
-"""The offset between the two clocks: measured closely, kept while it holds, changed by a step."""
+"""The offset between the monotonic and the wall clock: measurement, small changes and steps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_the_offset_turns_instants_into_utc():
     assert wall.offset_us() == STARTED_NS // 1000
 
 
-def test_small_differences_do_not_shift_the_events_of_a_log():
+def test_the_offset_ignores_small_differences():
     clock = Clock()
     wall = clock.as_wall_clock()
     first = wall.offset_us()
@@ -24,7 +24,7 @@ def test_small_differences_do_not_shift_the_events_of_a_log():
     assert wall.offset_us() == first
 
 
-def test_a_step_in_either_direction_shows():
+def test_the_offset_follows_a_step_in_either_direction():
     clock = Clock()
     wall = clock.as_wall_clock()
     for step_s in (3600, -7200):
@@ -33,15 +33,15 @@ def test_a_step_in_either_direction_shows():
         assert wall.offset_us() - before == step_s * 10**6
 
 
-def test_a_reading_that_was_interrupted_is_repeated():
-    # Between the two readings of the monotonic clock 5 ms pass the first time, 1 µs after that.
+def test_an_interrupted_reading_is_repeated():
+    # 5 ms pass between the first two readings of the monotonic clock, 1 µs between later ones.
     times = chain([0, 5_000_000], *repeat([10_000_000, 10_001_000], 10))
     walls = chain([STARTED_NS], repeat(STARTED_NS + 10_000_500))
     wall = WallClock(times.__next__, walls.__next__)
     assert wall.offset_us() == STARTED_NS // 1000
 
 
-def test_the_closest_reading_counts_where_all_are_interrupted():
+def test_the_closest_reading_is_used_if_all_are_interrupted():
     times = chain([0, 9_000_000], [10_000_000, 12_000_000], *repeat([20_000_000, 25_000_000], 10))
     walls = chain([STARTED_NS], [STARTED_NS + 11_000_000], repeat(STARTED_NS))
     wall = WallClock(times.__next__, walls.__next__)

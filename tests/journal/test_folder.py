@@ -1,4 +1,4 @@
-"""Which folders are journals."""
+"""Folders of journals: names of logs, refused paths, missing logs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NAME = bytes(range(8))
 LOG = "broker-0001020304050607"
 
 
-def test_a_log_s_name_tells_who_writes_it():
+def test_the_name_of_a_log_contains_its_role_and_writer():
     assert log_name(WriterRole.BROKER, NAME) == LOG
     found = identify(Path("journal") / LOG)
     assert (found.log, found.role, found.name) == (LOG, WriterRole.BROKER, NAME.hex())
@@ -33,11 +33,11 @@ def test_a_log_s_name_tells_who_writes_it():
 @pytest.mark.parametrize(
     "name", ["broker-00", f"{LOG}0", f"x{LOG}", "tailor-0001020304050607", LOG.upper(), "lost"]
 )
-def test_other_names_are_no_logs(name):
+def test_other_names_are_not_logs(name):
     assert identify(Path(name)) is None
 
 
-def test_logs_are_found_beside_other_things(tmp_path):
+def test_logs_are_found_among_other_files(tmp_path):
     (tmp_path / LOG).mkdir()
     (tmp_path / "client-0001020304050607").mkdir()
     (tmp_path / "notes.txt").touch()
@@ -45,7 +45,7 @@ def test_logs_are_found_beside_other_things(tmp_path):
     assert [log.role for log in find_logs(tmp_path)] == [WriterRole.BROKER, WriterRole.CLIENT]
 
 
-def test_one_log_s_folder_will_do(tmp_path, monkeypatch):
+def test_the_folder_of_one_log_is_a_journal(tmp_path, monkeypatch):
     (tmp_path / LOG).mkdir()
     assert [log.log for log in find_logs(tmp_path / LOG)] == [LOG]
     monkeypatch.chdir(tmp_path / LOG)
@@ -59,22 +59,22 @@ def test_an_empty_folder_is_an_empty_journal(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("make", "message"),
     [
         (lambda path: None, "no such folder"),
         (lambda path: path.touch(), "is a file"),
         (lambda path: (path / "photos").mkdir(parents=True), "it has photos, and no log"),
     ],
 )
-def test_what_is_no_journal_is_told(tmp_path, make, told):
+def test_the_error_says_why_a_path_is_not_a_journal(tmp_path, make, message):
     path = tmp_path / "journal"
     make(path)
-    with pytest.raises(ConfigurationError, match=told):
+    with pytest.raises(ConfigurationError, match=message):
         find_logs(path)
 
 
 @pytest.mark.parametrize("is_file", [True, False])
-def test_nothing_is_written_into_what_is_no_journal(tmp_path, is_file):
+def test_nothing_is_written_to_a_path_that_is_not_a_journal(tmp_path, is_file):
     path = tmp_path / "journal"
     if is_file:
         path.write_text("mine")
@@ -86,13 +86,13 @@ def test_nothing_is_written_into_what_is_no_journal(tmp_path, is_file):
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_folder_below_a_file_is_told(tmp_path):
+def test_a_folder_below_a_file_is_refused(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(ConfigurationError, match="is a file"):
         prepare(tmp_path / "file" / "journal")
 
 
-def test_a_name_is_used_once(tmp_path):
+def test_the_name_of_a_log_cannot_be_used_again(tmp_path):
     with Journal(tmp_path, WriterRole.BROKER, NAME):
         pass
     with pytest.raises(ConfigurationError, match="only once"):
@@ -108,7 +108,7 @@ def test_a_name_is_used_once(tmp_path):
         {"close_timeout_s": -1},
     ],
 )
-def test_settings_that_cannot_work_are_refused(settings):
+def test_invalid_settings_are_refused(settings):
     with pytest.raises(ConfigurationError):
         JournalSettings(**settings)
 
@@ -118,7 +118,7 @@ def test_a_name_has_eight_bytes(tmp_path):
         Journal(tmp_path, WriterRole.BROKER, b"abc")
 
 
-def test_logs_that_began_and_are_gone_are_missed(tmp_path):
+def test_removed_logs_are_reported_as_missing(tmp_path):
     assert missing_logs(tmp_path) == []
     for role in (WriterRole.BROKER, WriterRole.CLIENT):
         with Journal(tmp_path, role, NAME):
@@ -129,7 +129,7 @@ def test_logs_that_began_and_are_gone_are_missed(tmp_path):
     assert [log.role for log in find_logs(tmp_path)] == [WriterRole.CLIENT]
 
 
-def test_logs_in_a_store_are_looked_at_several_at_once_and_told_in_order():
+def test_logs_in_a_store_are_read_concurrently_and_returned_in_order():
     both = Barrier(2)
     logs = [identify(f"{place}/{LOG}") for place in ("s3://bucket/a", "s3://bucket/b")]
     assert of_each(logs, lambda log: (both.wait(30), log.place)[1]) == [log.place for log in logs]

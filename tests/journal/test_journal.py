@@ -1,4 +1,4 @@
-"""`Journal` on a real disk: its thread, its end, and what may happen to it in between."""
+"""`Journal` on a real disk: its thread, closing, killed processes, and full or hanging disks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def kinds(directory: Path) -> Counter[str | None]:
     return Counter(event.kind for event in events(directory))
 
 
-def test_a_journal_begins_tells_and_ends(tmp_path):
+def test_a_journal_records_its_opening_spans_and_closing(tmp_path):
     with Journal(tmp_path / "new" / "journal", WriterRole.BROKER, NAME) as journal:
         journal.chronicle.spans.append(SPAN)
     assert [event.kind for event in events(tmp_path / "new" / "journal")] == [
@@ -42,7 +42,7 @@ def test_a_journal_begins_tells_and_ends(tmp_path):
     assert journal.status()._replace(bytes_written=0) == (journal.path, 6, 0, 0, 0, "")
 
 
-def test_closing_is_idempotent_and_harmless_without_a_start(tmp_path):
+def test_closing_is_idempotent_and_allowed_before_the_start(tmp_path):
     journal = Journal(tmp_path, WriterRole.BROKER, NAME)
     journal.close()
     assert journal.status().failure == "not started"
@@ -52,13 +52,13 @@ def test_closing_is_idempotent_and_harmless_without_a_start(tmp_path):
     assert kinds(tmp_path) == {"opened": 1, "closed": 1}
 
 
-def test_rows_are_written_without_being_asked_for(tmp_path):
+def test_rows_are_written_periodically(tmp_path):
     with Journal(tmp_path, WriterRole.BROKER, NAME, settings=QUICK) as journal:
         journal.chronicle.spans.append(SPAN)
         eventually(lambda: kinds(tmp_path)["answered"], "the row is written")
 
 
-def test_nothing_is_lost_between_an_engine_that_presses_and_the_thread(tmp_path):
+def test_no_row_is_lost_while_the_engine_presses_and_the_thread_writes(tmp_path):
     count = 100_000
     settings = JournalSettings(flush_every_s=0.001)
     with Journal(tmp_path, WriterRole.BROKER, NAME, settings=settings) as journal:
@@ -73,7 +73,7 @@ def test_nothing_is_lost_between_an_engine_that_presses_and_the_thread(tmp_path)
     assert (found.missing, found.dropped, found.flaws.total()) == (0, 0, 0)
 
 
-def test_the_process_is_told_of(tmp_path):
+def test_the_facts_of_a_log_describe_its_process(tmp_path):
     with Journal(tmp_path, WriterRole.WORKER, NAME):
         pass
     (found,) = stats(tmp_path)
@@ -92,7 +92,7 @@ def test_import_loads_no_third_party_package():
     assert loaded - set(sys.stdlib_module_names) == {"requite"}
 
 
-# --- processes that die, disks that fill ----------------------------------------------------------
+# --- killed processes, full disks -----------------------------------------------------------------
 def writing(directory: Path, what: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "tests.journal.writing", str(directory), what]
     return subprocess.Popen(
@@ -100,7 +100,7 @@ def writing(directory: Path, what: str) -> subprocess.Popen[str]:
     )
 
 
-def test_what_was_flushed_survives_the_process(tmp_path):
+def test_flushed_rows_survive_a_kill(tmp_path):
     process = writing(tmp_path, "kill")
     try:
         assert process.stdout.readline() == "written\n"
@@ -115,21 +115,21 @@ def test_what_was_flushed_survives_the_process(tmp_path):
     assert (found.state, found.missing, found.flaws.total()) == ("open", 0, 0)
 
 
-def test_a_disk_without_space_stops_nobody_and_loses_only_what_is_counted(tmp_path):
+def test_a_full_disk_does_not_block_and_every_lost_row_is_counted(tmp_path):
     process = writing(tmp_path, "full")
     out, err = process.communicate(timeout=50)
     assert process.returncode == 0, err
-    told = json.loads(out)
-    assert "File too large" in told["failure"]
-    assert told["dropped"] > 0
+    result = json.loads(out)
+    assert "File too large" in result["failure"]
+    assert result["dropped"] > 0
     (found,) = stats(tmp_path)
-    assert found.dropped == told["dropped"]
-    assert found.events["answered"] + found.dropped == told["written"]
+    assert found.dropped == result["dropped"]
+    assert found.events["answered"] + found.dropped == result["written"]
     assert (found.missing, found.flaws.total(), found.state) == (0, 0, "closed")
     assert err.count("cannot be written") == 1
 
 
-def test_a_journal_that_was_deleted_begins_anew(tmp_path, caplog):
+def test_a_deleted_journal_is_started_again(tmp_path, caplog):
     with Journal(tmp_path / "journal", WriterRole.BROKER, NAME, settings=QUICK) as journal:
         journal.chronicle.spans.append(SPAN)
         eventually(lambda: kinds(tmp_path / "journal")["answered"], "the row is written")
@@ -144,15 +144,15 @@ def test_a_journal_that_was_deleted_begins_anew(tmp_path, caplog):
     assert found["closed"] == 1
 
 
-def test_a_folder_that_is_not_writable_is_an_error_at_the_start(tmp_path):
+def test_a_path_below_a_file_is_an_error_at_the_start(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(ValueError, match="is a file"):
         Journal(tmp_path / "file" / "journal", WriterRole.BROKER, NAME).start()
 
 
-# --- a disk that hangs ----------------------------------------------------------------------------
+# --- hanging disks --------------------------------------------------------------------------------
 class HangingDisk(FaultyDisk):
-    """A disk on which writing blocks until `wake` is called."""
+    """A disk on which appends block, from `hang` until `wake` is called."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -187,7 +187,7 @@ class HangingLog(FaultyLog):
 
 @pytest.fixture
 def hanging(tmp_path, monkeypatch) -> Callable[[float], tuple[Journal, HangingDisk]]:
-    """Starts journals on disks that can hang; whatever happens, their threads end."""
+    """Return a function that starts a journal on a `HangingDisk`; wake all disks at the end."""
     disks: list[HangingDisk] = []
 
     def start(close_timeout_s: float) -> tuple[Journal, HangingDisk]:
@@ -204,13 +204,13 @@ def hanging(tmp_path, monkeypatch) -> Callable[[float], tuple[Journal, HangingDi
         disk.wake()
 
 
-def test_a_disk_that_hangs_costs_rows_and_no_memory(hanging, monkeypatch):
+def test_a_hanging_disk_drops_rows_and_does_not_use_more_memory(hanging, monkeypatch):
     monkeypatch.setattr(chronicles, "ROWS_MAX", 1_000)
     journal, disk = hanging(10.0)
     disk.hang()
     journal.chronicle.spans.append(SPAN)
     assert disk.is_hanging.wait(10)
-    for _ in range(5_000):  # the engine goes on, and looks at its tables now and then
+    for _ in range(5_000):  # the engine continues, and trims its tables from time to time
         journal.chronicle.spans.append(SPAN)
         journal.chronicle.trim()
         assert journal.chronicle.waiting <= 1_000
@@ -219,12 +219,12 @@ def test_a_disk_that_hangs_costs_rows_and_no_memory(hanging, monkeypatch):
     disk.wake()
     journal.close()
     found = Counter(event.kind for event in disk.events())
-    told = sum(event.dropped or 0 for event in disk.events())
-    assert told == lost
+    recorded = sum(event.dropped or 0 for event in disk.events())
+    assert recorded == lost
     assert found["answered"] + lost == 5_001
 
 
-def test_closing_does_not_wait_for_ever(hanging, caplog):
+def test_closing_times_out_on_a_hanging_disk(hanging, caplog):
     journal, disk = hanging(0.05)
     disk.hang()
     journal.chronicle.spans.append(SPAN)
@@ -236,7 +236,7 @@ def test_closing_does_not_wait_for_ever(hanging, caplog):
 
 
 # --- chronicle ------------------------------------------------------------------------------------
-def test_pressed_rows_count_as_waiting_and_are_dropped_like_others(monkeypatch):
+def test_pressed_rows_count_as_waiting_and_can_be_dropped(monkeypatch):
     monkeypatch.setattr(chronicles, "ROWS_MAX", 10)
     chronicle = Chronicle(press_spans, threading.Lock())
     chronicle.spans += [SPAN] * 8

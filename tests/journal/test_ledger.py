@@ -1,4 +1,4 @@
-"""The ledger: what nobody would come across, because it is not there."""
+"""The ledger: missing logs and missing ends of logs."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ SMALL = JournalSettings(segment_size_bytes=1 << 20)
 
 
 def write(directory: Path, rows: int = 1) -> list[Path]:
-    """Write a log that is closed in good order; return its segments."""
+    """Write and close a log; return the paths of its segments."""
     with Journal(directory, WriterRole.BROKER, NAME, settings=SMALL) as journal:
         journal.chronicle.spans += [SPAN] * rows
     return sorted((directory / LOG).glob("*.seg"))
 
 
-def test_a_log_that_was_closed_is_whole_to_those_who_have_read_it(tmp_path: Path) -> None:
+def test_a_closed_log_that_was_read_has_no_faults(tmp_path: Path) -> None:
     write(tmp_path)
     assert list(faults(tmp_path, {LOG})) == []
 
 
-def test_a_log_that_is_written_is_whole(tmp_path: Path) -> None:
+def test_an_open_log_has_no_faults(tmp_path: Path) -> None:
     with Journal(tmp_path, WriterRole.BROKER, NAME):
         assert list(faults(tmp_path)) == []
 
 
-def test_a_log_without_its_last_segment_has_lost_its_end(tmp_path: Path) -> None:
+def test_a_log_without_its_last_segment_lacks_its_end(tmp_path: Path) -> None:
     *_, last = write(tmp_path, 40_000)
     last.unlink()
     copy = tmp_path / "copy"
     shutil.copytree(tmp_path, copy, ignore=shutil.ignore_patterns("copy"))
-    told = (
+    fault = (
         f"the log {LOG} has lost its end: what is there of it is complete, and does not say that "
         "the log was closed"
     )
-    assert list(faults(tmp_path)) == [told]
-    assert list(faults(copy)) == []  # it may be copied once more
+    assert list(faults(tmp_path)) == [fault]
+    assert list(faults(copy)) == []  # the next shipping may add the end
 
 
-def test_a_log_that_is_gone_is_missed_unless_it_was_read_to_its_end(tmp_path: Path) -> None:
+def test_a_removed_log_is_missing_unless_it_was_read_to_its_end(tmp_path: Path) -> None:
     write(tmp_path)
     shutil.rmtree(tmp_path / LOG)
     assert list(faults(tmp_path)) == [f"the log {LOG} began, and is not there"]

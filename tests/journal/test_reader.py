@@ -1,4 +1,4 @@
-"""Events: what each row stands for, by role; what does not decode; logs that grow while read."""
+"""Events: the meaning of rows by role, undecodable rows, and logs that grow while read."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def spans(*rows: SpanRow, role: WriterRole = WriterRole.BROKER) -> list[Event]:
     return decode([*map(record, encode_strings(strings.fresh, 0, 0)), record(block)], role)
 
 
-def happened(*rows: EventRow) -> list[Event]:
+def read_rows(*rows: EventRow) -> list[Event]:
     strings = Strings()
     block = encode_event_rows(rows, strings, OFFSET_US, 40)
     return decode([*map(record, encode_strings(strings.fresh, 0, 0)), record(block)])
 
 
-# --- what rows stand for --------------------------------------------------------------------------
+# --- the meaning of rows --------------------------------------------------------------------------
 def test_the_fields_are_the_columns_that_spark_reads():
     columns = [part.split()[0] for part in SOURCE.split(",")]
     assert list(Event._fields) == columns
@@ -89,7 +89,7 @@ def test_a_span_of_a_broker():
     assert (answered.outcome, answered.bytes, answered.worker) == ("OK", 6, b"worker-1".hex())
 
 
-def test_a_request_that_waited_for_nobody_was_not_queued():
+def test_a_request_that_was_dispatched_at_once_has_no_queued_event():
     row = (1.0, 1.0, *SPAN[2:])
     assert [event.kind for event in spans(row)] == ["accepted", "dispatched", "answered"]
     assert [event.seq for event in spans(row)] == [40, 42, 43]
@@ -102,7 +102,7 @@ def test_a_request_that_waited_for_nobody_was_not_queued():
         (WriterRole.WORKER, ["delivered", "started", "finished"]),
     ],
 )
-def test_a_span_of_others(role, kinds):
+def test_a_span_of_a_client_or_worker(role, kinds):
     found = spans(SPAN, role=role)
     assert [event.kind for event in found] == kinds
     assert [event.ts for event in found] == [at(1.0), at(2.0), at(3.0)]
@@ -114,20 +114,20 @@ def test_a_span_of_others(role, kinds):
 
 
 @given(st.lists(span_rows, min_size=1, max_size=10), st.lists(event_rows, max_size=10))
-def test_every_event_has_its_own_place_and_number(rows: list[SpanRow], told: list[EventRow]):
+def test_every_event_has_a_unique_offset_and_number(rows: list[SpanRow], others: list[EventRow]):
     found = spans(*rows)
     assert len({event.byte_offset for event in found}) == len(found)
     assert len({event.seq for event in found}) == len(found)
     first, end = CELLS, CELLS + ROW_SIZE * len(rows)
     assert all(first <= event.byte_offset < end for event in found)
     assert all(40 <= event.seq < 40 + 4 * len(rows) for event in found)
-    if told:
-        places = [event.byte_offset for event in happened(*told)]
-        assert places == [CELLS + 8 * row for row in range(len(told))]
+    if others:
+        places = [event.byte_offset for event in read_rows(*others)]
+        assert places == [CELLS + 8 * row for row in range(len(others))]
 
 
-def test_what_does_not_apply_to_a_event_row_is_none():
-    (event,) = happened(EventRow(1.0, Kind.QUEUED, CALL))
+def test_fields_that_do_not_apply_to_an_event_row_are_none():
+    (event,) = read_rows(EventRow(1.0, Kind.QUEUED, CALL))
     assert event == Event(
         schema_version=1,
         log=f"broker-{NAME}",
@@ -167,29 +167,29 @@ def test_what_does_not_apply_to_a_event_row_is_none():
     ],
 )
 def test_what_a_cell_means_depends_on_the_kind(row, facts):
-    (event,) = happened(row)
+    (event,) = read_rows(row)
     assert event.raw is None
     assert {name: getattr(event, name) for name in facts} == facts
 
 
-# --- what does not decode -------------------------------------------------------------------------
-def test_an_unknown_kind_is_shown_with_its_cells():
-    sound, strange = happened(
+# --- undecodable rows and blocks ------------------------------------------------------------------
+def test_an_event_of_an_unknown_kind_has_its_raw_cells():
+    sound, unknown = read_rows(
         EventRow(1.0, Kind.QUEUED, reason="kept"), EventRow(2.0, 77, CALL, b"echo")
     )
     assert (sound.raw, sound.reason) == (None, "kept")
-    assert (strange.kind, strange.reason, strange.service) == (
+    assert (unknown.kind, unknown.reason, unknown.service) == (
         "unknown:77",
         "unknown kind 77",
         "echo",
     )
-    assert len(strange.raw) == ROW_SIZE
-    assert strange.raw[EVENT_COLUMNS["kind"].before] == 77
+    assert len(unknown.raw) == ROW_SIZE
+    assert unknown.raw[EVENT_COLUMNS["kind"].before] == 77
 
 
 @pytest.mark.parametrize("instant", [nan, inf, -inf, 1e300, -1e300, 1e13, -OFFSET_US / 1e6 - 1])
-def test_an_instant_that_is_none_is_told(instant):
-    (event,) = happened(EventRow(instant, Kind.QUEUED, CALL))
+def test_an_instant_out_of_range_is_a_reason(instant):
+    (event,) = read_rows(EventRow(instant, Kind.QUEUED, CALL))
     assert (event.ts, event.date, event.reason) == (None, None, "its instant is out of range")
     assert len(event.raw) == ROW_SIZE
     found = spans((instant, 2.0, *SPAN[2:]))
@@ -198,13 +198,13 @@ def test_an_instant_that_is_none_is_told(instant):
 
 
 @pytest.mark.parametrize("deadline", [nan, -inf, 1e300])
-def test_a_deadline_that_is_none_is_none(deadline):
+def test_an_invalid_deadline_is_none(deadline):
     found = spans((*SPAN[:3], deadline, *SPAN[4:]))
     assert {event.deadline for event in found} == {None}
     assert {event.raw for event in found} == {None}
 
 
-def test_a_newer_version_is_shown_as_one_row():
+def test_a_block_of_a_newer_version_is_one_event():
     block = bytearray(encode_spans([SPAN], Strings(), OFFSET_US, 40))
     block[1] = 2
     (event,) = decode([record(bytes(block))])
@@ -213,14 +213,14 @@ def test_a_newer_version_is_shown_as_one_row():
     assert event.byte_offset == AT + RECORD_HEADER_SIZE
 
 
-def test_damage_is_shown_as_one_row():
+def test_damage_is_one_event():
     damage = Damage(7, 512, 9000, "the checksum of a record does not match", b"x" * 4096)
     (event,) = decode([damage])
     assert (event.segment, event.byte_offset, event.raw) == (7, 512, damage.raw)
     assert (event.reason, event.role, event.broker) == (damage.reason, "broker", NAME)
 
 
-def test_strings_that_were_lost_have_their_numbers_as_names():
+def test_lost_strings_are_named_by_their_numbers():
     block = encode_spans([SPAN], Strings(), OFFSET_US, 40)
     (accepted, *_others, answered) = decode([record(block)])
     assert (accepted.service, answered.worker) == ("unknown:1", "unknown:2")
@@ -228,14 +228,14 @@ def test_strings_that_were_lost_have_their_numbers_as_names():
 
 
 @given(st.binary(max_size=300))
-def test_any_block_is_events_or_a_reason(payload: bytes):
+def test_any_block_becomes_events_with_a_kind_or_a_reason(payload: bytes):
     for event in decode([record(payload)]):
         assert event.kind or event.reason
 
 
 # --- journals -------------------------------------------------------------------------------------
-def test_for_json_times_are_text_and_bytes_are_hexadecimal():
-    (event,) = happened(EventRow(1.5, 77, CALL))
+def test_json_has_times_as_text_and_bytes_in_hexadecimal():
+    (event,) = read_rows(EventRow(1.5, 77, CALL))
     found = event.record()
     assert (found["ts"], found["date"]) == ("2023-11-14T22:13:21.500000+00:00", "2023-11-14")
     assert bytes.fromhex(found["raw"]) == event.raw
@@ -263,7 +263,7 @@ def test_the_newest_events_of_all_logs_come_in_order_of_time(tmp_path):
     assert newest(tmp_path, 0) == []
 
 
-def test_the_newest_are_found_in_several_segments(tmp_path):
+def test_the_newest_events_are_found_in_several_segments(tmp_path):
     log = Log.open(tmp_path / f"broker-{NAME}", purpose=b"JRNL")
     for segment in range(3):
         strings = Strings()
@@ -279,7 +279,7 @@ def test_the_newest_are_found_in_several_segments(tmp_path):
     assert [(event.service, event.seq) for event in found] == [("s1", 3), ("s2", 4), ("s2", 5)]
 
 
-def test_a_selection_leaves_out_the_others_and_keeps_what_does_not_decode(tmp_path):
+def test_a_selection_keeps_matching_and_undecodable_events(tmp_path):
     rows = [
         EventRow(1.0, Kind.QUEUED, call(1), b"echo"),
         EventRow(2.0, Kind.QUEUED, call(2), b"sum"),
@@ -297,7 +297,7 @@ def test_a_selection_leaves_out_the_others_and_keeps_what_does_not_decode(tmp_pa
     assert seqs(request_id=call(9).hex()) == []
 
 
-def test_a_tail_yields_what_has_come_and_finds_new_logs(tmp_path):
+def test_a_tail_yields_new_events_and_finds_new_logs(tmp_path):
     first = journal_of(tmp_path, WriterRole.BROKER, 1, EventRow(1.0, Kind.QUEUED, call(1), b"old"))
     first.close()
     tail = JournalTail(tmp_path)
@@ -308,7 +308,7 @@ def test_a_tail_yields_what_has_come_and_finds_new_logs(tmp_path):
     assert tail.news() == []
 
 
-def test_a_tail_knows_the_strings_of_what_it_skipped(tmp_path):
+def test_a_tail_knows_the_strings_of_skipped_blocks(tmp_path):
     path = tmp_path / f"broker-{NAME}"
     log = Log.open(path, purpose=b"JRNL")
     strings = Strings()
@@ -321,7 +321,7 @@ def test_a_tail_knows_the_strings_of_what_it_skipped(tmp_path):
     log.close()
 
 
-def test_a_log_that_is_removed_while_it_is_followed_has_no_news(tmp_path):
+def test_a_tail_of_a_removed_log_yields_nothing(tmp_path):
     journal_of(tmp_path, WriterRole.BROKER, 1).close()
     (log,) = find_logs(tmp_path)
     tail = LogTail(log)
@@ -331,6 +331,6 @@ def test_a_log_that_is_removed_while_it_is_followed_has_no_news(tmp_path):
     assert list(tail.news()) == []
 
 
-def test_what_is_no_journal_is_refused(tmp_path):
+def test_a_missing_journal_is_an_error(tmp_path):
     with pytest.raises(ConfigurationError, match="no such folder"):
         list(events(tmp_path / "absent"))

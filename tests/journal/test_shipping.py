@@ -1,4 +1,4 @@
-"""Shipping a journal: in order, once, whenever the shipper is killed."""
+"""Shipping a journal: in order and without loss, also when the shipper is killed."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ LOG = "broker-0001020304050607"
 
 
 class Killed(Exception):
-    """The shipper is killed."""
+    """Raised by a `KillingStore` as if the shipper was killed."""
 
 
 class CopiedFolder(MemoryFolder):
-    """The copy of a log, as a reader finds it."""
+    """A folder in memory that readers treat as a shipped copy."""
 
     def is_copy(self) -> bool:
         return True
@@ -45,36 +45,39 @@ class CopiedFolder(MemoryFolder):
             return None
 
 
-class MortalStore:
-    """A store in memory. After `lives` more operations, before or after one, its user is killed."""
+class KillingStore:
+    """A store in memory that raises `Killed`, before or after an operation.
+
+    It does so at the check after the next `checks_left` ones; never, if None.
+    """
 
     url = "memory"
 
     def __init__(self) -> None:
         self.folder = CopiedFolder()
-        self.lives: int | None = None
+        self.checks_left: int | None = None
         self.puts = 0
 
     def put(self, name: str, data: bytes) -> None:
-        self._live()
+        self._check()
         self.puts += 1
         if name.startswith(f"{LOG}/"):
             file = MemoryFile(len(data))
             file.write(data, 0)
             self.folder._files[name.rpartition("/")[2]] = file
-        self._live()
+        self._check()
 
     def get(self, name: str, size: int, offset: int = 0) -> bytes:
         return self.folder.open(name.rpartition("/")[2]).read(size, offset)
 
     def sizes(self, prefix: str) -> dict[str, int]:
-        self._live()
+        self._check()
         return {f"{LOG}/{name}": file.size() for name, file in self.folder._files.items()}
 
-    def _live(self) -> None:
-        if self.lives is not None:
-            self.lives -= 1
-            if self.lives < 0:
+    def _check(self) -> None:
+        if self.checks_left is not None:
+            self.checks_left -= 1
+            if self.checks_left < 0:
                 raise Killed
 
 
@@ -84,14 +87,14 @@ def found_in(folder: MemoryFolder) -> list[bytes]:
     return payloads(items)
 
 
-def test_a_shipper_that_dies_at_any_instant_loses_nothing() -> None:
+def test_a_shipper_that_is_killed_at_any_instant_loses_nothing() -> None:
     for seed in range(1000):
-        ship_and_die(random.Random(seed))
+        ship_with_kills(random.Random(seed))
 
 
-def ship_and_die(rng: random.Random) -> None:
+def ship_with_kills(rng: random.Random) -> None:
     log = MemoryLog(b"TEST", LogSettings(segment_size_bytes=4096))
-    store = MortalStore()
+    store = KillingStore()
     shipper = LogShipper(LOG, log.folder, store)
     written, seen = list[bytes](), 0
     for step in range(rng.randint(3, 12)):
@@ -100,7 +103,7 @@ def ship_and_die(rng: random.Random) -> None:
             log.append(written[-1:])
         if rng.random() < 0.2:
             log.rotate()
-        store.lives = rng.randint(0, 9) if rng.random() < 0.6 else None
+        store.checks_left = rng.randint(0, 9) if rng.random() < 0.6 else None
         try:
             shipper.ship()
             assert found_in(store.folder) == written
@@ -111,13 +114,13 @@ def ship_and_die(rng: random.Random) -> None:
         assert len(copied) >= seen, f"step {step}"
         seen = len(copied)
     log.close()
-    store.lives = None
+    store.checks_left = None
     LogShipper(LOG, log.folder, store).ship()
     assert found_in(store.folder) == written
     assert not LogReader.on(store.folder).may_grow()
     puts = store.puts
     LogShipper(LOG, log.folder, store).ship()
-    assert store.puts == puts + 2, "that it began, and up to where it goes; no segment again"
+    assert store.puts == puts + 2, "the entry of the log and its shipping note; no segment again"
 
 
 def test_a_journal_is_shipped_while_it_is_written(tmp_path: Path) -> None:
@@ -139,19 +142,19 @@ def test_a_journal_is_shipped_while_it_is_written(tmp_path: Path) -> None:
     assert [log.log for log in missing_logs(target)] == [LOG]
 
 
-def test_a_writer_that_was_killed_is_told_at_the_copy_as_well(tmp_path: Path) -> None:
+def test_the_copy_of_a_torn_log_is_reported_as_torn(tmp_path: Path) -> None:
     source, target = tmp_path / "journal", tmp_path / "copy"
     with Journal(source, WriterRole.BROKER, NAME) as journal:
         journal.chronicle.spans.append(SPAN)
     [segment] = (source / LOG).glob("*.seg")
-    os.truncate(segment, segment.stat().st_size - 50)  # its END, and a part of what is before
+    os.truncate(segment, segment.stat().st_size - 50)  # its END, and a part of the record before it
     Shipper(source, open_store(str(target))).ship()
-    told = [(log.state, log.flaws) for log in stats(source)]
-    assert [(log.state, log.flaws) for log in stats(target)] == told
-    assert told[0][0] == "cut"
+    expected = [(log.state, log.flaws) for log in stats(source)]
+    assert [(log.state, log.flaws) for log in stats(target)] == expected
+    assert expected[0][0] == "cut"
 
 
-def test_what_a_copy_should_have_and_has_not_is_told(tmp_path: Path) -> None:
+def test_records_missing_in_a_copy_are_reported(tmp_path: Path) -> None:
     source, target = tmp_path / "journal", tmp_path / "copy"
     with Journal(source, WriterRole.BROKER, NAME) as journal:
         for _ in range(5):
@@ -162,7 +165,7 @@ def test_what_a_copy_should_have_and_has_not_is_told(tmp_path: Path) -> None:
     assert [event.reason for event in events(target) if event.raw is not None] == [LOST]
 
 
-def test_a_note_that_cannot_be_read_is_none() -> None:
+def test_an_invalid_shipping_note_is_none() -> None:
     shipped = Shipped(0, 4096, False)
     assert decode_shipped(encode_shipped(shipped)) == shipped
     for note in (
@@ -176,18 +179,18 @@ def test_a_note_that_cannot_be_read_is_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "told"),
+    ("url", "message"),
     [
         ("hdfs://host/journals", "journals are kept in a folder, or a store under s3://"),
         ("s3://key:secret@bucket/journals", "set them in the environment"),
     ],
 )
-def test_stores_that_cannot_be_are_refused(url: str, told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_invalid_urls_of_stores_are_refused(url: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         open_store(url)
 
 
-def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_failures_of_a_folder_store_are_storage_errors(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     store = FolderStore(tmp_path / "file")
     with pytest.raises(StorageError, match="cannot write"):

@@ -1,4 +1,4 @@
-"""Stats: the same counts as those of the events, and what is missing."""
+"""Stats of a journal: counts of events, missing and dropped events, undecodable rows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def only(path: Path) -> LogStats:
 
 
 @pytest.mark.parametrize("role", [WriterRole.BROKER, WriterRole.CLIENT, WriterRole.WORKER])
-def test_they_agree_with_the_events(tmp_path, role):
+def test_stats_agree_with_the_events(tmp_path, role):
     with Journal(tmp_path, role, bytes(8)) as journal:
         journal.chronicle.spans += [*SPANS, (1.0, *SPANS[0][:1], *SPANS[0][2:])]
         journal.chronicle.event_rows += EVENTS
@@ -53,14 +53,14 @@ def test_dropped_rows_are_added_up(tmp_path):
     assert only(tmp_path).dropped == 7
 
 
-def test_a_gap_in_the_numbers_is_what_is_missing(tmp_path):
+def test_a_gap_in_the_numbers_counts_as_missing_events(tmp_path):
     blocks = [encode_spans(SPANS, Strings(), OFFSET_US, first) for first in (8, 16, 40, 48)]
     write(tmp_path, *blocks)
     found = only(tmp_path)
     assert (found.first_seq, found.next_seq, found.missing) == (8, 56, 16)
 
 
-def test_what_does_not_decode_is_counted_by_its_reason(tmp_path):
+def test_undecodable_rows_and_blocks_are_counted_by_reason(tmp_path):
     rows = [EventRow(nan, Kind.QUEUED, CALL), EventRow(1.0, 77, CALL), EventRow(2.0, 77)]
     newer = bytearray(encode_spans(SPANS, Strings(), OFFSET_US, 0))
     newer[1] = 2
@@ -74,7 +74,7 @@ def test_what_does_not_decode_is_counted_by_its_reason(tmp_path):
     assert only(tmp_path).events == {"queued": 1, "unknown:77": 2}
 
 
-def test_damage_costs_its_block_and_nothing_else(tmp_path):
+def test_damage_loses_one_block(tmp_path):
     blocks = [encode_spans(SPANS, Strings(), OFFSET_US, first) for first in (0, 8, 16)]
     write(tmp_path, *blocks)
     (file,) = tmp_path.glob("*/*.seg")
@@ -88,7 +88,7 @@ def test_damage_costs_its_block_and_nothing_else(tmp_path):
     assert len([event for event in events(tmp_path) if event.raw is not None]) == 1
 
 
-def test_a_log_without_a_record(tmp_path):
+def test_stats_of_a_log_without_records(tmp_path):
     Log.open(tmp_path / f"broker-{NAME}", purpose=PURPOSE, settings=LogSettings()).close()
     found = only(tmp_path)
     assert (found.first, found.last, found.events.total(), found.first_seq) == (None, None, 0, None)

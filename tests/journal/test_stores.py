@@ -1,4 +1,4 @@
-"""Journals in a store of objects, an S3 on this machine: shipped there, and read there."""
+"""Journals that are shipped to and read from an object store, a local S3 server."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ LOG = "broker-0001020304050607"
 
 
 def fetch(store: Store, target: Path) -> Path:
-    """Bring a log back from a store, byte by byte as it is there."""
+    """Copy the objects of a log from a store to a folder; return the folder."""
     copy = FolderStore(target)
     for name, size in store.sizes(LOG).items():
         copy.put(name, store.get(name, size))
     return target
 
 
-def test_a_journal_goes_to_a_bucket_and_comes_back(bucket: str, tmp_path: Path) -> None:
+def test_a_journal_is_shipped_to_a_bucket_and_fetched_back(bucket: str, tmp_path: Path) -> None:
     store = open_store(f"{bucket.replace('s3:', 's3a:')}/of/one/machine/")
     with Journal(tmp_path / "journal", WriterRole.BROKER, NAME) as journal:
         shipper = Shipper(tmp_path / "journal", store)
@@ -58,7 +58,7 @@ def test_a_journal_goes_to_a_bucket_and_comes_back(bucket: str, tmp_path: Path) 
     assert "answered" in {event.kind for event in found}
 
 
-def test_a_store_that_fails_disturbs_nobody_and_gets_everything_later(
+def test_a_failing_store_does_not_stop_the_journal_and_gets_everything_later(
     bucket: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = JournalSettings(ship_to=f"{bucket}-that-are-not-there", ship_every_s=0.01)
@@ -72,7 +72,7 @@ def test_a_store_that_fails_disturbs_nobody_and_gets_everything_later(
     assert [*events(fetch(store, tmp_path / "back"))] == [*events(tmp_path / "journal")]
 
 
-def test_what_a_bucket_has_not_is_told(bucket: str) -> None:
+def test_missing_objects_and_buckets_are_errors(bucket: str) -> None:
     store = open_store(bucket)
     assert store.sizes("nothing") == {}
     with pytest.raises(LogGone):
@@ -81,9 +81,9 @@ def test_what_a_bucket_has_not_is_told(bucket: str) -> None:
         open_store("s3://nobodys").put("name", b"data")
 
 
-# --- reading there --------------------------------------------------------------------------------
+# --- reading from a store -------------------------------------------------------------------------
 def shipped(folder: Path, bucket: str) -> str:
-    """Write a journal of two logs and ship it; return where it is then."""
+    """Write a journal of two logs and ship it; return its URL in the bucket."""
     for role in (WriterRole.BROKER, WriterRole.CLIENT):
         with Journal(folder, role, NAME) as journal:
             journal.chronicle.spans += [SPAN] * 3
@@ -101,12 +101,12 @@ def test_a_journal_is_read_where_it_was_shipped_to(
     assert missing_logs(place) == []
     assert [*faults(place)] == [*faults(folder)]
     assert [*faults(place, {LOG, LOG.replace("broker", "client")})] == []
-    told = []
+    outputs = []
     for journal in (str(folder), place.replace("s3:", "s3a:")):
         for verb in (["tail", "--json"], ["stats", "--json"], ["export", "--to", "-"]):
             assert run_command(["journal", verb[0], journal, *verb[1:]]) == 0
-        told.append(capsys.readouterr().out)
-    assert told[0] == told[1]
+        outputs.append(capsys.readouterr().out)
+    assert outputs[0] == outputs[1]
     back = tmp_path / "back"
     assert run_command(["journal", "ship", place, str(back)]) == 0
     assert [*events(back)] == [*events(folder)]
@@ -127,16 +127,16 @@ def test_a_journal_is_followed_while_it_is_shipped(bucket: str, tmp_path: Path) 
     assert not LogReader(f"{store.url}/{LOG}").may_grow()
 
 
-def test_what_is_missing_in_a_store_is_told_by_name(bucket: str, tmp_path: Path) -> None:
+def test_missing_logs_and_ends_in_a_store_are_reported(bucket: str, tmp_path: Path) -> None:
     place = shipped(tmp_path / "journal", bucket)
     store = open_store(place)
     path = f"{LOG}/{segment_name(0)}"
     whole = store.get(path, 1 << 20)
     note = store.get(f"{LOG}/{SHIPPED_NAME}", 1 << 20)
-    store.put(path, whole[:-24])  # without its END, which is short of what was shipped
+    store.put(path, whole[:-24])  # without its END, so shorter than the shipping note says
     reader = LogReader(f"{place}/{LOG}")
     assert [item.reason for item in reader.read(0) if isinstance(item, Damage)] == [LOST]
-    # As if the shipper had replaced the segment just now, and had yet to note that.
+    # As if the shipper had just replaced the segment, and not yet updated its note.
     store.put(f"{LOG}/{SHIPPED_NAME}", note.replace(b"true", b"false"))
     store.put(path, whole)
     assert not [item for item in LogReader(reader.folder.place).read(0) if isinstance(item, Damage)]
@@ -148,7 +148,7 @@ def test_what_is_missing_in_a_store_is_told_by_name(bucket: str, tmp_path: Path)
 
 
 class CountingStore(FolderStore):
-    """Notes how much is fetched at once."""
+    """A folder store that records the size of each fetch in `fetched`."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -160,7 +160,7 @@ class CountingStore(FolderStore):
         return data
 
 
-def test_a_segment_is_fetched_in_parts_and_looked_at_cheaply(tmp_path: Path) -> None:
+def test_a_segment_is_fetched_in_parts_and_its_info_is_cached(tmp_path: Path) -> None:
     log = MemoryLog(b"TEST", LogSettings(segment_size_bytes=32 << 20))
     payloads = [bytes([number]) * (1 << 20) for number in range(24)]
     log.append(payloads)
@@ -174,14 +174,14 @@ def test_a_segment_is_fetched_in_parts_and_looked_at_cheaply(tmp_path: Path) -> 
     assert sum(store.fetched) < 1024
     store.fetched.clear()
     reader.segments()
-    assert store.fetched == []  # what has not changed is known
+    assert store.fetched == []  # the info of an unchanged segment is cached
     found = [bytes(item.payload) for item in reader.read(0) if not isinstance(item, Damage)]
     assert found == payloads
     assert max(store.fetched) <= 4 << 20
     assert len(store.fetched) < 16
 
 
-def test_a_copy_without_a_note_is_settled_by_the_age_of_its_last_object(
+def test_a_copy_without_a_shipping_note_is_complete_after_15_minutes(
     bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Journal(tmp_path, WriterRole.BROKER, NAME) as journal:
@@ -196,10 +196,10 @@ def test_a_copy_without_a_note_is_settled_by_the_age_of_its_last_object(
     assert "cut off" in reader.segments()[0].torn
 
 
-# --- what cannot be -------------------------------------------------------------------------------
+# --- stores that cannot be read -------------------------------------------------------------------
 @pytest.fixture
 def refusing() -> Iterator[str]:
-    """The endpoint of a store that refuses every request."""
+    """Run a store that answers 403 to every request; yield its endpoint."""
     text = "The AWS Access Key Id you provided does not exist in our records."
     app = Response(f"<Error><Code>X</Code><Message>{text}</Message></Error>", 403)
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off", ws="none"))
@@ -214,7 +214,7 @@ def refusing() -> Iterator[str]:
 @pytest.mark.parametrize(
     "verb", [["journal", "stats"], ["spark", "run", "--lake", "lake", "--journal"]]
 )
-def test_a_store_that_cannot_be_read_is_told_in_a_sentence(
+def test_a_store_that_cannot_be_read_causes_a_one_sentence_error(
     bucket: str,
     refusing: str,
     verb: list[str],
@@ -224,22 +224,22 @@ def test_a_store_that_cannot_be_read_is_told_in_a_sentence(
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
-    def told(place: str) -> str:
+    def error_for(place: str) -> str:
         assert run_command([*verb, place]) == 2
-        said = " ".join(capsys.readouterr().err.split())
-        assert "Traceback" not in said
-        assert SECRET not in said
-        return said
+        error = " ".join(capsys.readouterr().err.split())
+        assert "Traceback" not in error
+        assert SECRET not in error
+        return error
 
-    assert f"there is no journal at {bucket}: nothing is there" in told(bucket)
+    assert f"there is no journal at {bucket}: nothing is there" in error_for(bucket)
     open_store(bucket).put("photos/one.jpg", b"")
-    assert f"{bucket} is not a journal: it has photos, and no log" in told(bucket)
-    assert "The specified bucket does not exist" in told("s3://nobodys-bucket/journal")
-    assert "there is no client for hdfs: here" in told("hdfs://name/journal")
-    assert "names no bucket" in told("s3://")
-    assert "set them in the environment" in told(f"s3://me:{SECRET}@bucket/journal")
+    assert f"{bucket} is not a journal: it has photos, and no log" in error_for(bucket)
+    assert "The specified bucket does not exist" in error_for("s3://nobodys-bucket/journal")
+    assert "there is no client for hdfs: here" in error_for("hdfs://name/journal")
+    assert "names no bucket" in error_for("s3://")
+    assert "set them in the environment" in error_for(f"s3://me:{SECRET}@bucket/journal")
     monkeypatch.setenv("AWS_ENDPOINT_URL", refusing)
-    assert "Access Key Id you provided does not exist" in told("s3a://bucket/journal")
+    assert "Access Key Id you provided does not exist" in error_for("s3a://bucket/journal")
     monkeypatch.setitem(sys.modules, "obstore", None)
-    assert "needs the extra ship" in told("gs://bucket/journal")
+    assert "needs the extra ship" in error_for("gs://bucket/journal")
     assert list(tmp_path.iterdir()) == []

@@ -1,9 +1,10 @@
-"""A process that journals, for tests that kill it or fill its disk.
+"""A process that writes a journal, for tests that kill it or fill its disk.
 
     python -m tests.journal.writing DIR kill|full
 
-`kill`: write 1,000 requests, say so, wait to be killed. `full`: write until no file may grow, and
-on until rows are dropped; make space, end, and print how it went.
+`kill`: write 1,000 requests, print "written", and wait to be killed.
+`full`: limit the size of files and write until rows are dropped; lift the limit, close the journal,
+and print the failure and the counts as JSON.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def fill_the_disk(journal: Journal) -> None:
 
 
 def write(journal: Journal, count: int) -> int:
-    """Do what an engine does: never wait, never fail. Return `count`."""
+    """Append rows as an engine does, without waiting for the journal. Return `count`."""
     for _ in range(count):
         journal.chronicle.spans.append(SPAN)
     return count

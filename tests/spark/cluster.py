@@ -1,8 +1,8 @@
-"""A standalone cluster on loopback: a master and two workers, inside the session of the tests.
+"""A standalone cluster on loopback: a master and two workers in the JVM of the test session.
 
-Only the executors are processes, as of any cluster: three daemons would be three more JVMs to
-start. The workers have addresses of their own (127.0.0.1 and 127.0.0.2), since Spark starts a
-speculative copy of a task only on another host than the task's.
+Only the executors are separate processes: three daemons would be three more JVMs to start. The
+workers have different addresses (127.0.0.1 and 127.0.0.2), because Spark starts a speculative copy
+of a task only on another host.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
-from tests.spark import once
+from tests.spark import spark_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,7 +23,7 @@ _ANY_PORT: Final = 0
 
 
 class Cluster:
-    """A master and one worker per host, with one core each; `url` is the master's."""
+    """A master and one worker per host, with one core each; `url` is the address of the master."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         jvm = spark._jvm
@@ -56,20 +56,20 @@ class Cluster:
         self._endpoints.append(worker)
 
     def end(self) -> None:
-        """End the workers, which end their executors, then the master."""
+        """Stop the workers with their executors, then the master."""
         while self._endpoints:
             endpoint = self._endpoints.pop()
             endpoint.shutdown()
             endpoint.awaitTermination()
 
 
-# What a driver on the cluster sets so that its executors are small.
+# Settings of a driver on the cluster, for small executors.
 SMALL: Final = {
-    **once.SQL,
+    **spark_settings.SQL,
     "spark.executor.memory": "512m",
-    "spark.executor.extraJavaOptions": once.JAVA_OPTIONS,
+    "spark.executor.extraJavaOptions": spark_settings.JAVA_OPTIONS,
     "spark.driver.memory": "512m",
-    "spark.driver.extraJavaOptions": once.JAVA_OPTIONS,
+    "spark.driver.extraJavaOptions": spark_settings.JAVA_OPTIONS,
     "spark.ui.enabled": "false",
     "spark.driver.host": HOSTS[0],
     "spark.driver.bindAddress": HOSTS[0],

@@ -1,6 +1,6 @@
-"""One Spark session for the whole run of the tests: a second one would cost ten seconds more.
+"""One Spark session for all tests of a run; a second one would take ten more seconds.
 
-Its JVM also is the Connect server, and master and workers of the cluster.
+Its JVM also runs the Connect server, and the master and the workers of the cluster.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from tests.spark import once
+from tests.spark import spark_settings
 from tests.spark.cluster import cluster
 from tests.spark.deploy import connect
 from tests.spark.deploy.connect import connect_url
@@ -26,7 +26,7 @@ FOLDER = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give every test in here more time than others: Spark has two cores, and rarely for itself."""
+    """Set the timeout of tests in this folder to 180 s: Spark has two cores, and shares them."""
     for item in items:
         if FOLDER in item.path.parents and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(180))
@@ -34,10 +34,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Two cores, tiny shuffles, nothing outside the test's own folders."""
+    """Start a session with two cores and small shuffles that writes only to temporary folders."""
     folder: Path = tmp_path_factory.mktemp("spark")
     with warnings.catch_warnings():
-        # What pyspark does while it is imported and started is not ours to mend.
+        # Warnings of pyspark itself, while it is imported and started.
         warnings.simplefilter("ignore")
         session = start_session(folder)
     yield session
@@ -46,30 +46,30 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 def end_java() -> None:
-    """End the JVM, and wait for it: so its time counts as that of the tests."""
+    """Stop the JVM and wait for its exit, so that its processor time counts for the tests."""
     from pyspark import SparkContext
 
     gateway = SparkContext._gateway
     assert gateway is not None
     gateway.shutdown()
-    gateway.proc.stdin.close()  # which is what it waits for
+    gateway.proc.stdin.close()  # the JVM exits at the end of its input
     gateway.proc.wait(60)
 
 
-# What pyspark asks the JVM for by name, each time anew: thousands of times in a run of the
-# pipeline, and Java looks through all of Spark's archives for some of them.
+# pyspark looks these names up in the JVM thousands of times in a run of the pipeline. For some of
+# them Java searches all of Spark's archives, so they are looked up once and cached.
 NAMES: Final = ("functions", "org.apache.spark.sql.functions", "PythonUtils", "PythonSQLUtils")
 
 
 def start_session(folder: Path) -> SparkSession:
     from requite.spark.session import LOCAL, local_session
 
-    java = f"{LOCAL['spark.driver.extraJavaOptions']} {once.LASTING_JAVA_OPTIONS}"
+    java = f"{LOCAL['spark.driver.extraJavaOptions']} {spark_settings.LASTING_JAVA_OPTIONS}"
     session = local_session(
         "requite-tests",
         cores=2,
         conf={
-            **once.SQL,
+            **spark_settings.SQL,
             **connect.SETTINGS,
             "spark.driver.extraJavaOptions": java,
             "spark.sql.warehouse.dir": str(folder / "warehouse"),

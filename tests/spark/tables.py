@@ -1,4 +1,4 @@
-"""Tables of a lake without Spark: rows in, rows out, for tests of what is below the DataFrames."""
+"""Writes and reads the tables of a lake without Spark."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ TYPES = {
 
 
 def batch_of(name: str, rows: list[dict[str, Any]]) -> pa.RecordBatch:
-    """Return rows with the declared columns of a table; what is not given is null."""
+    """Return rows with the declared columns of a table; missing columns are null."""
     columns = schemas.columns_of(getattr(schemas, name.upper()))
     schema = pa.schema([(column, TYPES[kind]) for column, kind in columns.items()])
     return pa.RecordBatch.from_pylist(rows, schema)
 
 
 def written(root: Path | str, name: str, *batches: list[dict[str, Any]]) -> list[Added]:
-    """Write files of a table as a task does, one or more for each list of rows."""
+    """Write files of a table as a task does, at least one for each list of rows; return them."""
     split = by_day if is_by_day(name) else as_one
     store = filesystem(str(root))
     files: list[Added] = []
@@ -57,7 +57,7 @@ def replace(
 
 
 def rows_of(catalog: Catalog, name: str) -> list[dict[str, Any]]:
-    """Return the rows of a table, after the checks that every reader makes."""
+    """Check the files of a table, as every reader does; return its rows."""
     rows: list[dict[str, Any]] = []
     for file in catalog.files(name):
         day = {DAY: file.day} if file.day else {}

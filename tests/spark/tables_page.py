@@ -1,6 +1,6 @@
-"""The page docs/reference/tables.md: every table and column, as `requite.spark.schemas` has them.
+"""Writes docs/reference/tables.md: every table and column of `requite.spark.schemas`.
 
-python -m tests.spark.tables_page        writes it anew
+python -m tests.spark.tables_page        writes the page
 """
 
 from __future__ import annotations

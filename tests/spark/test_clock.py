@@ -1,4 +1,4 @@
-"""Periods: ranges of microseconds, joined, cut, and by day."""
+"""Periods, which are ranges of microseconds: joined, intersected, and by day."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def test_periods_that_touch_become_one(periods: list[range]):
 
 
 @given(st.lists(spans, min_size=17, max_size=60))
-def test_of_very_many_none_is_lost(periods: list[range]):
+def test_joining_many_periods_loses_none(periods: list[range]):
     found = joined(periods)
     assert len(found) <= 16
     assert numbers(periods) <= numbers(found)
 
 
 @given(st.lists(spans, max_size=8), st.lists(spans, max_size=8))
-def test_what_is_common_is_in_both(some: list[range], others: list[range]):
+def test_common_periods_are_in_both(some: list[range], others: list[range]):
     found = common(joined(some), joined(others))
     assert numbers(found) == numbers(some) & numbers(others)
 

@@ -1,4 +1,4 @@
-"""What Spark says when something fails becomes a sentence; what nobody expects stays as it is."""
+"""Known failures of Spark become errors of one sentence; unknown exceptions are not changed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from requite.errors import (
 )
 from requite.spark.failures import TRIES_MAX, again_if_busy, as_sentences
 
-RAISED_IN_A_PROCESS_OF_SPARKS = """[FOREACH_BATCH_USER_FUNCTION_ERROR] An error occurred
+RAISED_IN_A_SPARK_PROCESS = """[FOREACH_BATCH_USER_FUNCTION_ERROR] An error occurred
 Traceback (most recent call last):
   File "ingest.py", line 1, in _write
 requite.errors.LakeBusy: another run has changed /lake/runs in the meantime: run again
@@ -24,9 +24,9 @@ requite.errors.LakeBusy: another run has changed /lake/runs in the meantime: run
 
 
 @pytest.mark.parametrize(
-    ("error", "kind", "told"),
+    ("error", "kind", "message"),
     [
-        (RuntimeError(RAISED_IN_A_PROCESS_OF_SPARKS), LakeBusy, "^another run .*: run again$"),
+        (RuntimeError(RAISED_IN_A_SPARK_PROCESS), LakeBusy, "^another run .*: run again$"),
         (
             RuntimeError("java.io.IOException: No space left on device"),
             LakeError,
@@ -53,21 +53,21 @@ requite.errors.LakeBusy: another run has changed /lake/runs in the meantime: run
     ],
 )
 def test_known_failures_are_sentences(
-    error: Exception, kind: type[RequiteError], told: str
+    error: Exception, kind: type[RequiteError], message: str
 ) -> None:
-    with pytest.raises(kind, match=told) as caught, as_sentences():
+    with pytest.raises(kind, match=message) as caught, as_sentences():
         raise error
     assert caught.value.__cause__ is error
     assert "\n" not in str(caught.value)
 
 
-def test_what_nobody_expects_stays_as_it_is() -> None:
+def test_unknown_exceptions_are_not_changed() -> None:
     with pytest.raises(RuntimeError, match="a bug"), as_sentences():
         raise RuntimeError("a bug")
 
 
 @pytest.mark.parametrize("failures", range(TRIES_MAX + 1))
-def test_a_run_that_a_busy_machine_fails_is_tried_again_so_often(failures: int) -> None:
+def test_a_run_that_fails_on_a_busy_machine_is_retried(failures: int) -> None:
     tries: list[str] = []
 
     @again_if_busy
@@ -86,7 +86,7 @@ def test_a_run_that_a_busy_machine_fails_is_tried_again_so_often(failures: int) 
     assert tries == ["ab"] * min(failures + 1, TRIES_MAX)
 
 
-def test_a_run_that_fails_otherwise_is_not_tried_again() -> None:
+def test_a_run_that_fails_for_other_reasons_is_not_retried() -> None:
     tries: list[bool] = []
 
     @again_if_busy

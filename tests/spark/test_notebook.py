@@ -1,4 +1,4 @@
-"""The notebook examples/audit.ipynb: its cells run in order, on a lake, and show what they say."""
+"""The notebook examples/audit.ipynb: its cells run in order on a lake, as expected."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def cells() -> list[dict[str, Any]]:
     return found
 
 
-def test_the_notebook_is_one_and_has_no_outputs(cells: list[dict[str, Any]]) -> None:
+def test_the_notebook_is_valid_and_has_no_outputs(cells: list[dict[str, Any]]) -> None:
     notebook = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
     assert (notebook["nbformat"], notebook["nbformat_minor"]) == (4, 5)
     assert len({cell["id"] for cell in cells}) == len(cells)
@@ -42,7 +42,7 @@ def test_the_notebook_is_one_and_has_no_outputs(cells: list[dict[str, Any]]) -> 
 
 
 def fill(root: Path) -> None:
-    """Make a lake with one run: a request that went well, and one that is missing."""
+    """Create a lake with one run: one request ended exactly once, another is missing."""
     claim(str(root), "/journal")
     catalog = Catalog(str(root))
     request = {"service": "echo", "date": DATE}

@@ -1,4 +1,4 @@
-"""The session that tests and local runs share: what it promises to tables, and around it."""
+"""The local session of tests and runs: time zone, Python workers, warnings, addresses."""
 
 from __future__ import annotations
 
@@ -50,6 +50,6 @@ def test_there_is_one_session(spark: SparkSession) -> None:
     assert local_session("another") is spark
 
 
-def test_listens_on_loopback_alone(spark: SparkSession) -> None:
+def test_spark_listens_on_loopback_only(spark: SparkSession) -> None:
     assert spark.conf.get("spark.driver.host") == "127.0.0.1"
     assert spark.conf.get("spark.ui.enabled") == "false"

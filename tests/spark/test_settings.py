@@ -1,4 +1,4 @@
-"""Where Spark runs, and how: one way for every verb, and for what spark-submit runs."""
+"""Options of the Spark session: the same for every command and for spark-submit."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ OPTIONS = ("--master", "--conf", "--heap", "--partitions")
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[Mapping[str, Any]]:
-    """What sessions would have been made with, instead of making them."""
+    """Record the options of sessions instead of starting them."""
     found: list[Mapping[str, Any]] = []
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
     monkeypatch.setattr(session, "prepare_environment", lambda: None)
 
     def make(builder: Any, conf: Mapping[str, str]) -> None:
         found.append({**builder._options, **conf})
-        builder._options.clear()  # there is one builder for all
+        builder._options.clear()  # all sessions share one builder
 
     monkeypatch.setattr(session, "_made", make)
     return found
@@ -42,12 +42,12 @@ def test_every_verb_that_starts_spark_has_the_same_options(
     verb: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_command(["spark", verb, "--help"]) == 0
-    told = capsys.readouterr().out
-    assert all(option in told for option in OPTIONS)
+    help_text = capsys.readouterr().out
+    assert all(option in help_text for option in OPTIONS)
 
 
 @pytest.mark.parametrize("is_running", [False, True])
-def test_a_command_stops_the_session_that_it_has_started_and_no_other(
+def test_a_command_stops_only_a_session_that_it_started(
     is_running: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started = Mock()
@@ -61,7 +61,7 @@ def test_a_command_stops_the_session_that_it_has_started_and_no_other(
 
 
 @pytest.mark.parametrize("words", [["run", "--journal", "j", "--lake", "l"], ["sweep"]])
-def test_what_spark_submit_runs_has_them_too(words: list[str]) -> None:
+def test_the_program_for_spark_submit_has_the_same_options(words: list[str]) -> None:
     more = ["--master", "local[3]", "--conf", "spark.a=b=c", "--heap", "3g", "--partitions", "5"]
     given = submitted._parser().parse_args([*words, *more])
     settings = Settings.from_options(given.master, given.conf, given.heap, given.partitions)
@@ -89,7 +89,7 @@ def test_a_local_session_has_defaults_by_its_threads_and_options_win(
     assert sized(2) == {"spark.driver.memory": "2048m", "spark.sql.shuffle.partitions": "4"}
 
 
-def test_under_spark_submit_its_options_stand(
+def test_under_spark_submit_the_driver_memory_cannot_be_set(
     made: list[Mapping[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
@@ -101,7 +101,7 @@ def test_under_spark_submit_its_options_stand(
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["--heap", "much"], "write it like 4g"),
         (["--partitions", "0"], "Must be > 0"),
@@ -116,21 +116,21 @@ def test_under_spark_submit_its_options_stand(
         (["--master", "sc://head", "--heap", "2g"], "no effect on a Connect server"),
     ],
 )
-def test_what_cannot_work_is_refused_in_a_sentence(
+def test_invalid_options_of_the_session_are_refused(
     words: list[str],
-    told: str,
+    message: str,
     capsys: pytest.CaptureFixture[str],
     made: list[Mapping[str, Any]],
 ) -> None:
     assert run_command(["spark", "sweep", *words]) == 2
-    said = " ".join(capsys.readouterr().err.split())
-    assert told in said
-    assert "hush" not in said
+    error = " ".join(capsys.readouterr().err.split())
+    assert message in error
+    assert "hush" not in error
     assert made == []
 
 
-def test_what_java_refuses_is_told(tmp_path: Path) -> None:
-    """A heap that Java cannot have, in a process of its own: this one has a session already."""
+def test_a_heap_that_java_refuses_is_reported(tmp_path: Path) -> None:
+    """Runs in a separate process, because this one already has a session."""
     words = ["spark", "sweep", "--seeds", "1", "--heap", "1k", "--to", str(tmp_path)]
     command = [str(Path(sys.executable).with_name("requite")), *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

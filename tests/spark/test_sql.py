@@ -1,4 +1,4 @@
-"""Questions to a lake in SQL: answers, and what is refused in one sentence."""
+"""SQL queries of a lake: results, and errors of one sentence."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ MONDAY = date(2026, 3, 2)
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 
 
-class Told(NamedTuple):
-    """What the command came to."""
+class Outcome(NamedTuple):
+    """The exit code and the output of the command."""
 
     code: int
     out: str
     err: str
 
 
-Ask = Callable[..., Told]
+Ask = Callable[..., Outcome]
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lake with three requests, of which one run has told."""
+    """A lake with three requests, after one run."""
     root = tmp_path_factory.mktemp("sql") / "lake"
     claim(str(root), "/journal")
     catalog = Catalog(str(root))
@@ -61,22 +61,22 @@ def ask(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> Ask:
-    """Run the verb in the session of the tests."""
+    """Return a function that runs `requite spark sql` in the session of the tests."""
     monkeypatch.setattr("requite.spark.session.local_session", lambda *_args, **_given: spark)
 
-    def run(query: str, *words: str, lake: Path = whole) -> Told:
+    def run(query: str, *words: str, lake: Path = whole) -> Outcome:
         capsys.readouterr()
         code = run_command(["spark", "sql", query, "--lake", str(lake), *words])
-        return Told(code, *capsys.readouterr())
+        return Outcome(code, *capsys.readouterr())
 
     return run
 
 
 def test_rows_are_printed_as_a_table_and_capped(ask: Ask) -> None:
     query = "-- newest\nselect request_id, service, total_ms from silver_requests ORDER BY 1 DESC; "
-    told = ask(query, "--rows", "2")
-    assert told.code == 0, told.err
-    lines = told.out.splitlines()
+    outcome = ask(query, "--rows", "2")
+    assert outcome.code == 0, outcome.err
+    lines = outcome.out.splitlines()
     assert [line.split() for line in lines if "echo" in line] == [
         ["│", "3", "│", "[b]echo", "│", "1.5", "│"],
         ["│", "2", "│", "[b]echo", "│", "1.0", "│"],
@@ -84,16 +84,16 @@ def test_rows_are_printed_as_a_table_and_capped(ask: Ask) -> None:
     assert lines[-1] == "2 rows; the query has more: raise --rows"
 
 
-def test_numbers_alone_are_aligned_to_the_right() -> None:
+def test_only_numbers_are_aligned_to_the_right() -> None:
     rows = [(1.5, Decimal(1), None, True, None, "a"), (None, Decimal(22), 3, False, None, "b")]
     answer = Answer(tuple("abcdef"), rows, more=False)
     table = sql._table(answer, answer.columns, [[str(value) for value in row] for row in rows])
     assert [column.justify[0] for column in table.columns] == ["r", "r", "r", "l", "l", "l"]
 
 
-def test_rows_that_are_too_wide_for_a_table_are_lines(ask: Ask) -> None:
-    told = ask("SELECT * FROM silver_requests ORDER BY request_id", "--rows", "1")
-    lines = told.out.splitlines()
+def test_rows_too_wide_for_a_table_are_printed_as_lines(ask: Ask) -> None:
+    outcome = ask("SELECT * FROM silver_requests ORDER BY request_id", "--rows", "1")
+    lines = outcome.out.splitlines()
     assert (lines[0], lines[-1]) == ("row 1", "1 row; the query has more: raise --rows")
     assert dict(line.split() for line in lines[1:-1]) == {
         **dict.fromkeys(schemas.SILVER_REQUESTS.comments, "null"),
@@ -101,16 +101,16 @@ def test_rows_that_are_too_wide_for_a_table_are_lines(ask: Ask) -> None:
     }  # fmt: skip
 
 
-def test_rows_are_objects_for_machines(ask: Ask) -> None:
+def test_json_has_an_object_per_row(ask: Ask) -> None:
     query = """
         WITH kept AS (SELECT raw, count(*) OVER () AS n FROM bronze_quarantine)
         SELECT kept.*, began_at, accepted, double('NaN') AS nan, array(DATE'2026-03-02') AS days,
                named_struct('a', 1.50BD) AS price, null AS nothing
         FROM kept, Runs, (SELECT count(*) AS none FROM audit_contradictions) WHERE none = 0
     """
-    told = ask(query, "--json")
-    assert told.code == 0, told.err
-    assert [json.loads(line) for line in told.out.splitlines()] == [
+    outcome = ask(query, "--json")
+    assert outcome.code == 0, outcome.err
+    assert [json.loads(line) for line in outcome.out.splitlines()] == [
         {
             "raw": "00ff", "n": 1, "began_at": "2026-03-02T12:00:00.000000Z", "accepted": 3,
             "nan": "nan", "days": ["2026-03-02"], "price": {"a": "1.50"}, "nothing": None,
@@ -122,15 +122,15 @@ def test_rows_are_objects_for_machines(ask: Ask) -> None:
     assert "two columns a" in twice.err
 
 
-def test_a_table_tells_what_its_columns_mean(ask: Ask) -> None:
-    told = ask("DESCRIBE silver_requests", "--json")
-    assert told.code == 0, told.err
-    columns = {row.get("col_name"): row for row in map(json.loads, told.out.splitlines())}
+def test_describe_shows_the_comments_of_columns(ask: Ask) -> None:
+    outcome = ask("DESCRIBE silver_requests", "--json")
+    assert outcome.code == 0, outcome.err
+    columns = {row.get("col_name"): row for row in map(json.loads, outcome.out.splitlines())}
     assert columns["request_id"]["comment"] == "The request."
 
 
 @pytest.mark.parametrize(
-    ("query", "told"),
+    ("query", "message"),
     [
         ("DROP TABLE silver_requests", "read-only"),
         ("  /* SELECT */ INSERT INTO runs SELECT 1", "read-only"),
@@ -145,21 +145,21 @@ def test_a_table_tells_what_its_columns_mean(ask: Ask) -> None:
         ("SELECT CAST('echo' AS int)", "cannot be cast"),
     ],
 )
-def test_what_is_no_query_or_a_wrong_one_is_one_sentence(ask: Ask, query: str, told: str) -> None:
+def test_an_invalid_query_is_an_error_of_one_sentence(ask: Ask, query: str, message: str) -> None:
     ended = ask(query)
     assert (ended.code, ended.out) == (2, "")
     (line,) = [line for line in ended.err.splitlines() if line.strip()]
-    assert told in line
+    assert message in line
 
 
-def test_without_a_lake_nothing_is_asked(ask: Ask, tmp_path: Path) -> None:
+def test_a_missing_lake_is_an_error(ask: Ask, tmp_path: Path) -> None:
     ended = ask("SELECT 1", lake=tmp_path / "none")
     assert (ended.code, ended.out) == (2, "")
     assert f"there is no lake at {tmp_path}/none: " in ended.err
     assert not list(tmp_path.iterdir())
 
 
-def test_a_damaged_table_is_told_by_name_and_others_are_read(
+def test_a_damaged_table_is_named_and_others_are_read(
     ask: Ask, whole: Path, tmp_path: Path
 ) -> None:
     lake = tmp_path / "lake"
@@ -173,7 +173,7 @@ def test_a_damaged_table_is_told_by_name_and_others_are_read(
     assert ask("SELECT * FROM bronze_quarantine", lake=lake).code == 0
 
 
-def test_a_spark_that_has_died_is_one_sentence(
+def test_a_lost_connection_to_spark_is_an_error_of_one_sentence(
     ask: Ask, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_args: object) -> None:
@@ -188,7 +188,7 @@ def test_a_spark_that_has_died_is_one_sentence(
         assert len(ended.err.strip().splitlines()) == 1
 
 
-def test_neither_views_nor_settings_stay(ask: Ask, spark: SparkSession) -> None:
+def test_a_query_leaves_no_views_or_settings(ask: Ask, spark: SparkSession) -> None:
     before = spark.conf.get("spark.sql.runSQLOnFiles")
     assert ask("SELECT * FROM runs").code == 0
     assert not spark.catalog.tableExists("runs")

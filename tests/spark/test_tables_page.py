@@ -1,4 +1,4 @@
-"""Tables are described where they are declared; the page about them is made from that."""
+"""The declarations and comments of tables, and the page that is generated from them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_every_table_is_described() -> None:
     assert set(schemas.LAKE) < set(schemas.TABLES)
 
 
-def test_comments_are_sentences_that_any_tool_can_show() -> None:
+def test_comments_are_printable_sentences() -> None:
     for name, table in schemas.TABLES.items():
         for text in (table.about, *table.comments.values()):
             assert text.endswith("."), (name, text)
@@ -40,7 +40,7 @@ def test_the_page_is_up_to_date(tmp_path: Path) -> None:
     )
 
 
-def test_a_table_is_its_columns_as_ddl() -> None:
+def test_a_table_is_a_string_of_its_columns_as_ddl() -> None:
     table = Table(
         "One row per day.",
         """

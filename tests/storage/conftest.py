@@ -1,4 +1,4 @@
-"""Logs on the disk and in memory that a test opens again and again."""
+"""A fixture that opens a log, on disk and in memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Opener = Callable[..., Log]
 
 @pytest.fixture(params=["disk", "memory"])
 def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
-    """Opens one and the same log each time."""
+    """Return a function that opens the same log at each call: on disk, or in memory."""
     folder = MemoryFolder()
 
     def open_log(settings: LogSettings = SMALL, purpose: bytes = b"TEST") -> Log:

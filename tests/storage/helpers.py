@@ -1,4 +1,4 @@
-"""What the tests of the log share."""
+"""Helpers for the tests of the log."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ SMALL = LogSettings(segment_size_bytes=4096, sync=False)
 
 
 def open_small(directory: Path, **settings: object) -> Log:
-    """A log with segments of 4 KiB."""
+    """Open a log with segments of 4 KiB that does not sync."""
     chosen = LogSettings(**{"segment_size_bytes": 4096, "sync": False, **settings})  # type: ignore[arg-type]
     return Log.open(directory, purpose=b"TEST", settings=chosen)
 
 
 def payloads(items: Iterable[Record | Damage]) -> list[bytes]:
-    """The payloads of the records."""
+    """Return the payloads of the records, without the damage."""
     return [bytes(item.payload) for item in items if isinstance(item, Record)]
 
 
@@ -27,13 +27,13 @@ def damages(items: Iterable[Record | Damage]) -> list[Damage]:
     return [item for item in items if isinstance(item, Damage)]
 
 
-def all_of(directory: Path) -> list[Record | Damage]:
-    """Everything that a fresh reader finds."""
+def read_all(directory: Path) -> list[Record | Damage]:
+    """Return the records and the damage that a new reader yields."""
     return list(LogReader(directory).tail())
 
 
 def copy_of(directory: Path, target: Path) -> Path:
-    """The log as it is on the disk now: what a killed writer leaves."""
+    """Copy a log in its present state, which is the state that a killed writer leaves."""
     folder = DiskFolder(target)
     folder.make()
     folder.lock()

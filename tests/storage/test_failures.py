@@ -1,4 +1,4 @@
-"""Disks that are full, fail or refuse; folders that are something else."""
+"""Disks that are full or fail, and folders that cannot hold a log."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KIB = b"k" * 1000
 
 
 class Disk(MemoryFolder):
-    """A disk that fails on demand: `fail[name of the operation]` is raised, once."""
+    """A disk in memory that raises `fail[operation]` once, and records operations in `done`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class Disk(MemoryFolder):
 
 
 class File(MemoryFile):
-    """A file on that disk. A write that fails has written a part."""
+    """A file on a `Disk`. A failing write stores the first two thirds of its data."""
 
     def __init__(self, disk: Disk, size: int) -> None:
         super().__init__(size)
@@ -71,7 +71,7 @@ class File(MemoryFile):
 SYNCED = LogSettings(segment_size_bytes=4096)
 
 
-def test_after_a_full_disk_nothing_of_the_batch_is_there() -> None:
+def test_a_batch_is_discarded_if_the_disk_is_full() -> None:
     disk = Disk()
     with MemoryLog(b"TEST", SMALL, disk) as log:
         log.append([b"a"])
@@ -87,7 +87,7 @@ def test_after_a_full_disk_nothing_of_the_batch_is_there() -> None:
 
 
 @pytest.mark.parametrize("operation", ["create", "write", "rename"])
-def test_a_segment_that_cannot_be_begun_is_tried_again(operation: str) -> None:
+def test_a_failed_rotation_can_be_retried(operation: str) -> None:
     disk = Disk()
     with MemoryLog(b"TEST", SMALL, disk) as log:
         log.append([b"a"])
@@ -97,7 +97,7 @@ def test_a_segment_that_cannot_be_begun_is_tried_again(operation: str) -> None:
         with pytest.raises(LogFull):
             log.rotate()
         assert payloads(log.reader().tail()) == [b"a", b"b"]
-        # Only where the old one is sealed already, and the new one gets no name, is there none.
+        # If only the rename failed, the old segment is sealed and there is no active segment.
         assert (log.segment, log.next_number) == (2 if operation == "rename" else 1, 2)
         assert log.room() > 3000
         log.append([b"c"])
@@ -110,8 +110,8 @@ def test_a_segment_that_cannot_be_begun_is_tried_again(operation: str) -> None:
     assert not [name for name in disk.names() if name.endswith(".new")]
 
 
-class Small(Disk):
-    """A disk on which a file may have `size_max` bytes."""
+class SmallDisk(Disk):
+    """A disk on which a file may have at most `size_max` bytes."""
 
     size_max = 0
 
@@ -121,8 +121,8 @@ class Small(Disk):
         return super().create(name, size)
 
 
-def test_where_there_is_no_room_for_a_segment_a_smaller_one_is_begun() -> None:
-    disk = Small()
+def test_a_smaller_segment_is_created_if_the_disk_has_no_room_for_a_whole_one() -> None:
+    disk = SmallDisk()
     disk.size_max = 16 << 20
     with MemoryLog(b"TEST", LogSettings(segment_size_bytes=16 << 20), disk) as log:
         log.append([b"a"])
@@ -141,7 +141,7 @@ def test_where_there_is_no_room_for_a_segment_a_smaller_one_is_begun() -> None:
     assert all(info.sealed for info in LogReader.on(disk).segments())
 
 
-def test_the_space_of_a_segment_is_kept_after_a_write_that_failed() -> None:
+def test_a_failed_write_keeps_the_preallocated_space() -> None:
     disk = Disk()
     with MemoryLog(b"TEST", SMALL, disk) as log:
         disk.fail["write"] = LogFull("no space")
@@ -165,7 +165,7 @@ def test_a_segment_that_cannot_be_sealed_stays_active() -> None:
 
 
 @pytest.mark.parametrize("operation", ["sync", "write", "truncate", "rename", "sync folder"])
-def test_after_a_failing_disk_the_log_takes_nothing_until_it_is_opened_again(
+def test_after_a_disk_error_the_log_refuses_operations_until_it_is_reopened(
     operation: str,
 ) -> None:
     disk = Disk()
@@ -190,7 +190,7 @@ def _use(log: MemoryLog) -> None:
     log.rotate()
 
 
-def test_a_log_that_cannot_be_sealed_at_its_end_is_closed_nevertheless() -> None:
+def test_a_log_is_closed_even_if_its_segment_cannot_be_sealed() -> None:
     disk = Disk()
     log = MemoryLog(b"TEST", SYNCED, disk)
     log.commit([b"a"])
@@ -211,7 +211,7 @@ def test_a_commit_is_one_write_and_one_sync() -> None:
         assert disk.done == ["write", "sync"]
 
 
-def test_a_segment_gets_its_name_when_its_header_is_on_the_disk() -> None:
+def test_a_segment_is_renamed_after_its_header_is_synced() -> None:
     disk = Disk()
     with MemoryLog(b"TEST", SYNCED, disk) as log:
         assert disk.done == ["create", "write", "sync", "rename", "sync folder"]
@@ -225,7 +225,7 @@ def test_a_segment_gets_its_name_when_its_header_is_on_the_disk() -> None:
         assert disk.done == ["remove", "sync folder"]
 
 
-def test_without_sync_nothing_waits_for_the_disk() -> None:
+def test_with_sync_disabled_no_operation_syncs() -> None:
     disk = Disk()
     with MemoryLog(b"TEST", SMALL, disk) as log:
         log.commit([b"a"])
@@ -235,7 +235,7 @@ def test_without_sync_nothing_waits_for_the_disk() -> None:
     assert not {"sync", "sync folder"} & {*disk.done}
 
 
-def test_a_half_made_segment_is_tidied_up() -> None:
+def test_an_unfinished_segment_is_removed_on_opening() -> None:
     disk = Disk()
     disk.fail["rename"] = LogFull("no space")
     with pytest.raises(LogFull):
@@ -245,7 +245,7 @@ def test_a_half_made_segment_is_tidied_up() -> None:
     assert not [name for name in disk.names() if name.endswith(".new")]
 
 
-def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_refused_and_not_changed(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("precious")
     with pytest.raises(LogMismatch, match=r"thesis\.txt"):
         open_small(tmp_path)
@@ -253,31 +253,31 @@ def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("inside", ["", "log"])
-def test_a_file_is_no_folder(tmp_path: Path, inside: str) -> None:
+def test_the_path_of_a_file_is_refused(tmp_path: Path, inside: str) -> None:
     (tmp_path / "file").write_text("precious")
     with pytest.raises(LogMismatch, match="is a file"):
         open_small(tmp_path / "file" / inside)
     assert (tmp_path / "file").read_text() == "precious"
 
 
-def test_folders_are_made(tmp_path: Path) -> None:
+def test_missing_folders_are_created(tmp_path: Path) -> None:
     open_small(tmp_path / "a" / "b" / "log").close()
     assert (tmp_path / "a" / "b" / "log" / "lock").exists()
 
 
-def test_a_folder_that_cannot_be_made_is_said() -> None:
+def test_a_folder_that_cannot_be_created_is_an_error() -> None:
     with pytest.raises(StorageError, match="cannot create the folder"):
         open_small(Path("/proc/self/requite"))
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_a_read_only_folder_is_an_error(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(LogFailed, match="permissions"):
         open_small(tmp_path)
 
 
-def test_a_folder_that_vanishes_is_said(tmp_path: Path) -> None:
+def test_a_removed_folder_is_an_error(tmp_path: Path) -> None:
     log = open_small(tmp_path / "log")
     log.append([b"a"])
     for entry in (tmp_path / "log").iterdir():
@@ -291,7 +291,7 @@ def test_a_folder_that_vanishes_is_said(tmp_path: Path) -> None:
     log.close()
 
 
-def test_a_segment_is_not_created_in_a_folder_that_took_the_place_of_the_log(
+def test_no_segment_is_created_in_a_folder_that_replaced_the_log(
     tmp_path: Path,
 ) -> None:
     log = open_small(tmp_path / "log")
@@ -322,7 +322,7 @@ def test_only_the_log_with_the_given_id_is_opened(tmp_path: Path, other: str) ->
         assert log.log_id == log_id
 
 
-def test_what_went_to_a_removed_file_is_not_said_to_be_on_the_disk(tmp_path: Path) -> None:
+def test_a_commit_to_a_removed_file_fails(tmp_path: Path) -> None:
     log = open_small(tmp_path / "log", sync=True)
     log.commit([b"kept"])
     shutil.rmtree(tmp_path / "log")
@@ -333,15 +333,15 @@ def test_what_went_to_a_removed_file_is_not_said_to_be_on_the_disk(tmp_path: Pat
     log.close()
 
 
-def test_what_was_cut_off_is_told_even_where_the_log_cannot_be_opened() -> None:
-    """Opened once more, it has no torn tail, and nobody would hear of it."""
+def test_recovered_damage_is_reported_even_if_opening_fails() -> None:
+    """The next open finds no torn tail, so only this error can report it."""
     disk = Disk()
     log = MemoryLog(b"TEST", SMALL, disk)
     log.append([b"whole"])
     log.append([b"torn"])
     [file] = disk._files.values()
     file._data[-1] ^= 1
-    disk.unlock()  # its process is dead
+    disk.unlock()  # as if the writer was killed
     disk.fail["create"] = LogFull("no space")
     with pytest.raises(LogFull, match=r"no space \(before that: \d+ bytes at the end"):
         MemoryLog(b"TEST", SMALL, disk)

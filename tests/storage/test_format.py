@@ -1,4 +1,4 @@
-"""The bytes that docs/protocols/log-format.md specifies."""
+"""The encoding that docs/protocols/log-format.md specifies."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ SPECIFICATION = Path(__file__).parents[2] / "docs" / "protocols" / "log-format.m
 
 @pytest.fixture(scope="module")
 def examples() -> list[bytes]:
-    """The blocks of hexadecimal bytes in the specification: header, records, END."""
+    """The example blocks of the specification: header, records, END."""
     text = SPECIFICATION.read_text().split("### Example", 1)[1].split("## Writing", 1)[0]
     blocks = re.findall(r"(?:^    (?:[0-9a-f]{2} +)+[0-9a-f]{2}\n)+", text, re.MULTILINE)
     return [bytes.fromhex("".join(block.split())) for block in blocks]
 
 
-def test_the_examples_are_what_is_written(examples: list[bytes]) -> None:
+def test_the_encoder_writes_the_examples(examples: list[bytes]) -> None:
     header, records, end = examples
     assert encode_header(HEADER) == header
     [seed] = header_seeds(header)
@@ -42,7 +42,7 @@ def test_the_examples_are_what_is_written(examples: list[bytes]) -> None:
     assert encode_end(9, seed) == end
 
 
-def test_the_examples_can_be_read(examples: list[bytes], tmp_path: Path) -> None:
+def test_the_reader_reads_the_examples(examples: list[bytes], tmp_path: Path) -> None:
     (tmp_path / segment_name(7)).write_bytes(b"".join(examples))
     assert list(LogReader(tmp_path).tail()) == [
         Record(7, 64, 7, memoryview(b"hello")),
@@ -63,8 +63,8 @@ def test_the_examples_can_be_read(examples: list[bytes], tmp_path: Path) -> None
     )
 
 
-def test_a_file_read_by_the_table_alone(tmp_path: Path) -> None:
-    """Field by field, without any code of the log."""
+def test_the_fields_of_the_specification(tmp_path: Path) -> None:
+    """Parse a segment by the tables of the specification, without the code of the log."""
     with open_small(tmp_path) as log:
         log.append([b"abc", b"defghijkl"])
     data = segment_file(tmp_path).read_bytes()
@@ -88,7 +88,7 @@ def test_a_file_read_by_the_table_alone(tmp_path: Path) -> None:
     assert at == len(data)
 
 
-def test_every_bit_of_a_header_counts() -> None:
+def test_a_flipped_bit_in_a_header_is_detected() -> None:
     data = encode_header(HEADER)
     assert header_fault(data, 7) == ""
     for bit in range(len(data) * 8):

@@ -1,4 +1,4 @@
-"""Many commits, one sync."""
+"""Group commit: one sync for many batches."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from tests.storage.helpers import SMALL, all_of, open_small, payloads
+from tests.storage.helpers import SMALL, open_small, payloads, read_all
 
 from requite.errors import LocalViolation, LogFailed
 from requite.storage import GroupCommit, MemoryLog
@@ -14,7 +14,7 @@ from requite.storage.layout import PAYLOAD_SIZE_MAX
 from requite.storage.memory import MemoryFile
 
 
-def test_what_was_added_is_committed_with_one_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_added_batches_are_committed_with_one_sync(monkeypatch: pytest.MonkeyPatch) -> None:
     syncs: list[MemoryFile] = []
     log = MemoryLog(b"TEST")
     monkeypatch.setattr(MemoryFile, "sync", lambda file: syncs.append(file))
@@ -36,7 +36,7 @@ def test_what_was_added_is_committed_with_one_sync(monkeypatch: pytest.MonkeyPat
     assert len(group) == 0
 
 
-def test_everybody_is_told_of_a_failure() -> None:
+def test_every_waiter_gets_the_error_of_a_failed_commit() -> None:
     log = MemoryLog(b"TEST", SMALL)
     group = GroupCommit[int](log)
     group.add([b"a"], 1)
@@ -47,7 +47,7 @@ def test_everybody_is_told_of_a_failure() -> None:
     assert all(isinstance(error, LogFailed) for _, _, error in committed)
 
 
-def test_an_oversize_payload_harms_nobody_else() -> None:
+def test_an_oversize_payload_does_not_affect_other_batches() -> None:
     group = GroupCommit[int](MemoryLog(b"TEST", SMALL))
     group.add([b"a"], 1)
     with pytest.raises(LocalViolation):
@@ -73,4 +73,4 @@ def test_threads_may_add_while_one_flushes(tmp_path: Path) -> None:
             future.result()
         for waiter, [position], _ in committed:
             assert log.read_at(position) == waiter
-    assert sorted(payloads(all_of(tmp_path))) == sorted(waiter for waiter, _, _ in committed)
+    assert sorted(payloads(read_all(tmp_path))) == sorted(waiter for waiter, _, _ in committed)

@@ -1,4 +1,4 @@
-"""What `Log` and its twin in memory do alike."""
+"""Behaviour that `Log` and `MemoryLog` share."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from requite.storage.layout import HEADER_SIZE, PAYLOAD_SIZE_MAX, record_size
 KIB = b"k" * 1000  # three fit into a segment of 4 KiB
 
 
-def test_records_come_back_in_order(opened: Opener) -> None:
+def test_records_are_read_in_order(opened: Opener) -> None:
     with opened() as log:
         positions = log.append([b"a", b"", b"ccccccccc"])
         assert positions == [Position(0, 64, 0), Position(0, 96, 1), Position(0, 120, 2)]
@@ -31,13 +31,13 @@ def test_records_come_back_in_order(opened: Opener) -> None:
         assert [log.read_at(position) for position in positions] == [b"a", b"", b"ccccccccc"]
 
 
-def test_nothing_appended_is_nothing(opened: Opener) -> None:
+def test_an_empty_batch_appends_nothing(opened: Opener) -> None:
     with opened() as log:
         assert log.append([]) == []
         assert list(log.reader().tail()) == []
 
 
-def test_numbers_go_on_when_the_log_is_opened_again(opened: Opener) -> None:
+def test_record_numbers_continue_after_reopening(opened: Opener) -> None:
     with opened() as log:
         log.commit([b"a", b"b"])
     with opened() as log:
@@ -67,7 +67,7 @@ def test_a_batch_that_does_not_fit_goes_to_a_new_segment_as_a_whole(opened: Open
         assert log.segment == 1
 
 
-def test_more_than_a_segment_holds_is_split(opened: Opener) -> None:
+def test_a_batch_larger_than_a_segment_is_split(opened: Opener) -> None:
     with opened() as log:
         segments = [position.segment for position in log.append([KIB] * 8)]
         assert segments == [0, 0, 0, 3, 3, 3, 6, 6]
@@ -92,14 +92,14 @@ def test_a_payload_beyond_the_limit_is_refused(opened: Opener) -> None:
         assert log.next_number == 0
 
 
-def test_the_largest_payload_comes_back(opened: Opener) -> None:
+def test_the_largest_payload_is_read_back(opened: Opener) -> None:
     with opened() as log:
         [position] = log.append([bytes(PAYLOAD_SIZE_MAX)])
         assert log.read_at(position) == bytes(PAYLOAD_SIZE_MAX)
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 40])
-def test_what_there_is_room_for_stays_in_the_segment(opened: Opener, count: int) -> None:
+def test_payloads_that_fill_the_room_stay_in_the_segment(opened: Opener, count: int) -> None:
     with opened() as log:
         log.append([b"a"])
         each, rest = divmod(log.room(count), count)
@@ -108,7 +108,7 @@ def test_what_there_is_room_for_stays_in_the_segment(opened: Opener, count: int)
         assert log.room(2) < 64
 
 
-def test_rotation_begins_a_segment_unless_the_last_one_is_empty(opened: Opener) -> None:
+def test_rotation_starts_a_segment_unless_the_last_one_is_empty(opened: Opener) -> None:
     with opened() as log:
         log.rotate()
         assert log.segment == 0
@@ -123,7 +123,7 @@ def test_rotation_begins_a_segment_unless_the_last_one_is_empty(opened: Opener) 
         ]
 
 
-def test_segments_tell_about_themselves(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_segment_info_describes_a_segment(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segment_module, "wall_clock_us", lambda: 1_700_000_000_000_000)
     with opened() as log:
         log.append([b"a", b"b"])
@@ -134,7 +134,7 @@ def test_segments_tell_about_themselves(opened: Opener, monkeypatch: pytest.Monk
     assert (info.number, info.next_number, info.sealed) == (0, 2, False)
 
 
-def test_closing_seals(opened: Opener) -> None:
+def test_closing_seals_the_active_segment(opened: Opener) -> None:
     log = opened()
     log.append([b"a"])
     reader = log.reader()
@@ -146,7 +146,7 @@ def test_closing_seals(opened: Opener) -> None:
     assert payloads(reader.tail()) == [b"a"]
 
 
-def test_a_closed_log_takes_nothing(opened: Opener) -> None:
+def test_a_closed_log_refuses_operations(opened: Opener) -> None:
     log = opened()
     log.close()
     for use in (lambda: log.append([b"a"]), log.sync, log.rotate):
@@ -195,7 +195,7 @@ def test_the_oldest_segments_beyond_the_size_are_removed(opened: Opener) -> None
     assert 3 <= len(kept) <= 9
 
 
-def test_the_active_segment_is_kept_however_little_is_retained(opened: Opener) -> None:
+def test_retention_never_removes_the_active_segment(opened: Opener) -> None:
     with opened(LogSettings(segment_size_bytes=4096, retain_bytes=0, sync=False)) as log:
         log.append([b"a"])
         log.rotate()
@@ -229,7 +229,7 @@ def test_a_clock_that_runs_backwards_removes_nothing(
         assert len(payloads(log.reader().tail())) == 5
 
 
-def test_retention_knows_the_segments_of_former_runs(opened: Opener) -> None:
+def test_retention_removes_segments_of_former_runs(opened: Opener) -> None:
     for number in range(5):
         with opened() as log:
             log.append([b"%d" % number])
@@ -238,7 +238,7 @@ def test_retention_knows_the_segments_of_former_runs(opened: Opener) -> None:
         assert log.next_number == 5
 
 
-def test_retention_counts_what_a_killed_writer_used_and_not_what_it_set_aside(
+def test_retention_does_not_count_space_that_a_killed_writer_preallocated(
     tmp_path: Path,
 ) -> None:
     large = LogSettings(segment_size_bytes=1 << 20, sync=False)
@@ -252,7 +252,7 @@ def test_retention_counts_what_a_killed_writer_used_and_not_what_it_set_aside(
         assert payloads(log.reader().tail()) == [b"a", b"b"]
 
 
-def test_there_is_one_writer(opened: Opener) -> None:
+def test_a_log_has_one_writer_at_a_time(opened: Opener) -> None:
     log = opened()
     with pytest.raises(LogLocked):
         opened()
@@ -261,7 +261,7 @@ def test_there_is_one_writer(opened: Opener) -> None:
     opened().close()
 
 
-def test_a_log_for_another_purpose_is_refused_and_left_alone(opened: Opener) -> None:
+def test_a_log_for_another_purpose_is_refused_and_not_changed(opened: Opener) -> None:
     with opened() as log:
         log.append([b"a"])
         reader = log.reader()
@@ -288,6 +288,6 @@ def test_a_purpose_has_four_bytes(opened: Opener, purpose: bytes) -> None:
         {"retain_s": float("nan")},
     ],
 )
-def test_settings_that_cannot_work_are_refused(settings: dict[str, float]) -> None:
+def test_invalid_settings_are_refused(settings: dict[str, float]) -> None:
     with pytest.raises(ConfigurationError):
         LogSettings(**settings)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Records with a flipped bit: each one is mended, and nothing else is taken for one."""
+"""Repair of records with one flipped bit."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ def test_any_bit_of_a_record_is_mended(size: int) -> None:
     payload = Random(size).randbytes(size)
     whole = encoded(payload)
     for bit in range(8 * len(whole)):
-        hurt = whole.copy()
-        hurt[bit // 8] ^= 1 << bit % 8
-        assert mend(bytes(hurt), SEED) == (DATA, 7, payload, len(whole)), bit
+        flipped = whole.copy()
+        flipped[bit // 8] ^= 1 << bit % 8
+        assert mend(bytes(flipped), SEED) == (DATA, 7, payload, len(whole)), bit
 
 
 @given(st.binary(max_size=300))
-def test_what_is_no_record_is_not_taken_for_one(raw: bytes) -> None:
+def test_bytes_that_are_not_a_record_are_not_mended(raw: bytes) -> None:
     assert mend(raw, SEED) is None
 
 
-def test_two_bits_are_beyond_help() -> None:
+def test_two_flipped_bits_are_not_mended() -> None:
     whole = encoded(b"some payload of a record")
     for one in range(0, 8 * len(whole), 5):
-        hurt = whole.copy()
+        flipped = whole.copy()
         for bit in (one, (one + 77) % (8 * len(whole))):
-            hurt[bit // 8] ^= 1 << bit % 8
-        assert mend(bytes(hurt), SEED) is None, one
+            flipped[bit // 8] ^= 1 << bit % 8
+        assert mend(bytes(flipped), SEED) is None, one
 
 
-def test_several_records_with_a_bit_each() -> None:
+def test_several_records_with_one_flipped_bit_each_are_mended() -> None:
     whole = encoded(b"one", b"two", b"three") + encode_end(10, SEED)
     size = RECORD_HEADER_SIZE + 8
     for at in (30, size + 3, 2 * size + 20, 3 * size + 1):
@@ -58,7 +58,7 @@ def test_several_records_with_a_bit_each() -> None:
     ]
 
 
-def test_a_reader_tells_what_was_there(tmp_path: Path) -> None:
+def test_a_reader_mends_damaged_records(tmp_path: Path) -> None:
     with Log.open(tmp_path / "log", purpose=b"TEST") as log:
         positions = log.commit([b"one", b"x" * (MEND_SIZE_MAX - RECORD_HEADER_SIZE), b"y" * 5000])
     [file] = (tmp_path / "log").glob("*.seg")
@@ -75,7 +75,7 @@ def test_a_reader_tells_what_was_there(tmp_path: Path) -> None:
     with pytest.raises(LogCorrupt):
         reader.mend_at(positions[2])
     [damage] = [item for item in reader.read(0) if isinstance(item, Damage)]
-    assert reader.mend(damage) is None  # three records, and more than is tried
+    assert reader.mend(damage) is None  # the three records exceed `RAW_SIZE_MAX`
 
 
 def test_a_damaged_header_is_not_mended(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A log on the disk and its twin in memory, both against a plain list; and random damage."""
+"""`Log` and `MemoryLog` compared with a dict, and logs with random damage."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
-from tests.storage.helpers import SMALL, all_of, damages, open_small, payloads, segment_file
+from tests.storage.helpers import SMALL, damages, open_small, payloads, read_all, segment_file
 
 from requite.storage import Damage, Log, MemoryFolder, MemoryLog, Position, Record
 from requite.storage.layout import segment_name
@@ -22,7 +22,7 @@ batches = st.lists(st.builds(lambda size, byte: bytes([byte]) * size, sizes, st.
 
 
 class TwoLogs(RuleBasedStateMachine):
-    """Both take the same calls and have to agree, to the offset, with each other and the list."""
+    """A `Log` and a `MemoryLog` that get the same calls and must equal a dict, offsets included."""
 
     positions: Bundle[Position] = Bundle("positions")
 
@@ -64,8 +64,8 @@ class TwoLogs(RuleBasedStateMachine):
         self.open()
 
     @rule()
-    def die_and_open(self) -> None:
-        """What a killed process leaves: nothing is sealed, nobody holds the lock."""
+    def kill_and_open(self) -> None:
+        """Reopen the logs as after a kill: unsealed, and with the lock released."""
         self.disk._folder.unlock()
         self.memory._folder.unlock()
         self.open()
@@ -96,7 +96,7 @@ class TwoLogs(RuleBasedStateMachine):
             assert payloads(self.memory.reader().tail(position)) == expected
 
     @invariant()
-    def both_hold_what_the_list_holds(self) -> None:
+    def both_match_the_model(self) -> None:
         if not hasattr(self, "disk"):
             return
         on_disk = list(self.disk.reader().tail())
@@ -138,7 +138,7 @@ edits = st.lists(
 
 
 @given(batch=small_batches, edits=edits, rotate=st.booleans())
-def test_whatever_is_overwritten_the_rest_is_read_and_all_else_is_damage(
+def test_intact_records_are_read_and_overwritten_ones_are_damage(
     batch: list[bytes], edits: list[tuple[int, bytes]], rotate: bool
 ) -> None:
     with tempfile.TemporaryDirectory(prefix="requite-log-") as directory:
@@ -155,7 +155,7 @@ def test_whatever_is_overwritten_the_rest_is_read_and_all_else_is_damage(
             start = at % len(before)
             after[start : start + len(data)] = data[: len(before) - start]
         file.write_bytes(after)
-        items = [item for item in all_of(folder) if item.segment == 0]
+        items = [item for item in read_all(folder) if item.segment == 0]
         header_is_lost = before[:60] != after[:60] and before[60:64] != after[60:64]
         ends = [*(position.offset for position in positions[1:]), len(before) - 24]
         untouched = [
@@ -166,15 +166,15 @@ def test_whatever_is_overwritten_the_rest_is_read_and_all_else_is_damage(
         found = [item.number for item in items if isinstance(item, Record)]
         assert found == ([] if header_is_lost else untouched)
         assert payloads(items) == [batch[n] for n in found]
-        _check_that_all_is_accounted_for(items)
+        _assert_contiguous(items)
         if before == after:
             assert damages(items) == []
         else:
             assert damages(items) or len(found) == len(batch)
 
 
-def _check_that_all_is_accounted_for(items: list[Record | Damage]) -> None:
-    """Records and damage come in order, and one begins where the other ends."""
+def _assert_contiguous(items: list[Record | Damage]) -> None:
+    """Assert that each record or damage starts where the one before it ends."""
     ends = [item.end for item in items]
     assert all(end == item.offset for end, item in zip(ends, items[1:], strict=False))
 
@@ -183,5 +183,5 @@ def _check_that_all_is_accounted_for(items: list[Record | Damage]) -> None:
 def test_any_bytes_can_be_read(data: bytes, number: int) -> None:
     with tempfile.TemporaryDirectory(prefix="requite-log-") as directory:
         (Path(directory) / segment_name(number)).write_bytes(data)
-        for _, items in groupby(all_of(Path(directory)), type):
+        for _, items in groupby(read_all(Path(directory)), type):
             assert all(isinstance(item, Damage) for item in items)

@@ -1,4 +1,4 @@
-"""Which folder a path or a `file:` URL names."""
+"""Folders and object stores that a path or URL names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from requite.errors import ConfigurationError
 from requite.storage.place import is_store, local_folder, place_of
 
 
-def test_urls_of_files_name_folders(tmp_path: Path) -> None:
+def test_file_urls_name_folders(tmp_path: Path) -> None:
     assert local_folder((tmp_path / "a b").as_uri(), "a lake is kept in") == tmp_path / "a b"
     assert local_folder(tmp_path, "a lake is kept in") == tmp_path
     assert local_folder("file://localhost/tmp", "a lake is kept in") == Path("/tmp").resolve()
@@ -19,7 +19,7 @@ def test_urls_of_files_name_folders(tmp_path: Path) -> None:
         local_folder("file:lake", "a lake is kept in")
 
 
-def test_a_place_is_always_written_alike(tmp_path: Path) -> None:
+def test_urls_of_places_are_normalized(tmp_path: Path) -> None:
     for url in (
         "s3://bucket/a/b",
         "s3a://bucket/a/b/",
@@ -35,19 +35,19 @@ def test_a_place_is_always_written_alike(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "told"),
+    ("url", "message"),
     [
         ("hdfs://name/lake", "there is no client for hdfs: here"),
         ("s3://", "names no bucket"),
         ("s3://me:secret@bucket/lake", "set them in the environment"),
     ],
 )
-def test_what_is_no_place_is_refused(url: str, told: str) -> None:
-    with pytest.raises(ConfigurationError, match=told) as raised:
+def test_invalid_urls_are_refused(url: str, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message) as raised:
         place_of(url, "a lake is kept in")
     assert "secret" not in str(raised.value)
 
 
-def test_what_is_kept_in_folders_alone_is_in_no_store() -> None:
+def test_an_object_store_is_refused_where_a_folder_is_needed() -> None:
     with pytest.raises(ConfigurationError, match="a titanic is read from a folder"):
         local_folder("s3://bucket/requests", "a titanic is read from")

@@ -1,4 +1,4 @@
-"""The machine stops between any two operations, and what was not synced is lost, or is not."""
+"""Power cuts between any two operations: each unsynced page may be lost or survive."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ SYNCED = LogSettings(segment_size_bytes=4096)
 
 
 class PowerCut(BaseException):
-    """No error that anybody could handle."""
+    """A power cut; not an `Exception`, so that no handler of errors catches it."""
 
 
 class Disk(MemoryFolder):
-    """A disk that remembers what is safe, and stops before its `stop_at`-th operation."""
+    """A disk that keeps synced data in `safe`, and raises `PowerCut` after `stop_at` operations."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class Disk(MemoryFolder):
         self.safe = dict(self._files)  # type: ignore[arg-type]
 
     def after_power_cut(self, random: Random) -> Disk:
-        """The disk as it may be found: of what was not synced, anything may be there or not."""
+        """Return the disk after a power cut: a random part of the unsynced changes is lost."""
         found = Disk()
         entries = random.choice([self.safe, self._files])
         for name, file in entries.items():
@@ -64,7 +64,7 @@ class Disk(MemoryFolder):
         return found
 
     def after_death(self) -> Disk:
-        """The disk as the next process finds it: all is there, but no safer than before."""
+        """Return the disk after a kill: every write is there, and unsynced ones remain unsynced."""
         found = Disk()
         for name, file in self._files.items():
             assert isinstance(file, File)
@@ -74,7 +74,7 @@ class Disk(MemoryFolder):
 
 
 class File(MemoryFile):
-    """A file whose pages are safe once it was synced."""
+    """A file whose content survives a power cut once it is synced."""
 
     def __init__(self, disk: Disk, size: int, data: bytes = b"", safe: bytes = b"") -> None:
         super().__init__(size)
@@ -107,16 +107,16 @@ class File(MemoryFile):
 
 
 class History:
-    """What was appended to a log, and how much of it was acknowledged, over several lives."""
+    """The records that were appended to a log and those it acknowledged, over several runs."""
 
     def __init__(self) -> None:
         self.appended: dict[int, set[bytes]] = {}
         self.acknowledged: dict[int, bytes] = {}
 
-    def live(self, disk: Disk, random: Random) -> None:
-        """Use a log until it is stopped, or until we have had enough."""
+    def run(self, disk: Disk, random: Random) -> None:
+        """Append, sync and rotate at random, for up to 11 batches or until the disk stops."""
         with MemoryLog(b"TEST", SYNCED, disk) as log:
-            pending = self.records(log)  # what a log has when it is open is as good as synced
+            pending = self.records(log)  # recovery syncs the records it finds
             self.acknowledged.update(pending)
             for _ in range(random.randrange(12)):
                 batch = [random.randbytes(random.randrange(700)) for _ in range(4)]
@@ -146,21 +146,19 @@ stops = st.lists(st.tuples(st.integers(0, 60), st.booleans()), min_size=1, max_s
 
 
 @given(seed=st.integers(0, 2**32), stops=stops)
-def test_what_was_acknowledged_survives_power_cuts(
-    seed: int, stops: list[tuple[int, bool]]
-) -> None:
+def test_acknowledged_records_survive_power_cuts(seed: int, stops: list[tuple[int, bool]]) -> None:
     random, history, disk = Random(seed), History(), Disk()
     for stop_at, power_is_cut in stops:
         disk.stop_at = stop_at
         with suppress(PowerCut):
-            history.live(disk, random)
+            history.run(disk, random)
         history.assert_survived(disk.after_power_cut(random))
         disk = disk.after_power_cut(random) if power_is_cut else disk.after_death()
 
 
 @pytest.mark.parametrize("sync", [True, False])
-def test_a_process_may_die_between_any_two_operations(sync: bool) -> None:
-    """What it wrote is there, for the system has it; there is no damage."""
+def test_a_process_may_be_killed_between_any_two_operations(sync: bool) -> None:
+    """The operating system holds all completed writes, so none is lost and none is damaged."""
     settings, disk = LogSettings(segment_size_bytes=4096, sync=sync), Disk()
     finished = False
     while not finished:

@@ -1,4 +1,4 @@
-"""Several processes at one log: killed writers, readers beside them, a second writer."""
+"""Several processes on one log: killed writers, concurrent readers, a second writer."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from requite.storage import Log, LogSettings
 
 log = Log.open(sys.argv[1], purpose=b"TEST", settings=LogSettings(segment_size_bytes=8192))
 log.commit([b"before"])
-log._writer._file.truncate(log._writer.written_bytes)    # as if nothing had been set aside
+log._writer._file.truncate(log._writer.written_bytes)    # as if no space had been preallocated
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
 for payloads in ([b"x" * 1000] * 6, [b"x" * 5000]):
     try:
@@ -56,7 +56,7 @@ log.close()
 
 
 def payload(number: int) -> bytes:
-    """What `WRITER` writes as its record `number`."""
+    """Return the payload that `WRITER` writes as record `number`."""
     return b"%d " % number * (number // 7 % 50)
 
 
@@ -64,7 +64,7 @@ def payload(number: int) -> bytes:
 def writing(
     directory: Path, size: int = 1 << 16, sync: str = "no"
 ) -> Iterator[subprocess.Popen[str]]:
-    """A process that writes records for ever, and tells how many there are."""
+    """Run a process that commits records until it is killed, and prints their count each time."""
     command = [sys.executable, "-c", WRITER, str(directory), str(size), sync]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -73,19 +73,19 @@ def writing(
             process.kill()
 
 
-def told(process: subprocess.Popen[str]) -> int:
-    """The number of records that the writer has committed."""
+def next_count(process: subprocess.Popen[str]) -> int:
+    """Return the number of committed records that the writer prints next."""
     assert process.stdout is not None
     return int(process.stdout.readline())
 
 
 @pytest.mark.parametrize("sync", ["sync", "no"])
-def test_what_a_killed_writer_committed_is_there(tmp_path: Path, sync: str) -> None:
+def test_records_committed_by_a_killed_writer_are_there(tmp_path: Path, sync: str) -> None:
     committed = 0
     for rounds in (1, 30, 100):
         with writing(tmp_path, sync=sync) as process:
             for _ in range(rounds):
-                committed = told(process)
+                committed = next_count(process)
             process.send_signal(signal.SIGKILL)
             assert process.stdout is not None
             for line in process.stdout:
@@ -102,9 +102,9 @@ def test_what_a_killed_writer_committed_is_there(tmp_path: Path, sync: str) -> N
             entry.unlink()
 
 
-def test_a_reader_sees_all_that_another_process_writes(tmp_path: Path) -> None:
+def test_a_reader_sees_every_record_of_another_process(tmp_path: Path) -> None:
     with writing(tmp_path, size=1 << 14) as process:
-        told(process)
+        next_count(process)
         reader, last, seen = LogReader(tmp_path), None, 0
         while seen < 20_000:
             for item in reader.tail(last):
@@ -118,17 +118,17 @@ def test_a_reader_sees_all_that_another_process_writes(tmp_path: Path) -> None:
 
 def test_a_second_writer_is_refused(tmp_path: Path) -> None:
     with writing(tmp_path) as process:
-        told(process)
+        next_count(process)
         with pytest.raises(LogLocked, match=f"process {process.pid}"):
             open_small(tmp_path)
-        told(process)
+        next_count(process)
     with open_small(tmp_path) as log:
         with pytest.raises(LogLocked, match=f"process {os.getpid()}"):
             open_small(tmp_path)
         log.append([b"still writing"])
 
 
-def test_a_limit_of_the_system_is_a_full_log_and_no_loss(tmp_path: Path) -> None:
+def test_a_file_size_limit_raises_log_full_and_loses_nothing(tmp_path: Path) -> None:
     result = subprocess.run(
         [sys.executable, "-c", FILLER, str(tmp_path)], capture_output=True, text=True, timeout=50
     )
@@ -140,7 +140,7 @@ def test_a_limit_of_the_system_is_a_full_log_and_no_loss(tmp_path: Path) -> None
     assert payloads(items) == [b"before", b"small", *[b"x" * 1000] * 20]
 
 
-def test_no_space_to_set_aside_is_said_when_the_log_is_opened(tmp_path: Path) -> None:
+def test_opening_fails_if_no_space_can_be_preallocated(tmp_path: Path) -> None:
     code = (
         "import resource, sys; from requite.storage import Log\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 19, 1 << 19))\n"

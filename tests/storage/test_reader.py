@@ -1,4 +1,4 @@
-"""Readers beside a writer: polling, rotation, removal and damage meanwhile."""
+"""Readers of a log that is being written: polling, rotation, removal and damage."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.storage.conftest import Opener
-from tests.storage.helpers import all_of, damages, open_small, payloads, segment_file
+from tests.storage.helpers import damages, open_small, payloads, read_all, segment_file
 
 from requite.errors import LogGone
 from requite.storage import Damage, LogReader, Position, Record, scan
@@ -20,7 +20,7 @@ from requite.storage.layout import HEADER_SIZE, segment_name
 KIB = b"k" * 1000
 
 
-def test_tail_goes_on_behind_what_was_got(opened: Opener) -> None:
+def test_tail_continues_after_an_item(opened: Opener) -> None:
     with opened() as log:
         reader = log.reader()
         assert list(reader.tail()) == []
@@ -34,7 +34,7 @@ def test_tail_goes_on_behind_what_was_got(opened: Opener) -> None:
         assert payloads(reader.tail(first[0])) == [b"b", b"c", b"d"]
 
 
-def test_tail_goes_on_behind_a_position(opened: Opener) -> None:
+def test_tail_continues_after_a_position(opened: Opener) -> None:
     with opened() as log:
         positions = log.append([b"a", b"b"])
         log.rotate()
@@ -56,7 +56,7 @@ def test_polling_sees_each_record_once(opened: Opener) -> None:
     assert seen == [b"%d" % number + KIB[: number * 20] for number in range(50)]
 
 
-def test_written_bytes_are_where_a_later_read_goes_on(opened: Opener) -> None:
+def test_a_later_read_continues_at_written_bytes(opened: Opener) -> None:
     with opened() as log:
         reader, at, seen = log.reader(), 0, []
         for number in range(5):
@@ -69,7 +69,7 @@ def test_written_bytes_are_where_a_later_read_goes_on(opened: Opener) -> None:
         assert payloads(reader.read(0, HEADER_SIZE, HEADER_SIZE + 1)) == [b"0"]
 
 
-def test_a_partition_of_byte_ranges_gives_each_record_once(tmp_path: Path) -> None:
+def test_adjacent_byte_ranges_yield_each_record_once(tmp_path: Path) -> None:
     with open_small(tmp_path, segment_size_bytes=1 << 20) as log:
         log.append([b"%d" % number * (number % 17) for number in range(1000)])
     file = segment_file(tmp_path)
@@ -80,7 +80,7 @@ def test_a_partition_of_byte_ranges_gives_each_record_once(tmp_path: Path) -> No
     assert len(parts) == 1000
 
 
-def test_a_segment_that_is_read_may_be_sealed_and_removed(opened: Opener) -> None:
+def test_a_segment_may_be_sealed_and_removed_while_it_is_read(opened: Opener) -> None:
     with opened() as log:
         log.append([b"a" * 10, b"b" * 10])
         items = log.reader().tail()
@@ -94,7 +94,7 @@ def test_a_segment_that_is_read_may_be_sealed_and_removed(opened: Opener) -> Non
         assert damages(rest) == []
 
 
-def test_what_was_removed_before_it_was_read_is_told(opened: Opener) -> None:
+def test_records_removed_before_they_were_read_are_reported(opened: Opener) -> None:
     with opened() as log:
         reader = log.reader()
         log.append([b"0", b"1"])
@@ -111,7 +111,7 @@ def test_what_was_removed_before_it_was_read_is_told(opened: Opener) -> None:
         assert damages(reader.tail(gap)) == []
 
 
-def test_what_was_read_before_it_was_removed_is_not_missed(opened: Opener) -> None:
+def test_records_removed_after_they_were_read_are_not_reported(opened: Opener) -> None:
     with opened() as log:
         log.append([b"0", b"1"])
         *_, last = log.reader().tail()
@@ -122,7 +122,7 @@ def test_what_was_read_before_it_was_removed_is_not_missed(opened: Opener) -> No
         assert payloads(log.reader().tail(last)) == [b"2"]
 
 
-def test_what_is_removed_while_segments_are_read_is_told(opened: Opener) -> None:
+def test_segments_removed_during_a_read_are_reported(opened: Opener) -> None:
     with opened() as log:
         for number in range(4):
             log.append([b"%d" % number])
@@ -139,7 +139,7 @@ def test_what_is_removed_while_segments_are_read_is_told(opened: Opener) -> None
         ]
 
 
-def test_removal_to_make_room_is_no_damage(opened: Opener) -> None:
+def test_segments_removed_before_the_first_read_are_not_reported(opened: Opener) -> None:
     with opened() as log:
         for number in range(4):
             log.append([b"%d" % number])
@@ -150,7 +150,7 @@ def test_removal_to_make_room_is_no_damage(opened: Opener) -> None:
         assert damages(log.reader().tail()) == []
 
 
-def test_damage_in_a_segment_that_is_written_is_passed_once(tmp_path: Path) -> None:
+def test_damage_in_the_active_segment_is_reported_once(tmp_path: Path) -> None:
     with open_small(tmp_path) as log:
         log.append([b"zero", b"one", b"two"])
         reader = LogReader(tmp_path)
@@ -167,7 +167,7 @@ def test_damage_in_a_segment_that_is_written_is_passed_once(tmp_path: Path) -> N
         assert payloads(reader.tail(items[-1])) == [b"three"]
 
 
-def test_an_incomplete_record_is_waited_for(tmp_path: Path) -> None:
+def test_tail_waits_for_an_incomplete_record(tmp_path: Path) -> None:
     with open_small(tmp_path) as log:
         log.append([b"zero"])
         reader = LogReader(tmp_path)
@@ -186,7 +186,7 @@ def test_an_incomplete_record_is_waited_for(tmp_path: Path) -> None:
         assert reader.segments()[0].written_bytes == end
 
 
-def test_polling_does_not_look_through_what_was_set_aside_each_time(
+def test_polling_does_not_read_the_preallocated_space(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with open_small(tmp_path, segment_size_bytes=16 << 20) as log:
@@ -201,7 +201,7 @@ def test_polling_does_not_look_through_what_was_set_aside_each_time(
     assert 0 < sum(read) < 10 * 128 * 1024
 
 
-def test_a_position_whose_record_broke_is_reported(tmp_path: Path) -> None:
+def test_tail_continues_after_a_damaged_record(tmp_path: Path) -> None:
     with open_small(tmp_path) as log:
         [position, _] = log.append([b"zero", b"one"])
         with segment_file(tmp_path).open("r+b") as file:
@@ -211,7 +211,7 @@ def test_a_position_whose_record_broke_is_reported(tmp_path: Path) -> None:
     assert payloads(items) == [b"one"]
 
 
-def test_no_folder_no_log(tmp_path: Path) -> None:
+def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(LogGone):
         LogReader(tmp_path / "nowhere").segments()
     with pytest.raises(LogGone):
@@ -219,19 +219,19 @@ def test_no_folder_no_log(tmp_path: Path) -> None:
     with pytest.raises(LogGone, match="not named like a segment"):
         scan(tmp_path / "other.txt")
     assert LogReader(tmp_path).segments() == []
-    assert all_of(tmp_path) == []
+    assert read_all(tmp_path) == []
 
 
-def test_other_files_are_not_looked_at(tmp_path: Path) -> None:
+def test_other_files_are_ignored(tmp_path: Path) -> None:
     with open_small(tmp_path) as log:
         log.append([b"a"])
         for name in ("notes.txt", "1.seg", segment_name(7) + ".new", "0" * 19 + "x.seg"):
             (tmp_path / name).write_bytes(b"?" * 100)
-        assert payloads(all_of(tmp_path)) == [b"a"]
+        assert payloads(read_all(tmp_path)) == [b"a"]
         assert [info.number for info in LogReader(tmp_path).segments()] == [0]
 
 
-def test_records_tell_where_they_are(opened: Opener) -> None:
+def test_records_have_positions(opened: Opener) -> None:
     with opened() as log:
         positions = log.append([b"a", b"b" * 9])
         records = [item for item in log.reader().tail() if isinstance(item, Record)]
@@ -256,7 +256,7 @@ def _count_bytes_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize("kind", ["with the lock", "segments alone"])
-def test_the_torn_end_of_a_copy_is_waited_for(tmp_path: Path, kind: str) -> None:
+def test_tail_waits_for_the_torn_end_of_a_copy(tmp_path: Path, kind: str) -> None:
     original, copy = tmp_path / "log", tmp_path / "copy"
     with open_small(original) as log:
         log.append([b"zero"])
@@ -279,15 +279,15 @@ def test_the_torn_end_of_a_copy_is_waited_for(tmp_path: Path, kind: str) -> None
     assert reader.segments()[0].written_bytes == end
 
 
-def test_the_torn_end_of_a_copy_is_told_when_nobody_has_written_it_for_long(tmp_path: Path) -> None:
+def test_the_torn_end_of_an_old_copy_is_reported(tmp_path: Path) -> None:
     original, copy = tmp_path / "log", tmp_path / "copy"
     with open_small(original) as log:
         log.append([b"zero"])
         shutil.copytree(original, copy)
     file = segment_file(copy)
     os.truncate(file, HEADER_SIZE + 32 + 8)
-    assert damages(all_of(copy)) == []
+    assert damages(read_all(copy)) == []
     long_ago = time.time() - SETTLED_AFTER_S - 1
     os.utime(file, (long_ago, long_ago))
-    assert [damage.reason for damage in damages(all_of(copy))] == [CUT]
+    assert [damage.reason for damage in damages(read_all(copy))] == [CUT]
     assert not LogReader(copy).may_grow()

@@ -1,4 +1,4 @@
-"""A broker and services that remember what they were asked, for bulk calls."""
+"""Fixtures for bulk calls: brokers, workers, and services that record their requests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["broker", "make_broker", "processes", "recorded", "workers"]
 
 @pytest.fixture
 def recorded() -> Iterator[Recorded]:
-    """A broker with a worker whose services are those of `Recorded`."""
+    """A running `Recorded`: a broker, and a worker that records its requests."""
     recorded = Recorded()
     yield recorded
     recorded.close()

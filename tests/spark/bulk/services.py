@@ -1,4 +1,4 @@
-"""Services that remember the idempotency key of each request, behind a broker of their own."""
+"""A broker and a worker whose services record the idempotency key of each request."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from requite.worker import Service, service
 class Recorded:
     """A broker, and a worker that serves `echo`, `fail`, `nap`, `large` and `once`.
 
-    `keys` counts how often each key was seen; `most` is the largest number of requests that ran at
-    a time. `once` runs each request once: `effects` counts that, by key.
+    `keys` counts the requests by key. `most` is the largest number of requests that `nap` ran at
+    the same time. `once` runs each request once; `effects` counts its runs by key.
     """
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class Recorded:
         self.dedup = requite.Dedup()
         self.keys: Counter[UUID] = Counter()
         self.bodies: Counter[bytes] = Counter()
-        self.last_at = 0.0  # when the last request came, monotonic
+        self.last_at = 0.0  # arrival of the last request, monotonic
         self.most = 0
         self._running = 0
         self._broker = LiveBroker(policy=BrokerPolicy(service_grace_s=0.2))
@@ -51,7 +51,7 @@ class Recorded:
         return self._broker
 
     def close(self) -> None:
-        """Stop both, at once; again: no harm."""
+        """Stop the worker and the broker. Idempotent."""
         self._worker.close()
         self._broker.close()
 
@@ -69,7 +69,7 @@ class Recorded:
         raise requite.RemoteFailure("it cannot be " + request.body.decode())
 
     async def nap(self, request: requite.Request) -> bytes:
-        """Sleep for a moment; note how many do so at a time."""
+        """Sleep for 20 ms; record the largest number of concurrent requests."""
         self._note(request)
         self._running += 1
         self.most = max(self.most, self._running)
@@ -78,11 +78,11 @@ class Recorded:
         return request.body
 
     async def large(self, request: requite.Request) -> bytes:
-        """Answer with as many bytes as asked for."""
+        """Reply with the number of bytes that the body states."""
         self._note(request)
         return bytes(int(request.body))
 
     async def once(self, request: requite.Request) -> bytes:
-        """Have an effect that must not happen twice; answer with its number."""
+        """Count an effect that must not happen twice; reply with the number of effects so far."""
         self.effects[UUID(bytes=request.idempotency_key)] += 1
         return b"%d" % self.effects.total()

@@ -1,4 +1,4 @@
-"""Bulk calls from a DataFrame: a row in, a request, the same row with its reply out."""
+"""Bulk calls from a DataFrame: each row is sent as a request, and returned with its reply."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from requite.errors import ConfigurationError
 from requite.protocols.majordomo.policy import BrokerPolicy
 from requite.spark.bulk.plan import COLUMNS
 
-# The first test of a run waits for Spark to start, which a busy machine takes a minute for.
+# The first test of a run starts Spark, which may take a minute on a busy machine.
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 
-NOBODY = "mdp://127.0.0.1:1/echo"
+UNREACHABLE = "mdp://127.0.0.1:1/echo"
 
 
 def numbers(spark: SparkSession, count: int, partitions: int = 2) -> DataFrame:
@@ -92,22 +92,20 @@ def test_body_and_key_can_be_expressions(spark: SparkSession, recorded: Recorded
     }
 
 
-def test_frames_are_sent_as_such(spark: SparkSession, recorded: Recorded) -> None:
+def test_arrays_are_sent_as_frames(spark: SparkSession, recorded: Recorded) -> None:
     df = spark.createDataFrame([(1, [b"a", b"", b"bc"]), (2, [])], "id int, body array<binary>")
     rows = requite.spark.call(df, recorded.url(), body="body", key="id").collect()
     assert [bytes(row.reply) for row in rows] == [b"abc", b""]
 
 
-def test_replies_larger_than_an_arrow_batch_should_be(
-    spark: SparkSession, recorded: Recorded
-) -> None:
+def test_replies_may_be_larger_than_an_arrow_batch(spark: SparkSession, recorded: Recorded) -> None:
     size = 30 << 20
     df = spark.range(3, numPartitions=1).select("id", F.lit(str(size)).alias("body"))
     answered = requite.spark.call(df, recorded.url("large"), body="body", key="id")
     assert [row.n for row in answered.select(F.length("reply").alias("n")).collect()] == [size] * 3
 
 
-def test_call_to_writes_once_and_reads_as_often_as_wanted(
+def test_call_to_sends_once_and_its_result_can_be_read_repeatedly(
     spark: SparkSession, recorded: Recorded, tmp_path: Path
 ) -> None:
     df = numbers(spark, 50)
@@ -133,8 +131,8 @@ def test_metrics_are_observed(spark: SparkSession, recorded: Recorded) -> None:
         assert (got["reply_bytes"] or 0, got["retries"]) == (8 if name == "echo" else 0, 0)
 
 
-# --- what goes wrong is told by columns -----------------------------------------------------------
-def test_a_handler_that_refuses_is_a_status(spark: SparkSession, recorded: Recorded) -> None:
+# --- errors are in columns ------------------------------------------------------------------------
+def test_the_failure_of_a_handler_is_a_status(spark: SparkSession, recorded: Recorded) -> None:
     rows = requite.spark.call(
         numbers(spark, 3), recorded.url("fail"), body="body", key="id"
     ).collect()
@@ -144,7 +142,9 @@ def test_a_handler_that_refuses_is_a_status(spark: SparkSession, recorded: Recor
     assert [row.error for row in rows] == [f"it cannot be {n}" for n in range(3)]
 
 
-def test_rows_that_cannot_be_sent_are_kept(spark: SparkSession, recorded: Recorded) -> None:
+def test_rows_that_cannot_be_sent_have_the_status_bad_row(
+    spark: SparkSession, recorded: Recorded
+) -> None:
     data = [("a", b"good"), ("b", None), (None, b"no key"), ("c", b"x" * 101), ("d", b"x" * 100)]
     df = spark.createDataFrame(data, "key string, body binary").coalesce(1)
     options: dict[str, Any] = {"body": "body", "key": "key", "message_size_max": 100}
@@ -162,7 +162,9 @@ def test_rows_that_cannot_be_sent_are_kept(spark: SparkSession, recorded: Record
     assert recorded.bodies == {b"good": 1, b"x" * 100: 1}
 
 
-def test_frames_that_cannot_be_sent_are_kept(spark: SparkSession, recorded: Recorded) -> None:
+def test_frames_that_cannot_be_sent_have_the_status_bad_row(
+    spark: SparkSession, recorded: Recorded
+) -> None:
     data = [(1, [b"a", None]), (2, [b""] * 1025), (3, None), (4, [b"fine"])]
     df = spark.createDataFrame(data, "id int, body array<binary>").coalesce(1)
     rows = requite.spark.call(df, recorded.url(), body="body", key="id").collect()
@@ -175,7 +177,7 @@ def test_frames_that_cannot_be_sent_are_kept(spark: SparkSession, recorded: Reco
 def test_rows_with_equal_keys_are_one_request(spark: SparkSession, recorded: Recorded) -> None:
     data = [(7, "same"), (8, "other"), (7, "same"), (7, "different"), (8, None)]
     df = spark.createDataFrame(data, "id int, body string").coalesce(1)
-    # A window of one row: the first of two equal rows is given out long before the second.
+    # With a window of one row, the first of two equal rows is returned long before the second.
     rows = requite.spark.call(df, recorded.url(), body="body", key="id", window=1).collect()
     assert [row.status for row in rows] == ["OK", "OK", "OK", "BadRow", "BadRow"]
     assert [row.reply for row in rows[:3]] == [b"same", b"other", b"same"]
@@ -184,7 +186,9 @@ def test_rows_with_equal_keys_are_one_request(spark: SparkSession, recorded: Rec
     assert len(ids(rows)) == 2
 
 
-def test_nobody_serves(spark: SparkSession, make_broker: MakeBroker) -> None:
+def test_a_service_without_workers_is_the_status_no_service(
+    spark: SparkSession, make_broker: MakeBroker
+) -> None:
     broker = make_broker(policy=BrokerPolicy(service_grace_s=0.1))
     rows = requite.spark.call(
         numbers(spark, 20), f"{broker.url}/absent", body="body", key="id", timeout=20
@@ -193,17 +197,17 @@ def test_nobody_serves(spark: SparkSession, make_broker: MakeBroker) -> None:
     assert all("absent" in row.error for row in rows)
 
 
-def test_without_giving_up_every_row_is_tried(spark: SparkSession) -> None:
+def test_without_give_up_every_row_waits_for_its_timeout(spark: SparkSession) -> None:
     df = numbers(spark, 60, partitions=1)
     options: dict[str, Any] = {"body": "body", "key": "id", "window": 20, "give_up": False}
-    rows = requite.spark.call(df, NOBODY, timeout=0.2, **options).collect()
+    rows = requite.spark.call(df, UNREACHABLE, timeout=0.2, **options).collect()
     assert min(row.elapsed_ms for row in rows) >= 200
 
 
-def test_a_broker_that_goes_away_meanwhile_fails_no_job(
+def test_a_broker_that_stops_during_a_job_does_not_fail_it(
     spark: SparkSession, recorded: Recorded
 ) -> None:
-    def go_away() -> None:
+    def stop_broker() -> None:
         eventually(lambda: len(recorded.bodies) >= 20, "some requests are answered")
         recorded.close()
 
@@ -211,7 +215,7 @@ def test_a_broker_that_goes_away_meanwhile_fails_no_job(
         numbers(spark, 400, 1), recorded.url("nap"), body="body", key="id", timeout=2, window=8
     )
     begin = monotonic()
-    with InBackground(go_away):
+    with InBackground(stop_broker):
         rows = answered.collect()
     assert monotonic() - begin < 60
     assert [row.id for row in rows] == list(range(400))
@@ -219,10 +223,10 @@ def test_a_broker_that_goes_away_meanwhile_fails_no_job(
     assert statuses.keys() == {"OK", "CallTimeout"}
     assert 12 <= statuses["OK"] <= len(recorded.bodies)
     undecided = [row for row in rows if row.status != "OK" and row.may_have_executed]
-    assert len(undecided) <= 8, "those that were out"
+    assert len(undecided) <= 8, "only requests in flight may have run"
 
 
-def test_a_service_that_comes_back_gets_the_rows(
+def test_a_service_that_is_started_late_gets_the_rows(
     spark: SparkSession, make_broker: MakeBroker, workers: list[Any]
 ) -> None:
     broker: LiveBroker = make_broker(policy=BrokerPolicy(service_grace_s=0.05))
@@ -242,10 +246,10 @@ def test_a_service_that_comes_back_gets_the_rows(
     assert {bytes(row.reply) for row in rows} == {b"at last"}
 
 
-def test_a_service_that_is_down_costs_all_tasks_one_timeout(
+def test_all_tasks_wait_one_timeout_for_a_service_that_is_down(
     spark: SparkSession, make_broker: MakeBroker
 ) -> None:
-    """As long as its two Python workers live, which start at the same time."""
+    """Each of the two Python workers waits once; they start at the same time."""
     df, timeout_s = numbers(spark, 20_000, partitions=16), 2.0  # less than the broker's grace
     options: dict[str, Any] = {"body": "body", "key": "id", "timeout": timeout_s}
     url = f"{make_broker().url}/absent"
@@ -261,7 +265,7 @@ def test_a_service_that_is_down_costs_all_tasks_one_timeout(
 
 
 def test_a_cancelled_job_sends_nothing_more(spark: SparkSession, recorded: Recorded) -> None:
-    """Spark itself kills a Python worker two seconds after the cancellation at the earliest."""
+    """Spark alone kills a Python worker two seconds after the cancellation at the earliest."""
     df, url = numbers(spark, 100_000, 2), recorded.url("nap")
     answered = requite.spark.call(df, url, body="body", key="id", window=4)
 
@@ -278,18 +282,20 @@ def test_a_cancelled_job_sends_nothing_more(spark: SparkSession, recorded: Recor
         eventually(lambda: monotonic() > recorded.last_at + 2.5, "it is over", within_s=30)
         return recorded.last_at - cancelled_at
 
-    # A busy machine may keep the JVM from hearing of it at once; Spark alone never gets there.
+    # On a busy machine the JVM may learn of the cancellation late, so one of three suffices.
     assert any(cancel() < 1.5 for _ in range(3))
 
 
-# --- how much at a time ---------------------------------------------------------------------------
-def test_a_window_bounds_what_a_task_has_out(spark: SparkSession, recorded: Recorded) -> None:
+# --- requests in flight ---------------------------------------------------------------------------
+def test_a_window_limits_the_requests_in_flight_of_a_task(
+    spark: SparkSession, recorded: Recorded
+) -> None:
     df = numbers(spark, 40, partitions=1)
     requite.spark.call(df, recorded.url("nap"), body="body", key="id", window=5).collect()
     assert 2 <= recorded.most <= 5
 
 
-def test_a_cap_holds_over_all_tasks(spark: SparkSession, recorded: Recorded) -> None:
+def test_in_flight_max_holds_across_all_tasks(spark: SparkSession, recorded: Recorded) -> None:
     options: dict[str, Any] = {"body": "body", "key": "id", "in_flight_max": 7}
     requite.spark.call(numbers(spark, 60, 4), recorded.url("nap"), **options).collect()
     assert 2 <= recorded.most <= 7
@@ -322,7 +328,7 @@ def test_ids_belong_to_the_job(spark: SparkSession, recorded: Recorded) -> None:
     assert len(set.union(*groups)) == 25
 
 
-def test_the_kind_of_the_key_does_not_matter(spark: SparkSession, recorded: Recorded) -> None:
+def test_the_type_of_the_key_does_not_change_ids(spark: SparkSession, recorded: Recorded) -> None:
     def seen(kind: str) -> set[UUID]:
         df = spark.range(5).select(F.col("id").cast("string").cast(kind).alias("k"))
         options: dict[str, Any] = {"body": F.lit(b"x"), "key": "k", "job": "kinds"}
@@ -341,7 +347,7 @@ def test_rows_by_position_are_stable_while_partitions_are(
     assert len(recorded.keys) == 30
 
 
-# --- what is refused at once ----------------------------------------------------------------------
+# --- refused arguments ----------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -367,16 +373,16 @@ def test_rows_by_position_are_stable_while_partitions_are(
         ({"message_size_max": 0}, "message_size_max must be at least 1"),
     ],
 )
-def test_what_cannot_work_is_refused(
+def test_invalid_arguments_are_refused(
     spark: SparkSession, change: dict[str, Any], message: str
 ) -> None:
-    options = {"url": NOBODY, "body": "body", "key": "id"} | change
+    options = {"url": UNREACHABLE, "body": "body", "key": "id"} | change
     df = numbers(spark, 1).withColumn("half", F.col("id") / 2)
     with pytest.raises(ConfigurationError, match=message):
         requite.spark.call(df, **options)
 
 
-def test_frames_of_other_kinds_are_refused_with_a_remedy() -> None:
+def test_other_kinds_of_data_frames_are_refused_with_a_remedy() -> None:
     pandas = pytest.importorskip("pandas")
 
     class OnSpark:  # stands for pyspark.pandas, whose import takes seconds
@@ -385,10 +391,10 @@ def test_frames_of_other_kinds_are_refused_with_a_remedy() -> None:
     for df, remedy in ((OnSpark(), r"df\.to_spark\("), (pandas.DataFrame(), "createDataFrame")):
         given: Any = df
         with pytest.raises(ConfigurationError, match=f"take a Spark DataFrame.*{remedy}"):
-            requite.spark.call(given, NOBODY, body="body", key="id")
+            requite.spark.call(given, UNREACHABLE, body="body", key="id")
 
 
-def test_names_that_clash_need_a_prefix(spark: SparkSession, recorded: Recorded) -> None:
+def test_clashing_column_names_need_a_prefix(spark: SparkSession, recorded: Recorded) -> None:
     df = numbers(spark, 1).withColumn("STATUS", F.lit("new"))
     with pytest.raises(ConfigurationError, match="already has columns named status: pass a prefix"):
         requite.spark.call(df, recorded.url(), body="body", key="id")
@@ -396,10 +402,10 @@ def test_names_that_clash_need_a_prefix(spark: SparkSession, recorded: Recorded)
     assert (row.STATUS, row.rq_status, row.rq_reply) == ("new", "OK", b"0")
 
 
-def test_names_that_are_there_twice_are_refused(spark: SparkSession) -> None:
+def test_duplicate_column_names_are_refused(spark: SparkSession) -> None:
     df = numbers(spark, 1).select("*", "id")
     with pytest.raises(ConfigurationError, match="several columns named id"):
-        requite.spark.call(df, NOBODY, body="body", key="id")
+        requite.spark.call(df, UNREACHABLE, body="body", key="id")
 
 
 def test_a_chain_of_calls(spark: SparkSession, recorded: Recorded) -> None:

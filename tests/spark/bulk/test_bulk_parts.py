@@ -1,4 +1,4 @@
-"""The parts of a bulk call by themselves, without Spark: ids, shares of a cap, rows."""
+"""The parts of bulk calls, without Spark: ids, shares of the in-flight limit, rows."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def test_ids_are_uuids_of_version_5(job: UUID, names: list[str]) -> None:
     assert list(map(id_text, ids)) == list(map(str, expected))
 
 
-def test_what_has_no_name_has_no_id() -> None:
+def test_a_row_without_a_name_has_no_id() -> None:
     assert request_ids(JOB, [None, b""]) == [b"", uuid5(JOB, "").bytes]
 
 
-def test_positions_differ_in_everything() -> None:
+def test_position_names_are_unique() -> None:
     names = [
         name
         for scope in ("", "1")
@@ -43,22 +43,22 @@ def test_positions_differ_in_everything() -> None:
 
 
 @given(st.lists(st.sampled_from([b"", b"a", b"b", b"c"])))
-def test_repetitions_name_the_first(ids: list[bytes]) -> None:
+def test_repetitions_refer_to_the_first_row(ids: list[bytes]) -> None:
     found = repetitions(ids)
     for row, one in enumerate(ids):
         first = ids.index(one)
         assert found.get(row, row) == (first if one else row)
 
 
-def test_jobs() -> None:
+def test_job_ids() -> None:
     assert job_id("a") == job_id("a") != job_id("b")
     assert job_id(JOB) == JOB
     assert job_id(None) != job_id(None)
 
 
-# --- the cap --------------------------------------------------------------------------------------
+# --- the in-flight limit --------------------------------------------------------------------------
 @given(st.integers(1, 500), st.integers(1, 64), st.integers(1, 1000))
-def test_shares_keep_to_the_cap(cap: int, slots: int, window: int) -> None:
+def test_shares_never_exceed_the_limit(cap: int, slots: int, window: int) -> None:
     if cap < slots:
         with pytest.raises(ConfigurationError, match="less than one request"):
             share(cap, slots, window)
@@ -87,7 +87,7 @@ bodies = st.one_of(st.none(), st.sampled_from([b"a", b"b"]))
 
 
 @given(st.lists(st.tuples(keys, bodies)), st.integers(1, 5))
-def test_every_row_comes_out_in_its_place(rows: list[tuple[Any, Any]], window: int) -> None:
+def test_rows_keep_their_order(rows: list[tuple[Any, Any]], window: int) -> None:
     schema = pa.schema([("key", pa.int64()), ("body", pa.binary())])
     table = [dict(zip(schema.names, row, strict=True)) for row in rows]
     arrow = pa.RecordBatch.from_pylist(table, schema)
@@ -112,7 +112,7 @@ def test_bodies_of_any_width(kind: pa.DataType) -> None:
     assert [row["reply"] for row in answered(Batch(arrow, plan(), 0, 0))] == ["é".encode()]
 
 
-def test_columns_that_were_added_for_the_call_are_left_out() -> None:
+def test_columns_added_for_the_call_are_left_out() -> None:
     arrow = pa.record_batch({"kept": [1], "key": ["x"], "body": ["y"]})
     [row] = answered(Batch(arrow, plan(key=1, body=2, kept=1, prefix="rq_"), 0, 0))
     assert list(row)[:2] == ["kept", "rq_reply"]

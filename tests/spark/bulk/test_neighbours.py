@@ -1,5 +1,8 @@
-"""The example that asks a service for every airport: for some of them in the session of the tests;
-long: for all, in a process of its own."""
+"""The example `neighbours`, which calls a service for every airport.
+
+Most tests use 1,000 airports in the session of the tests. A long test runs the example for all
+airports in a separate process.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from examples import neighbours
 from examples.neighbours import compare, enrich
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from tests.spark import once
+from tests.spark import spark_settings
 from tests.support.live import BrokerProcess, Process
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(180)]
@@ -36,7 +39,7 @@ def broker_with_nearest() -> Iterator[BrokerProcess]:
 
 
 def check(output: str, folder: Path) -> int:
-    """See that the example found nothing wrong; return for how many airports."""
+    """Assert that the example found no difference; return the number of airports with a reply."""
     assert "agree" in output
     [counted] = re.findall(r"\| *OK *\| *(\d+)\|", output)
     assert len(re.findall(r"^\| *[A-Z]\w+ *\| *\d+\|$", output, re.M)) == 1, "no other status"
@@ -63,12 +66,12 @@ def test_some_airports_get_their_neighbours(
 
 
 @pytest.mark.long
-def test_it_runs_as_its_page_says(
+def test_the_example_runs_as_its_page_says(
     broker_with_nearest: BrokerProcess, processes: list[Process], tmp_path: Path
 ) -> None:
     folder = tmp_path / "neighbours"
     words = ["examples/neighbours.py", broker_with_nearest.url, str(folder)]
-    example = Process(*words, **once.environment(tmp_path))
+    example = Process(*words, **spark_settings.environment(tmp_path))
     processes.append(example)
     output = ""
     while "agree" not in output:
@@ -78,7 +81,7 @@ def test_it_runs_as_its_page_says(
     assert check(output, folder) >= AIRPORTS_MIN
 
 
-def test_a_wrong_neighbour_would_be_noticed(
+def test_compare_reports_a_wrong_neighbour(
     spark: SparkSession, broker_with_nearest: BrokerProcess, tmp_path: Path
 ) -> None:
     found = enrich(spark, broker_with_nearest.url, str(tmp_path / "some"), rows=50)

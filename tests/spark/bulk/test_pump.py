@@ -1,4 +1,4 @@
-"""The pump of a task by itself: windows, a service that is down, retries, the rate."""
+"""The pump of a task: windows, services that are down, retries, the rate."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from requite.spark.bulk.service_state import Job, ServiceState, ServiceStates
 
 
 # --- the pump -------------------------------------------------------------------------------------
-class Service:
-    """Stands for a client on an event loop in a thread: answers when it is told to."""
+class FakeClient:
+    """A fake client on an event loop in a thread; tests answer its requests."""
 
     def __init__(self) -> None:
         self.loop = new_event_loop()
@@ -53,7 +53,7 @@ class Service:
             taker.set_exception(Cancelled("the call was given up by its caller"))
 
     def do(self, act: Callable[[], object]) -> None:
-        """Do something on the loop, and wait for it."""
+        """Call `act` on the loop, and wait until it has returned."""
         done = threading.Event()
 
         def step() -> None:
@@ -63,8 +63,8 @@ class Service:
         self.loop.call_soon_threadsafe(step)
         assert done.wait(10)
 
-    def sent_again(self, body: bytes, rows: Window) -> None:
-        """Wait until a request whose last try has ended is sent once more, or is over."""
+    def await_retry(self, body: bytes, rows: Window) -> None:
+        """Wait until a failed request is sent again, or the window is done."""
         eventually(lambda: rows.done.done() or not self.out[body].done(), f"{body!r} is sent again")
 
     def answer(self, body: bytes, error: CallError | None = None) -> None:
@@ -84,17 +84,17 @@ class Service:
 
 
 @pytest.fixture
-def far_end() -> Iterator[Service]:
-    service = Service()
-    yield service
-    service.close()
+def fake_client() -> Iterator[FakeClient]:
+    client = FakeClient()
+    yield client
+    client.close()
 
 
 def pump(
-    service: Service, limit: int = 2, service_state: ServiceState | None = None, **more: Any
+    fake: FakeClient, limit: int = 2, service_state: ServiceState | None = None, **more: Any
 ) -> Pump:
-    client: Any = service
-    return Pump(service.loop, client, plan(window=limit, **more), service_state or ServiceState())
+    client: Any = fake
+    return Pump(fake.loop, client, plan(window=limit, **more), service_state or ServiceState())
 
 
 def window(*bodies: bytes, sizes: list[int] | None = None) -> Window:
@@ -103,37 +103,37 @@ def window(*bodies: bytes, sizes: list[int] | None = None) -> Window:
     return Window(rows, list(bodies), ids, sizes or [1] * len(bodies), [None] * len(bodies))
 
 
-def test_never_more_out_than_the_limit_over_the_end_of_a_window(far_end: Service) -> None:
-    pumping = pump(far_end, limit=2)
+def test_the_limit_of_requests_in_flight_holds_across_windows(fake_client: FakeClient) -> None:
+    pumping = pump(fake_client, limit=2)
     first, second = window(b"a", b"b", b"c"), window(b"d", b"e")
     pumping.offer(first)
     pumping.offer(second)
     for body in (b"b", b"a"):
-        far_end.answer(body)
-    eventually(lambda: b"d" in far_end.out, "the next window begins before the first has ended")
+        fake_client.answer(body)
+    eventually(lambda: b"d" in fake_client.out, "the next window starts early")
     assert not first.done.done()
     for body in (b"c", b"d", b"e"):
-        far_end.answer(body)
+        fake_client.answer(body)
     first.done.result(10)
     second.done.result(10)
-    assert far_end.most == 2
+    assert fake_client.most == 2
     assert [one and one.reply for one in first.outcomes] == [b"re:a", b"re:b", b"re:c"]
 
 
-def test_large_bodies_go_alone(far_end: Service) -> None:
-    pumping = pump(far_end, limit=10)
+def test_a_large_body_is_in_flight_alone(fake_client: FakeClient) -> None:
+    pumping = pump(fake_client, limit=10)
     bodies = window(b"a", b"b", b"c", sizes=[40 << 20, 1, 1])
     pumping.offer(bodies)
-    far_end.answer(b"a")
-    far_end.answer(b"b")
-    far_end.answer(b"c")
+    fake_client.answer(b"a")
+    fake_client.answer(b"b")
+    fake_client.answer(b"c")
     bodies.done.result(10)
-    assert far_end.most == 2
+    assert fake_client.most == 2
 
 
-def test_a_window_without_requests_is_done(far_end: Service) -> None:
+def test_a_window_without_requests_is_done(fake_client: FakeClient) -> None:
     empty = window()
-    pump(far_end).offer(empty)
+    pump(fake_client).offer(empty)
     assert empty.done.done()
     empty.done.result(0)  # raises nothing
 
@@ -146,13 +146,15 @@ def statuses(rows: Window) -> list[str | None]:
     return [one and one.status for one in rows.outcomes]
 
 
-def test_rows_are_refused_once_all_that_were_out_ended_unanswered(far_end: Service) -> None:
+def test_no_row_is_sent_after_all_requests_in_flight_ended_unanswered(
+    fake_client: FakeClient,
+) -> None:
     rows = window(b"a", b"b", b"c", b"d")
-    pump(far_end, limit=2).offer(rows)
-    far_end.answer(b"a", down())
-    far_end.answer(b"b", down())
+    pump(fake_client, limit=2).offer(rows)
+    fake_client.answer(b"a", down())
+    fake_client.answer(b"b", down())
     rows.done.result(10)
-    assert list(far_end.out) == [b"a", b"b"], "no row takes the place of one that ended so"
+    assert list(fake_client.out) == [b"a", b"b"], "no row replaces a request that ended unanswered"
     assert statuses(rows) == ["NoService"] * 4
     assert rows.outcomes[3] == Outcome(
         None, "NoService", 0, 0.0, False,
@@ -160,130 +162,135 @@ def test_rows_are_refused_once_all_that_were_out_ended_unanswered(far_end: Servi
     )  # fmt: skip
 
 
-def test_an_answer_lets_rows_go_on_that_were_held_back(far_end: Service) -> None:
+def test_an_answer_resumes_sending(fake_client: FakeClient) -> None:
     rows = window(b"a", b"b", b"c", b"d")
-    pump(far_end, limit=2).offer(rows)
-    far_end.answer(b"a", down())
-    assert list(far_end.out) == [b"a", b"b"]
+    pump(fake_client, limit=2).offer(rows)
+    fake_client.answer(b"a", down())
+    assert list(fake_client.out) == [b"a", b"b"]
     for body in (b"b", b"c", b"d"):
-        far_end.answer(body)
+        fake_client.answer(body)
     rows.done.result(10)
     assert statuses(rows) == ["NoService", "OK", "OK", "OK"]
 
 
-def test_what_one_task_has_learnt_reaches_the_next(far_end: Service) -> None:
+def test_the_next_task_knows_that_the_service_is_down(fake_client: FakeClient) -> None:
     service_state = ServiceState()
     first, second = window(b"a", b"b", b"c"), window(b"d", b"e")
-    pump(far_end, service_state=service_state).offer(first)
-    far_end.answer(b"a", down())
-    far_end.answer(b"b", down())
+    pump(fake_client, service_state=service_state).offer(first)
+    fake_client.answer(b"a", down())
+    fake_client.answer(b"b", down())
     first.done.result(10)
-    pump(far_end, service_state=service_state).offer(second)
+    pump(fake_client, service_state=service_state).offer(second)
     second.done.result(10)
-    assert list(far_end.out) == [b"a", b"b"]
+    assert list(fake_client.out) == [b"a", b"b"]
     assert [one and (one.status, one.attempts) for one in second.outcomes] == [("NoService", 0)] * 2
 
 
-def test_a_late_failure_says_nothing_where_others_were_answered_meanwhile(
-    far_end: Service,
+def test_a_late_failure_after_answers_does_not_stop_sending(
+    fake_client: FakeClient,
 ) -> None:
     rows = window(b"a", b"b", b"c")
-    pump(far_end, limit=2).offer(rows)
-    far_end.answer(b"b")
-    far_end.answer(b"c")
-    far_end.answer(b"a", down())  # the last one of its task, and no reason to doubt the service
+    pump(fake_client, limit=2).offer(rows)
+    fake_client.answer(b"b")
+    fake_client.answer(b"c")
+    # The last request of its task fails; others were answered after it was sent.
+    fake_client.answer(b"a", down())
     rows.done.result(10)
     more = window(b"d")
-    pump(far_end).offer(more)
-    far_end.answer(b"d")
+    pump(fake_client).offer(more)
+    fake_client.answer(b"d")
     more.done.result(10)
     assert statuses(rows) == ["NoService", "OK", "OK"]
 
 
-def test_a_request_that_a_worker_may_have_had_is_no_reason_to_give_up(far_end: Service) -> None:
+def test_timeouts_of_requests_that_may_have_run_do_not_stop_sending(
+    fake_client: FakeClient,
+) -> None:
     rows = window(b"a", b"b", b"c")
-    pump(far_end, limit=1).offer(rows)
+    pump(fake_client, limit=1).offer(rows)
     for body in (b"a", b"b", b"c"):
-        far_end.answer(body, CallTimeout("slow", may_have_executed=True, attempts=1))
+        fake_client.answer(body, CallTimeout("slow", may_have_executed=True, attempts=1))
     rows.done.result(10)
     assert statuses(rows) == ["CallTimeout"] * 3
 
 
-def test_many_requests_in_a_row_without_an_answer_are_one(far_end: Service) -> None:
-    """As when a broker is killed: all that were out may have run, and nobody answers any more."""
+def test_many_unanswered_requests_in_a_row_stop_sending(fake_client: FakeClient) -> None:
+    """As after the broker was killed: each request in flight may have run, and none is answered."""
     bodies = [b"%d" % row for row in range(100)]
     rows = window(*bodies)
-    pump(far_end, limit=40).offer(rows)
+    pump(fake_client, limit=40).offer(rows)
     for body in bodies[:40]:
-        far_end.answer(body, CallTimeout("silent", may_have_executed=True, attempts=1))
+        fake_client.answer(body, CallTimeout("silent", may_have_executed=True, attempts=1))
     rows.done.result(10)
-    assert list(far_end.out) == bodies[:40]
+    assert list(fake_client.out) == bodies[:40]
     assert [one and one.may_have_executed for one in rows.outcomes] == [True] * 40 + [False] * 60
 
 
-# --- rows that are tried again --------------------------------------------------------------------
+# --- retries --------------------------------------------------------------------------------------
 AGAIN = {"retry_on": frozenset({"NoService", "CallTimeout"})}
 QUICKLY = Connection("mdp://127.0.0.1:1/echo", retry=RetryPolicy(attempts=3, backoff=0.001))
 
 
-def test_rows_are_tried_again_as_often_as_the_policy_says(far_end: Service) -> None:
+def test_rows_are_retried_as_often_as_the_policy_allows(fake_client: FakeClient) -> None:
     rows = window(b"a")
-    pump(far_end, connection=QUICKLY, **AGAIN).offer(rows)
+    pump(fake_client, connection=QUICKLY, **AGAIN).offer(rows)
     for _ in range(3):
-        far_end.answer(b"a", NoService("nobody", may_have_executed=False, attempts=1))
-        far_end.sent_again(b"a", rows)
+        fake_client.answer(b"a", NoService("nobody", may_have_executed=False, attempts=1))
+        fake_client.await_retry(b"a", rows)
     rows.done.result(10)
-    assert far_end.starts[b"a"] == 3
+    assert fake_client.starts[b"a"] == 3
     assert rows.outcomes[0] is not None
     assert rows.outcomes[0][:3] == (None, "NoService", 3)
 
 
-def test_a_row_that_is_answered_at_last_tells_all_its_attempts(far_end: Service) -> None:
+def test_a_retried_row_counts_all_its_attempts(fake_client: FakeClient) -> None:
     rows = window(b"a", b"b")
-    pump(far_end, connection=QUICKLY, **AGAIN).offer(rows)
-    far_end.answer(b"b")
-    far_end.answer(b"a", CallTimeout("slow", may_have_executed=True, attempts=2))
-    far_end.sent_again(b"a", rows)
-    far_end.answer(b"a")
+    pump(fake_client, connection=QUICKLY, **AGAIN).offer(rows)
+    fake_client.answer(b"b")
+    fake_client.answer(b"a", CallTimeout("slow", may_have_executed=True, attempts=2))
+    fake_client.await_retry(b"a", rows)
+    fake_client.answer(b"a")
     rows.done.result(10)
     assert rows.outcomes[0] is not None
     assert rows.outcomes[0][:3] == (b"re:a", "OK", 3)
 
 
-def test_what_may_have_run_and_must_not_run_twice_is_not_tried_again(far_end: Service) -> None:
+def test_a_request_that_may_have_run_and_is_not_idempotent_is_not_retried(
+    fake_client: FakeClient,
+) -> None:
     rows = window(b"a", b"b")
-    pump(far_end, connection=QUICKLY, idempotent=False, **AGAIN).offer(rows)
-    far_end.answer(b"a", CallTimeout("slow", may_have_executed=True, attempts=1))
-    far_end.answer(b"b", CallTimeout("queued", may_have_executed=False, attempts=1))
-    far_end.sent_again(b"b", rows)
-    far_end.answer(b"b")
+    pump(fake_client, connection=QUICKLY, idempotent=False, **AGAIN).offer(rows)
+    fake_client.answer(b"a", CallTimeout("slow", may_have_executed=True, attempts=1))
+    fake_client.answer(b"b", CallTimeout("queued", may_have_executed=False, attempts=1))
+    fake_client.await_retry(b"b", rows)
+    fake_client.answer(b"b")
     rows.done.result(10)
-    assert far_end.starts == {b"a": 1, b"b": 2}
+    assert fake_client.starts == {b"a": 1, b"b": 2}
     assert statuses(rows) == ["CallTimeout", "OK"]
 
 
-def test_other_statuses_are_final(far_end: Service) -> None:
+def test_a_status_that_is_not_in_retry_on_is_final(fake_client: FakeClient) -> None:
     rows = window(b"a")
-    pump(far_end, connection=QUICKLY, **AGAIN).offer(rows)
-    far_end.answer(b"a", RemoteFailure("no"))
+    pump(fake_client, connection=QUICKLY, **AGAIN).offer(rows)
+    fake_client.answer(b"a", RemoteFailure("no"))
     rows.done.result(10)
-    assert far_end.starts == {b"a": 1}
+    assert fake_client.starts == {b"a": 1}
 
 
-def test_a_service_is_down_once_nothing_is_left_to_try(far_end: Service) -> None:
+def test_a_service_is_down_after_its_last_retry_failed(fake_client: FakeClient) -> None:
     rows = window(b"a", b"b")
-    pump(far_end, limit=1, connection=QUICKLY, **AGAIN).offer(rows)
+    pump(fake_client, limit=1, connection=QUICKLY, **AGAIN).offer(rows)
     for _ in range(3):
-        far_end.answer(b"a", down())
-        far_end.sent_again(b"a", rows)
+        fake_client.answer(b"a", down())
+        fake_client.await_retry(b"a", rows)
     rows.done.result(10)
-    assert far_end.starts == {b"a": 3}
+    assert fake_client.starts == {b"a": 3}
     assert statuses(rows) == ["NoService"] * 2
 
 
 # --- the rate -------------------------------------------------------------------------------------
 @given(st.floats(0.1, 10_000), st.lists(st.floats(0, 2), max_size=200))
-def test_a_rate_holds_over_any_time(rate: float, pauses: list[float]) -> None:
+def test_a_bucket_never_exceeds_its_rate(rate: float, pauses: list[float]) -> None:
     bucket, now, taken = Bucket(rate, 0.0), 0.0, 0
     for pause in pauses:
         now += pause
@@ -295,18 +302,18 @@ def test_a_rate_holds_over_any_time(rate: float, pauses: list[float]) -> None:
         assert taken >= 1
 
 
-def test_tasks_of_a_job_share_a_rate(far_end: Service) -> None:
+def test_tasks_of_a_job_share_a_rate(fake_client: FakeClient) -> None:
     service_state = ServiceState(Bucket(20.0, clock.now()))
     begin = monotonic()
     for body in (b"a", b"b", b"c", b"d", b"e"):
         rows = window(body)
-        pump(far_end, service_state=service_state).offer(rows)
-        far_end.answer(body)
+        pump(fake_client, service_state=service_state).offer(rows)
+        fake_client.answer(body)
         rows.done.result(10)
     assert monotonic() - begin >= 0.19, "five requests at twenty per second"
 
 
-def test_service_states_are_those_of_a_job_and_a_stage() -> None:
+def test_each_job_and_stage_has_a_service_state() -> None:
     service_states = ServiceStates()
     first = service_states.of(Job(JOB, 1), None, 0.0)
     assert service_states.of(Job(JOB, 1), None, 0.0) is first
@@ -318,41 +325,43 @@ def test_service_states_are_those_of_a_job_and_a_stage() -> None:
     assert len(service_states) == 64
 
 
-def test_an_answer_of_any_kind_is_a_sign_of_life(far_end: Service) -> None:
+def test_an_error_reply_counts_as_an_answer(fake_client: FakeClient) -> None:
     rows = window(b"a", b"b", b"c", b"d")
-    pump(far_end, limit=2).offer(rows)
-    far_end.answer(b"a", down())
-    far_end.answer(b"b", RemoteFailure("no"))
-    far_end.answer(b"c", down())
-    far_end.answer(b"d")
+    pump(fake_client, limit=2).offer(rows)
+    fake_client.answer(b"a", down())
+    fake_client.answer(b"b", RemoteFailure("no"))
+    fake_client.answer(b"c", down())
+    fake_client.answer(b"d")
     rows.done.result(10)
-    assert list(far_end.out) == [b"a", b"b", b"c", b"d"]
+    assert list(fake_client.out) == [b"a", b"b", b"c", b"d"]
 
 
-def test_without_giving_up_all_rows_are_sent(far_end: Service) -> None:
+def test_without_give_up_all_rows_are_sent(fake_client: FakeClient) -> None:
     rows = window(b"a", b"b", b"c")
-    pump(far_end, limit=1, give_up=False).offer(rows)
+    pump(fake_client, limit=1, give_up=False).offer(rows)
     for body in (b"a", b"b", b"c"):
-        far_end.answer(body, down())
+        fake_client.answer(body, down())
     rows.done.result(10)
-    assert len(far_end.out) == 3
+    assert len(fake_client.out) == 3
 
 
-def test_a_stopped_pump_cancels_what_is_out(far_end: Service) -> None:
+def test_a_stopped_pump_cancels_its_requests_in_flight(fake_client: FakeClient) -> None:
     rows = window(b"a", b"b", b"c")
-    pumping = pump(far_end, limit=2)
+    pumping = pump(fake_client, limit=2)
     pumping.offer(rows)
-    eventually(lambda: len(far_end.out) == 2, "two are out")
+    eventually(lambda: len(fake_client.out) == 2, "two requests are in flight")
     pumping.stop()
-    eventually(lambda: far_end.cancelled == set(far_end.out.values()), "both are cancelled")
-    assert all(taker.done() for taker in far_end.out.values()), "nobody waits for their ends"
+    eventually(lambda: fake_client.cancelled == set(fake_client.out.values()), "both are cancelled")
+    assert all(taker.done() for taker in fake_client.out.values()), (
+        "the pump does not wait for them to end"
+    )
     assert not rows.done.done()
-    assert len(far_end.out) == 2
+    assert len(fake_client.out) == 2
 
 
-def test_a_defect_reaches_the_task(far_end: Service) -> None:
-    far_end.fail_with = ZeroDivisionError("a defect")
+def test_an_unexpected_exception_reaches_the_task(fake_client: FakeClient) -> None:
+    fake_client.fail_with = ZeroDivisionError("a defect")
     rows = window(b"a")
-    pump(far_end).offer(rows)
+    pump(fake_client).offer(rows)
     with pytest.raises(ZeroDivisionError, match="a defect"):
         rows.done.result(10)

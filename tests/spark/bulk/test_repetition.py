@@ -1,4 +1,4 @@
-"""What Spark runs again on a cluster: each row has one reply, and the service sees no new ids.
+"""Tasks that Spark repeats on a cluster: each row has one reply, and no request a new id.
 
 A second action and a replayed micro-batch are in `test_bulk_calls` and `test_sink`.
 """
@@ -23,31 +23,31 @@ PER_TASK = ROWS // PARTITIONS
 
 @dataclass
 class Run:
-    """What the driver told, what the service saw, and the folder in which tasks left traces."""
+    """The driver's report, the keys that the service counted, and the folder of marker files."""
 
-    told: dict[str, Any]
+    report: dict[str, Any]
     keys: Counter[UUID]
     folder: Path
     recorded: Recorded
 
     def times(self, partition: int) -> set[int]:
-        """Return how often the requests of a partition's rows were seen."""
+        """Return how often the service got the requests of a partition (the distinct counts)."""
         rows = range(partition * PER_TASK, (partition + 1) * PER_TASK)
-        key_of = dict(zip(self.told["rows"], self.told["keys"], strict=True))
+        key_of = dict(zip(self.report["rows"], self.report["keys"], strict=True))
         return {self.keys[UUID(key_of[row])] for row in rows}
 
 
 @pytest.fixture(scope="module")
 def run(submitted: Submitted) -> Run:
-    """What the application's calls came to."""
+    """The results of the application's bulk calls."""
     recorded = submitted.recorded
-    return Run(submitted.told("calls"), recorded.keys, submitted.folder, recorded)
+    return Run(submitted.report("calls"), recorded.keys, submitted.folder, recorded)
 
 
 def test_each_row_has_one_reply_and_one_id(run: Run) -> None:
-    assert sorted(run.told["rows"]) == list(range(ROWS))
-    assert run.told["statuses"] == ["OK"]
-    assert set(map(UUID, run.told["keys"])) == run.keys.keys()
+    assert sorted(run.report["rows"]) == list(range(ROWS))
+    assert run.report["statuses"] == ["OK"]
+    assert set(map(UUID, run.report["keys"])) == run.keys.keys()
     assert len(run.keys) == ROWS
 
 
@@ -62,8 +62,8 @@ def test_a_speculative_copy_sends_the_same_ids(run: Run) -> None:
 
 
 def test_a_service_that_runs_requests_once_has_one_effect_per_row(run: Run) -> None:
-    """I4: a crashed task and a speculative copy ask again, and get the replies that there are."""
-    told = {UUID(key): number for key, number in run.told["effects"].items()}
-    assert run.recorded.effects == dict.fromkeys(told, 1)
-    assert sorted(told.values()) == list(range(1, ROWS + 1))
+    """I4: requests that a retried or speculative task sends again get the stored replies."""
+    report = {UUID(key): number for key, number in run.report["effects"].items()}
+    assert run.recorded.effects == dict.fromkeys(report, 1)
+    assert sorted(report.values()) == list(range(1, ROWS + 1))
     assert run.recorded.dedup.stats.replayed >= 2 * PER_TASK

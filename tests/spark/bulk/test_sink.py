@@ -19,7 +19,7 @@ from requite.errors import ConfigurationError
 from requite.spark.sink.replies import Replies
 from requite.spark.sink.writer import arrow_writer, stream_writer
 
-# The first test of a run waits for Spark to start, which a busy machine takes a minute for.
+# The first test of a run starts Spark, which may take a minute on a busy machine.
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 
 OPTIONS = {"url": "mdp://127.0.0.1:1/echo", "body": "body", "key": "id"}
@@ -55,13 +55,13 @@ def test_replies_are_written_where_the_option_says(
     write(df, recorded, repliesTo=str(tmp_path))
     write(df.selectExpr("0 AS id", "'0' AS body").limit(1), recorded, repliesTo=str(tmp_path))
     rows = spark.read.parquet(str(tmp_path)).collect()
-    told = {(row.id, row.status, row.reply and bytes(row.reply)) for row in rows}
-    assert told == {(1, "OK", b"one"), (2, "BadRow", None), (3, "OK", b"three"), (0, "OK", b"0")}
+    found = {(row.id, row.status, row.reply and bytes(row.reply)) for row in rows}
+    assert found == {(1, "OK", b"one"), (2, "BadRow", None), (3, "OK", b"three"), (0, "OK", b"0")}
     assert len({UUID(row.requite_write) for row in rows}) == 2
     assert not list((tmp_path / "_requite").iterdir())
 
 
-def test_a_row_without_a_reply_fails_a_write_that_keeps_none(
+def test_a_row_without_a_reply_fails_a_write(
     spark: SparkSession, recorded: Recorded, tmp_path: Path
 ) -> None:
     df = spark.createDataFrame([(1, "one"), (2, None), (3, "three")], "id int, body string")
@@ -99,7 +99,7 @@ def put(inbox: Path, name: str, *numbers: int) -> None:
 
 
 def stream(spark: SparkSession, inbox: Path, recorded: Recorded, **more: str) -> None:
-    """Process what is there, and end."""
+    """Process the files that are in the inbox, and stop."""
     read = spark.readStream.schema("id int, body string").option("maxFilesPerTrigger", 1)
     options = OPTIONS | {"url": recorded.url(), "checkpointLocation": str(inbox.parent / "ckpt")}
     query = (
@@ -113,7 +113,7 @@ def stream(spark: SparkSession, inbox: Path, recorded: Recorded, **more: str) ->
 
 
 def forget_last_commit(inbox: Path) -> int:
-    """Make Spark believe that it was ended before the last micro-batch was committed."""
+    """Remove the last commit, as if Spark was stopped before it; return the number of its batch."""
     commits = sorted((inbox.parent / "ckpt" / "commits").glob("[0-9]*"), key=lambda p: int(p.name))
     last = commits[-1]
     last.unlink()
@@ -150,7 +150,7 @@ def test_a_replayed_micro_batch_leaves_one_reply_per_row(
     rows = spark.read.parquet(replies).orderBy("id").collect()
     assert [(row.id, row.status) for row in rows] == [(n, "OK") for n in range(1, 7)]
     assert {UUID(row.idempotency_key) for row in rows} == recorded.keys.keys()
-    assert set(recorded.keys.values()) == {1}, "what is committed is not sent again"
+    assert set(recorded.keys.values()) == {1}, "rows whose replies are committed are not sent again"
     assert {row.requite_write.rsplit("-", 1)[1] for row in rows} == {"0", "1", "2"}
 
 
@@ -191,7 +191,7 @@ def test_calls_within_a_stream_keep_their_ids(
     assert recorded.bodies == {b"1": 1, b"2": 1, b"3": 2}
 
 
-# --- what is refused at once ----------------------------------------------------------------------
+# --- refused options ------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -217,7 +217,7 @@ def test_calls_within_a_stream_keep_their_ids(
         ({"giveUp": "maybe"}, "giveUp must be true or false"),
     ],
 )
-def test_options_that_cannot_work_are_refused(
+def test_invalid_options_of_the_sink_are_refused(
     spark: SparkSession, change: dict[str, str], message: str
 ) -> None:
     schema = spark.createDataFrame([], "id int, body string").schema
@@ -233,7 +233,7 @@ def test_requests_cannot_be_overwritten(spark: SparkSession, recorded: Recorded)
 
 
 @pytest.mark.parametrize("place", ["{}/file/replies", "file://{}/file/replies", "nowhere://{}"])
-def test_a_place_that_takes_no_replies_is_refused(
+def test_a_folder_that_cannot_hold_replies_is_refused(
     spark: SparkSession, tmp_path: Path, place: str
 ) -> None:
     (tmp_path / "file").write_text("mine")
@@ -244,7 +244,7 @@ def test_a_place_that_takes_no_replies_is_refused(
             make(options, schema, overwrite=False)
 
 
-def test_nothing_is_sent_whose_reply_could_not_be_kept(tmp_path: Path) -> None:
+def test_no_request_is_sent_if_replies_cannot_be_written(tmp_path: Path) -> None:
     def batches() -> Iterator[Any]:
         pytest.fail("a request was sent")
         yield
@@ -262,7 +262,7 @@ def test_a_write_is_published_once(tmp_path: Path) -> None:
 
     replies = Replies(f"file://{tmp_path}")
     assert replies.stage(iter(()), "w") is None
-    late = replies.stage(batches(3), "w")  # of a task that lost the race
+    late = replies.stage(batches(3), "w")  # of a task that ended too late
     parts = [replies.stage(batches(n), "w") for n in (1, 2)]
     assert not replies.has("w")
     replies.publish("w", [part for part in parts if part])

@@ -1,14 +1,14 @@
-"""What spark-submit runs in a test: three things in one application, whose start takes time.
+"""The application that tests run by spark-submit: three steps, because its start takes long.
 
     spark-submit --py-files requite.zip application.py FOLDER SERVICE PROGRAM VERB...
 
-1. Writes to FOLDER/places from where driver and executors have requite.
-2. Makes bulk calls to SERVICE, and to the service `once` beside it. In each, one task crashes when
-   it has all replies, and one falls asleep: the first makes Spark try the task again, the second
-   start a speculative copy. Writes the rows, their ids and the effects to FOLDER/calls.
-3. Becomes PROGRAM, what `pack` writes for spark-submit.
+1. Writes to FOLDER/places from which files the driver and the executors import requite.
+2. Makes bulk calls to SERVICE, and to the service `once` of the same broker. In each, one task
+   crashes after it has all replies, so Spark retries it. Another one sleeps, so Spark starts a
+   speculative copy. Writes the rows, their ids and the effects to FOLDER/calls.
+3. Runs PROGRAM, which `pack` writes for spark-submit.
 
-Executors cannot import this file: what they run of it travels by value.
+Executors cannot import this file, so its functions are sent to them by value.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ SPECULATION: Final = {
 
 
 def main(place: str, service: str, *command: str) -> None:
-    """Do all three."""
+    """Run the three steps."""
     folder = Path(place)
     spark = configure(SparkSession.builder.appName("application")).getOrCreate()
     (folder / "places").write_text(json.dumps(places(spark)))
@@ -53,25 +53,25 @@ def main(place: str, service: str, *command: str) -> None:
     runpy.run_path(command[0], run_name="__main__")
 
 
-# --- where requite is -----------------------------------------------------------------------------
+# --- the location of requite ----------------------------------------------------------------------
 def places(spark: SparkSession) -> dict[str, Any]:
-    """Return where requite is, on the driver and on the executors."""
-    told: Any = spark.range(4, numPartitions=4).mapInArrow(tell, "place string").collect()
-    return {"driver": requite.__file__, "executors": sorted({row.place for row in told})}
+    """Return the files from which the driver and the executors import requite."""
+    rows: Any = spark.range(4, numPartitions=4).mapInArrow(locate, "place string").collect()
+    return {"driver": requite.__file__, "executors": sorted({row.place for row in rows})}
 
 
-def tell(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Tell which file the executor's requite is."""
+def locate(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the file from which the executor imports requite."""
     import requite
 
     for _ in batches:
         yield pa.RecordBatch.from_pydict({"place": [requite.__file__]})
 
 
-# --- calls in trouble -----------------------------------------------------------------------------
+# --- bulk calls with failing tasks ----------------------------------------------------------------
 def call(spark: SparkSession, service: str, folder: Path) -> dict[str, Any]:
-    """Make the calls, and tell what became of them."""
-    make_trouble(folder)
+    """Make the bulk calls; return their rows, keys, statuses and effects."""
+    inject_faults(folder)
     df = spark.range(ROWS, numPartitions=PARTITIONS).withColumn("body", F.col("id").cast("string"))
     given = {"body": "body", "key": "id", "window": 4}
     rows = requite.spark.call_to(df, f"{folder}/replies", service, **given).collect()
@@ -85,27 +85,27 @@ def call(spark: SparkSession, service: str, folder: Path) -> dict[str, Any]:
     }
 
 
-def make_trouble(folder: Path) -> None:
-    """Let something happen to first attempts in their Python worker, when they have all replies."""
+def inject_faults(folder: Path) -> None:
+    """Make the first attempts of two tasks crash or sleep after they have all replies."""
     make_task = bulk._task
 
-    def troubled(plan: Any) -> Any:
+    def make_faulty_task(plan: Any) -> Any:
         call_service = make_task(plan)
 
-        def call_and_suffer(batches: Iterator[Any]) -> Iterator[Any]:
+        def call_and_fail(batches: Iterator[Any]) -> Iterator[Any]:
             answered = list(call_service(batches))
             context = TaskContext.get()
             assert context is not None
             if not context.attemptNumber():
-                suffer(folder, context.partitionId())
+                fail(folder, context.partitionId())
             yield from answered
 
-        return call_and_suffer
+        return call_and_fail
 
-    bulk._task = troubled
+    bulk._task = make_faulty_task
 
 
-def suffer(folder: Path, partition: int) -> None:
+def fail(folder: Path, partition: int) -> None:
     if partition == CRASHING:
         (folder / "crashed").touch()
         os._exit(1)

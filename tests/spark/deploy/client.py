@@ -1,9 +1,9 @@
-"""A client of a Spark Connect server: uses requite's functions, and tells what came of it.
+"""A client of a Spark Connect server that calls functions of requite and prints the results.
 
     python -m tests.spark.deploy.client URL SERVICE FOLDER PART...
 
-The parts are journal, calls, sweep, alerts and run. FOLDER/journal is a journal; the server finds
-it under the same name. Prints one JSON object.
+A part is journal, calls, sweep, alerts or run. FOLDER/journal is a journal, also for the server.
+Prints one JSON object.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BUSY_MAX = 5
 
 
 def main(url: str, service: str, folder: str, *parts: str) -> None:
-    """Do what is asked for, and tell."""
+    """Run the parts, and print their results."""
     spark = configure(SparkSession.builder.remote(url)).getOrCreate()
     requite.spark.register(spark)
     place = Path(folder)
@@ -41,14 +41,16 @@ def main(url: str, service: str, folder: str, *parts: str) -> None:
         "alerts": lambda: watch(spark, place),
         "run": lambda: run(spark, place),
     }
-    told = {part: persist(acts[part]) for part in parts}
-    print(json.dumps(told | {"session": type(spark).__module__}), flush=True)
+    results = {part: retry_if_busy(acts[part]) for part in parts}
+    print(json.dumps(results | {"session": type(spark).__module__}), flush=True)
     spark.stop()
 
 
-def persist(act: Callable[[], Any]) -> Any:
-    """Do something until the server has its processes for it. It gives them ten seconds to start,
-    which is little on a busy machine; whatever fails for that may be repeated."""
+def retry_if_busy(act: Callable[[], Any]) -> Any:
+    """Call `act`; repeat it, up to five times, if the server's processes do not start in time.
+
+    The server gives them ten seconds, which may be too short on a busy machine.
+    """
     for _ in range(BUSY_MAX):
         try:
             return act()
@@ -78,13 +80,13 @@ def call(spark: SparkSession, service: str, to: Path) -> dict[str, Any]:
 
 
 def sweep(spark: SparkSession) -> list[str]:
-    """Run three seeds."""
+    """Run three seeds; return their statuses."""
     runs = sim_runs(simulate(plan(spark, 1, 3, ["calm"]))).orderBy("seed").collect()
     return [row.status for row in runs]
 
 
 def watch(spark: SparkSession, place: Path) -> list[str]:
-    """Watch the journal until something is alerted."""
+    """Watch the journal until it causes alerts; return their kinds."""
     events = spark.readStream.format("requite").load(str(place / "journal"))
     found = str(place / "alerts")
     query = (
@@ -107,12 +109,12 @@ def await_alerts(spark: SparkSession, query: Any, found: str) -> list[str]:
             alerted = spark.read.schema(schemas.ALERTS).parquet(found)
             if kinds := [row.kind for row in alerted.collect()]:
                 return kinds
-        sleep(0.2)  # until the next look
+        sleep(0.2)
     raise query.exception()
 
 
 def run(spark: SparkSession, place: Path) -> dict[str, Any]:
-    """Run the pipeline."""
+    """Run the pipeline; return its summary."""
     return runner.run(spark, place / "journal", place / "lake").record()
 
 

@@ -1,7 +1,7 @@
-"""A Spark Connect server on loopback, inside the session of the tests, on a port that was free.
+"""A Spark Connect server on loopback, in the JVM of the test session, on a free port.
 
-A server of its own would be one more JVM to start. Clients do not see where it runs: each gets a
-session of its own, and Python workers of the server's.
+A separate server would be one more JVM to start. For clients it makes no difference: each gets its
+own session, and Python workers of the server.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# To be set when the session starts.
+# These must be set when the session starts.
 SETTINGS: Final = {
     "spark.connect.grpc.binding.address": "127.0.0.1",
     "spark.connect.grpc.binding.port": "0",

@@ -1,4 +1,4 @@
-"""A small real journal, of calls that are over: all went well but one, which never ended."""
+"""A small journal of finished calls, and one call that never ended."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def call_id(number: int) -> bytes:
 
 
 def write_journal(folder: Path, name: bytes = b"broker-1", first: int = 0) -> None:
-    """Write what a broker would have written in the last ten seconds, of calls from `first` on."""
+    """Write the log of a broker of the last ten seconds, with calls numbered from `first`."""
     now = time.monotonic() - 10.0
     with Journal(folder, WriterRole.BROKER, name) as journal:
         for number in range(ENDED - 1):
             _span(journal, first + number, now + number / 100, now + 5.0)
         lost = EventRow(now, Kind.ACCEPTED, call_id(first + LOST), b"echo", size=5, value=now + 1.0)
         journal.chronicle.event_rows.append(lost)
-        _span(journal, first + ENDED, now + 8.0, inf)  # by then the lost one is overdue
+        _span(journal, first + ENDED, now + 8.0, inf)  # the lost call is overdue by then
 
 
 def _span(journal: Journal, number: int, at: float, deadline: float) -> None:

@@ -1,4 +1,4 @@
-"""spark-submit from pyspark's wheel, with requite as an archive."""
+"""Runs programs by the spark-submit of pyspark's wheel, with requite as an archive."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ WITHIN_S = 400
 
 @dataclass(frozen=True)
 class Ended:
-    """How a submitted program ended."""
+    """The exit code and the output of a submitted program."""
 
     code: int
     out: str
     err: str
 
     @property
-    def told(self) -> Any:
-        """What its last line says."""
+    def report(self) -> Any:
+        """The JSON object in the last line of the output."""
         last = self.out.rstrip().rpartition("\n")[2]
         assert last.startswith("{"), f"{self.out}\n{self.err}"
         return json.loads(last)
@@ -40,15 +40,14 @@ class Ended:
 
 @dataclass(frozen=True)
 class Submitted:
-    """How the application ended that all tests share, what it left in its folder, and what the
-    services saw that it called."""
+    """The application that all tests share: its end, its folder, and the services it called."""
 
     ended: Ended
     folder: Path
     recorded: Recorded
 
-    def told(self, name: str) -> Any:
-        """Return what it wrote to a file."""
+    def report(self, name: str) -> Any:
+        """Return the JSON that the application wrote to a file of its folder."""
         assert self.ended.code == 0, self.ended.err
         return json.loads((self.folder / name).read_text())
 
@@ -63,8 +62,8 @@ def submit(
 ) -> Ended:
     """Run a program with its driver here and its executors on the cluster; wait for its end.
 
-    Nothing puts the sources on a path: it is the archive that brings requite along. `file` has
-    settings that nobody else should read.
+    The sources are on no path, so requite is imported from the archive. `file` is a file of
+    settings, for those that other users must not read.
     """
     more = [] if file is None else ["--properties-file", file]
     words = [f"--conf={name}={value}" for name, value in settings.items()]
@@ -101,7 +100,7 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 def submitted(
     cluster: Cluster, packed: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Submitted]:
-    """The one application: it tells where requite is, makes calls in trouble, and a sweep."""
+    """Run the shared application: it locates requite, makes bulk calls with faults, and sweeps."""
     archive, program = packed
     folder, recorded = tmp_path_factory.mktemp("submitted"), Recorded()
     sweep = ["sweep", "--seeds", "6", "--scenario", "calm", "drain", "--to", str(folder / "sweeps")]

@@ -1,4 +1,4 @@
-"""spark-submit to a standalone cluster on loopback: requite travels as an archive."""
+"""spark-submit to a standalone cluster on loopback, with requite as an archive."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(500)]
 
 
 def test_driver_and_executors_have_requite_from_the_archive(submitted: Submitted) -> None:
-    told = submitted.told("places")
-    places = [told["driver"], *told["executors"]]
+    report = submitted.report("places")
+    places = [report["driver"], *report["executors"]]
     assert len(places) >= 2
     assert all("/requite.zip/" in place for place in places), places
 
@@ -31,7 +31,7 @@ def test_driver_and_executors_have_requite_from_the_archive(submitted: Submitted
 def test_a_sweep_runs_on_the_cluster(submitted: Submitted) -> None:
     ended = submitted.ended
     assert ended.code == 0, ended.err
-    assert ended.told | {"seconds": 0} == {
+    assert ended.report | {"seconds": 0} == {
         "seeds": 6, "ok": 6, "violated": 0, "hung": 0, "crashed": 0, "violations": 0,
         "seconds": 0,
     }  # fmt: skip
@@ -40,7 +40,7 @@ def test_a_sweep_runs_on_the_cluster(submitted: Submitted) -> None:
 
 
 @pytest.mark.long
-def test_a_cluster_without_a_folder_that_all_see_runs_the_demo_s_audit(
+def test_a_cluster_without_a_shared_folder_audits_the_demo(
     cluster: Cluster, packed: tuple[Path, Path], bucket: str, s3: str, tmp_path: Path
 ) -> None:
     """Short form: `test_an_audit_needs_no_folder`."""
@@ -49,7 +49,7 @@ def test_a_cluster_without_a_folder_that_all_see_runs_the_demo_s_audit(
     assert demo.code == 0, demo.err + demo.out
     journal, lake = f"{bucket}/journal", f"{bucket}/lake"
     Shipper(tmp_path / "demo" / "journal", open_store(journal)).ship()
-    shutil.rmtree(tmp_path / "demo")  # it was on the machines of the demo alone
+    shutil.rmtree(tmp_path / "demo")  # the cluster cannot read that folder
     settings = tmp_path / "cluster.conf"
     inherited = settings_of(s3).items()
     settings.write_text("".join(f"spark.executorEnv.{key} {value}\n" for key, value in inherited))
@@ -57,6 +57,6 @@ def test_a_cluster_without_a_folder_that_all_see_runs_the_demo_s_audit(
     ended = submit(cluster, *packed, "run", *places, file=settings)
     assert ended.code == 0, ended.err + ended.out
     assert SECRET not in ended.err + ended.out
-    told = ended.told["audit"]
-    assert {name: told[name] for name in demo.record["audit"]} == demo.record["audit"]
+    report = ended.report["audit"]
+    assert {name: report[name] for name in demo.record["audit"]} == demo.record["audit"]
     assert DeltaTable(f"{lake}/silver_requests").count() == demo.record["audit"]["accepted"] == 400

@@ -1,4 +1,4 @@
-"""Over Spark Connect: the same functions, from a client that has no Spark of its own."""
+"""Spark Connect: functions of requite, called by a client without a JVM."""
 
 from __future__ import annotations
 
@@ -18,55 +18,55 @@ WITHIN_S = 240
 
 
 @pytest.fixture(scope="module")
-def told(connect_url: str, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """What the client tells; it is run once, since all of this takes its time to start."""
+def results(connect_url: str, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The results of the client, which runs once, because its start takes long."""
     folder = tmp_path_factory.mktemp("connect")
-    return ask(connect_url, folder, "journal", "calls", "sweep", "alerts")
+    return run_client(connect_url, folder, "journal", "calls", "sweep", "alerts")
 
 
-def ask(url: str, folder: Path, *parts: str) -> Any:
-    """Run a client that does some things; return what it tells of them."""
+def run_client(url: str, folder: Path, *parts: str) -> Any:
+    """Write a journal, and run a client over it; return the results of its parts."""
     write_journal(folder / "journal")
     recorded = Recorded()
     words = ("-m", "tests.spark.deploy.client", url, recorded.url(), str(folder))
     client = Process(*words, *parts)
     try:
-        told = json.loads(client.line())
+        results = json.loads(client.line())
         code, errors = client.ended(WITHIN_S)
         assert code == 0, errors
-        return told
+        return results
     finally:
         client.dispose()
         recorded.close()
 
 
-def test_the_client_has_no_spark_of_its_own(told: Any) -> None:
-    assert told["session"].startswith("pyspark.sql.connect")
+def test_the_client_uses_spark_connect(results: Any) -> None:
+    assert results["session"].startswith("pyspark.sql.connect")
 
 
-def test_the_journal_is_a_table(told: Any) -> None:
-    counts = told["journal"]
+def test_the_journal_is_a_table(results: Any) -> None:
+    counts = results["journal"]
     assert counts["accepted"] == ACCEPTED
     assert counts["answered"] == counts["dispatched"] == ENDED
 
 
-def test_bulk_calls_are_made_by_the_server(told: Any) -> None:
-    assert told["calls"] == {"statuses": ["OK"], "right": ROWS, "keys": ROWS}
+def test_bulk_calls_are_made_by_the_server(results: Any) -> None:
+    assert results["calls"] == {"statuses": ["OK"], "right": ROWS, "keys": ROWS}
 
 
-def test_seeds_are_run_by_the_server(told: Any) -> None:
-    assert told["sweep"] == ["OK", "OK", "OK"]
+def test_seeds_are_run_by_the_server(results: Any) -> None:
+    assert results["sweep"] == ["OK", "OK", "OK"]
 
 
-def test_the_streaming_audit_runs_on_the_server(told: Any) -> None:
-    assert told["alerts"] == ["MISSED_DEADLINE"]
+def test_the_streaming_audit_runs_on_the_server(results: Any) -> None:
+    assert results["alerts"] == ["MISSED_DEADLINE"]
 
 
 @pytest.mark.long
 def test_the_runner_runs_on_the_server(connect_url: str, tmp_path: Path) -> None:
-    told = ask(connect_url, tmp_path, "run")
-    audit = told["run"]["audit"]
+    results = run_client(connect_url, tmp_path, "run")
+    audit = results["run"]["audit"]
     assert audit["accepted"] == ACCEPTED
     assert audit["exactly_one"] == ENDED
     assert audit["missing"] == 1
-    assert not told["run"]["ok"]
+    assert not results["run"]["ok"]

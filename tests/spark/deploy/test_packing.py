@@ -1,4 +1,4 @@
-"""The archive for clusters: whole, importable, always the same bytes."""
+"""The archive for clusters: complete, importable, reproducible."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def test_the_archive_has_every_module_and_always_the_same_bytes(tmp_path: Path) 
     assert program.name == "requite_submit.py"
 
 
-def test_it_is_enough_to_import_requite(tmp_path: Path) -> None:
+def test_requite_can_be_imported_from_the_archive_alone(tmp_path: Path) -> None:
     archive, _ = pack(tmp_path)
-    # -S: without site-packages, so nothing else can be what is imported.
+    # -S leaves out site-packages, so only the archive can provide requite.
     code = "import requite.spark, requite.sim; print(requite.__file__)"
     run = subprocess.run(
         [sys.executable, "-S", "-c", code], env={"PYTHONPATH": str(archive)},
@@ -37,21 +37,21 @@ def test_it_is_enough_to_import_requite(tmp_path: Path) -> None:
     assert run.stdout.startswith(str(archive))
 
 
-def test_the_module_packs(tmp_path: Path) -> None:
+def test_the_module_writes_the_archive_and_the_program(tmp_path: Path) -> None:
     assert main(["pack", str(tmp_path / "out")]) == 0
     names = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert names == ["requite.zip", "requite_submit.py"]
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "message"),
     [
         (["sweep", "--scenario", "nope"], "there is no scenario 'nope'"),
         (["sweep", "--seeds", "0"], "--seeds must be at least 1"),
     ],
 )
-def test_what_cannot_work_is_refused_before_spark_starts(
-    words: list[str], says: str, capsys: pytest.CaptureFixture[str]
+def test_invalid_options_are_refused_before_spark_starts(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(words) == 2
-    assert says in capsys.readouterr().err
+    assert message in capsys.readouterr().err

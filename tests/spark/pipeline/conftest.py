@@ -1,4 +1,4 @@
-"""Pipelines of a journal and a lake that are empty yet."""
+"""Pipelines with an empty journal and an empty lake."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.spark.pipeline.following import Pipeline
+from tests.spark.pipeline.harness import Pipeline
 
 from requite.spark.refresh import Refresh
 
@@ -17,8 +17,8 @@ def pipeline(spark: SparkSession, tmp_path: Path) -> Pipeline:
 
 
 @pytest.fixture
-def judging(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
-    """A pipeline without gold, half of a run: for what is about reading, days and verdicts."""
+def audit_only(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
+    """A pipeline that skips gold, half of a run, for tests of reading, days and verdicts."""
     monkeypatch.setattr(Refresh, "gold", lambda refresh, days, within: None)
     monkeypatch.setattr(Refresh, "small_tables", lambda refresh: None)
     return pipeline

@@ -1,4 +1,4 @@
-"""The tables in plain Python, written from their description and not from the queries."""
+"""A model of the tables in plain Python, written from their descriptions, not their queries."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ ENDS = ("answered", "expired", "cancelled")
 
 
 def by_request(events: Iterable[Event]) -> dict[str, list[Event]]:
-    """Group events by request, by time."""
+    """Group events by request, ordered by time."""
     grouped: dict[str, list[Event]] = defaultdict(list)
     for event in events:
         if event["request_id"] is not None and event["kind"] != "partial":
             grouped[event["request_id"]].append(event)
     return {
-        request_id: sorted(told, key=lambda event: (event["ts"], event["log"], event["seq"]))
-        for request_id, told in grouped.items()
+        request_id: sorted(group, key=lambda event: (event["ts"], event["log"], event["seq"]))
+        for request_id, group in grouped.items()
     }
 
 
 def own_of(events: list[Event]) -> list[Event]:
-    """Return the acceptances and outcomes of whoever answers for the request."""
+    """Return acceptances and outcomes: the client's if it has any acceptance, else the brokers'."""
     by_client = any(e["kind"] == "accepted" and e["role"] == "client" for e in events)
     role = "client" if by_client else "broker"
     return [e for e in events if e["role"] == role and e["kind"] in ("accepted", *ENDS)]
 
 
 def faults(own: list[Event], *, by_clock: bool) -> str:
-    """Walk along each log in one of its orders; return what is wrong."""
+    """Return the fault of a request, with the events of each log ordered by clock or by number."""
     logs: dict[str, list[Event]] = defaultdict(list)
     for event in own:
         logs[event["log"]].append(event)
@@ -43,9 +43,9 @@ def faults(own: list[Event], *, by_clock: bool) -> str:
     if last["role"] == "broker":
         return balance(logs, last["log"])
     answered = twice = surplus = stray = False
-    for told in logs.values():
+    for group in logs.values():
         previous = None
-        for event in sorted(told, key=lambda e: (e["ts"], e["seq"]) if by_clock else e["seq"]):
+        for event in sorted(group, key=lambda e: (e["ts"], e["seq"]) if by_clock else e["seq"]):
             if event["kind"] == "accepted":
                 twice |= previous is not None and previous["kind"] == "accepted"
             elif previous is None:
@@ -63,19 +63,24 @@ def faults(own: list[Event], *, by_clock: bool) -> str:
 
 
 def balance(logs: dict[str, list[Event]], last: str) -> str:
-    """Compare how often brokers accepted and ended; a client may send again before they know."""
-    surplus = {log: sum(1 if e["kind"] in ENDS else -1 for e in told) for log, told in logs.items()}
+    """Return the fault by the counts of brokers.
+
+    A client may send a request again before its broker notices that the connection is lost.
+    """
+    surplus = {
+        log: sum(1 if e["kind"] in ENDS else -1 for e in group) for log, group in logs.items()
+    }
     if surplus[last] < 0:
         return "OPEN"
     return "DUPLICATE_OUTCOME" if max(surplus.values()) > 0 else "EXACTLY_ONE"
 
 
 def is_late(own: list[Event], grace_s: float) -> bool:
-    """Whether the log of the last acceptance ended after all deadlines that it had given."""
+    """Whether the log of the last acceptance ended after all its deadlines and the grace."""
     last = max((e for e in own if e["kind"] == "accepted"), key=lambda e: (e["ts"], e["log"]))
-    told = [event for event in own if event["log"] == last["log"]]
-    given = [event["deadline"] for event in told if event["kind"] == "accepted"]
-    ends = [event["ts"] for event in told if event["kind"] in ENDS]
+    group = [event for event in own if event["log"] == last["log"]]
+    given = [event["deadline"] for event in group if event["kind"] == "accepted"]
+    ends = [event["ts"] for event in group if event["kind"] in ENDS]
     if None in given:
         return False
     return max(ends) > max(given) + timedelta(seconds=grace_s)
@@ -87,12 +92,12 @@ MILDEST = ("EXACTLY_ONE", "OPEN", "DUPLICATE_OUTCOME", "ACCEPTED_TWICE")
 def verdict(
     events: list[Event], now: datetime, *, longest_s: float = 60, grace_s: float = 1
 ) -> str | None:
-    """Judge the events of one request."""
+    """Return the verdict on the events of one request; None if it gets no verdict."""
     own = own_of(events)
     accepted = [event for event in own if event["kind"] == "accepted"]
     if not accepted:
-        told = [e for e in events if e["role"] in ("broker", "client")]
-        return "ORPHAN" if any(e["kind"] in ("dispatched", *ENDS) for e in told) else None
+        group = [e for e in events if e["role"] in ("broker", "client")]
+        return "ORPHAN" if any(e["kind"] in ("dispatched", *ENDS) for e in group) else None
     found = min((faults(own, by_clock=True), faults(own, by_clock=False)), key=MILDEST.index)
     if found == "EXACTLY_ONE" and is_late(own, grace_s):
         return "LATE"
@@ -114,5 +119,5 @@ def minute(instant: datetime) -> datetime:
 
 
 def depth_at(waits: list[tuple[datetime, datetime]], instant: datetime) -> int:
-    """Count the waits that an instant lies in."""
+    """Return the number of waits that include an instant."""
     return sum(begin <= instant < end for begin, end in waits)

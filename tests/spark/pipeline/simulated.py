@@ -1,8 +1,8 @@
-"""Journals of simulated runs, with what the simulator knows of each call: who judges them both?
+"""Journals of simulated runs, and the simulator's record of each call, to compare the verdicts.
 
-Every engine of a run gets a chronicle. Its rows become events as `format("requite")` would yield
-them; ids hold the number of the run, so that many runs make one journal. A process that is killed
-takes the newest rows of its journal with it.
+Every engine of a run gets a chronicle, whose rows become events as `format("requite")` yields them.
+Ids contain the number of the run, so that many runs fit into one journal. A killed process loses
+the newest rows of its journal.
 """
 
 from __future__ import annotations
@@ -48,13 +48,14 @@ from requite.sim.scalability.party import SpParts
 from requite.sim.scalability.watch import one_by_one
 
 GROUPS: Final = ("mdp", "dedup", "pair-broker", "sp", "flp", "pirate", "amqp", "pool")
-"""Those of the simulator's groups in which anything keeps a journal. In runs of a pool that is its
-managers alone. The others have nothing that does: `titanic` is about a disk, whose log is no
-journal, and `pair` about votes."""
+"""The groups of scenarios with journals; in runs of a pool, only managers have one.
+
+The others have none: `titanic` tests a disk, whose log is not a journal, and `pair` tests votes.
+"""
 
 _SPREAD: Final = 0x9E3779B1  # odd, so that no two multiples of it have the same 32 bits
 
-_FLUSH_S: Final = 0.05  # that of `JournalSettings`
+_FLUSH_S: Final = 0.05  # as in `JournalSettings`
 
 MDP_GROUPS: Final = ("mdp", "dedup", "pair-broker")
 
@@ -63,19 +64,19 @@ Made = Callable[..., Any]
 
 @dataclass
 class Life:
-    """An engine, from its start to its end."""
+    """An engine from its start to its stop, with its chronicle."""
 
     role: WriterRole
     name: bytes
     engine: Any
     chronicle: Chronicle
-    offset_s: float = 0.0  # of its clock, to that of the world
-    heard_at: float = 0.0  # when it was last asked anything, by the world's clock
+    offset_s: float = 0.0  # of its clock from the clock of the world
+    last_event_at: float = 0.0  # time of its last event, by the clock of the world
 
 
 @dataclass
 class Run:
-    """One simulated run. `calls` are those whose id is known: by that of their request."""
+    """One simulated run. `calls` has the calls whose id is known, by request id."""
 
     number: int
     seed: int
@@ -88,7 +89,7 @@ class Run:
     _numbers: Iterator[int] = field(default_factory=partial(count, 1))
 
     def play(self) -> Run:
-        """Let it go, and keep what is known then."""
+        """Run the simulation, and record its calls and violations; return this object."""
         options = self.options_with_journals()
         self._simulation: Simulation = prepare(draw(self.seed, self.scenario, options), options)
         if isinstance(self._simulation, PoolSimulation):
@@ -100,7 +101,7 @@ class Run:
         return self
 
     def options_with_journals(self) -> Options:
-        """Return options whose parts have journals: those given, broken or not."""
+        """Return options whose parts, intact or broken as given, have chronicles."""
         given, numbers = self.options.parts_of(MajordomoParts), self._numbers
 
         def wrap(make: Made, role: WriterRole, name: str) -> Made:
@@ -110,7 +111,7 @@ class Run:
                 engine = make(*args, **(more | {name: own}), chronicle=chronicle)
                 life = Life(role, own, engine, chronicle)
                 self.lives.append(life)
-                engine.handle = self._heard(life, engine.handle)
+                engine.handle = self._recorded(life, engine.handle)
                 return engine
 
             return made
@@ -149,36 +150,34 @@ class Run:
         )
 
     def _name(self, role: WriterRole, number: int) -> bytes:
-        if role is WriterRole.BROKER:  # the first half of its name is in the ids that it makes up
+        if role is WriterRole.BROKER:  # ids that it generates contain the first half of its name
             return (self.number << 8 | number).to_bytes(4, "big") + bytes(4)
-        if (
-            role is WriterRole.WORKER
-        ):  # its start is where it begins to number its runs: far from others
+        if role is WriterRole.WORKER:  # it numbers its runs from there, far from other workers
             return (number * _SPREAD % 2**32).to_bytes(4, "big") + self.number.to_bytes(4, "big")
         return self.number.to_bytes(4, "big") + number.to_bytes(4, "big")
 
-    def _heard(self, life: Life, handle: Made) -> Made:
-        """Note an engine's clock and the ids of its calls; handlers begin at once."""
+    def _recorded(self, life: Life, handle: Made) -> Made:
+        """Wrap `handle` to record the clock and the call ids, and to start handlers at once."""
 
-        def heard(events: Sequence[Any], now: float) -> list[Any]:
-            return [effect for event in events for effect in heard_one(event, now)]
+        def recorded(events: Sequence[Any], now: float) -> list[Any]:
+            return [effect for event in events for effect in recorded_one(event, now)]
 
-        def heard_one(event: Any, now: float) -> list[Any]:
+        def recorded_one(event: Any, now: float) -> list[Any]:
             world = self._simulation.world
-            life.offset_s, life.heard_at = now - world.now, world.now
+            life.offset_s, life.last_event_at = now - world.now, world.now
             effects = [each for effect in handle([event], now) for each in one_by_one(effect)]
             if isinstance(event, Submit):
-                self._note(life, event.token)
+                self._record_call(life, event.token)
             if life.role is WriterRole.WORKER and not self.scenario.startswith("dedup"):
                 for effect in list(effects):
                     if isinstance(effect, Deliver) and isinstance(effect.what, Request):
                         effects += handle([Started(effect.token)], now)
             return effects
 
-        return heard
+        return recorded
 
     def _with_journal(self, manager: Manager) -> Callable[[], None]:
-        """Return how a manager begins whose engine is recorded, as its shell does it."""
+        """Return a start function for a manager that also records its engine, as its shell does."""
         begin = manager.begun
 
         def begun() -> None:
@@ -193,18 +192,18 @@ class Run:
             )
             self.lives.append(life)
 
-            def heard(event: Any, now: float) -> list[Any]:
+            def recorded(event: Any, now: float) -> list[Any]:
                 life.offset_s = now - self._simulation.world.now
-                life.heard_at = self._simulation.world.now
+                life.last_event_at = self._simulation.world.now
                 effects = handle(event, now)
                 recorder.record(event, effects, engine.tracker, now)
                 return effects
 
-            engine.handle = heard
+            engine.handle = recorded
 
         return begun
 
-    def _note(self, life: Life, token: Any) -> None:
+    def _record_call(self, life: Life, token: Any) -> None:
         call = getattr(life.engine, "calls", {}).get(token)
         if call is not None and isinstance(token, Call):
             self.calls[self.name_of(call.call_id.hex())] = token
@@ -213,31 +212,34 @@ class Run:
     def events(
         self, rng: Random, skews_s: Mapping[WriterRole, float] | None = None
     ) -> Iterator[Event]:
-        """Yield what the journals tell; `skews_s` puts the clocks of all of a role forward."""
+        """Yield the events of the journals; `skews_s` sets the clocks of a role forward."""
         for life in self.lives:
             skew_s = (skews_s or {}).get(life.role, 0.0)
-            for event in _events_of(life, self._has_lived(life), rng, skew_s):
+            for event in _events_of(life, self._was_stopped(life), rng, skew_s):
                 if event["request_id"] is not None:
                     event["request_id"] = self.name_of(event["request_id"])
                 yield event
 
     def name_of(self, request_id: str) -> str:
-        """Return the id of a request in the journal of all runs; some simulated clients choose."""
+        """Return the id of a request in the common journal, with the number of the run.
+
+        Some simulated clients choose ids without it.
+        """
         prefix = f"{self.number:08x}"
         is_ours = request_id.startswith(prefix) or request_id[0] >= "8"
         return request_id if is_ours else request_id[:2] + prefix[2:] + request_id[8:]
 
-    def _has_lived(self, life: Life) -> bool:
+    def _was_stopped(self, life: Life) -> bool:
         engine = life.engine
         if isinstance(engine, MajordomoBroker):
             return engine.stopped
         return bool(getattr(engine.snapshot(), "stopped", False))
 
 
-def _events_of(life: Life, has_lived: bool, rng: Random, skew_s: float) -> Iterator[Event]:
+def _events_of(life: Life, was_stopped: bool, rng: Random, skew_s: float) -> Iterator[Event]:
     written_until = math.inf
-    if not has_lived and rng.random() < 0.5:  # what was told last was not on the disk yet
-        written_until = life.heard_at + life.offset_s - _FLUSH_S
+    if not was_stopped and rng.random() < 0.5:  # the newest rows were not on the disk yet
+        written_until = life.last_event_at + life.offset_s - _FLUSH_S
     spans = [row for row in life.chronicle.spans if row[2] <= written_until]
     event_rows = [row for row in life.chronicle.event_rows if row.at <= written_until]
     log = f"{meaning.ROLE_NAMES[life.role]}-{life.name.hex()}"
@@ -249,8 +251,8 @@ def _events_of(life: Life, has_lived: bool, rng: Random, skew_s: float) -> Itera
     for event_row in event_rows:
         yield _event_row(event_row, life.role, log, seq, shift_s)
         seq += 1
-    if has_lived:
-        yield _event(life.role, log, seq, life.heard_at + skew_s, Kind.CLOSED, NO_CALL, b"")
+    if was_stopped:
+        yield _event(life.role, log, seq, life.last_event_at + skew_s, Kind.CLOSED, NO_CALL, b"")
 
 
 def _span(span: Span, role: WriterRole, log: str, seq: int, shift_s: float) -> Iterator[Event]:
@@ -275,18 +277,18 @@ def _span(span: Span, role: WriterRole, log: str, seq: int, shift_s: float) -> I
         yield event
 
 
-def _event_row(told: EventRow, role: WriterRole, log: str, seq: int, shift_s: float) -> Event:
-    event = _event(role, log, seq, told.at + shift_s, Kind(told.kind), told.call_id, told.service)
-    event["attempt"] = told.attempt or None
-    event["outcome"] = meaning.outcome_name(told.outcome)
-    event["worker"] = told.worker.hex() or None
-    event["error_class"], event["reason"] = told.error or None, told.reason or None
-    if told.kind in meaning.SIZE_KINDS:
-        event["bytes"] = told.size
-    if told.kind in meaning.DEADLINE_KINDS:
-        event["deadline"] = _instant(told.value + shift_s)
-    if told.kind in meaning.GAP_KINDS and told.value < float("inf"):
-        event["gap_s"] = told.value
+def _event_row(row: EventRow, role: WriterRole, log: str, seq: int, shift_s: float) -> Event:
+    event = _event(role, log, seq, row.at + shift_s, Kind(row.kind), row.call_id, row.service)
+    event["attempt"] = row.attempt or None
+    event["outcome"] = meaning.outcome_name(row.outcome)
+    event["worker"] = row.worker.hex() or None
+    event["error_class"], event["reason"] = row.error or None, row.reason or None
+    if row.kind in meaning.SIZE_KINDS:
+        event["bytes"] = row.size
+    if row.kind in meaning.DEADLINE_KINDS:
+        event["deadline"] = _instant(row.value + shift_s)
+    if row.kind in meaning.GAP_KINDS and row.value < float("inf"):
+        event["gap_s"] = row.value
     return event
 
 

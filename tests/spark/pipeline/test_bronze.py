@@ -1,19 +1,19 @@
-"""Bronze: what decodes, once; what does not, with its reason; nothing falls in between."""
+"""Bronze: rows that decode become events; all others are quarantined, with a reason."""
 
 from __future__ import annotations
 
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
-from tests.spark.events import Story, collect, damaged_row, rows_table, schema_names
+from tests.spark.events import EventBuilder, collect, damaged_row, rows_table, schema_names
 
 from requite.spark import schemas
 from requite.spark.bronze import bad_rows, bronze_events, bronze_quarantine, quarantined
 
 
-def test_every_row_of_the_source_goes_one_way(spark: SparkSession) -> None:
-    story = Story()
-    broker = story.broker()
-    story.call(1, 0.0, broker=broker)
+def test_every_row_of_the_source_is_an_event_or_quarantined(spark: SparkSession) -> None:
+    builder = EventBuilder()
+    broker = builder.broker()
+    builder.call(1, 0.0, broker=broker)
     bad = [
         damaged_row(broker, 800, "its checksum does not match"),
         damaged_row(broker, 808, "schema version 9", kind="accepted"),
@@ -21,7 +21,7 @@ def test_every_row_of_the_source_goes_one_way(spark: SparkSession) -> None:
         damaged_row(broker, 824, None) | {"raw": None, "kind": "unknown:78"},
         damaged_row(broker, 832, None) | {"raw": None},
     ]
-    source = story.source_frame(spark, bad)
+    source = builder.source_frame(spark, bad)
     good, quarantine = bronze_events(source), bronze_quarantine(source)
     assert good.columns == schema_names(schemas.BRONZE_EVENTS)
     assert quarantine.columns == schema_names(schemas.BRONZE_QUARANTINE)
@@ -35,7 +35,7 @@ def test_every_row_of_the_source_goes_one_way(spark: SparkSession) -> None:
         832: "no kind",
     }
 
-    (batch,) = rows_table([*story.events, *bad], schemas.SOURCE).to_batches()
+    (batch,) = rows_table([*builder.events, *bad], schemas.SOURCE).to_batches()
     is_bad = bad_rows(batch)
     assert quarantined(batch.filter(is_bad)).to_pylist() == rows
     assert batch.filter(pc.invert(is_bad)).drop_columns(["raw"]).to_pylist() == collect(good)

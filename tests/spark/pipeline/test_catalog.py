@@ -1,4 +1,4 @@
-"""The tables of a lake below Spark: runs that count, that die, that meet; files that are merged."""
+"""The tables of a lake without Spark: ended, dead and concurrent runs, and merged files."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def workers(catalog: Catalog) -> list[str]:
     return sorted(row["worker"] for row in rows_of(catalog, BEATS))
 
 
-def died(root: Path) -> Catalog:
-    """Begin a run, of a process that is gone by the time that somebody looks."""
+def dead_run(root: Path) -> Catalog:
+    """Start a run of a process that other runs consider dead."""
     running = Catalog(str(root))
     with mock.patch.object(process, "_started", return_value="long ago"):
         running._begin()
@@ -56,20 +56,20 @@ def root(tmp_path: Path) -> Path:
     with catalog.running():
         append(catalog, EVENTS, [event(1)])
         replace(catalog, BEATS, [beat("a"), beat("b", TUESDAY)])
-        catalog.end({"told": 1})
+        catalog.end({"number": 1})
     return tmp_path
 
 
-def test_what_a_run_has_done_counts_when_it_ends(root: Path) -> None:
+def test_changes_of_a_run_are_visible_once_it_ends(root: Path) -> None:
     later = Catalog(str(root))
     with later.running():
         replace(later, BEATS, [beat("c", TUESDAY)], [TUESDAY])
         assert workers(later) == ["a", "c"]
         assert workers(Catalog(str(root))) == ["a", "b"]
-        later.end({"told": 2})
+        later.end({"number": 2})
     after = Catalog(str(root))
     assert workers(after) == ["a", "c"]
-    assert after.last.state == {"told": 2}
+    assert after.last.state == {"number": 2}
 
 
 def test_a_table_that_no_run_has_written_is_empty(root: Path) -> None:
@@ -77,8 +77,8 @@ def test_a_table_that_no_run_has_written_is_empty(root: Path) -> None:
 
 
 @pytest.mark.parametrize("left", ["nothing", "a row", "a table"])
-def test_what_a_run_did_that_died_is_undone(root: Path, left: str) -> None:
-    dying = died(root)
+def test_changes_of_a_dead_run_are_undone(root: Path, left: str) -> None:
+    dying = dead_run(root)
     if left != "nothing":
         append(dying, EVENTS, [event(2)])
         replace(dying, BEATS, [beat("wrong")])
@@ -93,7 +93,7 @@ def test_what_a_run_did_that_died_is_undone(root: Path, left: str) -> None:
     assert workers(Catalog(str(root))) == ["a", "b"]
 
 
-def test_a_second_run_is_refused_while_one_is_at_work(root: Path) -> None:
+def test_a_second_run_is_refused_during_a_run(root: Path) -> None:
     is_busy = f"process {os.getpid()} .* is at work on the lake at"
     with Catalog(str(root)).running():
         other = Catalog(str(root))
@@ -103,8 +103,8 @@ def test_a_second_run_is_refused_while_one_is_at_work(root: Path) -> None:
         pass
 
 
-def test_runs_that_begin_at_once_are_one(root: Path) -> None:
-    """Both have looked before either has begun."""
+def test_of_two_runs_that_begin_at_once_one_is_refused(root: Path) -> None:
+    """Both runs have checked for others before either begins."""
     first, second = Catalog(str(root)), Catalog(str(root))
     second._require_nobody = lambda: None  # type: ignore[method-assign]
     first._begin()
@@ -112,8 +112,8 @@ def test_runs_that_begin_at_once_are_one(root: Path) -> None:
         second._begin()
 
 
-def test_a_run_that_was_taken_for_dead_changes_nothing_any_more(root: Path) -> None:
-    slow = died(root)
+def test_a_run_that_was_taken_for_dead_cannot_commit(root: Path) -> None:
+    slow = dead_run(root)
     with Catalog(str(root)).running():
         with pytest.raises(LakeBusy, match="run again"):
             replace(slow, BEATS, [beat("late")])
@@ -122,7 +122,7 @@ def test_a_run_that_was_taken_for_dead_changes_nothing_any_more(root: Path) -> N
     assert workers(Catalog(str(root))) == ["a", "b"]
 
 
-def test_the_run_of_a_process_that_was_killed_keeps_nobody_out(root: Path) -> None:
+def test_the_run_of_a_killed_process_does_not_block_others(root: Path) -> None:
     code = (
         "import sys; from requite.spark.delta.catalog import Catalog\n"
         "with Catalog(sys.argv[1]).running(): print('in', flush=True); sys.stdin.read()"
@@ -143,7 +143,7 @@ def test_the_run_of_a_process_that_was_killed_keeps_nobody_out(root: Path) -> No
 def test_a_run_of_another_machine_counts_as_dead_after_a_silence(
     root: Path, monkeypatch: pytest.MonkeyPatch, silent_s: float, is_let_in: bool
 ) -> None:
-    died(root)
+    dead_run(root)
     now = max(note.at for note in Catalog(str(root))._notes.values()) / 1000
     monkeypatch.setattr("socket.gethostname", lambda: "elsewhere")
     monkeypatch.setattr("time.time", lambda: now + silent_s)
@@ -155,20 +155,20 @@ def test_a_run_of_another_machine_counts_as_dead_after_a_silence(
             catalog._begin()
 
 
-def test_files_that_no_commit_has_belong_to_nobody(root: Path) -> None:
-    """What killed and speculative tasks leave."""
+def test_uncommitted_files_are_ignored(root: Path) -> None:
+    """Killed and speculative tasks leave such files."""
     written(root, BEATS, [beat("x"), beat("y", TUESDAY)])
     assert workers(Catalog(str(root))) == ["a", "b"]
 
 
-# --- tidying up -----------------------------------------------------------------------------------
-def test_many_small_files_become_few_and_no_row_is_lost(root: Path) -> None:
+# --- merging and deleting -------------------------------------------------------------------------
+def test_small_files_are_merged_without_losing_rows(root: Path) -> None:
     for number in range(FILES_MAX + 5):
         catalog = Catalog(str(root))
         with catalog.running():
             append(catalog, EVENTS, [event(number), event(number, TUESDAY)])
             replace(catalog, BEATS, [beat(str(number))], [MONDAY])
-            catalog.end({"told": number})
+            catalog.end({"number": number})
             catalog.merge()
     catalog = Catalog(str(root))
     for name in (EVENTS, BEATS, RUNS):
@@ -177,12 +177,12 @@ def test_many_small_files_become_few_and_no_row_is_lost(root: Path) -> None:
         assert max(map(per_day.count, per_day)) <= FILES_MAX
     with catalog.running():
         assert len(catalog.table(EVENTS).files) < 2 * FILES_MAX
-        told = sorted(row["seq"] for row in rows_of(catalog, EVENTS))
-        assert told == sorted([1, *range(FILES_MAX + 5), *range(FILES_MAX + 5)])
-    assert Catalog(str(root)).last.state == {"told": FILES_MAX + 4}
+        expected = sorted(row["seq"] for row in rows_of(catalog, EVENTS))
+        assert expected == sorted([1, *range(FILES_MAX + 5), *range(FILES_MAX + 5)])
+    assert Catalog(str(root)).last.state == {"number": FILES_MAX + 4}
 
 
-def test_only_the_smallest_are_merged() -> None:
+def test_only_the_smallest_files_are_merged() -> None:
     def files(*sizes: int) -> list[File]:
         return [File(f"date=2026-03-02/{n}.parquet", size, 1) for n, size in enumerate(sizes)]
 
@@ -192,7 +192,7 @@ def test_only_the_smallest_are_merged() -> None:
     assert to_merge(files(*[FILE_BYTES_MAX] * 20)) == []
 
 
-def test_what_nobody_needs_is_deleted_and_what_may_be_read_stays(root: Path) -> None:
+def test_vacuum_deletes_only_files_that_no_reader_needs(root: Path) -> None:
     before = Catalog(str(root))
     catalog = Catalog(str(root))
     with catalog.running():
@@ -207,7 +207,7 @@ def test_what_nobody_needs_is_deleted_and_what_may_be_read_stays(root: Path) -> 
     assert workers(Catalog(str(root))) == ["c"]
 
 
-def test_a_log_does_not_grow_for_ever_and_the_last_run_stays_readable(root: Path) -> None:
+def test_vacuum_shortens_logs_and_the_last_run_stays_readable(root: Path) -> None:
     catalog = Catalog(str(root))
     log = root / EVENTS / "_delta_log"
     with catalog.running():
@@ -235,8 +235,10 @@ def test_polars_duckdb_and_pandas_read_the_same_tables(root: Path) -> None:
     assert sorted(table.to_pandas()["worker"]) == ["a", "b"]
 
 
-# --- what cannot be written -----------------------------------------------------------------------
-def test_a_disk_that_is_full_is_one_sentence(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+# --- failures -------------------------------------------------------------------------------------
+def test_a_full_disk_is_an_error_of_one_sentence(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     catalog = Catalog(str(root))
 
     def full(*_arguments: Any) -> Any:
@@ -249,7 +251,7 @@ def test_a_disk_that_is_full_is_one_sentence(root: Path, monkeypatch: pytest.Mon
     assert workers(Catalog(str(root))) == ["a", "b"]
 
 
-def test_a_table_that_somebody_else_has_changed_is_told_of(root: Path) -> None:
+def test_a_table_changed_by_another_writer_is_damaged(root: Path) -> None:
     DeltaTable(root / BEATS).delete("worker = 'a'")
     with (
         pytest.raises(LakeDamaged, match=f"{BEATS}/_delta_log: version 2 was not written by req"),
@@ -258,7 +260,7 @@ def test_a_table_that_somebody_else_has_changed_is_told_of(root: Path) -> None:
         pytest.fail("it was let in")
 
 
-def test_a_reader_of_a_table_kept_by_day_sees_only_the_days_it_asks_for(root: Path) -> None:
+def test_a_reader_checks_only_the_files_of_requested_days(root: Path) -> None:
     folder = root / BEATS / day_folder(TUESDAY)
     for file in folder.iterdir():
         file.unlink()
@@ -268,21 +270,21 @@ def test_a_reader_of_a_table_kept_by_day_sees_only_the_days_it_asks_for(root: Pa
         catalog.files(BEATS)
 
 
-def test_the_row_of_a_run_has_what_it_left(root: Path) -> None:
+def test_the_row_of_a_run_has_its_state_and_versions(root: Path) -> None:
     (row,) = polars.read_delta(str(root / RUNS)).to_dicts()
-    assert json.loads(row["state"]) == {"told": 1}
+    assert json.loads(row["state"]) == {"number": 1}
     assert sorted(json.loads(row["versions"])) == [EVENTS, BEATS]
 
 
-def test_tables_say_in_delta_what_they_mean(root: Path) -> None:
+def test_delta_tables_have_descriptions_and_comments(root: Path) -> None:
     table = DeltaTable(str(root / BEATS))
     assert table.metadata().description == schemas.SILVER_HEARTBEATS.about
     found = {field.name: field.metadata for field in table.schema().fields}
-    told = schemas.SILVER_HEARTBEATS.comments
-    assert found == {name: {"comment": comment} for name, comment in told.items()}
+    expected = schemas.SILVER_HEARTBEATS.comments
+    assert found == {name: {"comment": comment} for name, comment in expected.items()}
 
 
-def test_a_lake_without_comments_is_read_and_goes_on(tmp_path: Path) -> None:
+def test_a_lake_without_comments_can_be_continued(tmp_path: Path) -> None:
     def bare(name: str) -> Any:
         columns = schemas.columns_of(schemas.TABLES[name])
         types = {"int": "integer", "bigint": "long"}
@@ -300,21 +302,21 @@ def test_a_lake_without_comments_is_read_and_goes_on(tmp_path: Path) -> None:
     assert polars.read_delta(str(tmp_path / BEATS)).height == 2
 
 
-def made_before_a_column(root: Path, name: str) -> Catalog:
-    """Make a lake of a version whose tables had no column `log` or `worker`."""
+def make_older_lake(root: Path, name: str) -> Catalog:
+    """Create a lake of a version whose table lacks the columns `log` and `worker`."""
     columns = schemas.columns_of(schemas.TABLES[name])
     older = {key: kind for key, kind in columns.items() if key not in ("log", "worker")}
-    of_before = schemas.Table("About", "\n".join(f"{key} {older[key]}: It." for key in older))
+    older_table = schemas.Table("About", "\n".join(f"{key} {older[key]}: It." for key in older))
     catalog = Catalog(str(root))
-    with mock.patch.dict(schemas.TABLES, {name: of_before}), catalog.running():
+    with mock.patch.dict(schemas.TABLES, {name: older_table}), catalog.running():
         append(catalog, name, [{"date": MONDAY}])
         catalog.end({})
     return Catalog(str(root))
 
 
-def test_a_table_of_another_version_has_todays_columns_once_it_is_cleared(tmp_path: Path) -> None:
-    made_before_a_column(tmp_path, BEATS)
-    dying = died(tmp_path)
+def test_a_cleared_table_of_another_version_gets_the_current_columns(tmp_path: Path) -> None:
+    make_older_lake(tmp_path, BEATS)
+    dying = dead_run(tmp_path)
     dying.clear()
     again = Catalog(str(tmp_path))
     with again.running():
@@ -328,9 +330,9 @@ def test_a_table_of_another_version_has_todays_columns_once_it_is_cleared(tmp_pa
 
 
 def test_events_with_the_columns_of_another_version_are_refused(tmp_path: Path) -> None:
-    catalog = made_before_a_column(tmp_path, EVENTS)
-    told = f"{EVENTS} was written by another version of requite, with other columns: name a new"
-    with pytest.raises(ConfigurationError, match=told), catalog.running():
+    catalog = make_older_lake(tmp_path, EVENTS)
+    expected = f"{EVENTS} was written by another version of requite, with other columns: name a new"
+    with pytest.raises(ConfigurationError, match=expected), catalog.running():
         pytest.fail("it was let in")
 
 

@@ -1,7 +1,6 @@
-"""A lake of which anything anywhere was deleted, cut, copied, swapped or flipped.
+"""Random damage to a lake: files deleted, truncated, copied, swapped, or with a flipped bit.
 
-Whoever reads it afterwards, and whichever run follows, finds the same rows or an error that names
-what is wrong: never other rows.
+Readers and later runs then get the same rows, or an error that names the damage; never other rows.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ RUNS = 9  # more than there are between two checkpoints of the log of runs
 
 
 def play(root: Path, runs: range) -> None:
-    """Let runs follow each other, each of which writes all tables."""
+    """Execute runs, each of which writes all tables."""
     for number in runs:
         day = (MONDAY, TUESDAY)[number % 2]
         catalog = Catalog(str(root))
@@ -43,23 +42,23 @@ def play(root: Path, runs: range) -> None:
 
 
 def contents(catalog: Catalog) -> dict[str, Any]:
-    """Return all that a lake tells."""
+    """Return the rows and the state of a lake."""
     rows = {name: sorted(map(repr, rows_of(catalog, name))) for name in TABLES}
     return {**rows, "state": catalog.last.state}
 
 
 @pytest.fixture(scope="module")
 def lakes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, dict[str, Any]]:
-    """A lake, a place for damaged copies of it, and what it tells."""
+    """A lake, a path for damaged copies of it, and its contents."""
     folder = tmp_path_factory.mktemp("damage")
-    # The runs are over, also where a log loses the commit that says so.
+    # The runs count as ended, even if a log loses the commit that records it.
     with mock.patch.object(process, "_started", return_value="long ago"):
         play(folder / "lake", range(RUNS))
     return folder / "lake", folder / "copy", contents(Catalog(str(folder / "lake")))
 
 
 def damage(root: Path, how: str, luck: random.Random) -> None:
-    """Do something to some file of a lake, mostly to one that is still needed."""
+    """Damage a random file of a lake, usually one that is still needed."""
     files = sorted(path for path in root.rglob("*") if path.is_file())
     newest = sorted(files, key=lambda path: path.stat().st_mtime_ns)[-20:]
     logs = [path for path in files if "_delta_log" in path.parts]
@@ -139,7 +138,7 @@ DAMAGES: dict[str, Callable[[Path, Path, random.Random], None]] = {
 
 
 def found(root: Path, truth: dict[str, Any]) -> str:
-    """Read a lake, and let a run follow; return `right`, or what the lake says of its damage."""
+    """Read a lake, and start a run; return `right`, or the error that names the damage."""
     try:
         _require_the_same(root, truth)
     except LakeDamaged as error:
@@ -149,7 +148,7 @@ def found(root: Path, truth: dict[str, Any]) -> str:
 
 def _require_the_same(root: Path, truth: dict[str, Any]) -> None:
     told = contents(Catalog(str(root)))
-    if told != truth:  # the end of the last run is gone: what was there before it is still true
+    if told != truth:  # the end of the last run is lost; the state before it is valid
         assert told["state"]["told"] < truth["state"]["told"], (told, truth)
     catalog = Catalog(str(root))
     with catalog.running():
@@ -158,7 +157,7 @@ def _require_the_same(root: Path, truth: dict[str, Any]) -> None:
 
 @given(how=st.sampled_from(sorted(DAMAGES)), seed=st.integers(0, 2**32))
 @settings(max_examples=60, deadline=None)
-def test_damage_is_told_by_name_or_changes_nothing(
+def test_damage_is_reported_by_name_or_changes_nothing(
     lakes: tuple[Path, Path, dict[str, Any]], how: str, seed: int
 ) -> None:
     lake, copy, truth = lakes

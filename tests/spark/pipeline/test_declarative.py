@@ -1,7 +1,7 @@
-"""The declarative front door: the same tables, and a second run finds the first one's.
+"""The declarative pipeline: its tables after one run, and after a second one.
 
-The project is run at the Connect server of the tests; long: by `spark-pipelines`, with its own
-settings, in JVMs of its own.
+The project runs on the Connect server of the tests. A long test runs it by `spark-pipelines`, with
+the settings of the project, in separate JVMs.
 """
 
 from __future__ import annotations
@@ -18,37 +18,37 @@ import pyarrow.dataset as ds
 import pyspark
 import pytest
 from pyspark.sql import SparkSession
-from tests.spark import once
-from tests.spark.source.journals import Writing, span
+from tests.spark import spark_settings
+from tests.spark.source.journals import LogWriter, span
 
 from requite.spark.session import prepare_environment
 
 PROJECT = Path(__file__).parents[3] / "pipelines"
 FOR_TESTS = {
-    **once.SQL,
+    **spark_settings.SQL,
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.extraJavaOptions": once.JAVA_OPTIONS,
+    "spark.driver.extraJavaOptions": spark_settings.JAVA_OPTIONS,
 }
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A copy whose folders are in the test's own."""
+    """A copy of the project with temporary folders."""
     copy = tmp_path / "pipelines"
     shutil.copytree(PROJECT, copy, ignore=shutil.ignore_patterns("__pycache__"))
     spec = copy / "spark-pipeline.yml"
-    told = spec.read_text(encoding="utf-8")
-    assert "/var/lib/requite" in told
-    spec.write_text(told.replace("/var/lib/requite", str(tmp_path)), encoding="utf-8")
+    text = spec.read_text(encoding="utf-8")
+    assert "/var/lib/requite" in text
+    spec.write_text(text.replace("/var/lib/requite", str(tmp_path)), encoding="utf-8")
     with (copy / "conf" / "spark-defaults.conf").open("a", encoding="utf-8") as defaults:
         defaults.writelines(f"{key} {value}\n" for key, value in FOR_TESTS.items())
     return copy
 
 
-def command_of_its_own(project: Path) -> None:
-    """Run the project as its page says."""
+def run_by_command(project: Path) -> None:
+    """Run the project by `spark-pipelines`, as its page says."""
     prepare_environment()
     home = Path(pyspark.__file__).parent
     command = [home / "bin" / "spark-pipelines", "run", "--spec", "spark-pipeline.yml"]
@@ -60,7 +60,7 @@ def command_of_its_own(project: Path) -> None:
     run(project, command, environment)
 
 
-def at_server(project: Path, url: str) -> None:
+def run_on_server(project: Path, url: str) -> None:
     """Run the project as `spark-pipelines` does once it has a server."""
     program = Path(pyspark.__file__).parent / "pipelines" / "cli.py"
     command = [sys.executable, program, "run", "--spec", "spark-pipeline.yml"]
@@ -84,7 +84,7 @@ Table = Callable[[str], list[dict[str, object]]]
 
 
 def tables(warehouse: Path) -> Table:
-    """Return what reads a table of a warehouse."""
+    """Return a function that reads a table of a warehouse."""
 
     def table(name: str) -> list[dict[str, object]]:
         return ds.dataset(warehouse / name, partitioning="hive").to_table().to_pylist()
@@ -92,17 +92,17 @@ def tables(warehouse: Path) -> Table:
     return table
 
 
-def write_first(writing: Writing) -> None:
-    writing.spans([span(number, number / 8, queued=True) for number in range(10)])
+def write_first(writer: LogWriter) -> None:
+    writer.spans([span(number, number / 8, queued=True) for number in range(10)])
 
 
-def write_more(writing: Writing) -> None:
-    writing.spans([span(number, number / 8) for number in range(10, 15)])
-    writing.raw(b"this is no block")
+def write_more(writer: LogWriter) -> None:
+    writer.spans([span(number, number / 8) for number in range(10, 15)])
+    writer.raw(b"this is no block")
 
 
 def check_all(table: Table) -> None:
-    """See what the tables have when both parts of the journal have been read."""
+    """Assert the rows of the tables after both parts of the journal have been read."""
     assert len(table("bronze_events")) == 55
     assert len(table("bronze_quarantine")) == 1
     assert len(table("audit_verdicts")) == 15
@@ -117,11 +117,13 @@ def check_all(table: Table) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_it_makes_the_same_tables(project: Path, spark: SparkSession, connect_url: str) -> None:
-    with Writing(project.parent / "journal") as writing:
-        write_first(writing)
-        write_more(writing)
-        at_server(project, connect_url)
+def test_the_pipeline_fills_its_tables(
+    project: Path, spark: SparkSession, connect_url: str
+) -> None:
+    with LogWriter(project.parent / "journal") as writer:
+        write_first(writer)
+        write_more(writer)
+        run_on_server(project, connect_url)
     table = tables(Path(urlsplit(spark.conf.get("spark.sql.warehouse.dir")).path))
     check_all(table)
     assert [row["verdict"] for row in table("audit_verdicts")] == ["EXACTLY_ONE"] * 15
@@ -130,14 +132,14 @@ def test_it_makes_the_same_tables(project: Path, spark: SparkSession, connect_ur
 @pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_it_makes_the_same_tables_run_after_run(project: Path) -> None:
+def test_a_second_run_continues_the_tables_of_the_first(project: Path) -> None:
     table = tables(project / "spark-warehouse")
-    with Writing(project.parent / "journal") as writing:
-        write_first(writing)
-        command_of_its_own(project)
+    with LogWriter(project.parent / "journal") as writer:
+        write_first(writer)
+        run_by_command(project)
         assert len(table("bronze_events")) == 40
         verdicts = [row["verdict"] for row in table("audit_verdicts")]
         assert verdicts == ["EXACTLY_ONE"] * 10
-        write_more(writing)
-        command_of_its_own(project)
+        write_more(writer)
+        run_by_command(project)
     check_all(table)

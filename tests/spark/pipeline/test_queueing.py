@@ -1,4 +1,4 @@
-"""Queue depth per minute, against a walk along the events in plain Python."""
+"""Queue depth per minute, compared with the model in plain Python."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.spark.events import Story, collect, instance, instant, schema_names
+from tests.spark.events import EventBuilder, collect, instance, instant, schema_names
 from tests.spark.pipeline import model
 
 from requite.spark import schemas
@@ -20,34 +20,34 @@ NOW = instant(400)
 Wait = tuple[datetime, datetime]
 
 
-def told(rng: random.Random) -> tuple[Story, list[Wait]]:
-    """Tell requests that wait for up to two minutes, some of them twice, some until they expire."""
-    story = Story()
-    broker = story.broker()
+def random_waits(rng: random.Random) -> tuple[EventBuilder, list[Wait]]:
+    """Return requests that wait for up to two minutes, some twice, some until they expire."""
+    builder = EventBuilder()
+    broker = builder.broker()
     waits: list[Wait] = []
     for number in range(120):
         at = rng.uniform(0, 200)
         wait = rng.choice((0.0, rng.uniform(0, 3), rng.uniform(0, 120)))
         if rng.random() < 0.8:
-            story.call(number, at, broker=broker, queued_s=wait, timeout_s=200)
+            builder.call(number, at, broker=broker, queued_s=wait, timeout_s=200)
             waits.append((instant(at), instant(at + wait)))
         else:
             again = at + wait + 1
-            broker.tell(at, "accepted", number, deadline=at + 300)
-            broker.tell(at, "queued", number)
-            broker.tell(at + wait, "dispatched", number, attempt=1, worker=instance("w1"))
-            broker.tell(again, "redelivered", number, attempt=1, worker=instance("w1"))
-            broker.tell(again + 5, "expired", number, outcome="EXPIRED")
+            broker.add(at, "accepted", number, deadline=at + 300)
+            broker.add(at, "queued", number)
+            broker.add(at + wait, "dispatched", number, attempt=1, worker=instance("w1"))
+            broker.add(again, "redelivered", number, attempt=1, worker=instance("w1"))
+            broker.add(again + 5, "expired", number, outcome="EXPIRED")
             waits += [(instant(at), instant(at + wait)), (instant(again), instant(again + 5))]
-    return story, [(begin, end) for begin, end in waits if end > begin]
+    return builder, [(begin, end) for begin, end in waits if end > begin]
 
 
-def test_minutes_are_as_deep_as_in_the_model(spark: SparkSession) -> None:
-    story, waits = told(random.Random(3))
-    frame = gold_queue_depth(silver_waits(lives(story.frame(spark))), NOW)
+def test_depths_per_minute_match_the_model(spark: SparkSession) -> None:
+    builder, waits = random_waits(random.Random(3))
+    frame = gold_queue_depth(silver_waits(lives(builder.frame(spark))), NOW)
     assert frame.columns == schema_names(schemas.GOLD_QUEUE_DEPTH)
     found = {row["minute"]: row for row in collect(frame)}
-    accepted = {model.minute(e["ts"]) for e in story.events if e["kind"] == "accepted"}
+    accepted = {model.minute(e["ts"]) for e in builder.events if e["kind"] == "accepted"}
     waited = {
         model.minute(begin) + timedelta(minutes=step)
         for begin, end in waits
@@ -68,23 +68,23 @@ def test_minutes_are_as_deep_as_in_the_model(spark: SparkSession) -> None:
         assert row["date"] == minute.date()
 
 
-def test_a_wait_without_an_end_goes_on_until_now_or_its_deadline(spark: SparkSession) -> None:
-    story = Story()
-    broker = story.broker()
+def test_a_wait_without_an_end_lasts_until_now_or_its_deadline(spark: SparkSession) -> None:
+    builder = EventBuilder()
+    broker = builder.broker()
     for number, deadline in ((1, 300.0), (2, 1000.0), (3, None)):
-        broker.tell(0.0, "accepted", number, deadline=deadline, service=f"s{number}")
-        broker.tell(0.0, "queued", number, service=f"s{number}")
-    rows = collect(gold_queue_depth(silver_waits(lives(story.frame(spark))), NOW))
+        broker.add(0.0, "accepted", number, deadline=deadline, service=f"s{number}")
+        broker.add(0.0, "queued", number, service=f"s{number}")
+    rows = collect(gold_queue_depth(silver_waits(lives(builder.frame(spark))), NOW))
     longest: dict[str, float] = {}
     for row in rows:
         longest[row["service"]] = max(longest.get(row["service"], 0), row["oldest_age_s"])
     assert longest == {"s1": 300.0, "s2": 400.0, "s3": 60.0}
 
 
-def test_who_is_handed_out_when_another_comes_has_not_waited_with_it(spark: SparkSession) -> None:
-    story = Story()
-    broker = story.broker()
-    story.call(1, 0.0, broker=broker, queued_s=1.0)
-    story.call(2, 1.0, broker=broker, queued_s=1.0)
-    (row,) = collect(gold_queue_depth(silver_waits(lives(story.frame(spark))), NOW))
+def test_a_wait_that_ends_when_another_begins_does_not_overlap_it(spark: SparkSession) -> None:
+    builder = EventBuilder()
+    broker = builder.broker()
+    builder.call(1, 0.0, broker=broker, queued_s=1.0)
+    builder.call(2, 1.0, broker=broker, queued_s=1.0)
+    (row,) = collect(gold_queue_depth(silver_waits(lives(builder.frame(spark))), NOW))
     assert row["max_depth"] == 1

@@ -1,4 +1,4 @@
-"""What cannot work is refused, and touches nothing."""
+"""Invalid paths of a run are refused, and nothing is changed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from requite.spark import runner
 pytestmark = pytest.mark.timeout(300)
 
 
-def test_what_cannot_work_is_refused_before_anything_is_read(
+def test_invalid_paths_are_refused_before_anything_is_read(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigurationError, match="no journal at"):
@@ -26,13 +26,16 @@ def test_what_cannot_work_is_refused_before_anything_is_read(
     (tmp_path / "journal").mkdir()
     with pytest.raises(ConfigurationError, match="not a lake"):
         runner.run(spark, tmp_path / "journal", tmp_path / "mine")
-    for report, told in (("mine", "is a folder: name a file"), ("mine/file/x", "file is a file")):
-        with pytest.raises(ConfigurationError, match=told):
+    for report, message in (
+        ("mine", "is a folder: name a file"),
+        ("mine/file/x", "file is a file"),
+    ):
+        with pytest.raises(ConfigurationError, match=message):
             runner.run(spark, tmp_path / "journal", tmp_path / "lake", report=tmp_path / report)
     assert not (tmp_path / "lake").exists()
 
 
-def test_a_url_of_something_else_is_refused_and_no_folder_is_named_after_it(
+def test_an_unsupported_url_is_refused_and_creates_no_folder(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

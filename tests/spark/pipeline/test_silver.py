@@ -1,4 +1,4 @@
-"""Requests, attempts and heartbeats: what each life came to."""
+"""The silver tables of requests, attempts and heartbeats."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.spark.events import Story, call_id, collect, instance, instant, schema_names
+from tests.spark.events import EventBuilder, call_id, collect, instance, instant, schema_names
 from tests.spark.pipeline import model
 
 from requite.spark import schemas
@@ -22,56 +22,56 @@ W1, W2 = instance("w1"), instance("w2")
 
 
 @pytest.fixture(scope="module")
-def story() -> Story:
-    story = Story()
-    b1, b2, c1 = story.broker("b1"), story.broker("b2"), story.client()
-    w1, w2 = story.worker("w1"), story.worker("w2")
-    # 1: everyone keeps a journal; 2: only the broker; 3: only the client.
-    story.call(1, 0.0, broker=b1, client=c1, worker=w1, queued_s=0.25, took_s=0.5)
-    story.call(2, 1.0, broker=b1, queued_s=0.1, took_s=0.2)
-    story.call(3, 2.0, client=c1, took_s=0.3)
+def builder() -> EventBuilder:
+    builder = EventBuilder()
+    b1, b2, c1 = builder.broker("b1"), builder.broker("b2"), builder.client()
+    w1, w2 = builder.worker("w1"), builder.worker("w2")
+    # 1: client, broker and worker have journals; 2: only the broker; 3: only the client.
+    builder.call(1, 0.0, broker=b1, client=c1, worker=w1, queued_s=0.25, took_s=0.5)
+    builder.call(2, 1.0, broker=b1, queued_s=0.1, took_s=0.2)
+    builder.call(3, 2.0, client=c1, took_s=0.3)
     # 4: its first worker is lost, the second answers.
-    b1.tell(10.0, "accepted", 4, deadline=20.0)
-    b1.tell(10.0, "dispatched", 4, attempt=1, worker=W1)
-    w1.tell(10.0, "delivered", 4, attempt=1, worker=W1)
-    w1.tell(10.1, "started", 4, attempt=1, worker=W1)
-    b1.tell(13.0, "redelivered", 4, attempt=1, worker=W1, reason="its worker was silent")
-    b1.tell(13.5, "dispatched", 4, attempt=2, worker=W2)
-    w2.tell(13.5, "delivered", 4, attempt=2, worker=W2)
-    w2.tell(13.6, "started", 4, attempt=2, worker=W2)
-    w2.tell(13.8, "finished", 4, attempt=2, worker=W2, outcome="OK")
-    b1.tell(13.9, "answered", 4, attempt=2, worker=W2, outcome="OK")
+    b1.add(10.0, "accepted", 4, deadline=20.0)
+    b1.add(10.0, "dispatched", 4, attempt=1, worker=W1)
+    w1.add(10.0, "delivered", 4, attempt=1, worker=W1)
+    w1.add(10.1, "started", 4, attempt=1, worker=W1)
+    b1.add(13.0, "redelivered", 4, attempt=1, worker=W1, reason="its worker was silent")
+    b1.add(13.5, "dispatched", 4, attempt=2, worker=W2)
+    w2.add(13.5, "delivered", 4, attempt=2, worker=W2)
+    w2.add(13.6, "started", 4, attempt=2, worker=W2)
+    w2.add(13.8, "finished", 4, attempt=2, worker=W2, outcome="OK")
+    b1.add(13.9, "answered", 4, attempt=2, worker=W2, outcome="OK")
     # 5: fails, with class and reason; 6: its deadline passes in the queue.
-    story.call(5, 20.0, broker=b1, outcome="FAILED", error_class="RemoteFailure", reason="no")
-    b1.tell(30.0, "accepted", 6, deadline=32.0)
-    b1.tell(30.0, "queued", 6)
-    b1.tell(32.0, "expired", 6, outcome="EXPIRED")
-    # 7: lost with one broker, answered by another: the second one's queue counts.
-    b1.tell(40.0, "accepted", 7, deadline=50.0)
-    story.call(7, 43.0, broker=b2, queued_s=0.4, took_s=0.1)
+    builder.call(5, 20.0, broker=b1, outcome="FAILED", error_class="RemoteFailure", reason="no")
+    b1.add(30.0, "accepted", 6, deadline=32.0)
+    b1.add(30.0, "queued", 6)
+    b1.add(32.0, "expired", 6, outcome="EXPIRED")
+    # 7: lost with one broker, answered by another; the wait in the second one's queue counts.
+    b1.add(40.0, "accepted", 7, deadline=50.0)
+    builder.call(7, 43.0, broker=b2, queued_s=0.4, took_s=0.1)
     # 8: the clock goes back by 5 s before it is answered.
-    b1.tell(60.0, "accepted", 8, deadline=70.0)
-    b1.tell(60.0, "dispatched", 8, attempt=1, worker=W1)
-    b1.tell(55.0, "answered", 8, attempt=1, worker=W1, outcome="OK")
-    # 9: under way; 10: a connection broke, which is no status.
-    b1.tell(70.0, "accepted", 9)
-    c1.tell(71.0, "accepted", 10)
-    c1.tell(71.5, "sent", 10, attempt=1)
-    c1.tell(71.6, "sent", 10, attempt=2)
-    c1.tell(72.0, "answered", 10, error_class="TransportError", reason="it broke")
-    # 11: nobody accepted it.
-    b1.tell(80.0, "answered", 11, outcome="OK")
-    return story
+    b1.add(60.0, "accepted", 8, deadline=70.0)
+    b1.add(60.0, "dispatched", 8, attempt=1, worker=W1)
+    b1.add(55.0, "answered", 8, attempt=1, worker=W1, outcome="OK")
+    # 9: in flight; 10: its connection broke, which is no status of a reply.
+    b1.add(70.0, "accepted", 9)
+    c1.add(71.0, "accepted", 10)
+    c1.add(71.5, "sent", 10, attempt=1)
+    c1.add(71.6, "sent", 10, attempt=2)
+    c1.add(72.0, "answered", 10, error_class="TransportError", reason="it broke")
+    # 11: answered, but accepted in no log.
+    b1.add(80.0, "answered", 11, outcome="OK")
+    return builder
 
 
 @pytest.fixture(scope="module")
-def requests(spark: SparkSession, story: Story) -> dict[str, dict[str, Any]]:
-    frame = silver_requests(lives(story.frame(spark)))
+def requests(spark: SparkSession, builder: EventBuilder) -> dict[str, dict[str, Any]]:
+    frame = silver_requests(lives(builder.frame(spark)))
     assert frame.columns == [*schema_names(schemas.SILVER_REQUESTS), CLOCK_WENT_BACK]
     return {row["request_id"]: row for row in collect(frame)}
 
 
-def test_who_answers_for_a_request_tells_when_it_began_and_ended(
+def test_the_log_of_the_client_determines_begin_and_end(
     requests: dict[str, dict[str, Any]],
 ) -> None:
     row = requests[call_id(1)]
@@ -119,7 +119,7 @@ def test_failures_keep_their_class_and_reason(requests: dict[str, dict[str, Any]
     assert requests[call_id(10)]["attempts"] == 2
 
 
-def test_after_a_lost_broker_the_whole_wait_counts_and_the_last_queue(
+def test_after_a_lost_broker_only_the_last_queue_counts_as_queue_time(
     requests: dict[str, dict[str, Any]],
 ) -> None:
     row = requests[call_id(7)]
@@ -139,7 +139,7 @@ def test_no_duration_is_negative_when_a_clock_goes_back(
     assert not any(others)
 
 
-def test_what_is_under_way_has_no_end_and_an_orphan_no_beginning(
+def test_a_request_in_flight_has_no_end_and_an_orphan_no_beginning(
     requests: dict[str, dict[str, Any]],
 ) -> None:
     open_, orphan = requests[call_id(9)], requests[call_id(11)]
@@ -148,15 +148,17 @@ def test_what_is_under_way_has_no_end_and_an_orphan_no_beginning(
     assert orphan["date"] == instant(80).date()
 
 
-def test_every_request_of_which_anybody_tells_has_a_row(
-    story: Story, requests: dict[str, dict[str, Any]]
+def test_every_request_with_an_event_has_a_row(
+    builder: EventBuilder, requests: dict[str, dict[str, Any]]
 ) -> None:
-    assert requests.keys() == model.by_request(story.events).keys()
+    assert requests.keys() == model.by_request(builder.events).keys()
 
 
 @pytest.fixture(scope="module")
-def attempts(spark: SparkSession, story: Story) -> dict[tuple[str, int, str], dict[str, Any]]:
-    frame = silver_attempts(story.frame(spark))
+def attempts(
+    spark: SparkSession, builder: EventBuilder
+) -> dict[tuple[str, int, str], dict[str, Any]]:
+    frame = silver_attempts(builder.frame(spark))
     assert frame.columns == schema_names(schemas.SILVER_ATTEMPTS)
     rows = collect(frame)
     keyed = {(row["request_id"], row["attempt"], row["worker"]): row for row in rows}
@@ -175,7 +177,7 @@ def test_each_attempt_has_a_row(attempts: dict[tuple[str, int, str], dict[str, A
     assert (good["result"], good["busy_ms"], good["ended_at"]) == ("OK", 200.0, instant(13.8))
 
 
-def test_without_the_workers_journal_the_broker_tells_of_an_attempt(
+def test_without_a_journal_of_the_worker_attempts_come_from_the_broker(
     attempts: dict[tuple[str, int, str], dict[str, Any]],
 ) -> None:
     row = attempts[call_id(2), 1, W1]
@@ -187,7 +189,7 @@ def test_without_the_workers_journal_the_broker_tells_of_an_attempt(
     assert (row["busy_ms"], row["service"], row["date"]) == (200.0, "echo", instant(1).date())
 
 
-def test_what_no_worker_had_is_no_attempt(
+def test_a_request_that_no_worker_had_has_no_attempt(
     attempts: dict[tuple[str, int, str], dict[str, Any]],
 ) -> None:
     numbers = {request_id for request_id, _, _ in attempts}
@@ -195,17 +197,17 @@ def test_what_no_worker_had_is_no_attempt(
     assert attempts[call_id(8), 1, W1]["busy_ms"] == 0.0
 
 
-def test_heartbeats_are_what_brokers_tell_of_workers(spark: SparkSession) -> None:
-    story = Story()
-    broker = story.broker()
-    told = {"worker": W1, "gap_s": 0.5, "busy": 1, "capacity": 4}
+def test_heartbeats_come_from_the_logs_of_brokers(spark: SparkSession) -> None:
+    builder = EventBuilder()
+    broker = builder.broker()
+    state = {"worker": W1, "gap_s": 0.5, "busy": 1, "capacity": 4}
     for at, kind in enumerate(("worker_joined", "heartbeat", "worker_drained", "worker_lost")):
-        broker.tell(at, kind, **told)
-    story.call(1, 1.0, broker=broker)
-    frame = silver_heartbeats(story.frame(spark))
+        broker.add(at, kind, **state)
+    builder.call(1, 1.0, broker=broker)
+    frame = silver_heartbeats(builder.frame(spark))
     assert frame.columns == schema_names(schemas.SILVER_HEARTBEATS)
     assert sorted(collect(frame), key=lambda row: row["ts"])[1] == {
-        **told,
+        **state,
         "service": "echo",
         "ts": instant(1),
         "date": instant(1).date(),

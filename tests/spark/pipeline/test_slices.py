@@ -1,4 +1,4 @@
-"""In however many runs a journal is read, and whatever comes first, the tables are the same."""
+"""The tables are the same for any number of runs, and any order in which a journal is read."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.spark.events import Event, Story, call_id, collect, instance, rows_frame
-from tests.spark.pipeline.following import Written
+from tests.spark.events import Event, EventBuilder, call_id, collect, instance, rows_frame
+from tests.spark.pipeline.harness import ParquetSource
 
 from requite.spark import request_events, runner, schemas
 from requite.spark.lake import Lake
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.timeout(600)
 
 @dataclass
 class Journal:
-    """Events in the order in which they happened, and their slices."""
+    """Events ordered by time, and ways to slice them."""
 
     events: list[Event]
     random: Random
@@ -40,12 +40,12 @@ class Journal:
         yield self.events
 
     def by_time(self) -> Iterator[list[Event]]:
-        """Cut the events of all logs at random instants."""
+        """Yield the events of all logs, cut at two random instants."""
         first, last = sorted(self.random.sample(range(1, len(self.events)), 2))
         yield from (self.events[:first], self.events[first:last], self.events[last:])
 
     def by_log(self) -> Iterator[list[Event]]:
-        """Read log after log, as machines deliver them."""
+        """Yield half of the logs, then the others, as machines deliver them."""
         logs = sorted({event["log"] for event in self.events})
         self.random.shuffle(logs)
         middle = len(logs) // 2
@@ -53,34 +53,34 @@ class Journal:
             yield [event for event in self.events if event["log"] in some]
 
     def by_chance(self) -> Iterator[list[Event]]:
-        """Read each log up to a place of its own, and then the rest."""
+        """Yield each log up to a random position, then the rest."""
         later: list[Event] = []
         some = []
         for log in sorted({event["log"] for event in self.events}):
-            told = [event for event in self.events if event["log"] == log]
-            count = self.random.randint(0, len(told))
-            some += told[:count]
-            later += told[count:]
+            of_log = [event for event in self.events if event["log"] == log]
+            count = self.random.randint(0, len(of_log))
+            some += of_log[:count]
+            later += of_log[count:]
         yield from (some, later)
 
 
 Slicing = Callable[[Journal], Iterator[list[Event]]]
 
 
-def told(seed: int) -> Journal:
-    """Tell of a hundred calls over three days, with every kind of trouble."""
-    random, story = Random(seed), Story()
-    broker, client = story.broker(), story.client()
-    workers = [story.worker(f"w{number}") for number in range(3)]
+def random_journal(seed: int) -> Journal:
+    """Return 60 calls over about two days, with losses, redeliveries and late outcomes."""
+    random, builder = Random(seed), EventBuilder()
+    broker, client = builder.broker(), builder.client()
+    workers = [builder.worker(f"w{number}") for number in range(3)]
     at = 0.0
     for number in range(1, 61):
         at += random.choice([0.5, 7.0, 61.0, 3_600.0, 10_000.0])
-        _tell(story, random, number, at, broker, client, workers)
+        _add_call(builder, random, number, at, broker, client, workers)
         if random.random() < 0.3:
             busy = random.randint(0, 4)
             worker = random.choice(workers).name
-            broker.tell(at, "heartbeat", worker=worker, gap_s=0.5, busy=busy, capacity=4)
-    events = sorted(story.events, key=lambda event: event["ts"])
+            broker.add(at, "heartbeat", worker=worker, gap_s=0.5, busy=busy, capacity=4)
+    events = sorted(builder.events, key=lambda event: event["ts"])
     written: Counter[str] = Counter()
     for event in events:
         event["seq"] = written[event["log"]]
@@ -89,53 +89,59 @@ def told(seed: int) -> Journal:
     return Journal(events, random)
 
 
-def _tell(
-    story: Story, random: Random, number: int, at: float, broker: Any, client: Any, workers: Any
+def _add_call(
+    builder: EventBuilder,
+    random: Random,
+    number: int,
+    at: float,
+    broker: Any,
+    client: Any,
+    workers: Any,
 ) -> None:
     worker, fate = random.choice(workers), random.random()
     if fate < 0.5:
-        story.call(number, at, broker=broker, client=client, worker=worker)
+        builder.call(number, at, broker=broker, client=client, worker=worker)
         return
     deadline = at + random.choice([5.0, 30.0, DAY_S])
-    client.tell(at, "accepted", number, deadline=deadline)
-    client.tell(at, "sent", number, attempt=1)
+    client.add(at, "accepted", number, deadline=deadline)
+    client.add(at, "sent", number, attempt=1)
     if fate < 0.55:
-        return  # lost on its way
-    broker.tell(at + 0.1, "accepted", number, deadline=deadline)
-    broker.tell(at + 0.1, "queued", number)
+        return  # lost before it reached the broker
+    broker.add(at + 0.1, "accepted", number, deadline=deadline)
+    broker.add(at + 0.1, "queued", number)
     if fate < 0.65:
-        return  # nobody takes it
+        return  # never dispatched
     given = at + random.choice([0.2, 2.0, 9_000.0])
-    broker.tell(given, "dispatched", number, attempt=1, worker=worker.name)
-    worker.tell(given + 0.01, "delivered", number, attempt=1, worker=worker.name, deadline=deadline)
-    worker.tell(given + 0.02, "started", number, attempt=1, worker=worker.name)
+    broker.add(given, "dispatched", number, attempt=1, worker=worker.name)
+    worker.add(given + 0.01, "delivered", number, attempt=1, worker=worker.name, deadline=deadline)
+    worker.add(given + 0.02, "started", number, attempt=1, worker=worker.name)
     if fate < 0.75:
-        broker.tell(given + 1, "redelivered", number, attempt=1, worker=worker.name)
+        broker.add(given + 1, "redelivered", number, attempt=1, worker=worker.name)
         worker = random.choice(workers)
         given += 2
-        broker.tell(given, "dispatched", number, attempt=2, worker=worker.name)
-        worker.tell(given + 0.01, "started", number, attempt=2, worker=worker.name)
+        broker.add(given, "dispatched", number, attempt=2, worker=worker.name)
+        worker.add(given + 0.01, "started", number, attempt=2, worker=worker.name)
     attempt = 2 if fate < 0.75 else 1
     ended = given + random.choice([0.1, 40.0, 40_000.0])
     names = {"attempt": attempt, "worker": worker.name}
     outcome = random.choice(["OK", "OK", "FAILED"])
     error = {} if outcome == "OK" else {"error_class": "RemoteFailure", "reason": f"no {number}"}
-    worker.tell(ended, "finished", number, outcome=outcome, **names)
-    broker.tell(ended + 0.01, "answered", number, outcome=outcome, **names, **error)
+    worker.add(ended, "finished", number, outcome=outcome, **names)
+    broker.add(ended + 0.01, "answered", number, outcome=outcome, **names, **error)
     if fate < 0.95:
-        client.tell(ended + 0.02, "answered", number, outcome=outcome, **error)
+        client.add(ended + 0.02, "answered", number, outcome=outcome, **error)
     if fate > 0.97:
-        broker.tell(ended + 5_000, "answered", number, outcome=outcome, **names)
+        broker.add(ended + 5_000, "answered", number, outcome=outcome, **names)
 
 
 def run(spark: SparkSession, folder: Path, slices: Iterator[list[Event]]) -> RunSummary:
-    """Bring a lake up to date after each slice; return the last summary."""
+    """Run the pipeline after each slice; return the last summary."""
     (folder / "journal").mkdir(parents=True)
-    story = Story()
+    builder = EventBuilder()
     for events in slices:
-        story.events += events
-        story.write_source(folder / "journal")
-        summary = runner.run(spark, folder / "journal", folder / "lake", open_source=Written)
+        builder.events += events
+        builder.write_source(folder / "journal")
+        summary = runner.run(spark, folder / "journal", folder / "lake", open_source=ParquetSource)
     return summary
 
 
@@ -145,12 +151,12 @@ def tables_of(spark: SparkSession, root: Path) -> dict[str, list[str]]:
 
 
 def require_equal(spark: SparkSession, folder: Path, seed: int, *slicings: Slicing) -> None:
-    whole = run(spark, folder / "whole", told(seed).whole())
+    whole = run(spark, folder / "whole", random_journal(seed).whole())
     expected = tables_of(spark, folder / "whole" / "lake")
     assert len(expected["audit_verdicts"]) > 50
     for slicing in slicings:
         place = folder / slicing.__name__
-        summary = run(spark, place, slicing(told(seed)))
+        summary = run(spark, place, slicing(random_journal(seed)))
         assert summary.audit == whole.audit
         found = tables_of(spark, place / "lake")
         for name in TABLES:
@@ -162,14 +168,14 @@ def test_any_slicing_gives_the_same_tables(spark: SparkSession, tmp_path: Path) 
 
 
 @pytest.mark.long
-def test_days_that_are_made_anew_are_the_same_as_what_is_merged(
+def test_recomputed_days_equal_merged_ones(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runner, "KNOWN_MAX", 10)
     require_equal(spark, tmp_path, 1, Journal.by_chance)
 
 
-def test_of_very_many_known_requests_all_days_are_named(
+def test_of_too_many_known_requests_all_days_are_returned(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(request_events, "_PAIRS_MAX", 2)

@@ -1,4 +1,4 @@
-"""Journals and lakes that are in no folder, but in an S3 on this machine."""
+"""Journals and lakes in an object store, a local S3 server."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SOON = datetime.now(UTC) + timedelta(minutes=10)
 
 @pytest.fixture(scope="module", autouse=True)
 def settings(s3: str) -> Iterator[dict[str, str]]:
-    """The variables that have everybody speak to the store, in this process's environment."""
+    """Set the environment variables of the store in this process; yield them."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in settings_of(s3).items():
             patch.setenv(name, value)
@@ -59,31 +59,31 @@ def bucket(s3: str) -> str:
 
 
 # --- the tables -----------------------------------------------------------------------------------
-def test_of_runs_that_commit_the_same_version_one_has_to_look_again(bucket: str) -> None:
+def test_only_one_of_concurrent_commits_of_a_version_succeeds(bucket: str) -> None:
     create(bucket, BEATS, run=0)
     read = [Table.open(bucket, BEATS) for _ in range(4)]
-    ready, told = Barrier(len(read)), list[object]()
+    ready, outcomes = Barrier(len(read)), list[object]()
 
     def commit(table: Table | None) -> None:
         assert table is not None
         ready.wait()
         try:
-            told.append(table.commit([], [], run=1).version)
+            outcomes.append(table.commit([], [], run=1).version)
         except LakeBusy as error:
-            told.append(type(error))
+            outcomes.append(type(error))
 
     threads = [Thread(target=commit, args=(table,)) for table in read]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(map(str, told)) == sorted(map(str, [1, LakeBusy, LakeBusy, LakeBusy]))
+    assert sorted(map(str, outcomes)) == sorted(map(str, [1, LakeBusy, LakeBusy, LakeBusy]))
     again = Table.open(bucket, BEATS)
     assert again is not None
     assert again.commit([], [], run=2).version == 2
 
 
-def test_a_lake_in_a_store_is_kept_like_one_in_a_folder(
+def test_a_lake_in_a_store_behaves_like_one_in_a_folder(
     bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = f"{bucket}/lake"
@@ -96,24 +96,24 @@ def test_a_lake_in_a_store_is_kept_like_one_in_a_folder(
         with catalog.running():
             beats = [{"worker": f"{number} {each}", "date": MONDAY} for each in range(FILES_MAX)]
             append(catalog, BEATS, *([beat] for beat in beats))
-            catalog.end({"told": number})
+            catalog.end({"number": number})
             with pytest.raises(LakeBusy, match="is at work"), Catalog(root).running():
                 pytest.fail("two runs were let in")
             catalog.merge()
     assert catalog.vacuum() == 0
     monkeypatch.setattr("requite.spark.delta.catalog.RETENTION_H", 0)
     with catalog.running():
-        catalog.end({"told": "more"})
+        catalog.end({"number": "more"})
         [stray] = written(root, BEATS, [{"worker": "stray", "date": TUESDAY}])
-        assert catalog.vacuum() >= 1 + FILES_MAX  # and what was merged
+        assert catalog.vacuum() >= 1 + FILES_MAX  # with the merged files
     assert f"{BEATS}/{stray.path}" not in open_store(root).sizes(BEATS)
     after = Catalog(root)
     merged = Table.open(root, BEATS)
     assert merged is not None
     assert len(merged.files) <= FILES_MAX
-    told = {row["worker"] for row in rows_of(after, BEATS)}
-    assert told == {row["worker"] for row in polars.read_delta(f"{root}/{BEATS}").to_dicts()}
-    assert len(told) == 2 * FILES_MAX
+    workers = {row["worker"] for row in rows_of(after, BEATS)}
+    assert workers == {row["worker"] for row in polars.read_delta(f"{root}/{BEATS}").to_dicts()}
+    assert len(workers) == 2 * FILES_MAX
     dying = Catalog(root)
     dying._begin()
     dying._settle()
@@ -121,10 +121,10 @@ def test_a_lake_in_a_store_is_kept_like_one_in_a_folder(
     dying._stop()
     with Catalog(root).running():
         pass
-    assert {row["worker"] for row in rows_of(Catalog(root), BEATS)} == told
+    assert {row["worker"] for row in rows_of(Catalog(root), BEATS)} == workers
 
 
-def test_a_task_reads_files_by_their_shares_and_names_one_that_it_cannot_read(bucket: str) -> None:
+def test_a_task_reads_its_share_of_files_and_names_an_unreadable_one(bucket: str) -> None:
     added = written(bucket, BEATS, *([{"worker": each, "date": MONDAY}] for each in "ab"))
     shares = share_out([(file.path, file.size) for file in added])
     assert shares == (tuple(file.path for file in added),)
@@ -140,7 +140,7 @@ def test_a_task_reads_files_by_their_shares_and_names_one_that_it_cannot_read(bu
 
 
 @pytest.mark.parametrize("act", ["delete", "cut", "swap"])
-def test_a_file_that_is_not_what_was_written_is_told_by_name(bucket: str, act: str) -> None:
+def test_a_changed_or_missing_file_is_named(bucket: str, act: str) -> None:
     catalog = Catalog(bucket)
     with catalog.running():
         append(catalog, BEATS, [{"worker": "a", "date": MONDAY}])
@@ -156,7 +156,7 @@ def test_a_file_that_is_not_what_was_written_is_told_by_name(bucket: str, act: s
         Catalog(bucket).files(BEATS)
 
 
-def test_a_place_that_is_no_lake_is_refused_and_left_alone(
+def test_a_place_that_is_not_a_lake_is_refused_and_not_changed(
     bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     open_store(bucket).put("mine/photo.jpg", b"mine")
@@ -176,22 +176,22 @@ def test_a_place_that_is_no_lake_is_refused_and_left_alone(
 
 
 @pytest.mark.parametrize(
-    ("lake", "told"),
+    ("lake", "message"),
     [
         ("s3a://nobodys-bucket/lake", "The specified bucket does not exist"),
         ("hdfs://name/lake", "there is no client for hdfs: here"),
     ],
 )
-def test_where_no_lake_can_be_is_told_before_spark_starts(
+def test_an_impossible_url_of_a_lake_is_refused_before_spark_starts(
     lake: str,
-    told: str,
+    message: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(SparkOptions, "session", None)
     assert run_command(["spark", "run", "--journal", str(tmp_path), "--lake", lake]) == 2
-    assert told in " ".join(capsys.readouterr().err.split())
+    assert message in " ".join(capsys.readouterr().err.split())
     journal = ["--journal", lake, "--lake", str(tmp_path)]
     assert run_command(["spark", "run", *journal]) == 2
 
@@ -201,7 +201,7 @@ def test_where_no_lake_can_be_is_told_before_spark_starts(
 def inherited(
     spark: SparkSession, settings: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Give the variables to Spark's processes, as those of a cluster have them."""
+    """Pass the variables of the store to Spark's processes, as a cluster does."""
     for name, value in settings.items():
         monkeypatch.setitem(spark.sparkContext.environment, name, value)
 
@@ -211,12 +211,12 @@ def test_an_audit_needs_no_folder(spark: SparkSession, bucket: str, tmp_path: Pa
     journal, lake = f"{bucket}/journal", f"{bucket}/lake"
     write_journal(tmp_path)
     Shipper(tmp_path, open_store(journal)).ship()
-    told = runner.run(spark, journal.replace("s3:", "s3a:"), lake.replace("s3:", "s3a:")).audit
-    assert (told.accepted, told.exactly_one, told.missing) == (ACCEPTED, ENDED, 1)
-    assert told.complete
+    audit = runner.run(spark, journal.replace("s3:", "s3a:"), lake.replace("s3:", "s3a:")).audit
+    assert (audit.accepted, audit.exactly_one, audit.missing) == (ACCEPTED, ENDED, 1)
+    assert audit.complete
     assert DeltaTable(f"{lake}/silver_requests").count() == ACCEPTED
     assert sorted(path.name for path in tmp_path.iterdir()) == [".logs", "broker-62726f6b65722d31"]
-    lose(lake, "audit_verdicts")
+    delete_file_of(lake, "audit_verdicts")
     with pytest.raises(LakeDamaged, match=r"audit_verdicts/date=.* is missing"):
         runner.run(spark, journal, lake)
 
@@ -237,13 +237,13 @@ def test_a_lake_in_a_store_has_the_tables_of_one_in_a_folder(
     write_journal(folder, b"broker-2", 1000)
     shipper.ship()
     report = tmp_path / "report.html"
-    news = runner.run(spark, journal, lake.replace("s3:", "s3a:"), as_of=SOON, report=report)
+    later = runner.run(spark, journal, lake.replace("s3:", "s3a:"), as_of=SOON, report=report)
     runner.run(spark, folder, tmp_path / "lake", as_of=SOON)
-    assert news.audit.accepted == 2 * ACCEPTED
+    assert later.audit.accepted == 2 * ACCEPTED
     assert contents(spark, lake) == contents(spark, tmp_path / "lake")
     assert f"{2 * ACCEPTED}" in report.read_text()
-    told = ask(spark, lake, "DESCRIBE silver_requests", 100)
-    assert [row[2] for row in told.rows] == [*schemas.SILVER_REQUESTS.comments.values()]
+    answer = ask(spark, lake, "DESCRIBE silver_requests", 100)
+    assert [row[2] for row in answer.rows] == [*schemas.SILVER_REQUESTS.comments.values()]
     assert DeltaTable(f"{lake}/silver_requests").count() == 2 * ACCEPTED
     requite.spark.register(spark)
     events = spark.read.format("requite").load(journal).where("kind = 'accepted'")
@@ -257,7 +257,7 @@ def contents(spark: SparkSession, root: str | Path) -> dict[str, list[Any]]:
     return {name: sorted(map(repr, collect(lake.table(name)))) for name in names}
 
 
-def lose(root: str, name: str) -> None:
+def delete_file_of(root: str, name: str) -> None:
     """Delete a file of a table."""
     store, file = filesystem(root), Catalog(root).files(name)[0]
     assert isinstance(store.base_fs, fs.S3FileSystem)

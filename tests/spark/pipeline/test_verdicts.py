@@ -1,4 +1,4 @@
-"""The audit: every verdict with its evidence, and any mess of events against the model."""
+"""The audit: every verdict with its evidence, and random events compared with the model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from tests.spark.events import Story, call_id, collect, instant
+from tests.spark.events import EventBuilder, call_id, collect, instant
 from tests.spark.pipeline import model
 
 from requite.spark import audit
@@ -23,101 +23,101 @@ def judge(frame: DataFrame, terms: audit.Terms = audit.USUAL) -> dict[str, dict[
 
 
 @pytest.fixture(scope="module")
-def story() -> Story:
-    """One request per situation; they are numbered."""
-    story = Story()
-    b1, b2, c1, w1 = story.broker("b1"), story.broker("b2"), story.client(), story.worker()
-    story.call(1, 0.0, broker=b1, client=c1, worker=w1)
-    # 2: accepted by a broker, and nothing more, long ago.
-    b1.tell(1.0, "accepted", 2, deadline=5.0)
-    b1.tell(1.5, "dispatched", 2, attempt=1, worker=w1.name)
-    # 3: the same, but its deadline is not over; 4: over by less than the grace.
-    b1.tell(99.0, "accepted", 3, deadline=104.0)
-    b1.tell(98.0, "accepted", 4, deadline=99.5)
-    # 5, 6: no deadline; more and less than the longest one ago.
-    b1.tell(10.0, "accepted", 5)
-    b1.tell(90.0, "accepted", 6)
+def builder() -> EventBuilder:
+    """One request per situation, by number."""
+    builder = EventBuilder()
+    b1, b2, c1, w1 = builder.broker("b1"), builder.broker("b2"), builder.client(), builder.worker()
+    builder.call(1, 0.0, broker=b1, client=c1, worker=w1)
+    # 2: accepted and dispatched long ago, without an outcome.
+    b1.add(1.0, "accepted", 2, deadline=5.0)
+    b1.add(1.5, "dispatched", 2, attempt=1, worker=w1.name)
+    # 3: open before its deadline; 4: open, past its deadline by less than the grace.
+    b1.add(99.0, "accepted", 3, deadline=104.0)
+    b1.add(98.0, "accepted", 4, deadline=99.5)
+    # 5, 6: no deadline; accepted more, and less, than the longest deadline ago.
+    b1.add(10.0, "accepted", 5)
+    b1.add(90.0, "accepted", 6)
     # 7: two outcomes.
-    story.call(7, 2.0, broker=b1)
-    b1.tell(2.5, "expired", 7, outcome="EXPIRED")
-    # 8: an outcome of what nobody accepted; 9: a dispatch of it; 10: only a worker tells.
-    b1.tell(3.0, "answered", 8, outcome="OK")
-    b1.tell(3.0, "dispatched", 9, attempt=1, worker=w1.name)
-    w1.tell(3.0, "started", 10, attempt=1)
+    builder.call(7, 2.0, broker=b1)
+    b1.add(2.5, "expired", 7, outcome="EXPIRED")
+    # 8: an outcome without an acceptance; 9: a dispatch without one; 10: only in a worker's log.
+    b1.add(3.0, "answered", 8, outcome="OK")
+    b1.add(3.0, "dispatched", 9, attempt=1, worker=w1.name)
+    w1.add(3.0, "started", 10, attempt=1)
     # 11: accepted twice by one client without an outcome in between.
-    c1.tell(4.0, "accepted", 11, deadline=9.0)
-    story.call(11, 4.5, client=c1)
+    c1.add(4.0, "accepted", 11, deadline=9.0)
+    builder.call(11, 4.5, client=c1)
     # 12: lost with a broker, answered by the next; 13: the next one has not answered either.
-    b1.tell(5.0, "accepted", 12, deadline=10.0)
-    story.call(12, 6.0, broker=b2)
-    b1.tell(5.0, "accepted", 13, deadline=10.0)
-    b2.tell(6.0, "accepted", 13, deadline=10.0)
-    # 14: refused for want of room, sent again to the same broker, answered.
-    b1.tell(7.0, "accepted", 14, deadline=12.0)
-    b1.tell(7.1, "answered", 14, outcome="OVERLOADED")
-    story.call(14, 7.5, broker=b1)
+    b1.add(5.0, "accepted", 12, deadline=10.0)
+    builder.call(12, 6.0, broker=b2)
+    b1.add(5.0, "accepted", 13, deadline=10.0)
+    b2.add(6.0, "accepted", 13, deadline=10.0)
+    # 14: refused as overloaded, sent again to the same broker, answered.
+    b1.add(7.0, "accepted", 14, deadline=12.0)
+    b1.add(7.1, "answered", 14, outcome="OVERLOADED")
+    builder.call(14, 7.5, broker=b1)
     # 15: the broker answered, but the client has no outcome; 16: the other way round.
-    c1.tell(8.0, "accepted", 15, deadline=13.0)
-    story.call(15, 8.0, broker=b1)
-    b1.tell(8.0, "accepted", 16, deadline=13.0)
-    story.call(16, 8.0, client=c1)
+    c1.add(8.0, "accepted", 15, deadline=13.0)
+    builder.call(15, 8.0, broker=b1)
+    b1.add(8.0, "accepted", 16, deadline=13.0)
+    builder.call(16, 8.0, client=c1)
     # 17: both brokers answered; the client took one.
-    story.call(17, 9.0, client=c1)
-    story.call(17, 9.0, broker=b1)
-    story.call(17, 9.5, broker=b2)
+    builder.call(17, 9.0, client=c1)
+    builder.call(17, 9.0, broker=b1)
+    builder.call(17, 9.5, broker=b2)
     # 18: refused, never accepted.
-    b1.tell(9.0, "refused", 18, outcome="OVERLOADED")
+    b1.add(9.0, "refused", 18, outcome="OVERLOADED")
     # 19: the clock was set back by an hour between acceptance and answer.
-    b1.tell(50.0, "accepted", 19, deadline=55.0)
-    b1.tell(-3550.0, "answered", 19, outcome="OK")
-    # 20: two lives of one log of which the second was written first.
-    b1.tell(11.5, "accepted", 20, deadline=20.0)
-    b1.tell(11.6, "answered", 20, outcome="OK")
-    b1.tell(11.0, "accepted", 20, deadline=20.0)
-    b1.tell(11.1, "answered", 20, outcome="OVERLOADED")
+    b1.add(50.0, "accepted", 19, deadline=55.0)
+    b1.add(-3550.0, "answered", 19, outcome="OK")
+    # 20: two acceptances and outcomes in one log, of which the later ones were written first.
+    b1.add(11.5, "accepted", 20, deadline=20.0)
+    b1.add(11.6, "answered", 20, outcome="OK")
+    b1.add(11.0, "accepted", 20, deadline=20.0)
+    b1.add(11.1, "answered", 20, outcome="OVERLOADED")
     # 21: cancelled by its caller.
-    b1.tell(12.0, "accepted", 21, deadline=17.0)
-    b1.tell(12.5, "cancelled", 21, outcome="CANCELLED")
-    # 22: its client came back before the broker knew that it was gone; 23: the second try is open.
-    b1.tell(13.0, "accepted", 22, deadline=18.0)
-    b1.tell(13.1, "accepted", 22, deadline=18.0)
-    b1.tell(13.2, "cancelled", 22, outcome="CANCELLED")
-    b1.tell(13.3, "answered", 22, outcome="OK")
-    b1.tell(14.0, "accepted", 23, deadline=19.0)
-    b1.tell(14.1, "accepted", 23, deadline=19.0)
-    b1.tell(14.2, "cancelled", 23, outcome="CANCELLED")
-    # 24: the manager of a pool told a caller, who heard it; 25: only a manager tells.
-    m1 = story.manager()
-    story.call(24, 15.0, client=c1, outcome="POISONED")
-    m1.tell(15.0, "queued", 24)
-    m1.tell(15.0, "answered", 24, outcome="POISONED")
-    m1.tell(15.0, "expired", 25, outcome="EXPIRED")
-    # 26: an hour after a deadline of 30 s; 27: the broker was in time, and its client was not told;
-    # 28: in the grace after it; 29: only a broker tells.
-    story.call(26, -4000.0, client=c1, took_s=3630.0, timeout_s=30.0)
-    story.call(27, 20.0, client=c1, took_s=8.0)
-    story.call(27, 20.0, broker=b1)
-    story.call(28, 21.0, client=c1, took_s=5.9)
-    story.call(29, 22.0, broker=b1, took_s=6.1)
-    # 30: lost with a slow broker, which ended it much later, and answered in time by the next one.
-    story.call(30, 23.0, broker=b1, took_s=60.0)
-    story.call(30, 24.0, broker=b2)
-    # 31: without a deadline nothing is late. 32: late, and answered twice.
-    b1.tell(25.0, "accepted", 31)
-    b1.tell(95.0, "answered", 31, outcome="OK")
-    story.call(32, 26.0, broker=b1, took_s=10.0)
-    b1.tell(37.0, "answered", 32, outcome="OK")
-    # 33: two tries at one broker, of which one ended too late, whichever it was.
-    b1.tell(27.0, "accepted", 33, deadline=30.0)
-    b1.tell(28.0, "accepted", 33, deadline=30.0)
-    b1.tell(28.1, "cancelled", 33, outcome="CANCELLED")
-    b1.tell(31.5, "answered", 33, outcome="OK")
-    return story
+    b1.add(12.0, "accepted", 21, deadline=17.0)
+    b1.add(12.5, "cancelled", 21, outcome="CANCELLED")
+    # 22: sent again before the broker noticed the lost client; 23: the second attempt is open.
+    b1.add(13.0, "accepted", 22, deadline=18.0)
+    b1.add(13.1, "accepted", 22, deadline=18.0)
+    b1.add(13.2, "cancelled", 22, outcome="CANCELLED")
+    b1.add(13.3, "answered", 22, outcome="OK")
+    b1.add(14.0, "accepted", 23, deadline=19.0)
+    b1.add(14.1, "accepted", 23, deadline=19.0)
+    b1.add(14.2, "cancelled", 23, outcome="CANCELLED")
+    # 24: answered by the manager of a pool, with the client's log; 25: only in a manager's log.
+    m1 = builder.manager()
+    builder.call(24, 15.0, client=c1, outcome="POISONED")
+    m1.add(15.0, "queued", 24)
+    m1.add(15.0, "answered", 24, outcome="POISONED")
+    m1.add(15.0, "expired", 25, outcome="EXPIRED")
+    # 26: ended an hour after a deadline of 30 s; 27: in time at the broker, too late at the client;
+    # 28: ended within the grace; 29: late, and only in a broker's log.
+    builder.call(26, -4000.0, client=c1, took_s=3630.0, timeout_s=30.0)
+    builder.call(27, 20.0, client=c1, took_s=8.0)
+    builder.call(27, 20.0, broker=b1)
+    builder.call(28, 21.0, client=c1, took_s=5.9)
+    builder.call(29, 22.0, broker=b1, took_s=6.1)
+    # 30: ended much later by a slow broker, and answered in time by the next one.
+    builder.call(30, 23.0, broker=b1, took_s=60.0)
+    builder.call(30, 24.0, broker=b2)
+    # 31: without a deadline, so not late; 32: late, and answered twice.
+    b1.add(25.0, "accepted", 31)
+    b1.add(95.0, "answered", 31, outcome="OK")
+    builder.call(32, 26.0, broker=b1, took_s=10.0)
+    b1.add(37.0, "answered", 32, outcome="OK")
+    # 33: two attempts at one broker, of which one ended too late.
+    b1.add(27.0, "accepted", 33, deadline=30.0)
+    b1.add(28.0, "accepted", 33, deadline=30.0)
+    b1.add(28.1, "cancelled", 33, outcome="CANCELLED")
+    b1.add(31.5, "answered", 33, outcome="OK")
+    return builder
 
 
 @pytest.fixture(scope="module")
-def judged(spark: SparkSession, story: Story) -> dict[str, dict[str, Any]]:
-    return judge(story.frame(spark))
+def judged(spark: SparkSession, builder: EventBuilder) -> dict[str, dict[str, Any]]:
+    return judge(builder.frame(spark))
 
 
 EXPECTED = {
@@ -165,14 +165,16 @@ def test_every_situation_has_its_verdict(
     assert (row and row["verdict"]) == expected
 
 
-def test_the_model_says_the_same(story: Story, judged: dict[str, dict[str, Any]]) -> None:
-    told = model.by_request(story.events)
-    expected = {request_id: model.verdict(events, NOW) for request_id, events in told.items()}
+def test_the_model_gives_the_same_verdicts(
+    builder: EventBuilder, judged: dict[str, dict[str, Any]]
+) -> None:
+    grouped = model.by_request(builder.events)
+    expected = {request_id: model.verdict(events, NOW) for request_id, events in grouped.items()}
     found = {request_id: row["verdict"] for request_id, row in judged.items()}
     assert found == {key: value for key, value in expected.items() if value}
 
 
-def test_a_violation_comes_with_its_events_in_order(judged: dict[str, dict[str, Any]]) -> None:
+def test_a_violation_has_its_events_in_order_as_evidence(judged: dict[str, dict[str, Any]]) -> None:
     evidence = json.loads(judged[call_id(7)]["evidence"])
     assert [event["kind"] for event in evidence] == [
         "accepted",
@@ -188,7 +190,7 @@ def test_a_violation_comes_with_its_events_in_order(judged: dict[str, dict[str, 
     assert all({"log", "seq"} <= event.keys() for event in evidence)
 
 
-def test_what_is_in_flight_shows_its_newest_event_and_what_is_well_shows_none(
+def test_a_request_in_flight_has_its_newest_event_as_evidence(
     judged: dict[str, dict[str, Any]],
 ) -> None:
     (newest,) = json.loads(judged[call_id(3)]["evidence"])
@@ -200,34 +202,34 @@ def test_a_verdict_belongs_to_the_day_of_the_acceptance(judged: dict[str, dict[s
     assert {row["date"] for row in judged.values()} == {instant(0).date()}
 
 
-def test_what_was_late_comes_with_its_events(judged: dict[str, dict[str, Any]]) -> None:
+def test_a_late_request_has_its_events_as_evidence(judged: dict[str, dict[str, Any]]) -> None:
     evidence = json.loads(judged[call_id(26)]["evidence"])
     assert [event["kind"] for event in evidence] == ["accepted", "sent", "answered"]
 
 
-def test_terms_decide_when_something_is_missing(spark: SparkSession) -> None:
-    story = Story()
-    broker = story.broker()
-    broker.tell(40.0, "accepted", 1)
-    broker.tell(40.0, "accepted", 2, deadline=95.0)
-    hasty = judge(story.frame(spark), audit.Terms(longest_deadline_s=30.0, grace_s=10.0))
+def test_terms_determine_when_a_request_is_missing(spark: SparkSession) -> None:
+    builder = EventBuilder()
+    broker = builder.broker()
+    broker.add(40.0, "accepted", 1)
+    broker.add(40.0, "accepted", 2, deadline=95.0)
+    hasty = judge(builder.frame(spark), audit.Terms(longest_deadline_s=30.0, grace_s=10.0))
     assert hasty[call_id(1)]["verdict"] == Verdict.MISSING
     assert hasty[call_id(2)]["verdict"] == Verdict.IN_FLIGHT
 
 
-def test_any_mess_of_events_is_judged_as_the_model_does(spark: SparkSession) -> None:
-    story = mess(random.Random(20260302), requests=400)
-    found = {key: row["verdict"] for key, row in judge(story.frame(spark)).items()}
-    told = model.by_request(story.events)
-    expected = {request_id: model.verdict(events, NOW) for request_id, events in told.items()}
+def test_random_events_are_judged_as_by_the_model(spark: SparkSession) -> None:
+    builder = random_events(random.Random(20260302), requests=400)
+    found = {key: row["verdict"] for key, row in judge(builder.frame(spark)).items()}
+    grouped = model.by_request(builder.events)
+    expected = {request_id: model.verdict(events, NOW) for request_id, events in grouped.items()}
     assert found == {key: value for key, value in expected.items() if value}
     assert set(found.values()) == set(Verdict) - {Verdict.UNDECIDED, Verdict.ONE_SIDED}
 
 
-def mess(rng: random.Random, requests: int) -> Story:
-    """Tell lives in which anything may happen, any number of times, by clocks that may go back."""
-    story = Story()
-    logs = [story.broker("b1"), story.broker("b2"), story.client(), story.worker()]
+def random_events(rng: random.Random, requests: int) -> EventBuilder:
+    """Return requests with random events in random logs, by clocks that may go back."""
+    builder = EventBuilder()
+    logs = [builder.broker("b1"), builder.broker("b2"), builder.client(), builder.worker()]
     kinds = ["accepted", "accepted", "dispatched", "answered", "answered", "expired", "redelivered"]
     for number in range(requests):
         chosen = rng.sample(logs, rng.choice((1, 1, 2, 3)))
@@ -238,23 +240,23 @@ def mess(rng: random.Random, requests: int) -> Story:
             deadline = (
                 at + rng.uniform(-2, 10) if kind == "accepted" and rng.random() < 0.7 else None
             )
-            log.tell(at, kind, number, deadline=deadline)
+            log.add(at, kind, number, deadline=deadline)
             at += rng.choice((1.0, 1.0, 0.0, -0.5))
-    return story
+    return builder
 
 
 def test_partial_replies_are_no_evidence(spark: SparkSession) -> None:
-    story = Story()
-    broker = story.broker()
-    broker.tell(0.0, "accepted", 1, deadline=5.0)
+    builder = EventBuilder()
+    broker = builder.broker()
+    broker.add(0.0, "accepted", 1, deadline=5.0)
     for step in range(20):
-        broker.tell(0.1 * step, "partial", 1)
-    row = judge(story.frame(spark))[call_id(1)]
+        broker.add(0.1 * step, "partial", 1)
+    row = judge(builder.frame(spark))[call_id(1)]
     assert row["verdict"] == Verdict.MISSING
     assert len(json.loads(row["evidence"])) == 1
 
 
-def test_the_summary_counts_requests_and_says_whether_all_is_well() -> None:
+def test_the_summary_counts_requests_and_violations() -> None:
     fine = audit.summarise({"EXACTLY_ONE": 1234, "IN_FLIGHT": 2})
     assert fine.ok
     assert fine.complete
@@ -267,14 +269,14 @@ def test_the_summary_counts_requests_and_says_whether_all_is_well() -> None:
     assert not every.ok
 
 
-def test_contradictions_are_no_verdict_and_yet_nothing_is_well() -> None:
+def test_contradictions_are_no_violations_and_fail_the_audit() -> None:
     summary = audit.summarise({"EXACTLY_ONE": 3}, contradictions=2)
     assert summary.violations == 0
     assert not summary.ok
     assert summary.sentence() == "3 accepted, 3 ended exactly once; 2 contradictions"
 
 
-def test_a_journal_with_holes_proves_nothing_about_them() -> None:
+def test_an_incomplete_journal_is_reported_as_incomplete() -> None:
     summary = audit.summarise({"EXACTLY_ONE": 3}, dropped_events=7, damaged=1)
     assert summary.ok
     assert not summary.complete

@@ -1,4 +1,4 @@
-"""From the tables of a lake to the page: everything is summed up, nothing is made up."""
+"""The facts of a report, from the tables of a lake, and the pages that they make."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MINUTE = timedelta(minutes=1)
 
 
 def fill(lake: Path, **tables: list[dict[str, Any]]) -> str:
-    """Write tables of a lake; dates are those of NOON."""
+    """Write tables of a lake, dated at NOON; return its root."""
     lake.mkdir(exist_ok=True)
     catalog = Catalog(str(lake))
     with catalog.running():
@@ -66,7 +66,7 @@ def bucket(number: int, service: str, upper_ms: float, n: int) -> dict[str, Any]
 
 @pytest.fixture(scope="module")
 def short(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Four seconds, one of them without any request; one request failed, one has no end."""
+    """A lake of four seconds, one without requests; one request failed, one has no outcome."""
     requests = [
         request(1, 0.0, 0.05, 0.05),
         request(2, 0.1, 0.50, 0.10, "FAILED"),
@@ -132,51 +132,51 @@ def short(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="module")
-def told(spark: SparkSession, short: str) -> Facts:
+def found(spark: SparkSession, short: str) -> Facts:
     return gather(Lake.at(spark, short))
 
 
-def test_the_facts_of_a_short_run(told):
-    audit = told.audit
+def test_the_facts_of_a_short_run(found):
+    audit = found.audit
     assert (audit.accepted, audit.exactly_one, audit.missing, audit.orphan) == (4, 2, 1, 1)
     assert (audit.in_flight, audit.dropped_events, audit.damaged) == (1, 7, 1)
-    assert told.span.began == NOON
-    assert told.span.step == timedelta(seconds=0.1)
-    steps = {row.at: row for row in told.pace}
+    assert found.span.began == NOON
+    assert found.span.step == timedelta(seconds=0.1)
+    steps = {row.at: row for row in found.pace}
     assert set(steps) == {instant(at) for at in (0, 0.1, 0.2, 3.0)}
     assert steps[NOON].p50_ms == pytest.approx(100, rel=0.02)
     assert steps[instant(0.2)].p99_ms == pytest.approx(600, rel=0.02)
-    ended = {row.at: (row.service, row.replied, row.failed) for row in told.flow}
+    ended = {row.at: (row.service, row.replied, row.failed) for row in found.flow}
     assert ended[instant(0.7)] == ("echo", 0, 1)
     assert ended[instant(0.8)] == ("echo", 1, 0)
-    assert sum(row.replied + row.failed for row in told.flow) == 4
-    depths = {row.at: row for row in told.queue}
+    assert sum(row.replied + row.failed for row in found.flow) == 4
+    depths = {row.at: row for row in found.queue}
     assert depths[instant(0.3)].deepest == 2
     assert depths[instant(2.0)].deepest == 0
-    assert max(row.oldest_age_s or 0 for row in told.queue) == pytest.approx(0.5)
+    assert max(row.oldest_age_s or 0 for row in found.queue) == pytest.approx(0.5)
 
 
-def test_the_other_tables_of_a_short_run(told):
-    assert told.total == told.services[0]._replace(name="")
-    assert told.services[0][:6] == ("echo", 5, 3, 1, 2, 0)
-    assert (told.total.p50_ms, told.total.p99_ms) == (100.0, 700.0)
-    assert [(bar.upper_ms, bar.n) for bar in told.histogram] == [(100.0, 2), (700.0, 2)]
-    (life,) = told.workers
+def test_the_other_tables_of_a_short_run(found):
+    assert found.total == found.services[0]._replace(name="")
+    assert found.services[0][:6] == ("echo", 5, 3, 1, 2, 0)
+    assert (found.total.p50_ms, found.total.p99_ms) == (100.0, 700.0)
+    assert [(bar.upper_ms, bar.n) for bar in found.histogram] == [(100.0, 2), (700.0, 2)]
+    (life,) = found.workers
     assert (life.status, life.busy_fraction, life.longest_gap_s) == ("lost", None, 0.9)
-    (load,) = told.loads
+    (load,) = found.loads
     assert load.utilisation == pytest.approx(0.7)
     assert load.peak_utilisation == 0.9
     assert load.predicted_wait_ms is None
-    assert (told.advice[0].recommended, told.advice[0].reason) == (2, None)
-    assert told.failures[0].n == 1
-    missing, orphan = told.violations
+    assert (found.advice[0].recommended, found.advice[0].reason) == (2, None)
+    assert found.failures[0].n == 1
+    missing, orphan = found.violations
     assert (missing.verdict, len(missing.events), missing.left_out) == ("MISSING", 20, 10)
     assert missing.events[0].kind == "accepted"
     assert (orphan.verdict, orphan.events) == ("ORPHAN", ())
 
 
-def test_the_page_of_a_short_run(told, short):
-    page = render(told)
+def test_the_page_of_a_short_run(found, short):
+    page = render(found)
     for phrase in (
         "4 accepted, 2 ended exactly once, 1 still in flight, 1 never ended",
         "7 events could not be written, 1 record cannot be read",
@@ -206,18 +206,18 @@ def test_a_worker_with_several_services_is_one_worker(spark, tmp_path):
             life("b", "mail", "alive", 0.2, 0.5),
         ],
     )
-    told = gather(Lake.at(spark, lake))
-    assert (told.workers_known, told.workers_lost) == (2, 1)
-    first, second = told.workers
+    found = gather(Lake.at(spark, lake))
+    assert (found.workers_known, found.workers_lost) == (2, 1)
+    first, second = found.workers
     assert (first.worker, first.service, first.status) == ("a", "echo, mail, price", "lost")
     assert (first.first_seen, first.last_seen) == (instant(4), instant(9.5))
     assert (first.gaps, first.longest_gap_s) == (1, 3.0)
     assert first.busy_fraction == pytest.approx(0.3)
     assert (second.service, second.status) == ("echo, mail", "alive")
-    assert re.search("1 of 2.{0,20}workers lost", render(told))
+    assert re.search("1 of 2.{0,20}workers lost", render(found))
 
 
-def test_what_was_asked_of_brokers_is_left_out(spark, tmp_path):
+def test_requests_to_services_of_brokers_are_left_out(spark, tmp_path):
     names = ("echo", "mmi.service")
     lake = fill(
         tmp_path,
@@ -230,16 +230,16 @@ def test_what_was_asked_of_brokers_is_left_out(spark, tmp_path):
         gold_capacity=[{"minute": NOON, "service": name, "utilisation": 0.5} for name in names],
         audit_verdicts=[{"service": name, "verdict": "EXACTLY_ONE"} for name in names],
     )
-    told = gather(Lake.at(spark, lake))
-    assert told.audit.accepted == 2
-    assert [row.name for row in told.services] == ["echo"]
-    assert (told.total.accepted, told.histogram[0].n) == (7, 7)
-    assert [row.service for row in told.loads] == ["echo"]
-    assert told.span.ended < instant(10)
+    found = gather(Lake.at(spark, lake))
+    assert found.audit.accepted == 2
+    assert [row.name for row in found.services] == ["echo"]
+    assert (found.total.accepted, found.histogram[0].n) == (7, 7)
+    assert [row.service for row in found.loads] == ["echo"]
+    assert found.span.ended < instant(10)
 
 
 def test_hours_of_many_services_come_from_the_minutes(spark, tmp_path):
-    """Steps are minutes and more; whoever is not among the busiest is summed."""
+    """Steps are minutes or longer; services that are not among the busiest are summed."""
     names = [f"s{number:02}" for number in range(20)]
     minutes = [minute_row(at, name, 1000 - n) for at in (0, 1, 119) for n, name in enumerate(names)]
     lake = fill(
@@ -262,23 +262,23 @@ def test_hours_of_many_services_come_from_the_minutes(spark, tmp_path):
             for name in names
         ],
     )
-    told = gather(Lake.at(spark, lake))
-    assert told.span.step == 2 * MINUTE
-    assert told.services_known == 20
-    assert [row.name for row in told.services] == names[:12]
-    assert told.rest.accepted == 3 * sum(1000 - n for n in range(12, 20))
-    assert told.total.accepted == 3 * sum(1000 - n for n in range(20))
-    assert told.rest.p50_ms is None
-    assert (told.services[0].p50_ms, told.services[0].p99_ms) == (10.0, 10.0)
-    assert [(row.at, row.p50_ms) for row in told.pace] == [
+    found = gather(Lake.at(spark, lake))
+    assert found.span.step == 2 * MINUTE
+    assert found.services_known == 20
+    assert [row.name for row in found.services] == names[:12]
+    assert found.rest.accepted == 3 * sum(1000 - n for n in range(12, 20))
+    assert found.total.accepted == 3 * sum(1000 - n for n in range(20))
+    assert found.rest.p50_ms is None
+    assert (found.services[0].p50_ms, found.services[0].p99_ms) == (10.0, 10.0)
+    assert [(row.at, row.p50_ms) for row in found.pace] == [
         (NOON, 10.0),
         (NOON + 118 * MINUTE, 80.0),
     ]
-    first = [row for row in told.flow if row.at == NOON]
+    first = [row for row in found.flow if row.at == NOON]
     assert [row.service for row in first] == ["", *names[:5]]
     assert first[0].replied == 2 * sum(1000 - n for n in range(5, 20))
     assert first[1].replied == 2000
-    assert [tuple(row) for row in told.queue] == [
+    assert [tuple(row) for row in found.queue] == [
         (NOON, 60, 30.0, 0.1),
         (NOON + 118 * MINUTE, 60, 30.0, 11.9),
     ]

@@ -1,4 +1,4 @@
-"""The page: whole, self-contained, harmless and true to its facts, whatever these are."""
+"""The page of the report: well-formed, self-contained, safe, and consistent with its facts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,16 @@ from html.parser import HTMLParser
 from xml.etree import ElementTree
 
 import pytest
-from tests.spark.report.made_up import BAD, EMPTY, GOOD, NASTY, NOON, in_breach, span, story
+from tests.spark.report.example_facts import (
+    BAD,
+    EMPTY,
+    GOOD,
+    NASTY,
+    NOON,
+    good_run,
+    in_breach,
+    span,
+)
 
 from requite.spark.audit import Summary
 from requite.spark.report.facts import SERVICES_SHOWN, Facts
@@ -21,12 +30,12 @@ from requite.spark.vocabulary import Contradiction
 NAMES = [f"service-{number}" for number in range(40)]
 ALL = {
     "empty": EMPTY,
-    "one service": story(["nearest"]),
-    "many services": story(NAMES),
+    "one service": good_run(["nearest"]),
+    "many services": good_run(NAMES),
     "breaches": in_breach(),
     "nasty names": in_breach(NASTY),
-    "one minute": story(["nearest"], over=span(1, timedelta(minutes=1))),
-    "half a year": story(NAMES, over=span(90, timedelta(days=2))),
+    "one minute": good_run(["nearest"], over=span(1, timedelta(minutes=1))),
+    "half a year": good_run(NAMES, over=span(90, timedelta(days=2))),
     "nothing has ended": EMPTY._replace(span=span(), audit=Summary(accepted=1, in_flight=1)),
 }
 GOES_OUT = {"src", "href", "xlink:href", "action", "srcset", "data", "poster", "style"}
@@ -34,7 +43,7 @@ DANGEROUS = {"script", "link", "img", "iframe", "object", "embed", "base", "a", 
 
 
 class Reader(HTMLParser):
-    """Reads as a browser does, and finds what HTML would not let stand."""
+    """A parser that asserts that all elements of a page are closed in order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,7 +55,7 @@ class Reader(HTMLParser):
             self.open.append(tag)
 
     def handle_startendtag(self, tag, attrs):
-        # In HTML only void elements, and in SVG any, may end where they begin.
+        # Only void elements of HTML, and any element of SVG, may be self-closing.
         assert tag == "meta" or "svg" in self.open, tag
 
     def handle_endtag(self, tag):
@@ -97,7 +106,7 @@ def test_ids_are_unique_and_references_resolve(page):
     assert set(re.findall(r"url\(#([^)]*)\)", page)) <= set(ids)
 
 
-def test_every_chart_is_told_in_words_and_figures_as_well(page):
+def test_every_chart_has_a_caption_and_a_table(page):
     whole = ElementTree.fromstring(page.partition("\n")[2])
     assert len(whole.findall(".//figure")) == len(whole.findall(".//svg"))
     for figure in whole.iter("figure"):
@@ -112,7 +121,7 @@ def test_every_chart_is_told_in_words_and_figures_as_well(page):
         assert figure.find(".//table") is not None or neighbours.find("div//table") is not None
 
 
-def test_every_table_scrolls_inside_itself(page):
+def test_every_table_is_in_a_scrolling_element(page):
     whole = ElementTree.fromstring(page.partition("\n")[2])
     scrolling = [div for div in whole.iter("div") if div.get("class") == "scroll"]
     assert [div.find("table") for div in scrolling] == list(whole.iter("table"))
@@ -140,17 +149,17 @@ def test_the_verdict_comes_first(audit, words, mood):
     assert f"<title>requite: {words}</title>" in page
 
 
-def test_an_incomplete_journal_is_no_proof():
+def test_an_incomplete_journal_is_reported():
     text = read(render(EMPTY._replace(audit=Summary(2, 2, dropped_events=1, damaged=3))))
     assert "1 event could not be written, 3 records cannot be read" in text
 
 
-def test_what_a_clock_leaves_open_is_told():
+def test_undecided_requests_are_reported():
     text = read(render(EMPTY._replace(audit=Summary(2, 1, undecided=1))))
     assert "1 request cannot be judged: a clock was set meanwhile" in text
 
 
-def test_breaches_come_with_their_evidence():
+def test_violations_are_shown_with_their_evidence():
     text = read(render(in_breach()))
     for phrase in (
         "2 ended too late",
@@ -173,7 +182,7 @@ def test_breaches_come_with_their_evidence():
     assert BAD.violations == 9
 
 
-def test_every_kind_of_contradiction_has_its_number_and_its_meaning():
+def test_every_kind_of_contradiction_has_a_count_and_a_meaning():
     page = ElementTree.fromstring(render(in_breach()).partition("\n")[2])
     rows = page.findall(".//section[@id='contradictions']/div/table/tbody/tr")
     cells = [[cell.text for cell in row] for row in rows]
@@ -189,8 +198,8 @@ def test_a_contradiction_alone_is_bad():
     assert 'class="verdict bad"' in page
 
 
-def test_the_figures_are_the_facts():
-    text = read(render(story(["nearest"]))).replace("\N{NO-BREAK SPACE}", " ")
+def test_the_figures_match_the_facts():
+    text = read(render(good_run(["nearest"]))).replace("\N{NO-BREAK SPACE}", " ")
     for phrase in (
         "2 March 2026, 12:00:00 to 12:00:30 UTC (30 s)",
         "41.0 ms",
@@ -206,8 +215,8 @@ def test_the_figures_are_the_facts():
         assert phrase in text, phrase
 
 
-def test_many_services_are_summed_and_said_so():
-    text = read(render(story(NAMES)))
+def test_services_beyond_the_limit_are_summed():
+    text = read(render(good_run(NAMES)))
     assert f"{len(NAMES) - SERVICES_SHOWN} other services" in text
     assert "35 other services" in text  # in the chart of the throughput
     assert NAMES[SERVICES_SHOWN - 1] in text
@@ -215,7 +224,7 @@ def test_many_services_are_summed_and_said_so():
     assert "28 more services not shown" in text
 
 
-def test_names_of_peers_are_text_whatever_they_hold():
+def test_names_of_peers_are_escaped():
     page = render(in_breach(NASTY))
     assert "<script" not in page
     assert page.count("</style>") == 1
@@ -232,9 +241,9 @@ def test_an_empty_lake_says_so():
 
 def test_a_page_does_not_depend_on_the_order_of_hashes():
     code = (
-        "from hashlib import sha256; from tests.spark.report.made_up import story;"
+        "from hashlib import sha256; from tests.spark.report.example_facts import good_run;"
         " from requite.spark.report.page import render;"
-        " print(sha256(render(story(list('abcdefg'))).encode()).hexdigest())"
+        " print(sha256(render(good_run(list('abcdefg'))).encode()).hexdigest())"
     )
     pages = {
         subprocess.run(

@@ -1,4 +1,4 @@
-"""Parts of the report by themselves: words, steps, bars, axes, elements, drawings."""
+"""Parts of the report: words, steps, bars, axes, elements, charts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jinja2 import UndefinedError
 from markupsafe import Markup
-from tests.spark.report.made_up import NOON, span
+from tests.spark.report.example_facts import NOON, span
 
 from requite.errors import ConfigurationError
 from requite.spark.new_rows import LATEST
@@ -56,7 +56,7 @@ def test_counts_and_shares():
     ]
 
 
-def test_rates_are_told_in_a_unit_that_suits_them():
+def test_rates_have_a_suitable_unit():
     assert [words.rate(n, 100) for n in (123_400, 250, 99, 1, 0.01, 0)] == [
         *("1,234/s", "2.50/s", "59.4/min", "36.0/h", "8.64/day", "0.00/day")
     ]
@@ -89,14 +89,14 @@ def test_a_span_holds_both_instants_and_few_steps(length, shift):
 
 
 @pytest.mark.parametrize("began", [NOON, LATEST - timedelta(days=9), LATEST])
-def test_a_span_ends_where_time_does(began):
+def test_a_span_ends_at_the_latest_instant(began):
     cut = span_of(began, LATEST)
     assert cut.began <= began
     assert cut.ended <= LATEST
     assert cut.steps[-1] + cut.step == cut.ended
 
 
-def test_depths_add_up_what_came_and_went():
+def test_depths_are_sums_of_arrivals_and_departures():
     over = span(2)
     rows = depths(over, {0: 5, 4: -2, SAMPLES: -3, SAMPLES + 1: 1}, {1: 0.5})
     assert [row.deepest for row in rows] == [5, 1]
@@ -120,7 +120,7 @@ def test_merged_bars_keep_every_count_and_are_few(buckets, at_most):
         assert after[0] >= before[1] * 0.9999
 
 
-def test_a_bar_holds_what_is_longer_than_the_bar_before():
+def test_a_bar_contains_what_is_longer_than_the_bar_before():
     bars = [Bar(1.02**number, 1) for number in range(1, 101)]
     merged = merge_bars(bars, 10)
     assert [n for _, _, n in merged] == [10] * 10
@@ -128,7 +128,7 @@ def test_a_bar_holds_what_is_longer_than_the_bar_before():
 
 
 @given(st.floats(1e-3, 1e7), st.floats(1, 1e6))
-def test_round_values_enclose_what_they_are_for(lowest, ratio):
+def test_round_values_enclose_the_range(lowest, ratio):
     values = round_values(lowest, lowest * ratio)
     assert values[0] <= lowest
     assert values[-1] >= lowest * ratio
@@ -171,7 +171,7 @@ def test_any_name_becomes_one_short_visible_line(name):
     shown.encode()  # no lone surrogates
 
 
-def test_a_drawing_with_a_picture_is_refused():
+def test_a_chart_with_an_image_is_refused():
     import altair as alt
 
     data = alt.InlineData(values=[{"x": 1, "picture": "data:image/png;base64,AAAA"}])
@@ -180,7 +180,7 @@ def test_a_drawing_with_a_picture_is_refused():
         inline_svg(drawn, name="drawn", label="a picture")
 
 
-def test_without_the_charts_a_run_ends_before_it_begins(monkeypatch, tmp_path):
+def test_a_run_with_a_report_is_refused_without_altair(monkeypatch, tmp_path):
     from requite.spark import report, runner
 
     monkeypatch.setattr(report, "find_spec", lambda name: None if name == "altair" else name)

@@ -1,4 +1,4 @@
-"""Journals for the tests of the source: written by the real classes, broken by hand."""
+"""Journals for the tests of the data source, written by the classes of the journal."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def call_id(number: int) -> bytes:
 
 
 def span(number: int, at: float = 0.0, *, queued: bool = False) -> SpanRow:
-    """Return the row of a call; every second size is another."""
+    """Return the span of a call; its number is the size of its reply."""
     second = at + 0.25 if queued else at
     worker = WORKER if number % 3 else b"worker-2"
     return (at, second, second + 0.5, at + 5, call_id(number), b"echo", worker, 10, number)
@@ -40,8 +40,8 @@ def failure(number: int, at: float = 1.0) -> EventRow:
     )  # fmt: skip
 
 
-class Writing:
-    """A log of a journal that is being written, block by block, where tests want it."""
+class LogWriter:
+    """Writes a log of a journal, block by block."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Writing:
         facts = FACTS if nameless else {"role": ROLE_NAMES[role], "name": name.hex()}
         self.blocks = BlockWriter(self.log, facts)
 
-    def __enter__(self) -> Writing:
+    def __enter__(self) -> LogWriter:
         return self
 
     def __exit__(self, *_exc: object) -> None:
@@ -75,7 +75,7 @@ class Writing:
         self.blocks.write_event_rows(list(rows), clock_offset_us)
 
     def raw(self, payload: bytes) -> None:
-        """Append a record that need not be a block."""
+        """Append a record that need not be a valid block."""
         self.log.append([payload])
 
     def segments(self) -> list[Path]:
@@ -83,18 +83,21 @@ class Writing:
 
 
 def write_some(journal: Path, calls: int = 10, *, role: WriterRole = WriterRole.BROKER) -> Path:
-    """Write a log that was closed in good order: spans, half of them queued, and a failure."""
-    with Writing(journal, role) as writing:
-        writing.spans([span(number, number / 8, queued=number % 2 == 0) for number in range(calls)])
-        writing.event_rows([failure(calls), EventRow(2.0, Kind.DROPPED, value=3.0)])
-    return writing.path
+    """Write and close a log; return its path.
+
+    It has spans, half of them queued, a failure, and a count of dropped events.
+    """
+    with LogWriter(journal, role) as writer:
+        writer.spans([span(number, number / 8, queued=number % 2 == 0) for number in range(calls)])
+        writer.event_rows([failure(calls), EventRow(2.0, Kind.DROPPED, value=3.0)])
+    return writer.path
 
 
 Row = dict[str, Any]
 
 
 def expected(journal: Path) -> list[Row]:
-    """Return what the reader in pure Python finds, in order of their places."""
+    """Return the rows of the pure Python reader, ordered by log, segment and offset."""
     return in_order(event._asdict() for event in events(journal))
 
 

@@ -1,4 +1,4 @@
-"""The journal as a table: what a read yields, and what bad input does to it."""
+"""The journal as a table: good and damaged input, refused options, filters."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.spark.source.journals import (
+    LogWriter,
     Row,
-    Writing,
     call_id,
     expected,
     in_order,
@@ -44,8 +44,8 @@ def flip(segment: Path, offset: int) -> None:
     segment.write_bytes(data)
 
 
-# --- good input ---------------------------------------------------------------------------------
-def test_spark_finds_the_format_by_itself(spark: SparkSession, tmp_path: Path) -> None:
+# --- good input -----------------------------------------------------------------------------------
+def test_spark_finds_the_format_without_registration(spark: SparkSession, tmp_path: Path) -> None:
     write_some(tmp_path)
     frame = read(spark, tmp_path)
     assert frame.schema == spark.createDataFrame([], SOURCE).schema
@@ -53,7 +53,7 @@ def test_spark_finds_the_format_by_itself(spark: SparkSession, tmp_path: Path) -
     assert frame.count() == len(expected(tmp_path)) == 10 * 3 + 5 + 2
 
 
-def test_it_can_be_registered(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_format_can_be_registered(spark: SparkSession, tmp_path: Path) -> None:
     register(spark)
     write_some(tmp_path)
     assert rows_of(read(spark, tmp_path)) == expected(tmp_path)
@@ -73,7 +73,7 @@ def test_one_log_can_be_read(spark: SparkSession, tmp_path: Path) -> None:
     assert rows_of(read(spark, log)) == expected(log)
 
 
-def test_what_a_journal_writes_is_read(spark: SparkSession, tmp_path: Path) -> None:
+def test_events_of_a_journal_are_read(spark: SparkSession, tmp_path: Path) -> None:
     with Journal(tmp_path, WriterRole.BROKER, b"broker-1") as journal:
         for number in range(2000):
             journal.chronicle.spans.append(span(number, number / 100))
@@ -86,21 +86,21 @@ def test_what_a_journal_writes_is_read(spark: SparkSession, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("partition_bytes", [1 << 20, 30_001])
-def test_partitions_share_the_rows_out(
+def test_each_row_is_in_one_partition(
     spark: SparkSession, tmp_path: Path, partition_bytes: int
 ) -> None:
-    with Writing(tmp_path, segment_size=100_000) as writing:
+    with LogWriter(tmp_path, segment_size=100_000) as writer:
         for start in range(0, 3000, 100):
-            writing.spans([span(number, number / 8) for number in range(start, start + 100)])
-    assert len(writing.segments()) > 1
+            writer.spans([span(number, number / 8) for number in range(start, start + 100)])
+    assert len(writer.segments()) > 1
     frame = read(spark, tmp_path, partitionBytes=partition_bytes, columns="log,segment,byte_offset")
     found = {(row["segment"], row["byte_offset"]) for row in frame.toArrow().to_pylist()}
     assert frame.count() == len(found) == 3000 * 3
-    size = sum(segment.stat().st_size for segment in writing.segments())
+    size = sum(segment.stat().st_size for segment in writer.segments())
     assert frame.rdd.getNumPartitions() == -(-size // partition_bytes)
 
 
-def test_columns_are_read_in_the_order_asked_for(spark: SparkSession, tmp_path: Path) -> None:
+def test_columns_are_read_in_the_requested_order(spark: SparkSession, tmp_path: Path) -> None:
     write_some(tmp_path)
     frame = read(spark, tmp_path, columns="kind, ts,request_id")
     assert frame.columns == ["kind", "ts", "request_id"]
@@ -119,18 +119,18 @@ def test_an_empty_journal_has_no_rows(spark: SparkSession, tmp_path: Path) -> No
     frame = read(spark, tmp_path)
     assert frame.count() == 0
     assert rows_of(frame) == []
-    with Writing(tmp_path):
+    with LogWriter(tmp_path):
         assert frame.count() == 0
 
 
 def test_a_journal_is_read_while_it_is_written(spark: SparkSession, tmp_path: Path) -> None:
-    with Writing(tmp_path) as writing:
-        writing.spans([span(1)])
+    with LogWriter(tmp_path) as writer:
+        writer.spans([span(1)])
         assert read(spark, tmp_path).count() == 3
-        writing.spans([span(2)])
+        writer.spans([span(2)])
         assert rows_of(read(spark, tmp_path)) == expected(tmp_path)
-        # Torn: what comes next is there in part. It is not damage, it may still be completed.
-        (segment,) = writing.segments()
+        # A torn record is not damage, because the writer may still complete it.
+        (segment,) = writer.segments()
         written = segment.read_bytes().rstrip(b"\0")
         with segment.open("r+b") as file:
             file.seek(-(-len(written) // 8) * 8 + 8)
@@ -138,18 +138,18 @@ def test_a_journal_is_read_while_it_is_written(spark: SparkSession, tmp_path: Pa
         assert read(spark, tmp_path).count() == 6
 
 
-# --- bad input ----------------------------------------------------------------------------------
+# --- bad input ------------------------------------------------------------------------------------
 @pytest.fixture
-def several_blocks(tmp_path: Path) -> Writing:
+def several_blocks(tmp_path: Path) -> LogWriter:
     """A log of ten blocks of ten spans."""
-    with Writing(tmp_path) as writing:
+    with LogWriter(tmp_path) as writer:
         for start in range(0, 100, 10):
-            writing.spans([span(number, number / 8) for number in range(start, start + 10)])
-    return writing
+            writer.spans([span(number, number / 8) for number in range(start, start + 10)])
+    return writer
 
 
-def test_flipped_bits_cost_a_block_and_are_told(
-    spark: SparkSession, tmp_path: Path, several_blocks: Writing
+def test_a_flipped_bit_loses_one_block_and_is_reported(
+    spark: SparkSession, tmp_path: Path, several_blocks: LogWriter
 ) -> None:
     (segment,) = several_blocks.segments()
     flip(segment, segment.stat().st_size // 2)
@@ -163,10 +163,10 @@ def test_flipped_bits_cost_a_block_and_are_told(
 
 
 @pytest.mark.parametrize("partition_bytes", [8 << 20, 500])
-def test_every_flipped_byte_is_told_once(
-    spark: SparkSession, tmp_path: Path, several_blocks: Writing, partition_bytes: int
+def test_every_flipped_byte_is_reported_once(
+    spark: SparkSession, tmp_path: Path, several_blocks: LogWriter, partition_bytes: int
 ) -> None:
-    """Also in the header, and where a damaged record spans partitions."""
+    """This includes bytes of the header, and damaged records that span partitions."""
     (segment,) = several_blocks.segments()
     for offset in (3, 2000, 4000):
         flip(segment, offset)
@@ -176,11 +176,11 @@ def test_every_flipped_byte_is_told_once(
     assert sum(row["raw"] is not None for row in found) == 3
 
 
-def test_a_segment_that_was_cut_is_told(spark: SparkSession, tmp_path: Path) -> None:
-    with Writing(tmp_path, segment_size=100_000) as writing:
+def test_a_truncated_segment_is_reported(spark: SparkSession, tmp_path: Path) -> None:
+    with LogWriter(tmp_path, segment_size=100_000) as writer:
         for start in range(0, 3000, 100):
-            writing.spans([span(number, number / 8) for number in range(start, start + 100)])
-    first, *_ = writing.segments()
+            writer.spans([span(number, number / 8) for number in range(start, start + 100)])
+    first, *_ = writer.segments()
     with first.open("r+b") as file:
         file.truncate(50_000)
     for partition_bytes in (8 << 20, 30_000):
@@ -189,8 +189,8 @@ def test_a_segment_that_was_cut_is_told(spark: SparkSession, tmp_path: Path) -> 
         assert any("cut off" in (row["reason"] or "") for row in found)
 
 
-def test_a_segment_that_is_no_segment_is_told(
-    spark: SparkSession, tmp_path: Path, several_blocks: Writing
+def test_an_invalid_segment_is_reported(
+    spark: SparkSession, tmp_path: Path, several_blocks: LogWriter
 ) -> None:
     (segment,) = several_blocks.segments()
     segment.write_bytes(b"this is something else")
@@ -200,9 +200,9 @@ def test_a_segment_that_is_no_segment_is_told(
 
 
 def test_unknown_kinds_are_rows(spark: SparkSession, tmp_path: Path) -> None:
-    with Writing(tmp_path) as writing:
-        writing.spans([span(1)])
-        writing.event_rows([EventRow(1.0, 77, call_id(1)), EventRow(2.0, Kind.CLOSED)])
+    with LogWriter(tmp_path) as writer:
+        writer.spans([span(1)])
+        writer.event_rows([EventRow(1.0, 77, call_id(1)), EventRow(2.0, Kind.CLOSED)])
     found = rows_of(read(spark, tmp_path))
     assert found == expected(tmp_path)
     (odd,) = [row for row in found if row["raw"] is not None]
@@ -213,12 +213,12 @@ def test_unknown_kinds_are_rows(spark: SparkSession, tmp_path: Path) -> None:
 def test_a_later_schema_version_is_quarantined_and_the_rest_is_read(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """A block of the next version has columns more, which this one cannot even find the end of."""
+    """This version cannot find the end of the additional columns of the next version."""
     later = HEADER.pack(BlockType.SPANS, SCHEMA_VERSION + 1, 0, 1, 0, 0) + bytes(72)
-    with Writing(tmp_path) as writing:
-        writing.spans([span(1)])
-        writing.raw(later)
-        writing.spans([span(2)])
+    with LogWriter(tmp_path) as writer:
+        writer.spans([span(1)])
+        writer.raw(later)
+        writer.spans([span(2)])
     found = rows_of(read(spark, tmp_path))
     assert found == expected(tmp_path)
     (odd,) = [row for row in found if row["raw"] is not None]
@@ -228,22 +228,22 @@ def test_a_later_schema_version_is_quarantined_and_the_rest_is_read(
     assert {row["schema_version"] for row in found} == {None, 1}
 
 
-def test_blocks_that_are_none_are_rows(spark: SparkSession, tmp_path: Path) -> None:
-    with Writing(tmp_path) as writing:
-        writing.raw(b"short")
-        writing.raw(HEADER.pack(9, SCHEMA_VERSION, 0, 0, 0, 0))
-        writing.raw(HEADER.pack(BlockType.SPANS, SCHEMA_VERSION, 0, 1000, 0, 0))
-        writing.spans([span(1)])
+def test_invalid_blocks_are_rows(spark: SparkSession, tmp_path: Path) -> None:
+    with LogWriter(tmp_path) as writer:
+        writer.raw(b"short")
+        writer.raw(HEADER.pack(9, SCHEMA_VERSION, 0, 0, 0, 0))
+        writer.raw(HEADER.pack(BlockType.SPANS, SCHEMA_VERSION, 0, 1000, 0, 0))
+        writer.spans([span(1)])
     found = rows_of(read(spark, tmp_path))
     assert found == expected(tmp_path)
     assert sum(row["raw"] is not None for row in found) == 3
     assert len(found) == 6
 
 
-def test_an_instant_that_is_none_is_a_row(spark: SparkSession, tmp_path: Path) -> None:
-    with Writing(tmp_path) as writing:
-        writing.spans([span(1)])
-        writing.event_rows([EventRow(float("nan"), Kind.OPENED)])
+def test_an_event_with_an_invalid_instant_is_a_row(spark: SparkSession, tmp_path: Path) -> None:
+    with LogWriter(tmp_path) as writer:
+        writer.spans([span(1)])
+        writer.event_rows([EventRow(float("nan"), Kind.OPENED)])
     found = rows_of(read(spark, tmp_path))
     assert found == expected(tmp_path)
     (odd,) = [row for row in found if row["raw"] is not None]
@@ -251,13 +251,13 @@ def test_an_instant_that_is_none_is_a_row(spark: SparkSession, tmp_path: Path) -
     assert odd["raw"][:8] == struct.pack("<d", float("nan"))
 
 
-def test_a_segment_that_retention_removes_meanwhile_is_told(
+def test_a_segment_removed_by_retention_during_a_read_is_reported(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    with Writing(tmp_path, segment_size=100_000) as writing:
+    with LogWriter(tmp_path, segment_size=100_000) as writer:
         for start in range(0, 3000, 100):
-            writing.spans([span(number, number / 8) for number in range(start, start + 100)])
-    first, *others = writing.segments()
+            writer.spans([span(number, number / 8) for number in range(start, start + 100)])
+    first, *others = writer.segments()
     frame = read(spark, tmp_path)
     planned = frame.rdd  # partitions are fixed from here on
     assert planned.getNumPartitions() == 1
@@ -278,9 +278,9 @@ def test_a_log_that_a_task_cannot_see_is_an_error(spark: SparkSession, tmp_path:
         planned.collect()
 
 
-# --- what is refused ----------------------------------------------------------------------------
+# --- refused options and paths --------------------------------------------------------------------
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "message"),
     [
         ({"colums": "ts"}, "no option 'colums'; there are path, log, columns"),
         ({"columns": "ts,whatever"}, "no column 'whatever'; there are schema_version"),
@@ -293,32 +293,32 @@ def test_a_log_that_a_task_cannot_see_is_an_error(spark: SparkSession, tmp_path:
         ({"pushdown": "perhaps"}, "must be true or false"),
     ],
 )
-def test_options_that_cannot_be_are_refused(
-    spark: SparkSession, tmp_path: Path, options: dict[str, str], words: str
+def test_invalid_options_of_the_source_are_refused(
+    spark: SparkSession, tmp_path: Path, options: dict[str, str], message: str
 ) -> None:
     with pytest.raises(Exception, match="ConfigurationError") as raised:
         read(spark, tmp_path, **options)
-    assert words in str(raised.value)
+    assert message in str(raised.value)
 
 
 @pytest.mark.parametrize(
-    ("make", "words"),
+    ("make", "message"),
     [
         (lambda path: None, "no such folder"),
         (lambda path: path.write_text("x"), "is a file; a journal is a folder"),
         (lambda path: (path / "sub").mkdir(parents=True), "is not a journal: it has sub"),
     ],
 )
-def test_what_is_no_journal_is_refused(
-    spark: SparkSession, tmp_path: Path, make: Any, words: str
+def test_a_path_that_is_not_a_journal_is_refused(
+    spark: SparkSession, tmp_path: Path, make: Any, message: str
 ) -> None:
     make(tmp_path / "journal")
     with pytest.raises(Exception, match="ConfigurationError") as raised:
         read(spark, tmp_path / "journal").count()
-    assert words in str(raised.value)
+    assert message in str(raised.value)
 
 
-def test_what_there_is_no_client_for_is_not_read(spark: SparkSession) -> None:
+def test_an_unsupported_url_scheme_is_refused(spark: SparkSession) -> None:
     with pytest.raises(Exception, match="there is no client for hdfs: here"):
         spark.read.format("requite").load("hdfs://name/journal")
 
@@ -328,14 +328,17 @@ def test_a_file_url_is_a_folder(spark: SparkSession, tmp_path: Path) -> None:
     assert spark.read.format("requite").load(tmp_path.as_uri()).count() > 0
 
 
-def test_a_schema_that_is_not_the_journal_s_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_schema_with_other_columns_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     write_some(tmp_path)
-    for schema, words in (("what int", "no column 'what'"), ("ts string", "is of type timestamp")):
-        with pytest.raises(Exception, match=words):
+    for schema, message in (
+        ("what int", "no column 'what'"),
+        ("ts string", "is of type timestamp"),
+    ):
+        with pytest.raises(Exception, match=message):
             spark.read.format("requite").schema(schema).load(str(tmp_path)).count()
 
 
-# --- filters ------------------------------------------------------------------------------------
+# --- filters --------------------------------------------------------------------------------------
 FILTERS = [
     "kind = 'answered'",
     "kind IN ('queued', 'dropped')",
@@ -365,7 +368,9 @@ def filtered(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> I
 
 
 @pytest.mark.parametrize("condition", FILTERS)
-def test_filters_find_the_same_rows(spark: SparkSession, filtered: Path, condition: str) -> None:
+def test_pushed_filters_find_the_same_rows(
+    spark: SparkSession, filtered: Path, condition: str
+) -> None:
     found = rows_of(read(spark, filtered).where(condition))
     assert found == rows_of(spark.table("unpushed").where(condition))
 

@@ -1,4 +1,4 @@
-"""The decoder of whole columns, without Spark: it agrees with the one in pure Python."""
+"""The columnar decoder, without Spark, compared with the pure Python decoder."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def records(payloads: Sequence[bytes]) -> list[Record]:
 def by_columns(
     role: WriterRole, items: Sequence[Record | Damage], names: Sequence[str] = NAMES
 ) -> list[Row]:
-    """Return the rows that the decoder makes."""
+    """Return the rows of the columnar decoder."""
     decoder = Decoder(SegmentSource(log_name(role, NAME), role, NAME.hex(), 7), names)
     batches = [batch for item in items for batch in decoder.feed(item.payload, item.offset + 24)]
     batches += decoder.finish()
@@ -48,7 +48,7 @@ def by_columns(
 
 
 def by_rows(role: WriterRole, items: Sequence[Record]) -> Iterator[Row]:
-    """Return those that the reader in pure Python makes."""
+    """Yield the rows of the pure Python decoder."""
     log = LogFolder(log_name(role, NAME), role, NAME.hex())
     decoder = SegmentDecoder(log, 7)
     for item in items:
@@ -62,7 +62,7 @@ def by_rows(role: WriterRole, items: Sequence[Record]) -> Iterator[Row]:
 def payloads(
     spans: Sequence[SpanRow], event_rows: Sequence[EventRow], clock_offset_us: int = NOON_US
 ) -> list[bytes]:
-    """Return blocks, the strings first."""
+    """Return the blocks of rows, with the blocks of their strings first."""
     strings = Strings()
     blocks = []
     if spans:
@@ -95,7 +95,7 @@ def test_agrees_about_garbage(garbage: list[bytes]) -> None:
 
 @given(st.data())
 def test_agrees_about_changed_bytes(data: st.DataObject) -> None:
-    """A writer with a bug may write anything under a good checksum."""
+    """A writer with a bug may write any bytes with a valid checksum."""
     changed = [bytearray(each) for each in payloads(rows.SPANS, rows.EVENTS)]
     for _ in range(data.draw(st.integers(1, 4))):
         block = changed[data.draw(st.integers(0, len(changed) - 1))]
@@ -106,9 +106,9 @@ def test_agrees_about_changed_bytes(data: st.DataObject) -> None:
     )
 
 
-def test_rows_of_many_blocks_are_put_together() -> None:
+def test_rows_of_many_blocks_are_combined() -> None:
     blocks = [payloads([span(n, n / 4, queued=n % 2 == 0)], []) for n in range(20)]
-    # The strings of each are numbered alike.
+    # All blocks number their strings alike, so one block of strings serves them all.
     items = records([blocks[0][0], *(each[-1] for each in blocks)])
     decoder = Decoder(SegmentSource("broker-x", WriterRole.BROKER, "x", 7), NAMES)
     for item in items:
@@ -119,7 +119,7 @@ def test_rows_of_many_blocks_are_put_together() -> None:
 
 
 @pytest.mark.parametrize("at", [nan, inf, -inf, 1e300, -1e10])
-def test_an_instant_that_is_none_is_told(at: float) -> None:
+def test_an_instant_out_of_range_is_a_reason(at: float) -> None:
     good = span(1)
     items = records(payloads([(at, *good[1:]), good], [EventRow(at, Kind.OPENED)]))
     found = by_columns(WriterRole.CLIENT, items)
@@ -130,7 +130,7 @@ def test_an_instant_that_is_none_is_told(at: float) -> None:
     assert len(found) == 7
 
 
-def test_an_unknown_kind_comes_with_its_cells() -> None:
+def test_a_row_of_an_unknown_kind_has_its_raw_cells() -> None:
     odd = EventRow(3.0, 77, rows.CALL, b"echo", reason="a later version knows")
     (found,) = by_columns(WriterRole.BROKER, records(payloads([], [odd])))
     assert found["kind"] == "unknown:77"
@@ -140,7 +140,7 @@ def test_an_unknown_kind_comes_with_its_cells() -> None:
 
 
 @pytest.mark.parametrize("names", [("ts",), ("kind", "ts", "raw"), ("date", "request_id")])
-def test_only_the_columns_that_are_wanted(names: tuple[str, ...]) -> None:
+def test_only_requested_columns_are_decoded(names: tuple[str, ...]) -> None:
     items = records(payloads(rows.SPANS, rows.EVENTS))
     every = by_columns(WriterRole.BROKER, items)
     assert by_columns(WriterRole.BROKER, items, names) == [
@@ -148,7 +148,7 @@ def test_only_the_columns_that_are_wanted(names: tuple[str, ...]) -> None:
     ]
 
 
-def test_strings_whose_definition_was_lost_are_told_by_number() -> None:
+def test_undefined_strings_are_named_by_their_numbers() -> None:
     items = records(payloads(rows.SPANS, []))
     lost = items[1:]  # without the first block, which defines them
     assert items[0].payload[0] == BlockType.STRINGS

@@ -1,7 +1,7 @@
-"""What could not be read is read again when it changes: afterwards nothing is missing or double.
+"""Damaged files are read again once they change; no event is lost or duplicated.
 
-The oracle is the undamaged journal. A journal is damaged, read, repaired, and read again: then a
-reader has all of its events, each once, and nothing is said of damage any more.
+The oracle is the undamaged journal. A journal is damaged, read, repaired, and read again. Then the
+reader has every event exactly once, and reports no damage.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pyspark.sql.datasource import InputPartition
-from tests.spark.source.journals import Writing, span
-from tests.spark.source.test_anything_anywhere import COLUMNS, DAMAGES, Truth, Undamaged, undamaged
+from tests.spark.source.journals import LogWriter, span
+from tests.spark.source.test_random_damage import COLUMNS, DAMAGES, Truth, Undamaged, undamaged
 from tests.spark.source.test_stream import steps, stream_reader
 
 from requite.chronicle import WriterRole
@@ -36,7 +36,7 @@ __all__ = ["undamaged"]
 
 
 class Following:
-    """Reads a journal again and again, as a run of the pipeline does, and keeps what it finds."""
+    """Reads a journal repeatedly, as runs of the pipeline do; collects events and bad rows."""
 
     def __init__(self, journal: Path) -> None:
         self.journal = journal
@@ -46,13 +46,13 @@ class Following:
         self.offset: Offset | None = None
 
     def read(self) -> int:
-        """Read what is new or has changed; return how many events that were."""
+        """Read new and changed data; return how many events were added."""
         reader, since_ns = stream_reader(self.journal), time_ns()
         again = reader.reread(self.skipped, self.offset or reader.initialOffset())
         end = steps(reader, again.start)[-1]
         shares = [*again.shares]
         shares += reader.partitions(again.start, end) if end != again.start else []
-        self.bad = [row for row in self.bad if not any(holds_not(row, e) for e in again.outdated)]
+        self.bad = [row for row in self.bad if not any(is_outdated(row, e) for e in again.outdated)]
         before, bad, before_events = self.events.total(), self.bad, self.events.copy()
         known = self._known(again.segments)
         found = self._read_shares(reader, shares, known)
@@ -79,7 +79,7 @@ class Following:
     def _read_shares(
         self, reader: JournalStreamReader, shares: Sequence[InputPartition], known: Known
     ) -> Counter[tuple[str, int]]:
-        """Read shares; return how many events that are known were there."""
+        """Read shares; return how many known events were found, by segment."""
         found: Counter[tuple[str, int]] = Counter()
         for share in shares:
             for batch in reader.read(share):
@@ -95,15 +95,15 @@ class Following:
         return found
 
 
-def holds_not(row: dict[str, Any], each: Outdated) -> bool:
-    """Whether a row in quarantine is outdated: as `requite.spark.ingest` asks Spark."""
+def is_outdated(row: dict[str, Any], each: Outdated) -> bool:
+    """Whether a quarantined row is outdated, by the rule of `requite.spark.ingest`."""
     is_there = (row["log"], row["segment"]) == (each.log, each.segment)
     is_gap = row["byte_offset"] == 0 and not row["raw"]
     return is_there and each.since <= row["byte_offset"] and is_gap == each.gaps
 
 
 def copy(journal: Path, target: Path) -> None:
-    """Copy a journal that will not grow any more."""
+    """Copy a journal so that its reader takes the copy for complete."""
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(journal, target)
     for lock in target.glob("*/lock"):
@@ -111,8 +111,8 @@ def copy(journal: Path, target: Path) -> None:
 
 
 REPAIRED = sorted(set(DAMAGES) - {"double", "double_the_log", "swap_logs"})
-"""Damages that a repair undoes. The others leave damaged files that are taken away afterwards, as
-retention does: they stay told."""
+"""Damages that a repair undoes. The others create damaged files, which the repair removes as
+retention would, so the reports of them remain."""
 
 
 @given(how=st.sampled_from(REPAIRED), seeds=st.lists(st.integers(0, 2**32), min_size=1, max_size=3))
@@ -134,7 +134,7 @@ def test_what_is_repaired_is_read(undamaged: Undamaged, how: str, seeds: list[in
     assert following.read() == 0
 
 
-def test_segments_that_come_late_are_read_one_by_one(undamaged: Undamaged) -> None:
+def test_late_segments_are_read_as_they_arrive(undamaged: Undamaged) -> None:
     copy(undamaged.journal, undamaged.damaged)
     [log] = undamaged.damaged.glob("broker-*")
     segments = sorted(log.glob("*.seg"))
@@ -157,7 +157,7 @@ def test_segments_that_come_late_are_read_one_by_one(undamaged: Undamaged) -> No
     assert following.events == undamaged.truth
 
 
-def test_what_does_not_change_is_not_read_again(undamaged: Undamaged) -> None:
+def test_unchanged_damage_is_not_read_again(undamaged: Undamaged) -> None:
     copy(undamaged.journal, undamaged.damaged)
     segment = sorted(undamaged.damaged.glob("broker-*/*.seg"))[1]
     data = bytearray(segment.read_bytes())
@@ -169,11 +169,11 @@ def test_what_does_not_change_is_not_read_again(undamaged: Undamaged) -> None:
     reader, offset = stream_reader(undamaged.damaged), following.offset
     assert offset is not None
     assert reader.reread(following.skipped, offset) == Rereading(offset)
-    segment.write_bytes(data)  # it looks as if it had changed
+    segment.write_bytes(data)  # new modification time, same content
     assert reader.reread(following.skipped, offset) == Rereading(offset)
 
 
-def test_what_changes_while_it_is_read_is_read_once_more(undamaged: Undamaged) -> None:
+def test_a_segment_that_changes_during_a_read_is_read_again(undamaged: Undamaged) -> None:
     copy(undamaged.journal, undamaged.damaged)
     segment = sorted(undamaged.damaged.glob("broker-*/*.seg"))[1]
     segment.write_bytes(segment.read_bytes()[:700])
@@ -186,11 +186,11 @@ def test_what_changes_while_it_is_read_is_read_once_more(undamaged: Undamaged) -
     assert reader.reread(noted, offset).shares
 
 
-def test_retention_takes_what_was_read_and_nothing_is_missed(tmp_path: Path) -> None:
-    with Writing(tmp_path, segment_size=5_000) as writing:
+def test_segments_removed_after_a_read_are_not_missing(tmp_path: Path) -> None:
+    with LogWriter(tmp_path, segment_size=5_000) as writer:
         for number in range(0, 200, 10):
-            writing.spans([span(each, each / 8) for each in range(number, number + 10)])
-    segments = writing.segments()
+            writer.spans([span(each, each / 8) for each in range(number, number + 10)])
+    segments = writer.segments()
     data = bytearray(segments[2].read_bytes())
     data[700] ^= 1
     segments[2].write_bytes(data)
@@ -206,14 +206,14 @@ def test_retention_takes_what_was_read_and_nothing_is_missed(tmp_path: Path) -> 
     assert following.bad == bad
 
 
-def test_a_copy_that_is_young_and_does_not_say_that_it_has_ended_may_be_behind(
+def test_a_recent_copy_without_a_noted_end_is_behind(
     tmp_path: Path,
 ) -> None:
-    with Writing(tmp_path / "original", WriterRole.CLIENT) as writing:
-        writing.spans([span(1)])
+    with LogWriter(tmp_path / "original", WriterRole.CLIENT) as writer:
+        writer.spans([span(1)])
         shutil.copytree(tmp_path / "original", tmp_path / "copy")
         assert stream_reader(tmp_path / "original").behind() == []
-    reader, log = stream_reader(tmp_path / "copy"), tmp_path / "copy" / writing.path.name
+    reader, log = stream_reader(tmp_path / "copy"), tmp_path / "copy" / writer.path.name
     assert reader.behind() == [log.name]
     (log / SHIPPED_NAME).write_bytes(encode_shipped(Shipped(0, 64, is_ended=True)))
     assert reader.behind() == []
@@ -225,15 +225,15 @@ def test_a_copy_that_is_young_and_does_not_say_that_it_has_ended_may_be_behind(
 
 
 @pytest.mark.parametrize("cut", [0, 100])
-def test_the_torn_end_of_a_copy_is_forgotten_when_the_rest_has_come(
+def test_the_torn_end_of_a_copy_is_forgotten_once_the_copy_is_complete(
     tmp_path: Path, cut: int
 ) -> None:
-    with Writing(tmp_path / "original", WriterRole.CLIENT) as writing:
-        writing.spans([span(1)])
-        writing.spans([span(2, 1.0)])
-    [segment] = writing.segments()
+    with LogWriter(tmp_path / "original", WriterRole.CLIENT) as writer:
+        writer.spans([span(1)])
+        writer.spans([span(2, 1.0)])
+    [segment] = writer.segments()
     whole = segment.read_bytes()
-    log = tmp_path / "copy" / writing.path.name
+    log = tmp_path / "copy" / writer.path.name
     log.mkdir(parents=True)
     (log / segment.name).write_bytes(whole[: len(whole) // 2 + cut])
     shipped = Shipped(0, len(whole), is_ended=True)

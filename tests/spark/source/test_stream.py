@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.spark.source.journals import Row, Writing, expected, in_order, span, write_some
+from tests.spark.source.journals import LogWriter, Row, expected, in_order, span, write_some
 
 from requite.chronicle import WriterRole
 from requite.journal.stats import stats
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(180)  # the first test of a run starts the JVM
 
 
-class Following:
-    """A query that writes what it reads to Parquet, run with `availableNow` again and again."""
+class Follower:
+    """A streaming query from a journal to Parquet; each `run` uses `availableNow`."""
 
     def __init__(self, spark: SparkSession, journal: Path, folder: Path, **options: Any) -> None:
         self.spark = spark
@@ -56,93 +56,93 @@ class Following:
 
 
 @pytest.fixture
-def following(spark: SparkSession, tmp_path: Path) -> Following:
-    return Following(spark, tmp_path / "journal", tmp_path)
+def follower(spark: SparkSession, tmp_path: Path) -> Follower:
+    return Follower(spark, tmp_path / "journal", tmp_path)
 
 
-def test_each_run_reads_what_is_new(following: Following) -> None:
-    with Writing(following.journal) as writing:
-        writing.spans([span(1)])
-        following.run()
-        assert following.rows() == expected(following.journal)
-        writing.spans([span(2, 1.0), span(3, 1.5, queued=True)])
-        write_some(following.journal, role=WriterRole.CLIENT)
-        following.run()
-        assert following.rows() == expected(following.journal)
-        following.run()
-        assert following.batches() == 2, "a run without news is no batch"
+def test_each_run_reads_new_events(follower: Follower) -> None:
+    with LogWriter(follower.journal) as writer:
+        writer.spans([span(1)])
+        follower.run()
+        assert follower.rows() == expected(follower.journal)
+        writer.spans([span(2, 1.0), span(3, 1.5, queued=True)])
+        write_some(follower.journal, role=WriterRole.CLIENT)
+        follower.run()
+        assert follower.rows() == expected(follower.journal)
+        follower.run()
+        assert follower.batches() == 2, "a run without new events writes no batch"
 
 
-def test_the_end_of_a_log_that_was_cut_is_told_once(following: Following) -> None:
+def test_a_truncated_end_is_reported_once(follower: Follower) -> None:
     logs = []
     for role, cut in ((WriterRole.BROKER, 24), (WriterRole.CLIENT, 31), (WriterRole.WORKER, 500)):
-        logs.append(write_some(following.journal, role=role))
+        logs.append(write_some(follower.journal, role=role))
         [file] = logs[-1].glob("*.seg")
         os.truncate(file, file.stat().st_size - cut)
-    following.run()
-    assert following.rows() == expected(following.journal)
-    ends = [(row["log"], row["reason"]) for row in following.rows() if row["raw"] is not None]
+    follower.run()
+    assert follower.rows() == expected(follower.journal)
+    ends = [(row["log"], row["reason"]) for row in follower.rows() if row["raw"] is not None]
     assert ends == sorted((log.name, CUT) for log in logs)
-    following.run()
-    assert following.batches() == 1
+    follower.run()
+    assert follower.batches() == 1
 
 
-def test_the_end_of_a_log_whose_writer_was_killed_is_told_then(following: Following) -> None:
-    with Writing(following.journal) as writing:
-        writing.spans([span(1)])
-        [file] = writing.segments()
+def test_a_torn_end_is_reported_after_the_writer_was_killed(follower: Follower) -> None:
+    with LogWriter(follower.journal) as writer:
+        writer.spans([span(1)])
+        [file] = writer.segments()
         written = len(file.read_bytes().rstrip(b"\0"))
-        writing.spans([span(2, 1.0)])
+        writer.spans([span(2, 1.0)])
         data = bytearray(file.read_bytes())
         data[written + 100 :] = bytes(len(data) - written - 100)
         file.write_bytes(data)
-        following.run()
-        assert [row["raw"] for row in following.rows()] == [None] * 3
-        writing.log._folder.unlock()
-        following.run()
-        assert following.rows() == expected(following.journal)
-        assert [row["reason"] for row in following.rows() if row["raw"] is not None] == [TORN]
+        follower.run()
+        assert [row["raw"] for row in follower.rows()] == [None] * 3
+        writer.log._folder.unlock()
+        follower.run()
+        assert follower.rows() == expected(follower.journal)
+        assert [row["reason"] for row in follower.rows() if row["raw"] is not None] == [TORN]
 
 
-def test_a_limit_cuts_batches_between_records(following: Following) -> None:
-    with Writing(following.journal) as writing:
+def test_a_limit_splits_batches_between_records(follower: Follower) -> None:
+    with LogWriter(follower.journal) as writer:
         for number in range(40):
-            writing.spans([span(number, number / 8)])
-    write_some(following.journal, role=WriterRole.CLIENT)
-    following.options = {"maxBytesPerTrigger": "2k"}
-    following.run()
-    assert following.rows() == expected(following.journal)
-    assert following.batches() > 2
+            writer.spans([span(number, number / 8)])
+    write_some(follower.journal, role=WriterRole.CLIENT)
+    follower.options = {"maxBytesPerTrigger": "2k"}
+    follower.run()
+    assert follower.rows() == expected(follower.journal)
+    assert follower.batches() > 2
 
 
-def test_damage_and_a_torn_tail_in_a_stream(following: Following) -> None:
-    with Writing(following.journal) as writing:
+def test_damage_and_a_torn_tail_in_a_stream(follower: Follower) -> None:
+    with LogWriter(follower.journal) as writer:
         for number in range(3):
-            writing.spans([span(number, number / 8)])
-        (segment,) = writing.segments()
+            writer.spans([span(number, number / 8)])
+        (segment,) = writer.segments()
         data = bytearray(segment.read_bytes())
-        data[len(data.rstrip(b"\0")) - 150] ^= 1  # in the last but one record
+        data[len(data.rstrip(b"\0")) - 150] ^= 1  # in the second-last record
         segment.write_bytes(data)
-        writing.spans([span(3, 1.0)])
-        following.run()
-        assert sum(row["raw"] is not None for row in following.rows()) == 1
+        writer.spans([span(3, 1.0)])
+        follower.run()
+        assert sum(row["raw"] is not None for row in follower.rows()) == 1
         end = len(segment.read_bytes().rstrip(b"\0")) // 8 * 8 + 8
         torn = b"\xf5RQ\xb1 torn"
         with segment.open("r+b") as file:
             file.seek(end + 8)
             file.write(torn)
-        following.run()
-        assert following.batches() == 1
+        follower.run()
+        assert follower.batches() == 1
         with segment.open("r+b") as file:
             file.seek(end + 8)
             file.write(bytes(len(torn)))
-        writing.spans([span(4, 2.0)])
-        following.run()
-    assert following.rows() == expected(following.journal)
+        writer.spans([span(4, 2.0)])
+        follower.run()
+    assert follower.rows() == expected(follower.journal)
 
 
-def test_a_batch_that_failed_is_read_again_as_it_was(
-    spark: SparkSession, tmp_path: Path, following: Following
+def test_a_failed_batch_is_read_again_unchanged(
+    spark: SparkSession, tmp_path: Path, follower: Follower
 ) -> None:
     """The journal grows between the failure and the restart; the batch keeps its end."""
     batches: list[tuple[int, int]] = []
@@ -153,38 +153,38 @@ def test_a_batch_that_failed_is_read_again_as_it_was(
             raise RuntimeError("the machine burns")
 
     def run() -> Exception | None:
-        stream = spark.readStream.format("requite").load(str(following.journal))
+        stream = spark.readStream.format("requite").load(str(follower.journal))
         writer = stream.writeStream.foreachBatch(fail).trigger(availableNow=True)
-        query = writer.option("checkpointLocation", str(following.checkpoint)).start()
+        query = writer.option("checkpointLocation", str(follower.checkpoint)).start()
         try:
             query.awaitTermination(120)
         except Exception as error:
             return error
         return None
 
-    with Writing(following.journal) as writing:
-        writing.spans([span(1), span(2)])
+    with LogWriter(follower.journal) as writer:
+        writer.spans([span(1), span(2)])
         assert "the machine burns" in str(run())
-        writing.spans([span(3)])
+        writer.spans([span(3)])
         assert run() is None
     assert batches == [(0, 6), (0, 6), (1, 3)]
 
 
-# --- offsets, without Spark ---------------------------------------------------------------------
+# --- offsets, without Spark -----------------------------------------------------------------------
 def stream_reader(journal: Path, **options: str) -> JournalStreamReader:
     checked = read_options({"path": str(journal), **options})
     return JournalStreamReader(checked, checked.columns)
 
 
 def read_between(journal: Path, start: dict[str, Any], end: dict[str, Any]) -> list[Row]:
-    """Return what a fresh reader, as after a restart, finds between two offsets."""
+    """Return the rows between two offsets, read by a new reader as after a restart."""
     reader = stream_reader(journal)
     batches = [batch for part in reader.partitions(start, end) for batch in reader.read(part)]
     return in_order(row for batch in batches for row in batch.to_pylist())
 
 
 def steps(reader: JournalStreamReader, start: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the offsets at which batches end, until nothing is new."""
+    """Return `start` and the end offset of each batch up to the end of the journal."""
     limit = reader.getDefaultReadLimit()
     offsets = [start]
     while (end := reader.latestOffset(offsets[-1], limit)) != offsets[-1]:
@@ -192,16 +192,16 @@ def steps(reader: JournalStreamReader, start: dict[str, Any]) -> list[dict[str, 
     return offsets
 
 
-def write_segments(journal: Path, calls: Sequence[int] = range(3000)) -> Writing:
-    with Writing(journal, segment_size=80_000) as writing:
+def write_segments(journal: Path, calls: Sequence[int] = range(3000)) -> LogWriter:
+    with LogWriter(journal, segment_size=80_000) as writer:
         for start in calls[::100]:
-            writing.spans([span(each, each / 8) for each in range(start, start + 100)])
-    assert len(writing.segments()) == 3
-    return writing
+            writer.spans([span(each, each / 8) for each in range(start, start + 100)])
+    assert len(writer.segments()) == 3
+    return writer
 
 
 @pytest.mark.parametrize("limit", ["1", "10k", "70k", "1g"])
-def test_limits_neither_lose_nor_repeat(tmp_path: Path, limit: str) -> None:
+def test_limits_neither_lose_nor_repeat_events(tmp_path: Path, limit: str) -> None:
     write_segments(tmp_path)
     write_some(tmp_path, role=WriterRole.CLIENT)
     offsets = steps(stream_reader(tmp_path, maxBytesPerTrigger=limit), {"version": 1, "logs": {}})
@@ -218,34 +218,34 @@ def test_a_log_that_grows_faster_does_not_starve_the_others(tmp_path: Path) -> N
     assert first["logs"][client.name]["offset"] == (client / f"{0:020}.seg").stat().st_size
 
 
-def test_available_now_ends_with_what_was_there(tmp_path: Path) -> None:
-    with Writing(tmp_path) as writing:
-        writing.spans([span(1)])
+def test_available_now_stops_at_the_events_present_at_its_start(tmp_path: Path) -> None:
+    with LogWriter(tmp_path) as writer:
+        writer.spans([span(1)])
         reader = stream_reader(tmp_path)
         reader.prepareForTriggerAvailableNow()
-        writing.spans([span(2)])
+        writer.spans([span(2)])
         write_some(tmp_path, role=WriterRole.CLIENT)
         offsets = steps(reader, reader.initialOffset())
         assert len(offsets) == 2
         assert len(read_between(tmp_path, *offsets)) == 3
 
 
-def test_segments_that_were_removed_unread_are_told(tmp_path: Path) -> None:
-    writing = write_segments(tmp_path)
+def test_segments_removed_unread_are_reported(tmp_path: Path) -> None:
+    writer = write_segments(tmp_path)
     offsets = steps(stream_reader(tmp_path, maxBytesPerTrigger="40k"), {"version": 1, "logs": {}})
-    first, second, third = writing.segments()
+    first, second, third = writer.segments()
     start, end = offsets[1], offsets[-1]
     first.unlink()
     found = read_between(tmp_path, start, end)
     (missed,) = [row for row in found if row["raw"] is not None]
-    following = int(second.stem)
-    next_due = start["logs"][writing.path.name]["next"]
+    next_number = int(second.stem)
+    next_due = start["logs"][writer.path.name]["next"]
     assert missed["reason"] == (
-        f"removed before it was read (records {next_due} to {following - 1})"
+        f"removed before it was read (records {next_due} to {next_number - 1})"
     )
-    assert missed["segment"] == following
+    assert missed["segment"] == next_number
     assert [row for row in found if row["raw"] is None] == [
-        row for row in expected(tmp_path) if row["segment"] >= following
+        row for row in expected(tmp_path) if row["segment"] >= next_number
     ]
     second.unlink()
     third.unlink()
@@ -254,11 +254,11 @@ def test_segments_that_were_removed_unread_are_told(tmp_path: Path) -> None:
 
 
 def test_segments_that_were_read_may_be_removed(tmp_path: Path) -> None:
-    writing = write_segments(tmp_path)
+    writer = write_segments(tmp_path)
     reader = stream_reader(tmp_path)
-    first, second, _ = writing.segments()
+    first, second, _ = writer.segments()
     offsets = steps(stream_reader(tmp_path, maxBytesPerTrigger="1"), {"version": 1, "logs": {}})
-    name = writing.path.name
+    name = writer.path.name
     at_end = [each for each in offsets[1:] if each["logs"][name]["next"] == int(second.stem)]
     first.unlink()
     for start in at_end:
@@ -267,29 +267,29 @@ def test_segments_that_were_read_may_be_removed(tmp_path: Path) -> None:
         assert reader.latestOffset(start, reader.getDefaultReadLimit()) == offsets[-1]
 
 
-def test_a_log_that_vanished_is_told_and_forgotten(tmp_path: Path) -> None:
+def test_a_removed_log_is_reported_and_forgotten(tmp_path: Path) -> None:
     write_some(tmp_path, role=WriterRole.CLIENT)
-    with Writing(tmp_path) as writing:
-        writing.spans([span(1)])
+    with LogWriter(tmp_path) as writer:
+        writer.spans([span(1)])
     reader = stream_reader(tmp_path)
     start = reader.initialOffset()
     end = reader.latestOffset(start, reader.getDefaultReadLimit())
-    for segment in writing.segments():
+    for segment in writer.segments():
         segment.unlink()
-    (writing.path / "lock").unlink(missing_ok=True)
-    writing.path.rmdir()
+    (writer.path / "lock").unlink(missing_ok=True)
+    writer.path.rmdir()
     found = read_between(tmp_path, start, end)
     (missed,) = [row for row in found if row["raw"] is not None]
-    assert missed["log"] == writing.path.name
+    assert missed["log"] == writer.path.name
     assert "removed before it was read (record" in missed["reason"]
     assert steps(reader, end) == [end]
     write_some(tmp_path, role=WriterRole.WORKER)
     later = reader.latestOffset(end, reader.getDefaultReadLimit())
-    assert writing.path.name not in later["logs"]
+    assert writer.path.name not in later["logs"]
     assert not [row for row in read_between(tmp_path, end, later) if row["raw"] is not None]
 
 
-def test_a_log_that_was_read_may_vanish(tmp_path: Path) -> None:
+def test_a_log_may_be_removed_after_it_was_read(tmp_path: Path) -> None:
     log = write_some(tmp_path)
     (end,) = steps(stream_reader(tmp_path), {"version": 1, "logs": {}})[1:]
     for file in log.iterdir():
@@ -299,17 +299,17 @@ def test_a_log_that_was_read_may_vanish(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("offset", "words"),
+    ("offset", "message"),
     [
         ({"version": 2, "logs": {}}, "upgrade requite"),
         ({"logs": {}}, "not an offset of a journal"),
         ({"version": 1, "logs": {"x": {"segment": 0}}}, "not an offset of a journal"),
     ],
 )
-def test_offsets_of_others_are_refused(tmp_path: Path, offset: dict[str, Any], words: str) -> None:
+def test_invalid_offsets_are_refused(tmp_path: Path, offset: dict[str, Any], message: str) -> None:
     write_some(tmp_path)
     reader = stream_reader(tmp_path)
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises(ValueError, match=message):
         reader.latestOffset(offset, reader.getDefaultReadLimit())
 
 
@@ -322,9 +322,9 @@ def test_commit_deletes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("gone", [0, 1], ids=["the first", "one in the middle"])
-def test_a_segment_that_is_missing_is_told(tmp_path: Path, gone: int) -> None:
-    writing = write_segments(tmp_path)
-    segments = writing.segments()
+def test_a_missing_segment_is_reported(tmp_path: Path, gone: int) -> None:
+    writer = write_segments(tmp_path)
+    segments = writer.segments()
     whole = expected(tmp_path)
     segments[gone].unlink()
     first, last = int(segments[gone].stem), int(segments[gone + 1].stem) - 1
@@ -336,7 +336,7 @@ def test_a_segment_that_is_missing_is_told(tmp_path: Path, gone: int) -> None:
     kept = [row for row in found if row["raw"] is None]
     assert kept == [row for row in whole if row["segment"] != first]
 
-    # A table of what there is now may begin anywhere, and has no holes either.
+    # A batch read may start at any segment, and reports a gap only after its first one.
     options = read_options({"path": str(tmp_path)})
     reader = JournalReader(options, options.columns)
     batches = [batch for part in reader.partitions() for batch in reader.read(part)]
@@ -345,13 +345,13 @@ def test_a_segment_that_is_missing_is_told(tmp_path: Path, gone: int) -> None:
 
 
 @pytest.mark.parametrize("limit", ["1", "1g"])
-def test_a_segment_of_another_log_is_told_and_not_read(tmp_path: Path, limit: str) -> None:
+def test_a_segment_of_another_log_is_reported_and_not_read(tmp_path: Path, limit: str) -> None:
     paths = []
     for name in (b"broker-1", b"broker-2"):
-        with Writing(tmp_path / "journal", name=name, nameless=False) as writing:
+        with LogWriter(tmp_path / "journal", name=name, nameless=False) as writer:
             for number in range(3):
-                writing.spans([span(number, number / 8)])
-        paths.append(writing.path)
+                writer.spans([span(number, number / 8)])
+        paths.append(writer.path)
     shutil.copytree(paths[0], tmp_path / "journal" / "broker-0123456789abcdef")
     first, second = (path / f"{0:020}.seg" for path in paths)
     first.rename(tmp_path / "swapped")
@@ -371,17 +371,17 @@ def test_a_segment_of_another_log_is_told_and_not_read(tmp_path: Path, limit: st
     assert counted == [(1, 0)] * 3
 
 
-def test_copies_of_a_log_that_is_written_lose_nothing(tmp_path: Path) -> None:
-    """Each is torn where the writer had come to; the fourth one is taken for the last, wrongly."""
+def test_copies_of_a_growing_log_lose_no_event(tmp_path: Path) -> None:
+    """Each copy ends in a torn record; the fourth one is so old that it is taken for complete."""
     journal, copied = tmp_path / "journal", tmp_path / "copied"
     reader = stream_reader(copied)
     offset, found = reader.initialOffset(), list[Row]()
-    with Writing(journal) as writing:
-        log = copied / writing.path.name
+    with LogWriter(journal) as writer:
+        log = copied / writer.path.name
         for number in range(8):
-            [segment] = writing.segments()
+            [segment] = writer.segments()
             start = len(segment.read_bytes().rstrip(b"\0")) // 8 * 8 + 8
-            writing.spans([span(number, number / 8)])
+            writer.spans([span(number, number / 8)])
             data = bytearray(segment.read_bytes())
             data[start + 30 :] = bytes(len(data) - start - 30)
             log.mkdir(parents=True, exist_ok=True)
@@ -391,9 +391,9 @@ def test_copies_of_a_log_that_is_written_lose_nothing(tmp_path: Path) -> None:
             end = reader.latestOffset(offset, reader.getDefaultReadLimit())
             found += read_between(copied, offset, end)
             offset = end
-            told = [row["reason"] for row in found if row["raw"] is not None]
-            assert told == [TORN] * (number >= 3)
-        shutil.copytree(writing.path, log, dirs_exist_ok=True)
+            reported = [row["reason"] for row in found if row["raw"] is not None]
+            assert reported == [TORN] * (number >= 3)
+        shutil.copytree(writer.path, log, dirs_exist_ok=True)
     end = reader.latestOffset(offset, reader.getDefaultReadLimit())
     found += read_between(copied, offset, end)
     assert in_order(row for row in found if row["raw"] is None) == expected(journal)

@@ -1,4 +1,4 @@
-"""What Titanic keeps, as a table: `log=titanic`."""
+"""The requests in a Titanic store as a table: `log=titanic`."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def answered(number: int, *frames: bytes) -> bytes:
     return records.encode_answered(uuid(number), NOON_US + 60 * SECOND_US, 2, frames or (b"yes",))
 
 
-class Keeping:
-    """A store that is written by hand."""
+class StoreWriter:
+    """Writes records to a Titanic store."""
 
     def __init__(self, folder: Path, **settings: Any) -> None:
         self.store = open_store(folder, StoreSettings(sync=False, **settings))
 
-    def __enter__(self) -> Keeping:
+    def __enter__(self) -> StoreWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -61,13 +61,13 @@ class Keeping:
 
 
 def write_some(folder: Path) -> None:
-    """Four requests that are kept: answered, poisoned, waiting, tried; and one that is closed."""
-    with Keeping(folder) as keeping:
-        keeping.write(submitted(1, b"a", b"bc"), submitted(2), submitted(3), submitted(4))
-        keeping.write(submitted(5), answered(5), records.encode_closed(uuid(5), NOON_US, b"", 0))
-        keeping.write(records.encode_tried(uuid(2), NOON_US, 3, True, "it always fails"))
-        keeping.write(records.encode_tried(uuid(4), NOON_US, 1, False, "out of stock"))
-        keeping.write(answered(1, b"yes", b"!"))
+    """Write five requests: answered, poisoned, waiting, tried and closed; the last has no row."""
+    with StoreWriter(folder) as writer:
+        writer.write(submitted(1, b"a", b"bc"), submitted(2), submitted(3), submitted(4))
+        writer.write(submitted(5), answered(5), records.encode_closed(uuid(5), NOON_US, b"", 0))
+        writer.write(records.encode_tried(uuid(2), NOON_US, 3, True, "it always fails"))
+        writer.write(records.encode_tried(uuid(4), NOON_US, 1, False, "out of stock"))
+        writer.write(answered(1, b"yes", b"!"))
 
 
 def read(spark: SparkSession, folder: Path, **options: Any) -> DataFrame:
@@ -102,19 +102,19 @@ def test_each_request_is_a_row(spark: SparkSession, tmp_path: Path) -> None:
     assert (tried["state"], tried["attempts"], tried["reason"]) == ("waiting", 1, "out of stock")
 
 
-def test_it_is_read_while_titanic_writes(spark: SparkSession, tmp_path: Path) -> None:
-    with Keeping(tmp_path) as keeping:
-        keeping.write(*(submitted(number) for number in range(1, 1001)))
+def test_a_store_is_read_while_titanic_writes(spark: SparkSession, tmp_path: Path) -> None:
+    with StoreWriter(tmp_path) as writer:
+        writer.write(*(submitted(number) for number in range(1, 1001)))
         frame = read(spark, tmp_path, columns="service, state", partitionBytes="20k")
         assert frame.groupBy("service", "state").count().collect()[0]["count"] == 1000
-        keeping.write(answered(7))
+        writer.write(answered(7))
         answers = frame.where("state = 'answered'")
         assert answers.count() == 1
 
 
-def test_what_cannot_be_read_is_a_row(spark: SparkSession, tmp_path: Path) -> None:
-    with Keeping(tmp_path) as keeping:
-        keeping.write(submitted(1, b"first"), submitted(2, b"second"), submitted(3, b"third"))
+def test_a_damaged_record_is_a_row(spark: SparkSession, tmp_path: Path) -> None:
+    with StoreWriter(tmp_path) as writer:
+        writer.write(submitted(1, b"first"), submitted(2, b"second"), submitted(3, b"third"))
     [segment] = tmp_path.glob("*.seg")
     data = bytearray(segment.read_bytes())
     data[data.index(b"second")] ^= 1
@@ -125,26 +125,26 @@ def test_what_cannot_be_read_is_a_row(spark: SparkSession, tmp_path: Path) -> No
     assert "checksum" in lost["reason"] or "damaged" in lost["reason"]
 
 
-def test_records_that_compaction_has_copied_count_once(tmp_path: Path) -> None:
-    with Keeping(tmp_path, segment_size_bytes=4096) as keeping:
+def test_records_copied_by_compaction_count_once(tmp_path: Path) -> None:
+    with StoreWriter(tmp_path, segment_size_bytes=4096) as writer:
         for number in range(1, 200):
-            keeping.write(submitted(number, b"x" * 100))
+            writer.write(submitted(number, b"x" * 100))
             if number % 5:
-                keeping.write(records.encode_closed(uuid(number), NOON_US, b"", 0))
+                writer.write(records.encode_closed(uuid(number), NOON_US, b"", 0))
         for _ in range(100):
-            keeping.store.work()
-        assert keeping.store.view().removed_segments
+            writer.store.work()
+        assert writer.store.view().removed_segments
         assert [kept.uuid for kept in survey(tmp_path)] == [uuid(n) for n in range(5, 200, 5)]
 
 
-def test_columns_are_those_of_the_table(spark: SparkSession, tmp_path: Path) -> None:
+def test_columns_of_the_journal_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(Exception, match="no column 'seq'; there are uuid, service"):
         read(spark, tmp_path, columns="uuid, seq")
 
 
-def test_requests_are_shared_out_by_their_size(tmp_path: Path) -> None:
-    with Keeping(tmp_path) as keeping:
-        keeping.write(*(submitted(number, b"x" * 1000) for number in range(1, 101)))
+def test_partitions_are_planned_by_the_size_of_requests(tmp_path: Path) -> None:
+    with StoreWriter(tmp_path) as writer:
+        writer.write(*(submitted(number, b"x" * 1000) for number in range(1, 101)))
     for columns, count in (("uuid", 2), ("body", 10)):
         options = {"path": str(tmp_path), "log": "titanic", "partitionBytes": "12k"}
         checked = read_options(options | {"columns": columns})
@@ -160,7 +160,7 @@ def test_folders_without_a_store_are_refused(spark: SparkSession, tmp_path: Path
         read(spark, tmp_path / "nowhere").collect()
 
 
-def test_it_is_no_stream(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_store_cannot_be_read_as_a_stream(spark: SparkSession, tmp_path: Path) -> None:
     write_some(tmp_path)
     frame = spark.readStream.format("requite").option("log", "titanic").load(str(tmp_path))
     with pytest.raises(Exception, match="a table, not a stream"):
@@ -169,5 +169,5 @@ def test_it_is_no_stream(spark: SparkSession, tmp_path: Path) -> None:
         ).trigger(availableNow=True).start().awaitTermination()
 
 
-def test_the_purpose_is_titanics() -> None:
+def test_the_purpose_is_that_of_titanic() -> None:
     assert OURS == PURPOSE

@@ -1,7 +1,7 @@
-"""The audit over journals of the scalability protocols, whose wire carries no name of a call.
+"""The audit of journals of the scalability protocols, whose messages carry no call id.
 
-Only the client's journal is judged. What workers and devices write must accuse nobody. Without
-Spark: from the engines' chronicles through real logs to the judgement of single requests.
+Only the client's journal is judged: events of workers and devices must not cause violations. The
+tests need no Spark: from the engines' chronicles through real logs to verdicts on single requests.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Chain:
         self.worker.join("device")
 
     def carry(self) -> None:
-        """Carry every message to the other end, until there is none."""
+        """Deliver all messages between the engines, until none is in flight."""
         way_of = {
             ("client", "device"): (self.client, self.device, "client"),
             ("device", "worker"): (self.device, self.worker, "device"),
@@ -60,24 +60,24 @@ class Chain:
                     other.say(by, message.payload)
 
     def serve(self) -> None:
-        """Let all handlers end."""
+        """Finish all running handlers."""
         for job in list(self.worker.running):
             self.worker.feed(Started(job))
             self.worker.finish(job, b"done")
 
     def advance(self, seconds: float) -> None:
-        """Let time pass everywhere."""
+        """Advance the clocks of all engines."""
         for bench in (self.client, self.device, self.worker):
             bench.advance(seconds)
 
     def close(self) -> None:
-        """Write everything down."""
+        """Close the journals, which writes all events."""
         for journal in self.journals:
             journal.close()
 
 
 def judge(found: list[Event]) -> dict[str, State | object]:
-    """Judge each request as the streaming audit does, which takes what it takes notice of."""
+    """Return the verdict on each request, from the events that the streaming audit uses."""
     cases: dict[str, WatchedRequest] = defaultdict(WatchedRequest)
     for event in found:
         if event.request_id and event.role in (BROKER, CLIENT) and event.kind in KINDS:
@@ -93,19 +93,19 @@ def chain(tmp_path: Path) -> Chain:
     return Chain(tmp_path)
 
 
-def test_every_call_ends_once_and_nobody_else_is_accused(chain: Chain, tmp_path: Path) -> None:
-    for token in range(5):  # the usual
+def test_every_call_ends_once_and_causes_no_violation(chain: Chain, tmp_path: Path) -> None:
+    for token in range(5):  # without incidents
         chain.client.submit(token)
     chain.carry()
     chain.serve()
     chain.carry()
-    chain.client.submit("slow")  # asked twice, answered twice
+    chain.client.submit("slow")  # sent twice, answered twice
     chain.carry()
     chain.advance(1.5)
     chain.carry()
     chain.serve()
     chain.carry()
-    chain.client.submit("late", timeout=0.5)  # ends before its reply comes
+    chain.client.submit("late", timeout=0.5)  # times out before its reply arrives
     chain.carry()
     chain.advance(0.6)
     chain.serve()
@@ -114,7 +114,7 @@ def test_every_call_ends_once_and_nobody_else_is_accused(chain: Chain, tmp_path:
     chain.client.cancel("cancelled")
     chain.carry()
     chain.serve()
-    chain.device.say("worker", way(1) + tag(1))  # leads nowhere
+    chain.device.say("worker", way(1) + tag(1))  # a reply that no client waits for
     chain.carry()
     chain.advance(1)
     chain.close()
@@ -128,16 +128,16 @@ def test_every_call_ends_once_and_nobody_else_is_accused(chain: Chain, tmp_path:
     assert all(bytes.fromhex(request_id).startswith(ORIGIN) for request_id in verdicts)
 
 
-def test_a_call_whose_client_died_is_open(chain: Chain, tmp_path: Path) -> None:
+def test_a_call_of_a_killed_client_is_open(chain: Chain, tmp_path: Path) -> None:
     chain.client.submit(1)
     chain.carry()
-    chain.advance(0.2)  # its beginning is told; its end never will be
+    chain.advance(0.2)  # its acceptance is in the journal, its outcome never is
     chain.serve()
     chain.close()
     assert set(judge(list(events(tmp_path))).values()) == {State.OPEN}
 
 
-def test_what_workers_and_devices_tell_is_no_acceptance_and_no_end(
+def test_events_of_workers_and_devices_are_no_acceptances_and_no_outcomes(
     chain: Chain, tmp_path: Path
 ) -> None:
     chain.client.submit(1)

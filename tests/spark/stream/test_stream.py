@@ -1,4 +1,4 @@
-"""The streaming audit as a running query: alerts come by themselves, and state goes again."""
+"""The streaming audit as a running query: it raises alerts, and removes its state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from tests.spark.events import NOON, Story, call_id, instant
+from tests.spark.events import NOON, EventBuilder, call_id, instant
 
 from requite.spark import schemas
 from requite.spark.watch.alerts import alerts
@@ -24,17 +24,17 @@ QUICK = Patience(grace_s=0.2, settle_s=0.2, remember_s=1.0)
 
 
 class Journal:
-    """A folder to which a story is written bit by bit, read as a stream."""
+    """A folder of events that grows and is read as a stream."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self._spark = spark
         self._folder = folder / "events"
         self._folder.mkdir()
-        self.story = Story()
+        self.builder = EventBuilder()
 
     def write(self) -> None:
-        """Write what has been told since the last time."""
-        self.story.write(self._folder)
+        """Write the events that were added since the last write."""
+        self.builder.write(self._folder)
 
     def read(self) -> Any:
         reader = self._spark.readStream.schema(schemas.BRONZE_EVENTS)
@@ -50,7 +50,7 @@ def journal(spark: SparkSession, tmp_path: Path) -> Journal:
 def watching(
     journal: Journal, folder: Path, monkeypatch: pytest.MonkeyPatch, **given: Any
 ) -> Iterator[tuple[Watching, Queue[Any]]]:
-    """Watch a journal, with little patience; yield the alerts as they come."""
+    """Watch a journal, with short waiting times; yield the watch and the queue of its alerts."""
     found: Queue[Any] = Queue()
     monkeypatch.setattr("requite.spark.watch.watching.alerts", lambda events: alerts(events, QUICK))
 
@@ -70,7 +70,7 @@ def now_after_noon() -> float:
 
 
 def until(run: Watching, holds: Callable[[int], bool]) -> int:
-    """Wait until something holds for the number of rows in the state store; return it."""
+    """Wait until the number of rows in the state store satisfies `holds`; return it."""
     while True:
         progress = run.query.lastProgress
         if progress is not None and progress["stateOperators"]:
@@ -86,18 +86,18 @@ def table(spark: SparkSession, folder: Path) -> DataFrame:
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
-def test_an_overdue_request_is_alerted_and_all_state_goes_again(
+def test_an_overdue_request_is_alerted_and_all_state_is_removed(
     spark: SparkSession, journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broker = journal.story.broker()
+    broker = journal.builder.broker()
     start = now_after_noon()
     for number in range(20):
-        journal.story.call(number, start, broker=broker)
+        journal.builder.call(number, start, broker=broker)
     journal.write()
     with watching(journal, tmp_path, monkeypatch, to=tmp_path / "out") as (run, found):
         until(run, lambda rows: rows > 0)
         now = now_after_noon()
-        broker.tell(now, "accepted", 99, deadline=now + 1.0)
+        broker.add(now, "accepted", 99, deadline=now + 1.0)
         journal.write()
         alert = found.get(timeout=120)
         until(run, lambda rows: rows == 0)
@@ -111,17 +111,17 @@ def test_an_overdue_request_is_alerted_and_all_state_goes_again(
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
-def test_a_watch_goes_on_where_it_was_stopped(
+def test_a_watch_resumes_where_it_was_stopped(
     spark: SparkSession, journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client, out = journal.story.client(), tmp_path / "out"
+    client, out = journal.builder.client(), tmp_path / "out"
     now = now_after_noon()
-    client.tell(now, "answered", 1)
-    client.tell(now, "accepted", 2, deadline=now + 900.0)  # open while nobody watches
+    client.add(now, "answered", 1)
+    client.add(now, "accepted", 2, deadline=now + 900.0)  # open while the watch is stopped
     journal.write()
     with watching(journal, tmp_path, monkeypatch, to=out) as (_, found):
         assert found.get(timeout=120)["kind"] == "ORPHAN"
-    client.tell(now, "accepted", 2, deadline=now + 900.0)
+    client.add(now, "accepted", 2, deadline=now + 900.0)
     journal.write()
     with watching(journal, tmp_path, monkeypatch, to=out) as (_, found):
         assert found.get(timeout=120)["kind"] == "ACCEPTED_TWICE"

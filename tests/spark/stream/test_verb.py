@@ -1,4 +1,4 @@
-"""`requite spark watch` as a process: what it prints while a journal is written, and its end."""
+"""`requite spark watch`: the alerts that it prints, its exit codes, and invalid arguments."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from tests.spark import once
+from tests.spark import spark_settings
 from tests.spark.deploy.journals import call_id
 from tests.support.live import Process
 
@@ -28,7 +28,7 @@ def test_alerts_are_printed_while_the_journal_is_written(tmp_path: Path) -> None
     with Journal(tmp_path / "journal", WriterRole.BROKER, b"broker-1") as journal:
         folders = ["--journal", str(tmp_path / "journal"), "--to", str(tmp_path / "out")]
         words = ["-m", "requite.cli", "spark", "watch", *folders, "--json"]
-        watch = Process(*words, **once.environment(tmp_path))
+        watch = Process(*words, **spark_settings.environment(tmp_path))
         try:
             now = time.monotonic()
             lost = EventRow(now, Kind.ACCEPTED, call_id(1), b"echo", value=now + 0.5)
@@ -50,7 +50,7 @@ def test_alerts_are_printed_while_the_journal_is_written(tmp_path: Path) -> None
     assert table.column("request_id").to_pylist() == [call_id(1).hex()]
 
 
-def test_what_cannot_work_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_arguments_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["spark", "watch", "--journal", str(tmp_path / "no")]) == ExitCode.USAGE
     assert "there is no journal" in capsys.readouterr().err
     (tmp_path / "a.txt").write_text("mine")

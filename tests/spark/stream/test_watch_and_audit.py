@@ -1,4 +1,4 @@
-"""The streaming audit and the audit in batch judge the same requests alike."""
+"""The streaming audit and the batch audit give the same verdicts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.spark.events import Event, Log, Story, call_id, instant
+from tests.spark.events import Event, EventBuilder, Log, call_id, instant
 from tests.spark.stream.test_watch_processor import event_columns
 
 from requite.spark.audit import verdicts
@@ -24,13 +24,13 @@ _MEANS = {
 _KINDS = ("accepted", "accepted", "dispatched", "answered", "answered", "expired", "cancelled")
 
 
-def tell_anything(rng: Random, number: int, logs: list[Log]) -> None:
-    """Tell up to six events of a request, in any log and order; clocks go back now and then."""
+def add_random_events(rng: Random, number: int, logs: list[Log]) -> None:
+    """Add one to six events of a request to random logs; clocks go back now and then."""
     at = 0.0
     for _ in range(rng.randint(1, 6)):
         at += rng.choice((0.0, 0.1, 0.1, 0.1, -0.05))
         deadline = {"deadline": rng.choice((50.0, 50.0, -0.95))} if rng.random() < 0.6 else {}
-        rng.choice(logs).tell(at, rng.choice(_KINDS), number, **deadline)
+        rng.choice(logs).add(at, rng.choice(_KINDS), number, **deadline)
 
 
 def judged(events: list[Event]) -> str:
@@ -41,18 +41,18 @@ def judged(events: list[Event]) -> str:
 
 
 @pytest.mark.timeout(180)
-def test_both_audits_judge_alike(spark: SparkSession) -> None:
-    story, rng, requests = Story(), Random(20260302), 600
-    brokers = [story.broker("b1"), story.broker("b2")]
-    everybody = [*brokers, story.client()]
+def test_both_audits_give_the_same_verdicts(spark: SparkSession) -> None:
+    builder, rng, requests = EventBuilder(), Random(20260302), 600
+    brokers = [builder.broker("b1"), builder.broker("b2")]
+    all_logs = [*brokers, builder.client()]
     for number in range(requests):
-        tell_anything(rng, number, brokers if number % 2 else everybody)
-    rows = verdicts(lives(story.frame(spark)), instant(10.0)).collect()
-    # Whether what is open is overdue is a question of time, which the case is not asked here.
+        add_random_events(rng, number, brokers if number % 2 else all_logs)
+    rows = verdicts(lives(builder.frame(spark)), instant(10.0)).collect()
+    # `judge` does not know the time, so overdue requests are open for it.
     same = {"MISSING": "IN_FLIGHT"}
     batch = {row.request_id: same.get(row.verdict, row.verdict) for row in rows}
     by_request = {call_id(number): [] for number in range(requests)}
-    for event in story.events:
+    for event in builder.events:
         by_request[event["request_id"]].append(event)
     streaming = {request_id: judged(events) for request_id, events in by_request.items()}
     assert set(streaming.values()) == set(_MEANS.values())

@@ -1,4 +1,4 @@
-"""Sweeps on Spark: one row per seed whatever becomes of it, and the tables of what was found."""
+"""Sweeps on Spark: one row per seed, even if it hangs or crashes, and tables of the results."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BROKEN = Options(parts=(MajordomoParts(broker=mutants.HandsOutTwice),))
 
 @pytest.fixture(autouse=True)
 def by_value() -> Iterator[None]:
-    """Python workers cannot import the tests: what a sweep is given travels whole."""
+    """Send these modules to Python workers by value, because workers cannot import the tests."""
     for module in (mutants, troubled):
         cloudpickle.register_pickle_by_value(module)
     yield
@@ -45,7 +45,7 @@ def names_and_types(frame: DataFrame) -> list[tuple[str, str]]:
     return [(column.name, column.dataType.simpleString()) for column in frame.schema]
 
 
-def test_a_plan_lets_scenarios_take_turns(spark: SparkSession) -> None:
+def test_a_plan_alternates_scenarios(spark: SparkSession) -> None:
     rows = plan(spark, 7, 20, ["calm", "drain", "fair"]).orderBy("seed").collect()
     assert [row.seed for row in rows] == list(range(7, 27))
     assert [row.scenario for row in rows[:4]] == ["calm", "drain", "fair", "calm"]
@@ -61,7 +61,7 @@ def test_the_tables_have_the_declared_columns(spark: SparkSession) -> None:
         assert names_and_types(table) == declared
 
 
-def test_runs_are_those_of_the_simulator(spark: SparkSession) -> None:
+def test_results_match_those_of_the_simulator(spark: SparkSession) -> None:
     rows = simulate(plan(spark, 1, 6, ["calm", "swarm"])).orderBy("seed").collect()
     assert {row.status for row in rows} == {"OK"}
     expected = [run_seed(seed, ["calm", "swarm"][(seed - 1) % 2]).events for seed in range(1, 7)]
@@ -71,7 +71,8 @@ def test_runs_are_those_of_the_simulator(spark: SparkSession) -> None:
 
 @pytest.mark.slow
 def test_seeds_that_hang_or_crash_are_rows(spark: SparkSession) -> None:
-    limits = Limits(run_s=10.0)  # a good one took more than 3 s where five lanes shared two cores
+    # A good run took more than 3 s while five lanes of tests shared two cores.
+    limits = Limits(run_s=10.0)
     results = simulate(plan(spark, 1, 9, ["calm"]), limits=limits, run=troubled.run).collect()
     rows = {row.seed: row for row in results}
     bad = {seed: row.status for seed, row in rows.items() if row.status != "OK"}
@@ -93,8 +94,8 @@ def test_every_violation_has_the_command_that_repeats_it(spark: SparkSession) ->
     results = simulate(plan(spark, 1, 2, ["calm"]), options=BROKEN)
     found = sim_violations(results).collect()
     expected = [v for seed in (1, 2) for v in run_seed(seed, "calm", BROKEN).violations]
-    told = {(row.invariant, row.detail) for row in found}
-    assert told == {(v.invariant, f"at {v.at_s:.4f} s: {v.text}") for v in expected}
+    details = {(row.invariant, row.detail) for row in found}
+    assert details == {(v.invariant, f"at {v.at_s:.4f} s: {v.text}") for v in expected}
     assert {row.status for row in found} == {"VIOLATED"}
     for replay in {row.replay for row in found}:
         assert run_command(shlex.split(replay.removeprefix("requite "))) == ExitCode.OK
@@ -118,7 +119,9 @@ def test_a_sweep_appends_to_its_tables(spark: SparkSession, tmp_path: Path) -> N
     assert {row.seed for row in violations.collect()} <= {4, 5}
 
 
-def test_turns_go_on_across_waves(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scenarios_alternate_across_waves(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("requite.spark.sweep.runs._FIRST_WAVE", 5)
     rows: list[Any] = []
     total = sweep(
@@ -130,7 +133,7 @@ def test_turns_go_on_across_waves(spark: SparkSession, monkeypatch: pytest.Monke
     assert sorted((row.seed, row.scenario) for row in rows) == expected
 
 
-def test_what_was_found_before_an_interruption_is_kept(
+def test_results_before_an_interruption_are_kept(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("requite.spark.sweep.runs._FIRST_WAVE", 4)
@@ -143,7 +146,9 @@ def test_what_was_found_before_an_interruption_is_kept(
     assert spark.read.parquet(str(tmp_path / "sim_runs")).count() == 4
 
 
-def test_a_folder_of_others_is_refused_and_left_alone(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_refused_and_not_changed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     (tmp_path / "thesis.tex").write_text("all my work")
     with pytest.raises(ConfigurationError, match="thesis"):
         sweep(spark, first_seed=1, seeds=1, scenarios=["calm"], to=tmp_path)
@@ -154,12 +159,12 @@ def test_a_folder_of_others_is_refused_and_left_alone(spark: SparkSession, tmp_p
 
 @pytest.fixture
 def one_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command gets the session of the tests, and leaves it running."""
+    """Make the command use the session of the tests."""
     monkeypatch.setattr("requite.spark.session.local_session", lambda *args, **given: spark)
 
 
 @pytest.mark.usefixtures("one_session")
-def test_the_command_tells_figures(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_command_prints_figures(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     words = ["--seeds", "16", "--first-seed", "5", "--scenario", "all", "--to", str(tmp_path)]
     code = run_command(["spark", "sweep", *words, "--json"])
     out = capsys.readouterr().out
@@ -174,7 +179,7 @@ def test_the_command_tells_figures(capsys: pytest.CaptureFixture[str], tmp_path:
 
 
 @pytest.mark.usefixtures("one_session")
-def test_the_command_prints_what_went_wrong(
+def test_the_command_prints_violations(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*args: Any, **given: Any) -> Any:
@@ -195,11 +200,13 @@ def test_the_command_prints_what_went_wrong(
     "words",
     [["--scenario", "nope"], ["--seeds", "0"], ["--first-seed", "-1"], ["--seed-timeout", "0"]],
 )
-def test_what_cannot_work_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_arguments_are_refused(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run_command(["spark", "sweep", *words]) == ExitCode.USAGE
     assert words[0] == "--scenario" or words[0] in capsys.readouterr().err
 
 
-def test_all_means_all() -> None:
+def test_all_selects_all_scenarios() -> None:
     assert find_scenarios(["all"]) == find_scenarios(["calm", "all"]) == list(SCENARIOS)
     assert find_scenarios(["fair", "calm"]) == ["fair", "calm"]

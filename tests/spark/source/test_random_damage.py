@@ -1,7 +1,7 @@
-"""Whatever is deleted, cut, doubled, swapped or altered in a journal: nothing is missed in silence.
+"""Random damage to a journal: files deleted, truncated, duplicated, swapped or changed.
 
-The oracle is the undamaged journal. After the damage a reader finds the same events, or it is told:
-by a row that does not decode, or by name in the ledger.
+The oracle is the undamaged journal. After the damage a reader yields the same events, or reports a
+fault: a row that does not decode, or an entry of the ledger.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.spark.source.journals import Writing, span
+from tests.spark.source.journals import LogWriter, span
 from tests.spark.source.test_stream import steps, stream_reader
 
 from requite.chronicle import EventRow, Kind, WriterRole
@@ -28,7 +28,7 @@ Truth = Counter[tuple[object, ...]]
 
 
 class Undamaged:
-    """A journal, a place for damaged copies of it, and its events."""
+    """An undamaged journal, a path for damaged copies of it, and its events."""
 
     def __init__(self, journal: Path, damaged: Path, truth: Truth) -> None:
         self.journal, self.damaged, self.truth = journal, damaged, truth
@@ -36,7 +36,7 @@ class Undamaged:
 
 @pytest.fixture(scope="module")
 def undamaged(tmp_path_factory: pytest.TempPathFactory) -> Undamaged:
-    """A journal of four logs, one of which has several segments."""
+    """A journal of four logs; the log of the broker has several segments."""
     folder = tmp_path_factory.mktemp("journals")
     journal = folder / "journal"
     rows = {
@@ -47,31 +47,31 @@ def undamaged(tmp_path_factory: pytest.TempPathFactory) -> Undamaged:
     }
     for number, (role, count) in enumerate(rows.items()):
         name = bytes([number] * 8)
-        with Writing(journal, role, name, segment_size=10_000, nameless=False) as writing:
+        with LogWriter(journal, role, name, segment_size=10_000, nameless=False) as writer:
             for start in range(0, count, 10):
-                writing.spans([span(each, each / 8) for each in range(start, start + 10)])
-            writing.event_rows([EventRow(99.0, Kind.CLOSED)])
-        enrol(writing.path)
-    truth, told = read(journal)
-    assert not told
+                writer.spans([span(each, each / 8) for each in range(start, start + 10)])
+            writer.event_rows([EventRow(99.0, Kind.CLOSED)])
+        enrol(writer.path)
+    truth, faults = read(journal)
+    assert not faults
     assert truth.total() > 960
     assert len(list(journal.glob("broker-*/*.seg"))) > 2
     return Undamaged(journal, folder / "damaged", truth)
 
 
 def read(journal: Path) -> tuple[Truth, list[str]]:
-    """Return the events of a journal, and everything that is told of what is missing."""
+    """Return the events of a journal, and the faults that its reader reports."""
     reader = stream_reader(journal)
     offsets = steps(reader, reader.initialOffset())
     events: Truth = Counter()
-    told: list[str] = []
+    faults: list[str] = []
     for part in reader.partitions(offsets[0], offsets[-1]) if len(offsets) > 1 else []:
         for batch in reader.read(part):
             good = batch.filter(batch.column("raw").is_null())
-            told += batch.filter(batch.column("raw").is_valid()).column("reason").to_pylist()
+            faults += batch.filter(batch.column("raw").is_valid()).column("reason").to_pylist()
             events.update(zip(*(good.column(name).to_pylist() for name in COLUMNS), strict=True))
     ended = {str(event[0]) for event in events if event[COLUMNS.index("kind")] == "closed"}
-    return events, told + reader.faults(ended)
+    return events, faults + reader.faults(ended)
 
 
 def delete(victim: Path, other: Path, luck: random.Random) -> None:
@@ -118,8 +118,9 @@ def swap_logs(victim: Path, other: Path, luck: random.Random) -> None:
 
 def double(victim: Path, other: Path, luck: random.Random) -> None:
     if victim.suffix == ".seg":
-        name = f"{luck.randrange(1, 1_000):020}.seg"
-        shutil.copyfile(victim, other.with_name(name))
+        target = other.with_name(f"{luck.randrange(1, 1_000):020}.seg")
+        if target != victim:
+            shutil.copyfile(victim, target)
 
 
 def double_the_log(victim: Path, other: Path, luck: random.Random) -> None:
@@ -138,17 +139,17 @@ DAMAGES: dict[str, Callable[[Path, Path, random.Random], None]] = {
 
 @given(how=st.sampled_from(sorted(DAMAGES)), seed=st.integers(0, 2**32))
 @settings(max_examples=40, deadline=None)
-def test_nothing_is_missed_in_silence(undamaged: Undamaged, how: str, seed: int) -> None:
+def test_no_event_is_lost_without_a_report(undamaged: Undamaged, how: str, seed: int) -> None:
     damaged, luck = undamaged.damaged, random.Random(seed)
     shutil.rmtree(damaged, ignore_errors=True)
     shutil.copytree(undamaged.journal, damaged)
-    # A copy with the locks of its original would count as one that may still grow.
+    # With the locks of the original, the copy would count as a log that may still grow.
     for lock in damaged.glob("*/lock"):
         lock.write_text("1\n")
     files = sorted(path for path in damaged.rglob("*") if path.is_file() and path.name != "lock")
     victim, other = luck.choice(files), luck.choice(files)
     DAMAGES[how](victim, other, luck)
-    found, told = read(damaged)
-    if not told:
+    found, faults = read(damaged)
+    if not faults:
         lost, added = undamaged.truth - found, found - undamaged.truth
         assert (len(lost), len(added)) == (0, 0), f"{victim} {other}"

@@ -1,7 +1,7 @@
-"""Settings for Spark in tests: everything runs once or twice, on a handful of rows.
+"""Settings for Spark in tests, where each query runs once or twice on a few rows.
 
-Compilers, of Java and of Spark, are meant for long runs, and cost several times what they save
-here. All of a query's stages stay as they are for users; adaptive execution, too.
+The compilers of Java and Spark are made for long runs; here they cost several times what they save.
+The stages of queries and adaptive execution are as for users.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from typing import Final
 
 JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
-# For the process that all tests share. Planning is all it does: it has little that is old to
-# collect, and much code, which Java would throw away and compile again for lack of room.
+# For the process that all tests share. It mostly plans queries, so it has few old objects and much
+# compiled code, which Java would discard and compile again in a smaller code cache.
 LASTING_JAVA_OPTIONS: Final = f"{JAVA_OPTIONS} -XX:ReservedCodeCacheSize=256m -Xms1g -Xmn600m"
 
 SQL: Final[Mapping[str, str]] = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    # Plans are rendered for a page that nobody looks at.
+    # Plans are rendered for a page of the UI, which is disabled.
     "spark.sql.ui.explainMode": "simple",
 }
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Return the variables that give these settings to a process; they are kept in a folder."""
+    """Write these settings to a folder; return the environment variables that apply them."""
     settings = folder / "spark-conf"
     settings.mkdir()
     lines = (f"{name} {value}\n" for name, value in SQL.items())

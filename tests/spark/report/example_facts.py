@@ -1,4 +1,4 @@
-"""Facts of made-up runs, for tests of the page."""
+"""Facts of example runs, for tests of the page."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def service(name: str, n: int = 1000) -> Service:
     return Service(name, n, n - 3, 3, 17, 0, 41.0, 92.0, 240.0, 50.5)
 
 
-def story(names: list[str], *, over: Span | None = None, audit: Summary = GOOD) -> Facts:
-    """A run in which nothing ended in the third step, with as many services as there are names."""
+def good_run(names: list[str], *, over: Span | None = None, audit: Summary = GOOD) -> Facts:
+    """Return the facts of a run of these services in which no request ended in the third step."""
     over = over or span()
     drawn = [*names[:SERVICES_DRAWN], *([""] if len(names) > SERVICES_DRAWN else [])]
     shown = names[:SERVICES_SHOWN]
@@ -97,7 +97,7 @@ def load(name: str) -> Load:
 
 
 def in_breach(name: str = "nearest") -> Facts:
-    """A run with everything that can be wrong."""
+    """Return the facts of a run with every kind of violation and contradiction."""
     event = Evidence("2026-03-02T12:00:00.25Z", "broker-00ff", "dispatched", 1, None, "ab12", None)
     violations = tuple(
         Violation(f"{number:032x}", name, verdict, (event, event), left_out=number)
@@ -108,6 +108,6 @@ def in_breach(name: str = "nearest") -> Facts:
         for number, kind in enumerate(Contradiction)
     )
     error = Failure(name, "RemoteFailure", 12, NOON, NOON, "ab" * 16)
-    told = story([name], audit=BAD)
-    told = told._replace(contradictions=contradictions)
-    return told._replace(violations=violations, failures=(error,), failures_known=3)
+    found = good_run([name], audit=BAD)
+    found = found._replace(contradictions=contradictions)
+    return found._replace(violations=violations, failures=(error,), failures_known=3)

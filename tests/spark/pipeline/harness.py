@@ -1,4 +1,4 @@
-"""A lake that follows a journal, for tests of runs: a story is told, written, and read again."""
+"""A pipeline from a growing journal to a lake, for tests of runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import InputPartition
-from tests.spark.events import Event, Story, collect
+from tests.spark.events import Event, EventBuilder, collect
 
 from requite.spark import runner
 from requite.spark.lake import Lake
@@ -21,18 +21,18 @@ from requite.spark.source.reread import Rereading, Skipped
 
 
 class Pipeline:
-    """A journal that grows (as files of Parquet with the source's columns), and its lake."""
+    """A growing journal, as Parquet files with the columns of the source, and its lake."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.spark = spark
         self.journal, self.root = folder / "journal", folder / "lake"
         self.journal.mkdir()
-        self.story = Story()
+        self.builder = EventBuilder()
         self.steps: list[Progress] = []
 
     def write(self, damaged: list[Event] | None = None) -> None:
-        """Add what the story has told since the last time to the journal."""
-        self.story.write_source(self.journal, damaged)
+        """Write the events that were added since the last write to the journal."""
+        self.builder.write_source(self.journal, damaged)
 
     def run(self, **options: Any) -> RunSummary:
         self.steps.clear()
@@ -40,7 +40,7 @@ class Pipeline:
             self.spark,
             self.journal,
             self.root,
-            open_source=Written,
+            open_source=ParquetSource,
             on_progress=self.steps.append,
             **options,
         )
@@ -54,8 +54,8 @@ class Pipeline:
         }
 
 
-class Written:
-    """What `Story.write_source` has written: an offset is a list of files."""
+class ParquetSource:
+    """The files that `EventBuilder.write_source` wrote; an offset is a list of files."""
 
     def __init__(self, journal: str) -> None:
         self._journal = journal
@@ -64,8 +64,8 @@ class Written:
         return {"files": []}
 
     def latestOffset(self, start: Offset, limit: object) -> Offset:
-        there = {str(path) for path in Path(self._journal).glob("*.parquet")}
-        return {"files": sorted({*start["files"], *there})}
+        found = {str(path) for path in Path(self._journal).glob("*.parquet")}
+        return {"files": sorted({*start["files"], *found})}
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         return [InputPartition(file) for file in end["files"] if file not in start["files"]]
@@ -83,5 +83,5 @@ class Written:
         return []
 
     def behind(self) -> list[str]:
-        told = Path(self._journal, "behind")
-        return told.read_text().split() if told.exists() else []
+        path = Path(self._journal, "behind")
+        return path.read_text().split() if path.exists() else []

@@ -1,4 +1,4 @@
-"""What is loaded when: nobody who does not use Spark pays for it."""
+"""Importing requite loads neither Spark nor any other third-party package."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ THIRD_PARTY = {"altair", "cyclopts", "numpy", "pandas", "pyarrow", "pyspark", "r
 
 
 def loaded_by(statement: str) -> set[str]:
-    """Return the packages that a fresh interpreter has loaded after a statement."""
+    """Return the packages that a new interpreter has loaded after a statement."""
     script = f"{statement}; import sys; print('\\n'.join(sys.modules))"
     command = [sys.executable, "-c", script]
     run = subprocess.run(command, check=True, capture_output=True, text=True, timeout=50)
@@ -19,14 +19,14 @@ def loaded_by(statement: str) -> set[str]:
 
 
 @pytest.mark.parametrize("module", ["journal", "storage", "broker", "client", "worker", "spark"])
-def test_nothing_else_is_loaded_without_need(module: str) -> None:
+def test_importing_a_module_loads_no_third_party_package(module: str) -> None:
     loaded = loaded_by(f"import requite.{module}")
     assert "requite" in loaded
     assert not loaded & THIRD_PARTY
 
 
-def test_being_found_costs_spark_next_to_nothing() -> None:
-    """Spark imports `pyspark_requite` for everybody who uses any Python data source."""
+def test_importing_pyspark_requite_is_cheap() -> None:
+    """Spark imports `pyspark_requite` in every session that uses a Python data source."""
     pytest.importorskip("pyspark")
     before = loaded_by("import pyspark.sql.datasource")
     assert not (loaded_by("import pyspark_requite") - before) & THIRD_PARTY
