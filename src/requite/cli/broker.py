@@ -118,7 +118,7 @@ class Limits:
         int,
         Parameter(
             metavar="N",
-            help="Requests queued per service. Beyond this and the next two limits, requests fail "
+            help="Requests queued per service. Beyond this and the next four limits, requests fail "
             "with OVERLOADED. MDP 0.1 and 0.2 have no such reply: the broker stops reading from "
             "their clients until there is room.",
         ),
@@ -126,6 +126,23 @@ class Limits:
     client_pending_max: Annotated[
         int, Parameter(metavar="N", help="Requests outstanding per client.")
     ] = _DEFAULTS.client_pending_max
+    client_pending_bytes_max: Annotated[
+        int,
+        Parameter(
+            metavar="BYTES",
+            show_default=_in_mib,
+            help="Memory of a client's outstanding requests: their bodies and 1 KiB each. One "
+            "request of any size fits.",
+        ),
+    ] = _DEFAULTS.client_pending_bytes_max
+    pending_bytes_max: Annotated[
+        int,
+        Parameter(
+            metavar="BYTES",
+            show_default=_in_mib,
+            help="Memory of the outstanding requests of all clients.",
+        ),
+    ] = _DEFAULTS.pending_bytes_max
     services_max: Annotated[
         int, Parameter(metavar="N", help="Services with workers or requests.")
     ] = _DEFAULTS.services_max
@@ -276,6 +293,8 @@ def _policy(liveness: Liveness, requests: Requests, limits: Limits, peers: Peers
         drain_timeout_s=requests.drain_timeout,
         queue_max=limits.queue_max,
         client_pending_max=limits.client_pending_max,
+        client_pending_bytes_max=limits.client_pending_bytes_max,
+        pending_bytes_max=limits.pending_bytes_max,
         services_max=limits.services_max,
         partials_for_0_1=peers.partials_for_0_1,
         tell_old_clients=peers.tell_old_clients,

@@ -16,7 +16,14 @@ from typing import Any
 
 from requite.core.timers import Timers
 from requite.engine import Effect, Send, Warn
-from requite.protocols.majordomo.parties import Client, PendingRequest, Service, Worker
+from requite.protocols.majordomo.parties import (
+    Client,
+    Load,
+    PendingRequest,
+    Service,
+    Worker,
+    size_of,
+)
 from requite.protocols.majordomo.policy import BrokerPolicy, PartialsFor01
 from requite.protocols.majordomo.pushback import Pushback
 from requite.protocols.majordomo.recorders import BrokerObserver
@@ -39,6 +46,7 @@ class Dispatcher:
         timers: Timers[Any],
         out: list[Effect],
         pushback: Pushback,
+        load: Load,
         observer: BrokerObserver,
     ) -> None:
         self._policy = policy
@@ -50,14 +58,17 @@ class Dispatcher:
         self._timers = timers
         self._out = out
         self._dispatch_id = 0
-        self.pending_count = 0
+        self._load = load
 
     # --- in -------------------------------------------------------------------------------------
     def accept(self, pending: PendingRequest, now: float) -> None:
         """Accept a request: dispatch or queue it."""
         service = pending.service
-        pending.client.pending[pending.request_id] = pending
-        self.pending_count += 1
+        client = pending.client
+        client.pending[pending.request_id] = pending
+        client.size += pending.size
+        self._load.count += 1
+        self._load.size += pending.size
         service.counters.accepted += 1
         if pending.deadline != inf:
             self._timers.set(pending, pending.deadline)
@@ -161,10 +172,26 @@ class Dispatcher:
             )
             self._out.append(Send(client.peer, message))
             self._remark("partial", pending, index=index)
-        elif pending.joined is None:
-            pending.joined = list(body)
+        elif option := self._full_of_partials(client):
+            reason = f"too many bytes of partial replies wait to be joined ({option})"
+            self.fail(pending, Status.FAILED, reason, now)
         else:
+            if pending.joined is None:
+                pending.joined = []
             pending.joined += body
+            self._grow(pending, size_of(body))
+
+    def _full_of_partials(self, client: Client) -> str:
+        """Return the limit that forbids to join one more partial reply; "" if none does.
+
+        Partial replies may take as much memory as requests, so that requests at their limit leave
+        room for them.
+        """
+        if client.size >= 2 * self._policy.client_pending_bytes_max:
+            return "client_pending_bytes_max, --client-pending-bytes-max"
+        if self._load.size >= 2 * self._policy.pending_bytes_max:
+            return "pending_bytes_max, --pending-bytes-max"
+        return ""
 
     def final(
         self, worker: Worker, dispatch_id: int, status: int, body: list[bytes], now: float
@@ -262,7 +289,9 @@ class Dispatcher:
         lost_at = pending.worker
         self._observer.expand(pending)
         pending.worker = None
-        pending.joined = None
+        if pending.joined is not None:
+            self._grow(pending, -size_of(pending.joined))
+            pending.joined = None
         if pending.deadline <= now:
             self._end(pending, Status.EXPIRED, "the deadline passed while it was at a worker", now)
         elif pending.flags & NOT_IDEMPOTENT:
@@ -281,6 +310,12 @@ class Dispatcher:
             self._remark("redelivered", pending, reason=reason, lost_worker=worker)
 
     # --- common ---------------------------------------------------------------------------------
+    def _grow(self, pending: PendingRequest, size: int) -> None:
+        """Count bytes that a pending request holds in addition."""
+        pending.size += size
+        pending.client.size += size
+        self._load.size += size
+
     def _withdraw(self, pending: PendingRequest, now: float) -> None:
         """Remove a request from its queue or its worker, whose slot stays occupied."""
         worker = pending.worker
@@ -300,8 +335,11 @@ class Dispatcher:
 
     def _settle(self, pending: PendingRequest, now: float) -> None:
         """Remove a request from all tables."""
-        del pending.client.pending[pending.request_id]
-        self.pending_count -= 1
+        client = pending.client
+        del client.pending[pending.request_id]
+        client.size -= pending.size
+        self._load.count -= 1
+        self._load.size -= pending.size
         self._timers.clear(pending)
         if self._unread:
             self._pushback.settled(pending, now)

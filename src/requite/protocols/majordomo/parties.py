@@ -7,13 +7,26 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from requite.chronicle import NO_INSTANCE
 from requite.core.liveness import Liveness
 from requite.engine import Message, Peer
 from requite.protocols.majordomo.queue import ServiceQueue
 from requite.protocols.majordomo.wire import Dialect
+
+# The memory of a request beside its body, and of a frame beside its content. Measured: 750 bytes,
+# and 44 (CPython 3.11). Without them, empty requests would be free.
+_REQUEST_SIZE: Final = 1024
+_FRAME_SIZE: Final = 48
+
+
+@dataclass(slots=True, eq=False)
+class Load:
+    """The pending requests of all clients: their number, and the sum of their sizes."""
+
+    count: int = 0
+    size: int = 0
 
 
 @dataclass(slots=True)
@@ -73,6 +86,7 @@ class Client:
     """A client, and its requests without a final reply, by request id.
 
     `origin` is the first half of the call ids that the broker makes for a client that sends none.
+    `size` is the sum of their sizes.
     `limits`: why it is not read from (`Pushback`). `backlog`: messages that had been read by then,
     with more new services than the broker accepts at a time.
     """
@@ -86,6 +100,7 @@ class Client:
         "peer",
         "pending",
         "reassure_at",
+        "size",
     )
 
     def __init__(self, peer: Peer, address: bytes, dialect: Dialect, origin: bytes) -> None:
@@ -94,6 +109,7 @@ class Client:
         self.address = address
         self.dialect = dialect
         self.pending: dict[int, PendingRequest] = {}
+        self.size = 0
         self.limits: dict[Any, None] = {}
         self.backlog: deque[Message] = deque()
         self.reassure_at = 0.0  # the earliest next heartbeat during a large message
@@ -160,7 +176,7 @@ class PendingRequest:
 
     `worker` is None while it is queued. `partials` counts partial replies sent to the client;
     `joined` collects partial frames for a client whose dialect has none. `is_expanded`: its events
-    so far are in the journal.
+    so far are in the journal. `size` is the memory that it counts for, in bytes.
     """
 
     __slots__ = (
@@ -180,6 +196,7 @@ class PendingRequest:
         "queued_at",
         "request_id",
         "service",
+        "size",
         "worker",
     )
 
@@ -199,6 +216,7 @@ class PendingRequest:
         self.service = service
         self.request_id = request_id
         self.body = body
+        self.size = _REQUEST_SIZE + size_of(body)
         self.deadline = deadline
         self.flags = flags
         self.key = key
@@ -210,6 +228,13 @@ class PendingRequest:
         self.dispatch_id = 0
         self.worker: Worker | None = None
         self.joined: list[bytes] | None = None
+
+
+def size_of(body: list[bytes]) -> int:
+    """Return the memory of a body in bytes."""
+    if len(body) == 1:  # nearly every body
+        return _FRAME_SIZE + len(body[0])
+    return _FRAME_SIZE * len(body) + sum(map(len, body))
 
 
 Party = Newcomer | Client | Worker | Departed
