@@ -7,6 +7,7 @@ listed in `tests/support/bad_peers.py`.
 
 from __future__ import annotations
 
+import gc
 import logging
 import random
 import select
@@ -22,7 +23,7 @@ from tests.support.zmq_peers import RFC18, HandClient, HandWorker, Sockets
 import requite
 from requite.protocols.majordomo.management import Management
 from requite.protocols.majordomo.policy import BrokerPolicy
-from requite.shell.host import LinkLimits
+from requite.shell.host import Link, LinkLimits
 
 pytestmark = pytest.mark.e2e
 
@@ -315,6 +316,46 @@ def test_a_worker_that_does_not_read_gets_no_more_work(
 async def shared(request: requite.Request) -> bytes:
     """Answer with the body of the request."""
     return request.body
+
+
+def test_unfinished_messages_of_many_peers_take_bounded_memory(
+    sockets: Sockets,
+    make_broker: MakeBroker,
+    peers: list[RawPeer],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    limits = LinkLimits(partial_size_max=4 << 20)
+    scene = Scene(sockets, make_broker(links=limits, message_size_max=2 << 20))
+    for _ in range(20):
+        peer = RawPeer(scene.broker.endpoint)
+        peers.append(peer)
+        peer.shake_hands()
+        peer.send(b"\x02" + (2 << 20).to_bytes(8, "big") + bytes(1 << 20))
+    eventually(lambda: caplog.text.count("exceed the limit") > 0, "one is dropped")
+    eventually(lambda: scene.tables()["newcomers"] <= 4, "each of the others holds 1 MiB")
+    for peer in peers:
+        peer.close()
+    scene.assert_unharmed()
+
+
+def test_an_unfinished_message_is_freed_with_its_connection(scene: Scene) -> None:
+    """Without a collection of reference cycles, which a broker runs rarely."""
+
+    def links() -> int:
+        return sum(type(each) is Link for each in gc.get_objects())
+
+    scene.serve()
+    gc.collect()
+    before = links()
+    gc.disable()
+    try:
+        for _ in range(5):
+            with RawPeer(scene.broker.endpoint) as peer:
+                peer.shake_hands()
+                peer.send(b"\x02" + (2 << 20).to_bytes(8, "big") + bytes(1 << 20))
+        eventually(lambda: links() == before, "links are gone")
+    finally:
+        gc.enable()
 
 
 def test_peers_that_say_nothing_are_dropped_after_the_handshake_timeout(

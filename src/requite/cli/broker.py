@@ -31,6 +31,7 @@ from requite.core.liveness import HeartbeatPolicy
 from requite.errors import ConfigurationError
 from requite.framing import Limits as FramingLimits
 from requite.protocols.majordomo.policy import LEGACY_IDLE_S, BrokerPolicy, PartialsFor01
+from requite.shell.link import LinkLimits
 from requite.titanic.settings import TitanicSettings
 
 _LIVENESS: Final = Group("Liveness", sort_key=10)
@@ -41,6 +42,7 @@ _PEERS: Final = Group("Peers", sort_key=40)
 _DEFAULT_BIND: Final = ("tcp://127.0.0.1:5555",)
 _DEFAULTS: Final = BrokerPolicy()
 _FRAMING: Final = FramingLimits()
+_LINKS: Final = LinkLimits()
 _MIB: Final = 1024 * 1024
 
 
@@ -154,6 +156,15 @@ class Limits:
             help="Size of a message, the sum of its frames. A larger one closes its connection.",
         ),
     ] = _FRAMING.message_size_bytes_max
+    partial_size_max: Annotated[
+        int,
+        Parameter(
+            metavar="BYTES",
+            show_default=_in_mib,
+            help="Memory of incomplete messages of all peers, at least one message. Beyond this, "
+            "the broker drops the peer with the largest one.",
+        ),
+    ] = _LINKS.partial_size_max
 
 
 @Parameter(name="*", group=_PEERS)
@@ -274,6 +285,7 @@ def broker(
         policy=_policy(liveness, requests, limits, peers),
         users=read_users(peers.credentials_file),
         message_size_max=limits.message_size_max,
+        links=LinkLimits(partial_size_max=limits.partial_size_max),
         journal=journal_option(journal, journal_retain, journal_ship),
         titanic=store.settings(),
         pair=pair,

@@ -106,5 +106,10 @@ class Framing(Protocol):
     def mid_message(self) -> bool:
         """Whether a message has arrived in part, which shows that its sender is alive."""
 
+    @property
+    def partial_size(self) -> int:
+        """The memory of the incomplete message in bytes; 0 if there is none. Bytes count when they
+        have arrived, with their headers, and not when they are announced."""
+
     def at_end(self) -> None:
         """Handle the end of the stream; raise `RemoteViolation` for a cut message or handshake."""

@@ -204,6 +204,11 @@ class Zmtp:
         """Whether a message has been received in part."""
         return not self._reader.between_messages
 
+    @property
+    def partial_size(self) -> int:
+        """The memory of the incomplete message in bytes."""
+        return self._reader.partial_size
+
     def at_end(self) -> None:
         """Raise `RemoteViolation` if the stream ended inside the handshake or a message."""
         if self._broken is not None:

@@ -51,6 +51,7 @@ from requite.framing.base import Framing
 from requite.framing.router import IdentityTable
 from requite.shell.feeder import Feeder
 from requite.shell.link import Link, LinkLimits, Pause, discard, reason_of_end
+from requite.shell.partial_messages import PartialMessages
 from requite.shell.pending_links import PendingLinks
 from requite.shell.waiting import Waiting
 from requite.shell.warnings import Warnings
@@ -162,6 +163,7 @@ class Host:
         self._flush_wanted = False
         self._armed_at = inf
         self._pending_links = PendingLinks(self.limits.handshake_timeout_s)
+        self._partials = PartialMessages(self.limits)
         self._giving_way: set[Link] = set()  # dropped by `make_room`, and not closed yet
         self._closing = Waiting(self.limits.linger_s)
         self._pushing_back = 0  # how many links push back
@@ -225,7 +227,7 @@ class Host:
 
     def next_at(self) -> float:
         """Return the instant of the next `wake` (`inf`: none)."""
-        ours = min(self._pending_links.next_at(), self._closing.next_at())
+        ours = min(self._pending_links.next_at(), self._partials.next_at(), self._closing.next_at())
         at = self.engine.deadline()
         return ours if at is None else min(at, ours)
 
@@ -282,6 +284,8 @@ class Host:
             if framing.farewell and not link.ended:
                 self._hang_up(link)
                 self._tell_end(link, framing.farewell)
+            if link.accepted and (link.partial_size or framing.partial_size):
+                self._count_partial(link)
         self._settle()
 
     def closed(self, link: Link, reason: str) -> None:
@@ -504,8 +508,28 @@ class Host:
     def _drop_overdue(self, now: float) -> None:
         for link, reason in self._pending_links.take_due(now):
             self._drop(link, "handshake timeout", reason)
+        for link in self._partials.take_due(now):
+            stalled = f"sent no further byte of a message for {self.limits.partial_timeout_s:g} s"
+            self._drop(link, "incomplete messages", stalled)
         for link in self._closing.take_due(now):
             link.stream.abort()
+
+    def _count_partial(self, link: Link) -> None:
+        """Record the incomplete message of a link, and drop the link with the largest one if all
+        exceed the limit."""
+        size = link.framing.partial_size
+        if link.ended or not size:
+            self._partials.forget(link)
+            return
+        self._arm(self._partials.update(link, size, self._clock()))
+        while largest := self._partials.choose_dropped():
+            self._drop(
+                largest,
+                "incomplete messages",
+                f"holds {largest.partial_size} bytes of an incomplete message, and those of all"
+                f" peers exceed the limit of {self.limits.partial_size_max} bytes"
+                " (LinkLimits.partial_size_max; for a broker --partial-size-max)",
+            )
 
     # --- ends, from the gentlest to the hardest ---------------------------------------------------
     def _disconnect(self, effect: Disconnect) -> None:
@@ -552,6 +576,7 @@ class Host:
         link.encode = discard
         link.take_output()
         self._pending_links.forget(link)
+        self._partials.forget(link)
         if link.pushed_back:
             self._release(link)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntFlag
-from typing import Any
+from typing import Any, Self
 
 from requite.errors import RemoteViolation
 from requite.framing.base import Framing
@@ -14,16 +14,25 @@ from requite.transport.base import PromptStream, Stream
 
 @dataclass(frozen=True, slots=True)
 class LinkLimits:
-    """Limits of time and memory for one connection.
+    """Limits of time and memory for connections.
 
     `handshake_timeout_s`: seconds until the framing must be ready. `linger_s`: seconds in which
     queued output is sent after closing. `output_size_max`: bytes queued for an accepted peer that
-    pushes back, beyond its stream's buffer; a peer with more is dropped.
+    pushes back, beyond its stream's buffer; a peer with more is dropped. `partial_size_max`: bytes
+    of incomplete messages of all accepted peers together; beyond it the peer with the largest one
+    is dropped. `partial_timeout_s`: seconds in which at least one more byte of an accepted peer's
+    incomplete message must arrive.
     """
 
     handshake_timeout_s: float = 30.0
     linger_s: float = 5.0
     output_size_max: int = 64 << 20
+    partial_size_max: int = 256 << 20
+    partial_timeout_s: float = 30.0
+
+    def for_messages(self, size_max: int) -> Self:
+        """Return these limits with room for at least one message of `size_max` bytes."""
+        return replace(self, partial_size_max=max(self.partial_size_max, size_max))
 
 
 class Pause(IntFlag):
@@ -66,6 +75,7 @@ class Link:
         "kept",
         "mute",
         "out",
+        "partial_size",
         "paused",
         "place",
         "pushed_back",
@@ -95,6 +105,7 @@ class Link:
         self.ended = False  # detached from engine and host
         self.blocked = False  # the stream pushes back
         self.paused = Pause(0)  # the reasons why reading is paused
+        self.partial_size = 0  # the received part of an accepted peer's incomplete message
         self.pushed_back = False  # the engine has got `PeerBlocked`
         self.dirty = False  # in the host's list of links to flush
         self.out: list[bytes] = []
