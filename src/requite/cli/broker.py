@@ -79,6 +79,14 @@ class Liveness:
             "while they work.",
         ),
     ] = _DEFAULTS.legacy_busy_timeout_s
+    worker_expired_max: Annotated[
+        int,
+        Parameter(
+            metavar="N",
+            help="Disconnect an MDP 0.3 worker that lets N requests in a row expire without any "
+            "answer.",
+        ),
+    ] = _DEFAULTS.worker_expired_max
 
 
 @Parameter(name="*", group=_REQUESTS)
@@ -148,6 +156,12 @@ class Limits:
     services_max: Annotated[
         int, Parameter(metavar="N", help="Services with workers or requests.")
     ] = _DEFAULTS.services_max
+    worker_capacity_max: Annotated[
+        int,
+        Parameter(
+            metavar="N", help="Requests that a worker gets at a time, whatever it announces."
+        ),
+    ] = _DEFAULTS.worker_capacity_max
     message_size_max: Annotated[
         int,
         Parameter(
@@ -299,6 +313,8 @@ def _policy(liveness: Liveness, requests: Requests, limits: Limits, peers: Peers
     return BrokerPolicy(
         heartbeat=HeartbeatPolicy(liveness.heartbeat_interval, liveness.liveness),
         legacy_busy_timeout_s=liveness.legacy_busy_timeout,
+        worker_expired_max=liveness.worker_expired_max,
+        worker_capacity_max=limits.worker_capacity_max,
         attempts_max=requests.attempts,
         service_grace_s=requests.service_grace,
         service_ttl_s=requests.service_ttl,

@@ -361,7 +361,8 @@ class MajordomoBroker:
             self._workforce.woken(planned_at, now)
         for name in self._timers.due(now):
             if isinstance(name, PendingRequest):
-                self._dispatcher.due(name, now)
+                if (worker := self._dispatcher.due(name, now)) is not None:
+                    self._workforce.request_expired(worker, now)
             elif isinstance(name, Worker):
                 self._workforce.due(name, now)
             elif isinstance(name, Service):

@@ -256,18 +256,21 @@ class Dispatcher:
         self._withdraw(pending, now)
         self._end(pending, status, reason, now)
 
-    def due(self, pending: PendingRequest, now: float) -> None:
-        """Handle the timer of a request: its deadline, or the end of its grace period."""
+    def due(self, pending: PendingRequest, now: float) -> Worker | None:
+        """Handle the timer of a request: its deadline, or the end of its grace period. Return the
+        worker with which it expired, if any."""
         service = pending.service
         if pending.deadline <= now:
             where = "in the queue" if pending.worker is None else "at a worker"
             self.fail(pending, Status.EXPIRED, f"the deadline passed while it was {where}", now)
-        elif pending.worker is None and service.is_bare:
+            return pending.worker
+        if pending.worker is None and service.is_bare:
             waited_s = now - pending.queued_at
             reason = f"nobody serves {_text(service)}; waited {waited_s:.1f} s for a worker"
             self.fail(pending, Status.NO_SERVICE, reason, now)
         elif pending.deadline != inf:
             self._timers.set(pending, pending.deadline)
+        return None
 
     def lease_due(self, worker: Worker, dispatch_id: int, now: float) -> None:
         """Redeliver a request whose lease has expired ([worker-lease])."""

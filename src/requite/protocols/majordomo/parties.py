@@ -120,7 +120,9 @@ class Worker:
 
     `holds[id]` is None when the request was withdrawn (cancelled, expired, lease over) but the
     worker has not sent FINAL yet: its slot stays occupied (mdp-0.3 [worker-lease],
-    [worker-cancel]). `given_at`: when it was last sent a request.
+    [worker-cancel]). `given_at`: when it was last sent a request. `expired` counts requests in a
+    row that expired here without any answer of the worker, the first one at `expired_since`, when
+    `served` was `served_then`.
     """
 
     __slots__ = (
@@ -129,6 +131,8 @@ class Worker:
         "capacity",
         "dialect",
         "draining",
+        "expired",
+        "expired_since",
         "given_at",
         "holds",
         "joined_at",
@@ -137,6 +141,7 @@ class Worker:
         "name",
         "peer",
         "served",
+        "served_then",
         "service",
     )
 
@@ -164,6 +169,9 @@ class Worker:
         self.draining = False
         self.blocked = False
         self.served = 0
+        self.expired = 0
+        self.expired_since = 0.0
+        self.served_then = 0
 
     @property
     def may_take(self) -> bool:

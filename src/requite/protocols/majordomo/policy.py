@@ -41,6 +41,10 @@ class BrokerPolicy:
       request counts with the bytes of its frames, 48 for each frame, and 1 KiB. One that arrives
       below a limit is accepted, whatever its size. Partial replies that are joined for a client of
       MDP 0.1 may take as many bytes as its requests, or their request fails.
+    - `worker_capacity_max`: how many requests a worker gets at a time, whatever it announces.
+    - `worker_expired_max`: a worker of MDP 0.3 that lets so many requests in a row expire without
+      any answer is disconnected ([worker-mute]), but not before `heartbeat.silence_s` since the
+      first of them.
     - `drain_timeout_s`: how long a draining broker waits for pending requests.
     - `partials_for_0_1`: join partial replies into one for clients of 0.1, or fail the request.
     - `tell_old_clients`: MDP 0.1 and 0.2 have no negative reply, and the RFCs ask for silence. True
@@ -59,6 +63,8 @@ class BrokerPolicy:
     client_pending_max: int = 20_000
     client_pending_bytes_max: int = 256 << 20
     pending_bytes_max: int = 1 << 30
+    worker_capacity_max: int = 1024
+    worker_expired_max: int = 32
     drain_timeout_s: float = 30.0
     partials_for_0_1: PartialsFor01 = PartialsFor01.JOIN
     tell_old_clients: bool = False
@@ -78,6 +84,8 @@ class BrokerPolicy:
             "client_pending_max",
             "client_pending_bytes_max",
             "pending_bytes_max",
+            "worker_capacity_max",
+            "worker_expired_max",
         ):
             if getattr(self, name) < 1:
                 raise ConfigurationError(f"{name} must be at least 1, not {getattr(self, name)}")
