@@ -128,7 +128,7 @@ class Limits:
         int,
         Parameter(
             metavar="N",
-            help="Requests queued per service. Beyond this and the next four limits, requests fail "
+            help="Requests queued per service. Beyond this and the next five limits, requests fail "
             "with OVERLOADED. MDP 0.1 and 0.2 have no such reply: the broker stops reading from "
             "their clients until there is room.",
         ),
@@ -154,8 +154,16 @@ class Limits:
         ),
     ] = _DEFAULTS.pending_bytes_max
     services_max: Annotated[
-        int, Parameter(metavar="N", help="Services with workers or requests.")
+        int,
+        Parameter(
+            metavar="N",
+            help="Services. Workers may register for as many, whatever clients have named.",
+        ),
     ] = _DEFAULTS.services_max
+    client_services_max: Annotated[
+        int,
+        Parameter(metavar="N", help="Services without workers that a client has named."),
+    ] = _DEFAULTS.client_services_max
     worker_capacity_max: Annotated[
         int,
         Parameter(
@@ -324,6 +332,7 @@ def _policy(liveness: Liveness, requests: Requests, limits: Limits, peers: Peers
         client_pending_bytes_max=limits.client_pending_bytes_max,
         pending_bytes_max=limits.pending_bytes_max,
         services_max=limits.services_max,
+        client_services_max=limits.client_services_max,
         partials_for_0_1=peers.partials_for_0_1,
         tell_old_clients=peers.tell_old_clients,
     )

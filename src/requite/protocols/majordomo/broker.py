@@ -99,7 +99,13 @@ class MajordomoBroker:
         self.load = Load()
         self._pushback = Pushback(self.policy, self._directory, self.load, self._timers, self._out)
         self._dispatcher = Dispatcher(
-            self.policy, self._timers, self._out, self._pushback, self.load, self._observer
+            self.policy,
+            self._directory,
+            self._timers,
+            self._out,
+            self._pushback,
+            self.load,
+            self._observer,
         )
         self._workforce = Workforce(
             self.policy,
@@ -277,13 +283,17 @@ class MajordomoBroker:
                 self._dispatcher.refuse(client, command, status, why, now)
                 return
             self._pushback.stop(client, limit, why)
-        service = self._directory.find(name, now)
-        is_extra = service is None
+        service = self._directory.find(name)
+        is_extra = False
         if service is None:
-            if self._pushback.can_tell(client):
-                self._dispatcher.refuse(client, command, Status.OVERLOADED, TOO_MANY, now)
-                return
-            service = self._directory.add(name, now)
+            if why := self._directory.refusal(client):
+                if self._pushback.can_tell(client):
+                    self._dispatcher.refuse(client, command, Status.OVERLOADED, why, now)
+                    return
+                is_extra = why is TOO_MANY
+                if not is_extra:
+                    self._pushback.stop(client, client, why)
+            service = self._directory.add(name, client, now)
         call_id = command.call_id
         if call_id == NO_CALL:
             call_id = client.origin + request_id.to_bytes(8, "big")

@@ -16,6 +16,7 @@ from typing import Any
 
 from requite.core.timers import Timers
 from requite.engine import Effect, Send, Warn
+from requite.protocols.majordomo.directory import Directory
 from requite.protocols.majordomo.parties import (
     Client,
     Load,
@@ -43,6 +44,7 @@ class Dispatcher:
     def __init__(
         self,
         policy: BrokerPolicy,
+        directory: Directory,
         timers: Timers[Any],
         out: list[Effect],
         pushback: Pushback,
@@ -50,6 +52,7 @@ class Dispatcher:
         observer: BrokerObserver,
     ) -> None:
         self._policy = policy
+        self._directory = directory
         self._pushback = pushback
         self._unread = pushback.unread
         self._observer = observer
@@ -324,8 +327,10 @@ class Dispatcher:
         worker = pending.worker
         if worker is None:
             pending.service.queue.remove(pending)
+            self._directory.retire(pending.service, now)
             if self._unread:
                 self._pushback.make_room(pending.service, now)
+                self._pushback.make_room(self._directory, now)
             return
         worker.holds[pending.dispatch_id] = None
         if worker.lease_s:

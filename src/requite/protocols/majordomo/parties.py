@@ -47,10 +47,12 @@ class Service:
     """One service: its workers, its waiting workers, its queue and its counters.
 
     `waiting` holds the workers that can take a request, the one that has waited longest first:
-    `waiting[worker] = None` appends a worker, or leaves it at its position.
+    `waiting[worker] = None` appends a worker, or leaves it at its position. `namer` is the client
+    that named it, as long as it has had no worker.
     """
 
     name: bytes
+    namer: Client | None = None
     workers: dict[Worker, None] = field(default_factory=dict)  # ordered: runs must repeat
     waiting: OrderedDict[Worker, None] = field(default_factory=OrderedDict)
     queue: ServiceQueue[PendingRequest] = field(default_factory=ServiceQueue)
@@ -86,7 +88,7 @@ class Client:
     """A client, and its requests without a final reply, by request id.
 
     `origin` is the first half of the call ids that the broker makes for a client that sends none.
-    `size` is the sum of their sizes.
+    `size` is the sum of their sizes. `named` counts the services of which it is the `namer`.
     `limits`: why it is not read from (`Pushback`). `backlog`: messages that had been read by then,
     with more new services than the broker accepts at a time.
     """
@@ -96,6 +98,7 @@ class Client:
         "backlog",
         "dialect",
         "limits",
+        "named",
         "origin",
         "peer",
         "pending",
@@ -110,6 +113,7 @@ class Client:
         self.dialect = dialect
         self.pending: dict[int, PendingRequest] = {}
         self.size = 0
+        self.named = 0
         self.limits: dict[Any, None] = {}
         self.backlog: deque[Message] = deque()
         self.reassure_at = 0.0  # the earliest next heartbeat during a large message

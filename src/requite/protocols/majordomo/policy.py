@@ -31,8 +31,10 @@ class BrokerPolicy:
     - `attempts_max`: how many workers may be lost with one request before it is poisoned.
     - `service_grace_s`: how long a request waits for a service without workers (NO_SERVICE). Longer
       than workers need to reconnect after a restart of the broker.
-    - `service_ttl_s`: when a service without workers and requests is forgotten.
-    - `services_max`, `queue_max` (per service), `client_pending_max` (per client),
+    - `service_ttl_s`: when a service whose workers have left is forgotten, if no request waits. One
+      that never had a worker exists only while a request waits.
+    - `services_max`, `client_services_max` (named by one client, without workers), `queue_max` (per
+      service), `client_pending_max` (per client),
       `client_pending_bytes_max` (per client), `pending_bytes_max` (in all): beyond these limits, a
       request fails with OVERLOADED. MDP 0.1 and 0.2 have no such answer: the broker stops reading
       from their clients until there is room. Requests that were already read are accepted
@@ -59,6 +61,7 @@ class BrokerPolicy:
     service_grace_s: float = 10.0
     service_ttl_s: float = 60.0
     services_max: int = 10_000
+    client_services_max: int = 1_000
     queue_max: int = 100_000
     client_pending_max: int = 20_000
     client_pending_bytes_max: int = 256 << 20
@@ -80,6 +83,7 @@ class BrokerPolicy:
             )
         for name in (
             "services_max",
+            "client_services_max",
             "queue_max",
             "client_pending_max",
             "client_pending_bytes_max",

@@ -10,6 +10,7 @@ is room:
 | `client_pending_bytes_max` | when the client's pending requests take fewer bytes |
 | `pending_bytes_max` | when all pending requests take fewer bytes; first come, first served |
 | `queue_max` | when the queue is shorter; first come, first served |
+| `client_services_max` | when fewer of the services that the client has named have no worker |
 | `services_max` | when it forgets a service, or the client's requests at new services have ended |
 
 Management requests (`mmi.`) that read whole tables are paced, for clients of each dialect. A turn
@@ -21,7 +22,7 @@ queue, a client of MDP 0.3 without a request in that queue is not refused: it ma
 there, and since clients take turns, it is served soon.
 
 One read can name thousands of new services. So a client has at most 16 requests at services beyond
-the limit; the rest of the read waits in its `backlog`.
+`services_max`, and one beyond `client_services_max`; the rest of the read waits in its `backlog`.
 
 Nothing is dropped, and the broker holds at most what the limits allow plus one read per client.
 With `tell_old_clients`, these clients get negative replies, and are always read from.
@@ -102,8 +103,12 @@ class Pushback:
 
     def is_far_beyond(self, client: Client) -> bool:
         """Whether the rest of what was read from a client must wait: it has the maximum of requests
-        at services beyond the limit, or has just had a costly answer."""
-        return client in self._paced or len(self._extra.get(client, ())) >= _EXTRA_MAX
+        at services beyond a limit, or has just had a costly answer."""
+        return (
+            client in self._paced
+            or len(self._extra.get(client, ())) >= _EXTRA_MAX
+            or client.named > self._policy.client_services_max
+        )
 
     # --- management requests --------------------------------------------------------------------
     def pace(self, client: Client, management: Management) -> None:
@@ -137,6 +142,7 @@ class Pushback:
             client in client.limits
             and len(client.pending) < self._policy.client_pending_max
             and client.size < self._policy.client_pending_bytes_max
+            and client.named < self._policy.client_services_max
         ):
             self._release(client, client)
         self.make_room(self._load, now)

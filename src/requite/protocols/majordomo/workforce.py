@@ -90,7 +90,7 @@ class Workforce:
         now: float,
     ) -> None:
         refusal = self._registration_refusal(ready)
-        service = None if refusal else self._directory.find(ready.service, now)
+        service = None if refusal else self._directory.for_worker(ready.service, now)
         if service is None:
             self._send_away(peer, dialect, refusal or TOO_MANY)
             return
@@ -116,8 +116,9 @@ class Workforce:
             ready.instance,
         )
         self._parties[peer] = worker
+        if service.is_bare:
+            self._directory.first_worker_joined(service)
         service.workers[worker] = None
-        self._directory.first_worker_joined(service)
         if dialect.has_ids:  # [worker-confirm], [worker-heartbeat]
             liveness.agree(ready.interval_ms)
             self._speak(worker, now)
