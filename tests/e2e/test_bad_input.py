@@ -11,13 +11,14 @@ import gc
 import logging
 import random
 import select
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 from tests.support.bad_peers import BROKEN_BYTES, BROKEN_MESSAGES, BrokenBytes, BrokenMessages
 from tests.support.live import InBackground, Live, LiveBroker, MakeBroker, eventually
-from tests.support.raw_zmtp import RawPeer, good_conversation, greeting, message
+from tests.support.raw_zmtp import RawPeer, command, good_conversation, greeting, message
 from tests.support.zmq_peers import RFC18, HandClient, HandWorker, Sockets
 
 import requite
@@ -457,3 +458,20 @@ def test_half_a_megabyte_of_requests_for_tables_keeps_nobody_waiting(
         for _ in range(5):
             scene.serve()
         assert len(made) < count / 2
+
+
+def test_a_guesser_of_passwords_has_to_wait_and_others_get_in(
+    sockets: Sockets, make_broker: MakeBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = make_broker(users={"ann": "secret"})
+    guess = greeting(b"PLAIN") + command(b"HELLO", b"\x03ann\x05wrong")
+    started = time.monotonic()
+    for _ in range(4):
+        with RawPeer(broker.endpoint) as peer:
+            peer.send(guess)
+            assert b"ERROR" in peer.hung_up()
+    assert time.monotonic() - started > 0.1 + 0.2 + 0.4
+    assert "one failed login from tcp://127.0.0.1; the next one waits 0.1 s" in caplog.text
+    url = broker.url.replace("mdp://", "mdp://ann:secret@")
+    with requite.Client(url, service="mmi.ping", timeout=30.0) as client:
+        assert client.call(b"").body

@@ -21,8 +21,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, Self, TypeAlias
 
+from requite.errors import RemoteViolation
+
 Message: TypeAlias = list[bytes]
 """The frames of one message, in order; a protocol without frames uses exactly one."""
+
+
+class CredentialsRefused(RemoteViolation):
+    """The user name or password of the peer is wrong."""
 
 
 BODY_FRAMES_MAX: Final = 1024

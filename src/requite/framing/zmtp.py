@@ -24,7 +24,7 @@ from functools import partial
 from typing import Final
 
 from requite.errors import LocalViolation, RemoteViolation
-from requite.framing.base import Limits, Message
+from requite.framing.base import CredentialsRefused, Limits, Message
 from requite.framing.zmtp_command import (
     COMMAND,
     Command,
@@ -51,7 +51,6 @@ from requite.framing.zmtp_greeting import (
 )
 from requite.framing.zmtp_mechanism import (
     REFUSED_STATUS,
-    CredentialsRefused,
     Handshake,
     Mechanism,
     MechanismMismatch,

@@ -47,10 +47,11 @@ from requite.engine import (
     Warn,
 )
 from requite.errors import CallError, LocalViolation, RemoteViolation
-from requite.framing.base import Framing
+from requite.framing.base import CredentialsRefused, Framing
 from requite.framing.router import IdentityTable
 from requite.shell.feeder import Feeder
 from requite.shell.link import Link, LinkLimits, Pause, discard, reason_of_end
+from requite.shell.logins import Logins
 from requite.shell.partial_messages import PartialMessages
 from requite.shell.pending_links import PendingLinks
 from requite.shell.waiting import Waiting
@@ -164,6 +165,7 @@ class Host:
         self._armed_at = inf
         self._pending_links = PendingLinks(self.limits.handshake_timeout_s)
         self._partials = PartialMessages(self.limits)
+        self._logins = Logins()
         self._giving_way: set[Link] = set()  # dropped by `make_room`, and not closed yet
         self._closing = Waiting(self.limits.linger_s)
         self._pushing_back = 0  # how many links push back
@@ -222,14 +224,20 @@ class Host:
         if at is not None and at <= now:
             self._feed(Wake())
         self._drop_overdue(now)
+        for link, chunk in self._logins.take_due(now):
+            link.has_waited = True
+            link.resume(Pause.LOGIN)
+            self.received(link, chunk)
         self._arm(self.next_at())
         self._settle()
 
     def next_at(self) -> float:
         """Return the instant of the next `wake` (`inf`: none)."""
         ours = min(self._pending_links.next_at(), self._partials.next_at(), self._closing.next_at())
-        at = self.engine.deadline()
-        return ours if at is None else min(at, ours)
+        for at in (self.engine.deadline(), self._logins.next_at()):
+            if at is not None:
+                ours = min(ours, at)
+        return ours
 
     # --- from streams -----------------------------------------------------------------------------
     def opened(
@@ -263,11 +271,14 @@ class Host:
 
     def received(self, link: Link, chunk: bytes) -> None:
         """Handle the next bytes of a link; part of `Owner`."""
-        if link.ended:
+        if link.ended or (not link.joined and self._holds_back(link, chunk)):
             return
         framing = link.framing
         try:
             messages = framing.receive(chunk)
+        except CredentialsRefused as refusal:
+            consequence = self._logins.failed(link, self._clock())
+            self._expel(link, "login refused", f"{refusal} ({consequence})")
         except RemoteViolation as violation:
             self._expel(link, "protocol violation", str(violation))
         else:
@@ -514,6 +525,27 @@ class Host:
         for link in self._closing.take_due(now):
             link.stream.abort()
 
+    def _holds_back(self, link: Link, chunk: bytes) -> bool:
+        """Hold back the handshake of an accepted link if logins from its address have failed.
+
+        Returns whether it waits, or is dropped because too many do.
+        """
+        if self._logins.append(link, chunk):
+            return True
+        if not link.accepted or link.has_waited:
+            return False
+        now = self._clock()
+        delay_s = self._logins.delay_s(link, now)
+        if not delay_s:
+            return False
+        if self._logins.is_crowded(link):
+            self._drop(link, "login refused", "is dropped: too many logins from its address wait")
+            return True
+        link.pause(Pause.LOGIN)
+        self._logins.wait(link, chunk, now + delay_s)
+        self._arm(now + delay_s)
+        return True
+
     def _count_partial(self, link: Link) -> None:
         """Record the incomplete message of a link, and drop the link with the largest one if all
         exceed the limit."""
@@ -577,6 +609,7 @@ class Host:
         link.take_output()
         self._pending_links.forget(link)
         self._partials.forget(link)
+        self._logins.forget(link)
         if link.pushed_back:
             self._release(link)
 

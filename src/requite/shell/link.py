@@ -40,6 +40,7 @@ class Pause(IntFlag):
 
     UNREAD = 1  # the peer reads too little of its output
     ENGINE = 2  # the engine pushes back
+    LOGIN = 4  # its login waits, because others from its address have failed
 
 
 def discard(_message: Sequence[bytes], _out: list[bytes], /) -> int:
@@ -70,6 +71,7 @@ class Link:
         "encode",
         "ended",
         "framing",
+        "has_waited",
         "identity",
         "joined",
         "kept",
@@ -101,6 +103,7 @@ class Link:
         self.place = place  # the engine's name of the link's address
         self.identity = b""
         self.joined = False  # the engine has got `PeerJoined`
+        self.has_waited = False  # its login has waited, if it had to
         self.mute = False  # handshake done, no message yet
         self.ended = False  # detached from engine and host
         self.blocked = False  # the stream pushes back
