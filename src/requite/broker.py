@@ -56,7 +56,7 @@ class Broker(Daemon):
       refused (False).
     - `message_size_max`: maximum bytes of one message, all frames together; a larger one ends the
       connection.
-    - `links`: limits of time and memory for one connection.
+    - `links`: limits of time and memory for connections.
     - `journal`: a folder for a journal of requests (`requite.journal`), or a pair of the folder and
       its `JournalSettings`; None: no journal.
     - `titanic`: a folder for durable requests (9/TSP), or `TitanicSettings`; None: submissions end
@@ -118,7 +118,9 @@ class Broker(Daemon):
             self._titanic = _keeper(place, titanic)
         self._shell = AioShell(
             gate or self._engine,
-            Connections(listen=listen, limits=links or LinkLimits()),
+            Connections(
+                listen=listen, limits=(links or LinkLimits()).for_messages(message_size_max)
+            ),
             lets_in=_everybody if gate is None else gate.lets_in,
             identities=identities,
             note=on_note or _unheard,

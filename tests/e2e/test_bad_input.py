@@ -7,22 +7,24 @@ afterwards as before, and the broker's tables must have the same sizes as before
 
 from __future__ import annotations
 
+import gc
 import logging
 import random
 import select
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 from tests.support.bad_peers import BROKEN_BYTES, BROKEN_MESSAGES, BrokenBytes, BrokenMessages
 from tests.support.live import InBackground, Live, LiveBroker, MakeBroker, eventually
-from tests.support.raw_zmtp import RawPeer, good_conversation, greeting, message
+from tests.support.raw_zmtp import RawPeer, command, good_conversation, greeting, message
 from tests.support.zmq_peers import RFC18, HandClient, HandWorker, Sockets
 
 import requite
 from requite.protocols.majordomo.management import Management
 from requite.protocols.majordomo.policy import BrokerPolicy
-from requite.shell.host import LinkLimits
+from requite.shell.host import Link, LinkLimits
 
 pytestmark = pytest.mark.e2e
 
@@ -320,6 +322,46 @@ async def shared(request: requite.Request) -> bytes:
     return request.body
 
 
+def test_unfinished_messages_of_many_peers_take_bounded_memory(
+    sockets: Sockets,
+    make_broker: MakeBroker,
+    peers: list[RawPeer],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    limits = LinkLimits(partial_size_max=4 << 20)
+    scene = Scene(sockets, make_broker(links=limits, message_size_max=2 << 20))
+    for _ in range(20):
+        peer = RawPeer(scene.broker.endpoint)
+        peers.append(peer)
+        peer.shake_hands()
+        peer.send(b"\x02" + (2 << 20).to_bytes(8, "big") + bytes(1 << 20))
+    eventually(lambda: caplog.text.count("exceed the limit") > 0, "one is dropped")
+    eventually(lambda: scene.tables()["newcomers"] <= 4, "each of the others holds 1 MiB")
+    for peer in peers:
+        peer.close()
+    scene.assert_unharmed()
+
+
+def test_an_unfinished_message_is_freed_with_its_connection(scene: Scene) -> None:
+    """Without a collection of reference cycles, which a broker runs rarely."""
+
+    def links() -> int:
+        return sum(type(each) is Link for each in gc.get_objects())
+
+    scene.serve()
+    gc.collect()
+    before = links()
+    gc.disable()
+    try:
+        for _ in range(5):
+            with RawPeer(scene.broker.endpoint) as peer:
+                peer.shake_hands()
+                peer.send(b"\x02" + (2 << 20).to_bytes(8, "big") + bytes(1 << 20))
+        eventually(lambda: links() == before, "links are gone")
+    finally:
+        gc.enable()
+
+
 def test_silent_peers_are_dropped_after_the_handshake_timeout(
     sockets: Sockets, make_broker: MakeBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -419,3 +461,20 @@ def test_half_a_megabyte_of_statistics_requests_does_not_delay_others(
         for _ in range(5):
             scene.serve()
         assert len(made) < count / 2
+
+
+def test_a_guesser_of_passwords_has_to_wait_and_others_get_in(
+    sockets: Sockets, make_broker: MakeBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = make_broker(users={"ann": "secret"})
+    guess = greeting(b"PLAIN") + command(b"HELLO", b"\x03ann\x05wrong")
+    started = time.monotonic()
+    for _ in range(4):
+        with RawPeer(broker.endpoint) as peer:
+            peer.send(guess)
+            assert b"ERROR" in peer.hung_up()
+    assert time.monotonic() - started > 0.1 + 0.2 + 0.4
+    assert "one failed login from tcp://127.0.0.1; the next one waits 0.1 s" in caplog.text
+    url = broker.url.replace("mdp://", "mdp://ann:secret@")
+    with requite.Client(url, service="mmi.ping", timeout=30.0) as client:
+        assert client.call(b"").body

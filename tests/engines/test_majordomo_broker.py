@@ -166,7 +166,9 @@ def test_a_service_beyond_services_max_is_refused():
     bench.request("c", 1, service=b"a")
     bench.request("c", 2, service=b"b")
     assert [final.status for final in bench.finals("c")] == [Status.OVERLOADED]
-    bench.worker("w", b"b")
+    bench.worker("v", b"b")
+    assert not bench.disconnected, "what clients name is not in the way of a worker"
+    bench.worker("w", b"c")
     assert "too many" in bench.disconnected["w"]
     assert bench.sent("w") == [Disconnect()]
 

@@ -33,12 +33,23 @@ class AnyLoad(RuleBasedStateMachine):
         pending_max=st.sampled_from([1, 3, 100]),
         queue_max=st.sampled_from([1, 4, 100]),
         services_max=st.sampled_from([1, 2, 100]),
+        client_bytes_max=st.sampled_from([1, 3000, 1 << 20]),
+        bytes_max=st.sampled_from([1, 5000, 1 << 20]),
     )
-    def start(self, pending_max: int, queue_max: int, services_max: int) -> None:
+    def start(
+        self,
+        pending_max: int,
+        queue_max: int,
+        services_max: int,
+        client_bytes_max: int,
+        bytes_max: int,
+    ) -> None:
         self.bench = BrokerBench(
             client_pending_max=pending_max,
             queue_max=queue_max,
             services_max=services_max,
+            client_pending_bytes_max=client_bytes_max,
+            pending_bytes_max=bytes_max,
             service_grace_s=GRACE_S,
             service_ttl_s=5.0,
             attempts_max=255,
@@ -143,6 +154,16 @@ class AnyLoad(RuleBasedStateMachine):
         for party in self.bench.broker.parties.values():
             if isinstance(party, Client):
                 assert len(party.pending) <= self.pending_max + READ_MAX
+
+    @invariant()
+    def the_load_is_that_of_all_clients(self) -> None:
+        load, sizes, count = self.bench.broker.load, 0, 0
+        for party in self.bench.broker.parties.values():
+            if isinstance(party, Client):
+                assert party.size == sum(each.size for each in party.pending.values())
+                sizes += party.size
+                count += len(party.pending)
+        assert (load.size, load.count) == (sizes, count)
 
     @invariant()
     def only_older_clients_are_paused(self) -> None:

@@ -85,6 +85,7 @@ def test_any_truncation_is_refused_without_other_effects(messages, at, in_band):
     assert violation is None
     assert len(delivered) == len([border for border in borders[1:] if border <= end])
     assert may_end(receiver) == (not receiver.mid_message) == (end in borders)
+    assert receiver.partial_size == end - max(border for border in borders if border <= end)
 
 
 @given(data=garbage, borders=cuts, in_band=st.booleans())

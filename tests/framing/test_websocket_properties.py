@@ -90,6 +90,10 @@ def test_any_truncation_is_refused_without_other_effects(messages, at, is_client
     assert violation is None
     assert len(delivered) == len([border for border in borders[1:] if border <= end])
     assert may_end(receiver) == (not receiver.mid_message) == (end in borders)
+    received = end - max(border for border in borders if border <= end)
+    assert (receiver.partial_size > 0) == (received > 0)
+    headers = 14 * (1 + received // 100)
+    assert received - headers <= receiver.partial_size <= received + 1
 
 
 @given(data=garbage, borders=cuts, is_client=st.booleans())

@@ -130,6 +130,11 @@ def test_any_truncation_is_refused_without_other_effects(messages, at, mechanism
     except RemoteViolation:
         whole = False
     assert whole == (end in recording.borders)
+    if end >= min(recording.borders):
+        received = end - max(border for border in recording.borders if border <= end)
+        frames = len(max(messages, key=len, default=[])) + 1  # and the delimiter of REQ
+        assert received <= receiver.partial_size <= received + 48 * frames
+        assert (receiver.partial_size > 0) == receiver.mid_message == (not whole)
 
 
 @given(data=garbage, borders=cuts, mechanism=st.sampled_from([{}, CLIENT, SERVER]))

@@ -76,6 +76,10 @@ class LineFraming:
     def mid_message(self) -> bool:
         return bool(self._buffer)
 
+    @property
+    def partial_size(self) -> int:
+        return len(self._buffer)
+
     def at_end(self) -> None:
         if self._buffer:
             raise RemoteViolation("hung up in the middle of a line")

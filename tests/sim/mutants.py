@@ -19,7 +19,7 @@ from requite.protocols.majordomo.client import MajordomoClient
 from requite.protocols.majordomo.directory import Directory
 from requite.protocols.majordomo.dispatch import Dispatcher
 from requite.protocols.majordomo.lanes import LaneClient
-from requite.protocols.majordomo.parties import Service
+from requite.protocols.majordomo.parties import Client, Service
 from requite.protocols.majordomo.queue import ServiceQueue
 from requite.protocols.majordomo.worker import MajordomoWorker
 from requite.protocols.majordomo.workforce import Workforce
@@ -301,10 +301,9 @@ class _OneClientAfterTheOther(ServiceQueue):
 
 def _with_services(prepare: Any) -> type[MajordomoBroker]:
     class Prepared(Directory):
-        def find(self, name: bytes, now: float) -> Service | None:
-            service = super().find(name, now)
-            if service is not None:
-                prepare(service)
+        def add(self, name: bytes, namer: Client | None, now: float) -> Service:
+            service = super().add(name, namer, now)
+            prepare(service)
             return service
 
     class Broken(MajordomoBroker):

@@ -33,6 +33,7 @@ from requite.core.liveness import HeartbeatPolicy
 from requite.errors import ConfigurationError
 from requite.framing import Limits as FramingLimits
 from requite.protocols.majordomo.policy import LEGACY_IDLE_S, BrokerPolicy, PartialsFor01
+from requite.shell.link import LinkLimits
 from requite.titanic.settings import TitanicSettings
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ _PEERS: Final = Group("Peers", sort_key=40)
 _DEFAULT_BIND: Final = ("tcp://127.0.0.1:5555",)
 _DEFAULTS: Final = BrokerPolicy()
 _FRAMING: Final = FramingLimits()
+_LINKS: Final = LinkLimits()
 _MIB: Final = 1024 * 1024
 _log = std_logging.getLogger("requite.cli")
 
@@ -83,6 +85,14 @@ class Liveness:
             "while they work.",
         ),
     ] = _DEFAULTS.legacy_busy_timeout_s
+    worker_expired_max: Annotated[
+        int,
+        Parameter(
+            metavar="N",
+            help="Disconnect an MDP 0.3 worker that lets N requests in a row expire without any "
+            "answer.",
+        ),
+    ] = _DEFAULTS.worker_expired_max
 
 
 @Parameter(name="*", group=_REQUESTS)
@@ -124,7 +134,7 @@ class Limits:
         int,
         Parameter(
             metavar="N",
-            help="Requests queued per service. Beyond this and the next two limits, requests fail "
+            help="Requests queued per service. Beyond this and the next five limits, requests fail "
             "with OVERLOADED. MDP 0.1 and 0.2 have no such reply: the broker stops reading from "
             "their clients until there is room.",
         ),
@@ -132,9 +142,40 @@ class Limits:
     client_pending_max: Annotated[
         int, Parameter(metavar="N", help="Requests outstanding per client.")
     ] = _DEFAULTS.client_pending_max
+    client_pending_bytes_max: Annotated[
+        int,
+        Parameter(
+            metavar="BYTES",
+            show_default=_in_mib,
+            help="Memory of a client's outstanding requests: their bodies and 1 KiB each. One "
+            "request of any size fits.",
+        ),
+    ] = _DEFAULTS.client_pending_bytes_max
+    pending_bytes_max: Annotated[
+        int,
+        Parameter(
+            metavar="BYTES",
+            show_default=_in_mib,
+            help="Memory of the outstanding requests of all clients.",
+        ),
+    ] = _DEFAULTS.pending_bytes_max
     services_max: Annotated[
-        int, Parameter(metavar="N", help="Services with workers or requests.")
+        int,
+        Parameter(
+            metavar="N",
+            help="Services. Workers may register for as many, whatever clients have named.",
+        ),
     ] = _DEFAULTS.services_max
+    client_services_max: Annotated[
+        int,
+        Parameter(metavar="N", help="Services without workers that a client has named."),
+    ] = _DEFAULTS.client_services_max
+    worker_capacity_max: Annotated[
+        int,
+        Parameter(
+            metavar="N", help="Requests that a worker gets at a time, whatever it announces."
+        ),
+    ] = _DEFAULTS.worker_capacity_max
     message_size_max: Annotated[
         int,
         Parameter(
@@ -143,6 +184,15 @@ class Limits:
             help="Size of a message, the sum of its frames. A larger one closes its connection.",
         ),
     ] = _FRAMING.message_size_bytes_max
+    partial_size_max: Annotated[
+        int,
+        Parameter(
+            metavar="BYTES",
+            show_default=_in_mib,
+            help="Memory of incomplete messages of all peers, at least one message. Beyond this, "
+            "the broker drops the peer with the largest one.",
+        ),
+    ] = _LINKS.partial_size_max
 
 
 @Parameter(name="*", group=_PEERS)
@@ -264,6 +314,7 @@ def broker(
         policy=_policy(liveness, requests, limits, peers),
         users=None if file is None else read_users(file),
         message_size_max=limits.message_size_max,
+        links=LinkLimits(partial_size_max=limits.partial_size_max),
         journal=journal_option(journal, journal_retain, journal_ship),
         titanic=store.settings(),
         pair=pair,
@@ -293,13 +344,18 @@ def _policy(liveness: Liveness, requests: Requests, limits: Limits, peers: Peers
     return BrokerPolicy(
         heartbeat=HeartbeatPolicy(liveness.heartbeat_interval, liveness.liveness),
         legacy_busy_timeout_s=liveness.legacy_busy_timeout,
+        worker_expired_max=liveness.worker_expired_max,
+        worker_capacity_max=limits.worker_capacity_max,
         attempts_max=requests.attempts,
         service_grace_s=requests.service_grace,
         service_ttl_s=requests.service_ttl,
         drain_timeout_s=requests.drain_timeout,
         queue_max=limits.queue_max,
         client_pending_max=limits.client_pending_max,
+        client_pending_bytes_max=limits.client_pending_bytes_max,
+        pending_bytes_max=limits.pending_bytes_max,
         services_max=limits.services_max,
+        client_services_max=limits.client_services_max,
         partials_for_0_1=peers.partials_for_0_1,
         tell_old_clients=peers.tell_old_clients,
     )

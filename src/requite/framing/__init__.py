@@ -1,13 +1,18 @@
 """Framings convert a connection's bytes to messages and back, sans-I/O (contract: `base`)."""
 
-from requite.framing.base import BODY_FRAMES_MAX, Framing, Limits, Message
+from requite.framing.base import (
+    BODY_FRAMES_MAX,
+    CredentialsRefused,
+    Framing,
+    Limits,
+    Message,
+)
 from requite.framing.credentials import mechanism_to_check, mechanism_to_show
 from requite.framing.router import Admission, IdentityTable
 from requite.framing.sp import SpStream
 from requite.framing.websocket import SpWebSocket
 from requite.framing.zmtp import RefusedByPeer, Zmtp
 from requite.framing.zmtp_mechanism import (
-    CredentialsRefused,
     Mechanism,
     Null,
     PlainClient,

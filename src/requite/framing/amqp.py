@@ -175,6 +175,11 @@ class Amqp:
         """Whether a message has been received in part."""
         return bool(self._tail or self._contents)
 
+    @property
+    def partial_size(self) -> int:
+        """The memory of incomplete messages in bytes."""
+        return len(self._tail) + sum(content.size for content in self._contents.values())
+
     def at_end(self) -> None:
         """Raise `RemoteViolation` if the stream ended inside the handshake or a message."""
         if self._broken is not None:
@@ -279,6 +284,12 @@ class _Content:
         self._missing = 0
         self._size_max = size_max
         self._parts: Parts | None = None
+
+    @property
+    def size(self) -> int:
+        """The received bytes."""
+        body = 0 if self._parts is None else self._parts.size
+        return len(self._method) + len(self._header) + body
 
     def take_header(self, payload: bytes) -> bool:
         """Parse the header; return whether the message is complete."""

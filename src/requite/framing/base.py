@@ -21,8 +21,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, Self, TypeAlias
 
+from requite.errors import RemoteViolation
+
 Message: TypeAlias = list[bytes]
 """The frames of one message, in order; a protocol without frames uses exactly one."""
+
+
+class CredentialsRefused(RemoteViolation):
+    """The user name or password of the peer is wrong."""
 
 
 BODY_FRAMES_MAX: Final = 1024
@@ -105,6 +111,11 @@ class Framing(Protocol):
     @property
     def mid_message(self) -> bool:
         """Whether a message has arrived in part, which shows that its sender is alive."""
+
+    @property
+    def partial_size(self) -> int:
+        """The memory of the incomplete message in bytes; 0 if there is none. Bytes count when they
+        have arrived, with their headers, and not when they are announced."""
 
     def at_end(self) -> None:
         """Handle the end of the stream; raise `RemoteViolation` for a cut message or handshake."""

@@ -21,6 +21,7 @@ class Handover:
     peer_identity: bytes = b""
     farewell: str = ""
     mid_message: bool = False
+    partial_size: int = 0
 
     def opening(self) -> bytes:
         """Return no bytes: there is no greeting."""

@@ -187,6 +187,13 @@ class SpStream:
         """Whether a message has been received in part."""
         return self.ready and bool(self._missing or self._tail)
 
+    @property
+    def partial_size(self) -> int:
+        """The bytes of the incomplete message that have arrived."""
+        if self._missing:
+            return self._prefix_size + self._parts.size
+        return len(self._tail) if self.ready else 0
+
     def at_end(self) -> None:
         """Raise `RemoteViolation` if the stream ended inside the header or a message."""
         if self._broken is not None:

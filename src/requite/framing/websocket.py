@@ -90,6 +90,11 @@ class SpWebSocket:
         """Whether a message has been received in part."""
         return self._traffic is not None and self._traffic.mid_message
 
+    @property
+    def partial_size(self) -> int:
+        """The bytes of the incomplete message that have arrived."""
+        return self._traffic.partial_size if self._traffic is not None else 0
+
     def opening(self) -> bytes:
         """Return a client's HTTP request; empty for a server, which waits for it."""
         return self._upgrade.opening()

@@ -98,6 +98,12 @@ class Traffic:
         """Whether a frame or a message has been received in part."""
         return not (self._idle or self.farewell)
 
+    @property
+    def partial_size(self) -> int:
+        """The bytes of the incomplete frame or message that have arrived; a header, which wsproto
+        may have parsed, counts as one byte."""
+        return 1 + self._parts.size + len(self._decoder.buffer) if self.mid_message else 0
+
     # --- in ---------------------------------------------------------------------------------------
 
     def read(self, chunk: bytes) -> list[Message]:

@@ -24,7 +24,7 @@ from functools import partial
 from typing import Final
 
 from requite.errors import LocalViolation, RemoteViolation
-from requite.framing.base import Limits, Message
+from requite.framing.base import CredentialsRefused, Limits, Message
 from requite.framing.zmtp_command import (
     COMMAND,
     Command,
@@ -51,7 +51,6 @@ from requite.framing.zmtp_greeting import (
 )
 from requite.framing.zmtp_mechanism import (
     REFUSED_STATUS,
-    CredentialsRefused,
     Handshake,
     Mechanism,
     MechanismMismatch,
@@ -203,6 +202,11 @@ class Zmtp:
     def mid_message(self) -> bool:
         """Whether a message has been received in part."""
         return not self._reader.between_messages
+
+    @property
+    def partial_size(self) -> int:
+        """The memory of the incomplete message in bytes."""
+        return self._reader.partial_size
 
     def at_end(self) -> None:
         """Raise `RemoteViolation` if the stream ended inside the handshake or a message."""

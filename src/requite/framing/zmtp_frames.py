@@ -19,6 +19,8 @@ SHORT_SIZES: Final = 256
 # Smaller parts of a long body are joined on arrival. An object costs some 40 bytes, so the overhead
 # of a body stays near one per cent.
 _PART_SIZE_MIN: Final = 4096
+# The memory of a frame beside its content (CPython 3.11: 44 bytes); a short frame is mostly that.
+_FRAME_SIZE: Final = 48
 
 # Headers by body size: a lookup costs a third of an encoding.
 SHORT_MORE: Final = tuple(bytes((MORE, size)) for size in range(SHORT_SIZES))
@@ -58,6 +60,7 @@ class FrameReader:
         "_unsuspicious",
         "_wire_size",
         "commands",
+        "partial_size",
     )
 
     def __init__(self, limits: Limits) -> None:
@@ -73,11 +76,12 @@ class FrameReader:
         self._body: list[bytes] = []  # the received part of a long body,
         self._missing = 0  # the number of its missing bytes,
         self._ends_message = False  # and whether it ends its message
+        self.partial_size = 0  # the memory of what has arrived of the incomplete message
 
     @property
     def between_messages(self) -> bool:
         """Whether the stream may end here: no message is partial."""
-        return not (self._frames or self._tail or self._missing)
+        return not self.partial_size
 
     def read(self, chunk: bytes) -> list[Message]:
         """Return the messages that `chunk` completes, or raise `RemoteViolation`."""
@@ -86,6 +90,7 @@ class FrameReader:
             if len(chunk) < self._missing:
                 self._grow_body(chunk)
                 self._missing -= len(chunk)
+                self.partial_size += len(chunk)
                 return messages
             chunk = self._finish_body(chunk, messages)
         elif self._tail:
@@ -126,6 +131,8 @@ class FrameReader:
                 # fills up there, so commands are accepted anywhere.
                 self.commands.append(found[0])
                 at = found[1]
+                if not frames:
+                    start = at
                 continue
             frames.append(chunk[body:after])
             at = after
@@ -138,6 +145,8 @@ class FrameReader:
         self._frames = frames
         self._tail = chunk[at:]
         self._wire_size = at - start
+        # All bytes after `start` have arrived, and are held in `frames`, `_tail` or `_body`.
+        self.partial_size = end - start + _FRAME_SIZE * len(frames)
         if at - start > unsuspicious:
             self._check_limits(frames, at - start)
         return messages

@@ -19,6 +19,7 @@ from hmac import compare_digest
 from typing import ClassVar, Final, Protocol, TypeAlias
 
 from requite.errors import ConfigurationError, LocalViolation, RemoteViolation
+from requite.framing.base import CredentialsRefused
 from requite.framing.zmtp_command import Command, encode_command
 from requite.framing.zmtp_socket import Peer
 
@@ -31,10 +32,6 @@ Check: TypeAlias = Callable[[str, str], bool]
 # The status of ZAP (RFC 27) for failed authentication, which libzmq servers send as the reason.
 REFUSED_STATUS: Final = "400"
 _PLAIN: Final = b"PLAIN"
-
-
-class CredentialsRefused(RemoteViolation):
-    """The user name or password of the peer is wrong."""
 
 
 class MechanismMismatch(RemoteViolation):

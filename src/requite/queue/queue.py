@@ -85,7 +85,7 @@ class Queue(Daemon):
         self._fronts = len(fronts)
         connections = Connections(
             listen=fronts + _endpoints(back, limits, BACK),
-            limits=LinkLimits(handshake_timeout_s=LINK_HANDSHAKE_S),
+            limits=LinkLimits(handshake_timeout_s=LINK_HANDSHAKE_S).for_messages(message_size_max),
         )
         self._shell = AioShell(self._engine, connections, logger="requite.queue")
 

@@ -47,10 +47,12 @@ from requite.engine import (
     Warn,
 )
 from requite.errors import CallError, LocalViolation, RemoteViolation
-from requite.framing.base import Framing
+from requite.framing.base import CredentialsRefused, Framing
 from requite.framing.router import IdentityTable
 from requite.shell.feeder import Feeder
 from requite.shell.link import Link, LinkLimits, Pause, discard, reason_of_end
+from requite.shell.logins import Logins
+from requite.shell.partial_messages import PartialMessages
 from requite.shell.pending_links import PendingLinks
 from requite.shell.waiting import Waiting
 from requite.shell.warnings import Warnings
@@ -162,6 +164,8 @@ class Host:
         self._flush_wanted = False
         self._armed_at = inf
         self._pending_links = PendingLinks(self.limits.handshake_timeout_s)
+        self._partials = PartialMessages(self.limits)
+        self._logins = Logins()
         self._giving_way: set[Link] = set()  # dropped by `make_room`, and not closed yet
         self._closing = Waiting(self.limits.linger_s)
         self._pushing_back = 0  # how many links push back
@@ -220,14 +224,20 @@ class Host:
         if at is not None and at <= now:
             self._feed(Wake())
         self._drop_overdue(now)
+        for link, chunk in self._logins.take_due(now):
+            link.has_waited = True
+            link.resume(Pause.LOGIN)
+            self.received(link, chunk)
         self._arm(self.next_at())
         self._settle()
 
     def next_at(self) -> float:
         """Return the instant of the next `wake` (`inf`: none)."""
-        ours = min(self._pending_links.next_at(), self._closing.next_at())
-        at = self.engine.deadline()
-        return ours if at is None else min(at, ours)
+        ours = min(self._pending_links.next_at(), self._partials.next_at(), self._closing.next_at())
+        for at in (self.engine.deadline(), self._logins.next_at()):
+            if at is not None:
+                ours = min(ours, at)
+        return ours
 
     # --- from streams -----------------------------------------------------------------------------
     def opened(
@@ -261,11 +271,14 @@ class Host:
 
     def received(self, link: Link, chunk: bytes) -> None:
         """Handle the next bytes of a link; part of `Owner`."""
-        if link.ended:
+        if link.ended or (not link.joined and self._holds_back(link, chunk)):
             return
         framing = link.framing
         try:
             messages = framing.receive(chunk)
+        except CredentialsRefused as refusal:
+            consequence = self._logins.failed(link, self._clock())
+            self._expel(link, "login refused", f"{refusal} ({consequence})")
         except RemoteViolation as violation:
             self._expel(link, "protocol violation", str(violation))
         else:
@@ -282,6 +295,8 @@ class Host:
             if framing.farewell and not link.ended:
                 self._hang_up(link)
                 self._tell_end(link, framing.farewell)
+            if link.accepted and (link.partial_size or framing.partial_size):
+                self._count_partial(link)
         self._settle()
 
     def closed(self, link: Link, reason: str) -> None:
@@ -504,8 +519,49 @@ class Host:
     def _drop_overdue(self, now: float) -> None:
         for link, reason in self._pending_links.take_due(now):
             self._drop(link, "handshake timeout", reason)
+        for link in self._partials.take_due(now):
+            stalled = f"sent no further byte of a message for {self.limits.partial_timeout_s:g} s"
+            self._drop(link, "incomplete messages", stalled)
         for link in self._closing.take_due(now):
             link.stream.abort()
+
+    def _holds_back(self, link: Link, chunk: bytes) -> bool:
+        """Hold back the handshake of an accepted link if logins from its address have failed.
+
+        Returns whether it waits, or is dropped because too many do.
+        """
+        if self._logins.append(link, chunk):
+            return True
+        if not link.accepted or link.has_waited:
+            return False
+        now = self._clock()
+        delay_s = self._logins.delay_s(link, now)
+        if not delay_s:
+            return False
+        if self._logins.is_crowded(link):
+            self._drop(link, "login refused", "is dropped: too many logins from its address wait")
+            return True
+        link.pause(Pause.LOGIN)
+        self._logins.wait(link, chunk, now + delay_s)
+        self._arm(now + delay_s)
+        return True
+
+    def _count_partial(self, link: Link) -> None:
+        """Record the incomplete message of a link, and drop the link with the largest one if all
+        exceed the limit."""
+        size = link.framing.partial_size
+        if link.ended or not size:
+            self._partials.forget(link)
+            return
+        self._arm(self._partials.update(link, size, self._clock()))
+        while largest := self._partials.choose_dropped():
+            self._drop(
+                largest,
+                "incomplete messages",
+                f"holds {largest.partial_size} bytes of an incomplete message, and those of all"
+                f" peers exceed the limit of {self.limits.partial_size_max} bytes"
+                " (LinkLimits.partial_size_max; for a broker --partial-size-max)",
+            )
 
     # --- ends, from the gentlest to the hardest ---------------------------------------------------
     def _disconnect(self, effect: Disconnect) -> None:
@@ -552,6 +608,8 @@ class Host:
         link.encode = discard
         link.take_output()
         self._pending_links.forget(link)
+        self._partials.forget(link)
+        self._logins.forget(link)
         if link.pushed_back:
             self._release(link)
 

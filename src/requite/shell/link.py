@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntFlag
-from typing import Any
+from typing import Any, Self
 
 from requite.errors import RemoteViolation
 from requite.framing.base import Framing
@@ -14,16 +14,25 @@ from requite.transport.base import PromptStream, Stream
 
 @dataclass(frozen=True, slots=True)
 class LinkLimits:
-    """Limits of time and memory for one connection.
+    """Limits of time and memory for connections.
 
     `handshake_timeout_s`: seconds until the framing must be ready. `linger_s`: seconds in which
     queued output is sent after closing. `output_size_max`: bytes queued for an accepted peer that
-    pushes back, beyond its stream's buffer; a peer with more is dropped.
+    pushes back, beyond its stream's buffer; a peer with more is dropped. `partial_size_max`: bytes
+    of incomplete messages of all accepted peers together; beyond it the peer with the largest one
+    is dropped. `partial_timeout_s`: seconds in which at least one more byte of an accepted peer's
+    incomplete message must arrive.
     """
 
     handshake_timeout_s: float = 30.0
     linger_s: float = 5.0
     output_size_max: int = 64 << 20
+    partial_size_max: int = 256 << 20
+    partial_timeout_s: float = 30.0
+
+    def for_messages(self, size_max: int) -> Self:
+        """Return these limits with room for at least one message of `size_max` bytes."""
+        return replace(self, partial_size_max=max(self.partial_size_max, size_max))
 
 
 class Pause(IntFlag):
@@ -31,6 +40,7 @@ class Pause(IntFlag):
 
     UNREAD = 1  # the peer reads too little of its output
     ENGINE = 2  # the engine pushes back
+    LOGIN = 4  # its login waits, because others from its address have failed
 
 
 def discard(_message: Sequence[bytes], _out: list[bytes], /) -> int:
@@ -61,11 +71,13 @@ class Link:
         "encode",
         "ended",
         "framing",
+        "has_waited",
         "identity",
         "joined",
         "kept",
         "mute",
         "out",
+        "partial_size",
         "paused",
         "place",
         "pushed_back",
@@ -91,10 +103,12 @@ class Link:
         self.place = place  # the engine's name of the link's address
         self.identity = b""
         self.joined = False  # the engine has got `PeerJoined`
+        self.has_waited = False  # its login has waited, if it had to
         self.mute = False  # handshake done, no message yet
         self.ended = False  # detached from engine and host
         self.blocked = False  # the stream pushes back
         self.paused = Pause(0)  # the reasons why reading is paused
+        self.partial_size = 0  # the received part of an accepted peer's incomplete message
         self.pushed_back = False  # the engine has got `PeerBlocked`
         self.dirty = False  # in the host's list of links to flush
         self.out: list[bytes] = []

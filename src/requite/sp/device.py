@@ -79,7 +79,7 @@ class Device(Daemon):
         connections = Connections(
             keep=dialled + to_dial(workers.dials, SpRole.REQ, limits, BACK),
             listen=fronts + to_listen(workers.binds, SpRole.REQ, limits, BACK),
-            limits=LINK_LIMITS,
+            limits=LINK_LIMITS.for_messages(message_size_max),
         )
         self._shell = AioShell(self._engine, connections, logger="requite.device")
         self._name = f"{clients} to {workers}"

@@ -40,7 +40,9 @@ class Socket:
             raise ConfigurationError(f"message_size_max must be at least 1, not {message_size_max}")
         self._size_max = message_size_max
         self._limits = Limits.for_bodies(message_size_max)
-        self._shell = AioShell(engine, Connections(limits=LINK_LIMITS), **uses)
+        self._shell = AioShell(
+            engine, Connections(limits=LINK_LIMITS.for_messages(message_size_max)), **uses
+        )
         self._closed = False
         self._queries: dict[Address, str] = {}  # by bound address: the query of the peers' URLs
         self._loop: asyncio.AbstractEventLoop | None = None

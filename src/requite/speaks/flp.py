@@ -285,7 +285,7 @@ def service_plans(
     bindings = [binding for url in endpoints.binds for binding in _bindings(url, limits)]
     connections = Connections(
         listen=[Endpoint(binding.address, binding.framing) for binding in bindings],
-        limits=LINK_LIMITS,
+        limits=LINK_LIMITS.for_messages(settings.message_size_max),
     )
 
     def bound(addresses: Sequence[Address]) -> None:

@@ -211,7 +211,7 @@ def _server(endpoints: Endpoints, service: S, settings: WorkerSettings) -> Servi
         for url in endpoints.binds
         for address in url.addresses
     ]
-    connections = Connections(listen=listen, limits=_LINKS)
+    connections = Connections(listen=listen, limits=_LINKS.for_messages(settings.message_size_max))
     threads = settings.threads or capacity
     return ServicePlan(service, engine, connections, capacity, threads, BODY_FRAMES_MAX, holds=True)
 

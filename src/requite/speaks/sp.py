@@ -385,7 +385,7 @@ def service_plans(
     connections = Connections(
         keep=to_dial(endpoints.dials, SpRole.REP, limits),
         listen=to_listen(endpoints.binds, SpRole.REP, limits),
-        limits=LINK_LIMITS,
+        limits=LINK_LIMITS.for_messages(settings.message_size_max),
     )
     return [
         ServicePlan(

@@ -118,7 +118,9 @@ class SocketStream(asyncio.BufferedProtocol):
             return
         self.is_over = True
         self._look_no_more()
-        self._owner.closed(self._link, self._end if exc is None else f"the connection broke: {exc}")
+        # Without this reference cycle, a dropped message is freed at once.
+        link, self._link = self._link, None
+        self._owner.closed(link, self._end if exc is None else f"the connection broke: {exc}")
 
     # --- the owner's side -------------------------------------------------------------------------
     @property

@@ -144,7 +144,8 @@ class TlsStream:
         self._over = True
         reason = self._reason_of_end(reason)
         if self._owner is not None:
-            self._owner.closed(self._link, reason)
+            link, self._link = self._link, None  # no reference cycle, as in `SocketStream`
+            self._owner.closed(link, reason)
         elif self._shaken is not None:
             self._shaken(reason or "given up")
 

@@ -40,6 +40,7 @@ from requite.protocols.majordomo.directory import TOO_MANY, Directory
 from requite.protocols.majordomo.dispatch import Dispatcher
 from requite.protocols.majordomo.parties import (
     Client,
+    Load,
     Newcomer,
     Party,
     PendingRequest,
@@ -95,9 +96,16 @@ class MajordomoBroker:
         )
         self._directory = Directory(self.policy, self._timers)
         self._management = management.Management(self)
-        self._pushback = Pushback(self.policy, self._directory, self._timers, self._out)
+        self.load = Load()
+        self._pushback = Pushback(self.policy, self._directory, self.load, self._timers, self._out)
         self._dispatcher = Dispatcher(
-            self.policy, self._timers, self._out, self._pushback, self._observer
+            self.policy,
+            self._directory,
+            self._timers,
+            self._out,
+            self._pushback,
+            self.load,
+            self._observer,
         )
         self._workforce = Workforce(
             self.policy,
@@ -261,21 +269,31 @@ class MajordomoBroker:
         if name.startswith(MMI_PREFIX):
             self._manage(client, command, now)
             return
-        if self.draining or len(client.pending) >= self.policy.client_pending_max:
-            why = self._refusal(client)
+        policy = self.policy
+        if (
+            self.draining
+            or len(client.pending) >= policy.client_pending_max
+            or client.size >= policy.client_pending_bytes_max
+            or self.load.size >= policy.pending_bytes_max
+        ):
+            limit, why = self._refusal(client)
             if self.draining or self._pushback.can_tell(client):
                 can_say = self.draining and client.dialect.has_ids  # [client-drain]
                 status = Status.SHUTTING_DOWN if can_say else Status.OVERLOADED
                 self._dispatcher.refuse(client, command, status, why, now)
                 return
-            self._pushback.stop(client, client, why)
-        service = self._directory.find(name, now)
-        is_extra = service is None
+            self._pushback.stop(client, limit, why)
+        service = self._directory.find(name)
+        is_extra = False
         if service is None:
-            if self._pushback.can_tell(client):
-                self._dispatcher.refuse(client, command, Status.OVERLOADED, TOO_MANY, now)
-                return
-            service = self._directory.add(name, now)
+            if why := self._directory.refusal(client):
+                if self._pushback.can_tell(client):
+                    self._dispatcher.refuse(client, command, Status.OVERLOADED, why, now)
+                    return
+                is_extra = why is TOO_MANY
+                if not is_extra:
+                    self._pushback.stop(client, client, why)
+            service = self._directory.add(name, client, now)
         call_id = command.call_id
         if call_id == NO_CALL:
             call_id = client.origin + request_id.to_bytes(8, "big")
@@ -296,12 +314,25 @@ class MajordomoBroker:
             self._pushback.stop_naming(pending)
         self._dispatcher.accept(pending, now)
 
-    def _refusal(self, client: Client) -> str:
+    def _refusal(self, client: Client) -> tuple[Client | Load, str]:
+        """Return the limit that a client's request exceeds, and the reason."""
+        policy = self.policy
         if self.draining:
-            return _DRAINING
-        return (
-            f"{len(client.pending)} of its requests are pending, which is the limit "
-            "(client_pending_max, --client-pending-max)"
+            return client, _DRAINING
+        if len(client.pending) >= policy.client_pending_max:
+            return client, (
+                f"{len(client.pending)} of its requests are pending, which is the limit "
+                "(client_pending_max, --client-pending-max)"
+            )
+        if client.size >= policy.client_pending_bytes_max:
+            return client, (
+                f"its pending requests take {client.size} bytes; the limit is "
+                f"{policy.client_pending_bytes_max} "
+                "(client_pending_bytes_max, --client-pending-bytes-max)"
+            )
+        return self.load, (
+            f"the pending requests of all clients take {self.load.size} bytes; the limit is "
+            f"{policy.pending_bytes_max} (pending_bytes_max, --pending-bytes-max)"
         )
 
     def _cancel(self, client: Client, command: ClientCancel, now: float) -> None:
@@ -340,7 +371,8 @@ class MajordomoBroker:
             self._workforce.woken(planned_at, now)
         for name in self._timers.due(now):
             if isinstance(name, PendingRequest):
-                self._dispatcher.due(name, now)
+                if (worker := self._dispatcher.due(name, now)) is not None:
+                    self._workforce.request_expired(worker, now)
             elif isinstance(name, Worker):
                 self._workforce.due(name, now)
             elif isinstance(name, Service):
@@ -402,7 +434,7 @@ class MajordomoBroker:
 
     def _maybe_stop(self) -> None:
         """Disconnect all peers and stop once no request is pending."""
-        if self.stopped or self._dispatcher.pending_count:
+        if self.stopped or self.load.count:
             return
         self.stopped = True
         self._timers.clear(_DRAIN)

@@ -16,7 +16,15 @@ from typing import Any
 
 from requite.core.timers import Timers
 from requite.engine import Effect, Send, Warn
-from requite.protocols.majordomo.parties import Client, PendingRequest, Service, Worker
+from requite.protocols.majordomo.directory import Directory
+from requite.protocols.majordomo.parties import (
+    Client,
+    Load,
+    PendingRequest,
+    Service,
+    Worker,
+    size_of,
+)
 from requite.protocols.majordomo.policy import BrokerPolicy, PartialsFor01
 from requite.protocols.majordomo.pushback import Pushback
 from requite.protocols.majordomo.recorders import BrokerObserver
@@ -36,12 +44,15 @@ class Dispatcher:
     def __init__(
         self,
         policy: BrokerPolicy,
+        directory: Directory,
         timers: Timers[Any],
         out: list[Effect],
         pushback: Pushback,
+        load: Load,
         observer: BrokerObserver,
     ) -> None:
         self._policy = policy
+        self._directory = directory
         self._pushback = pushback
         self._unread = pushback.unread
         self._observer = observer
@@ -50,14 +61,17 @@ class Dispatcher:
         self._timers = timers
         self._out = out
         self._dispatch_id = 0
-        self.pending_count = 0
+        self._load = load
 
     # --- in -------------------------------------------------------------------------------------
     def accept(self, pending: PendingRequest, now: float) -> None:
         """Accept a request: dispatch or queue it."""
         service = pending.service
-        pending.client.pending[pending.request_id] = pending
-        self.pending_count += 1
+        client = pending.client
+        client.pending[pending.request_id] = pending
+        client.size += pending.size
+        self._load.count += 1
+        self._load.size += pending.size
         service.counters.accepted += 1
         if pending.deadline != inf:
             self._timers.set(pending, pending.deadline)
@@ -161,10 +175,26 @@ class Dispatcher:
             )
             self._out.append(Send(client.peer, message))
             self._remark("partial", pending, index=index)
-        elif pending.joined is None:
-            pending.joined = list(body)
+        elif option := self._full_of_partials(client):
+            reason = f"too many bytes of partial replies wait to be joined ({option})"
+            self.fail(pending, Status.FAILED, reason, now)
         else:
+            if pending.joined is None:
+                pending.joined = []
             pending.joined += body
+            self._grow(pending, size_of(body))
+
+    def _full_of_partials(self, client: Client) -> str:
+        """Return the limit that forbids to join one more partial reply; "" if none does.
+
+        Partial replies may take as much memory as requests, so that requests at their limit leave
+        room for them.
+        """
+        if client.size >= 2 * self._policy.client_pending_bytes_max:
+            return "client_pending_bytes_max, --client-pending-bytes-max"
+        if self._load.size >= 2 * self._policy.pending_bytes_max:
+            return "pending_bytes_max, --pending-bytes-max"
+        return ""
 
     def final(
         self, worker: Worker, dispatch_id: int, status: int, body: list[bytes], now: float
@@ -229,18 +259,21 @@ class Dispatcher:
         self._withdraw(pending, now)
         self._end(pending, status, reason, now)
 
-    def due(self, pending: PendingRequest, now: float) -> None:
-        """Handle the timer of a request: its deadline, or the end of its grace period."""
+    def due(self, pending: PendingRequest, now: float) -> Worker | None:
+        """Handle the timer of a request: its deadline, or the end of its grace period. Return the
+        worker with which it expired, if any."""
         service = pending.service
         if pending.deadline <= now:
             where = "in the queue" if pending.worker is None else "at a worker"
             self.fail(pending, Status.EXPIRED, f"the deadline passed while it was {where}", now)
-        elif pending.worker is None and service.is_bare:
+            return pending.worker
+        if pending.worker is None and service.is_bare:
             waited_s = now - pending.queued_at
             reason = f"nobody serves {_text(service)}; waited {waited_s:.1f} s for a worker"
             self.fail(pending, Status.NO_SERVICE, reason, now)
         elif pending.deadline != inf:
             self._timers.set(pending, pending.deadline)
+        return None
 
     def lease_due(self, worker: Worker, dispatch_id: int, now: float) -> None:
         """Redeliver a request whose lease has expired ([worker-lease])."""
@@ -262,7 +295,9 @@ class Dispatcher:
         lost_at = pending.worker
         self._observer.expand(pending)
         pending.worker = None
-        pending.joined = None
+        if pending.joined is not None:
+            self._grow(pending, -size_of(pending.joined))
+            pending.joined = None
         if pending.deadline <= now:
             self._end(pending, Status.EXPIRED, "the deadline passed while it was at a worker", now)
         elif pending.flags & NOT_IDEMPOTENT:
@@ -281,13 +316,21 @@ class Dispatcher:
             self._remark("redelivered", pending, reason=reason, lost_worker=worker)
 
     # --- common ---------------------------------------------------------------------------------
+    def _grow(self, pending: PendingRequest, size: int) -> None:
+        """Count bytes that a pending request holds in addition."""
+        pending.size += size
+        pending.client.size += size
+        self._load.size += size
+
     def _withdraw(self, pending: PendingRequest, now: float) -> None:
         """Remove a request from its queue or its worker, whose slot stays occupied."""
         worker = pending.worker
         if worker is None:
             pending.service.queue.remove(pending)
+            self._directory.retire(pending.service, now)
             if self._unread:
                 self._pushback.make_room(pending.service, now)
+                self._pushback.make_room(self._directory, now)
             return
         worker.holds[pending.dispatch_id] = None
         if worker.lease_s:
@@ -300,8 +343,11 @@ class Dispatcher:
 
     def _settle(self, pending: PendingRequest, now: float) -> None:
         """Remove a request from all tables."""
-        del pending.client.pending[pending.request_id]
-        self.pending_count -= 1
+        client = pending.client
+        del client.pending[pending.request_id]
+        client.size -= pending.size
+        self._load.count -= 1
+        self._load.size -= pending.size
         self._timers.clear(pending)
         if self._unread:
             self._pushback.settled(pending, now)

@@ -7,7 +7,10 @@ is room:
 | limit | the broker reads from a client again |
 |---|---|
 | `client_pending_max` | when fewer requests of the client are pending |
-| `queue_max` | when the queue is shorter, in the order in which it stopped reading from clients |
+| `client_pending_bytes_max` | when the client's pending requests take fewer bytes |
+| `pending_bytes_max` | when all pending requests take fewer bytes; first come, first served |
+| `queue_max` | when the queue is shorter; first come, first served |
+| `client_services_max` | when fewer of the services that the client has named have no worker |
 | `services_max` | when it forgets a service, or the client's requests at new services have ended |
 
 Management requests (`mmi.`) that read whole tables are paced, for clients of each dialect. A turn
@@ -19,7 +22,7 @@ queue, a client of MDP 0.3 without a request in that queue is not refused: it ma
 there, and since clients take turns, it is served soon.
 
 One read can name thousands of new services. So a client has at most 16 requests at services beyond
-the limit; the rest of the read waits in its `backlog`.
+`services_max`, and one beyond `client_services_max`; the rest of the read waits in its `backlog`.
 
 Nothing is dropped, and the broker holds at most what the limits allow plus one read per client.
 With `tell_old_clients`, these clients get negative replies, and are always read from.
@@ -33,12 +36,12 @@ from requite.core.timers import Timers
 from requite.engine import Effect, ResumeReading, StopReading, Warn
 from requite.protocols.majordomo.directory import TOO_MANY, Directory
 from requite.protocols.majordomo.management import Management
-from requite.protocols.majordomo.parties import Client, PendingRequest, Service
+from requite.protocols.majordomo.parties import Client, Load, PendingRequest, Service
 from requite.protocols.majordomo.policy import BrokerPolicy
 
-Limit: TypeAlias = Client | Service | Directory | Management
-"""The exceeded limit: requests of a client, requests in a service's queue, services, or management
-requests in one read."""
+Limit: TypeAlias = Client | Load | Service | Directory | Management
+"""The exceeded limit: requests of a client, bytes of all requests, requests in a service's queue,
+services, or management requests in one read."""
 
 # Clients that wait for one limit are read from again in portions, so that the requests of the first
 # ones can reach the limit before the others are read.
@@ -58,11 +61,13 @@ class Pushback:
         self,
         policy: BrokerPolicy,
         directory: Directory,
+        load: Load,
         timers: Timers[Any],
         out: list[Effect],
     ) -> None:
         self._policy = policy
         self._directory = directory
+        self._load = load
         self._timers = timers
         self._out = out
         self.unread: dict[Client, None] = {}
@@ -98,8 +103,12 @@ class Pushback:
 
     def is_far_beyond(self, client: Client) -> bool:
         """Whether the rest of what was read from a client must wait: it has the maximum of requests
-        at services beyond the limit, or has just had a costly answer."""
-        return client in self._paced or len(self._extra.get(client, ())) >= _EXTRA_MAX
+        at services beyond a limit, or has just had a costly answer."""
+        return (
+            client in self._paced
+            or len(self._extra.get(client, ())) >= _EXTRA_MAX
+            or client.named > self._policy.client_services_max
+        )
 
     # --- management requests --------------------------------------------------------------------
     def pace(self, client: Client, management: Management) -> None:
@@ -129,11 +138,17 @@ class Pushback:
             self._directory.retire(pending.service, now)
             if not extra:
                 self._release(client, self._directory)
-        if client in client.limits and len(client.pending) < self._policy.client_pending_max:
+        if (
+            client in client.limits
+            and len(client.pending) < self._policy.client_pending_max
+            and client.size < self._policy.client_pending_bytes_max
+            and client.named < self._policy.client_services_max
+        ):
             self._release(client, client)
+        self.make_room(self._load, now)
 
-    def make_room(self, limit: Service | Directory, now: float) -> None:
-        """Handle room in a queue, or for a service: resume the first waiting client."""
+    def make_room(self, limit: Load | Service | Directory, now: float) -> None:
+        """Handle room for bytes, in a queue, or for a service: resume the first waiting client."""
         line = self._lines.get(limit)
         if line and self._has_room(limit):
             self._release(next(iter(line)), limit)
@@ -152,6 +167,8 @@ class Pushback:
     def _has_room(self, limit: Limit) -> bool:
         if isinstance(limit, Service):
             return limit.queue.length < self._policy.queue_max
+        if isinstance(limit, Load):
+            return limit.size < self._policy.pending_bytes_max
         if isinstance(limit, Management):
             return True
         return not self._directory.is_over_full

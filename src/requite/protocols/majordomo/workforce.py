@@ -7,6 +7,7 @@ Closing a Connection", "Heartbeating"), 7/MDP, 8/MMI, docs/protocols/mdp-0.3.md 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import Any, Final, assert_never
 
 from requite import engine
@@ -56,6 +57,7 @@ class Workforce:
         self._timers = timers
         self._out = out
         self._observer = observer
+        self._back_at = -inf  # when the broker has returned from a pause
         self.refusal: str | None = None  # why no worker is accepted, while draining
 
     def introduce(
@@ -88,7 +90,7 @@ class Workforce:
         now: float,
     ) -> None:
         refusal = self._registration_refusal(ready)
-        service = None if refusal else self._directory.find(ready.service, now)
+        service = None if refusal else self._directory.for_worker(ready.service, now)
         if service is None:
             self._send_away(peer, dialect, refusal or TOO_MANY)
             return
@@ -96,24 +98,32 @@ class Workforce:
         if not dialect.has_ids:
             liveness.silence_s = max(liveness.silence_s, LEGACY_IDLE_S)
         lease_s = ready.lease_ms / 1000
+        capacity = min(ready.capacity, self._policy.worker_capacity_max)
+        if capacity < ready.capacity:
+            text = (
+                f"a worker takes {ready.capacity} requests at a time; it gets {capacity} at most"
+                " (worker_capacity_max, --worker-capacity-max)"
+            )
+            self._out.append(Warn("capacity", text))
         worker = Worker(
             peer,
             newcomer.address,
             dialect,
             service,
-            ready.capacity,
+            capacity,
             lease_s,
             liveness,
             ready.instance,
         )
         self._parties[peer] = worker
+        if service.is_bare:
+            self._directory.first_worker_joined(service)
         service.workers[worker] = None
-        self._directory.first_worker_joined(service)
         if dialect.has_ids:  # [worker-confirm], [worker-heartbeat]
             liveness.agree(ready.interval_ms)
             self._speak(worker, now)
         self._watch(worker)
-        self._remark("worker_joined", worker, capacity=ready.capacity)
+        self._remark("worker_joined", worker, capacity=capacity)
         self._observer.worker(Kind.WORKER_JOINED, worker, now)
         self._offer(worker, now)
         self.take(worker, rest, now)
@@ -162,8 +172,10 @@ class Workforce:
             case WorkerHeartbeat():
                 self._heartbeat(worker, command, now)
             case WorkerPartial():
+                worker.expired = 0
                 self._partial(worker, command, now)
             case Progress():
+                worker.expired = 0
                 if worker.holds.get(command.dispatch_id) is not None:
                     extend_s = command.extend_ms / 1000
                     self._dispatcher.renew_lease(worker, command.dispatch_id, extend_s, now)
@@ -236,6 +248,29 @@ class Workforce:
         if service.is_bare:
             self._directory.last_worker_left(service, self._dispatcher.start_grace, now)
 
+    def request_expired(self, worker: Worker, now: float) -> None:
+        """Dismiss a worker that has let many requests in a row expire without any answer
+        ([worker-mute]).
+
+        Requests that expire at once prove nothing: the worker can answer the first CANCEL only
+        later. So the worker may be silent about requests for as long as a peer may be silent.
+        """
+        if not worker.dialect.has_ids or now == self._back_at:
+            return
+        if not worker.expired or worker.served != worker.served_then:
+            worker.expired, worker.expired_since, worker.served_then = 0, now, worker.served
+        worker.expired += 1
+        silent_s = now - worker.expired_since
+        if (
+            worker.expired >= self._policy.worker_expired_max
+            and silent_s >= self._policy.heartbeat.silence_s
+        ):
+            reason = (
+                f"its worker let {worker.expired} requests in a row expire without any answer"
+                " (worker_expired_max, --worker-expired-max)"
+            )
+            self._dismiss(worker, reason, now)
+
     def _remark(self, kind: str, worker: Worker, **facts: Any) -> None:
         if not self._observer.makes_notes:
             return
@@ -286,10 +321,12 @@ class Workforce:
         away_s = absence_s(planned_at, now, self._policy.heartbeat.interval_s)
         if not away_s:
             return
+        self._back_at = now  # answers to requests that expire now may be unread
         for party in self._parties.values():
             if isinstance(party, Worker):
                 party.liveness.excuse(away_s, now)
                 party.given_at = min(now, party.given_at + away_s)
+                party.expired = 0
 
     def stop(self) -> None:
         """Send DISCONNECT to all workers."""

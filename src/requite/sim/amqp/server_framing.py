@@ -94,6 +94,11 @@ class ServerFraming:
         """Whether a message is incomplete."""
         return bool(self._data or self._contents)
 
+    @property
+    def partial_size(self) -> int:
+        """The bytes of an incomplete frame."""
+        return len(self._data)
+
     def at_end(self) -> None:
         """Accept the end of the stream at any time."""
 

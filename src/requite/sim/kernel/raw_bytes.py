@@ -13,6 +13,7 @@ class RawBytes:
     refusal = ""
     peer_identity = b""
     mid_message = False
+    partial_size = 0
     farewell = ""
 
     def __init__(self, opening: bytes) -> None:

@@ -1,0 +1,102 @@
+"""Failed logins by address: the next logins from such an address have to wait.
+
+The wait doubles with each failure, from 0.1 s to 5 s, and is forgotten 5 minutes after the last
+one. It comes before the password is checked, so that a right guess takes as long as a wrong one. A
+limited number of connections per address can wait at a time, so a guesser gains nothing by more.
+Addresses without failures never wait.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from typing import Final
+
+from requite.core.timers import Timers
+from requite.shell.link import Link
+
+_DELAY_S_MIN: Final = 0.1
+_DELAY_S_MAX: Final = 5.0
+_DOUBLINGS_MAX: Final = 6  # 0.1 s doubled six times exceeds the maximum
+_FORGET_S: Final = 300.0
+_ADDRESSES_MAX: Final = 1024
+_WAITING_MAX: Final = 16  # connections of one address
+
+
+def address_of(link: Link) -> str:
+    """Return the address of a peer without its port."""
+    return link.stream.peer_name.rpartition(":")[0]
+
+
+class Logins:
+    """Failed logins of accepted links, and the links that wait, with the bytes that they sent."""
+
+    __slots__ = ("_crowds", "_due", "_failures", "_waiting")
+
+    def __init__(self) -> None:
+        self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()  # number, last
+        self._waiting: dict[Link, tuple[str, bytes]] = {}  # address, and bytes
+        self._crowds: Counter[str] = Counter()  # how many links wait, by address
+        self._due: Timers[Link] = Timers()
+
+    def failed(self, link: Link, now: float) -> str:
+        """Count a failed login; return what follows from it, for the log."""
+        address = address_of(link)
+        count = self._count(address, now) + 1
+        self._failures[address] = count, now
+        self._failures.move_to_end(address)
+        if len(self._failures) > _ADDRESSES_MAX:
+            self._failures.popitem(last=False)
+        logins = "one failed login" if count == 1 else f"{count} failed logins"
+        return f"{logins} from {address}; the next one waits {self.delay_s(link, now):g} s"
+
+    def delay_s(self, link: Link, now: float) -> float:
+        """Return how long a login of this link has to wait."""
+        count = self._count(address_of(link), now) if self._failures else 0
+        if not count:
+            return 0.0
+        return min(_DELAY_S_MAX, _DELAY_S_MIN * (1 << min(count - 1, _DOUBLINGS_MAX)))
+
+    def _count(self, address: str, now: float) -> int:
+        count, last = self._failures.get(address, (0, now))
+        return count if now - last < _FORGET_S else 0
+
+    # --- links that wait --------------------------------------------------------------------------
+    def is_crowded(self, link: Link) -> bool:
+        """Whether too many links of this address wait already."""
+        return self._crowds[address_of(link)] >= _WAITING_MAX
+
+    def wait(self, link: Link, chunk: bytes, until: float) -> None:
+        """Hold back bytes of a link."""
+        address = address_of(link)
+        self._waiting[link] = address, chunk
+        self._crowds[address] += 1
+        self._due.set(link, until)
+
+    def append(self, link: Link, chunk: bytes) -> bool:
+        """Hold back more bytes of a link; return False if it does not wait."""
+        waiting = self._waiting.get(link)
+        if waiting is None:
+            return False
+        self._waiting[link] = waiting[0], waiting[1] + chunk
+        return True
+
+    def forget(self, link: Link) -> None:
+        """Remove a link that has ended."""
+        if link in self._waiting:
+            self._due.clear(link)
+            self._take(link)
+
+    def _take(self, link: Link) -> bytes:
+        address, chunk = self._waiting.pop(link)
+        self._crowds[address] -= 1
+        if not self._crowds[address]:
+            del self._crowds[address]
+        return chunk
+
+    def next_at(self) -> float | None:
+        """Return when the next link has waited long enough; None without one."""
+        return self._due.next()
+
+    def take_due(self, now: float) -> list[tuple[Link, bytes]]:
+        """Remove and return the links that have waited long enough, with their bytes."""
+        return [(link, self._take(link)) for link in self._due.due(now)]

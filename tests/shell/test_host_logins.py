@@ -1,0 +1,128 @@
+"""The host: logins from an address wait after failed ones."""
+
+from __future__ import annotations
+
+import pytest
+from tests.shell.fakes import FakeStream, HostBench, LineFraming, warnings_of
+
+from requite.engine import PeerJoined
+from requite.framing import CredentialsRefused
+from requite.shell.host import Link
+
+
+class Password(LineFraming):
+    """The first line of a peer must be its name and `right`."""
+
+    def receive(self, chunk: bytes) -> list[list[bytes]]:
+        if not self.ready and b" wrong\n" in chunk:
+            raise CredentialsRefused("the credentials were refused")
+        return super().receive(chunk)
+
+
+def dial(bench: HostBench, address: str, port: int = 1) -> tuple[Link, FakeStream]:
+    stream = FakeStream(f"tcp://{address}:{port}")
+    return bench.host.opened(stream, accepted=True, framing=Password()), stream
+
+
+def guess(bench: HostBench, address: str = "10.0.0.1", port: int = 1) -> Link:
+    link, _ = dial(bench, address, port)
+    bench.host.received(link, b"ann wrong\n")
+    return link
+
+
+def joined(bench: HostBench) -> list[Link]:
+    return [each.peer for each in bench.engine.inputs if isinstance(each, PeerJoined)]
+
+
+def test_guesses_from_one_address_are_slow() -> None:
+    """A guesser that opens a connection as soon as the last one has ended."""
+    bench = HostBench()
+    guesses = 0
+    while bench.now < 160.0:
+        link = guess(bench, port=guesses)
+        while not link.ended and bench.now < 160.0:
+            bench.tick(0.05)
+        guesses += link.ended
+    assert 10 < guesses < 20
+
+
+def test_guesses_over_many_connections_are_slow() -> None:
+    """Connections that were opened before the first failure wait, too."""
+    bench = HostBench()
+    links = [dial(bench, "10.0.0.1", port)[0] for port in range(100)]
+    for link in links:
+        bench.host.received(link, b"greeting ")
+    for _ in range(100):
+        for link in links:
+            bench.host.received(link, b"ann wrong\n")
+        bench.tick(0.1)
+        links = [link for link in links if not link.ended]
+        links += [dial(bench, "10.0.0.1", 0)[0] for _ in range(100 - len(links))]
+    checked, _ = bench.host._logins._failures["tcp://10.0.0.1"]
+    assert 1 + 16 <= checked <= 1 + 5 * 16, "16 connections wait at a time"
+
+
+def test_a_right_password_waits_once_after_failures_at_its_address() -> None:
+    bench = HostBench()
+    for port in range(2):
+        guess(bench, port=port)
+        bench.tick(0.1)
+    link, stream = dial(bench, "10.0.0.1")
+    bench.host.received(link, b"bob ")
+    assert stream.calls[-1] == "pause"
+    bench.host.received(link, b"right\n")
+    assert not joined(bench)
+    bench.tick(0.2)
+    assert joined(bench) == [link]
+    assert stream.calls[-1] == "resume"
+
+
+def test_other_addresses_do_not_wait() -> None:
+    bench = HostBench()
+    guess(bench)
+    link, stream = dial(bench, "10.0.0.2")
+    bench.host.received(link, b"bob right\n")
+    assert joined(bench) == [link]
+    assert "pause" not in stream.calls
+
+
+def test_failures_are_forgotten_after_minutes() -> None:
+    bench = HostBench()
+    guess(bench)
+    bench.tick(301.0)
+    link, _ = dial(bench, "10.0.0.1")
+    bench.host.received(link, b"bob right\n")
+    assert joined(bench) == [link]
+
+
+def test_the_table_of_addresses_is_bounded() -> None:
+    bench = HostBench()
+    for n in range(3000):
+        guess(bench, f"10.0.{n // 256}.{n % 256}")
+    assert len(bench.host._logins._failures) == 1024
+
+
+def test_failures_are_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    bench = HostBench()
+    for port in range(8):
+        guess(bench, port=port)
+        bench.tick(6.0)
+    lines = warnings_of(caplog)
+    assert lines[0] == (
+        "login refused: tcp://10.0.0.1:0: the credentials were refused (one failed login from"
+        " tcp://10.0.0.1; the next one waits 0.1 s)"
+    )
+    assert "8 failed logins from tcp://10.0.0.1; the next one waits 5 s" in lines[-1]
+
+
+def test_a_link_that_ends_while_it_waits_leaves_no_state() -> None:
+    bench = HostBench()
+    guess(bench)
+    link, _ = dial(bench, "10.0.0.1")
+    bench.host.received(link, b"bob ")
+    bench.host.closed(link, "reset")
+    bench.tick(1.0)
+    assert not joined(bench)
+    assert bench.host._logins.next_at() is None
+    assert not bench.host._logins._waiting
+    assert not bench.host._logins._crowds
