@@ -136,7 +136,7 @@ def test_a_broker_that_is_silent_for_long_may_speak_another_dialect(silent):
         client.call(b"x", timeout=0.4)
     told = sentence(caught.value)
     assert "may have run" in told
-    assert "if it speaks 0.2 (RFC 18) or 0.1 (RFC 7) only, name that dialect: --dialect" in told
+    assert "if it supports only 0.2 (RFC 18) or 0.1 (RFC 7), set that dialect: --dialect" in told
     assert "requite services" not in told  # it would hear nothing, either
 
 
@@ -190,7 +190,7 @@ def test_no_broker():
         (("http://127.0.0.1/echo", "x"), "mdp://"),
         (
             (NOBODY, "x"),
-            f"no service: add it to the URL ({NOBODY}/SERVICE), or give --service NAME",
+            f"the service is missing: add it to the URL ({NOBODY}/SERVICE), or give --service NAME",
         ),
         (("127.0.0.1:5555/echo", "x"), "did you mean mdp://127.0.0.1:5555/echo?"),
         ((f"{NOBODY}/echo", "x", "--timeout", "0"), "timeout"),

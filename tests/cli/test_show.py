@@ -230,5 +230,7 @@ def test_a_part_of_the_name_of_a_pattern_will_do(name, pattern):
 
 
 def test_an_unknown_pattern_is_answered_with_those_there_are():
-    with pytest.raises(ValueError, match=r"no pattern 'saga'; there are lazy-pirate, .*agent"):
+    with pytest.raises(
+        ValueError, match=r"unknown pattern 'saga'; the patterns are lazy-pirate, .*agent"
+    ):
         find_demo("saga")

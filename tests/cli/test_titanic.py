@@ -187,7 +187,7 @@ def test_what_is_no_ticket_is_refused(refusal: Refusal, verb, ticket):
         (("call", f"{NOBODY}/echo", "x", "--key", "k"), "--key requires --submit"),
         (("call", "sp+tcp://127.0.0.1:1", "x", "--submit"), "durable requests need a broker"),
         (("titanic", "--broker", NOBODY), "--dir DIR"),
-        (("titanic", "--broker", NOBODY, "--dir", "d", "--memory"), "give one of them"),
+        (("titanic", "--broker", NOBODY, "--dir", "d", "--memory"), "use one of them"),
         (("titanic", "--broker", f"{NOBODY}/echo", "--memory"), "names"),
         (("titanic", "--broker", "sp+tcp://127.0.0.1:1", "--memory"), "MDP"),
         (("titanic", "--broker", NOBODY, "--memory", "--disk-max", "much"), "512m"),
@@ -213,7 +213,7 @@ def test_what_is_no_ticket_is_refused(refusal: Refusal, verb, ticket):
             "give --standby or --replica",
         ),
         (("titanic", "--broker", NOBODY, "--memory", "--replica", "nonsense"), "nonsense"),
-        (("broker", "--titanic", "d", "--titanic-memory"), "give one of them"),
+        (("broker", "--titanic", "d", "--titanic-memory"), "use one of them"),
         (("broker", "--titanic-attempts", "3"), "give --titanic DIR"),
     ],
 )
@@ -262,7 +262,7 @@ def test_a_folder_with_other_things_in_it_is_refused(here, tmp_path):
     (tmp_path / "letter").write_text("dear")
     ended = here("titanic", "--broker", NOBODY, "--dir", str(tmp_path))
     assert (ended.code, ended.out) == (ExitCode.USAGE, "")
-    assert "holds other files" in ended.err
+    assert "contains other files" in ended.err
 
 
 def test_a_file_in_place_of_the_folder_is_refused(here, tmp_path):
@@ -309,4 +309,4 @@ def test_a_broker_that_keeps_requests_drains(here, tmp_path):
 def test_what_is_too_large_can_never_be_kept(here, kept, tmp_path):
     ended = here("call", f"{kept}/echo", "x" * (17 << 20), "--submit")
     assert ended.code == ExitCode.USAGE
-    assert "will be each time" in ended.err
+    assert "a retry would be refused" in ended.err

@@ -62,7 +62,7 @@ async def test_what_replaces_a_segment_is_stored_before_that_goes(
         patch.setattr(first.store._log, "commit", full)
         [failed] = await first.do(written(BEGUN), Discard(0))
         assert isinstance(failed, StoreFailed)
-    assert "segments of the log of replies remain" in caplog.text
+    assert "segments of the log of replies were not removed" in caplog.text
     await first.store.close()
     second = Served(tmp_path, small)
     assert next(found.record.kind for found in second.store.found) is Kind.BEGUN
@@ -91,5 +91,5 @@ async def test_one_flipped_bit_is_mended_when_it_starts_and_when_it_reads(
         assert (found.record.kind, found.record.key) == (Kind.ENDED, b"key")
         [loaded] = await again.do(Load("load", found.position))
         assert loaded == Loaded("load", encode(ended))
-        assert "and has been corrected" in caplog.text
+        assert "and has been repaired" in caplog.text
         await again.store.close()

@@ -212,7 +212,7 @@ async def test_what_cannot_be_done_is_refused(two: Two) -> None:
     with pytest.raises(LocalViolation, match="the pair is starting"):
         two.primary.switch()
     await two.primary.close()
-    with pytest.raises(LocalViolation, match="starts once"):
+    with pytest.raises(LocalViolation, match="only once"):
         await two.primary.start()
     taken = two.make("backup")
     await two.backup.start()
@@ -225,9 +225,9 @@ async def test_what_cannot_be_done_is_refused(two: Two) -> None:
     ("settings", "why"),
     [
         ({"bind": "tcp://127.0.0.1:1", "peer": "tcp://127.0.0.1:1"}, "its own peer"),
-        ({"bind": "sp+tcp://127.0.0.1:1"}, "unknown here"),
-        ({"peer": "tcp://*:1"}, "are for listening"),
-        ({"peer": "tcp://127.0.0.1:0"}, "are for listening"),
+        ({"bind": "sp+tcp://127.0.0.1:1"}, "cannot be used here"),
+        ({"peer": "tcp://*:1"}, "are only for listening"),
+        ({"peer": "tcp://127.0.0.1:0"}, "are only for listening"),
         ({"heartbeat": 0.001}, "between 10 ms and 30 s"),
     ],
 )

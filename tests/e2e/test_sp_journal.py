@@ -112,7 +112,7 @@ async def test_a_device_tells_who_came_and_what_passed(folder: Path) -> None:
     reasons = [each.reason for each in told if each.reason]
     assert sum("a channel to the front" in reason for reason in reasons) >= 1
     assert sum("a channel to the back" in reason for reason in reasons) >= 1
-    passed = [int(reason.split()[2]) for reason in reasons if reason.startswith("passed on")]
+    passed = [int(reason.split()[1]) for reason in reasons if reason.startswith("forwarded")]
     assert sum(passed) == 7
 
 

@@ -205,7 +205,7 @@ def test_a_request_that_must_not_run_twice_ends_with_its_worker(town: Town) -> N
 def test_a_request_that_kills_its_workers_is_given_up_after_three(town: Town) -> None:
     victims = town.add_workers(3, services="crash")
     survivor = town.add_worker()
-    with pytest.raises(requite.Poisoned, match="given to 3 workers") as caught:
+    with pytest.raises(requite.Poisoned, match="dispatched 3 times") as caught:
         town.call("x", "crash").result(TIMEOUT_S)
     assert caught.value.may_have_executed
     assert sorted(town.gate.runs("x")) == sorted(victim.pid for victim in victims)

@@ -103,5 +103,5 @@ def test_a_second_titanic_on_the_folder_is_refused(
     processes.append(second)
     code, told = second.ended()
     assert code == 2
-    assert "is being written by another" in told
+    assert "is in use by process" in told
     voyage.await_progress(1)

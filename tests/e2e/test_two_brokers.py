@@ -115,6 +115,6 @@ def test_while_nobody_answers_callers_hear_about_both_addresses(ask: Ask) -> Non
         with pytest.raises(requite.CallTimeout) as caught:
             ask(url_of(*places), b"x", timeout=PATIENCE_S * 3)
     text = str(caught.value)
-    assert f"{places[0]} ended: takes connections and does not answer" in text
+    assert f"{places[0]} ended: accepted the connection, but sent nothing" in text
     assert f"cannot connect to {places[1]}: connection refused" in text
     assert not caught.value.may_have_executed

@@ -253,8 +253,8 @@ async def test_a_worker_and_a_broker_start_once(stage: Stage) -> None:
     await stage.open()
     worker = await stage.worker(handler)
     await worker.drain()
-    with pytest.raises(LocalViolation, match="starts once"):
+    with pytest.raises(LocalViolation, match="only once"):
         await worker.start()
     await stage.broker.close()
-    with pytest.raises(LocalViolation, match="starts once"):
+    with pytest.raises(LocalViolation, match="only once"):
         await stage.broker.start()

@@ -117,7 +117,7 @@ def test_the_only_server_is_waited_for_until_the_deadline() -> None:
     assert not b.errors
     b.advance(0.2)
     assert isinstance(b.errors[2], CallTimeout)
-    assert "its last server was lost" in str(b.errors[2])
+    assert "the last server was lost" in str(b.errors[2])
     b.assert_empty()
 
 

@@ -130,7 +130,10 @@ def test_the_deadline_bounds_the_wait_for_another_broker():
     error = bench.errors["a"]
     assert isinstance(error, CallTimeout)
     assert not error.may_have_executed
-    assert str(error) == "no reply from 'echo' within 1.000 s; it was sent 1 time and has not run"
+    assert (
+        str(error)
+        == "no reply from 'echo' within 1.000 s; the request was sent 1 time and has not run"
+    )
 
 
 def test_closing_a_client_that_is_leaving_its_broker():
@@ -307,7 +310,7 @@ def test_a_broker_that_stays_silent_is_left_and_the_calls_go_to_the_next():
     assert bench.replies["a"].attempts == 2
 
 
-HINT = "if it speaks 0.2 (RFC 18) or 0.1 (RFC 7) only, name that dialect: --dialect"
+HINT = "if it supports only 0.2 (RFC 18) or 0.1 (RFC 7), set that dialect: --dialect"
 
 
 def test_a_broker_that_never_spoke_may_speak_another_dialect_and_its_callers_are_told():

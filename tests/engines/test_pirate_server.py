@@ -98,7 +98,7 @@ def test_it_drains() -> None:
 
 
 def test_misuse_is_told() -> None:
-    with pytest.raises(LocalViolation, match="no use"):
+    with pytest.raises(LocalViolation, match="does not handle the input"):
         ServerBench().feed(Submit(1, "", (b"",), 1.0))
     with pytest.raises(ConfigurationError, match="capacity must be at least 1"):
         ServerPolicy(capacity=0)

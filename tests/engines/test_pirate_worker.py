@@ -159,7 +159,7 @@ def test_what_a_former_queue_says_is_not_heard() -> None:
 
 
 def test_misuse_is_told() -> None:
-    with pytest.raises(LocalViolation, match="no use"):
+    with pytest.raises(LocalViolation, match="does not handle the input"):
         worker().feed(Submit(1, "", (b"",), 1.0))
     with pytest.raises(ConfigurationError, match="pause_first_s"):
         WorkerPolicy(pause_first_s=0.0)

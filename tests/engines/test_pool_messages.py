@@ -467,7 +467,7 @@ def test_reports_that_nobody_knows_change_nothing(bench: PoolBench) -> None:
 
 
 def test_what_is_no_input_is_a_bug() -> None:
-    with pytest.raises(LocalViolation, match="no input of a pool"):
+    with pytest.raises(LocalViolation, match="a pool does not handle the input"):
         PoolBench().feed("hello")
 
 

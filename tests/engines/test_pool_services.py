@@ -299,7 +299,7 @@ def test_an_answer_that_does_not_come_is_asked_for_again(bench: Bench) -> None:
 
 
 def test_what_is_no_answer_of_a_broker_is_refused(bench: Bench) -> None:
-    with pytest.raises(LocalViolation, match="says nothing about services"):
+    with pytest.raises(LocalViolation, match="is not an event about services"):
         bench.feed(QueueDone("42"))
 
 

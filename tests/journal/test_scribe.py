@@ -172,7 +172,7 @@ def test_a_full_disk_is_asked_now_and_then_and_warned_about_once(caplog):
         desk.chronicle.spans.append(SPAN)
         desk.pass_time(0.05)
     assert len(caplog.records) == 1
-    assert "cannot be written" in caplog.messages[0]
+    assert "cannot write the journal" in caplog.messages[0]
     desk.disk.fault = None
     desk.pass_time(1.0)
     assert len(caplog.records) == 2
@@ -298,7 +298,7 @@ def test_a_disk_that_is_full_from_the_start_is_no_reason_not_to_start(caplog):
         desk.chronicle.spans.append(SPAN)
         desk.pass_time(1.0)
     assert "no space" in desk.scribe.failure
-    assert caplog.text.count("cannot be written") == 1
+    assert caplog.text.count("cannot write the journal") == 1
     desk.disk.fault = None
     desk.pass_time(1.0)
     desk.scribe.close()
@@ -366,7 +366,7 @@ def test_it_tells_so_while_it_goes_on_and_ever_more_rarely(caplog):
     told = sum(dropped(desk))  # this is what a process leaves that is killed now
     assert desk.scribe.dropped / 2 < told <= desk.scribe.dropped
     assert len(dropped(desk)) < 20
-    assert caplog.text.count("cannot be written") == 1
+    assert caplog.text.count("cannot write the journal") == 1
     assert "written again" not in caplog.text
     desk.scribe.close()
     assert sum(dropped(desk)) == desk.scribe.dropped

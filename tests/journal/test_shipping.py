@@ -178,7 +178,7 @@ def test_a_note_that_cannot_be_read_is_none() -> None:
 @pytest.mark.parametrize(
     ("url", "told"),
     [
-        ("hdfs://host/journals", "journals are kept in a folder, or a store under s3://"),
+        ("hdfs://host/journals", "journals are copied to a folder, or a store under s3://"),
         ("s3://key:secret@bucket/journals", "set them in the environment"),
     ],
 )

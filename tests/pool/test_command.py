@@ -153,8 +153,8 @@ def operate(url: str) -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("", r"there is no [pool]"),
-        ("[pool]\nnmae = 'core'", "no such setting 'nmae'"),
+        ("", r"the section [pool] with"),
+        ("[pool]\nnmae = 'core'", "unknown setting 'nmae'"),
         ("[pool]\nname = 'Core'\n[driver]\nkind = 'noop'", "pool = 'Core'"),
         ("[pool]\nname = 'core'\n[driver]\nkind = 'cloud'", "kind: 'cloud'"),
         ("[pool]\nname = 'core'\n", "command is missing"),

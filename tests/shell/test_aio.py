@@ -128,7 +128,7 @@ def test_a_place_where_nobody_listens_yet_is_dialled_until_somebody_does(on_loop
         listener, _, dialler, engine = shells(backoff=Backoff(rng, first_s=0.001))
         start(dialler, engine)
         await refused.wait()
-        assert "nobody listens" in dialler.trouble
+        assert "no listener" in dialler.trouble
         await listener.listen(Endpoint(dialler.troubles[0][0], LineFraming))
         await engine.until("PeerJoined")
         assert dialler.trouble == ""
@@ -312,11 +312,11 @@ def test_what_it_keeps_is_dialled_until_somebody_listens(on_loop: Run) -> None:
         shell = AioShell(engine, Connections(keep=[Endpoint(address, LineFraming)]))
         assert "has not answered yet" in shell.trouble
         shell.start()
-        while "nobody listens" not in shell.trouble:  # noqa: ASYNC110 - nobody is told of it
+        while "no listener" not in shell.trouble:  # noqa: ASYNC110 - nobody is told of it
             await asyncio.sleep(0)
         listener = AioShell(served, Connections())
         await listener.listen(Endpoint(address, LineFraming))
-        assert "nobody is connected to inproc://" in listener.trouble
+        assert "no peer is connected to inproc://" in listener.trouble
         await engine.until("PeerJoined")
         assert shell.trouble == ""
         await shell.close()

@@ -154,7 +154,7 @@ def test_a_submission_that_can_never_be_kept_is_not_made_again(clock):
 @pytest.mark.parametrize(
     "error",
     [
-        NoService("nobody serves titanic.request"),
+        NoService("no worker serves titanic.request"),
         RemoteFailure("refused"),
         Cancelled("the client was closed"),
     ],
@@ -229,7 +229,7 @@ def test_where_brokers_are_silent_no_question_takes_all_of_the_time(clock, diale
 
 
 def test_that_nobody_keeps_requests_is_not_hidden_by_the_end_of_the_time(clock):
-    answers = [NoService("nobody serves titanic.reply"), CallTimeout("late")]
+    answers = [NoService("no worker serves titanic.reply"), CallTimeout("late")]
     with pytest.raises(NoService):
         Play(clock, durable_at().result(TICKET, 8.0), *answers, takes_s=3.0)
 

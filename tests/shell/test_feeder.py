@@ -30,7 +30,7 @@ class Echo(ScriptedEngine):
         refused = [token for token in tokens if token < 0]
         if refused:
             self._left = effects
-            raise LocalViolation(f"no use for {refused[0]}")
+            raise LocalViolation(f"does not handle the input {refused[0]}")
         return effects
 
 
@@ -73,21 +73,21 @@ def test_inputs_that_come_up_meanwhile_wait_until_all_effects_are_performed(benc
 
 def test_a_refused_input_discards_no_effect_of_the_others(bench: Bench) -> None:
     refused = bench.feed(1, -2, 3)
-    assert str(refused) == "no use for -2"
+    assert str(refused) == "does not handle the input -2"
     assert bench.performed == ["1", "3"]
 
 
 def test_the_first_refusal_is_the_one_returned(bench: Bench) -> None:
     bench.on["1"] = lambda: bench.feed(-8, -9, 4)
     refused = bench.feed(1, -2)
-    assert str(refused) == "no use for -2"
+    assert str(refused) == "does not handle the input -2"
     assert bench.engine.fed == [[1, -2], [-8], [-9], [4]]
     assert bench.performed == ["1", "4"]
 
 
 def test_a_refusal_of_what_came_up_meanwhile_is_returned_too(bench: Bench) -> None:
     bench.on["1"] = lambda: bench.feed(-8)
-    assert str(bench.feed(1)) == "no use for -8"
+    assert str(bench.feed(1)) == "does not handle the input -8"
 
 
 def test_what_was_put_off_is_fed_together_and_its_refusal_told_once(bench: Bench) -> None:
@@ -97,7 +97,7 @@ def test_what_was_put_off_is_fed_together_and_its_refusal_told_once(bench: Bench
     assert bench.engine.fed == [[1, -2, 3]]
     assert bench.performed == ["1", "3"]
     assert len(bench.feeder) == 0
-    assert str(bench.feeder.take_refusal()) == "no use for -2"
+    assert str(bench.feeder.take_refusal()) == "does not handle the input -2"
     assert bench.feeder.take_refusal() is None
 
 
@@ -121,6 +121,6 @@ def test_inputs_that_an_exception_left_behind_are_fed_before_newer_ones(bench: B
     bench.on["1"] = feed_and_fail
     with pytest.raises(ZeroDivisionError):
         bench.feed(1)
-    assert str(bench.feed(-3)) == "no use for -3"
+    assert str(bench.feed(-3)) == "does not handle the input -3"
     assert bench.engine.fed == [[1], [2], [-3]]
     assert len(bench.feeder) == 0

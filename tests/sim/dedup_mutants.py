@@ -58,9 +58,9 @@ def _is_made_up(effect: Any) -> bool:
 class ForgetsWhatHadBegun(DedupEngine):
     """Believe, after a restart, that what has no reply has not run."""
 
-    def _know_again(self, record: Any, *rest: Any) -> None:
+    def _restore(self, record: Any, *rest: Any) -> None:
         if record.kind is not Kind.BEGUN:
-            super()._know_again(record, *rest)
+            super()._restore(record, *rest)
 
 
 class AnswersWithTheLastReply(DedupEngine):

@@ -246,7 +246,7 @@ def test_tables_nested_without_end_are_refused() -> None:
 def test_what_does_not_fit_is_not_sent() -> None:
     with pytest.raises(LocalViolation, match="255 bytes"):
         methods.publish("", "k" * 256)
-    with pytest.raises(LocalViolation, match="cannot hold"):
+    with pytest.raises(LocalViolation, match="cannot contain"):
         fields.table({"a": 1.5})
 
 

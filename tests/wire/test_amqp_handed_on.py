@@ -1,5 +1,5 @@
 """Messages of others are read, and handed on, whatever they hold: bytes that are no UTF-8, tables
-that are malformed, properties that requite has no use for."""
+that are malformed, properties that requite has does not handle the input."""
 
 from __future__ import annotations
 

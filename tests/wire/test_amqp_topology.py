@@ -87,7 +87,7 @@ def test_names_that_no_pool_can_have(name: str, why: str) -> None:
 
 
 def test_keys_that_no_group_can_have() -> None:
-    with pytest.raises(ConfigurationError, match=r"key=\.\.\..*AMQP takes 255"):
+    with pytest.raises(ConfigurationError, match=r"key=\.\.\..*in AMQP is 255"):
         Pool("core").check_key("k" * 300)
     with pytest.raises(ConfigurationError, match=r"key=\.\.\."):
         Pool("core").request_queue("/" * 100)

@@ -67,7 +67,7 @@ class Queue(Daemon):
     ) -> None:
         if protocol not in tuple(Pattern):
             known = " or ".join(Pattern)
-            raise ConfigurationError(f"the protocol of a queue is {known}, not {protocol!r}")
+            raise ConfigurationError(f"the protocol of a queue must be {known}, not {protocol!r}")
         if message_size_max < 1:
             raise ConfigurationError(f"message_size_max must be at least 1, not {message_size_max}")
         self._pattern = Pattern(protocol)
@@ -115,7 +115,9 @@ class Queue(Daemon):
         journal, and `LocalViolation` on a second call: a closed queue stays closed.
         """
         if self._started:
-            raise LocalViolation("a queue starts once; make another one to serve again")
+            raise LocalViolation(
+                "a queue can be started only once; create another one to serve again"
+            )
         self._started = True
         if self._journal is not None:
             self._journal.start()

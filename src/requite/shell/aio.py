@@ -88,7 +88,7 @@ class AioShell:
             self.host.wake()
             self._keeper.begin()
         elif self._loop is not loop:
-            raise LocalViolation("a shell stays on the event loop on which it was started")
+            raise LocalViolation("the object was started on another event loop; use it only there")
 
     async def listen(self, endpoint: Endpoint) -> Address:
         """Listen at an address; return it as bound, with the actual port.
@@ -152,7 +152,7 @@ class AioShell:
         self.host.submit_soon(event)
 
     async def drain(self) -> None:
-        """Take no new work, let the engine finish its work in hand, then close."""
+        """Accept no new work, let the engine finish its current work, then close."""
         self.start()
         self.host.submit(Drain())
         await self._drained.wait()
@@ -260,7 +260,7 @@ def new_event_loop(use_uvloop: bool | None = None) -> asyncio.AbstractEventLoop:
         except ImportError:
             if use_uvloop:
                 raise ConfigurationError(
-                    "uvloop is not installed; pip install 'requite[fast]' brings it"
+                    "uvloop is not installed: pip install 'requite[fast]'"
                 ) from None
         else:
             loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()

@@ -109,7 +109,9 @@ class Device(Daemon):
         journal, and `LocalViolation` on a second call: a closed device stays closed.
         """
         if self._started:
-            raise LocalViolation("a device starts once; make another one to serve again")
+            raise LocalViolation(
+                "a device can be started only once; create another one to serve again"
+            )
         self._started = True
         if self._journal is not None:
             self._journal.start()
@@ -135,13 +137,11 @@ class Device(Daemon):
 
 def _side(name: str, dials: Urls, binds: Urls, role: SpRole) -> Endpoints:
     if not (dials or binds):
-        raise ConfigurationError(
-            f"a device needs a URL for its {name}, to listen at or to connect to"
-        )
+        raise ConfigurationError(f"a device needs a URL for its {name}, to listen or to connect")
     endpoints = read_endpoints(dials, binds)
     if endpoints.protocol != "sp":
         raise ConfigurationError(
-            f"a device forwards SP, not {endpoints.protocol.upper()}; use an sp+tcp:// URL"
+            f"a device forwards only SP, not {endpoints.protocol.upper()}; use an sp+tcp:// URL"
         )
     refuse_unused(endpoints.dials + endpoints.binds, role)
     return endpoints

@@ -88,7 +88,9 @@ class Titanic(Daemon):
         Raises `StorageError` if the folder cannot be used, `LocalViolation` on a second call.
         """
         if self._started:
-            raise LocalViolation("a Titanic starts once; make another one to serve again")
+            raise LocalViolation(
+                "a Titanic can be started only once; create another one to serve again"
+            )
         self._started = True
         store = await asyncio.to_thread(self._settings.open)
         _report(store.report)

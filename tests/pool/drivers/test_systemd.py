@@ -91,7 +91,7 @@ async def test_a_unit_that_stops_is_listed_until_it_has(house: Host) -> None:
 
 async def test_a_template_that_is_not_installed_is_named(house: Host) -> None:
     driver = house.make(replace(house.settings, template="other"))
-    with pytest.raises(DriverError, match=r"driver\.template: there is no unit other@\.service"):
+    with pytest.raises(DriverError, match=r"driver\.template: the unit other@\.service"):
         await driver.start("42")
 
 
@@ -138,7 +138,7 @@ async def test_a_bus_without_systemd_is_named(tmp_path: Path) -> None:
     await bus.start_bus()
     driver = SystemdDriver(SystemdSettings(bus=bus.address), CORE, environment_of(CORE))
     try:
-        with pytest.raises(DriverError, match=r"driver\.bus: there is no systemd on the bus"):
+        with pytest.raises(DriverError, match=r"driver\.bus: systemd is not on this bus"):
             await driver.list()
     finally:
         await driver.close()

@@ -50,7 +50,7 @@ class Service:
     def cancel_for(self, taker: Taker) -> None:
         self.cancelled.add(taker)
         if not taker.done():
-            taker.set_exception(Cancelled("the call was given up by its caller"))
+            taker.set_exception(Cancelled("the caller cancelled the call"))
 
     def do(self, act: Callable[[], object]) -> None:
         """Do something on the loop, and wait for it."""
@@ -156,7 +156,7 @@ def test_rows_are_refused_once_all_that_were_out_ended_unanswered(far_end: Servi
     assert statuses(rows) == ["NoService"] * 4
     assert rows.outcomes[3] == Outcome(
         None, "NoService", 0, 0.0, False,
-        "not sent: the 2 requests before it had no answer; the last error: nobody",
+        "not sent: the 2 requests before it had no reply; the last error: nobody",
     )  # fmt: skip
 
 

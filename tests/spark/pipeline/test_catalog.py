@@ -94,7 +94,7 @@ def test_what_a_run_did_that_died_is_undone(root: Path, left: str) -> None:
 
 
 def test_a_second_run_is_refused_while_one_is_at_work(root: Path) -> None:
-    is_busy = f"process {os.getpid()} .* is at work on the lake at"
+    is_busy = f"process {os.getpid()} .* is writing the lake at"
     with Catalog(str(root)).running():
         other = Catalog(str(root))
         with pytest.raises(LakeBusy, match=is_busy), other.running():
@@ -151,7 +151,7 @@ def test_a_run_of_another_machine_counts_as_dead_after_a_silence(
     if is_let_in:
         catalog._begin()
     else:
-        with pytest.raises(LakeBusy, match="is at work"):
+        with pytest.raises(LakeBusy, match="is writing the lake"):
             catalog._begin()
 
 
@@ -329,7 +329,7 @@ def test_a_table_of_another_version_has_todays_columns_once_it_is_cleared(tmp_pa
 
 def test_events_with_the_columns_of_another_version_are_refused(tmp_path: Path) -> None:
     catalog = made_before_a_column(tmp_path, EVENTS)
-    told = f"{EVENTS} was written by another version of requite, with other columns: name a new"
+    told = f"{EVENTS} was written by another version of requite, with other columns: pass a new"
     with pytest.raises(ConfigurationError, match=told), catalog.running():
         pytest.fail("it was let in")
 

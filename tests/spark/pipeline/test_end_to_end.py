@@ -124,7 +124,7 @@ def test_what_is_damaged_is_told_and_nothing_else_is_lost(judged: Judged) -> Non
     assert not summary.audit.complete
     # The log was ended by hand, and does not say that it was closed.
     name = f"broker-{b'broker-2'.hex()}"
-    assert any(f"the log {name} has lost its end" in fault for fault in summary.audit.faults)
+    assert any(f"the end of the log {name} is missing" in fault for fault in summary.audit.faults)
     quarantine = judged.rows("bronze_quarantine")
     assert len(quarantine) == judged.first.quarantined - 2 == summary.audit.damaged
     assert all(row["reason"] for row in quarantine)
@@ -240,7 +240,7 @@ def test_the_verb_judges_as_of_a_time(tmp_path: Path, capsys: pytest.CaptureFixt
     shutil.rmtree(lake / "audit_verdicts")
     assert run_command(words) == 1
     (told,) = [line for line in capsys.readouterr().err.splitlines() if "requite:" in line]
-    assert f"{lake}/audit_verdicts is missing; restore it, or name a new lake" in told
+    assert f"{lake}/audit_verdicts is missing; restore it, or pass a new folder" in told
     assert run_command([*words, "--as-of", "noonish"]) == 2
     assert "is not a time" in capsys.readouterr().err
     assert run_command([*words, "--as-of", "0001-01-01"]) == 2

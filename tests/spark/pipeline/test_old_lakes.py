@@ -81,7 +81,7 @@ def test_a_lake_of_format_1_is_taken_over(judging: Pipeline) -> None:
     judging.write([damaged_row(broker, 999)])
     before = judging.run()
     make_old(judging)
-    with pytest.raises(ConfigurationError, match="migrate it by `requite spark run`"):
+    with pytest.raises(ConfigurationError, match="run `requite spark run`"):
         judging.rows("audit_verdicts")
     for gone in judging.journal.iterdir():  # retention has removed what the lake has
         gone.unlink()

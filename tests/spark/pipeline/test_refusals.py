@@ -26,7 +26,10 @@ def test_what_cannot_work_is_refused_before_anything_is_read(
     (tmp_path / "journal").mkdir()
     with pytest.raises(ConfigurationError, match="not a lake"):
         runner.run(spark, tmp_path / "journal", tmp_path / "mine")
-    for report, told in (("mine", "is a folder: name a file"), ("mine/file/x", "file is a file")):
+    for report, told in (
+        ("mine", "is a folder; pass the name of a file"),
+        ("mine/file/x", "file is a file"),
+    ):
         with pytest.raises(ConfigurationError, match=told):
             runner.run(spark, tmp_path / "journal", tmp_path / "lake", report=tmp_path / report)
     assert not (tmp_path / "lake").exists()
@@ -37,6 +40,6 @@ def test_a_url_of_something_else_is_refused_and_no_folder_is_named_after_it(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "journal").mkdir()
-    with pytest.raises(ConfigurationError, match="a lake is kept in a folder"):
+    with pytest.raises(ConfigurationError, match="a lake is stored in a folder"):
         runner.run(spark, tmp_path / "journal", "hdfs:/it")
     assert [path.name for path in tmp_path.iterdir()] == ["journal"]

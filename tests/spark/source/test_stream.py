@@ -302,8 +302,8 @@ def test_a_log_that_was_read_may_vanish(tmp_path: Path) -> None:
     ("offset", "words"),
     [
         ({"version": 2, "logs": {}}, "upgrade requite"),
-        ({"logs": {}}, "not an offset of a journal"),
-        ({"version": 1, "logs": {"x": {"segment": 0}}}, "not an offset of a journal"),
+        ({"logs": {}}, "an offset that is not of a journal"),
+        ({"version": 1, "logs": {"x": {"segment": 0}}}, "an offset that is not of a journal"),
     ],
 )
 def test_offsets_of_others_are_refused(tmp_path: Path, offset: dict[str, Any], words: str) -> None:
