@@ -300,9 +300,9 @@ async def _kills_an_unknown_process(world: SimulatedWorld) -> None:
     ("test", "error", "text"),
     [
         (_endless, SimulationFailed, "has not ended after 100 s of virtual time"),
-        (_program_fails, SimulationFailed, "the process other fails:"),
+        (_program_fails, SimulationFailed, "the process other failed:"),
         (_callback_fails, SimulationFailed, "ZeroDivisionError"),
-        (_same_name_twice, ConfigurationError, "there is a process 'broker' already"),
+        (_same_name_twice, ConfigurationError, "'broker' is already in use"),
         (_keeps_a_journal, ConfigurationError, "`journal` is set: it writes files from a thread"),
         (_is_durable, ConfigurationError, "`titanic` is set: it writes files from a thread"),
         (_no_workers, ConfigurationError, "at least one worker is needed, not 0"),
@@ -328,10 +328,13 @@ def test_an_endless_loop_of_callbacks_is_reported() -> None:
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: simulate(faults=["kill everybody"]), "no fault 'kill everybody'; the faults are"),
+        (
+            lambda: simulate(faults=["kill everybody"]),
+            "unknown fault 'kill everybody'; the faults are",
+        ),
         (
             lambda: simulate(faults="kill worker"),
-            "`faults` is a list of names, not the text",
+            "`faults` must be a list of names, not the text",
         ),
         (lambda: simulate(seeds=0), "at least one seed is needed, not 0"),
         (lambda: simulate(faults_per_s=0), "faults_per_s must be positive, not 0"),
@@ -350,7 +353,7 @@ def test_invalid_settings_are_rejected(make: Callable[[], Any], text: str) -> No
 
 def test_an_invalid_seed_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SEED, "seven")
-    with pytest.raises(ConfigurationError, match="REQUITE_SEED is a whole number, not 'seven'"):
+    with pytest.raises(ConfigurationError, match="REQUITE_SEED must be a whole number"):
         simulate()(_endless)()
 
 

@@ -93,8 +93,9 @@ class Broker(Daemon):
         self._engine = MajordomoBroker(policy, origin=name, chronicle=chronicle_of(self._journal))
         if pair is not None and titanic is not None:
             raise ConfigurationError(
-                "a broker of a pair cannot store requests: the other broker would not have them;"
-                " run `requite titanic serve --broker mdp://A,B --dir DIR` as a separate process"
+                "a broker of a pair cannot store requests, because the other broker would not"
+                " have them; run `requite titanic serve --broker mdp://A,B --dir DIR` as a"
+                " separate process"
             )
         self._pair = pair
         gate = None if pair is None else self._put_behind_gate(pair)
@@ -121,7 +122,7 @@ class Broker(Daemon):
             Connections(
                 listen=listen, limits=(links or LinkLimits()).for_messages(message_size_max)
             ),
-            lets_in=_everybody if gate is None else gate.lets_in,
+            lets_in=_accept_all if gate is None else gate.lets_in,
             identities=identities,
             note=on_note or _unheard,
             logger="requite.broker",
@@ -231,7 +232,7 @@ async def _raise_what_failed(pair: Pair) -> None:
     raise await pair.until_failed()
 
 
-def _everybody() -> bool:
+def _accept_all() -> bool:
     """Accept every connection."""
     return True
 

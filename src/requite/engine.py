@@ -189,7 +189,7 @@ class LoadFailed:
 @final
 @dataclass(slots=True)
 class Drain:
-    """Take no new work, finish the work in hand, then disconnect; `Stopped` follows."""
+    """Accept no new work, finish the current work, then disconnect; `Stopped` follows."""
 
 
 @final

@@ -86,7 +86,7 @@ class WorkerLost(CallError):
 class Poisoned(CallError):
     """The request was given to as many workers as allowed, and each of them was lost.
 
-    A durable request is put aside with the reason after its last attempt.
+    A durable request is set aside with the reason after its last attempt.
     """
 
 

@@ -132,9 +132,11 @@ class RetryPolicy:
         if self.attempt_timeout is not None and self.attempt_timeout <= 0:
             raise ConfigurationError("attempt_timeout must be positive, or None for no limit")
         if not 0 <= self.jitter <= 1:
-            raise ConfigurationError(f"jitter is a share between 0 and 1, not {self.jitter}")
+            raise ConfigurationError(f"jitter must be between 0 and 1, not {self.jitter}")
         if min(self.backoff, self.backoff_max, self.budget, self.budget_burst) < 0:
-            raise ConfigurationError("backoff, backoff_max, budget and budget_burst cannot be < 0")
+            raise ConfigurationError(
+                "backoff, backoff_max, budget and budget_burst cannot be negative"
+            )
 
     def delay_s(self, retry: int, rng: Callable[[], float]) -> float:
         """Return the seconds to wait before retry number `retry` (1 is the first)."""

@@ -33,7 +33,7 @@ async def test_a_server_certificate_of_another_authority_is_refused(rabbit: Rabb
     async with AsyncClient(url) as client:
         await failure_on_loop(
             CallTimeout,
-            "name the file of who signed it with ca",
+            "set `ca` to the file with the certificate of the authority that signed it",
             lambda timeout: client.call(b"", timeout=timeout),
         )
 

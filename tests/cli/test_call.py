@@ -142,7 +142,7 @@ def test_a_timeout_at_a_silent_broker_suggests_another_dialect(silent_broker):
         client.call(b"x", timeout=0.4)
     message = sentence(caught.value)
     assert "may have run" in message
-    assert "if it speaks 0.2 (RFC 18) or 0.1 (RFC 7) only, name that dialect: --dialect" in message
+    assert "if it supports only 0.2 (RFC 18) or 0.1 (RFC 7), set that dialect: --dialect" in message
     assert "requite services" not in message  # it would not get an answer, either
 
 
@@ -197,7 +197,8 @@ def test_no_broker():
         (("http://127.0.0.1/echo", "x"), "mdp://"),
         (
             (UNREACHABLE, "x"),
-            f"no service: add it to the URL ({UNREACHABLE}/SERVICE), or give --service NAME",
+            f"the service is missing: add it to the URL ({UNREACHABLE}/SERVICE), or give --service"
+            " NAME",
         ),
         (("127.0.0.1:5555/echo", "x"), "did you mean mdp://127.0.0.1:5555/echo?"),
         ((f"{UNREACHABLE}/echo", "x", "--timeout", "0"), "timeout"),

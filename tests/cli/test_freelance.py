@@ -65,7 +65,7 @@ def test_a_call_without_a_server_fails_with_advice(model: str) -> None:
         (("call", "flp://127.0.0.1:1?model=shotgun", "x", "--once"), "runs several times"),
         (("call", "flp://127.0.0.1:0", "x", "--bind"), "connects to its servers"),
         (("call", "flp://127.0.0.1:1?model=quick", "x"), "failover, shotgun, agent"),
-        (("worker", ECHO, "--bind", "flp://*:0"), "add public=tcp://HOST:PORT"),
+        (("worker", ECHO, "--bind", "flp://*:0"), "requires public=tcp://HOST:PORT"),
         (("worker", ECHO, "--connect", "flp://127.0.0.1:1"), "server listens"),
         (("worker", ECHO, "--bind", "flp://127.0.0.1:0", "--liveness", "3"), "clients send pings"),
     ],

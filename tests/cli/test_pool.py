@@ -70,7 +70,7 @@ def test_only_existing_groups_are_drained(
 
     monkeypatch.setattr("requite.cli.pool.drain.ask", ask)
     assert main(["pool", "drain", "42", "nobody"]) == ExitCode.USAGE
-    assert "there is no group 'nobody'" in capsys.readouterr().err
+    assert "unknown group 'nobody'" in capsys.readouterr().err
     assert asked == [("/status", None)]
     assert main(["pool", "drain", "42"]) == ExitCode.OK
     assert asked[-1] == ("/release", {"key": "42"})

@@ -77,7 +77,7 @@ def test_a_given_port_is_reused_after_a_restart_and_exclusive() -> None:
     [
         (("--protocol", "simple", "--liveness", "3"), "no heartbeats"),
         (("--front", "sp+tcp://127.0.0.1:0"), "scheme"),
-        (("--back", "pirate://127.0.0.1:0?protocol=simple"), "for workers that dial"),
+        (("--back", "pirate://127.0.0.1:0?protocol=simple"), "for workers that connect"),
         (("--journal-retain", "1d"), "requires --journal DIR"),
     ],
 )

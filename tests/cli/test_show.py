@@ -233,5 +233,7 @@ def test_a_pattern_is_found_by_a_part_of_its_name(name, pattern):
 
 
 def test_an_unknown_pattern_is_refused_with_a_list():
-    with pytest.raises(ValueError, match=r"no pattern 'saga'; there are lazy-pirate, .*agent"):
+    with pytest.raises(
+        ValueError, match=r"unknown pattern 'saga'; the patterns are lazy-pirate, .*agent"
+    ):
         find_demo("saga")

@@ -135,14 +135,14 @@ def test_without_spark_the_demo_exits_at_once(tmp_path):
     ended = requite("demo", env={"PYTHONPATH": str(tmp_path)})
     assert ended.code == 2
     assert ended.out == ""
-    assert "pip install 'requite[spark,report]', or leave it out with --no-audit" in ended.err
+    assert "pip install 'requite[spark,report]', or skip it with --no-audit" in ended.err
     assert ended.err.count("\n") == 1
 
 
 def test_keep_without_an_audit_is_refused(tmp_path):
     ended = requite("demo", "--no-audit", "--keep", str(tmp_path / "new"))
     assert (ended.code, ended.out) == (2, "")
-    assert "nothing to keep" in ended.err
+    assert "--keep cannot be combined with --no-audit" in ended.err
     assert list(tmp_path.iterdir()) == []
 
 

@@ -193,7 +193,7 @@ def test_malformed_tickets_are_refused(refusal: Refusal, verb, ticket):
         (("call", f"{UNREACHABLE}/echo", "x", "--key", "k"), "--key requires --submit"),
         (("call", "sp+tcp://127.0.0.1:1", "x", "--submit"), "durable requests need a broker"),
         (("titanic", "--broker", UNREACHABLE), "--dir DIR"),
-        (("titanic", "--broker", UNREACHABLE, "--dir", "d", "--memory"), "give one of them"),
+        (("titanic", "--broker", UNREACHABLE, "--dir", "d", "--memory"), "use one of them"),
         (("titanic", "--broker", f"{UNREACHABLE}/echo", "--memory"), "names"),
         (("titanic", "--broker", "sp+tcp://127.0.0.1:1", "--memory"), "MDP"),
         (("titanic", "--broker", UNREACHABLE, "--memory", "--disk-max", "much"), "512m"),
@@ -219,7 +219,7 @@ def test_malformed_tickets_are_refused(refusal: Refusal, verb, ticket):
             "give --standby or --replica",
         ),
         (("titanic", "--broker", UNREACHABLE, "--memory", "--replica", "nonsense"), "nonsense"),
-        (("broker", "--titanic", "d", "--titanic-memory"), "give one of them"),
+        (("broker", "--titanic", "d", "--titanic-memory"), "use one of them"),
         (("broker", "--titanic-attempts", "3"), "give --titanic DIR"),
     ],
 )
@@ -268,7 +268,7 @@ def test_a_folder_with_other_files_is_refused(here, tmp_path):
     (tmp_path / "letter").write_text("dear")
     ended = here("titanic", "--broker", UNREACHABLE, "--dir", str(tmp_path))
     assert (ended.code, ended.out) == (ExitCode.USAGE, "")
-    assert "holds other files" in ended.err
+    assert "contains other files" in ended.err
 
 
 def test_a_file_in_place_of_the_folder_is_refused(here, tmp_path):
@@ -315,4 +315,4 @@ def test_a_broker_with_a_titanic_drains_and_restores_requests(here, tmp_path):
 def test_a_request_that_is_too_large_is_refused(here, kept, tmp_path):
     ended = here("call", f"{kept}/echo", "x" * (17 << 20), "--submit")
     assert ended.code == ExitCode.USAGE
-    assert "will be each time" in ended.err
+    assert "a retry would be refused" in ended.err

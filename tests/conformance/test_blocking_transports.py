@@ -307,7 +307,7 @@ def test_connections_are_rejected_without_descriptors(
         peer.close()
     [record] = caplog.records
     assert record.getMessage().startswith(
-        f"{address}: connections are turned away: all {lowest_free:,} file descriptors"
+        f"{address}: refusing connections: all {lowest_free:,} file descriptors"
         " are in use (RLIMIT_NOFILE); raise the limit with `ulimit -n`"
     )
     second, _ = bench.connect()
@@ -391,9 +391,9 @@ def test_a_name_with_two_addresses_has_one_port(certificates: Certificates) -> N
     ("address", "why"),
     [
         (TcpAddress("no.such.host.invalid", 0), r"no\.such\.host\.invalid:0: "),
-        (TcpAddress("x" * 70, 0), "the name is no host name"),
+        (TcpAddress("x" * 70, 0), "not a valid host name"),
         (TcpAddress("192.0.2.1", 0), "cannot assign requested address"),
-        (InprocAddress("name"), "one event loop only"),
+        (InprocAddress("name"), "objects of one event loop"),
     ],
 )
 def test_an_unusable_address_fails(certificates: Certificates, address: Address, why: str) -> None:

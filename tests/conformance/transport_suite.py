@@ -388,8 +388,7 @@ class TransportSuite:
             text = str(caught.value)
             assert f"cannot connect to {address}: " in text
             assert any(
-                reason in text
-                for reason in ("refused", "no such file", "nobody listens", "connect")
+                reason in text for reason in ("refused", "no such file", "no listener", "connect")
             )
             assert caught.value.may_have_executed is False
 
@@ -442,7 +441,9 @@ class TransportSuite:
             )
             dialling = ground.dial(listener.address, close if closer == "dialled" else take)
             if ground.certificates is not None and (closer, how) == ("accepted", "abort"):
-                with pytest.raises(TransportError, match="handshake of TLS was cut short"):
+                with pytest.raises(
+                    TransportError, match="the connection ended during the TLS handshake"
+                ):
                     await dialling
             else:
                 await dialling

@@ -61,7 +61,7 @@ async def test_a_segment_is_deleted_after_its_replacement_is_stored(
         patch.setattr(first.store._log, "commit", full)
         [failed] = await first.do(written(BEGUN), Discard(0))
         assert isinstance(failed, StoreFailed)
-    assert "segments of the log of replies remain" in caplog.text
+    assert "segments of the log of replies were not removed" in caplog.text
     await first.store.close()
     second = RunningStore(tmp_path, small)
     assert next(found.record.kind for found in second.store.found) is Kind.BEGUN
@@ -90,5 +90,5 @@ async def test_one_flipped_bit_is_corrected_at_start_and_on_reading(
         assert (found.record.kind, found.record.key) == (Kind.ENDED, b"key")
         [loaded] = await again.do(Load("load", found.position))
         assert loaded == Loaded("load", encode(ended))
-        assert "and has been corrected" in caplog.text
+        assert "and has been repaired" in caplog.text
         await again.store.close()

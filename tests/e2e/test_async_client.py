@@ -252,7 +252,7 @@ async def test_calls_wait_while_the_broker_does_not_read() -> None:
         async with asyncio.timeout(10):
             while client._gate.is_open:  # noqa: ASYNC110 - the gate has no event for it
                 await asyncio.sleep(0.001)
-        with pytest.raises(CallTimeout, match="took no more data") as caught:
+        with pytest.raises(CallTimeout, match="accepted no more data") as caught:
             await client.call(b"small", timeout=0.2)
         assert caught.value.may_have_executed is False
         waiting = asyncio.create_task(client.call(b"another"))

@@ -172,7 +172,11 @@ def _register_and_send_a_request(scene: Scene, peer: RawPeer) -> bytes:
 @pytest.mark.parametrize(
     ("name", "answer", "reason"),
     [
-        ("another client", (b"MDPW02", b"\x04", b"somebody", b"", b"x"), "does not hold"),
+        (
+            "another client",
+            (b"MDPW02", b"\x04", b"somebody", b"", b"x"),
+            "whose request this worker does not have",
+        ),
         ("no body", (b"MDPW02", b"\x04", b"ADDRESS", b""), "a body"),
         ("no empty frame", (b"MDPW02", b"\x04", b"ADDRESS", b"x"), "are needed"),
         ("READY", (b"MDPW02", b"\x01", b"shared"), "READY twice"),
@@ -372,7 +376,7 @@ def test_silent_peers_are_dropped_after_the_handshake_timeout(
     for peer in silent:
         assert peer.hung_up()[:64] == greeting()
         peer.close()
-    assert "said too little within 1 s" in caplog.text
+    assert "did not complete the handshake within 1 s" in caplog.text
     scene.assert_unharmed()
 
 

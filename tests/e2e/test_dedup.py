@@ -145,5 +145,5 @@ def refuse_a_second_worker(cluster: DedupCluster) -> None:
     code, errors = second.ended()
     second.dispose()
     assert code != 0
-    assert "is being written by another log" in errors
+    assert "is in use by process" in errors
     assert "Traceback" not in errors

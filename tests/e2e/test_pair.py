@@ -216,7 +216,7 @@ async def test_invalid_operations_are_refused(pair: LocalPair) -> None:
     with pytest.raises(LocalViolation, match="the pair is starting"):
         pair.primary.switch()
     await pair.primary.close()
-    with pytest.raises(LocalViolation, match="starts once"):
+    with pytest.raises(LocalViolation, match="only once"):
         await pair.primary.start()
     taken = pair.make("backup")
     await pair.backup.start()
@@ -229,9 +229,9 @@ async def test_invalid_operations_are_refused(pair: LocalPair) -> None:
     ("settings", "why"),
     [
         ({"bind": "tcp://127.0.0.1:1", "peer": "tcp://127.0.0.1:1"}, "its own peer"),
-        ({"bind": "sp+tcp://127.0.0.1:1"}, "unknown here"),
-        ({"peer": "tcp://*:1"}, "are for listening"),
-        ({"peer": "tcp://127.0.0.1:0"}, "are for listening"),
+        ({"bind": "sp+tcp://127.0.0.1:1"}, "cannot be used here"),
+        ({"peer": "tcp://*:1"}, "are only for listening"),
+        ({"peer": "tcp://127.0.0.1:0"}, "are only for listening"),
         ({"heartbeat": 0.001}, "between 10 ms and 30 s"),
     ],
 )

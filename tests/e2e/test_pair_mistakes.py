@@ -96,7 +96,7 @@ async def test_a_pair_belongs_to_one_broker_which_starts_it(places: Places) -> N
     Broker("tcp://127.0.0.1:0", pair=pair)
     async with places.backup() as started:
         for taken in (pair, started):
-            with pytest.raises(LocalViolation, match="no other broker has"):
+            with pytest.raises(LocalViolation, match="no other broker uses"):
                 Broker("tcp://127.0.0.1:0", pair=taken)
 
 
@@ -118,10 +118,10 @@ async def test_the_reason_for_a_missing_connection_is_logged_once(
     caplog.set_level(logging.INFO, "requite.pair")
     with closing_server() as (address, dialled):
         async with places.primary(peer=address) as primary:
-            await until(lambda: len(dialled) > 2 and "has not been heard of" in caplog.text)
+            await until(lambda: len(dialled) > 2 and "has not sent a heartbeat yet" in caplog.text)
             view = primary.view
     assert f"the connection to {address} ended" in view.trouble
-    messages = [each for each in caplog.messages if "has not been heard of" in each]
+    messages = [each for each in caplog.messages if "has not sent a heartbeat yet" in each]
     assert [each for each in messages if address in each] == messages[-1:]
     assert len(messages) <= 2  # once at level INFO, once as a warning
     assert "the primary is starting" in messages[0]
@@ -134,7 +134,7 @@ async def test_status_shows_why_the_servers_are_not_connected(places: Places) ->
         ended = await asyncio.to_thread(requite, "pair", "status", places.first)
     assert ended.code == ExitCode.OK
     first, second = ended.out.splitlines()
-    assert first == "primary  starting, serves nobody, epoch 0"
+    assert first == "primary  starting, does not serve, epoch 0"
     assert second.startswith(f"backup   not heard of yet (cannot connect to {nobody}: ")
 
 
@@ -154,7 +154,7 @@ async def test_status_at_a_wrong_address_names_the_option_of_the_right_one() -> 
     with closing_server() as (address, _):
         ended = await asyncio.to_thread(requite, "pair", "status", address, "--timeout", "2")
     assert ended.code == ExitCode.NO_CONNECTION
-    assert "(--pair-bind)" in ended.err
+    assert "--pair-bind" in ended.err
     assert "Traceback" not in ended.err
 
 

@@ -34,13 +34,13 @@ def test_an_unreachable_service_is_reported_with_the_reason(on_loop: Run) -> Non
         async with AsyncClient([UNREACHABLE, "inproc://nobody"]) as client:
             error = await failure_on_loop(
                 CallTimeout,
-                "connection refused; .*nobody listens",
+                "connection refused; .*no listener",
                 lambda timeout: client.call(b"x", timeout=timeout),
             )
             assert not error.may_have_executed
             assert error.attempts == 0
         async with AsyncClient(bind=TCP) as client:
-            with pytest.raises(CallTimeout, match=r"nobody is connected to tcp://127.0.0.1:\d"):
+            with pytest.raises(CallTimeout, match=r"no peer is connected to tcp://127.0.0.1:\d"):
                 await client.call(b"x", timeout=0.05)
 
     on_loop(scenario())
@@ -51,7 +51,7 @@ def test_a_peer_of_the_wrong_type_is_reported(on_loop: Run) -> None:
         async with AsyncClient(bind=TCP) as other, AsyncClient(other.addresses) as client:
             await failure_on_loop(
                 CallTimeout,
-                r"SP endpoint type 48 \(REQ\); this REQ takes",
+                r"SP endpoint type 48 \(REQ\); this REQ accepts only",
                 lambda timeout: client.call(b"x", timeout=timeout),
             )
 
@@ -67,7 +67,7 @@ def test_draft_types_connect_only_to_draft_types(on_loop: Run) -> None:
             async with AsyncClient(url.removesuffix("?ids=draft")) as client:
                 await failure_on_loop(
                     CallTimeout,
-                    "this REQ takes 49",
+                    "this REQ accepts only 49",
                     lambda timeout: client.call(b"x", timeout=timeout),
                 )
 
@@ -147,7 +147,7 @@ def test_url_options_without_effect_on_a_worker_are_refused(option: str) -> None
 
 
 def test_a_service_before_the_url_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="URL comes before the services"):
+    with pytest.raises(ConfigurationError, match="pass the URL before the services"):
         Worker(Echo().service, UNREACHABLE)  # type: ignore[arg-type]
 
 
@@ -169,7 +169,7 @@ def test_options_that_sp_cannot_carry_are_refused(on_loop: Run) -> None:
                 await client.call(b"x", idempotency_key=b"k")
             with pytest.raises(ConfigurationError, match="has no service names"):
                 await client.call(b"x", service="echo")
-            with pytest.raises(ConfigurationError, match="2 frames, and SP carries one"):
+            with pytest.raises(ConfigurationError, match="2 frames, but SP carries only one"):
                 await client.call([b"x", b"y"])
 
     on_loop(scenario())

@@ -98,7 +98,7 @@ def test_a_message_of_two_to_the_63_bytes_is_refused_by_its_length(
         peer.write((1 << 63).to_bytes(8, "big"))
         assert peer.hung_up() == b""
     assert str(1 << 63) in caplog.text
-    assert "are allowed" in caplog.text
+    assert "the maximum is" in caplog.text
     scene.assert_unharmed()
 
 
@@ -166,7 +166,7 @@ def listen_errors(loop: Loop, url: str) -> list[str]:
 def test_an_address_in_use_is_refused(wire: Wire, loop: Loop, places: Places) -> None:
     scene = Scene(loop, places.new(wire))
     for error in listen_errors(loop, scene.place.listening()):
-        assert "in use" in error or "another process listens there" in error
+        assert "in use" in error or "another process is listening there" in error
         assert scene.place.listening().partition("?")[0].removeprefix("sp+") in error
     scene.assert_unharmed()
 

@@ -192,7 +192,7 @@ def test_invalid_settings_and_bodies_are_refused() -> None:
     with Client("sp+tcp://127.0.0.1:1") as client:
         with pytest.raises(ConfigurationError, match="no partial replies"):
             client.stream(b"x")
-        with pytest.raises(ConfigurationError, match="SP carries one"):
+        with pytest.raises(ConfigurationError, match="SP carries only one"):
             client.call([b"x", b"y"])
 
 
@@ -212,7 +212,7 @@ def test_in_a_fork_a_connecting_client_works_and_a_listening_one_raises(
             code = 99
             try:
                 assert connecting.call(b"in the child").body == b"in the child"
-                with pytest.raises(TransportError, match="not to its fork"):
+                with pytest.raises(TransportError, match="after a fork"):
                     listening.call(b"x")
                 listening.close()
                 code = 0
@@ -248,7 +248,7 @@ def test_a_silent_peer_does_not_delay_others(serving: Serving) -> None:
         [url] = client.addresses
         port = int(url.rpartition(":")[2])
         with socket.create_connection(("127.0.0.1", port)):
-            with pytest.raises(CallTimeout, match="nobody is connected"):
+            with pytest.raises(CallTimeout, match="no peer is connected"):
                 client.call(b"x", timeout=0.05)
             serving.start(Echo(), url)
             assert client.call(b"x").body == b"x"

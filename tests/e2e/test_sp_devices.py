@@ -172,7 +172,7 @@ def test_invalid_settings_are_refused(on_loop: Run) -> None:
 
     async def scenario() -> None:
         async with Device(TCP, TCP) as device:
-            with pytest.raises(LocalViolation, match="starts once"):
+            with pytest.raises(LocalViolation, match="only once"):
                 await device.start()
             with pytest.raises(TransportError, match="in use"):
                 await Device(TCP, device.front_addresses).start()

@@ -112,7 +112,7 @@ async def test_a_device_records_its_channels_and_the_requests_passed_on(folder: 
     reasons = [each.reason for each in recorded if each.reason]
     assert sum("a channel to the front" in reason for reason in reasons) >= 1
     assert sum("a channel to the back" in reason for reason in reasons) >= 1
-    passed = [int(reason.split()[2]) for reason in reasons if reason.startswith("passed on")]
+    passed = [int(reason.split()[1]) for reason in reasons if reason.startswith("forwarded")]
     assert sum(passed) == 7
 
 

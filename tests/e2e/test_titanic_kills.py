@@ -104,5 +104,5 @@ def test_a_second_titanic_on_the_folder_is_refused(
     processes.append(second)
     code, errors = second.ended()
     assert code == 2
-    assert "is being written by another" in errors
+    assert "is in use by process" in errors
     voyage.await_progress(1)

@@ -134,7 +134,7 @@ def test_in_an_empty_folder_it_does_not_start_a_new_store(
         (tmp_path / "kept").rename(tmp_path / "away")
         (tmp_path / "kept").mkdir()
         device.broken = False
-        eventually(lambda: lines(caplog, "holds another log, or none"), "it says so")
+        eventually(lambda: lines(caplog, "contains another log, or none"), "it says so")
         assert not is_accepted(client)
         assert_stored(client, ticket)
         assert list((tmp_path / "kept").iterdir()) == []

@@ -115,6 +115,6 @@ def test_without_an_answer_the_error_names_both_addresses(ask: Ask) -> None:
         with pytest.raises(requite.CallTimeout) as caught:
             ask(url_of(*places), b"x", timeout=PATIENCE_S * 3)
     text = str(caught.value)
-    assert f"{places[0]} ended: takes connections and does not answer" in text
+    assert f"{places[0]} ended: accepted the connection, but sent nothing" in text
     assert f"cannot connect to {places[1]}: connection refused" in text
     assert not caught.value.may_have_executed

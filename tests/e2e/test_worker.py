@@ -248,7 +248,7 @@ def test_a_worker_needs_services_with_different_names():
     for services in [(), (upper, upper), (upper.handler,), (service("mmi.mine")(Upper()),)]:
         with pytest.raises(ConfigurationError):
             Worker(url, *services)
-    with pytest.raises(ConfigurationError, match="names"):
+    with pytest.raises(ConfigurationError, match="must not name a service"):
         Worker(f"{url}/it", upper)
     with pytest.raises(ConfigurationError, match="one request at a time"):
         Worker(url, upper, capacity=2, dialect="0.2")

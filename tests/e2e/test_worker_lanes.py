@@ -255,8 +255,8 @@ async def test_a_worker_and_a_broker_start_once(cluster: Cluster) -> None:
     await cluster.open()
     worker = await cluster.worker(handler)
     await worker.drain()
-    with pytest.raises(LocalViolation, match="starts once"):
+    with pytest.raises(LocalViolation, match="only once"):
         await worker.start()
     await cluster.broker.close()
-    with pytest.raises(LocalViolation, match="starts once"):
+    with pytest.raises(LocalViolation, match="only once"):
         await cluster.broker.start()

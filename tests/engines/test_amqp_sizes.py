@@ -103,7 +103,7 @@ def test_a_reply_over_the_limit_becomes_a_negative_reply() -> None:
     rabbit.feed(Finished(again, [b"0123456789+"]))
     headers, body = rabbit.answer()
     assert headers["x-status"] == "error"
-    assert body == b"RabbitMQ takes 10 bytes (max_message_size), and the reply has 11"
+    assert body == b"the reply has 11 bytes; RabbitMQ accepts at most 10 (max_message_size)"
 
 
 def test_a_partial_reply_over_the_limit_makes_the_reply_negative() -> None:

@@ -117,7 +117,7 @@ def test_a_call_waits_for_its_only_server_until_its_deadline() -> None:
     assert not b.errors
     b.advance(0.2)
     assert isinstance(b.errors[2], CallTimeout)
-    assert "its last server was lost" in str(b.errors[2])
+    assert "the last server was lost" in str(b.errors[2])
     b.assert_empty()
 
 

@@ -148,7 +148,7 @@ def test_requests_of_a_client_that_disconnects_are_dropped():
 
 # --- limits ---------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
-    ("limit", "reason"), [("queue_max", b"queue of echo"), ("client_pending_max", b"the limit")]
+    ("limit", "reason"), [("queue_max", b"queue of echo"), ("client_pending_max", b"the maximum")]
 )
 def test_a_request_beyond_a_limit_is_overloaded(limit: str, reason: bytes):
     bench = BrokerBench(**{limit: 2})

@@ -179,7 +179,7 @@ def test_a_gap_in_the_partials_closes_the_connection(index):
     assert "broke the protocol" in bench.disconnected["link-1"]
     error = bench.errors["a"]
     assert isinstance(error, TransportError)
-    assert "1 of its partial replies had arrived" in str(error)
+    assert "1 of the request's partial replies had" in str(error)
 
 
 def test_partials_of_different_attempts_are_not_joined():
@@ -226,7 +226,7 @@ def test_an_unsent_call_that_expires_has_not_run():
     assert (error.may_have_executed, error.attempts) == (False, 0)
     assert str(error) == (
         "no reply from 'echo' within 2.000 s;"
-        " it was never sent, for want of a connection, and has not run"
+        " the request was never sent, because there was no connection, and has not run"
     )
     bench.assert_empty()
 
@@ -238,7 +238,7 @@ def test_a_sent_call_that_expires_is_cancelled_at_the_broker():
     error = bench.errors["a"]
     assert isinstance(error, CallTimeout)
     assert (error.may_have_executed, error.attempts) == (True, 1)
-    assert "it was sent 1 time and may have run" in str(error)
+    assert "the request was sent 1 time and may have run" in str(error)
     assert bench.cancels == [bench.requests[0].command.request_id]
     bench.answer(bench.requests[0])  # too late
     assert "a" not in bench.replies
@@ -323,7 +323,7 @@ def test_a_connection_established_after_closing_is_closed():
 def test_a_token_in_use_is_refused():
     bench = connected()
     bench.submit("a")
-    with pytest.raises(LocalViolation, match="'a' is still outstanding"):
+    with pytest.raises(LocalViolation, match="'a' belongs to a call"):
         bench.submit("a")
 
 
@@ -341,7 +341,7 @@ def test_a_key_over_255_bytes_is_refused_and_takes_no_slot():
 
 
 def test_an_input_of_another_role_is_refused():
-    with pytest.raises(LocalViolation, match="no use"):
+    with pytest.raises(LocalViolation, match="does not handle the input"):
         connected().feed(Produced("a", [b""]))
 
 

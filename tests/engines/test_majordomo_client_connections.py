@@ -130,7 +130,10 @@ def test_the_deadline_bounds_the_wait_for_another_broker():
     error = bench.errors["a"]
     assert isinstance(error, CallTimeout)
     assert not error.may_have_executed
-    assert str(error) == "no reply from 'echo' within 1.000 s; it was sent 1 time and has not run"
+    assert (
+        str(error)
+        == "no reply from 'echo' within 1.000 s; the request was sent 1 time and has not run"
+    )
 
 
 def test_closing_while_the_client_leaves_its_broker_cancels_all_calls():
@@ -307,7 +310,7 @@ def test_calls_move_to_another_connection_after_the_broker_times_out():
     assert bench.replies["a"].attempts == 2
 
 
-HINT = "if it speaks 0.2 (RFC 18) or 0.1 (RFC 7) only, name that dialect: --dialect"
+HINT = "if it supports only 0.2 (RFC 18) or 0.1 (RFC 7), set that dialect: --dialect"
 
 
 def test_errors_suggest_another_dialect_for_a_broker_that_never_sent_a_message():

@@ -104,8 +104,8 @@ def test_back_pressure_on_a_client_causes_a_warning(version):
     ask(bench, "c", numbered(2))
     (warning,) = [each for each in bench.warnings if each.kind == "pushback"]
     assert warning.text == (
-        f"stopped reading from an MDP {version} client ({b'c'.hex()}): 1 of its requests are "
-        "pending, which is the limit (client_pending_max, --client-pending-max)"
+        f"stopped reading from an MDP {version} client ({b'c'.hex()}): the client has"
+        " reached the maximum of 1 pending requests (client_pending_max, --client-pending-max)"
     )
     assert bench.broker.snapshot().unread == 1
 

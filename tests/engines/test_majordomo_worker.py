@@ -184,11 +184,11 @@ def test_a_cancelled_request_is_abandoned_and_gets_its_final():
     job = bench.request()
     bench.cancel(job)
     bench.cancel(job)
-    assert bench.abandoned[job] == "its caller gave it up"
+    assert bench.abandoned[job] == "the caller cancelled the request"
     bench.produce(job, b"nobody reads this")
     assert bench.finals() == []
     bench.finish(job, b"too late")
-    assert bench.finals() == [(b"its caller gave it up", Status.CANCELLED)]
+    assert bench.finals() == [(b"the caller cancelled the request", Status.CANCELLED)]
     assert not bench.said(WorkerPartial)
     bench.request()  # the slot is free again
 
@@ -206,11 +206,11 @@ def test_a_request_whose_deadline_passes_is_abandoned():
     bench = started(capacity=2)
     short, long = bench.request(timeout_ms=500), bench.request(timeout_ms=5000)
     bench.advance(0.5)
-    assert bench.abandoned == {short: "its deadline passed"}
+    assert bench.abandoned == {short: "the deadline passed"}
     bench.finish(short)
     bench.finish(long)
     assert bench.finals() == [
-        (b"its deadline passed", Status.CANCELLED),
+        (b"the deadline passed", Status.CANCELLED),
         (b"y", Status.OK),
     ]
 
@@ -240,7 +240,7 @@ def test_a_dispatch_id_in_use_closes_the_connection():
     message = bench.encode_request()
     bench.say(message)
     bench.say(message)
-    assert "came twice" in bench.disconnected["link-1"]
+    assert "already in use" in bench.disconnected["link-1"]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -382,7 +382,7 @@ def test_a_draining_worker_sends_heartbeats():
 
 # --- misuse and notes -----------------------------------------------------------------------------
 def test_an_input_of_another_role_is_refused():
-    with pytest.raises(LocalViolation, match="no use"):
+    with pytest.raises(LocalViolation, match="does not handle the input"):
         started().feed(Submit("a", "echo", [b""], 1.0))
 
 

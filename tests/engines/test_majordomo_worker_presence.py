@@ -79,7 +79,7 @@ def test_a_broker_that_never_answers_times_out_with_that_reason(version):
     bench.advance(0)
     bench.join()
     bench.advance(3.0)
-    assert "not even an answer to READY" in bench.disconnected["link-1"]
+    assert "not even a reply to READY" in bench.disconnected["link-1"]
 
 
 @requirement("mdp01:heartbeat:any-command", "mdp02:heartbeat:any-command")

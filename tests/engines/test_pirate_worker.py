@@ -159,7 +159,7 @@ def test_messages_of_a_lost_queue_are_ignored() -> None:
 
 
 def test_invalid_inputs_and_settings_are_refused() -> None:
-    with pytest.raises(LocalViolation, match="no use"):
+    with pytest.raises(LocalViolation, match="does not handle the input"):
         worker().feed(Submit(1, "", (b"",), 1.0))
     with pytest.raises(ConfigurationError, match="pause_first_s"):
         WorkerPolicy(pause_first_s=0.0)

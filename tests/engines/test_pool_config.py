@@ -70,13 +70,13 @@ def test_the_environment_alone_is_sufficient() -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("", "no \\[pool\\]"),
+        ("", "section \\[pool\\] with"),
         ("[pool]", "pool.toml, \\[pool\\]: name is missing"),
         ('[pool]\nname = ""', "pool.name is empty"),
-        ("name = 1", "name stands outside of a section"),
+        ("name = 1", "name is outside of a section"),
         ("[pool", "pool.toml: "),
-        (MINIMAL + "colour = 1", "no such setting 'colour'"),
-        (MINIMAL + "[lifetimes]", "no such section; there are pool, "),
+        (MINIMAL + "colour = 1", "unknown setting 'colour'"),
+        (MINIMAL + "[lifetimes]", "unknown section; the sections are pool, "),
         (MINIMAL + "[lifetime]\nunbind_delay = -1", "lifetime.unbind_delay is not positive"),
         (MINIMAL + "[lifetime]\nunbind_delay = 'soon'", "must be a number"),
         (MINIMAL + "[lifetime]\nunbind_delay = nan", "must be a number"),
@@ -84,7 +84,7 @@ def test_the_environment_alone_is_sufficient() -> None:
         (MINIMAL + "[limits]\ndelivery_limit = 1.5", "must be a whole number"),
         (MINIMAL + "[limits]\norphans = 70000", "between 1 and 65535"),
         (MINIMAL + "[loops]\nbackoff = 100", "loops.backoff exceeds"),
-        (MINIMAL + "[pool.sub]\na = 1", "no such setting 'sub'"),
+        (MINIMAL + "[pool.sub]\na = 1", "unknown setting 'sub'"),
         (MINIMAL + "[http]\nhost = 1", "must be a text"),
         (MINIMAL + "[http]\nhost = '0.0.0.0'", "set http.token_file"),
         (MINIMAL + "[http]\nhost = ''", "set http.token_file"),
@@ -193,8 +193,8 @@ def test_settings_made_in_python_are_checked(section: str, changed: dict[str, An
 @pytest.mark.parametrize(
     ("variable", "value", "complaint"),
     [
-        ("REQUITE_POOL__LIFETIME__COLOUR", "1", "REQUITE_POOL__LIFETIME__COLOUR: no such setting"),
-        ("REQUITE_POOL__LIFETIMES__X", "1", "REQUITE_POOL__LIFETIMES__X: no such section"),
+        ("REQUITE_POOL__LIFETIME__COLOUR", "1", "REQUITE_POOL__LIFETIME__COLOUR: unknown setting"),
+        ("REQUITE_POOL__LIFETIMES__X", "1", "REQUITE_POOL__LIFETIMES__X: unknown section"),
         ("REQUITE_POOL__LIFETIME", "1", "REQUITE_POOL__SECTION__NAME"),
         ("REQUITE_POOL__LIMITS__ORPHANS", "some", "orphans is .some.; it must be a whole number"),
     ],

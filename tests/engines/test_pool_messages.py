@@ -470,7 +470,7 @@ def test_unknown_reports_are_counted_and_ignored(bench: PoolBench) -> None:
 
 
 def test_a_foreign_input_is_refused() -> None:
-    with pytest.raises(LocalViolation, match="no input of a pool"):
+    with pytest.raises(LocalViolation, match="a pool does not handle the input"):
         PoolBench().feed("hello")
 
 

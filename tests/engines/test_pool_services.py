@@ -300,7 +300,7 @@ def test_a_failed_listing_of_services_is_retried(bench: Bench) -> None:
 
 
 def test_a_foreign_input_is_refused(bench: Bench) -> None:
-    with pytest.raises(LocalViolation, match="says nothing about services"):
+    with pytest.raises(LocalViolation, match="is not an event about services"):
         bench.feed(QueueDone("42"))
 
 

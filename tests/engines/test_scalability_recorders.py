@@ -249,7 +249,7 @@ def test_a_device_records_only_the_numbers_of_messages(device, chronicle):
     device.advance(SWEEP_EVERY_S)
     assert chronicle.spans == []
     assert [(each.kind, each.call_id, each.reason) for each in chronicle.event_rows] == [
-        (Kind.HEARTBEAT, NO_CALL, "passed on 5 requests and 3 replies"),
+        (Kind.HEARTBEAT, NO_CALL, "forwarded 5 requests and 3 replies"),
         (Kind.REFUSED, NO_CALL, "1 dropped: stray"),
     ]
     device.advance(10)

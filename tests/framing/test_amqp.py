@@ -109,10 +109,10 @@ def test_a_refused_connection_is_reported() -> None:
             b"HTTP/1.1 400 Bad Request\r\n",
             "does not speak AMQP: its first bytes are those of an HTTP",
         ),
-        (start(b"EXTERNAL"), "takes no passwords"),
-        (_OPENED[:-1] + b"\0", "not with CE"),
-        (start() + tune(frame_size=100), "frames of 100 bytes"),
-        (start() + frame.marshal(commands.Connection.Blocked("x"), 0), "before its time"),
+        (start(b"EXTERNAL"), "does not accept passwords"),
+        (_OPENED[:-1] + b"\0", "instead of CE"),
+        (start() + tune(frame_size=100), "frames of at most 100 bytes"),
+        (start() + frame.marshal(commands.Connection.Blocked("x"), 0), "before the handshake"),
     ],
 )
 def test_malformed_handshakes_are_refused(said: bytes, why: str) -> None:

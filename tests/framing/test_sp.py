@@ -104,9 +104,9 @@ def test_an_invalid_header_is_refused_at_its_first_wrong_byte(beginning):
 @pytest.mark.parametrize(
     ("beginning", "name"),
     [
-        (b"\xff\0\0\0\0\0\0\0\x01\x7f\x03\x01", "those of ZMTP (ZeroMQ), which mdp://"),
+        (b"\xff\0\0\0\0\0\0\0\x01\x7f\x03\x01", "those of ZMTP of ZeroMQ (use mdp://"),
         (b"GET / HTTP/1.1\r\n", "those of an HTTP request"),
-        (b"\x16\x03\x01", "those of TLS, which sp+tls://"),
+        (b"\x16\x03\x01", "those of TLS (use sp+tls://"),
         (b"\x7fELF", r"b'\x7fELF'"),
     ],
 )
@@ -131,13 +131,18 @@ def test_reserved_bytes_that_are_not_zero_are_refused():
 @pytest.mark.parametrize(
     ("own", "peer", "announced", "reason"),
     [
-        (48, 49, 16, r"type 16 \(PAIR0.*; this REQ takes 49 \(REP\)"),
-        (48, 49, 48, r"type 48 \(REQ\); this REQ takes 49 \(REP\)"),
-        (49, 48, 49, r"type 49 \(REP\); this REP takes 48 \(REQ\)"),
-        (49, 48, 98, r"type 98 \(SURVEYOR\); this REP takes 48"),
-        (49, 48, 0x1234, r"type 4660 \(unknown\); this REP takes 48"),
-        (16, 17, 49, r"type 49 \(REP\); this REQ takes 17 \(.*REP by the draft"),
-        (3840, 3841, 48, r"type 48 \(REQ\); this endpoint of type 3840 takes 3841 \(unknown\)"),
+        (48, 49, 16, r"type 16 \(PAIR0.*; this REQ accepts only 49 \(REP\)"),
+        (48, 49, 48, r"type 48 \(REQ\); this REQ accepts only 49 \(REP\)"),
+        (49, 48, 49, r"type 49 \(REP\); this REP accepts only 48 \(REQ\)"),
+        (49, 48, 98, r"type 98 \(SURVEYOR\); this REP accepts only 48"),
+        (49, 48, 0x1234, r"type 4660 \(unknown\); this REP accepts only 48"),
+        (16, 17, 49, r"type 49 \(REP\); this REQ accepts only 17 \(.*REP by the draft"),
+        (
+            3840,
+            3841,
+            48,
+            r"type 48 \(REQ\); this endpoint of type 3840 accepts only 3841 \(unknown\)",
+        ),
     ],
 )
 def test_an_incompatible_endpoint_is_refused_with_both_types(own, peer, announced, reason):
@@ -289,7 +294,7 @@ def test_a_size_over_the_limit_is_refused_when_announced(framing, in_band, annou
     data = b"\x01" * in_band + pack(">Q", announced)
     tracemalloc.start()
     try:
-        assert f"{announced} bytes; {64 << 20} are allowed" in refusal(framing, data)
+        assert f"{announced} bytes; the maximum is {64 << 20}" in refusal(framing, data)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -308,7 +313,7 @@ def test_messages_of_exactly_the_limit_are_accepted(in_band, step):
 def test_one_byte_more_than_the_limit_is_refused(in_band, step):
     framing = connected(in_band=in_band, limits=SMALL)
     data = wire(framing, [b"x" * 1000], [b"x" * 1001], [b""])
-    with pytest.raises(RemoteViolation, match="1001 bytes; 1000 are allowed"):
+    with pytest.raises(RemoteViolation, match="1001 bytes; the maximum is 1000"):
         chunked(framing, data, step)
 
 
@@ -343,4 +348,4 @@ def test_a_wrong_type_in_a_run_of_ipc_messages_is_refused(at):
 def test_a_run_of_messages_over_the_limit_is_refused(in_band):
     framing = connected(in_band=in_band, limits=SMALL)
     data = wire(framing, *[[b"x" * 1001]] * 5)
-    assert "1001 bytes; 1000 are allowed" in refusal(framing, data)
+    assert "1001 bytes; the maximum is 1000" in refusal(framing, data)

@@ -291,7 +291,11 @@ def test_any_number_of_empty_fragments_takes_no_memory(end):
 def test_a_size_over_the_limit_is_refused_when_announced(end, announced):
     header = bytes((FIN | BINARY, 127 | 128 * end.receives_masked)) + pack(">Q", announced)
     told, code, reason = end.refusal(header + KEY * end.receives_masked)
-    assert told == reason == f"a message of {announced} bytes or more; {64 << 20} are allowed"
+    assert (
+        told
+        == reason
+        == f"received a message of at least {announced} bytes; the maximum is {64 << 20}"
+    )
     assert code == 1009
 
 
@@ -320,7 +324,7 @@ def test_one_byte_more_than_the_limit_is_refused(small, step, sizes):
         first = CONTINUATION
     data += small.frame(FIN | first, b"x" * sizes[-1])
     told, code, _ = small.refusal(data, step)
-    assert "1001 bytes or more; 1000 are allowed" in told
+    assert "at least 1001 bytes; the maximum is 1000" in told
     assert code == 1009
 
 
@@ -346,7 +350,7 @@ def test_a_ping_is_answered_by_a_pong_with_its_payload(end, payload):
 def test_text_is_refused_with_1003(end, part, first, step):
     data = end.frame(first, part)
     told, code, reason = end.refusal(end.frame(FIN | BINARY, b"x") + data, step)
-    assert told == reason == "a text message; SP takes binary ones"
+    assert told == reason == "received a text message; SP uses binary messages"
     assert code == 1003
 
 

@@ -269,7 +269,7 @@ def test_nothing_is_encoded_before_the_upgrade():
     ],
 )
 def test_a_client_refuses_an_invalid_host_or_path(host, path):
-    with pytest.raises(LocalViolation, match="no WebSocket can be asked for"):
+    with pytest.raises(LocalViolation, match="cannot request a WebSocket"):
         SpWebSocket(REQ, REP, is_client=True, host=host, path=path)
 
 
@@ -280,23 +280,38 @@ def test_a_client_refuses_an_invalid_host_or_path(host, path):
 @pytest.mark.parametrize(
     ("old", "new", "status", "reason"),
     [
-        (b"rep.sp", b"req.sp", 400, "asked for subprotocol req.sp.nanomsg.org; here it is rep.sp"),
-        (b"rep.sp.nanomsg.org", b"a, b", 400, "asked for subprotocol a, b; here it is rep.sp"),
-        (b"-Protocol", b"-Nothing", 400, "asked for subprotocol none; here it is rep.sp"),
+        (
+            b"rep.sp",
+            b"req.sp",
+            400,
+            "the request names the subprotocol req.sp.nanomsg.org; this endpoint",
+        ),
+        (
+            b"rep.sp.nanomsg.org",
+            b"a, b",
+            400,
+            "names the subprotocol a, b; this endpoint requires rep.sp",
+        ),
+        (
+            b"-Protocol",
+            b"-Nothing",
+            400,
+            "names the subprotocol none; this endpoint requires rep.sp",
+        ),
         (b"/svc", b"/other", 404, "no SP endpoint at /other"),
         (b"/svc", b"/", 404, "no SP endpoint at /"),
         (b"Version: 13", b"Version: 8", 426, "speaks WebSocket version 13 (RFC 6455) only"),
         (b"Sec-WebSocket-Version: 13\r\n", b"", 400, "Missing header, 'Sec-WebSocket-Version'"),
         (b"Version: 13", b"Version-", 400, "malformed"),
-        (b"Upgrade: websocket\r\n", b"", 426, "ask for an upgrade"),
-        (b"Upgrade: websocket", b"Upgrade: h2c", 426, "ask for an upgrade"),
+        (b"Upgrade: websocket\r\n", b"", 426, "request an upgrade"),
+        (b"Upgrade: websocket", b"Upgrade: h2c", 426, "request an upgrade"),
         (b"Connection: Upgrade", b"Connection: close", 400, "Connection: Upgrade"),
         (b"-Key", b"-Lock", 400, "Sec-WebSocket-Key"),
         (b"Host", b"Guest", 400, "HTTP"),
         (b" HTTP/1.1", b" HTTP/1.0", 426, "HTTP/1.1"),
         (b" HTTP/1.1", b" HTTP/2.0", 400, "malformed"),
         (b" HTTP/1.1", b"", 400, "malformed"),
-        (b"GET ", b"POST ", 405, "opened with GET, not with POST"),
+        (b"GET ", b"POST ", 405, "opened with GET, not POST"),
         (b"server.example.com", b"\xff\xfe", 400, "malformed"),
         (b"Upgrade\r\n", b"Upgr\xe4de\r\n", 400, "malformed"),
         (b"rep.sp", b"r\xe9p.sp", 400, "malformed"),
@@ -392,9 +407,9 @@ def test_malformed_http_gets_400(request_):
 @pytest.mark.parametrize(
     ("data", "name"),
     [
-        (b"\0SP\0\0\x30\0\0", "SP (nng, nanomsg), which sp+tcp://"),
-        (b"\xff\0\0\0\0\0\0\0\x01\x7f", "ZMTP (ZeroMQ)"),
-        (b"\x16\x03\x01", "TLS, which sp+tls://"),
+        (b"\0SP\0\0\x30\0\0", "SP of nng or nanomsg (use sp+tcp://"),
+        (b"\xff\0\0\0\0\0\0\0\x01\x7f", "ZMTP of ZeroMQ"),
+        (b"\x16\x03\x01", "TLS (use sp+tls://"),
         (b"SSH-2.0-x\r\n", "SSH"),
         (b"get / HTTP/1.1", '"get / HTTP/1.1"'),
         (b"\x7f", "the bytes 7f"),
@@ -447,15 +462,15 @@ def answer_to(client: SpWebSocket, old: bytes, new: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        (b"Sec-WebSocket-Protocol", b"X-Protocol", "does not confirm rep.sp.nanomsg.org"),
+        (b"Sec-WebSocket-Protocol", b"X-Protocol", "did not confirm the subprotocol rep.sp"),
         (b"rep.sp", b"req.sp", "unrecognized subprotocol req.sp.nanomsg.org"),
-        (b"rep.sp", b"r\xe9p.sp", "not a WebSocket's"),
+        (b"rep.sp", b"r\xe9p.sp", "does not open a WebSocket"),
         (b"Accept: ", b"Accept: x", "Bad accept token"),
         (b"Upgrade: websocket", b"Upgrade: h2c", "Upgrade: websocket"),
         (b"Connection: Upgrade", b"Connection: close", "Connection: Upgrade"),
         (b"Sec-WebSocket-P", b"Sec-WebSocket-Extensions: x\r\nSec-WebSocket-P", "extension x"),
-        (b"HTTP/1.1", b"HTTP/2.0", "expected an answer of HTTP/1, but received an HTTP answer"),
-        (b"HTTP/1.1", b"\0SP\0\0\x31\0\0", "expected an answer of HTTP/1, but received "),
+        (b"HTTP/1.1", b"HTTP/2.0", "expected an HTTP/1 response, but received an HTTP response"),
+        (b"HTTP/1.1", b"\0SP\0\0\x31\0\0", "expected an HTTP/1 response, but received "),
         (b" 101 ", b" abc ", "Bad HTTP message"),
         (b" 101 Switching Protocols", b" 103 Early Hints", "HTTP 103 Early Hints"),
         (b"\r\n\r\n", b"\r\nx: " + b"x" * 16_384, "more than 16384 bytes"),
@@ -520,8 +535,8 @@ def test_a_long_refusal_is_truncated(step):
         (lambda: make_server(path="/other"), "HTTP 404 Not Found: no SP endpoint at /svc"),
         (
             lambda: SpWebSocket(REQ, REP, is_client=False),
-            "HTTP 400 Bad Request: asked for subprotocol rep.sp.nanomsg.org; "
-            "here it is req.sp.nanomsg.org",
+            "HTTP 400 Bad Request: the request names the subprotocol rep.sp.nanomsg.org; "
+            "this endpoint requires req.sp.nanomsg.org",
         ),
     ],
 )
@@ -543,5 +558,5 @@ def test_end_of_stream_inside_the_upgrade_is_refused(cut):
         server.at_end()
     client = make_client()
     client.receive(ANSWER[: min(cut, 100)])
-    with pytest.raises(RemoteViolation, match="before its HTTP answer was complete"):
+    with pytest.raises(RemoteViolation, match="before its HTTP response was complete"):
         client.at_end()

@@ -70,16 +70,16 @@ def test_equal_and_higher_versions_are_accepted(version):
         (b"g", "first byte is 0x67"),
         (b"GEX", "first byte is 0x47"),
         (b"GET /status HTTP/1.1\r\n", "first bytes are those of an HTTP request"),
-        (b"HTTP/1.1 400 Bad Request\r\n", "first bytes are those of an HTTP answer"),
-        (b"\x16\x03\x01\x02\x00", r"those of TLS, which sp\+tls://"),
-        (b"\0SP\0\0\x30\0\0", r"those of SP \(nng, nanomsg\), which sp\+tcp://"),
+        (b"HTTP/1.1 400 Bad Request\r\n", "first bytes are those of an HTTP response"),
+        (b"\x16\x03\x01\x02\x00", r"those of TLS \(use sp\+tls://"),
+        (b"\0SP\0\0\x30\0\0", r"those of SP of nng or nanomsg \(use sp\+tcp://"),
         (b"AMQP\0\0\x09\x01", "those of AMQP"),
         (b"SSH-2.0-OpenSSH_9.2\r\n", "those of SSH"),
         (b"\x01\x00", "those of ZMTP 1.0"),  # an anonymous peer
         (SIGNATURE[:-1] + b"\x00", "signature"),
-        (SIGNATURE + b"\x00", "revision 0; the oldest spoken here is 3.0"),
-        (SIGNATURE + b"\x01", "revision 1; the oldest spoken here is 3.0"),
-        (SIGNATURE + b"\x02", "revision 2; the oldest spoken here is 3.0, that of libzmq"),
+        (SIGNATURE + b"\x00", "revision 0; at least 3.0"),
+        (SIGNATURE + b"\x01", "revision 1; at least 3.0"),
+        (SIGNATURE + b"\x02", r"revision 2; at least 3.0 \(libzmq 4.0\) is required"),
     ],
 )
 def test_an_invalid_greeting_is_refused_at_its_first_wrong_byte(beginning, reason):
@@ -99,7 +99,7 @@ def test_another_mechanism_is_refused(announced):
 
 def test_a_password_is_not_sent_to_a_peer_without_plain():
     framing = Zmtp(SocketType.DEALER, mechanism=PlainClient("user", "secret"))
-    with pytest.raises(RemoteViolation, match="asks for no user name and password"):
+    with pytest.raises(RemoteViolation, match="does not use credentials"):
         framing.receive(GREETING)
     assert framing.output() == b""
 
@@ -119,7 +119,7 @@ OPTION = "`--credentials-file`"
             mechanism_to_show("ann", "secret"),
             NULL,
             (
-                "the broker asks for no user name and password",
+                "the broker does not use credentials",
                 "'ann'",
                 OPTION,
                 "the URL's USER:PASSWORD",
@@ -128,16 +128,16 @@ OPTION = "`--credentials-file`"
         (
             mechanism_to_check(None),
             PLAIN,
-            ("the peer shows a user name and password", "asks for none", OPTION),
+            ("the peer sends a user name and password", "this broker has no users", OPTION),
         ),
         (
             mechanism_to_check({"ann": "secret"}),
             NULL,
-            ("the peer shows no user name and password", OPTION, "in its URL"),
+            ("this broker requires a user name and password", OPTION, "in its URL"),
         ),
-        (Null(), PLAIN, ("user names and passwords (ZMTP PLAIN), and none are used here",)),
-        (Null(), b"CURVE" + bytes(15), ("CURVE", "here it is NULL (no credentials)")),
-        (mechanism_to_check({}), b"CURVE" + bytes(15), ("here it is PLAIN (user name and",)),
+        (Null(), PLAIN, ("user names and passwords (ZMTP PLAIN), but this side has none",)),
+        (Null(), b"CURVE" + bytes(15), ("CURVE", "this side uses NULL (no credentials)")),
+        (mechanism_to_check({}), b"CURVE" + bytes(15), ("this side uses PLAIN (user name and",)),
     ],
 )
 def test_errors_of_missing_or_unwanted_credentials_are_for_users(ours, theirs, told):

@@ -146,18 +146,20 @@ def test_pairs_of_socket_types(own, peer):
         framing.receive(ready(peer.encode()))
         assert framing.ready
     else:
-        assert f"a {own} socket does not talk to" in refusal(framing, ready(peer.encode()))
-        reason = f"a-{own}-socket-does-not-talk-to-socket-type-'{peer}'".encode()
+        assert f"a {own} socket cannot connect to" in refusal(framing, ready(peer.encode()))
+        reason = f"a-{own}-socket-cannot-connect-to-a-socket-of-type-'{peer}'".encode()
         assert framing.output() == command(b"ERROR", bytes((len(reason),)) + reason)
 
 
 @pytest.mark.parametrize("socket_type", [b"PUB", b"", b"dealer", b"DEALER\0", b"\xff\xfe"])
 def test_unknown_socket_types_are_refused(socket_type):
-    assert "does not talk to" in refusal(greeted(ROUTER), ready(socket_type))
+    assert "cannot connect to" in refusal(greeted(ROUTER), ready(socket_type))
 
 
 def test_a_missing_socket_type_is_refused():
-    assert "does not talk to" in refusal(greeted(ROUTER), command(b"READY", prop(b"Identity", b"")))
+    assert "cannot connect to" in refusal(
+        greeted(ROUTER), command(b"READY", prop(b"Identity", b""))
+    )
 
 
 @pytest.mark.parametrize(
@@ -180,8 +182,8 @@ def test_malformed_metadata_is_refused(metadata):
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"\x00\x01x", "message came before"),
-        (b"\x03", "message came before"),
+        (b"\x00\x01x", "received a message before"),
+        (b"\x03", "received a message before"),
         (b"\x05\x06\x05READY", "0x05"),
         (b"\x0c\x06\x05READY", "0x0c"),
         (b"\x08", "0x08"),
@@ -190,8 +192,8 @@ def test_malformed_metadata_is_refused(metadata):
         (b"\x04\x03\x05RE", "name"),
         (command(b"PING", b"\0\0"), "PING"),
         (command(b"HELLO", b"\0\0"), "HELLO"),
-        (b"\x06" + pack(">Q", 4097), "4097 bytes, more than the 4096"),
-        (b"\x06" + pack(">Q", 1 << 63), "more than the 4096"),
+        (b"\x06" + pack(">Q", 4097), "4097 bytes; the maximum is 4096"),
+        (b"\x06" + pack(">Q", 1 << 63), "the maximum is 4096"),
     ],
 )
 def test_a_null_handshake_accepts_only_ready(data, reason):
@@ -310,7 +312,7 @@ def test_wrong_credentials_are_refused_with_the_status_of_zap(username, password
         server.receive(client.output())
     answer = server.output()
     assert answer == b"\x04\x0a\x05ERROR\x03400"
-    with pytest.raises(RefusedByPeer, match=f"name or the password of {username!r}.*400.*`--cred"):
+    with pytest.raises(RefusedByPeer, match=f"name or password of {username!r}.*400.*`--cred"):
         client.receive(answer)
     assert client.refusal
     assert client.output() == b""

@@ -57,12 +57,12 @@ def test_rep_sends_replies_in_the_order_of_the_requests(connect):
 def test_rep_sends_nothing_but_replies(connect):
     rep, req = connect(REP, REQ)
     out: list[bytes] = []
-    with pytest.raises(LocalViolation, match="no open request"):
+    with pytest.raises(LocalViolation, match="no request is open"):
         rep.encode([b"x"], out)
     rep.receive(wire(req, [b"one"]))
     rep.encode([b"x"], out)
     before = list(out)
-    with pytest.raises(LocalViolation, match="no open request"):
+    with pytest.raises(LocalViolation, match="no request is open"):
         rep.encode([b"x"], out)
     assert out == before
 

@@ -165,7 +165,7 @@ class ClientSuite:
         client = self.client(sockets, broker)
         status, reason = client.call(b"nowhere", b"x")
         assert status == b"requite-error NO_SERVICE"
-        assert b"nobody serves nowhere" in reason
+        assert b"no worker serves nowhere" in reason
 
     def test_mmi_service_tells_who_is_there(self, sockets: Sockets, broker: LiveBroker) -> None:
         client = self.client(sockets, broker)

@@ -290,7 +290,7 @@ SOUND = encode_spans(SPANS, Strings(), OFFSET_US, 42)
     [
         (b"", "0 bytes is shorter"),
         (SOUND[:23], "23 bytes is shorter"),
-        (SOUND[:1] + b"\2" + SOUND[2:], "schema version 2; this reader knows 1"),
+        (SOUND[:1] + b"\2" + SOUND[2:], "schema version 2; this reader supports 1"),
         (SOUND[:1] + b"\0" + SOUND[2:], "schema version 0"),
         (b"\x09" + SOUND[1:], "unknown block type 9"),
         (SOUND[:-1], "2 rows do not make a block of 151 bytes"),

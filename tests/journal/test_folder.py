@@ -63,7 +63,7 @@ def test_an_empty_folder_is_an_empty_journal(tmp_path):
     [
         (lambda path: None, "no such folder"),
         (lambda path: path.touch(), "is a file"),
-        (lambda path: (path / "photos").mkdir(parents=True), "it has photos, and no log"),
+        (lambda path: (path / "photos").mkdir(parents=True), "it contains photos, and no log"),
     ],
 )
 def test_the_error_says_why_a_path_is_not_a_journal(tmp_path, make, message):
@@ -95,7 +95,7 @@ def test_a_folder_below_a_file_is_refused(tmp_path):
 def test_the_name_of_a_log_cannot_be_used_again(tmp_path):
     with Journal(tmp_path, WriterRole.BROKER, NAME):
         pass
-    with pytest.raises(ConfigurationError, match="only once"):
+    with pytest.raises(ConfigurationError, match="needs a new name"):
         Journal(tmp_path, WriterRole.BROKER, NAME).start()
 
 

@@ -39,8 +39,8 @@ def test_a_log_without_its_last_segment_lacks_its_end(tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(tmp_path, copy, ignore=shutil.ignore_patterns("copy"))
     fault = (
-        f"the log {LOG} has lost its end: what is there of it is complete, and does not say that "
-        "the log was closed"
+        f"the end of the log {LOG} is missing: the records that exist are complete, but the record "
+        "of its closing is not among them"
     )
     assert list(faults(tmp_path)) == [fault]
     assert list(faults(copy)) == []  # the next shipping may add the end
@@ -49,5 +49,5 @@ def test_a_log_without_its_last_segment_lacks_its_end(tmp_path: Path) -> None:
 def test_a_removed_log_is_missing_unless_it_was_read_to_its_end(tmp_path: Path) -> None:
     write(tmp_path)
     shutil.rmtree(tmp_path / LOG)
-    assert list(faults(tmp_path)) == [f"the log {LOG} began, and is not there"]
+    assert list(faults(tmp_path)) == [f"the log {LOG} was started, and is missing"]
     assert list(faults(tmp_path, {LOG})) == []

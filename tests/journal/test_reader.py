@@ -190,7 +190,7 @@ def test_an_event_of_an_unknown_kind_has_its_raw_cells():
 @pytest.mark.parametrize("instant", [nan, inf, -inf, 1e300, -1e300, 1e13, -OFFSET_US / 1e6 - 1])
 def test_an_instant_out_of_range_is_a_reason(instant):
     (event,) = read_rows(EventRow(instant, Kind.QUEUED, CALL))
-    assert (event.ts, event.date, event.reason) == (None, None, "its instant is out of range")
+    assert (event.ts, event.date, event.reason) == (None, None, "its time is out of range")
     assert len(event.raw) == ROW_SIZE
     found = spans((instant, 2.0, *SPAN[2:]))
     assert found[0].raw is not None
@@ -208,7 +208,7 @@ def test_a_block_of_a_newer_version_is_one_event():
     block = bytearray(encode_spans([SPAN], Strings(), OFFSET_US, 40))
     block[1] = 2
     (event,) = decode([record(bytes(block))])
-    assert event.reason == "schema version 2; this reader knows 1"
+    assert event.reason == "schema version 2; this reader supports 1"
     assert (event.kind, event.seq, event.raw) == (None, None, bytes(block))
     assert event.byte_offset == AT + RECORD_HEADER_SIZE
 

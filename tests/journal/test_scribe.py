@@ -172,7 +172,7 @@ def test_a_full_disk_is_retried_and_causes_one_warning(caplog):
         harness.chronicle.spans.append(SPAN)
         harness.advance(0.05)
     assert len(caplog.records) == 1
-    assert "cannot be written" in caplog.messages[0]
+    assert "cannot write the journal" in caplog.messages[0]
     harness.disk.fault = None
     harness.advance(1.0)
     assert len(caplog.records) == 2
@@ -298,7 +298,7 @@ def test_a_journal_starts_on_a_full_disk(caplog):
         harness.chronicle.spans.append(SPAN)
         harness.advance(1.0)
     assert "no space" in harness.scribe.failure
-    assert caplog.text.count("cannot be written") == 1
+    assert caplog.text.count("cannot write the journal") == 1
     harness.disk.fault = None
     harness.advance(1.0)
     harness.scribe.close()
@@ -366,7 +366,7 @@ def test_a_log_on_a_full_disk_records_dropped_rows_less_and_less_often(caplog):
     recorded = sum(dropped(harness))  # a process killed now leaves this count
     assert harness.scribe.dropped / 2 < recorded <= harness.scribe.dropped
     assert len(dropped(harness)) < 20
-    assert caplog.text.count("cannot be written") == 1
+    assert caplog.text.count("cannot write the journal") == 1
     assert "written again" not in caplog.text
     harness.scribe.close()
     assert sum(dropped(harness)) == harness.scribe.dropped

@@ -181,7 +181,7 @@ def test_an_invalid_shipping_note_is_none() -> None:
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("hdfs://host/journals", "journals are kept in a folder, or a store under s3://"),
+        ("hdfs://host/journals", "journals are copied to a folder, or a store under s3://"),
         ("s3://key:secret@bucket/journals", "set them in the environment"),
     ],
 )

@@ -66,9 +66,9 @@ def test_undecodable_rows_and_blocks_are_counted_by_reason(tmp_path):
     newer[1] = 2
     write(tmp_path, encode_event_rows(rows, Strings(), OFFSET_US, 0), bytes(newer), b"short")
     assert only(tmp_path).flaws == {
-        "its instant is out of range": 1,
+        "its time is out of range": 1,
         "unknown kind 77": 2,
-        "schema version 2; this reader knows 1": 1,
+        "schema version 2; this reader supports 1": 1,
         "a block of 5 bytes is shorter than its header": 1,
     }
     assert only(tmp_path).events == {"queued": 1, "unknown:77": 2}

@@ -64,9 +64,9 @@ def test_a_failing_store_does_not_stop_the_journal_and_gets_everything_later(
     settings = JournalSettings(ship_to=f"{bucket}-that-are-not-there", ship_every_s=0.01)
     with Journal(tmp_path / "journal", WriterRole.BROKER, NAME, settings=settings) as journal:
         journal.chronicle.spans.append(SPAN)
-    assert caplog.text.count("the journal cannot be shipped: cannot write s3://bucket-") == 1
+    assert caplog.text.count("cannot copy the journal: cannot write s3://bucket-") == 1
     assert SECRET not in caplog.text
-    assert "`requite journal ship` does that" in caplog.text
+    assert "run `requite journal ship` to copy it" in caplog.text
     store = open_store(f"{bucket}/later")
     Shipper(tmp_path / "journal", store).ship()
     assert [*events(fetch(store, tmp_path / "back"))] == [*events(tmp_path / "journal")]
@@ -142,7 +142,7 @@ def test_missing_logs_and_ends_in_a_store_are_reported(bucket: str, tmp_path: Pa
     assert not [item for item in LogReader(reader.folder.place).read(0) if isinstance(item, Damage)]
     store.put(".logs/worker-0001020304050607", b"")
     assert [log.log for log in missing_logs(place)] == ["worker-0001020304050607"]
-    assert "the log worker-0001020304050607 began, and is not there" in [*faults(place)]
+    assert "the log worker-0001020304050607 was started, and is missing" in [*faults(place)]
     with pytest.raises(LogGone):
         LogReader(f"{place}/worker-0001020304050607").segments()
 
@@ -231,15 +231,15 @@ def test_a_store_that_cannot_be_read_causes_a_one_sentence_error(
         assert SECRET not in error
         return error
 
-    assert f"there is no journal at {bucket}: nothing is there" in error_for(bucket)
+    assert f"there is no journal at {bucket}: the place is empty" in error_for(bucket)
     open_store(bucket).put("photos/one.jpg", b"")
-    assert f"{bucket} is not a journal: it has photos, and no log" in error_for(bucket)
+    assert f"{bucket} is not a journal: it contains photos, and no log" in error_for(bucket)
     assert "The specified bucket does not exist" in error_for("s3://nobodys-bucket/journal")
-    assert "there is no client for hdfs: here" in error_for("hdfs://name/journal")
-    assert "names no bucket" in error_for("s3://")
+    assert "hdfs: is not supported" in error_for("hdfs://name/journal")
+    assert "has no bucket" in error_for("s3://")
     assert "set them in the environment" in error_for(f"s3://me:{SECRET}@bucket/journal")
     monkeypatch.setenv("AWS_ENDPOINT_URL", refusing)
     assert "Access Key Id you provided does not exist" in error_for("s3a://bucket/journal")
     monkeypatch.setitem(sys.modules, "obstore", None)
-    assert "needs the extra ship" in error_for("gs://bucket/journal")
+    assert "requires packages that are not installed" in error_for("gs://bucket/journal")
     assert list(tmp_path.iterdir()) == []

@@ -115,14 +115,17 @@ def test_any_bytes_decode_or_are_refused(data: bytes) -> None:
     [
         ([], "one frame, not 0"),
         ([b"BSTAR\x01\x03", b""], "one frame, not 2"),
-        ([b"MDPC03\x01"], "starts with"),
+        ([b"MDPC03\x01"], "must start with"),
         ([b"BSTAR"], "at least 7 bytes"),
-        ([b"BSTAR\x02\x03"], "speaks version 2"),
-        ([b"BSTAR\x01\x09"], "no command 0x09"),
-        ([b"BSTAR\x01\x02" + b"\xff" * 8], "an epoch is at most"),
+        ([b"BSTAR\x02\x03"], "uses version 2"),
+        ([b"BSTAR\x01\x09"], "unknown command 0x09"),
+        ([b"BSTAR\x01\x02" + b"\xff" * 8], "is larger than the maximum"),
         ([b"BSTAR\x01\x05\xff"], "not UTF-8"),
-        ([encode(HEARTBEAT)[0].replace(b"\x01\x01\x01", b"\x01\x01\x03", 1)], "no role 3"),
-        ([encode(HEARTBEAT)[0].replace(b"\x01\x01\x01\x03", b"\x01\x01\x01\x08", 1)], "no state 8"),
+        ([encode(HEARTBEAT)[0].replace(b"\x01\x01\x01", b"\x01\x01\x03", 1)], "unknown role 3"),
+        (
+            [encode(HEARTBEAT)[0].replace(b"\x01\x01\x01\x03", b"\x01\x01\x01\x08", 1)],
+            "unknown state 8",
+        ),
     ],
 )
 def test_the_error_names_what_is_wrong(message: list[bytes], why: str) -> None:

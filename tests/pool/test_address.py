@@ -52,7 +52,7 @@ def test_tls_options(tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("http://h", "the scheme is none of"),
+        ("http://h", "the scheme must be one of"),
         ("mdp://h", "amqp:// or amqps://"),
         ("amqp://h/?pool=core&key=1", "the option 'pool'"),
         ("amqps://h/?no_verify_ssl=1", "'no_verify_ssl'"),
@@ -71,21 +71,24 @@ def test_an_invalid_url_is_refused_with_the_name_of_the_setting(url: str, messag
     [
         (
             ConnectionRefused(530, "NOT_ALLOWED - vhost v not found"),
-            "there is no such virtual host, or the user may not use it",
+            "the virtual host does not exist, or the user has no access to it",
         ),
         (
             ConnectionRefused(403, "ACCESS_REFUSED"),
-            "RabbitMQ refuses user and password: ACCESS_REFUSED",
+            "RabbitMQ refused the user name or password: ACCESS_REFUSED",
         ),
         (
             ConnectionRefused(0, "the server does not speak AMQP 0.9.1, but 0.1.0.0"),
             "the connection was refused: the server does not speak AMQP 0.9.1, but 0.1.0.0",
         ),
         (
-            ConnectionRefused(0, "RabbitMQ takes no passwords, only ['EXTERNAL']"),
-            "RabbitMQ refuses user and password: RabbitMQ takes no passwords, only ['EXTERNAL']",
+            ConnectionRefused(
+                0, "RabbitMQ does not accept passwords (PLAIN); it offers ['EXTERNAL']"
+            ),
+            "RabbitMQ refused the user name or password: RabbitMQ does not accept passwords"
+            " (PLAIN); it offers ['EXTERNAL']",
         ),
-        (Refused(403, "ACCESS"), "the user lacks the permissions that a manager needs: ACCESS"),
+        (Refused(403, "ACCESS"), "the user lacks permissions that a manager requires: ACCESS"),
         (
             Refused(406, "PRECONDITION_FAILED"),
             "an exchange or queue of the pool exists with other arguments: PRECONDITION_FAILED",

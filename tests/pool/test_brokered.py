@@ -48,7 +48,7 @@ async def test_the_first_request_of_any_key_starts_its_group(testbed: BrokerTest
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("core/a/b", "'core/a%2Fb'; or give pool= and key= in the URL"),
+        ("core/a/b", "'core/a%2Fb'; or set pool= and key= in the URL"),
         ("core/%c3%b6", "'core/%C3%B6'"),
         ("core/%00", "a key cannot contain a NUL"),
         ("core/%FF", "no key has this service name"),
@@ -60,7 +60,7 @@ async def test_a_request_to_an_invalid_group_name_is_refused_with_the_reason(
     await testbed.active()
     async with AsyncClient(testbed.url, service=name, timeout=WAIT_S) as client:
         for _ in range(2):
-            with pytest.raises(RemoteFailure, match="is no group of the pool 'core'") as refused:
+            with pytest.raises(RemoteFailure, match="is not a group of the pool 'core'") as refused:
                 await client.call(b"hi")
             assert why in str(refused.value)
     assert testbed.workers() == []
@@ -269,8 +269,8 @@ async def test_the_endpoints_for_operators(testbed: BrokerTestbed) -> None:
     for path, body in (("/poison", None), ("/poison/retry", {"all": True})):
         code, said = await ask(url + path, body)
         assert code == 400
-        assert "stores no poisoned requests" in said["error"]
-    for key, why in (("x" * 300, "makes 305 bytes"), ("\0", "NUL"), ("\ud800", "UTF-8")):
+        assert "does not store poisoned requests" in said["error"]
+    for key, why in (("x" * 300, "has 305 bytes"), ("\0", "NUL"), ("\ud800", "UTF-8")):
         for path, body in (("/require", {}), ("/scale", {"workers": 1})):
             code, said = await ask(url + path, {"key": key, **body})
             assert code == 400

@@ -155,8 +155,8 @@ def check_operator_commands(url: str) -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("", r"there is no [pool]"),
-        ("[pool]\nnmae = 'core'", "no such setting 'nmae'"),
+        ("", r"the section [pool] with"),
+        ("[pool]\nnmae = 'core'", "unknown setting 'nmae'"),
         ("[pool]\nname = 'Core'\n[driver]\nkind = 'noop'", "pool = 'Core'"),
         ("[pool]\nname = 'core'\n[driver]\nkind = 'cloud'", "kind: 'cloud'"),
         ("[pool]\nname = 'core'\n", "command is missing"),

@@ -134,7 +134,7 @@ def test_the_environment_of_workers() -> None:
 @pytest.mark.parametrize(
     ("url", "why"),
     [
-        ("amqp://localhost", "give the mdp:// URL of a broker, or use rabbitmq.url"),
+        ("amqp://localhost", "use the mdp:// URL of a broker; for RabbitMQ, set rabbitmq.url"),
         ("mdp://localhost/core", "remove the service core; pool.name names the services"),
         ("mdp://localhost?pool=core&key=1", "remove the service core/1; pool.name names"),
         ("mdp://localhost?dialect=0.2", "managers need MDP 0.3"),

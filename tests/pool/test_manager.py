@@ -349,11 +349,14 @@ async def test_keys_that_are_not_utf_8_delay_no_other_group(
 @pytest.mark.parametrize(
     ("section", "text"),
     [
-        (lambda rabbit: {"url": rabbit.url_of(password="wrong")}, "refuses user and password"),
-        (lambda rabbit: {"url": rabbit.url_of(vhost="nowhere")}, "no such virtual host"),
+        (
+            lambda rabbit: {"url": rabbit.url_of(password="wrong")},
+            "refused the user name or password",
+        ),
+        (lambda rabbit: {"url": rabbit.url_of(vhost="nowhere")}, "virtual host does not exist"),
         (
             lambda rabbit: {"management_url": rabbit.management_url.replace("secret", "wrong")},
-            r"rabbitmq\.management_url: RabbitMQ refuses user and password",
+            r"rabbitmq\.management_url: RabbitMQ refused the user name or password",
         ),
     ],
 )
@@ -387,7 +390,7 @@ async def test_refusals_by_the_management_api_name_the_setting(
 async def test_missing_permissions_are_named(testbed: RabbitTestbed) -> None:
     testbed.rabbit.permit(testbed.rabbit.user, configure="")
     manager = PoolManager(testbed.config())
-    with pytest.raises(ConfigurationError, match=r"rabbitmq\.url .* lacks the permissions"):
+    with pytest.raises(ConfigurationError, match=r"rabbitmq\.url .* lacks permissions"):
         await manager.start()
 
 
@@ -408,10 +411,10 @@ async def test_without_the_management_api_nothing_is_lost(
     ("path", "body", "text"),
     [
         ("/scale", {"key": "42"}, "workers is missing"),
-        ("/scale", {"key": "42", "workers": 0}, "workers: 1 to 64"),
-        ("/scale", {"key": "42", "workers": "2"}, "workers is not int"),
+        ("/scale", {"key": "42", "workers": 0}, "workers must be 1 to 64"),
+        ("/scale", {"key": "42", "workers": "2"}, "workers must be of type int"),
         ("/scale", {"key": "42", "workers": 1, "now": True}, "unknown members: now"),
-        ("/release", [], "no JSON object"),
+        ("/release", [], "not a JSON object"),
     ],
 )
 async def test_invalid_commands_are_refused(

@@ -22,10 +22,10 @@ LABEL = 'pool="a \\"b\\" \\\\ c\\nd"'
 
 # Saved before a library wrote this text. The library writes `1.0` instead of `1`: equal as numbers.
 BUSY = f"""\
-# HELP requite_pool_active Whether this manager decides.
+# HELP requite_pool_active Whether this manager is active.
 # TYPE requite_pool_active gauge
 requite_pool_active{{{LABEL}}} 1
-# HELP requite_pool_groups Groups that are expected, by status.
+# HELP requite_pool_groups Groups in the target set, by status.
 # TYPE requite_pool_groups gauge
 requite_pool_groups{{{LABEL},status="active"}} 2
 requite_pool_groups{{{LABEL},status="unbound"}} 1
@@ -35,16 +35,16 @@ requite_pool_groups_max{{{LABEL}}} 1000
 # HELP requite_pool_running_groups Groups that have workers.
 # TYPE requite_pool_running_groups gauge
 requite_pool_running_groups{{{LABEL}}} 3
-# HELP requite_pool_workers Workers, as far as drivers count them.
+# HELP requite_pool_workers Workers, if the driver counts them.
 # TYPE requite_pool_workers gauge
 requite_pool_workers{{{LABEL}}} 5
-# HELP requite_pool_failing_groups Groups that wait after failures.
+# HELP requite_pool_failing_groups Groups in back-off after failures.
 # TYPE requite_pool_failing_groups gauge
 requite_pool_failing_groups{{{LABEL}}} 4
-# HELP requite_pool_orphans Requests that wait for their queue.
+# HELP requite_pool_orphans Orphaned requests that wait for their queue.
 # TYPE requite_pool_orphans gauge
 requite_pool_orphans{{{LABEL}}} 9
-# HELP requite_pool_orphans_forwarded_total Orphans handed to their queue.
+# HELP requite_pool_orphans_forwarded_total Orphaned requests republished to their queue.
 # TYPE requite_pool_orphans_forwarded_total counter
 requite_pool_orphans_forwarded_total{{{LABEL}}} 12345678
 # HELP requite_pool_dead_letters_total Dead letters, by reason.
@@ -57,10 +57,10 @@ requite_pool_poisoned_total{{{LABEL}}} 6
 """
 
 IDLE = f"""\
-# HELP requite_pool_active Whether this manager decides.
+# HELP requite_pool_active Whether this manager is active.
 # TYPE requite_pool_active gauge
 requite_pool_active{{{LABEL}}} 0
-# HELP requite_pool_groups Groups that are expected, by status.
+# HELP requite_pool_groups Groups in the target set, by status.
 # TYPE requite_pool_groups gauge
 requite_pool_groups{{{LABEL},status="active"}} 0
 requite_pool_groups{{{LABEL},status="unbound"}} 0
@@ -70,16 +70,16 @@ requite_pool_groups_max{{{LABEL}}} 1000
 # HELP requite_pool_running_groups Groups that have workers.
 # TYPE requite_pool_running_groups gauge
 requite_pool_running_groups{{{LABEL}}} 0
-# HELP requite_pool_workers Workers, as far as drivers count them.
+# HELP requite_pool_workers Workers, if the driver counts them.
 # TYPE requite_pool_workers gauge
 requite_pool_workers{{{LABEL}}} 0
-# HELP requite_pool_failing_groups Groups that wait after failures.
+# HELP requite_pool_failing_groups Groups in back-off after failures.
 # TYPE requite_pool_failing_groups gauge
 requite_pool_failing_groups{{{LABEL}}} 0
-# HELP requite_pool_orphans Requests that wait for their queue.
+# HELP requite_pool_orphans Orphaned requests that wait for their queue.
 # TYPE requite_pool_orphans gauge
 requite_pool_orphans{{{LABEL}}} 0
-# HELP requite_pool_orphans_forwarded_total Orphans handed to their queue.
+# HELP requite_pool_orphans_forwarded_total Orphaned requests republished to their queue.
 # TYPE requite_pool_orphans_forwarded_total counter
 requite_pool_orphans_forwarded_total{{{LABEL}}} 0
 # HELP requite_pool_dead_letters_total Dead letters, by reason.

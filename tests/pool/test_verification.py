@@ -53,7 +53,7 @@ def test_a_queue_as_declared_has_no_flaw() -> None:
     [
         (found(kind="classic"), "of type 'classic'"),
         (found(dead_letter_exchange=None), "the dead letter exchange None"),
-        (found(dead_letter_exchange="other"), "it has to be 'core-dl-xchg'"),
+        (found(dead_letter_exchange="other"), "it must be 'core-dl-xchg'"),
         (found(delivery_limit=None), "limits.delivery_limit asks for 5"),
     ],
 )
@@ -71,7 +71,7 @@ def test_a_flaw_that_loses_requests_is_fatal(queue: dict[str, Any], text: str) -
         (found({"delivery-limit": 2}), "where limits.delivery_limit asks for 5"),
         (found(max_length=None), "has none where limits.queue_length asks for 100000"),
         (found({"max-length": 10}), "where limits.queue_length asks for 100000"),
-        (found({"expires": 60_000}), "while nobody uses it (expires)"),
+        (found({"expires": 60_000}), "while it has no consumers (expires)"),
         (found(overflow="reject-publish"), "beyond limits.queue_length are refused"),
     ],
 )
@@ -151,4 +151,4 @@ async def test_an_unreachable_management_api_is_named_and_delays_no_request(
     section = config.rabbitmq.__class__(config.rabbitmq.url, off)
     await testbed.active(testbed.config(rabbitmq=section))
     assert await answering_worker(await testbed.client())
-    assert "cannot read back the queue of '42': rabbitmq.management_url" in caplog.text
+    assert "cannot verify the queue of '42': rabbitmq.management_url" in caplog.text

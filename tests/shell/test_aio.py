@@ -128,7 +128,7 @@ def test_an_address_is_redialled_until_a_shell_listens(on_loop: Run) -> None:
         listener, _, dialler, engine = shells(backoff=Backoff(rng, first_s=0.001))
         start(dialler, engine)
         await refused.wait()
-        assert "nobody listens" in dialler.trouble
+        assert "no listener" in dialler.trouble
         await listener.listen(Endpoint(dialler.troubles[0][0], LineFraming))
         await engine.until("PeerJoined")
         assert dialler.trouble == ""
@@ -312,11 +312,11 @@ def test_a_persistent_connection_is_redialled_until_a_shell_listens(on_loop: Run
         shell = AioShell(engine, Connections(keep=[Endpoint(address, LineFraming)]))
         assert "has not answered yet" in shell.trouble
         shell.start()
-        while "nobody listens" not in shell.trouble:  # noqa: ASYNC110 - there is no event
+        while "no listener" not in shell.trouble:  # noqa: ASYNC110 - there is no event
             await asyncio.sleep(0)
         listener = AioShell(served, Connections())
         await listener.listen(Endpoint(address, LineFraming))
-        assert "nobody is connected to inproc://" in listener.trouble
+        assert "no peer is connected to inproc://" in listener.trouble
         await engine.until("PeerJoined")
         assert shell.trouble == ""
         await shell.close()

@@ -99,7 +99,7 @@ def test_trouble_lists_all_addresses_unless_one_is_connected() -> None:
     bench.kept_b.addresses.failed(B, TransportError("refused"))
     assert bench.trouble(TcpAddress("d", 4)) == (
         "refused; tcp://c:1 has not answered yet; tcp://a:1 has not answered yet;"
-        " nobody is connected to tcp://d:4"
+        " no peer is connected to tcp://d:4"
     )
     link = bench.kept_c.connect()
     assert "tcp://c:1 has not completed the handshake yet" in bench.trouble()

@@ -154,7 +154,7 @@ def test_a_permanent_refusal_is_not_retried(clock):
 @pytest.mark.parametrize(
     "error",
     [
-        NoService("nobody serves titanic.request"),
+        NoService("no worker serves titanic.request"),
         RemoteFailure("refused"),
         Cancelled("the client was closed"),
     ],
@@ -229,7 +229,7 @@ def test_a_silent_broker_does_not_use_up_the_timeout(clock, dialect, limit_s):
 
 
 def test_a_missing_titanic_is_not_hidden_by_the_timeout(clock):
-    answers = [NoService("nobody serves titanic.reply"), CallTimeout("late")]
+    answers = [NoService("no worker serves titanic.reply"), CallTimeout("late")]
     with pytest.raises(NoService):
         Play(clock, durable_at().result(TICKET, 8.0), *answers, takes_s=3.0)
 

@@ -30,7 +30,7 @@ class Echo(ScriptedEngine):
         refused = [token for token in tokens if token < 0]
         if refused:
             self._left = effects
-            raise LocalViolation(f"no use for {refused[0]}")
+            raise LocalViolation(f"does not handle the input {refused[0]}")
         return effects
 
 
@@ -73,21 +73,21 @@ def test_inputs_from_callbacks_wait_until_all_effects_are_performed(bench: Bench
 
 def test_a_refused_input_does_not_affect_the_others(bench: Bench) -> None:
     refused = bench.feed(1, -2, 3)
-    assert str(refused) == "no use for -2"
+    assert str(refused) == "does not handle the input -2"
     assert bench.performed == ["1", "3"]
 
 
 def test_the_first_refusal_is_returned(bench: Bench) -> None:
     bench.on["1"] = lambda: bench.feed(-8, -9, 4)
     refused = bench.feed(1, -2)
-    assert str(refused) == "no use for -2"
+    assert str(refused) == "does not handle the input -2"
     assert bench.engine.fed == [[1, -2], [-8], [-9], [4]]
     assert bench.performed == ["1", "4"]
 
 
 def test_a_refusal_of_an_input_from_a_callback_is_returned(bench: Bench) -> None:
     bench.on["1"] = lambda: bench.feed(-8)
-    assert str(bench.feed(1)) == "no use for -8"
+    assert str(bench.feed(1)) == "does not handle the input -8"
 
 
 def test_deferred_inputs_are_fed_together_and_a_refusal_reported_once(bench: Bench) -> None:
@@ -97,7 +97,7 @@ def test_deferred_inputs_are_fed_together_and_a_refusal_reported_once(bench: Ben
     assert bench.engine.fed == [[1, -2, 3]]
     assert bench.performed == ["1", "3"]
     assert len(bench.feeder) == 0
-    assert str(bench.feeder.take_refusal()) == "no use for -2"
+    assert str(bench.feeder.take_refusal()) == "does not handle the input -2"
     assert bench.feeder.take_refusal() is None
 
 
@@ -121,6 +121,6 @@ def test_inputs_left_by_an_exception_are_fed_first(bench: Bench) -> None:
     bench.on["1"] = feed_and_fail
     with pytest.raises(ZeroDivisionError):
         bench.feed(1)
-    assert str(bench.feed(-3)) == "no use for -3"
+    assert str(bench.feed(-3)) == "does not handle the input -3"
     assert bench.engine.fed == [[1], [2], [-3]]
     assert len(bench.feeder) == 0

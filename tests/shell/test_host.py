@@ -155,7 +155,7 @@ def test_an_unsupported_effect_raises() -> None:
         CancelHandler("t", "r"),
     ):
         engine.script = lambda event, effect=effect: [effect]
-        with pytest.raises(LocalViolation, match="does not do"):
+        with pytest.raises(LocalViolation, match="does not support"):
             host.submit(Drain())
 
 
@@ -260,7 +260,7 @@ def test_a_router_names_its_peers(caplog: pytest.LogCaptureFixture) -> None:
     assert second_stream.calls[-1] == "close"
     assert len(bench.engine.inputs) == 2
     assert warnings_of(caplog) == [
-        "identity refused: ann: identity b'ann' is in use by another peer"
+        "identity refused: ann: the identity b'ann' is in use by another peer"
     ]
     bench.host.closed(second, "")
     bench.host.closed(ann, "")

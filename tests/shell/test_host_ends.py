@@ -27,7 +27,9 @@ def test_a_silent_connection_is_dropped_at_the_timeout(
     bench.tick(1.0)
     assert stream.calls[-1] == "abort"
     assert "abort" not in lively.calls
-    assert warnings_of(caplog) == ["handshake timeout: silent said too little within 30 s"]
+    assert warnings_of(caplog) == [
+        "handshake timeout: silent did not complete the handshake within 30 s"
+    ]
     assert silent.ended
     assert bench.engine.kinds() == ["PeerJoined"]  # nothing of the silent connection
 
@@ -51,7 +53,7 @@ def test_an_address_with_an_alternative_has_less_time(bench: HostBench) -> None:
     assert not quick.ended
     bench.tick(0.5)
     assert hasty.ended
-    assert bench.told == [("ended", False, "takes connections and does not answer")]
+    assert bench.told == [("ended", False, "accepted the connection, but sent nothing")]
     assert bench.connects == 1
     bench.tick(28.9)
     assert len(bench.told) == 1
@@ -106,7 +108,7 @@ def test_reports_dials_suppresses_warnings_of_failed_dials(
         bench.tick(30.0)
     assert [told for told in bench.told if told[0] == "ended"] == 3 * [
         ("ended", False, "no line starts like b'!nonsense'"),
-        ("ended", False, "said too little within 30 s"),
+        ("ended", False, "did not complete the handshake within 30 s"),
     ]
     assert warnings_of(caplog) == []
     link, _ = bench.open("accepted", accepted=True, joined=False)

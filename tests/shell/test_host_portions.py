@@ -171,7 +171,7 @@ class RefusingBulk(Bulk):
         effects = [*self._left, *super().handle([e for e in events if e not in bad], now)]
         self._left = effects if bad else []
         if bad:
-            raise LocalViolation(f"no use for {bad[0]}")
+            raise LocalViolation(f"does not handle the input {bad[0]}")
         return effects
 
 

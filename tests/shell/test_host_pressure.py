@@ -90,9 +90,9 @@ def test_exceeding_the_output_limit_ends_the_connection(caplog: pytest.LogCaptur
     bench.host.submit(Cancel(2))
     bench.host.flush()
     assert stream.calls[-1] == "abort"
-    assert bench.engine.inputs[-1] == PeerLost(link, "does not read: 11 bytes wait for it")
-    assert warnings_of(caplog) == ["output limit: slow does not read: 11 bytes wait for it"]
-    assert bench.told[-1] == ("ended", True, "does not read: 11 bytes wait for it")
+    assert bench.engine.inputs[-1] == PeerLost(link, "does not read: 11 bytes are queued for it")
+    assert warnings_of(caplog) == ["output limit: slow does not read: 11 bytes are queued for it"]
+    assert bench.told[-1] == ("ended", True, "does not read: 11 bytes are queued for it")
     assert ("flow", True) in bench.told  # no link is blocked any more
     bench.host.closed(link, "")
     assert bench.engine.kinds().count("PeerLost") == 1

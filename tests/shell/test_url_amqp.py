@@ -61,21 +61,21 @@ def test_the_key_of_a_certificate_is_certificate_key() -> None:
     ("text", "why"),
     [
         ("amqp://", "host is missing"),
-        ("amqp://a,b/v", "takes one host"),
+        ("amqp://a,b/v", "only one host"),
         ("amqp://a/v/w", "write %2F for a /"),
-        ("amqp://a/v?key=42", "'key' belongs to a pool"),
-        ("amqp://a/v?activity=x", "'activity' belongs to a pool"),
-        ("amqp://a/v?pool=&key=1", "'pool' takes one value"),
-        ("amqp://a/v?queue=", "'queue' takes one value"),
-        ("amqp://a/v?pool=core&key=1&key=2", "'key' takes one value"),
+        ("amqp://a/v?key=42", "'key' requires pool=NAME"),
+        ("amqp://a/v?activity=x", "'activity' requires pool=NAME"),
+        ("amqp://a/v?pool=&key=1", "'pool' must have exactly one value"),
+        ("amqp://a/v?queue=", "'queue' must have exactly one value"),
+        ("amqp://a/v?pool=core&key=1&key=2", "'key' must have exactly one value"),
         ("amqp://a/v?pool=core&key=%FF", "not UTF-8"),
         ("amqp://a/v?pool=core&key=50%", "write %25 for a %"),
         ("amqp://a/v%2?queue=echo", "write %25 for a %"),
-        ("amqp://a/v?service=echo", "there is no option 'service'"),
-        ("amqp://user@a/v", "user:password, both"),
+        ("amqp://a/v?service=echo", "unknown option 'service'"),
+        ("amqp://user@a/v", "form user:password"),
         ("amqp://a:0/v", "for listening"),
         ("amqp://a/v?ca=x", "for sp"),
-        ("amqps://a/v?certificate_key=x", "a key needs its certificate"),
+        ("amqps://a/v?certificate_key=x", "`key` requires `certificate`"),
     ],
 )
 def test_invalid_urls_are_refused(text: str, why: str) -> None:
@@ -84,7 +84,7 @@ def test_invalid_urls_are_refused(text: str, why: str) -> None:
 
 
 def test_listening_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="nobody listens at it but RabbitMQ"):
+    with pytest.raises(ConfigurationError, match="only RabbitMQ listens at such a URL"):
         Worker(echo, bind="amqp://a/v")
 
 
@@ -93,15 +93,15 @@ def test_listening_is_refused() -> None:
     [
         ("amqp://a", {}, "queue=NAME"),
         ("amqp://a?pool=core", {}, "needs a key"),
-        ("amqp://a?queue=amq.gen-1", {}, "RabbitMQ's own"),
-        ("amqp://a?queue=" + "q" * 256, {}, r"queue=\.\.\..*takes 255"),
-        ("amqp://a?pool=core&key=" + "k" * 300, {}, r"key=\.\.\..*takes 255"),
+        ("amqp://a?queue=amq.gen-1", {}, "reserved for RabbitMQ"),
+        ("amqp://a?queue=" + "q" * 256, {}, r"queue=\.\.\..*in AMQP is 255"),
+        ("amqp://a?pool=core&key=" + "k" * 300, {}, r"key=\.\.\..*in AMQP is 255"),
         ("amqp://a?pool=core&key=a%00b", {}, r"'a\\x00b'.*NUL"),
-        ("amqp://a?pool=core&key=" + "%2F" * 100, {}, r"key=\.\.\..*takes 255"),
+        ("amqp://a?pool=core&key=" + "%2F" * 100, {}, r"key=\.\.\..*in AMQP is 255"),
         ("amqp://a?pool=core&key=1&queue=q", {}, "both pool= and queue="),
-        ("amqp://a?queue=q&id=w", {}, "only workers have the URL option 'id'"),
-        ("amqp://a?queue=q&confirm=maybe", {}, "takes yes or no"),
-        ("amqp://a?queue=q&reply=none", {}, "takes queue or direct"),
+        ("amqp://a?queue=q&id=w", {}, "option 'id' is only for workers"),
+        ("amqp://a?queue=q&confirm=maybe", {}, "must be yes or no"),
+        ("amqp://a?queue=q&reply=none", {}, "must be queue or direct"),
         ("amqp://a?queue=q", {"dialect": "0.3"}, "no dialects"),
         ("amqp://a?queue=q", {"heartbeat": 60.0}, "heartbeat interval"),
         ("amqp://a?queue=q", {"slots": 0}, "slots"),
@@ -116,7 +116,7 @@ def test_invalid_client_settings_are_refused(url: Any, how: dict[str, Any], why:
 @pytest.mark.parametrize(
     ("body", "how", "why"),
     [
-        ([b"a", b"b"], {}, "one body, not 2 frames"),
+        ([b"a", b"b"], {}, "2 frames, but AMQP carries only one"),
         (b"a", {"service": ""}, "queue=NAME"),
         (b"x" * 101, {}, "message_size_max"),
     ],
@@ -133,12 +133,12 @@ def test_invalid_requests_are_refused(body: Any, how: dict[str, Any], why: str) 
     ("url", "how", "why"),
     [
         ("amqp://a?pool=core", {}, "a worker of a pool needs a key"),
-        ("amqp://a?confirm=yes", {}, "only clients have the URL option 'confirm'"),
+        ("amqp://a?confirm=yes", {}, "option 'confirm' is only for clients"),
         ("amqp://a", {"capacity": 0}, "capacity"),
         ("amqp://a", {"capacity": 70_000}, "capacity"),
         ("amqp://a", {"handler_timeout": 1.0}, "no handler leases"),
         ("amqp://a", {"hops": 3}, "no devices"),
-        ("amqp://a?queue=amq.x", {}, "RabbitMQ's own"),
+        ("amqp://a?queue=amq.x", {}, "reserved for RabbitMQ"),
     ],
 )
 def test_invalid_worker_settings_are_refused(url: str, how: dict[str, Any], why: str) -> None:

@@ -46,11 +46,11 @@ def test_parsing(text: str, addresses: tuple[Any, ...], options: dict[str, str])
         ("pirate://a", False, "port"),
         ("pirate://a:0", False, "for listening"),
         ("pirate://*:5555", False, "for listening"),
-        ("pirate://a:1/echo", False, "name no services"),
-        ("pirate://u:p@a:1", False, "no user and password"),
-        ("pirate://a:1?protocol=majordomo", False, "takes simple or paranoid"),
-        ("pirate://a:1?protocol=simple", True, "for workers that dial a queue"),
-        ("pirate://a:1?dialect=0.2", False, "there is no option"),
+        ("pirate://a:1/echo", False, "have no service names"),
+        ("pirate://u:p@a:1", False, "no user name and password"),
+        ("pirate://a:1?protocol=majordomo", False, "must be simple or paranoid"),
+        ("pirate://a:1?protocol=simple", True, "for workers that connect to a queue"),
+        ("pirate://a:1?dialect=0.2", False, "unknown option"),
     ],
 )
 def test_invalid_urls_are_refused(text: str, listening: bool, why: str) -> None:
@@ -116,7 +116,7 @@ def test_invalid_worker_settings_are_refused(
     [
         ({"protocol": "majordomo"}, "simple or paranoid"),
         ({"front": ()}, "an address for its front"),
-        ({"back": "ws://127.0.0.1:1/"}, "unknown here"),
+        ({"back": "ws://127.0.0.1:1/"}, "cannot be used here"),
         ({"message_size_max": 0}, "at least 1"),
     ],
 )

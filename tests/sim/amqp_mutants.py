@@ -247,7 +247,7 @@ class ForgetsCopies(AmqpResponder):
     def _give_up(self, name: Any, now: float) -> None:
         for job in self.jobs:
             if job.name == name and not job.abandoned:
-                self.jobs.abandon(job, "its caller has given it up", self._out, now)
+                self.jobs.abandon(job, "the caller cancelled the request", self._out, now)
                 self._send(WORK, methods.ack(job.tag))
                 return
         self._cancels.add(name)

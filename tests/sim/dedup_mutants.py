@@ -58,9 +58,9 @@ def _is_made_up(effect: Any) -> bool:
 class ForgetsWhatHadBegun(DedupEngine):
     """Ignores BEGUN records after a restart, so requests without a reply count as never run."""
 
-    def _know_again(self, record: Any, *rest: Any) -> None:
+    def _restore(self, record: Any, *rest: Any) -> None:
         if record.kind is not Kind.BEGUN:
-            super()._know_again(record, *rest)
+            super()._restore(record, *rest)
 
 
 class AnswersWithTheLastReply(DedupEngine):

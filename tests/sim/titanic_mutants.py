@@ -173,7 +173,7 @@ class MovesNothing(Compaction):
 
 
 class NeverCompacts(Compaction):
-    def bite(self, below: float) -> bool:
+    def step(self, below: float) -> bool:
         return False
 
 

@@ -105,8 +105,8 @@ def test_under_spark_submit_the_driver_memory_cannot_be_set(
     [
         (["--heap", "much"], "write it like 4g"),
         (["--partitions", "0"], "Must be > 0"),
-        (["--master", "local[two]"], "write it like local[2]"),
-        (["--master", "head:7077"], "write it like local[2], spark://HOST:PORT"),
+        (["--master", "local[two]"], "write local[2]"),
+        (["--master", "head:7077"], "write local[2], spark://HOST:PORT"),
         (["--conf", "spark.x"], "write it like spark.NAME=VALUE"),
         (["--conf", "x=y"], "write it like spark.NAME=VALUE"),
         (

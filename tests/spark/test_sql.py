@@ -184,7 +184,7 @@ def test_a_lost_connection_to_spark_is_an_error_of_one_sentence(
             patched.setattr(owner, name, refuse)
             ended = ask("SELECT 1")
         assert (ended.code, ended.out) == (1, "")
-        assert "the connection to Spark is lost" in ended.err
+        assert "the connection to Spark was lost" in ended.err
         assert len(ended.err.strip().splitlines()) == 1
 
 

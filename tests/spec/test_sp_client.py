@@ -48,7 +48,7 @@ def test_a_call_fails_when_all_channels_push_back() -> None:
         bench.block(peer)
     bench.submit(1)
     assert isinstance(bench.errors[1], Overloaded)
-    assert "all 2 peers push back" in str(bench.errors[1])
+    assert "all 2 peers exert back-pressure" in str(bench.errors[1])
     assert bench.sent == []
     bench.unblock("b")
     bench.submit(2, b"two")

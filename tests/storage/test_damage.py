@@ -177,7 +177,7 @@ def test_zeros_in_place_of_records_are_damage(sealed: Path) -> None:
     assert payloads(items) == [*BATCH[:1], *BATCH[3:], *BATCH]
     [damage] = damages(items)
     assert (damage.offset, damage.end) == (start, stop)
-    assert damage.reason == "zeros where a record was due (records 1 to 2)"
+    assert damage.reason == "zeros in place of a record (records 1 to 2)"
 
 
 def test_zeros_before_the_last_records_of_a_killed_writer_are_damage(tmp_path: Path) -> None:
@@ -282,7 +282,7 @@ def test_a_newer_format_version_is_reported_and_not_changed(sealed: Path) -> Non
     items = read_all(sealed)
     assert payloads(items) == BATCH
     [damage] = damages(items)
-    assert damage.reason == "version 2 of the format is not known here"
+    assert damage.reason == "version 2 of the format is not supported"
     assert damage.size == len(written)
     with pytest.raises(LogMismatch, match="newer requite"):
         open_small(sealed)

@@ -216,7 +216,7 @@ def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
         LogReader(tmp_path / "nowhere").segments()
     with pytest.raises(LogGone):
         list(LogReader(tmp_path).read(0))
-    with pytest.raises(LogGone, match="not named like a segment"):
+    with pytest.raises(LogGone, match="not have the name of a segment"):
         scan(tmp_path / "other.txt")
     assert LogReader(tmp_path).segments() == []
     assert read_all(tmp_path) == []

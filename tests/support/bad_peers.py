@@ -50,18 +50,21 @@ BROKEN_BYTES: Final = [
     BrokenBytes("bad signature", b"\xff" + bytes(8) + b"\x7e", "signature"),
     BrokenBytes("ZMTP 1.0", b"\xff" + bytes(8) + b"\x7f\x00", "revision 0"),
     BrokenBytes("ZMTP 2.0", b"\xff" + bytes(8) + b"\x7f\x01\x05", "revision 1"),
-    BrokenBytes("CURVE", greeting(b"CURVE"), "uses the security mechanism CURVE of ZMTP"),
-    BrokenBytes("no mechanism", greeting(b""), "security mechanism without a name"),
+    BrokenBytes("CURVE", greeting(b"CURVE"), "uses the ZMTP security mechanism CURVE"),
+    BrokenBytes("no mechanism", greeting(b""), "security mechanism (unnamed)"),
     # --- the handshake ---
     BrokenBytes(
         "message before READY", greeting() + message(b"MDPC02"), "before the handshake", True
     ),
     BrokenBytes(
-        "another command first", greeting() + command(b"HELLO", b"\1a\1b"), "demands", True
+        "another command first", greeting() + command(b"HELLO", b"\1a\1b"), "requires", True
     ),
     BrokenBytes("ERROR", greeting() + command(b"ERROR", b"\3bad"), "the peer refused"),
     BrokenBytes(
-        "command without a name", greeting() + b"\x04\x00", "a command without a whole name", True
+        "command without a name",
+        greeting() + b"\x04\x00",
+        "a command with a truncated or empty name",
+        True,
     ),
     BrokenBytes("reserved flags", greeting() + b"\xf4\x01\x00", "flags 0xf4", True),
     BrokenBytes("huge READY", greeting() + b"\x06" + _HUGE, "a command of", True),
@@ -74,22 +77,24 @@ BROKEN_BYTES: Final = [
     BrokenBytes(
         "property that is cut",
         greeting() + command(b"READY", b"\x08Identity\xff\xff\xff\xff"),
-        "longer than its command",
+        "extends beyond its command",
         True,
     ),
-    BrokenBytes("no socket type", greeting() + command(b"READY"), "socket type ''", True),
-    BrokenBytes("a SUB socket", greeting() + ready(b"SUB"), "socket type 'SUB'", True),
-    BrokenBytes("a REP socket", greeting() + ready(b"REP"), "socket type 'REP'", True),
-    BrokenBytes("a reserved identity", greeting() + ready(identity=b"\0me"), "reserved", True),
+    BrokenBytes("no socket type", greeting() + command(b"READY"), "of type ''", True),
+    BrokenBytes("a SUB socket", greeting() + ready(b"SUB"), "of type 'SUB'", True),
+    BrokenBytes("a REP socket", greeting() + ready(b"REP"), "of type 'REP'", True),
+    BrokenBytes(
+        "a reserved identity", greeting() + ready(identity=b"\0me"), "invalid identity", True
+    ),
     BrokenBytes(
         "an identity of 256 bytes",
         greeting() + command(b"READY", properties(Socket_Type=b"DEALER", Identity=bytes(256))),
-        "reserved",
+        "invalid identity",
         True,
     ),
     # --- the traffic ---
-    BrokenBytes("noise after the handshake", _HELLO + bytes([0x99] * 1000), "frame flags 0x99"),
-    BrokenBytes("command with MORE", _HELLO + b"\x05\x05\x04PING", "frame flags 0x05"),
+    BrokenBytes("noise after the handshake", _HELLO + bytes([0x99] * 1000), "flags 0x99"),
+    BrokenBytes("command with MORE", _HELLO + b"\x05\x05\x04PING", "flags 0x05"),
     BrokenBytes("frame of 2^63 bytes", _HELLO + b"\x02" + _HUGE, "bytes"),
     BrokenBytes("frame of 65 MiB", _HELLO + b"\x02" + _65_MIB, "bytes"),
     BrokenBytes(
@@ -101,7 +106,7 @@ BROKEN_BYTES: Final = [
     BrokenBytes("endless frames", _HELLO + b"\x01\x00" * 100_000, "frames"),
     BrokenBytes("bad PING", _HELLO + command(b"PING", b"\x00"), "PING"),
     BrokenBytes("PING with a long context", _HELLO + command(b"PING", bytes(19)), "PING"),
-    BrokenBytes("ERROR among messages", _HELLO + command(b"ERROR", b"\3bad"), "gave up: bad"),
+    BrokenBytes("ERROR among messages", _HELLO + command(b"ERROR", b"\3bad"), "sent an error: bad"),
     BrokenBytes("large command", _HELLO + command(b"X", bytes(5000)), "a command of 5002"),
 ]
 
@@ -127,21 +132,23 @@ def _request_03(
     return b"MDPC03\x01" + fixed + service + key
 
 
-_NOBODY: Final = "of no dialect of MDP"
+_NOBODY: Final = "does not match any dialect of MDP"
 
 BROKEN_MESSAGES: Final = [
     # --- not a message of any MDP version ---
     BrokenMessages("not MDP", [(b"hello",)], [], _NOBODY),
     BrokenMessages("one empty frame", [(b"",)], [], _NOBODY),
     BrokenMessages("two empty frames", [(b"", b"")], [], _NOBODY),
-    BrokenMessages("MDP 0.4", [(b"MDPC04", b"\x01", b"echo", b"x")], [], "says MDPC04"),
+    BrokenMessages("MDP 0.4", [(b"MDPC04", b"\x01", b"echo", b"x")], [], "announces MDPC04"),
     BrokenMessages(
-        "0.1 without its empty frame", [(b"MDPC01", b"echo", b"x")], [], "without an empty frame"
+        "0.1 without its empty frame", [(b"MDPC01", b"echo", b"x")], [], "has no empty frame"
     ),
-    BrokenMessages("0.2 with an empty frame", [(b"", *_REQUEST_02)], [], "after an empty frame"),
+    BrokenMessages(
+        "0.2 with an empty frame", [(b"", *_REQUEST_02)], [], "has an empty frame before it"
+    ),
     BrokenMessages("majortomo", [(b"", b"MDPC02", b"\x02", b"a", b"x")], [], "majortomo"),
     BrokenMessages(
-        "zproto", [(b"\xaa\xa4\x01\x06MDPC02\x01\x04echo", b"hello")], [], "packed by zproto"
+        "zproto", [(b"\xaa\xa4\x01\x06MDPC02\x01\x04echo", b"hello")], [], "encoded with zproto"
     ),
     BrokenMessages("lower case", [(b"mdpc02", b"\x01", b"echo", b"x")], [], _NOBODY),
     # --- clients: commands that a client must not send ---
@@ -176,7 +183,7 @@ BROKEN_MESSAGES: Final = [
         "0.3 id still pending",
         [(_request_03(7, b"nobody"), b"x"), (_request_03(7, b"nobody"), b"x")],
         [],
-        "request id 7 is still pending",
+        "request id 7 belongs to a request that is still pending",
     ),
     # --- clients: a change of version or role on one connection ---
     BrokenMessages(
@@ -276,7 +283,9 @@ BROKEN_MESSAGES: Final = [
     BrokenMessages("0.2 HEARTBEAT with more", [(b"MDPW02", b"\x05", b"x")], [_BYE_02], "Heartbeat"),
     BrokenMessages("0.2 then 0.1 worker", [_READY_02, _READY_01], [_BYE_02], "0.2"),
     BrokenMessages("0.2 then 0.3 worker", [_READY_02, _BEAT_03], [_BYE_02], "0.2"),
-    BrokenMessages("0.3 then 0.2 worker", [_READY_03, _READY_02], [_BEAT_03, _BYE_03], "starts"),
+    BrokenMessages(
+        "0.3 then 0.2 worker", [_READY_03, _READY_02], [_BEAT_03, _BYE_03], "must start"
+    ),
     BrokenMessages("worker then client", [_READY_02, _REQUEST_02], [_BYE_02], "no command"),
     BrokenMessages("worker then noise", [_READY_01, (b"\xff" * 300,)], [_BYE_01], "no command"),
 ]

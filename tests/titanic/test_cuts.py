@@ -287,7 +287,7 @@ def test_requests_possibly_closed_in_a_damaged_log_are_held() -> None:
         is_held = at in spots[-6:-3]  # their CLOSED record may be lost
         assert (log.waiting in listed) == is_held, at
         assert (b"waits" in log.sent(life)) == (not is_held and at != spots[-7]), at
-        assert listed.count(b"ticket") == listed.count(b"may have been answered, or closed"), at
+        assert listed.count(b"ticket") == listed.count(b"may have been answered or closed"), at
         wrong = [t for t, reply in log.tickets.items() if life.ask(REPLY, t) != [b"200", reply]]
         assert len(wrong) <= 1, at
 

@@ -47,7 +47,9 @@ class Case:
 
 
 NOT_VALID = "the peer's certificate is not valid: "
-UNKNOWN_CA = NOT_VALID + "unable to get local issuer certificate; name the file of who signed it"
+UNKNOWN_CA = (
+    NOT_VALID + "unable to get local issuer certificate; set `ca` to the file with the certificate"
+)
 CASES = {
     "unknown authority": Case(
         lambda files: files.to_listen,
@@ -222,7 +224,9 @@ def test_a_plain_listener_that_closes(certificates: Certificates) -> None:
         secure = WsAddress(address.host, address.port, secure=True)
         dialling = asyncio.create_task(dialled(secure, certificates.to_dial))
         (await listening.first()).stream.abort()
-        with pytest.raises(TransportError, match=f"{secure}: the handshake of TLS was cut short"):
+        with pytest.raises(
+            TransportError, match=f"{secure}: the connection ended during the TLS handshake"
+        ):
             await dialling
         await listening.taps[0].until_closed()
         listening.listener.close()
@@ -304,7 +308,11 @@ def test_a_foreign_peer_connects_and_disconnects(certificates: Certificates, end
             else:
                 writer.transport.abort()
             await served.until_closed()
-        expected = "" if end == "close" else "the peer hung up without an end of TLS"
+        expected = (
+            ""
+            if end == "close"
+            else "the peer closed the connection without TLS close_notify; data may be missing"
+        )
         assert served.reasons == [expected]
         listening.listener.close()
 
@@ -347,7 +355,7 @@ def test_the_dialling_end_reports_missing_files(certificates: Certificates, tmp_
 def test_a_listener_needs_a_certificate(tmp_path: Path) -> None:
     missing = TlsSettings(certificate=str(tmp_path / "c.pem"), key="k.pem")
     for settings, why in (
-        (None, "a listener needs a certificate and its key"),
+        (None, "a listener requires a certificate and its key"),
         (missing, "cannot use the certificate"),
     ):
         for address in (TlsAddress("127.0.0.1", 0), WsAddress("127.0.0.1", 0, secure=True)):
@@ -436,7 +444,7 @@ def test_a_peer_that_closes_in_the_handshake_without_a_loop(certificates: Certif
         peer.sendall(b"\x16\x03\x01")
         poll.turns(lambda: served.owners)
     poll.turns(lambda: served.owners[0].events)
-    assert served.owners[0].reason == "the handshake of TLS was cut short"
+    assert served.owners[0].reason == "the connection ended during the TLS handshake"
     served.close()
 
 

@@ -66,12 +66,15 @@ def test_certificate_and_key_may_be_in_one_file(certificates: Certificates, tmp_
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (lambda: TlsSettings(key="k.pem"), "a key needs its certificate"),
-        (lambda: TlsSettings(verify_client=True), "to check clients needs ca"),
-        (lambda: TlsSettings(server_name=""), "'' is no server_name"),
-        (lambda: TlsSettings(server_name="[::1]"), "no server_name"),
-        (lambda: TlsSettings(ca="c.pem").check_listening(), "needs a certificate and its key"),
-        (lambda: TlsSettings(server_name="x" * 300).session_to("h"), "no certificate is for"),
+        (lambda: TlsSettings(key="k.pem"), "`key` requires `certificate`"),
+        (lambda: TlsSettings(verify_client=True), "`verify_client` requires `ca`"),
+        (lambda: TlsSettings(server_name=""), "'' is not a valid server_name"),
+        (lambda: TlsSettings(server_name="[::1]"), "not a valid server_name"),
+        (lambda: TlsSettings(ca="c.pem").check_listening(), "requires a certificate and its key"),
+        (
+            lambda: TlsSettings(server_name="x" * 300).session_to("h"),
+            "is not valid in a certificate",
+        ),
     ],
 )
 def test_invalid_settings_are_refused(make: Callable[[], object], why: str) -> None:
@@ -100,8 +103,8 @@ def test_an_unusable_file_is_named_with_its_setting(
         (str(tmp_path / "missing.pem"), "no such file or directory"),
         (str(tmp_path), "it is not a regular file"),
         (str(fifo), "it is not a regular file"),
-        (str(empty), f"it holds no {what} in the form PEM"),
-        ("zero\0byte", "that is no name of a file"),
+        (str(empty), f"it contains no {what} in PEM format"),
+        ("zero\0byte", "it is not a valid file name"),
     ):
         text = refused(replace(settings, **{setting: path}))
         assert text == f"TLS: cannot use the {setting} {path!r}: {reason}"
@@ -132,7 +135,9 @@ def test_a_key_of_another_certificate_is_refused(certificates: Certificates) -> 
 
 def test_a_certificate_without_its_key_is_refused(certificates: Certificates) -> None:
     text = refused(replace(certificates.to_listen, key=None))
-    assert text.endswith("it holds no private key in the form PEM; name its file with key")
+    assert text.endswith(
+        "it contains no private key in PEM format; set `key` to the file of the key"
+    )
 
 
 def test_a_key_with_a_passphrase_is_refused(certificates: Certificates, tmp_path: Path) -> None:

@@ -247,7 +247,7 @@ def test_too_deeply_nested_tables_are_refused() -> None:
 def test_values_that_cannot_be_encoded_are_refused() -> None:
     with pytest.raises(LocalViolation, match="255 bytes"):
         methods.publish("", "k" * 256)
-    with pytest.raises(LocalViolation, match="cannot hold"):
+    with pytest.raises(LocalViolation, match="cannot contain"):
         fields.table({"a": 1.5})
 
 

@@ -88,7 +88,7 @@ def test_invalid_pool_names_are_refused(name: str, why: str) -> None:
 
 
 def test_invalid_keys_are_refused() -> None:
-    with pytest.raises(ConfigurationError, match=r"key=\.\.\..*AMQP takes 255"):
+    with pytest.raises(ConfigurationError, match=r"key=\.\.\..*in AMQP is 255"):
         Pool("core").check_key("k" * 300)
     with pytest.raises(ConfigurationError, match=r"key=\.\.\."):
         Pool("core").request_queue("/" * 100)

@@ -61,23 +61,23 @@ def test_a_message_of_no_dialect_is_not_detected(message: Message) -> None:
     ("message", "told"),
     [
         # zeromq/majordomo since 2015: a client's REQUEST, and a worker's READY
-        ([bytes.fromhex("aaa40106") + b"MDPC02\x01\x04echo", b"hello"], "packed by zproto"),
-        ([bytes.fromhex("aaa40406") + b"MDPW02\x01\x04echo"], "packed by zproto"),
+        ([bytes.fromhex("aaa40106") + b"MDPC02\x01\x04echo", b"hello"], "encoded with zproto"),
+        ([bytes.fromhex("aaa40406") + b"MDPW02\x01\x04echo"], "encoded with zproto"),
         # majortomo 0.2: a client's REQUEST, and a worker's READY
         ([b"", b"MDPC02", b"\x02", b"echo", b"hello"], "as majortomo sends it"),
         ([b"", b"MDPW02", b"\x01", b"echo"], "as majortomo sends it"),
         # zeromq/majordomo, tag wire-protocol-0.2; and RFC 18 from a REQ socket
-        ([b"", b"MDPC02", b"echo", b"hello"], "'MDPC02' comes after an empty frame"),
-        ([b"", b"MDPC02", b"\x01", b"echo", b"hello"], "'MDPC02' comes after an empty frame"),
-        ([b"", b"MDPC03\x04" + bytes(8)], "'MDPC03' comes after an empty frame"),
+        ([b"", b"MDPC02", b"echo", b"hello"], "'MDPC02' has an empty frame before it"),
+        ([b"", b"MDPC02", b"\x01", b"echo", b"hello"], "'MDPC02' has an empty frame before it"),
+        ([b"", b"MDPC03\x04" + bytes(8)], "'MDPC03' has an empty frame before it"),
         # libmdp
         ([b"", b"MDPC0X", b"echo", b"hello"], "libmdp"),
         ([b"", b"MDPW0X", b"\x01", b"echo"], "libmdp"),
         # MDP 0.1 from a DEALER socket
-        ([b"MDPC01", b"echo", b"hello"], "without an empty frame"),
-        ([b"MDPW01", b"\x01", b"echo"], "without an empty frame"),
-        ([b"MDPC04", b"\x01", b"echo", b"hello"], "it says MDPC04"),
-        ([b"", b"MDPW99", b"\x01"], "it says MDPW99"),
+        ([b"MDPC01", b"echo", b"hello"], "has no empty frame before it"),
+        ([b"MDPW01", b"\x01", b"echo"], "has no empty frame before it"),
+        ([b"MDPC04", b"\x01", b"echo", b"hello"], "it announces MDPC04"),
+        ([b"", b"MDPW99", b"\x01"], "it announces MDPW99"),
         ([b"\x01"], "READY of a Pirate"),
     ],
     ids=repr,
@@ -85,14 +85,14 @@ def test_a_message_of_no_dialect_is_not_detected(message: Message) -> None:
 def test_known_foreign_first_messages_are_described(message: Message, told: str) -> None:
     assert detect(message) is None
     reason = foreign.describe(message)
-    assert reason.startswith("its first message is of no dialect of MDP")
+    assert reason.startswith("its first message does not match any dialect of MDP")
     assert told in reason
     assert "; " in reason  # the reason ends with advice
 
 
 @pytest.mark.parametrize("message", [[], [b""], [b"", b""], [b"hello"], [b"mdpc02", b"\x01"]])
 def test_an_unknown_first_message_gets_the_general_description(message: Message) -> None:
-    assert foreign.describe(message) == "its first message is of no dialect of MDP"
+    assert foreign.describe(message) == "its first message does not match any dialect of MDP"
 
 
 @given(st.lists(st.binary(max_size=12), max_size=4))

@@ -217,7 +217,7 @@ def test_a_capacity_of_0_is_refused() -> None:
         ([b"MDPC03"], "ends before the command byte"),
         ([b"MDPC03\x02" + bytes(12), b"x"], "no command 0x02"),
         ([b"MDPC03\x04" + bytes(7)], "CANCEL: the header has 14 of 15"),
-        ([b"MDPC03\x04" + bytes(9)], "CANCEL: the header has 16 bytes, 15 at most"),
+        ([b"MDPC03\x04" + bytes(9)], "CANCEL: the header has 16 bytes; the maximum is 15"),
         ([b"MDPC03\x04" + bytes(8), b"x"], "CANCEL: there are 1 body frames"),
         ([b"MDPC03\x01" + bytes(30)], "REQUEST: there are 0 body frames"),
         (

@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if sys.stdout is not None:  # the parent process may have closed it
             sys.stdout.flush()
     except BrokenPipeError:
-        _give_stdout_up()
+        _silence_stdout()
     return code
 
 
@@ -58,7 +58,7 @@ def _run(words: list[str]) -> int:
     return run(words)
 
 
-def _give_stdout_up() -> None:
+def _silence_stdout() -> None:
     """Point stdout at /dev/null after its reader (`head`) closed it, so that Python's flush at exit
     does not fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

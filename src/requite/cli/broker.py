@@ -296,7 +296,7 @@ def broker(
     --primary or --backup makes it one of two brokers, of which one is active.
     Clients and workers connect to `mdp://A:5555,B:5555`, and use the active one.
 
-    SIGTERM or Ctrl-C drains: the broker takes no new requests, finishes pending
+    SIGTERM or Ctrl-C drains: the broker accepts no new requests, finishes pending
     ones, and exits with 0. A second signal stops it at once. SIGHUP reads
     --credentials-file again; it drains a broker whose terminal was closed.
 

@@ -29,7 +29,7 @@ from requite.cli.options import (
 from requite.cli.output import complain, say, say_json
 from requite.cli.presence import (
     can_be_asked,
-    check_keeps_requests,
+    check_stores_requests,
     name_service,
     unless_refused,
     wait_for_worker,
@@ -262,7 +262,7 @@ def _check_submission(submission: Submission, other: bool, url: str) -> None:
     if submission.key and not submission.submit:
         raise ConfigurationError("--key requires --submit")
     if submission.submit:
-        check_keeps_requests(url)
+        check_stores_requests(url)
 
 
 async def _submit(planned: PlannedCall, options: TicketOptions) -> None:

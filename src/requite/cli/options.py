@@ -106,7 +106,7 @@ class Connection:
         if user is not None and not has_users(url):
             raise ConfigurationError(
                 "SP has no users and passwords: remove --credentials-file and"
-                f" {CREDENTIALS_FILE_VARIABLE}; sp+tls:// checks certificates"
+                f" {CREDENTIALS_FILE_VARIABLE}; use sp+tls://, which checks certificates"
             )
         return url if user is None else with_user(url, user)
 

@@ -37,12 +37,13 @@ def name_service(url: str, option: str | None) -> str:
     name = option or parse_url(url).service
     if not name:
         raise ConfigurationError(
-            f"no service: add it to the URL ({place_of(url)}/SERVICE), or give --service NAME"
+            f"the service is missing: add it to the URL ({place_of(url)}/SERVICE), or give"
+            " --service NAME"
         )
     return name
 
 
-def check_keeps_requests(url: str) -> None:
+def check_stores_requests(url: str) -> None:
     """Raise `ConfigurationError` for a protocol without durable requests."""
     if is_brokerless(url):
         raise ConfigurationError(

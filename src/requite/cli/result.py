@@ -20,7 +20,7 @@ from requite.cli.options import (
     Logging,
     Timeout,
 )
-from requite.cli.presence import check_keeps_requests, unless_refused, wait_for_worker
+from requite.cli.presence import check_stores_requests, unless_refused, wait_for_worker
 from requite.client.durable import check_ticket
 from requite.errors import CallError
 from requite.protocols.titanic.wire import REPLY
@@ -60,7 +60,7 @@ def result(
     from requite.shell.aio import run
 
     logging.start()
-    check_keeps_requests(url)
+    check_stores_requests(url)
     place = connection.complete(url)
     printer: Printer = JsonPrinter() if as_json else BytesPrinter(line_by_line=False)
     began = time.monotonic()

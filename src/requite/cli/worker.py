@@ -201,8 +201,8 @@ def worker(
     connects to them, and it serves one function. It prints `serving NAME at URL`
     for each address where it listens.
 
-    SIGTERM or Ctrl-C drains: the worker takes no new requests, finishes those it
-    has, and exits with 0. A second signal stops it at once; the broker gives its
+    SIGTERM or Ctrl-C drains: the worker accepts no new requests, finishes the
+    running ones, and exits with 0. A second signal stops it at once; the broker gives its
     requests to other workers.
 
       $ requite worker requite.examples:echo --connect mdp://127.0.0.1:5555

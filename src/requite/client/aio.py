@@ -420,7 +420,7 @@ class AsyncClient:
         """Wait for the reply to a durable request and return it; it stays stored until `forget`.
 
         Raises `CallTimeout` if there is no reply in time (the request stays stored), `Poisoned` for
-        a request that was put aside after its last attempt, `UnknownTicket` if no request is stored
+        a request that was set aside after its last attempt, `UnknownTicket` if no request is stored
         under the ticket, `StoreUnavailable` if the reply cannot be read, and the errors of `call`.
         """
         return await self._play(self._durable.result(ticket, timeout))

@@ -126,7 +126,7 @@ def check_timeout(timeout: Any) -> float:
         timeout_s = float(timeout)
     except (TypeError, ValueError):
         raise ConfigurationError(
-            f"a timeout is a number of seconds, or None for no limit, not {timeout!r}"
+            f"a timeout must be a number of seconds, or None for no limit, not {timeout!r}"
         ) from None
     if not timeout_s > 0:  # also refuses nan
         raise ConfigurationError(f"a timeout must be positive, not {timeout!r}")
@@ -141,9 +141,9 @@ def frames_of(body: Any) -> Sequence[bytes]:
     if isinstance(body, bytes | bytearray | memoryview):
         return (bytes(body),)
     if isinstance(body, str):
-        raise TypeError("a body is bytes, not str; encode it: text.encode()")
+        raise TypeError("a body must be bytes, not str; encode it: text.encode()")
     if not isinstance(body, Sequence):
-        raise TypeError(f"a body is bytes or a sequence of bytes, not {type(body).__name__}")
+        raise TypeError(f"a body must be bytes or a sequence of bytes, not {type(body).__name__}")
     return tuple(map(_frame, body)) or (b"",)
 
 
@@ -160,7 +160,7 @@ def _frame(frame: Any) -> bytes:
         return frame
     if isinstance(frame, bytearray | memoryview):
         return bytes(frame)
-    raise TypeError(f"the frames of a body are bytes, not {type(frame).__name__}")
+    raise TypeError(f"the frames of a body must be bytes, not {type(frame).__name__}")
 
 
 class Troubled(Protocol):

@@ -129,7 +129,7 @@ def check_ticket(ticket: str) -> str:
     try:
         decode_ticket(ticket.encode())
     except (RemoteViolation, AttributeError, UnicodeEncodeError):
-        raise ConfigurationError(f"a ticket is 32 hex digits, not {ticket!r:.60}") from None
+        raise ConfigurationError(f"a ticket must have 32 hex digits, not {ticket!r:.60}") from None
     return ticket
 
 
@@ -145,7 +145,9 @@ def _submit(ask: Ask) -> Script[str]:
             return _ticket_of(reply)
         reason = status.text or "no reason was given"
         if status.code != _ERROR:
-            raise ConfigurationError(f"the request was refused, and will be each time: {reason}")
+            raise ConfigurationError(
+                f"the request was refused, and a retry would be refused, too: {reason}"
+            )
         yield from pauses.after(StoreUnavailable(f"the request was not accepted: {reason}"))
 
 
@@ -176,7 +178,7 @@ def _forget(ask: Ask, ticket: str, attempt_s: float) -> Script[None]:
         status = decode_status(reply.frames[0])
         if status.code in (_OK, _UNKNOWN):  # another store's 400: it has nothing to delete
             return
-        yield from pauses.after(StoreUnavailable(f"the request is still kept: {status.text}"))
+        yield from pauses.after(StoreUnavailable(f"the request is still stored: {status.text}"))
 
 
 def _answer(ask: Ask, pauses: Pauses, attempt_s: float | None) -> Script[Reply]:
@@ -231,7 +233,10 @@ class Pauses:
 # --- answers --------------------------------------------------------------------------------------
 def _ticket_of(reply: Reply) -> str:
     if len(reply.frames) < 2:
-        raise RemoteViolation("a submission was answered with 200 and no ticket")
+        raise RemoteViolation(
+            "the Titanic answered a submission with status 200 but without a ticket; the"
+            " request may be stored, and may run"
+        )
     decode_ticket(reply.frames[1])
     return reply.frames[1].decode()
 
@@ -249,8 +254,8 @@ def _that_may_have_run(error: CallError, why: str) -> CallError:
 
 def _no_reply_ever(ticket: str, status: TitanicStatus) -> CallError:
     if status.is_poisoned:
-        return Poisoned(f"the request {ticket} was put aside: {status.text}")
-    return UnknownTicket(f"no request is kept under {ticket}{_because(status)}")
+        return Poisoned(f"the request {ticket} was set aside: {status.text}")
+    return UnknownTicket(f"no request is stored under the ticket {ticket}{_because(status)}")
 
 
 def _no_reply_yet(ticket: str, status: TitanicStatus) -> CallError:

@@ -36,6 +36,7 @@ class Gate:
                     await self._opened.wait()
         except TimeoutError:
             raise CallTimeout(
-                "the broker took no more data until the deadline; the request was never sent",
+                "the broker accepted no more data until the deadline; the request was"
+                " never sent, and has not run",
                 may_have_executed=False,
             ) from None

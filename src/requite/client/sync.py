@@ -44,7 +44,7 @@ T = TypeVar("T")
 # A `map` sends requests together if they can be made within this time.
 _BATCH_S: Final = 0.002
 _FOREIGN: Final = (
-    "a client that listens belongs to the process that made it, and not to its fork: make another"
+    "a client that listens cannot be used after a fork: create another one in the child process"
 )
 
 

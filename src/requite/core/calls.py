@@ -175,7 +175,7 @@ class Calls(dict[Any, CallT], Generic[CallT]):
         Raises `LocalViolation` if a call with this token is outstanding.
         """
         if token in self:
-            raise LocalViolation(f"a call with the token {token!r} is still outstanding")
+            raise LocalViolation(f"the token {token!r} belongs to a call that is still outstanding")
         if len(self) < self.slots and deadline > now and not self.closed:
             return False
         error = self._why_not(service, deadline, now)
@@ -195,7 +195,7 @@ class Calls(dict[Any, CallT], Generic[CallT]):
         if len(self) >= self.slots and now >= self.sweep.at:
             self.check_due(now)  # reclaims the slots of calls whose deadline has passed
         if len(self) >= self.slots:
-            text = f"all {self.slots} slots of this client are taken by outstanding calls"
+            text = f"all {self.slots} slots of this client are in use by outstanding calls"
             return Overloaded(text, may_have_executed=False)
         return None
 
@@ -277,7 +277,7 @@ class Calls(dict[Any, CallT], Generic[CallT]):
         """Fail a call that its caller has cancelled."""
         call = self.get(event.token)
         if call is not None:  # else it has just ended
-            self._fail(call, Cancelled("the call was given up by its caller"), now)
+            self._fail(call, Cancelled("the caller cancelled the call"), now)
 
     def close(self, now: float) -> None:
         """Fail all calls, and refuse new ones."""

@@ -1,4 +1,4 @@
-"""Requests with handlers: running ones, their partial replies, and abandoned ones.
+"""Jobs: requests that handlers run, their partial replies, and abandoned ones.
 
 An engine does not run handlers: it delivers each request under a token, a `Job`, and the shell,
 which runs the handler, answers with `Produced` and `Finished`. The engine owns one `Jobs`, the
@@ -203,12 +203,12 @@ class Jobs(dict[JobT, Any], Generic[JobT]):
 
     # --- time -------------------------------------------------------------------------------------
     def woken(self, _event: Wake, now: float) -> None:
-        """Journal the beginnings of running requests, if it is time to."""
+        """Journal the start of running requests if a flush is due."""
         if now >= self.observer.flush_at:
             self.observer.flush_open_spans(self, now)
 
     def flush_open_spans(self, now: float) -> None:
-        """Journal the beginnings of running requests."""
+        """Journal the start of running requests."""
         self.observer.flush_open_spans(self, now)
 
     def remark(self, kind: str, job: JobT, out: list[Effect], **facts: Any) -> None:

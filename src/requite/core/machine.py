@@ -40,7 +40,7 @@ class Machine(ABC):
             handler = inputs.get(event.__class__)
             try:
                 if handler is None:
-                    raise self._has_no_use_for(event)
+                    raise self._unhandled(event)
                 handler(event, now)
             except LocalViolation as violation:
                 refused = refused or violation
@@ -59,7 +59,7 @@ class Machine(ABC):
         refused: LocalViolation | None = None
         try:
             if handler is None:
-                raise self._has_no_use_for(event)
+                raise self._unhandled(event)
             handler(event, now)
         except LocalViolation as violation:
             refused = violation
@@ -67,13 +67,13 @@ class Machine(ABC):
             self._maybe_stop(now)
         return refused
 
-    def _has_no_use_for(self, event: Input) -> LocalViolation:
-        return LocalViolation(f"{self._kind} has no use for {event!r}")
+    def _unhandled(self, event: Input) -> LocalViolation:
+        return LocalViolation(f"{self._kind} does not handle the input {event!r}")
 
     def _maybe_stop(self, now: float) -> None:
         """Stop if nothing is left to do; called while draining."""
         return
 
 
-def take_no_notice(_event: object, _now: float) -> None:
+def ignore_input(_event: object, _now: float) -> None:
     """Ignore an input."""

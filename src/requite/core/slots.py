@@ -30,7 +30,7 @@ class Slots(Generic[Held]):
 
     def __init__(self, n: int, first_sequence: int = 0) -> None:
         if not 0 < n < SLOTS_MAX:
-            raise ConfigurationError(f"a client needs between 1 and 2**31 slots, not {n}")
+            raise ConfigurationError(f"a client must have between 1 and 2**31 slots, not {n}")
         self._held: list[Held | None] = [None] * n
         self._ids = [-1] * n
         self._free = list(range(n - 1, -1, -1))  # a stack: the slot freed last is used next
@@ -57,7 +57,7 @@ class Slots(Generic[Held]):
         return self._number(request_id >> _SEQUENCE_BITS)
 
     def get(self, request_id: int) -> Held | None:
-        """Return what is held under exactly this id, or None for an unknown or stale one."""
+        """Return the object with exactly this id, or None for an unknown or stale id."""
         slot = request_id >> _SEQUENCE_BITS
         if slot < len(self._ids) and self._ids[slot] == request_id:
             return self._held[slot]

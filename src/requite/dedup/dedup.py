@@ -1,4 +1,4 @@
-"""`Dedup`: what a service is given so that it runs each request once."""
+"""`Dedup`: the setting that makes a service run each request once."""
 
 from __future__ import annotations
 
@@ -23,30 +23,31 @@ _DEFAULTS: Final = DedupPolicy()
 
 
 class Dedup:
-    """Has a service run each request once, and answer repetitions with the reply it has.
+    """Makes a service run each request once, and answer repetitions with the stored reply.
 
         @requite.service("pay", idempotent=Dedup("replies"))
         async def pay(request): ...
 
-    A request is known by its `idempotency_key`; without one by its client and call (MDP 0.3), which
-    tells the tries of one call from other calls. Repetitions that come while the handler runs wait
-    for its reply. A handler that has started is never interrupted, and runs to its end unheard.
+    A request is identified by its `idempotency_key`, or without one by its client and call (MDP
+    0.3), so that the attempts of one call count as one request. Repetitions that arrive while the
+    handler runs wait for its reply. A handler that has started is never interrupted, even if no
+    caller waits for it any more.
 
-    - `store`: a folder for a log of replies, for one worker process at a time: nothing is answered
-      before it is on the disk. None keeps them in memory: they end with the process.
-    - `window`: seconds for which a reply is kept.
-    - `max_entries`, `max_bytes`: how much is kept; beyond that the oldest replies go, which
-      `stats.evicted` counts. On disk `max_bytes` is the size of the log, within a segment of it.
-    - `unkeyed`: a request that nothing distinguishes from others (MDP 0.1 and 0.2, SP) is answered
-      negatively; "run" runs it each time.
-    - `in_doubt`: the repetition of a request whose handler had started when the process died is
-      answered negatively, since it may have run; "run" runs it again. In memory nothing is known
-      of an earlier process.
-    - `store_failures`: keep negative replies as well; otherwise a repetition of a request whose
+    - `store`: a folder for a log of replies, used by one worker process at a time; a reply is sent
+      only after it is on the disk. None stores replies in memory; they are lost with the process.
+    - `window`: seconds for which a reply is stored.
+    - `max_entries`, `max_bytes`: limits for stored replies; beyond them the oldest are evicted
+      (`stats.evicted`). With a log, `max_bytes` limits its size, give or take a segment.
+    - `unkeyed`: requests without a key or an id (MDP 0.1 and 0.2, SP) get a negative reply; "run"
+      runs each of them.
+    - `in_doubt`: if the process died while a handler ran, a repetition of its request gets a
+      negative reply, since the request may have run; "run" runs it again. In memory, requests of
+      an earlier process are unknown.
+    - `store_failures`: store negative replies as well; otherwise a repetition of a request whose
       handler failed runs.
 
-    One object may be given to several services of a worker, and of several workers on one event
-    loop; they share its bounds. Raises `ConfigurationError`.
+    Several services of a worker, and several workers on one event loop, may share one object and
+    its limits. Raises `ConfigurationError`.
     """
 
     def __init__(
@@ -84,30 +85,32 @@ class Dedup:
 
     @property
     def stats(self) -> DedupStats:
-        """What has been done with requests, and what is kept."""
+        """Counts of handled requests and stored replies."""
         return self._engine.snapshot()
 
     @property
     def is_durable(self) -> bool:
-        """Whether replies are kept in a folder, beyond this process."""
+        """Whether replies are stored in a folder, and so survive this process."""
         return self._policy.durable
 
     # --- for workers ------------------------------------------------------------------------------
     @property
     def refuses_unkeyed(self) -> bool:
-        """Whether requests that nothing distinguishes from others are refused."""
+        """Whether requests without a key or an id are refused."""
         return self._policy.unkeyed == "refuse"
 
     def gate(self, service: str, call_id: CallId) -> Gate:
-        """Return the way in for one service."""
+        """Return a new gate, which receives the requests of one service."""
         return Gate(service, call_id, self._feed)
 
     async def open(self) -> None:
-        """Be ready for one more worker. Raises `StorageError` where the log cannot be had."""
+        """Open the log for the first worker, and count one more. Raises `StorageError`."""
         async with self._opening:
             loop = asyncio.get_running_loop()
             if self._users and self._loop is not loop:
-                raise LocalViolation(f"{self} is in use on another event loop")
+                raise LocalViolation(
+                    f"{self} is in use on another event loop; use one Dedup per event loop"
+                )
             if not self._users:
                 self._loop = loop
                 await self._open_log()
@@ -127,7 +130,7 @@ class Dedup:
         self._store = store
 
     async def close(self) -> None:
-        """Be left by a worker, whose gates are closed; the last one closes the log."""
+        """Release the log for a worker whose gates are closed; the last worker closes it."""
         async with self._opening:
             self._users -= 1
             if self._users:
@@ -141,7 +144,7 @@ class Dedup:
 
     # --- inside -----------------------------------------------------------------------------------
     def _feed(self, *events: Input) -> None:
-        """Let the engine handle inputs, and those that come up while its effects are done."""
+        """Feed inputs to the engine, and those that arise while its effects are performed."""
         try:
             if refused := self._feeder.feed(events):
                 raise refused
@@ -152,7 +155,7 @@ class Dedup:
     def _perform(self, effects: Iterable[Any]) -> None:
         for effect in effects:
             if isinstance(effect, Store | Load | Discard):
-                if self._store is not None:  # else the log is closed, and nobody waits any more
+                if self._store is not None:  # else the log is closed, and no caller waits
                     self._store.perform(effect)
             elif isinstance(effect, Warn):
                 self._warnings.warn(effect.kind, effect.text)

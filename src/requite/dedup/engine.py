@@ -105,7 +105,7 @@ class DedupEngine:
         for event in events:
             handler = self._inputs.get(event.__class__)
             if handler is None:
-                text = f"a service that runs requests once has no use for {event!r}"
+                text = f"Dedup does not handle the input {event!r}"
                 refused = refused or LocalViolation(text)
                 continue
             self._expire(now)
@@ -372,10 +372,12 @@ class DedupEngine:
             self._out.append(Warn("not stored", f"{entry}: {event.error}"))
         if kind is Kind.BEGUN and entry.state is State.BEGINNING:
             self._entries.remove(entry)
-            self._refuse_all(entry, f"it has not run: its start could not be stored: {event.error}")
+            self._refuse_all(
+                entry, f"the request has not run: its start could not be stored: {event.error}"
+            )
         elif kind in (Kind.ENDED, Kind.UNKEPT) and entry.state is State.ENDING:
             entry.outcome = None
-            entry.reason = f"it has run, but its reply could not be stored: {event.error}"
+            entry.reason = f"the request has run, but its reply could not be stored: {event.error}"
             self._refuse_all(entry, entry.reason)
             self._entries.settle(entry, State.IN_DOUBT, now)
 
@@ -399,7 +401,9 @@ class DedupEngine:
 
     def _unreadable(self, token: Any, error: StorageError) -> None:
         self._out.append(Warn("not read", str(error)))
-        self._refuse(token, f"it has run, but its reply cannot be read: {error}".encode())
+        self._refuse(
+            token, f"the request has run, but its stored reply cannot be read: {error}".encode()
+        )
 
     # --- bounds -----------------------------------------------------------------------------------
     def _expire(self, now: float) -> None:
@@ -425,9 +429,9 @@ class DedupEngine:
         for record, position in sorted(last.values(), key=_begun_last):
             at = min(now, record.at_us / 1e6 - self._epoch_s)
             if record.kind is Kind.BEGUN or at > now - self._policy.window_s:
-                self._know_again(record, position, at, now)
+                self._restore(record, position, at, now)
 
-    def _know_again(self, record: DedupRecord, position: Any, at: float, now: float) -> None:
+    def _restore(self, record: DedupRecord, position: Any, at: float, now: float) -> None:
         entry = Entry(record.key, record.digest, at)
         state = State.KEPT
         if record.kind is Kind.ENDED:

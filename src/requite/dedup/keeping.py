@@ -33,7 +33,7 @@ class Keeping:
     def expire(self, now: float) -> None:
         """Remove entries whose windows have ended."""
         while now >= self.next_end():
-            self._let_go_oldest()
+            self._drop_oldest()
             self.expired += 1
 
     def forget(self, entry: Entry) -> None:
@@ -76,10 +76,10 @@ class Keeping:
         return displaced
 
     def _evict_oldest(self) -> None:
-        self._let_go_oldest()
+        self._drop_oldest()
         self.evicted += 1
 
-    def _let_go_oldest(self) -> None:
+    def _drop_oldest(self) -> None:
         entry = self.entries.oldest()
         if entry is not None:
             self.forget(entry)

@@ -38,12 +38,14 @@ class DedupPolicy:
 
     def __post_init__(self) -> None:
         if not self.window_s > 0:
-            raise ConfigurationError(f"window is a positive number of seconds, not {self.window_s}")
+            raise ConfigurationError(
+                f"window must be a positive number of seconds, not {self.window_s}"
+            )
         if self.entries_max < 1 or self.bytes_max < 1:
-            raise ConfigurationError("max_entries and max_bytes are at least 1")
+            raise ConfigurationError("max_entries and max_bytes must be at least 1")
         for name, given in (("unkeyed", self.unkeyed), ("in_doubt", self.in_doubt)):
             if given not in get_args(Unkeyed):
-                raise ConfigurationError(f'{name} is "refuse" or "run", not {given!r}')
+                raise ConfigurationError(f'{name} must be "refuse" or "run", not {given!r}')
 
     @property
     def tells_starts(self) -> bool:

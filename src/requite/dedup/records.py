@@ -89,8 +89,8 @@ def decode_head(payload: bytes) -> DedupRecord:
 def _read(payload: bytes, *, with_outcome: bool) -> DedupRecord:
     if payload[:1] and payload[0] > VERSION:
         raise LogMismatch(
-            f"a record of version {payload[0]}; this is requite for version {VERSION}. "
-            "Use the newer requite, or another folder."
+            f"the log of replies has a record of version {payload[0]}; this requite supports"
+            f" version {VERSION}. Use the newer requite, or another folder."
         )
     try:
         record, end = _decode_head(payload)
@@ -100,7 +100,7 @@ def _read(payload: bytes, *, with_outcome: bool) -> DedupRecord:
         elif with_outcome:
             return record._replace(outcome=_decode_outcome(payload, end))
     except (struct.error, ValueError, IndexError) as error:
-        raise LogCorrupt(f"a record of {len(payload)} bytes cannot be read: {error}") from error
+        raise LogCorrupt(f"cannot read a record of {len(payload)} bytes: {error}") from error
     return record
 
 

@@ -83,7 +83,7 @@ class LogStore:
         try:
             await self._loop.run_in_executor(self._thread, self._log.close)
         except StorageError as error:
-            _log.warning("the log of replies could not be closed cleanly: %s", error)
+            _log.warning("cannot close the log of replies: %s", error)
         self._thread.shutdown(wait=False)
 
     # --- on the loop ------------------------------------------------------------------------------
@@ -118,7 +118,10 @@ class LogStore:
         for segment in discards if is_stored else ():
             self._remove(segment)  # after the records that replace its own
         if discards and not is_stored:  # a segment may hold the only BEGUN of a running handler
-            _log.warning("segments of the log of replies remain: their replacement is not stored")
+            _log.warning(
+                "old segments of the log of replies were not removed, because their"
+                " replacement could not be stored"
+            )
         return inputs
 
     def _load(self, load: Load) -> Input:
@@ -137,7 +140,7 @@ class LogStore:
         try:
             self._log.remove(segment)
         except (StorageError, LocalViolation) as error:  # for example a damaged header
-            _log.warning("a segment of the log of replies cannot be removed: %s", error)
+            _log.warning("cannot remove a segment of the log of replies: %s", error)
 
 
 def read_log(log: Log) -> list[Found]:
@@ -167,7 +170,7 @@ def _mended(reader: LogReader) -> Iterator[Record]:
         if mended is None:
             _report(where)
         else:
-            _log.warning("the log of replies was damaged, and has been corrected: %s", where)
+            _log.warning("the log of replies was damaged, and has been repaired: %s", where)
             yield from mended
 
 

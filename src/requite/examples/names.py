@@ -57,9 +57,11 @@ class Names:
         except (OSError, ValueError) as error:
             if not self._table:
                 raise RemoteFailure(
-                    f"no names loaded yet: cannot read {self._path}: {error}"
+                    f"no names are loaded, because {self._path} cannot be read: {error}"
                 ) from error
-            _log.warning("cannot read %s: %s; the former names remain in use", self._path, error)
+            _log.warning(
+                "cannot read %s: %s; the previously loaded names remain in use", self._path, error
+            )
 
 
 def _check(table: object) -> Table:
@@ -83,7 +85,9 @@ async def resolve(request: Request) -> bytes:
     """Reply with the endpoints of a name, one per line."""
     environment, _, name = request.body.decode().strip().partition(" ")
     if not name:
-        raise RemoteFailure("the request must be an environment and a name: production orders")
+        raise RemoteFailure(
+            "the request must have the form ENVIRONMENT NAME, such as `production orders`"
+        )
     return "\n".join(_names().resolve(environment, name)).encode()
 
 

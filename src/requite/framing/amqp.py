@@ -40,7 +40,7 @@ FRAME_SIZE_MAX: Final = 131_072
 """RabbitMQ's default. Larger frames delay other channels, smaller ones cost more."""
 
 OTHER_PROTOCOL: Final = "the server does not speak AMQP 0.9.1"
-NO_PASSWORDS: Final = "RabbitMQ takes no passwords"
+NO_PASSWORDS: Final = "RabbitMQ does not accept passwords"
 """The beginnings of violations that every further attempt will end with, too."""
 
 _FRAME_SIZE_MIN: Final = 4096  # AMQP 0.9.1, section 4.2.3: frame-min-size
@@ -127,7 +127,7 @@ class Amqp:
             if after >= end:
                 break
             if data[after] != _END:
-                raise RemoteViolation(f"a frame ends with {data[after]:02X}, and not with CE")
+                raise RemoteViolation(f"a frame ends with the byte {data[after]:02X} instead of CE")
             self._take(kind, data[at + 1 : at + 3], data[at + _HEAD_SIZE : after], messages)
             at = after + 1
         self._tail = data[at:]
@@ -142,7 +142,7 @@ class Amqp:
         """Append the frames of a message. A body is split if it exceeds the negotiated size of
         frames."""
         if not self.ready:
-            raise LocalViolation("nothing may be sent before the handshake is through")
+            raise LocalViolation("cannot send before the handshake is complete")
         if self.farewell or self._closing:
             return 0
         if not message:
@@ -186,18 +186,18 @@ class Amqp:
             raise self._broken
         if not self.ready:
             raise RemoteViolation(
-                "the peer hung up before the handshake was through: it may not be RabbitMQ, or not"
-                " speak AMQP 0.9.1 (or TLS) at this port"
+                "the peer closed the connection before the handshake was complete: it may not"
+                " be RabbitMQ, or may not speak AMQP 0.9.1 (or TLS) at this port"
             )
         if self.mid_message:
-            raise RemoteViolation("RabbitMQ hung up in the middle of a message")
+            raise RemoteViolation("RabbitMQ closed the connection in the middle of a message")
 
     # --- frames -----------------------------------------------------------------------------------
     def _take(self, kind: int, channel: bytes, payload: bytes, messages: list[Message]) -> None:
         content = self._contents.get(channel)
         if kind == _METHOD:
             if content is not None:
-                raise RemoteViolation("a method in the middle of content")
+                raise RemoteViolation("received a method where a content frame was expected")
             if payload[:4] in HAS_CONTENT:
                 self._contents[channel] = _Content(payload, self._settings.body_size_max)
             elif channel == CONNECTION:
@@ -207,7 +207,7 @@ class Amqp:
         elif kind == _HEARTBEAT:
             messages.append([])
         elif content is None or kind not in (_HEADER, _BODY):
-            raise RemoteViolation(f"a frame of type {kind} that belongs to nothing")
+            raise RemoteViolation(f"received an unexpected frame of type {kind}")
         elif (content.take_header if kind == _HEADER else content.take_body)(payload):
             del self._contents[channel]
             messages.append(content.message(channel))
@@ -220,7 +220,9 @@ class Amqp:
             name = foreign.name_of(beginning)
             said = f"those of {name}" if name else repr(beginning[:4])
             raise RemoteViolation(f"the server does not speak AMQP: its first bytes are {said}")
-        raise RemoteViolation(f"a frame of {size} bytes; {self._frame_size} were agreed upon")
+        raise RemoteViolation(
+            f"received a frame of {size} bytes; the negotiated maximum is {self._frame_size}"
+        )
 
     # --- the connection itself --------------------------------------------------------------------
     def _hear(self, payload: bytes, messages: list[Message]) -> None:
@@ -242,11 +244,13 @@ class Amqp:
             case _ if self.ready:
                 messages.append([CONNECTION, payload])
             case _:
-                raise RemoteViolation(f"the method {payload[:4].hex()} comes before its time")
+                raise RemoteViolation(
+                    f"received the method {payload[:4].hex()} before the handshake was complete"
+                )
 
     def _start(self, started: methods.Started) -> None:
         if "PLAIN" not in started.mechanisms:
-            raise RemoteViolation(f"{NO_PASSWORDS}, only {started.mechanisms}")
+            raise RemoteViolation(f"{NO_PASSWORDS} (PLAIN); it offers {started.mechanisms}")
         properties = {**_PRODUCT, "connection_name": self._settings.name}
         response = f"\0{self._settings.user}\0{self._settings.password}"
         self._say(
@@ -260,7 +264,10 @@ class Amqp:
     def _tune(self, tuned: methods.Tuned) -> None:
         self._frame_size = min(tuned.frame_size or FRAME_SIZE_MAX, FRAME_SIZE_MAX)
         if self._frame_size < _FRAME_SIZE_MIN:
-            raise RemoteViolation(f"RabbitMQ suggests frames of {self._frame_size} bytes")
+            raise RemoteViolation(
+                f"RabbitMQ proposes frames of at most {self._frame_size} bytes; AMQP requires"
+                f" at least {_FRAME_SIZE_MIN}"
+            )
         wanted = self._settings.channels
         channels = min(tuned.channels or wanted, wanted)
         ours, theirs = self._settings.heartbeat_s, tuned.heartbeat_s
@@ -294,7 +301,7 @@ class _Content:
     def take_header(self, payload: bytes) -> bool:
         """Parse the header; return whether the message is complete."""
         if self._header or len(payload) < _BODY_SIZE_AT + _U64.size:
-            raise RemoteViolation("a content header that is cut, or a second one")
+            raise RemoteViolation("received a content header that is truncated, or a second one")
         self._header = payload
         self._missing = _U64.unpack_from(payload, _BODY_SIZE_AT)[0]
         if self._missing <= self._size_max:
@@ -305,7 +312,9 @@ class _Content:
         """Add a part of the body; return whether the message is complete."""
         self._missing -= len(payload)
         if not self._header or self._missing < 0:
-            raise RemoteViolation("a body without its header, or longer than that says")
+            raise RemoteViolation(
+                "received a body without a content header, or with more bytes than it announced"
+            )
         if self._parts is not None:
             self._parts.add(payload)
         return not self._missing

@@ -13,8 +13,8 @@ _MISSING: Final = Null(
     " URL (mdp://USER:PASSWORD@HOST)"
 )
 _UNWANTED: Final = Null(
-    "the peer shows a user name and password, and this broker asks for none: start it with"
-    " `--credentials-file`, or leave them out at the peer"
+    "the peer sends a user name and password, but this broker has no users: start the broker"
+    " with `--credentials-file`, or remove the credentials from the peer"
 )
 
 

@@ -7,13 +7,13 @@ from typing import Final
 
 _NAMES: Final = {
     **{f"{method} ".encode(): "an HTTP request" for method in HTTPMethod},
-    b"HTTP/": "an HTTP answer",
-    b"\x16\x03": "TLS, which sp+tls://, sp+wss:// and amqps:// speak",
-    b"\0SP\0": "SP (nng, nanomsg), which sp+tcp:// and sp+ipc:// speak",
-    b"AMQP": "AMQP (RabbitMQ), which amqp:// speaks",
+    b"HTTP/": "an HTTP response",
+    b"\x16\x03": "TLS (use sp+tls://, sp+wss:// or amqps://)",
+    b"\0SP\0": "SP of nng or nanomsg (use sp+tcp:// or sp+ipc://)",
+    b"AMQP": "AMQP of RabbitMQ (use amqp://)",
     # RFC 37 has any padding; that of libzmq is the length of an identity, as 64 bits.
-    b"\xff\0\0\0\0": "ZMTP (ZeroMQ), which mdp://, flp:// and pirate:// speak",
-    b"\x01\0": "ZMTP 1.0, of libzmq 2; use libzmq 4.0 or newer",
+    b"\xff\0\0\0\0": "ZMTP of ZeroMQ (use mdp://, flp:// or pirate://)",
+    b"\x01\0": "ZMTP 1.0 of libzmq 2 (use libzmq 4.0 or newer)",
     b"SSH-": "SSH",
 }
 

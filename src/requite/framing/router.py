@@ -49,7 +49,7 @@ class IdentityTable(Generic[P]):
         identity = announced or self._fresh()
         displaced = self._peers.get(identity)
         if displaced is not None and not self._handover:
-            raise RemoteViolation(f"identity {identity!r} is in use by another peer")
+            raise RemoteViolation(f"the identity {identity!r} is in use by another peer")
         self._peers[identity] = peer
         return Admission(identity, displaced)
 

@@ -54,7 +54,7 @@ class _NotReady(tuple[bytes, ...]):
     __slots__ = ()
 
     def __getitem__(self, _size: Any) -> NoReturn:
-        raise LocalViolation("nothing may be encoded before the peer's SP header has come")
+        raise LocalViolation("cannot encode before the peer's SP header has been received")
 
 
 _NOT_READY: Final = _NotReady()
@@ -139,7 +139,7 @@ class SpStream:
         last = end - prefix_size
         while at <= last:
             if in_band and chunk[at] != _IN_BAND:
-                self._fail(f"a message of the unknown IPC type {chunk[at]:#04x}")
+                self._fail(f"received a message of the unknown IPC type {chunk[at]:#04x}")
             body = at + prefix_size
             after = body + _size_at(chunk, body - _SIZE_SIZE)[0]
             if after > end:
@@ -200,11 +200,11 @@ class SpStream:
             raise self._broken
         if not self.ready:
             raise RemoteViolation(
-                "the peer hung up before its SP header was complete: it may not speak SP, or not "
-                f"talk to {role_of(self._own_type)}"
+                "the peer closed the connection before its SP header was complete: it may not"
+                f" speak SP, or may not accept {role_of(self._own_type)}"
             )
         if self.mid_message:
-            raise RemoteViolation("the peer hung up in the middle of a message")
+            raise RemoteViolation("the peer closed the connection in the middle of a message")
 
     # --- the header -------------------------------------------------------------------------------
 
@@ -232,8 +232,8 @@ class SpStream:
             self._fail(f"the reserved bytes of the SP header hold {reserved:#06x}, not zero")
         if announced != self._peer_type:
             self._fail(
-                f"the peer announces SP endpoint type {describe_type(announced)}; this "
-                f"{role_of(self._own_type)} takes {describe_type(self._peer_type)}"
+                f"the peer announces SP endpoint type {describe_type(announced)}; this"
+                f" {role_of(self._own_type)} accepts only {describe_type(self._peer_type)}"
             )
 
     def _cut_run(self, chunk: bytes, at: int, messages: list[Message]) -> int:
@@ -289,7 +289,7 @@ class SpStream:
                 self._refuse_size(len(payload))
 
     def _refuse_size(self, size: int) -> NoReturn:
-        self._fail(f"a message of {size} bytes; {self._limit} are allowed")
+        self._fail(f"received a message of {size} bytes; the maximum is {self._limit}")
 
     def _fail(self, reason: str) -> NoReturn:
         """Raise `RemoteViolation`: SP has no message for errors, so the connection just closes."""

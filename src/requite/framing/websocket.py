@@ -125,7 +125,7 @@ class SpWebSocket:
         The pieces of a server are appended without a copy; those of a client are masked copies.
         """
         if self._traffic is None:
-            raise LocalViolation("nothing may be encoded before the WebSocket is open")
+            raise LocalViolation("cannot encode before the WebSocket is open")
         return self._traffic.encode(message, out)
 
     def closing(self) -> bytes:
@@ -144,7 +144,7 @@ class SpWebSocket:
         if self._traffic is None:
             self._upgrade.at_end()
         if self.mid_message:
-            raise RemoteViolation("the peer hung up in the middle of a message")
+            raise RemoteViolation("the peer closed the connection in the middle of a message")
 
     def _receive_early(self, chunk: bytes) -> list[Message]:
         rest = self._upgrade.receive(chunk)

@@ -192,7 +192,9 @@ class Traffic:
         elif frame.opcode is Opcode.PING:
             self._say(bytes(self._writer.pong(payload)))
         elif frame.opcode is Opcode.TEXT:
-            self._fail(CloseReason.UNSUPPORTED_DATA, "a text message; SP takes binary ones")
+            self._fail(
+                CloseReason.UNSUPPORTED_DATA, "received a text message; SP uses binary messages"
+            )
         elif frame.opcode is not Opcode.PONG:
             self._check_size(len(payload))
             self._parts.add(payload)
@@ -203,18 +205,24 @@ class Traffic:
         """Refuse `size` more bytes, received or announced, beyond the limit."""
         total = self._parts.size + size
         if total > self._limit:
-            reason = f"a message of {total} bytes or more; {self._limit} are allowed"
+            reason = f"received a message of at least {total} bytes; the maximum is {self._limit}"
             self._fail(CloseReason.MESSAGE_TOO_BIG, reason)
 
     def _take_close(self, payload: bytes) -> None:
         """Answer a Close frame with its own code (section 5.5.1)."""
         code = int.from_bytes(payload[:2]) if payload else None
         if code is not None and (len(payload) < 2 or code not in _CODES):
-            self._fail(CloseReason.PROTOCOL_ERROR, f"a Close frame with {payload[:2]!r} for a code")
+            self._fail(
+                CloseReason.PROTOCOL_ERROR,
+                f"received a Close frame with the invalid code {payload[:2]!r}",
+            )
         try:
             reason = quote(payload[2:].decode())
         except UnicodeDecodeError:
-            self._fail(CloseReason.INVALID_FRAME_PAYLOAD_DATA, "a Close frame that is not UTF-8")
+            self._fail(
+                CloseReason.INVALID_FRAME_PAYLOAD_DATA,
+                "received a Close frame whose reason is not UTF-8",
+            )
         self.farewell = f"the peer closed the WebSocket{_describe(code, reason)}"
         self._close(code)
 

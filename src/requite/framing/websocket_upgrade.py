@@ -147,7 +147,7 @@ class ServerUpgrade:
 
     def at_end(self) -> NoReturn:
         """Say what the end of the stream means here."""
-        raise RemoteViolation("the peer hung up before its HTTP request was complete")
+        raise RemoteViolation("the peer closed the connection before its HTTP request was complete")
 
     def _judge_request(self) -> None:
         """Refuse a request for anything but a WebSocket at this path."""
@@ -161,13 +161,13 @@ class ServerUpgrade:
             self._refuse(f"no SP endpoint at {quote(path)}", 404, is_head=is_head)
         if minor == b"0" or _ASKS_FOR_A_WEBSOCKET.search(section) is None:  # 1.0 has no upgrades
             self._refuse(
-                "an SP endpoint is here, which speaks WebSocket: ask for an upgrade by HTTP/1.1,"
-                f" with the subprotocol {self._subprotocol}",
+                "this is an SP endpoint over WebSocket: request an upgrade with HTTP/1.1 and"
+                f" the subprotocol {self._subprotocol}",
                 426,
                 is_head=is_head,
             )
         if method != b"GET":
-            reason = f"a WebSocket is opened with GET, not with {method.decode()}"
+            reason = f"a WebSocket is opened with GET, not {method.decode()}"
             self._refuse(reason, 405, is_head=is_head)
 
     def _judge_upgrade(self) -> None:
@@ -187,7 +187,10 @@ class ServerUpgrade:
                 self._judge_origin(value.decode(errors="replace"), request.host)
         if self._subprotocol not in request.subprotocols:
             asked = quote(", ".join(request.subprotocols)) or "none"
-            self._refuse(f"asked for subprotocol {asked}; here it is {self._subprotocol}")
+            self._refuse(
+                f"the request names the subprotocol {asked}; this endpoint requires"
+                f" {self._subprotocol}"
+            )
 
     def _judge_origin(self, origin: str, host: str) -> None:
         """Refuse pages of other origins."""
@@ -217,7 +220,7 @@ class ClientUpgrade:
 
     def __init__(self, subprotocol: str, host: str, path: str) -> None:
         self._subprotocol = subprotocol
-        self._head = _Head(_may_begin_an_answer, "an answer of HTTP/1")
+        self._head = _Head(_may_begin_an_answer, "an HTTP/1 response")
         self._handshake = H11Handshake(ConnectionType.CLIENT)
         self._refusal = ""  # the HTTP status, after a refusal
         self._explanation = b""
@@ -242,7 +245,7 @@ class ClientUpgrade:
         if not isinstance(answer, AcceptConnection):
             self._read_refusal(answer, others + self._feed(rest))
         elif answer.subprotocol != self._subprotocol:
-            raise RemoteViolation(f"the server does not confirm {self._subprotocol}")
+            raise RemoteViolation(f"the server did not confirm the subprotocol {self._subprotocol}")
         else:
             return rest
         return None
@@ -251,14 +254,18 @@ class ClientUpgrade:
         """Say what the end of the stream means here."""
         if self._refusal:
             self._give_up()
-        raise RemoteViolation("the peer hung up before its HTTP answer was complete")
+        raise RemoteViolation(
+            "the peer closed the connection before its HTTP response was complete"
+        )
 
     def _feed(self, data: bytes) -> list[Event]:
         try:
             if data:  # h11 would take empty data for the end of the stream
                 self._handshake.receive_data(data)
         except (RemoteProtocolError, ValueError) as error:  # ValueError: a header is not ASCII
-            raise RemoteViolation(f"the server's answer is not a WebSocket's: {error}") from error
+            raise RemoteViolation(
+                f"the server's response does not open a WebSocket: {error}"
+            ) from error
         return list(self._handshake.events())
 
     def _read_refusal(self, answer: Event, others: list[Event]) -> None:
@@ -294,7 +301,10 @@ def _request(host: str, path: str, subprotocol: str) -> Request:
     except UnicodeError:  # a label is empty or too long
         is_host = False
     if not is_host or _TARGET.fullmatch(path) is None:
-        raise LocalViolation(f"no WebSocket can be asked for at host {host!r} and path {path!r}")
+        raise LocalViolation(
+            f"cannot request a WebSocket from host {host!r}, path {path!r}: one of them is not"
+            " valid"
+        )
     return Request(host=host, target=path, subprotocols=[subprotocol])
 
 

@@ -85,7 +85,7 @@ class Zmtp:
     """The `Framing` of one connection between a ZeroMQ socket of ours and one of a peer.
 
     `identity` is announced to the peer (0 to 255 bytes, the first not zero; REP announces none).
-    `who_hangs_up`: a kind of peer that closes connections in the handshake on purpose; for error
+    `closes_early`: a kind of peer that closes connections in the handshake on purpose; for error
     messages. After the handshake, `peer_identity` and `peer_socket_type` hold what the peer
     announced, and `peer_ttl_s` the time to live of its last PING: after so much silence it wants
     the connection to be closed. `refusal` describes credentials that are missing, wrong or unused.
@@ -105,13 +105,13 @@ class Zmtp:
         "_phase",
         "_reader",
         "_role",
+        "closes_early",
         "peer_identity",
         "peer_socket_type",
         "peer_ttl_s",
         "ready",
         "refusal",
         "socket_type",
-        "who_hangs_up",
     )
 
     def __init__(
@@ -121,10 +121,10 @@ class Zmtp:
         identity: bytes = b"",
         mechanism: Mechanism = _NULL,
         limits: Limits = _NO_LIMITS_GIVEN,
-        who_hangs_up: str = "",
+        closes_early: str = "",
     ) -> None:
         self.socket_type = socket_type
-        self.who_hangs_up = who_hangs_up
+        self.closes_early = closes_early
         self.ready = False
         self.refusal = ""
         self.peer_identity = b""
@@ -179,7 +179,7 @@ class Zmtp:
         if role is not None:
             message = role.wrap(message)
         elif not message:
-            raise LocalViolation("a message has at least one frame")
+            raise LocalViolation("a message must have at least one frame")
         added = 0
         for frame in message:
             size = len(frame)
@@ -214,12 +214,12 @@ class Zmtp:
             raise self._broken
         if not self.ready:
             raise RemoteViolation(
-                "the peer hung up during the handshake, as "
-                + (f"{self.who_hangs_up} does, and " if self.who_hangs_up else "")
-                + "libzmq does where mechanism or socket type do not fit"
+                "the peer closed the connection during the handshake; it may be "
+                + (f"{self.closes_early}, or " if self.closes_early else "")
+                + "a libzmq peer with another socket type or security mechanism"
             )
         if not self._reader.between_messages:
-            raise RemoteViolation("the peer hung up in the middle of a message")
+            raise RemoteViolation("the peer closed the connection in the middle of a message")
 
     # --- before the traffic -----------------------------------------------------------------
 
@@ -267,12 +267,12 @@ class Zmtp:
             self.refusal = self._mechanism.mismatch(greeting.mechanism)
             raise MechanismMismatch(self.refusal)
         if greeting.as_server and self._mechanism.as_server:
-            raise RemoteViolation("both sides announce that they are the server")
+            raise RemoteViolation("both sides announce themselves as the server of the handshake")
 
     def _take_command(self) -> bool:
         """Give the next command to the handshake; return False if it is incomplete."""
         if self._buffer[0] < COMMAND:
-            raise RemoteViolation("a message came before the handshake was complete")
+            raise RemoteViolation("received a message before the handshake was complete")
         found = find_command(self._buffer, 0, self._limits.handshake_size_max)
         if found is None:
             return False
@@ -307,7 +307,7 @@ class Zmtp:
                 self.peer_ttl_s, context = decode_ping(data)
                 self._output += encode_pong(context)
             elif name == b"ERROR":
-                raise RefusedByPeer(f"the peer gave up: {decode_error(data)}")
+                raise RefusedByPeer(f"the peer sent an error: {decode_error(data)}")
 
     def _fail(self, violation: RemoteViolation) -> None:
         """Record the failure, and send ERROR with the reason, if in the handshake."""

@@ -60,13 +60,15 @@ def find_command(data: bytes, at: int, size_max: int) -> tuple[Command, int] | N
     """
     flags = data[at]
     if flags & ~LONG != COMMAND:
-        raise RemoteViolation(f"frame flags {flags:#04x}: reserved bits, or a command with MORE")
+        raise RemoteViolation(
+            f"received a command frame with the invalid flags {flags:#04x}: reserved bits, or MORE"
+        )
     begin = at + (9 if flags & LONG else 2)
     if begin > len(data):
         return None
     size = _u64.unpack_from(data, at + 1)[0] if flags & LONG else data[at + 1]
     if size > size_max:
-        raise RemoteViolation(f"a command of {size} bytes, more than the {size_max} allowed")
+        raise RemoteViolation(f"received a command of {size} bytes; the maximum is {size_max}")
     end = begin + size
     return None if end > len(data) else (_split(data[begin:end]), end)
 
@@ -77,7 +79,7 @@ def _split(body: bytes) -> Command:
         return Command(b"ERROR", body[len(_ERROR_OF_LIBZMQ) :])
     border = 1 + body[0] if body else 0
     if not 1 < border <= len(body):
-        raise RemoteViolation(f"a command without a whole name: {body[:16]!r}")
+        raise RemoteViolation(f"received a command with a truncated or empty name: {body[:16]!r}")
     return Command(body[1:border], body[border:])
 
 
@@ -100,10 +102,12 @@ def decode_metadata(data: bytes) -> dict[str, bytes]:
         name_end = at + 1 + data[at]
         value_at = name_end + 4
         if name_end == at + 1 or value_at > len(data):
-            raise RemoteViolation("malformed metadata: a property without a whole name")
+            raise RemoteViolation(
+                "malformed metadata: the name of a property is empty or truncated"
+            )
         end = value_at + _u32.unpack_from(data, name_end)[0]
         if end > len(data):
-            raise RemoteViolation("malformed metadata: a value is longer than its command")
+            raise RemoteViolation("malformed metadata: a value extends beyond its command")
         properties[data[at + 1 : name_end].decode("latin-1").lower()] = data[value_at:end]
         at = end
     return properties
@@ -122,14 +126,16 @@ def encode_error(reason: str) -> bytes:
 def decode_error(data: bytes) -> str:
     """Return the reason in an ERROR command, with unprintable characters escaped."""
     if not data or len(data) != 1 + data[0]:
-        raise RemoteViolation(f"a malformed ERROR command: {data[:16]!r}")
+        raise RemoteViolation(f"received a malformed ERROR command: {data[:16]!r}")
     return data[1:].decode("ascii", "backslashreplace")
 
 
 def decode_ping(data: bytes) -> Ping:
     """Decode PING: a u16 time to live in tenths of a second, and a context of up to 16 bytes."""
     if not 2 <= len(data) <= 2 + _PING_CONTEXT_MAX:
-        raise RemoteViolation(f"a PING with {len(data)} bytes of data; 2 to 18 are allowed")
+        raise RemoteViolation(
+            f"received a PING with {len(data)} bytes of data; 2 to 18 are allowed"
+        )
     return Ping(int.from_bytes(data[:2], "big") / 10, data[2:])
 
 

@@ -159,12 +159,16 @@ class FrameReader:
         """
         limits = self._limits
         if len(frames) + (announced is not None) > limits.frames_max:
-            raise RemoteViolation(f"a message of more than {limits.frames_max} frames")
+            raise RemoteViolation(
+                f"received a message of more than {limits.frames_max} frames, the maximum"
+            )
         if wire_size > limits.message_size_bytes_max:
             size = sum(map(len, frames)) + (announced or 0)
             if size > limits.message_size_bytes_max:
                 allowed = limits.message_size_bytes_max
-                raise RemoteViolation(f"a message of {size} bytes or more; {allowed} are allowed")
+                raise RemoteViolation(
+                    f"received a message of at least {size} bytes; the maximum is {allowed}"
+                )
 
     def _begin_body(self, beginning: bytes, missing: int, *, ends_message: bool) -> None:
         self._body = [beginning]

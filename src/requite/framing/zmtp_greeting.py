@@ -55,8 +55,8 @@ def check_beginning(data: bytes) -> None:
         raise RemoteViolation("the peer does not speak ZMTP 3: its signature does not end in 0x7f")
     if len(data) > _MAJOR_AT and data[_MAJOR_AT] < MAJOR:
         raise RemoteViolation(
-            f"the peer announces ZMTP revision {data[_MAJOR_AT]}; the oldest spoken here is 3.0,"
-            " that of libzmq 4.0"
+            f"the peer announces ZMTP revision {data[_MAJOR_AT]}; at least 3.0 (libzmq 4.0) is"
+            " required"
         )
 
 

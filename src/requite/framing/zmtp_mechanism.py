@@ -67,7 +67,7 @@ class Null:
     knows whether it is a server that requires a password or a client that sends one.
     """
 
-    when_plain: str = "the peer uses user names and passwords (ZMTP PLAIN), and none are used here"
+    when_plain: str = "the peer uses user names and passwords (ZMTP PLAIN), but this side has none"
     name: ClassVar[bytes] = b"NULL"
     as_server: ClassVar[bool] = False
 
@@ -95,14 +95,16 @@ class PlainClient:
 
     def __post_init__(self) -> None:
         if max(len(self.username.encode()), len(self.password.encode())) > 255:
-            raise LocalViolation("PLAIN carries user names and passwords of up to 255 bytes")
+            raise LocalViolation(
+                "a user name or password has more than 255 bytes, the maximum of ZMTP PLAIN"
+            )
 
     def handshake(self, metadata: bytes, admit: Admit) -> Handshake:
         username, password = self.username.encode(), self.password.encode()
         hello = bytes((len(username),)) + username + bytes((len(password),)) + password
         command = yield encode_command(b"HELLO", hello)
         if _data_of(command, b"WELCOME"):
-            raise RemoteViolation("a WELCOME with data")
+            raise RemoteViolation("received a WELCOME with data; it must be empty")
         command = yield encode_command(b"INITIATE", metadata)
         return b"", admit(_data_of(command, b"READY"))
 
@@ -111,9 +113,9 @@ class PlainClient:
         if theirs != b"NULL":
             return _unknown(theirs, "PLAIN (user name and password)")
         return (
-            f"the broker asks for no user name and password, and those of {self.username!r} were"
-            " given: leave out `--credentials-file` and the URL's USER:PASSWORD, or start the"
-            " broker with `--credentials-file`"
+            f"the broker does not use credentials, but those of {self.username!r} were given:"
+            " remove `--credentials-file` and the URL's USER:PASSWORD, or start the broker"
+            " with `--credentials-file`"
         )
 
     def refusal(self, status: str) -> str:
@@ -121,7 +123,7 @@ class PlainClient:
         if status != REFUSED_STATUS:
             return ""
         return (
-            f"the broker refused the user name or the password of {self.username!r} (status"
+            f"the broker refused the user name or password of {self.username!r} (status"
             f" {status}): correct them in `--credentials-file`, or in the URL"
         )
 
@@ -142,7 +144,7 @@ class PlainServer:
         username, password = _credentials(_data_of(command, b"HELLO"))
         if not self.check(username, password):
             raise CredentialsRefused(
-                f"the credentials of user {username!r} were refused: the broker's"
+                f"refused the credentials of user {username!r}: the broker's"
                 " `--credentials-file` has no such user, or another password"
             )
         command = yield encode_command(b"WELCOME")
@@ -154,8 +156,8 @@ class PlainServer:
         if theirs != b"NULL":
             return _unknown(theirs, "PLAIN (user name and password)")
         return (
-            "the peer shows no user name and password, which this broker requires: give the peer"
-            " `--credentials-file`, or put them in its URL"
+            "this broker requires a user name and password, and the peer sends none: start"
+            " the peer with `--credentials-file`, or put them in its URL"
         )
 
     def refusal(self, _status: str) -> str:
@@ -164,14 +166,16 @@ class PlainServer:
 
 
 def _unknown(theirs: bytes, ours: str) -> str:
-    name = theirs.decode("ascii", "backslashreplace") or "without a name"
-    return f"the peer uses the security mechanism {name} of ZMTP; here it is {ours}"
+    name = theirs.decode("ascii", "backslashreplace") or "(unnamed)"
+    return f"the peer uses the ZMTP security mechanism {name}; this side uses {ours}"
 
 
 def _data_of(command: Command, expected: bytes) -> bytes:
     """Return the data of the expected command; raise `RemoteViolation` for any other."""
     if command.name != expected:
-        raise RemoteViolation(f"{command.name!r} came where the handshake demands {expected!r}")
+        raise RemoteViolation(
+            f"received the command {command.name!r} where the handshake requires {expected!r}"
+        )
     return command.data
 
 
@@ -179,11 +183,11 @@ def _credentials(data: bytes) -> tuple[str, str]:
     """Parse the data of HELLO: u8 length and user name, u8 length and password."""
     border = 1 + data[0] if data else 0
     if not 0 < border < len(data) or len(data) != border + 1 + data[border]:
-        raise RemoteViolation("malformed HELLO: it does not hold a user name and a password")
+        raise RemoteViolation("malformed HELLO: it does not contain a user name and a password")
     try:
         return data[1:border].decode(), data[border + 1 :].decode()
     except UnicodeDecodeError as error:
-        raise CredentialsRefused("user name or password is not UTF-8") from error
+        raise CredentialsRefused("the user name or password is not UTF-8") from error
 
 
 # --- helpers for checks -------------------------------------------------------------------------

@@ -48,7 +48,10 @@ class Peer(NamedTuple):
 def own_metadata(socket_type: SocketType, identity: bytes) -> bytes:
     """Encode the properties of this side. As in libzmq, all types but REP send their identity."""
     if len(identity) > IDENTITY_SIZE_MAX or identity[:1] == b"\0":
-        raise LocalViolation(f"an identity has 0 to 255 bytes, the first not zero: {identity!r}")
+        raise LocalViolation(
+            "an identity must have at most 255 bytes and must not begin with a zero byte:"
+            f" {identity!r}"
+        )
     properties = {"Socket-Type": socket_type.encode()}
     if socket_type is not SocketType.REP:
         properties["Identity"] = identity
@@ -65,13 +68,13 @@ def admit_peer(own: SocketType, metadata: bytes) -> Peer:
     properties = decode_metadata(metadata)
     announced = properties.get("socket-type", b"").decode("ascii", "backslashreplace")
     if announced not in _PEERS[own]:
-        raise RemoteViolation(f"a {own} socket does not talk to socket type {announced!r}")
+        raise RemoteViolation(f"a {own} socket cannot connect to a socket of type {announced!r}")
     socket_type = SocketType(announced)
     if socket_type is SocketType.REP:  # "the Identity property shall be ignored"
         return Peer(socket_type, b"")
     identity = properties.get("identity", b"")
     if len(identity) > IDENTITY_SIZE_MAX or identity[:1] == b"\0":
-        raise RemoteViolation(f"the peer announces an identity that is reserved: {identity[:16]!r}")
+        raise RemoteViolation(f"the peer announces an invalid identity: {identity[:16]!r}")
     return Peer(socket_type, identity)
 
 
@@ -92,10 +95,10 @@ class NotReady:
     """The role during the handshake: nothing may be encoded or decoded yet."""
 
     def wrap(self, message: Sequence[bytes]) -> Sequence[bytes]:
-        raise LocalViolation("nothing may be encoded before the handshake is complete")
+        raise LocalViolation("cannot encode before the handshake is complete")
 
     def unwrap(self, message: Message) -> Message:
-        raise AssertionError("no message is read before the handshake is complete")
+        raise AssertionError("a message was decoded before the handshake was complete")
 
 
 class RequestRole:
@@ -107,12 +110,14 @@ class RequestRole:
 
     def wrap(self, message: Sequence[bytes]) -> Sequence[bytes]:
         if not message:
-            raise LocalViolation("a message has at least one frame")
+            raise LocalViolation("a message must have at least one frame")
         return [b"", *message]
 
     def unwrap(self, message: Message) -> Message:
         if len(message) < 2 or message[0]:
-            raise RemoteViolation("a reply without an empty delimiter and data frames behind it")
+            raise RemoteViolation(
+                "received a reply without an empty delimiter frame followed by data frames"
+            )
         del message[0]
         return message
 
@@ -129,15 +134,17 @@ class ReplyRole:
 
     def wrap(self, message: Sequence[bytes]) -> Sequence[bytes]:
         if not message:
-            raise LocalViolation("a message has at least one frame")
+            raise LocalViolation("a message must have at least one frame")
         if not self._envelopes:
-            raise LocalViolation("a REP socket may only answer: there is no open request")
+            raise LocalViolation("a REP socket can only reply to a request, and no request is open")
         return [*self._envelopes.popleft(), *message]
 
     def unwrap(self, message: Message) -> Message:
         border = message.index(b"") + 1 if b"" in message else 0
         if not 0 < border < len(message):
-            raise RemoteViolation("a request without an empty delimiter and data frames behind it")
+            raise RemoteViolation(
+                "received a request without an empty delimiter frame followed by data frames"
+            )
         self._envelopes.append(message[:border])
         return message[border:]
 

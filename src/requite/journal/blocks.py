@@ -138,13 +138,13 @@ def flaw_of(payload: Buffer) -> str:
     if header is None:
         return f"a block of {len(payload)} bytes is shorter than its header"
     if header.version != SCHEMA_VERSION:
-        return f"schema version {header.version}; this reader knows {SCHEMA_VERSION}"
+        return f"schema version {header.version}; this reader supports {SCHEMA_VERSION}"
     if header.type not in SEQS_PER_ROW:
         return f"unknown block type {header.type}"
     if abs(header.clock_offset_us) > CLOCK_OFFSET_MAX:
-        return f"a clock offset of {header.clock_offset_us} µs cannot be"
+        return f"a clock offset of {header.clock_offset_us} µs is out of range"
     if header.first_seq > SEQ_MAX:
-        return f"no log has had {header.first_seq} events"
+        return f"the event number {header.first_seq} is out of range"
     if header.type in COLUMNS and len(payload) != HEADER_SIZE + header.rows * ROW_SIZE:
         return f"{header.rows} rows do not make a block of {len(payload)} bytes"
     return ""
@@ -191,7 +191,7 @@ def read_opened(payload: Buffer) -> dict[str, Any]:
     return facts if isinstance(facts, dict) else {}
 
 
-def stranger_of(payload: Buffer, role: str, name: str) -> str:
+def owner_mismatch(payload: Buffer, role: str, name: str) -> str:
     """Return why an OPENED block does not belong to the log `ROLE-NAME`; "" if it does."""
     facts = read_opened(payload)
     owner = facts.get("role"), facts.get("name")

@@ -18,11 +18,11 @@ from requite.journal.blocks import (
     BlockType,
     Header,
     flaw_of,
+    owner_mismatch,
     parse_header,
     raw_row,
     read_strings,
     row_values,
-    stranger_of,
 )
 from requite.journal.event import Event, from_us
 from requite.journal.folder import LogFolder
@@ -110,7 +110,7 @@ class SegmentDecoder:
         if header.type == BlockType.STRINGS:
             self._learn(item.payload)
         if header.type == BlockType.OPENED:
-            flaw = stranger_of(item.payload, meaning.ROLE_NAMES[self._role], self._log.name)
+            flaw = owner_mismatch(item.payload, meaning.ROLE_NAMES[self._role], self._log.name)
             if flaw:
                 self._is_stranger = True
                 return self._flawed(at, bytes(item.payload[:RAW_SIZE_MAX]), flaw)

@@ -91,7 +91,7 @@ def _folder(directory: Path | str) -> Path:
 def _logs_in_store(url: str) -> list[LogFolder]:
     parts = _parts(url)
     if not parts:
-        raise ConfigurationError(f"there is no journal at {url}: nothing is there")
+        raise ConfigurationError(f"there is no journal at {url}: the place is empty")
     one = identify(url)
     if one is not None:
         return [one]
@@ -152,7 +152,7 @@ def prepare(directory: Path | str) -> Path:
     if nearest == path:
         _logs(path, _entries(path))
     elif not nearest.is_dir():
-        raise ConfigurationError(f"{nearest} is a file; {path} cannot be in it")
+        raise ConfigurationError(f"cannot create {path}: {nearest} is a file")
     return path
 
 
@@ -180,4 +180,4 @@ def _require_harmless(place: Path | str, names: Iterable[str]) -> None:
     others = sorted(name for name in names if not _HARMLESS.fullmatch(name))
     if others:
         named = ", ".join(others[:_NAMED_MAX]) + (", …" if len(others) > _NAMED_MAX else "")
-        raise ConfigurationError(f"{place} is not a journal: it has {named}, and no log")
+        raise ConfigurationError(f"{place} is not a journal: it contains {named}, and no log")

@@ -59,7 +59,9 @@ class Journal:
         clock: WallClock | None = None,
     ) -> None:
         if len(name) != ORIGIN_SIZE:
-            raise ConfigurationError(f"a journal's name has {ORIGIN_SIZE} bytes, not {len(name)}")
+            raise ConfigurationError(
+                f"the name of a journal must have {ORIGIN_SIZE} bytes, not {len(name)}"
+            )
         self.chronicle = Chronicle(press_spans, Lock())
         self.settings = settings or JournalSettings()
         self.path = Path(directory) / log_name(role, name)
@@ -82,7 +84,7 @@ class Journal:
         prepare(self.path.parent)
         courier = self._courier_of(self.settings.ship_to)
         if self.path.exists():
-            raise ConfigurationError(f"{self.path} exists; a journal's name is used only once")
+            raise ConfigurationError(f"{self.path} already exists; each journal needs a new name")
         place = _Place(self.path, self.settings)
         scribe = Scribe(self.chronicle, place, self._facts(), self.settings, self._clock)
         scribe.open()
@@ -105,7 +107,10 @@ class Journal:
         self._closing.set()
         self._thread.join(self.settings.close_timeout_s)
         if self._thread.is_alive():
-            logger.warning("the journal's disk hangs; the last rows are lost")
+            logger.warning(
+                "the journal could not be written in time, because its disk does not respond;"
+                " its last rows are lost"
+            )
         if self._courier is not None:
             self._courier.finish(self.settings.close_timeout_s)
 

@@ -21,17 +21,17 @@ def faults(directory: Path | str, ended: Collection[str] = ()) -> Iterator[str]:
     """
     for log in missing_logs(directory):
         if log.log not in ended:
-            yield f"the log {log.log} began, and is not there"
+            yield f"the log {log.log} was started, and is missing"
     logs = [log for log in find_logs(directory) if log.log not in ended]
-    for log, lacks_its_end in zip(logs, of_each(logs, _lacks_its_end), strict=True):
+    for log, lacks_its_end in zip(logs, of_each(logs, _is_truncated), strict=True):
         if lacks_its_end:
             yield (
-                f"the log {log.log} has lost its end: what is there of it is complete, "
-                "and does not say that the log was closed"
+                f"the end of the log {log.log} is missing: the records that exist are"
+                " complete, but the record of its closing is not among them"
             )
 
 
-def _lacks_its_end(log: LogFolder) -> bool:
+def _is_truncated(log: LogFolder) -> bool:
     reader = LogReader(log.place)
     try:
         infos = [info for info in reader.segments() if info.written_bytes]

@@ -69,7 +69,7 @@ KIND_NAMES: Final[Mapping[int, str]] = {kind.value: kind.name.lower() for kind i
 OUTCOME_NAMES: Final[Mapping[int, str]] = {status.value: status.name for status in Status}
 ROLE_NAMES: Final[Mapping[WriterRole, str]] = {role: role.name.lower() for role in WriterRole}
 
-INSTANT_OUT_OF_RANGE: Final = "its instant is out of range"
+INSTANT_OUT_OF_RANGE: Final = "its time is out of range"
 MICROSECONDS_MAX: Final = 253_402_300_800_000_000  # the end of the year 9999
 INT_MAX: Final = (1 << 31) - 1
 _SUM_MAX: Final = float(1 << 61)

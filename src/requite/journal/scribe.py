@@ -122,7 +122,7 @@ class Scribe:
         self.flush()
         self._drop_backlog()
         try:
-            self._tell_the_end()
+            self._write_closed()
         except StorageError as error:
             self._fail(error, self._clock.now())
             self._lost += 1
@@ -148,7 +148,7 @@ class Scribe:
         offset_us = self._clock.offset_us()
         backlog = self.backlog
         try:
-            self._tell_what_was_dropped(writer, offset_us)
+            self._write_dropped(writer, offset_us)
             writer.write_pressed(self._pressed, offset_us)
             writer.write_spans(self._spans, offset_us)
             writer.write_event_rows(self._event_rows, offset_us)
@@ -156,7 +156,7 @@ class Scribe:
             self._unchecked += backlog - self.backlog
             self._account(writer)
 
-    def _tell_what_was_dropped(self, writer: BlockWriter, offset_us: int) -> None:
+    def _write_dropped(self, writer: BlockWriter, offset_us: int) -> None:
         """Record the number, also while the disk is full, since the process may be killed.
 
         That uses the reserve, so on a full disk the number is recorded only when it has doubled.
@@ -169,7 +169,7 @@ class Scribe:
         if self.failure:  # a write to the reserve does not prove that others succeed
             writer.make_room()
 
-    def _tell_the_end(self) -> None:
+    def _write_closed(self) -> None:
         """Write the last rows, for which the reserve has space unless the disk fails."""
         writer = self._writer or self._open_log()
         now, offset_us = self._clock.now(), self._clock.offset_us()
@@ -199,7 +199,9 @@ class Scribe:
             return
         self._sync_at = now + self._settings.sync_every_s
         if not self._place.is_there():
-            raise LogGone("the journal was removed while it was written; it begins anew")
+            raise LogGone(
+                "the journal's folder was removed while it was being written; a new one is started"
+            )
         self._log.sync()
         self._is_synced = True
         self._unchecked = 0
@@ -208,14 +210,14 @@ class Scribe:
     def _fail(self, error: StorageError, now: float) -> None:
         """Warn once per failure. A full log may have space later; after others it is reopened."""
         if not self.failure:
-            logger.warning("the journal cannot be written: %s", error)
+            logger.warning("cannot write the journal: %s", error)
         self.failure = str(error)
         self._try_at = now + self._settings.retry_every_s
         if not isinstance(error, LogFull):
-            self._count_what_is_gone()
+            self._count_lost_rows()
             self._close_log()
 
-    def _count_what_is_gone(self) -> None:
+    def _count_lost_rows(self) -> None:
         """Count the rows of a removed file, whichever operation has detected that."""
         if self._log is not None and not self._place.is_there():
             self._lost += self._unchecked
@@ -225,7 +227,7 @@ class Scribe:
         if self.failure:
             self.failure = ""
             logger.warning(
-                "the journal is written again; so far %d rows were dropped", self.dropped
+                "the journal can be written again; %d rows were dropped so far", self.dropped
             )
 
     def _drop_backlog(self) -> None:
@@ -238,4 +240,4 @@ class Scribe:
             if log is not None:
                 log.close()
         except StorageError as error:
-            logger.warning("the journal's log cannot be closed: %s", error)
+            logger.warning("cannot close the journal's log: %s", error)

@@ -37,15 +37,15 @@ class JournalSettings:
     def __post_init__(self) -> None:
         if self.segment_size_bytes < SEGMENT_SIZE_MIN:
             raise ConfigurationError(
-                f"a journal's segments have at least {SEGMENT_SIZE_MIN:,} bytes, "
-                f"not {self.segment_size_bytes:,}"
+                f"segment_size_bytes of a journal must be at least {SEGMENT_SIZE_MIN:,}, not"
+                f" {self.segment_size_bytes:,}"
             )
         if self.flush_every_s <= 0:
             raise ConfigurationError(f"flush_every_s must be positive, not {self.flush_every_s}")
         if self.ship_every_s <= 0:
             raise ConfigurationError(f"ship_every_s must be positive, not {self.ship_every_s}")
         if min(self.sync_every_s, self.retry_every_s, self.close_timeout_s) < 0:
-            raise ConfigurationError("times of a journal cannot be negative")
+            raise ConfigurationError("the times in JournalSettings cannot be negative")
 
 
 class JournalStatus(NamedTuple):

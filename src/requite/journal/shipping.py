@@ -141,7 +141,8 @@ class Courier:
         self._thread.join(timeout_s)
         if self._thread.is_alive() or self._failure:
             logger.warning(
-                "the journal's end has not been shipped to %s; `requite journal ship` does that",
+                "the end of the journal was not copied to %s; run `requite journal ship`"
+                " to copy it",
                 self._url,
             )
 
@@ -158,10 +159,10 @@ class Courier:
 
     def _fail(self, failure: str) -> None:
         if not self._failure:
-            logger.warning("the journal cannot be shipped: %s", failure)
+            logger.warning("cannot copy the journal: %s", failure)
         self._failure = failure
 
     def _recover(self) -> None:
         if self._failure:
             self._failure = ""
-            logger.warning("the journal is shipped again to %s", self._url)
+            logger.warning("the journal is copied to %s again", self._url)

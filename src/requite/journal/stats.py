@@ -18,9 +18,9 @@ from requite.journal.blocks import (
     Header,
     cells_of,
     flaw_of,
+    owner_mismatch,
     parse_header,
     read_opened,
-    stranger_of,
 )
 from requite.journal.event import from_us
 from requite.journal.folder import LogFolder, find_logs, missing_logs
@@ -114,7 +114,7 @@ class LogStats:
             self.flaws[flaw] += 1
             return
         if header.type == BlockType.OPENED:  # the first block of a segment
-            stranger = stranger_of(payload, ROLE_NAMES[self.log.role], self.log.name)
+            stranger = owner_mismatch(payload, ROLE_NAMES[self.log.role], self.log.name)
             self._is_stranger = bool(stranger)
             if stranger:
                 self.flaws[stranger] += 1

@@ -16,5 +16,5 @@ def __getattr__(name: str) -> Any:
     """Return `PairRole` under its former name `Role`, with a warning."""
     if name != "Role":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    warnings.warn("requite.pair.Role is PairRole now", DeprecationWarning, stacklevel=2)
+    warnings.warn("requite.pair.Role is deprecated; use PairRole", DeprecationWarning, stacklevel=2)
     return PairRole

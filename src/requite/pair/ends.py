@@ -28,8 +28,8 @@ def stay_connected_to(address: str) -> Endpoint:
     target: Address = parse_address(address, _SCHEMES)
     if isinstance(target, HostAddress) and (target.is_wildcard or not target.port):
         raise ConfigurationError(
-            f"cannot dial {address!r}: host * and port 0 are for listening; give the address where"
-            " a server of the pair listens"
+            f"cannot connect to {address!r}: host * and port 0 are only for listening; pass"
+            " the address at which a server of the pair listens"
         )
     return Endpoint(target, make_framing, DIALLED)
 

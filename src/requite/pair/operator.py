@@ -46,7 +46,9 @@ class Operator:
 
     async def look(self) -> PairView:
         """Return `view()`. Deprecated."""
-        warnings.warn("Operator.look is Operator.view now", DeprecationWarning, stacklevel=2)
+        warnings.warn(
+            "Operator.look is deprecated; use Operator.view", DeprecationWarning, stacklevel=2
+        )
         return await self.view()
 
     async def switch(self) -> PairView:
@@ -64,8 +66,8 @@ class Operator:
                     view = await self.view()
         except TimeoutError:
             raise CallTimeout(
-                f"after {self._timeout_s:g} s {self._address} is still {word_for(view.state)}:"
-                " the other server has not taken over; ask both for their status"
+                f"{self._address} is still {word_for(view.state)} after {self._timeout_s:g} s:"
+                " the other server has not taken over; check the status of both servers"
             ) from None
         wanted = State.PASSIVE if before.state is State.ACTIVE else State.ACTIVE
         if view.state is not wanted:
@@ -86,8 +88,8 @@ class Operator:
         except TimeoutError:
             trouble = self._shell.trouble or f"{self._address} does not answer"
             raise CallTimeout(
-                f"no answer within {self._timeout_s:g} s: {trouble}; check that a server of a pair"
-                " runs and listens there for the other one (--pair-bind)",
+                f"no answer within {self._timeout_s:g} s: {trouble}; check that a server of a"
+                " pair runs, and that this is its --pair-bind address",
                 may_have_executed=isinstance(question, Switch),
             ) from None
         if isinstance(answer, Refused):

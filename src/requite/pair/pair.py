@@ -140,8 +140,8 @@ class Pair(Daemon):
         Raises `LocalViolation` if the pair has been started, or has an owner."""
         if self._started or self._is_owned:
             raise LocalViolation(
-                "a broker starts its pair itself: give it a pair that has not been started, and"
-                " that no other broker has"
+                "a broker starts its pair itself: pass a pair that has not been started and"
+                " that no other broker uses"
             )
         self._is_owned = True
         self._listeners.append(on_change)
@@ -205,13 +205,13 @@ def read_role(role: PairRole | str) -> PairRole:
     try:
         return role if isinstance(role, PairRole) else PairRole[role.upper()]
     except (KeyError, AttributeError):
-        raise ConfigurationError(f"a role is 'primary' or 'backup', not {role!r}") from None
+        raise ConfigurationError(f"a role must be 'primary' or 'backup', not {role!r}") from None
 
 
 def _sentence(view: PairView) -> str:
     own, other = view.role.name.lower(), view.role.other.name.lower()
     if view.peer_state is None:
-        peer = "has not been heard of"
+        peer = "has not sent a heartbeat yet"
     else:
         verb = "is silent, and was" if view.peer_is_silent else "is"
         peer = f"{verb} {word_for(view.peer_state)}"

@@ -49,7 +49,7 @@ from requite.protocols.majordomo.wire import (
 )
 from requite.request import Status
 
-NOT_ACTIVE: Final = "this broker is the passive one of a pair: the other one serves"
+NOT_ACTIVE: Final = "this broker is the passive server of a pair; the other server is active"
 # More inputs than arrive while the pair checks whether this broker may still serve.
 _HELD_MAX: Final = 5_000
 # After a pause the gate may run before its side of the pair, which is then still ACTIVE.

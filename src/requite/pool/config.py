@@ -261,7 +261,7 @@ def read_config(
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"{where}: {error}") from None
     for name, table in tables.items():
-        _check(isinstance(table, dict), f"{where}: {name} stands outside of a section")
+        _check(isinstance(table, dict), f"{where}: {name} is outside of a section")
     overrides = [*_from_environ(environ or {}), *_from_flags(flags or {})]
     places = {name: f"{where}, [{name}]" for name in tables}
     for place, section, name, value in overrides:
@@ -274,7 +274,10 @@ def _from_environ(environ: Mapping[str, str]) -> Iterator[tuple[str, str, str, A
     for variable, value in sorted(environ.items()):
         if variable.startswith(PREFIX):
             section, _, name = variable.removeprefix(PREFIX).lower().partition("__")
-            _check(bool(section and name), f"{variable}: it is {PREFIX}SECTION__NAME")
+            _check(
+                bool(section and name),
+                f"{variable}: the name must have the form {PREFIX}SECTION__NAME",
+            )
             yield variable, section, name, value
 
 
@@ -289,8 +292,8 @@ def _assemble(tables: dict[str, Any], places: Mapping[str, str], where: str) -> 
     kinds = get_type_hints(PoolConfig)
     for section in tables:
         known = ", ".join(kinds)
-        _check(section in kinds, f"{places[section]}: no such section; there are {known}")
-    _check("pool" in tables, f"{where}: there is no [pool] with the name of the pool")
+        _check(section in kinds, f"{places[section]}: unknown section; the sections are {known}")
+    _check("pool" in tables, f"{where}: the section [pool] with the name of the pool is missing")
     driver = tables.pop("driver", {})
     sections = {
         name: read_section(kinds[name], table, places[name]) for name, table in tables.items()
@@ -316,8 +319,8 @@ def read_section(kind: type[Section], table: Mapping[str, Any], where: str) -> S
     known = {each.name.removesuffix("_s"): each for each in fields(kind)}  # type: ignore[arg-type]
     values = {}
     for name, value in table.items():
-        names = f"there are {', '.join(known)}" if known else "it has none"
-        _check(name in known, f"{where}: no such setting {name!r}; {names}")
+        names = f"the settings are {', '.join(known)}" if known else "the section has no settings"
+        _check(name in known, f"{where}: unknown setting {name!r}; {names}")
         values[known[name].name] = _convert(value, hints[known[name].name], f"{where}: {name}")
     for name, each in known.items():
         optional = each.default is not MISSING or each.default_factory is not MISSING
@@ -366,6 +369,6 @@ def _texts(value: Any, where: str) -> tuple[str, ...]:
         return tuple(value.split())
     _check(
         isinstance(value, list | tuple) and all(isinstance(each, str) for each in value),
-        f"{where} is {value!r}; it must be a list of texts",
+        f"{where} is {value!r}; it must be a list of strings",
     )
     return tuple(value)

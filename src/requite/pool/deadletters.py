@@ -104,7 +104,7 @@ class DeadLetters:
             case PublishFailed(ticket, reason):
                 self._failed(ticket, reason, now)
             case _:
-                raise LocalViolation(f"{event!r} says nothing about dead letters")
+                raise LocalViolation(f"{event!r} is not an event about dead letters")
         return self._taken()
 
     def advance(self, now: float) -> list[PoolEffect]:

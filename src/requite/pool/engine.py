@@ -171,7 +171,7 @@ class PoolEngine:
         for event in events:
             handler = self._inputs.get(type(event))
             if handler is None:
-                refused = refused or LocalViolation(f"{event!r} is no input of a pool")
+                refused = refused or LocalViolation(f"a pool does not handle the input {event!r}")
             else:
                 handler(event, now)
                 self._advance(now)

@@ -178,7 +178,7 @@ class GroupLoop:
             case GroupFailed(key, reason):
                 self._failed(key, reason, now)
             case _:
-                raise LocalViolation(f"{event!r} says nothing about groups")
+                raise LocalViolation(f"{event!r} is not an event about groups")
         return self._taken()
 
     def advance(self, now: float) -> list[PoolEffect]:

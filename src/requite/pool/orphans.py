@@ -126,7 +126,7 @@ class Orphans:
             case PublishFailed(ticket, reason):
                 self._failed(ticket, reason, now)
             case _:
-                raise LocalViolation(f"{event!r} says nothing about orphans")
+                raise LocalViolation(f"{event!r} is not an event about orphans")
         return self._taken()
 
     def advance(self, now: float) -> list[PoolEffect]:
@@ -175,14 +175,14 @@ class Orphans:
     def _arrived(self, event: OrphanArrived, now: float) -> None:
         tag, name, expires_s, _ = event
         orphan = _Orphan(tag, name, now, inf if expires_s is None else now + expires_s)
-        if self._can_have_a_queue(name):
+        if self._may_have_queue(name):
             self._wait(orphan, now)
             self._doubt(name, now)
             self._release(name, now)
         else:
             self._forward(orphan, Destination.DEAD_LETTERS, now, "rejected")
 
-    def _can_have_a_queue(self, name: str) -> bool:
+    def _may_have_queue(self, name: str) -> bool:
         try:
             self._pool.request_binding(name)
         except ConfigurationError as error:

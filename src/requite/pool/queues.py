@@ -276,7 +276,7 @@ class QueueLoop:
             case QueueInspected():
                 self._inspected(event, now)
             case _:
-                raise LocalViolation(f"{event!r} says nothing about queues")
+                raise LocalViolation(f"{event!r} is not an event about queues")
         return self._taken()
 
     def advance(self, now: float) -> list[PoolEffect]:

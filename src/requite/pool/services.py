@@ -132,7 +132,7 @@ class ServiceLoop:
     def handle(self, event: Any, now: float) -> list[PoolEffect]:
         """Handle the result of a poll. Raises `LocalViolation` for other inputs."""
         if not isinstance(event, ServicesListed | ServiceListFailed):
-            raise LocalViolation(f"{event!r} says nothing about services")
+            raise LocalViolation(f"{event!r} is not an event about services")
         if event.ticket == self._question and self._is_asking:
             self._is_asking = False
             if isinstance(event, ServicesListed):

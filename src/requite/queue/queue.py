@@ -67,7 +67,7 @@ class Queue(Daemon):
     ) -> None:
         if protocol not in tuple(Pattern):
             known = " or ".join(Pattern)
-            raise ConfigurationError(f"the protocol of a queue is {known}, not {protocol!r}")
+            raise ConfigurationError(f"the protocol of a queue must be {known}, not {protocol!r}")
         if message_size_max < 1:
             raise ConfigurationError(f"message_size_max must be at least 1, not {message_size_max}")
         self._pattern = Pattern(protocol)

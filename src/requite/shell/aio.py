@@ -169,7 +169,7 @@ class AioShell:
         self.host.submit_soon(event)
 
     async def drain(self) -> None:
-        """Take no new work, let the engine finish its work in hand, then close."""
+        """Accept no new work, let the engine finish its current work, then close."""
         self.start()
         self.host.submit(Drain())
         await self._drained.wait()
@@ -277,7 +277,7 @@ def new_event_loop(use_uvloop: bool | None = None) -> asyncio.AbstractEventLoop:
         except ImportError:
             if use_uvloop:
                 raise ConfigurationError(
-                    "uvloop is not installed; pip install 'requite[fast]' brings it"
+                    "uvloop is not installed: pip install 'requite[fast]'"
                 ) from None
         else:
             loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()

@@ -36,7 +36,7 @@ LIVED_S: Final = 1.0
 # --- plans ----------------------------------------------------------------------------------------
 def no_framing() -> NoReturn:
     """Stand in for `make_framing` if every endpoint has its own."""
-    raise LocalViolation("this shell has only the framings of its endpoints")
+    raise LocalViolation("this shell cannot connect to an address without a framing for it")
 
 
 class Endpoint(NamedTuple):
@@ -230,7 +230,8 @@ class PersistentConnection(AddressList):
     connections; they only get `PeerJoined` and `PeerLost`.
 
     When the connection ends it is redialled at once, unless it was short: a peer that accepts and
-    hangs up must not be dialled in a tight loop, so then the pauses grow as for a failed attempt.
+    closes connections must not be dialled in a tight loop. The pauses then grow as after failed
+    attempts.
     """
 
     short_s = LIVED_S
@@ -321,7 +322,7 @@ class ConnectionKeeper(Generic[D]):
         if any(link.joined and not link.ended for link in links):
             return ""
         troubles = [trouble for _, trouble in self.troubles()]
-        troubles += [f"nobody is connected to {address}" for address in listening]
+        troubles += [f"no peer is connected to {address}" for address in listening]
         return "; ".join(dict.fromkeys(troubles))  # there may be several connections to one address
 
     def troubles(self) -> list[tuple[Address, str]]:

@@ -32,7 +32,7 @@ class Daemon(ABC):
 
     @abstractmethod
     async def drain(self) -> None:
-        """Take no new requests, finish those in hand, then close."""
+        """Accept no new requests, finish the running ones, then close."""
 
     @abstractmethod
     async def close(self) -> None:

@@ -75,7 +75,7 @@ _MUTED_AT: Final = 8
 
 
 def _unexpected(*what: object) -> None:
-    raise LocalViolation(f"the engine asked for something its shell does not do: {what!r}")
+    raise LocalViolation(f"the shell does not support the engine's effect {what!r}")
 
 
 def _ignore(*_what: object) -> None:
@@ -497,7 +497,11 @@ class Host:
             return False
         link.identity = admission.identity
         if admission.displaced is not None:
-            self._drop(admission.displaced, "identity taken over", f"gave way to {link}")
+            self._drop(
+                admission.displaced,
+                "identity taken over",
+                f"replaced by {link}, which has the same identity",
+            )
         return True
 
     def _check_output_size(self, link: Link) -> None:
@@ -513,7 +517,7 @@ class Host:
             link.pause(Pause.UNREAD)
         if link.size > self.limits.output_size_max:
             size = link.size
-            self._drop(link, "output limit", f"does not read: {size} bytes wait for it")
+            self._drop(link, "output limit", f"does not read: {size} bytes are queued for it")
             self._settle()
 
     def _drop_overdue(self, now: float) -> None:

@@ -64,10 +64,12 @@ class PendingLinks:
 
     def take_due(self, now: float) -> list[tuple[Link, str]]:
         """Remove the overdue links, and return them with the reason."""
-        due = [(link, "takes connections and does not answer") for link in self._hurried.due(now)]
+        due = [
+            (link, "accepted the connection, but sent nothing") for link in self._hurried.due(now)
+        ]
         for link, _ in due:
             self._greeting.discard(link)
-        said = f"said too little within {self._greeting.limit_s:g} s"
+        said = f"did not complete the handshake within {self._greeting.limit_s:g} s"
         return due + [(link, said) for link in self._greeting.take_due(now)]
 
     def choose_dropped(self, newcomer: Link) -> Link:

@@ -206,7 +206,7 @@ class SyncShell:
 
     def discard(self) -> None:
         """In a forked child, close its copies of the file descriptors; the parent's stay open."""
-        self.lost = "the call belongs to the process that made it, not to its fork"
+        self.lost = "the call belongs to the parent process, which made it before the fork"
         self._tidy()
 
     def __del__(self) -> None:
@@ -241,7 +241,7 @@ class SyncShell:
 
     def _lose(self) -> None:
         """Mark the shell as lost and wake all waiting threads."""
-        self.lost = "an exception out of a signal handler interrupted the client at work"
+        self.lost = "an exception from a signal handler interrupted the client"
         while self._followers:
             _ring(self._followers.popitem()[0])
         leader = self._leader

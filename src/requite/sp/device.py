@@ -132,13 +132,11 @@ class Device(Daemon):
 
 def _side(name: str, dials: Urls, binds: Urls, role: SpRole) -> Endpoints:
     if not (dials or binds):
-        raise ConfigurationError(
-            f"a device needs a URL for its {name}, to listen at or to connect to"
-        )
+        raise ConfigurationError(f"a device needs a URL for its {name}, to listen or to connect")
     endpoints = read_endpoints(dials, binds)
     if endpoints.protocol != "sp":
         raise ConfigurationError(
-            f"a device forwards SP, not {endpoints.protocol.upper()}; use an sp+tcp:// URL"
+            f"a device forwards only SP, not {endpoints.protocol.upper()}; use an sp+tcp:// URL"
         )
     refuse_unused(endpoints.dials + endpoints.binds, role)
     return endpoints

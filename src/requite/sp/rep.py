@@ -48,7 +48,7 @@ class Request:
 
     def _end(self, status: Status, frame: bytes) -> None:
         if not self._is_open:
-            raise LocalViolation("a request is answered or cancelled once")
+            raise LocalViolation("the request was already answered or cancelled")
         self._is_open = False
         self._rep._finished(self._job, status, frame)
 

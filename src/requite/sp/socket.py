@@ -113,7 +113,7 @@ class Socket:
         endpoints = read_endpoints(url, bind)
         if endpoints.protocol != "sp":
             raise ConfigurationError(
-                f"a socket speaks SP, not {endpoints.protocol.upper()}; use an sp+tcp:// URL"
+                f"a socket supports only SP, not {endpoints.protocol.upper()}; use an sp+tcp:// URL"
             )
         refuse_unused(endpoints.dials + endpoints.binds, self._role)
         return endpoints
@@ -127,10 +127,11 @@ class Socket:
         frames = frames_of(body)
         if len(frames) != 1:
             raise ConfigurationError(
-                f"the body has {len(frames)} frames, and SP carries one; join them"
+                f"the body has {len(frames)} frames, but SP carries only one; join them"
             )
         if len(frames[0]) > self._size_max:
             raise ConfigurationError(
-                f"the body has more than the {self._size_max} bytes of message_size_max"
+                f"the body has more than the {self._size_max} bytes of message_size_max;"
+                " raise it here and at the peers"
             )
         return frames[0]

@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="requite.spark", description="requite on a cluster")
+    parser = argparse.ArgumentParser(prog="requite.spark", description="requite on a Spark cluster")
     verbs = parser.add_subparsers(required=True, metavar="VERB")
     settings = argparse.ArgumentParser(add_help=False)
     settings.add_argument("--master", help="Spark master, unless spark-submit sets it")

@@ -25,21 +25,21 @@ _OURS: Final = re.compile(r"^(?:\w+\.)*errors\.(\w+): (.+)$", re.MULTILINE)
 _SETTING: Final = re.compile(r"\[INVALID_CONF_VALUE\S*\] (.+?)(?: SQLSTATE|$)", re.MULTILINE)
 
 _BUSY: Final = SparkBusy(
-    "Spark could not reach one of its processes in time, because the machine is too busy; the lake "
-    "is as it was before this run: run again"
+    "Spark could not reach one of its processes in time, because the machine is too busy; the"
+    " lake is unchanged: run again"
 )
 _KNOWN: Final = {
     "No space left on device": LakeError(
-        "no space is left on the device, for the lake or for Spark's temporary files "
-        "(spark.local.dir); the lake is as it was before this run: free some space, and run again"
+        "no space is left on the device, for the lake or for Spark's temporary files"
+        " (spark.local.dir); the lake is unchanged: free some space, and run again"
     ),
     "Permission denied": LakeError(
-        "a file of the lake or of Spark cannot be read or written (Permission denied); the lake is "
-        "as it was before this run: correct the permissions, and run again"
+        "a file of the lake or of Spark cannot be read or written (Permission denied); the"
+        " lake is unchanged: correct the permissions, and run again"
     ),
     "OutOfMemoryError": SparkFailed(
-        "Spark has run out of memory; the lake is as it was before this run: give Spark more "
-        "(spark.driver.memory), and run again"
+        "Spark ran out of memory; the lake is unchanged: give Spark more"
+        " (spark.driver.memory), and run again"
     ),
     "CANNOT_OPEN_SOCKET": _BUSY,
     # The same failure, reported by Java at the other end of the connection.
@@ -47,8 +47,8 @@ _KNOWN: Final = {
     "Python worker failed to connect back": _BUSY,
 }
 _LOST: Final = (
-    "the connection to Spark is lost: its process has ended, perhaps for lack of memory; the lake "
-    "is as it was before this run: run again"
+    "the connection to Spark was lost: its process has ended, perhaps because it ran out of"
+    " memory; the lake is unchanged: run again"
 )
 
 
@@ -77,7 +77,7 @@ def sentence_of(error: Exception) -> RequiteError | None:
         if words in text:
             return type(known)(str(known))
     if found := _SETTING.search(text):
-        return ConfigurationError(f"Spark refuses a setting: {found[1]}")
+        return ConfigurationError(f"Spark rejects a setting: {found[1]}")
     if isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError":
         return SparkFailed(_LOST)
     return None

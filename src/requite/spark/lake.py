@@ -51,7 +51,7 @@ class Lake:
         of requite created it.
         """
         place = place_of(
-            root, "a lake is kept in"
+            root, "a lake is stored in"
         )  # absolute: Java may have another working folder
         require_current(place)
         return cls(spark, Catalog(place))

@@ -54,8 +54,8 @@ def require_current(root: str) -> None:
         marker = load(root)
     if marker is not None and marker.get("format", 0) < FORMAT:
         raise ConfigurationError(
-            f"the lake at {root} was made by an older version of requite: migrate it by `requite "
-            "spark run` with its journal"
+            f"the lake at {root} was created by an older version of requite: run `requite"
+            " spark run` with its journal to migrate it"
         )
 
 
@@ -81,7 +81,7 @@ def load(root: str, store: Store | None = None, path: str = MARKER) -> dict[str,
     except ValueError:
         record = None
     if not isinstance(record, dict):
-        raise LakeDamaged(f"{root}/{path} is damaged; restore it, or name another lake")
+        raise LakeDamaged(f"{root}/{path} is damaged; restore it, or pass another folder")
     return record
 
 
@@ -93,10 +93,10 @@ def save(root: str, record: dict[str, Any]) -> None:
 
 def _refusal(root: str, store: Store) -> Exception:
     if not _is_file(root) and store.sizes(f"{RUNS}/_delta_log"):
-        return LakeDamaged(f"{root}/{MARKER} is missing: restore it, or name another lake")
+        return LakeDamaged(f"{root}/{MARKER} is missing: restore it, or pass another folder")
     return ConfigurationError(
-        f"{root} is not empty and not a lake of requite: nothing was changed; "
-        "name a new or empty folder"
+        f"{root} is not empty and not a lake of requite: nothing was changed; pass a new or"
+        " empty folder"
     )
 
 
@@ -114,20 +114,21 @@ def _check(root: str, marker: dict[str, Any], journal: str) -> int:
     made_as = marker.get("format", 0)
     if made_as > FORMAT:
         raise ConfigurationError(
-            f"the lake at {root} was made by a newer version of requite: upgrade requite, or name "
-            "a new lake"
+            f"the lake at {root} was created by a newer version of requite: upgrade requite,"
+            " or pass a new folder"
         )
     fed_by = marker.get("journal")
     if fed_by != journal:
         raise ConfigurationError(
-            f"the lake at {root} belongs to the journal {fed_by}: name another lake, a new folder, "
-            f"for the journal {journal}; or, if the journal was only moved, write its new path "
-            f"into {root}/{MARKER}"
+            f"the lake at {root} belongs to the journal {fed_by}: pass a new folder for the"
+            f" lake of the journal {journal}; or, if the journal was only moved, write its new"
+            f" path into {root}/{MARKER}"
         )
     if made_as < FORMAT and is_store(root):
         raise ConfigurationError(
-            f"the lake at {root} was made by an older version of requite, which supported lakes in "
-            "folders only: copy it to a folder, run with that, and copy it back; or name a new lake"
+            f"the lake at {root} was created by an older version of requite, which supported"
+            " lakes in folders only: copy it to a folder, run with that, and copy it back; or"
+            " pass a new folder"
         )
     return int(made_as)
 
@@ -137,6 +138,6 @@ def _named(root: str) -> Iterator[None]:
     try:
         yield
     except BucketMissing as error:
-        raise ConfigurationError(f"a lake cannot be stored at {root}: {error}") from error
+        raise ConfigurationError(f"cannot store a lake at {root}: {error}") from error
     except StorageError as error:
-        raise LakeError(f"a lake cannot be stored at {root}: {error}") from error
+        raise LakeError(f"cannot store a lake at {root}: {error}") from error

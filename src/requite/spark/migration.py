@@ -56,8 +56,8 @@ def _read_until(checkpoint: Path) -> tuple[int, dict[str, Any] | None]:
         offset: dict[str, Any] = json.loads(file.read_text(encoding="utf-8").splitlines()[2])
     except (OSError, ValueError, IndexError):
         raise LakeDamaged(
-            f"{file} is missing or damaged, so the position in the journal is unknown; "
-            "name a new lake, which is built from the whole journal"
+            f"{file} is missing or damaged, so the position in the journal is unknown; pass a"
+            " new folder, in which the lake is rebuilt from the whole journal"
         ) from None
     return done, offset
 

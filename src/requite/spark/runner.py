@@ -133,7 +133,7 @@ def run(
         require_place(report)
     folder = _journal_folder(journal)
     source = open_source(folder)  # raises before any change if it is no journal
-    root = place_of(lake, "a lake is kept in")
+    root = place_of(lake, "a lake is stored in")
     is_old = claim(root, folder) < FORMAT
     place = Lake(spark, Catalog(root))
     if is_old:
@@ -152,7 +152,7 @@ def _checked(as_of: datetime) -> datetime:
     """Return an aware instant; raise `ConfigurationError` if no journal can contain it."""
     instant = as_of if as_of.tzinfo else as_of.replace(tzinfo=UTC)
     if not new_rows.EARLIEST <= instant <= new_rows.LATEST:
-        raise ConfigurationError(f"verdicts cannot be as of {as_of}: pass a time since 1970")
+        raise ConfigurationError(f"as_of must be a time since 1970, not {as_of}")
     return instant.astimezone(UTC)
 
 

@@ -130,8 +130,8 @@ def _made(builder: SparkSession.Builder, conf: Mapping[str, str]) -> SparkSessio
     except Exception as error:  # from pyspark, py4j or grpc
         said = next(iter(str(error).splitlines()), "") or type(error).__name__
         raise SparkFailed(
-            f"Spark did not start: {said.rstrip('.')}. Check the master, the heap and the settings "
-            "(--master, --heap, --conf); Java's output above may say more"
+            f"Spark did not start: {said.rstrip('.')}. Check the master, the heap and the"
+            " settings (--master, --heap, --conf); see also Java's output above"
         ) from error
 
 
@@ -165,8 +165,8 @@ class Settings:
             raise ConfigurationError("--partitions must be at least 1")
         if master is not None and not (_LOCAL_MASTER.fullmatch(master) or _MASTER.match(master)):
             raise ConfigurationError(
-                f"--master: {master!r} is not a master; write it like local[2], spark://HOST:PORT, "
-                "k8s://HOST:PORT, sc://HOST:PORT, or yarn"
+                f"--master: {master!r} is not a Spark master; write local[2],"
+                " spark://HOST:PORT, k8s://HOST:PORT, sc://HOST:PORT, or yarn"
             )
         return cls(master, dict(map(_setting, conf or ())), heap, partitions)
 

@@ -40,11 +40,11 @@ class Answer(NamedTuple):
 
 def require_lake(root: str | PathLike[str]) -> str:
     """Return the place of a lake. Raises `ConfigurationError` if there is no lake."""
-    place = place_of(root, "a lake is kept in")
+    place = place_of(root, "a lake is stored in")
     if not is_lake(place):
         raise ConfigurationError(
-            f"there is no lake at {place}: create it by `requite spark run --journal DIR --lake "
-            f"{place}`"
+            f"there is no lake at {place}: create it with `requite spark run --journal DIR"
+            f" --lake {place}`"
         )
     return place
 
@@ -53,7 +53,7 @@ def require_query(text: str) -> None:
     """Raise `ConfigurationError` unless the text begins like a query."""
     if _first_word(text) not in (*_QUERIES, *_DESCRIPTIONS):
         raise ConfigurationError(
-            "a lake is read-only: pass a query, which begins with SELECT, WITH or DESCRIBE"
+            "a lake is read-only: pass a query that begins with SELECT, WITH or DESCRIBE"
         )
 
 
@@ -118,7 +118,7 @@ def _explained() -> Iterator[None]:
 def _words(error: PySparkException) -> str:
     if error.getCondition() == _UNKNOWN_TABLE:
         name = (error.getMessageParameters() or {}).get("relationName", "of that name")
-        return f"there is no table {name}; a lake has {', '.join(schemas.LAKE)}"
+        return f"there is no table {name}; the tables of a lake are {', '.join(schemas.LAKE)}"
     text = re.split(r"SQLSTATE|\n\n|== SQL", str(error))[0]
     text = re.sub(r"^\s*\[[\w.]+\]\s*", "", text)
     return f"the query cannot be run: {' '.join(text.split())[:_SENTENCE_MAX]}"

@@ -63,7 +63,9 @@ DEFAULT_USER: Final = "guest"
 _FOR_WORKERS: Final = ("id", "activity")
 _REPLIES: Final = ("queue", "direct")
 _CONFIRMS: Final = {"yes": True, "no": False}
-_UNANSWERED: Final = Unanswered("gives no requests yet: RabbitMQ has not confirmed the consumer")
+_UNANSWERED: Final = Unanswered(
+    "does not deliver requests yet: RabbitMQ has not confirmed the consumer"
+)
 _FOR_CLIENTS: Final = ("confirm", "reply")
 _ABSENT_FOR_CLIENTS: Final = {
     "dialect": NO_DIALECTS,
@@ -92,9 +94,9 @@ def _split(body: str, shown: str) -> tuple[str, str]:
     """Return the host and the virtual host, which is one path segment."""
     hosts, vhost = split_authority(body, shown)
     if len(hosts) > 1:
-        refuse(shown, "it takes one host; put a name or a load balancer before those of a cluster")
+        refuse(shown, "only one host is possible; for a cluster, use a load balancer or a DNS name")
     if "/" in vhost:
-        refuse(shown, "the path is the virtual host; write %2F for a / that belongs to its name")
+        refuse(shown, "the path is the virtual host; write %2F for a / in its name")
     return hosts[0], vhost
 
 
@@ -112,13 +114,13 @@ def check_url(url: ServiceUrl, *, listening: bool, shown: str) -> ServiceUrl:
     """Read the virtual host from the path and the service from the options. Raises
     `ConfigurationError` for what AMQP does not support."""
     if listening:
-        refuse(shown, "nobody listens at it but RabbitMQ: clients and workers dial it")
+        refuse(shown, "only RabbitMQ listens at such a URL; clients and workers connect to it")
     check_can_be_dialled(url, shown)
     options = {**url.options, "vhost": url.service or "/"}
     if "key" in options and "pool" not in options:
-        refuse(shown, "the option 'key' belongs to a pool: add pool=NAME")
+        refuse(shown, "the option 'key' requires pool=NAME")
     if "activity" in options and "pool" not in options:
-        refuse(shown, "the option 'activity' belongs to a pool: add pool=NAME")
+        refuse(shown, "the option 'activity' requires pool=NAME")
     service = options.get("key" if "pool" in options else "queue", "")
     return replace(url, service=service, options=options, tls=_tls_of(url, shown))
 
@@ -164,7 +166,7 @@ class _Traits:
         """Refuse a body with several frames."""
         if count > 1:
             raise ConfigurationError(
-                f"an AMQP message has one body, not {count} frames; join them, or use MDP"
+                f"the body has {count} frames, but AMQP carries only one; join them, or use MDP"
             )
 
 
@@ -177,7 +179,7 @@ def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
     for name in _FOR_WORKERS:
         if name in url.options:
             raise ConfigurationError(
-                f"only workers have the URL option {name!r}; remove it from the client's URL"
+                f"the URL option {name!r} is only for workers; remove it from the client's URL"
             )
     pool = _pool_of(url)
     if pool is not None and "queue" in url.options:
@@ -237,7 +239,7 @@ def _one_of(url: ServiceUrl, name: str, values: tuple[str, ...], default: str) -
     value = url.options.get(name, default)
     if value not in values:
         raise ConfigurationError(
-            f"the option {name!r} of the URL takes {' or '.join(values)}, not {value!r}"
+            f"the option {name!r} of the URL must be {' or '.join(values)}, not {value!r}"
         )
     return value
 
@@ -299,14 +301,14 @@ def _check_worker(url: ServiceUrl, services: Sequence[S], settings: WorkerSettin
     for name in _FOR_CLIENTS:
         if name in options:
             raise ConfigurationError(
-                f"only clients have the URL option {name!r}; remove it from the worker's URL"
+                f"the URL option {name!r} is only for clients; remove it from the worker's URL"
             )
     if "pool" in options and "key" not in options:
         raise ConfigurationError("a worker of a pool needs a key; put key=... into the URL")
     if len(services) > 1 and ("pool" in options or "queue" in options):
         raise ConfigurationError(
-            "a queue has one service; start a worker for each service, or remove queue= and pool="
-            " from the URL to give each service a queue of its name"
+            "a queue has one service; start a worker for each service, or remove queue= and"
+            " pool= from the URL, so that each service has a queue of its name"
         )
     refuse_given(settings, "AMQP has", _ABSENT_FOR_WORKERS)
 

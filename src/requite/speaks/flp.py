@@ -72,7 +72,7 @@ _ABSENT_FOR_CLIENTS: Final = {
     "hold_back": NO_HOLD_BACK,
 }
 _ABSENT_FOR_WORKERS: Final = {
-    "heartbeat": "no heartbeats of its own, since clients send pings",
+    "heartbeat": "no heartbeats to set, since its clients send pings",
     "dialect": NO_DIALECTS,
     "handler_timeout": NO_LEASES,
     "hops": "no devices (SP has)",
@@ -91,17 +91,19 @@ SCHEMES: Final = {
 def check_url(url: ServiceUrl, *, listening: bool, shown: str) -> ServiceUrl:
     """Check the options. Raises `ConfigurationError` for what Freelance does not support."""
     if url.user is not None:
-        refuse(shown, "Freelance has no user and password")
+        refuse(shown, "Freelance has no user name and password")
     if url.service:
-        refuse(shown, "Freelance has no service names, so nothing follows the address")
+        refuse(shown, "Freelance has no service names, so nothing may follow the address")
     if url.options.get("model", Model.AGENT) not in tuple(Model):
-        refuse(shown, f"the option 'model' is one of {', '.join(Model)}")
+        refuse(shown, f"the option 'model' must be one of {', '.join(Model)}")
     if listening:
         _check_public(url, shown)
         model = url.options.get("model")
         return replace(url, peer_query=f"?model={model}" if model else "")
     if "public" in url.options:
-        refuse(shown, "the option 'public' is for servers: it is what clients dial")
+        refuse(
+            shown, "the option 'public' is only for servers: the address to which clients connect"
+        )
     check_can_be_dialled(url, shown)
     return url
 
@@ -111,16 +113,18 @@ def _check_public(url: ServiceUrl, shown: str) -> None:
     public = url.options.get("public")
     if public is not None:
         if len(url.addresses) > 1:
-            refuse(shown, "the option 'public' names one endpoint, and there are several places")
+            refuse(shown, "the option 'public' is one address, but the URL has several")
         try:
             address = parse_address(public, ("tcp",))
         except ConfigurationError as error:
             refuse(shown, f"the option 'public': {error}")
         if isinstance(address, HostAddress) and address.is_wildcard:
-            refuse(shown, "the option 'public' is one host's: the one that clients dial")
+            refuse(
+                shown, "the option 'public' must name one host and port, to which clients connect"
+            )
     elif any(isinstance(each, HostAddress) and each.is_wildcard for each in url.addresses):
         refuse(
-            shown, "a server is known by what clients dial: with host * add public=tcp://HOST:PORT"
+            shown, "host * requires public=tcp://HOST:PORT, the address to which clients connect"
         )
 
 
@@ -312,7 +316,7 @@ def _bindings(url: ServiceUrl, limits: Limits) -> list[_Binding]:
         return [_Binding(address, url.options.get("public"), limits) for address in url.addresses]
     except LocalViolation as violation:
         raise ConfigurationError(
-            f"a Freelance server announces its address as identity: {violation}"
+            f"the address of a Freelance server cannot be its identity: {violation}"
         ) from None
 
 

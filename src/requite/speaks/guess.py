@@ -42,7 +42,7 @@ def explain(
     """
     name, separator, rest = shown.partition(_SEPARATOR)
     if separator:
-        wrong = f"there is no scheme {name + separator!r}"
+        wrong = f"unknown scheme {name + separator!r}"
         meant = [(each, rest) for each in _similar(name, schemes)]
     else:
         wrong = "it has no scheme"
@@ -58,7 +58,7 @@ def explain(
     if meant:
         return f"{wrong}; did you mean {_alternatives(meant)}?"
     known = ", ".join(f"{scheme}{_SEPARATOR}" for scheme in schemes)
-    return f"the scheme is none of {known}"
+    return f"the scheme must be one of {known}"
 
 
 def _similar(name: str, schemes: Sequence[str]) -> Iterable[str]:

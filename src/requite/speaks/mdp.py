@@ -22,7 +22,7 @@ from requite.errors import ConfigurationError, RemoteViolation
 from requite.framing import BODY_FRAMES_MAX, Limits, SocketType, Zmtp, mechanism_to_show
 from requite.protocols.majordomo.dialects import by_version, check_service_name
 from requite.protocols.majordomo.keyed import service_of
-from requite.protocols.majordomo.wire import WHO_HANGS_UP, Dialect
+from requite.protocols.majordomo.wire import CLOSES_EARLY, Dialect
 from requite.request import RetryPolicy
 from requite.shell import entropy
 from requite.shell.connections import Connections
@@ -74,15 +74,15 @@ SCHEMES: Final = {
 def check_url(url: ServiceUrl, *, listening: bool, shown: str) -> ServiceUrl:
     """Add the service name of a pool's group. Raises `ConfigurationError` for bad options."""
     if listening:
-        refuse(shown, "nobody listens at it but a broker: requite broker --bind tcp://host:port")
+        refuse(shown, "only a broker listens at such a URL: requite broker --bind tcp://host:port")
     check_can_be_dialled(url, shown)
     pool, key = url.options.get("pool"), url.options.get("key")
     if pool is None and key is None:
         return url
     if pool is None or key is None:
-        refuse(shown, "a group of a pool has both options: pool=NAME and key=KEY")
+        refuse(shown, "a group of a pool requires both options, pool=NAME and key=KEY")
     if url.service:
-        refuse(shown, f"it names a service, {url.service!r}, and a group of a pool")
+        refuse(shown, f"it names both a service, {url.service!r}, and a group of a pool")
     try:
         return replace(url, service=service_of(pool, key))
     except ConfigurationError as error:
@@ -103,13 +103,16 @@ class _Traits:
         if not idempotent and not self.dialect.has_ids:
             self.refuse("cannot mark a request as not idempotent")
         if len(key) > _KEY_SIZE_MAX:
-            raise ConfigurationError(f"an idempotency key has at most {_KEY_SIZE_MAX} bytes")
+            raise ConfigurationError(
+                f"the idempotency key has more than {_KEY_SIZE_MAX} bytes, the maximum"
+            )
 
     def check_service(self, service: str) -> None:
         """Refuse a name unless it is 1 to 255 bytes of UTF-8 without control characters."""
         if not service:
             raise ConfigurationError(
-                "the call names no service; put it into the URL (mdp://host/echo) or pass service="
+                "the service of the call is missing; add it to the URL (mdp://host/echo),"
+                " or pass service="
             )
         try:
             check_service_name(service.encode())
@@ -151,7 +154,7 @@ def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
         ),
         Connections(
             lambda: Zmtp(
-                SocketType.DEALER, mechanism=mechanism, limits=limits, who_hangs_up=WHO_HANGS_UP
+                SocketType.DEALER, mechanism=mechanism, limits=limits, closes_early=CLOSES_EARLY
             ),
             dial_to=url.addresses,
         ),
@@ -193,7 +196,7 @@ def service_plans(
     limits = Limits.for_bodies(settings.message_size_max)
     connections = Connections(
         lambda: Zmtp(
-            SocketType.DEALER, mechanism=mechanism, limits=limits, who_hangs_up=WHO_HANGS_UP
+            SocketType.DEALER, mechanism=mechanism, limits=limits, closes_early=CLOSES_EARLY
         ),
         dial_to=url.addresses,
     )
@@ -208,7 +211,7 @@ def _names(url: ServiceUrl, services: Sequence[S]) -> Sequence[str]:
     if "pool" not in url.options:
         if url.service:
             raise ConfigurationError(
-                f"a worker's URL names no service, and this one names {url.service!r}; remove it"
+                f"a worker's URL must not name a service; remove {url.service!r}"
             )
         return [each.name for each in services]
     if len(services) > 1:
@@ -259,7 +262,7 @@ def _unanswered(dialect: Dialect) -> Unanswered:
     """Return the warning for a broker that does not acknowledge READY. MDP 0.3 brokers answer at
     once; older ones send only the next heartbeat, after 2.5 s in brokers based on the Guide."""
     text = (
-        f"has not answered READY: is it a broker of MDP {dialect.version}? (`--dialect` chooses"
-        " another version)"
+        f"has not answered READY: check that it is a broker of MDP {dialect.version}"
+        " (`--dialect` sets another version)"
     )
     return Unanswered(text) if dialect.has_ids else Unanswered(text, _HEARTBEAT_OF_OTHERS_S)

@@ -56,8 +56,8 @@ from requite.speaks.url import (
 
 _LINKS: Final = LinkLimits(handshake_timeout_s=LINK_HANDSHAKE_S)
 _UNANSWERED: Final = Unanswered(
-    "has not answered READY: is it the back of a paranoid queue? (`?protocol=simple` is for the"
-    " other kind)",
+    "has not answered READY: check that it is the back of a paranoid queue (for a simple"
+    " queue, add `?protocol=simple`)",
     3.0,  # its heartbeats are the answer
 )
 _CAPACITY_MAX: Final = 1024
@@ -65,8 +65,8 @@ _IDS_PER_CONNECTION: Final = 1 << 48  # in the journal
 _ABSENT_FOR_CLIENTS: Final = {
     "dialect": NO_DIALECTS,
     "hold_back": NO_HOLD_BACK,
-    "heartbeat": "no heartbeats (MDP 0.3 has): it asks again when"
-    " retry=RetryPolicy(attempt_timeout=...) is over",
+    "heartbeat": "no heartbeats (MDP 0.3 has): it retries after"
+    " retry=RetryPolicy(attempt_timeout=...)",
 }
 _ABSENT_FOR_WORKERS: Final = {
     "dialect": NO_DIALECTS,
@@ -89,21 +89,25 @@ def check_url(url: ServiceUrl, *, listening: bool, shown: str) -> ServiceUrl:
     """Check the option, which only workers have. Raises `ConfigurationError` for what the Pirates
     do not support."""
     if url.user is not None:
-        refuse(shown, "the Pirates have no user and password (MDP has)")
+        refuse(shown, "the Pirate protocols have no user name and password (MDP has)")
     if url.service:
-        refuse(shown, "the Pirates name no services, so nothing follows the place (MDP has them)")
+        refuse(
+            shown,
+            "the Pirate protocols have no service names, so nothing may follow the address"
+            " (MDP has them)",
+        )
     queue = url.options.get("protocol")
     if listening and queue is not None:
-        refuse(shown, "the option 'protocol' is for workers that dial a queue")
+        refuse(shown, "the option 'protocol' is only for workers that connect to a queue")
     if queue not in (None, *_QUEUES):
-        refuse(shown, f"the option 'protocol' takes {' or '.join(_QUEUES)}")
+        refuse(shown, f"the option 'protocol' must be {' or '.join(_QUEUES)}")
     if not listening:
         check_can_be_dialled(url, shown)
     return url
 
 
 # --- clients --------------------------------------------------------------------------------------
-_TRAITS: Final = PlainTraits("a Lazy Pirate", "the place that serves it")
+_TRAITS: Final = PlainTraits("a Lazy Pirate", "the address of its server")
 
 
 def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
@@ -174,8 +178,8 @@ def service_plans(
     threads = settings.threads or 1
     if threads > 1:
         raise ConfigurationError(
-            "a connection to a queue has one request at a time; set `capacity`, the number of"
-            " connections, instead of `threads`"
+            "a connection to a queue carries one request at a time; set `capacity`, the"
+            " number of connections, instead of `threads`"
         )
     return [
         ServicePlan(

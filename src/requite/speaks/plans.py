@@ -74,7 +74,9 @@ class PlainTraits:
     def check(self, *, key: bytes, partials: bool, idempotent: bool) -> None:
         """Refuse partial replies and idempotency keys, which need a header."""
         if partials:
-            raise ConfigurationError(f"{self.protocol} has no partial replies; use call, or MDP")
+            raise ConfigurationError(
+                f"{self.protocol} has no partial replies; use `call` instead of `stream`, or MDP"
+            )
         if key:
             raise ConfigurationError(
                 f"{self.protocol} does not carry idempotency keys; use MDP 0.3"
@@ -92,8 +94,8 @@ class PlainTraits:
         """Refuse a body with more frames than peers accept."""
         if self.frames_max == 1 and count > 1:
             raise ConfigurationError(
-                f"the body has {count} frames, and {self.protocol} carries one; join them, or use"
-                " MDP"
+                f"the body has {count} frames, but {self.protocol} carries only one; join"
+                " them, or use MDP"
             )
         check_body_frames(count)
 

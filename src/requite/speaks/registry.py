@@ -101,7 +101,7 @@ def read_endpoints(url: Urls, bind: Urls = ()) -> Endpoints:
     protocols = sorted({each.protocol for each in endpoints.dials + endpoints.binds})
     if not protocols:
         raise ConfigurationError(
-            "no URL was given; pass one to connect to, or one to listen at (bind)"
+            "no URL was given; pass a URL to connect to, or a URL to listen at (bind)"
         )
     if len(protocols) > 1:
         raise ConfigurationError(

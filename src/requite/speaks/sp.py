@@ -85,8 +85,8 @@ _UNUSED: Final = {
 }
 _WHY: Final = {
     "resend": "only clients resend (`Client`, `Req(resend=...)`)",
-    "priority": "only clients and the back of a device choose a connection by it",
-    "weight": "only clients and the back of a device share requests out by it",
+    "priority": "only clients and the back of a device use it to choose a connection",
+    "weight": "only clients and the back of a device use it to distribute requests",
 }
 _ABSENT_FOR_CLIENTS: Final = {
     "dialect": NO_DIALECTS,
@@ -137,16 +137,19 @@ SCHEMES: Final = {
 def check_url(url: ServiceUrl, *, listening: bool, shown: str) -> ServiceUrl:
     """Check the options. Raises `ConfigurationError` for what SP does not support."""
     if url.user is not None:
-        refuse(shown, "SP has no user and password; sp+tls checks certificates")
+        refuse(shown, "SP has no user name and password; sp+tls checks certificates")
     if url.service:
-        refuse(shown, "SP has no service names, so nothing follows the address")
+        refuse(shown, "SP has no service names, so nothing may follow the address")
     if not listening:
         check_can_be_dialled(url, shown)
     _check_whole_option("priority", url, PRIORITY_MAX, shown)
     _check_whole_option("weight", url, WEIGHT_MAX, shown)
     _check_resend(url, shown)
     if url.options.get("ids", "draft") != "draft":
-        refuse(shown, "the option 'ids' takes draft alone; left out, they are those in practice")
+        refuse(
+            shown,
+            "the option 'ids' must be draft; without it, the numbers are those of nng and nanomsg",
+        )
     _check_origins(url, listening, shown)
     peer_query = "?ids=draft" if listening and _has_draft_ids(url) else ""
     return replace(url, tls=_tls_of(url, listening, shown), peer_query=peer_query)
@@ -156,7 +159,7 @@ def _check_whole_option(name: str, url: ServiceUrl, most: int, shown: str) -> No
     value = url.options.get(name, "1")
     is_number = value.isascii() and value.isdecimal() and len(value) <= len(str(most))
     if not is_number or not 1 <= int(value) <= most:
-        refuse(shown, f"the option {name!r} takes a whole number from 1 to {most}")
+        refuse(shown, f"the option {name!r} must be a whole number from 1 to {most}")
 
 
 def _check_resend(url: ServiceUrl, shown: str) -> None:
@@ -165,7 +168,7 @@ def _check_resend(url: ServiceUrl, shown: str) -> None:
     except ValueError:
         seconds = 0.0
     if isinstance(seconds, float) and not (isfinite(seconds) and seconds > 0):
-        refuse(shown, "the option 'resend' takes seconds, more than 0, or off")
+        refuse(shown, "the option 'resend' must be a positive number of seconds, or off")
 
 
 def _check_origins(url: ServiceUrl, listening: bool, shown: str) -> None:
@@ -202,9 +205,13 @@ def _tls_of(url: ServiceUrl, listening: bool, shown: str) -> TlsSettings | None:
         return None
     settings = {name: url.options[name] for name in TLS_OPTIONS if name in url.options}
     if listening and "server_name" in settings:
-        refuse(shown, "the option 'server_name' is for dialling: a listener has its certificate's")
+        refuse(
+            shown,
+            "the option 'server_name' is only for connecting: a listener has the names in its"
+            " certificate",
+        )
     if listening and "certificate" not in settings:
-        refuse(shown, "to listen takes certificate=FILE and key=FILE")
+        refuse(shown, "a listener requires certificate=FILE and key=FILE")
     try:
         return TlsSettings(**settings, verify_client=listening and "ca" in settings)
     except ConfigurationError as error:
@@ -304,7 +311,7 @@ def _host_header(address: WsAddress) -> str:
 
 
 # --- clients --------------------------------------------------------------------------------------
-_TRAITS: Final = PlainTraits("SP", "the place that serves it", frames_max=1)
+_TRAITS: Final = PlainTraits("SP", "the address of its service", frames_max=1)
 
 
 def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:

@@ -77,12 +77,12 @@ def read_parts(protocol: str, scheme: Scheme, rest: str, shown: str) -> ServiceU
     Raises `ConfigurationError`.
     """
     if "#" in rest:
-        refuse(shown, "it has a fragment; write %23 for a # that belongs to a name")
+        refuse(shown, "it has a fragment; write %23 for a # in a name")
     body, _, query = rest.partition("?")
     credentials, at, where = body.rpartition("@")
     if "@" in query or "@" in credentials or "/" in credentials:
         # Quoting this part might reveal a password.
-        refuse(shown, "write %40 for an @ and %2F for a / that belongs to a name or a password")
+        refuse(shown, "write %40 for an @ and %2F for a / in a name or a password")
     user, password = _read_credentials(credentials, shown) if at else (None, None)
     places = scheme.read_places(where, shown)
     options = _read_options(query, scheme, shown)
@@ -112,9 +112,12 @@ def check_can_be_dialled(url: ServiceUrl, shown: str) -> None:
     for address in url.addresses:
         match address:
             case HostAddress() if address.is_wildcard or not address.port:
-                refuse(shown, "host * and port 0 are for listening; here it takes a place to dial")
+                refuse(
+                    shown,
+                    "host * and port 0 are only for listening; write the address to connect to",
+                )
             case InprocAddress(name="*"):
-                refuse(shown, "the name * is for listening; here it takes a place to dial")
+                refuse(shown, "the name * is only for listening; write the name to connect to")
 
 
 # --- places ---------------------------------------------------------------------------------------
@@ -147,7 +150,7 @@ def split_authority(body: str, shown: str) -> tuple[list[str], str]:
 def _read_credentials(text: str, shown: str) -> tuple[str, str]:
     user, colon, password = text.partition(":")
     if not user or not colon:
-        refuse(shown, "credentials are user:password, both")
+        refuse(shown, "credentials must have the form user:password")
     return decode(user, shown), decode(password, shown)
 
 
@@ -156,12 +159,12 @@ def _read_options(query: str, scheme: Scheme, shown: str) -> dict[str, str]:
     for pair in filter(None, query.split("&")):
         name, _, value = pair.partition("=")
         if name in TLS_OPTIONS and name not in scheme.options:
-            refuse(shown, f"the option {name!r} is for sp+tls, sp+wss and amqps")
+            refuse(shown, f"the option {name!r} is only for sp+tls, sp+wss and amqps")
         if name not in scheme.options:
-            refuse(shown, f"there is no option {name!r}; there are {', '.join(scheme.options)}")
+            refuse(shown, f"unknown option {name!r}; the options are {', '.join(scheme.options)}")
         is_lacking = not value and name not in scheme.may_be_empty
         if name in options or is_lacking:
-            refuse(shown, f"the option {name!r} takes one value")
+            refuse(shown, f"the option {name!r} must have exactly one value")
         options[name] = decode(value, shown)
     return options
 
@@ -174,8 +177,8 @@ def _only_one(path: str, option: str, shown: str) -> str:
 
 def decode(text: str, shown: str) -> str:
     if _NO_ESCAPE.search(text):
-        refuse(shown, "write %25 for a % that belongs to a name or a password")
+        refuse(shown, "write %25 for a % in a name or a password")
     try:
         return unquote(text, errors="strict")
     except UnicodeDecodeError:
-        refuse(shown, "what its %xx stand for is not UTF-8")
+        refuse(shown, "its percent-encoded bytes (%xx) are not UTF-8")

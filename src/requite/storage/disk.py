@@ -35,11 +35,11 @@ def _storage_error(what: str, path: Path, error: OSError) -> StorageError:
     cause = error.strerror or str(error)
     if error.errno in _NO_SPACE:
         return LogFull(
-            f"cannot {what} {path}: {cause}. Free some space; of a journal less "
-            "can be kept (--journal-retain), and requests of Titanic can be forgotten."
+            f"cannot {what} {path}: {cause}. Free some space: limit the size of a journal"
+            " (--journal-retain), or forget requests of a Titanic."
         )
     if error.errno == errno.ENOENT:
-        return LogGone(f"cannot {what} {path}: it is not there (any more).")
+        return LogGone(f"cannot {what} {path}: it does not exist (any more).")
     return LogFailed(f"cannot {what} {path}: {cause}. Check the disk and the permissions.")
 
 
@@ -105,13 +105,14 @@ class DiskFile:
             _sync_data(self._descriptor)
         except OSError as error:  # also for ENOSPC: written data are lost, not refused
             raise LogFailed(
-                f"cannot sync {self.path}: {error.strerror}. What was written since the last sync "
-                "may be lost. Check the disk, and open the log again."
+                f"cannot sync {self.path}: {error.strerror}. Records that were written since"
+                " the last sync may be lost. Check the disk, and open the log again."
             ) from error
         if not os.fstat(self._descriptor).st_nlink:  # a removed file exists until this process ends
             raise LogFailed(
-                f"{self.path.parent}, or the file in it that is being written, has been removed. "
-                "What was in that file is lost with this process. Open the log again."
+                f"{self.path.parent}, or the file in it that is being written, has been"
+                " removed. The records in that file are lost when this process ends. Open the"
+                " log again."
             )
 
     def close(self) -> None:
@@ -142,7 +143,7 @@ class DiskFolder:
             if not isinstance(error.__cause__, FileExistsError | NotADirectoryError):
                 raise
             raise LogMismatch(
-                f"{self.path}, or what it is in, is a file. A log needs a folder."
+                f"{self.path}, or a folder above it, is a file. A log needs a folder."
             ) from None
 
     def names(self) -> list[str]:
@@ -254,8 +255,8 @@ def _lock(descriptor: int, path: Path) -> None:
             told = os.pread(descriptor, _LOCK_SIZE_MAX, 0).decode("ascii", "replace").split()
             holder = told[0] if told else "unknown"
             raise LogLocked(
-                f"{path.parent} is being written by another log (process {holder}). "
-                "Close that one, or use another folder."
+                f"{path.parent} is in use by process {holder}, which writes a log there. Stop"
+                " that process, or use another folder."
             ) from None
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, b"%d %b\n" % (os.getpid(), _identity(descriptor)), 0)

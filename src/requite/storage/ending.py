@@ -21,7 +21,7 @@ from requite.storage.scan import OpenSegment, data_chunks
 SETTLED_AFTER_S: Final = 900.0
 TORN: Final = "the last write is not complete: the writer was killed, or the machine stopped"
 CUT: Final = "the segment is cut off at its end"
-LOST: Final = "records that were copied are not there"
+LOST: Final = "records that were copied earlier are missing"
 
 
 def rest_of(segment: OpenSegment, offset: int) -> Damage | None:

@@ -63,7 +63,9 @@ class Log:
     ) -> None:
         """Use `Log.open`."""
         if len(purpose) != PURPOSE_SIZE:
-            raise ConfigurationError(f"the purpose of a log is {PURPOSE_SIZE} bytes: {purpose!r}")
+            raise ConfigurationError(
+                f"the purpose of a log must have {PURPOSE_SIZE} bytes: {purpose!r}"
+            )
         self.settings = settings
         self._folder = folder
         self._purpose = purpose
@@ -97,7 +99,7 @@ class Log:
         folder = DiskFolder(Path(directory))
         if log_id is None:
             folder.make()
-            _refuse_strangers(folder)
+            _require_log_files_only(folder)
         return cls(folder, purpose, settings or LogSettings(), log_id)
 
     def __enter__(self) -> Log:
@@ -232,8 +234,8 @@ class Log:
         found = recover(self._folder, self._purpose, sync=self.settings.sync)
         if log_id is not None and found.log_id != log_id:
             raise LogMismatch(
-                f"{self._folder.place} holds another log, or none. Check whether its disk is"
-                " mounted."
+                f"{self._folder.place} contains another log, or none. Check whether its disk"
+                " is mounted."
             )
         for name in self._folder.names():
             if name.endswith(SUFFIX + NEW_SUFFIX):
@@ -338,10 +340,10 @@ class Log:
 def refuse_oversize(payloads: Sequence[bytes]) -> None:
     """Raise `LocalViolation` for a payload that no record can hold."""
     if max(map(len, payloads), default=0) > PAYLOAD_SIZE_MAX:
-        raise LocalViolation(f"a payload has more than {PAYLOAD_SIZE_MAX} bytes")
+        raise LocalViolation(f"the payload has more than {PAYLOAD_SIZE_MAX} bytes, the maximum")
 
 
-def _refuse_strangers(folder: DiskFolder) -> None:
+def _require_log_files_only(folder: DiskFolder) -> None:
     """Raise `LogMismatch` for a folder that has files but no log."""
     names = folder.names()
     ours = [
@@ -351,6 +353,6 @@ def _refuse_strangers(folder: DiskFolder) -> None:
     ]
     if names and not ours:
         raise LogMismatch(
-            f"{folder.place} holds other files ({sorted(names)[0]}, …) and no log. "
-            "Use an empty folder, or a new one."
+            f"{folder.place} contains other files ({sorted(names)[0]}, …) and no log. Use an"
+            " empty folder, or a new one."
         )

@@ -65,7 +65,7 @@ class MemoryFolder:
         try:
             return self._files[name]
         except KeyError:
-            raise LogGone(f"{self.place}/{name} is not there (any more)") from None
+            raise LogGone(f"{self.place}/{name} does not exist (any more)") from None
 
     def create(self, name: str, size: int) -> MemoryFile:
         file = self._files[name] = MemoryFile(size)
@@ -82,7 +82,7 @@ class MemoryFolder:
 
     def lock(self) -> None:
         if self._locked:
-            raise LogLocked("the log in memory has a writer already")
+            raise LogLocked("the log in memory already has a writer")
         self._locked = True
 
     def unlock(self) -> None:

@@ -42,18 +42,19 @@ def store_url(place: str | PathLike[str], what: str) -> str | None:
     scheme = _OTHER_NAMES.get(url[1].lower(), url[1].lower())
     if scheme not in STORES:
         raise ConfigurationError(
-            f"{text}: {what} a folder, or a store under {_KNOWN}; there is no client for "
-            f"{url[1].lower()}: here, so mount it, and give the folder; nothing was read or written"
+            f"{text}: {what} a folder, or a store under {_KNOWN}, and {url[1].lower()}: is not"
+            " supported; mount the store, and pass the mounted folder; nothing was read or"
+            " written"
         )
     found = f"{scheme}://{url[2].strip('/')}"
     parts = urlsplit(found)
     # Of Azure, the name before the @ is that of a container.
     if parts.password or (parts.username and scheme not in ("abfs", "abfss")):
         raise ConfigurationError(
-            "credentials of a store do not belong into its URL: set them in the environment"
+            "the URL of a store must not contain credentials: set them in the environment"
         )
     if not parts.netloc:
-        raise ConfigurationError(f"{text} names no bucket: write {scheme}://BUCKET/PATH")
+        raise ConfigurationError(f"{text} has no bucket: write {scheme}://BUCKET/PATH")
     return found
 
 
@@ -66,8 +67,9 @@ def local_folder(place: str | PathLike[str], what: str) -> Path:
     """Return the absolute path of a folder. Raises `ConfigurationError` for the URL of a store."""
     if store_url(place, what) is not None:
         raise ConfigurationError(
-            f"{os.fspath(place)}: {what} a folder that this machine and all executors see (a mount "
-            "of the store, say), and not under such a URL; nothing was read or written"
+            f"{os.fspath(place)}: {what} a folder that this machine and all executors can"
+            " reach, such as a mount of the store, not in a store itself; nothing was read or"
+            " written"
         )
     return _folder(os.fspath(place), what)
 
@@ -78,5 +80,5 @@ def _folder(text: str, what: str) -> Path:
         return Path(text).expanduser().resolve()
     path = _FILE.fullmatch(url[2])
     if path is None:
-        raise ConfigurationError(f"{text}: {what} a folder, whose URL is written file:///PATH")
+        raise ConfigurationError(f"{text}: {what} a folder; write its URL as file:///PATH")
     return Path("/", unquote(path[1])).resolve()

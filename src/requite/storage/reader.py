@@ -295,7 +295,7 @@ def scan(
     place = Path(path)
     number = segment_number(place.name)
     if number is None:
-        raise LogGone(f"{place} is not named like a segment of a log")
+        raise LogGone(f"{place} does not have the name of a segment of a log")
     return LogReader(place.parent).read(number, start, end)
 
 

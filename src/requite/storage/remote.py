@@ -108,7 +108,7 @@ class RemoteFolder:
         self._shipped = self._note()
         sizes = self._store.sizes(self._name)
         if not sizes:
-            raise LogGone(f"{self.place} is not there (any more)")
+            raise LogGone(f"{self.place} does not exist (any more)")
         before = self._files or {}
         return {name.rpartition("/")[2]: self._file(name, sizes[name], before) for name in sizes}
 
@@ -129,7 +129,7 @@ class RemoteFolder:
         try:
             return self._files[name]
         except KeyError:
-            raise LogGone(f"{self.place}/{name} is not there (any more)") from None
+            raise LogGone(f"{self.place}/{name} does not exist (any more)") from None
 
     def is_locked(self) -> bool:
         return False

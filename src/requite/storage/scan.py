@@ -151,7 +151,7 @@ class OpenSegment:
         self.header: SegmentHeader | None = None if self.fault else decode_header(data)
         self.unknown_version = not self.fault and header_version(data) != VERSION
         if self.unknown_version:
-            self.fault = f"version {header_version(data)} of the format is not known here"
+            self.fault = f"version {header_version(data)} of the format is not supported"
         self.readable = len(data) == HEADER_SIZE and not self.unknown_version
         self.seed = self._seed(data) if self.readable else 0
 
@@ -286,10 +286,10 @@ class Walk:
 
 def _reason(raw: bytes) -> str:
     if not raw.strip(b"\0"):
-        return "zeros where a record was due"
+        return "zeros in place of a record"
     if raw.startswith(MARKER):
         return "the checksum of a record does not match"
-    return "no record begins here"
+    return "no valid record begins here"
 
 
 def lost_records(first: int, following: int) -> str:

@@ -69,7 +69,7 @@ def open_store(url: str | PathLike[str], *, is_shared: bool = False) -> Store:
 
     Only this user can read what is put into a folder; with `is_shared` the umask decides.
     """
-    place = place_of(url, "journals are kept in")
+    place = place_of(url, "journals are copied to")
     return ObjectStore(place) if is_store(place) else FolderStore(Path(place), is_shared=is_shared)
 
 
@@ -133,7 +133,7 @@ class ObjectStore:
             import obstore
         except ImportError:
             raise ConfigurationError(
-                f"{url} needs the extra ship: pip install requite[ship]"
+                f"{url} requires packages that are not installed: pip install 'requite[ship]'"
             ) from None
         self._url = url
         self._obstore = obstore
@@ -192,7 +192,7 @@ class ObjectStore:
             absent = (self._obstore.exceptions.NotFoundError, FileNotFoundError)
             if isinstance(error, absent) and _NO_BUCKET not in str(error):
                 place = f"{self._url}/{name}"
-                raise LogGone(f"cannot {what} {place}: it is not there (any more).") from None
+                raise LogGone(f"cannot {what} {place}: it does not exist (any more).") from None
             kind = BucketMissing if _NO_BUCKET in str(error) else LogFailed
             raise kind(
                 f"cannot {what} {self._url}/{name}: {_words(error)}. Check the URL, the "
@@ -218,5 +218,5 @@ def _words(error: Exception) -> str:
     if message := _MESSAGE.search(text):
         return message[1].strip().rstrip(".")
     if _NO_CREDENTIALS in text:
-        return "there are no credentials in the environment"
+        return "no credentials are set in the environment"
     return text.split("\n", 1)[0][:_WORDS_MAX].rstrip(". ")

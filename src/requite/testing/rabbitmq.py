@@ -50,8 +50,9 @@ def unavailable() -> str | None:
     for name in (_SERVER, _TOOL, _MAPPER):
         if shutil.which(name, path=path) is None:
             return (
-                f"there is no {name} here, which comes with RabbitMQ (on Debian: apt-get install"
-                f" rabbitmq-server); if it is somewhere else, {SERVER_VARIABLE} names its {_SERVER}"
+                f"cannot find {name}, which is part of RabbitMQ (on Debian: apt-get install"
+                f" rabbitmq-server); if it is installed elsewhere, set {SERVER_VARIABLE} to"
+                f" the path of its {_SERVER}"
             )
     return None
 

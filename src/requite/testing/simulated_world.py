@@ -42,8 +42,8 @@ _OF_NETWORK: Final = ("partition", "partition one way", "reset connection", "for
 FAULTS: Final = (*_OF_NETWORK, *(f"{what} {role}" for what in _OF_ROLES for role in _ROLES))
 """The faults that `simulate` accepts."""
 _THREADS: Final = (
-    "it writes files from a thread of its own, which a simulation does not have; leave it out, and"
-    " test it with real processes"
+    "it writes files from a thread, which a simulation does not support; remove it, and test"
+    " it with real processes"
 )
 _HEAL_S: Final = 1.0
 
@@ -127,7 +127,7 @@ class SimulatedWorld:
         Raises `ConfigurationError` if another process has this name.
         """
         if any(program.name == name for program in self._programs):
-            raise ConfigurationError(f"there is a process {name!r} already")
+            raise ConfigurationError(f"the name {name!r} is already in use by another process")
         program = Program(name, self._world, self.network, self._pace, self, main)
         self._programs.append(program)
         program.start()
@@ -225,7 +225,7 @@ class SimulatedWorld:
             try:
                 self._world.run(self._limit_s, unless=lambda: self._is_over)
             except Stuck as stuck:
-                self._failure = SimulationFailed(f"the test does not end: {stuck}")
+                self._failure = SimulationFailed(f"the test did not end: {stuck}")
             if not self._is_over and self._failure is None:
                 text = f"the test has not ended after {self._limit_s:g} s of virtual time"
                 self._failure = SimulationFailed(text)
@@ -242,7 +242,7 @@ class SimulatedWorld:
         """Fail the test: a process raised an exception."""
         self._transcript.event(process.name, "fails")
         if self._failure is None:
-            self._failure = SimulationFailed(f"the process {process.name} fails:\n{trace}")
+            self._failure = SimulationFailed(f"the process {process.name} failed:\n{trace}")
         self._is_over = True
 
     def process_changed(self, process: Process, what: str) -> None:
@@ -345,13 +345,13 @@ class _Faults(FaultInjector):
     def partition(self, fault: Fault) -> None:
         """Cut two nodes off from each other."""
         there, back = self._cast.choose_nodes(fault.lot)
-        self._cast.tell(f"no way between {there} and {back}, for {fault.duration_s:.3f} s")
+        self._cast.tell(f"partition between {there} and {back}, for {fault.duration_s:.3f} s")
         super().partition(fault)
 
     def partition_one_way(self, fault: Fault) -> None:
         """Drop traffic from one node to another, in this direction only."""
         there, back = self._choose_direction(fault.lot)
-        self._cast.tell(f"no way from {there} to {back}, for {fault.duration_s:.3f} s")
+        self._cast.tell(f"partition from {there} to {back}, for {fault.duration_s:.3f} s")
         super().partition_one_way(fault)
 
     def reset(self, fault: Fault) -> None:

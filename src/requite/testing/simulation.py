@@ -100,10 +100,12 @@ def _check(
     if isinstance(seeds, int) and seeds < 1:
         raise ConfigurationError(f"at least one seed is needed, not {seeds}")
     if isinstance(faults, str):
-        raise ConfigurationError(f"`faults` is a list of names, not the text {faults!r}")
+        raise ConfigurationError(f"`faults` must be a list of names, not the text {faults!r}")
     unknown = [fault for fault in faults if fault not in FAULTS]
     if unknown:
-        raise ConfigurationError(f"no fault {unknown[0]!r}; the faults are {', '.join(FAULTS)}")
+        raise ConfigurationError(
+            f"unknown fault {unknown[0]!r}; the faults are {', '.join(FAULTS)}"
+        )
     for name, value in (("faults_per_s", faults_per_s), ("limit_s", limit_s)):
         if not 0 < value < inf:
             raise ConfigurationError(f"{name} must be positive, not {value}")
@@ -114,7 +116,7 @@ def _seeds(seeds: int | Iterable[int]) -> Iterable[int]:
     if chosen is None:
         return range(seeds) if isinstance(seeds, int) else seeds
     if not chosen.isdecimal():
-        raise ConfigurationError(f"{SEED} is a whole number, not {chosen!r}")
+        raise ConfigurationError(f"{SEED} must be a whole number, not {chosen!r}")
     return (int(chosen),)
 
 

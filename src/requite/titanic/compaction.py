@@ -21,7 +21,7 @@ BITE_RECORDS: Final = 2000
 
 
 class Compaction:
-    """Compacts one segment after the other; `bite` does one step.
+    """Compacts one segment after the other; `step` does a small part of the work.
 
     `pinned_from`: a replica still needs everything from this number on. `moved_bytes` and `removed`
     (segments) are counters. `damaged`: unreadable places; their segments are not removed. `mended`:
@@ -49,7 +49,7 @@ class Compaction:
         """Whether a segment is being compacted."""
         return self._segment is not None
 
-    def bite(self, below: float) -> bool:
+    def step(self, below: float) -> bool:
         """Continue a segment, or begin one with a live share less than `below`; return whether
         there was anything to do.
 

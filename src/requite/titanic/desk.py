@@ -35,7 +35,7 @@ _TIMER_LATE_S: Final = 0.001  # uvloop's timers count in whole milliseconds
 
 
 def _no_replica(effect: Submit | Cancel) -> None:
-    raise LocalViolation(f"there is no replica for {effect!r:.200}")
+    raise LocalViolation(f"no replica is configured for {effect!r:.200}")
 
 
 class Desk:

@@ -10,7 +10,7 @@ from requite.errors import ConfigurationError
 from requite.framing import Limits, SocketType, Zmtp, mechanism_to_show
 from requite.framing.handover import Handover
 from requite.protocols.majordomo.dialects import by_version
-from requite.protocols.majordomo.wire import WHO_HANGS_UP, Dialect
+from requite.protocols.majordomo.wire import CLOSES_EARLY, Dialect
 from requite.protocols.majordomo.wire_direct import DIRECT
 from requite.shell.connections import Connections
 from requite.speaks.registry import read_endpoints
@@ -42,7 +42,8 @@ def endpoint_at(
     broker = endpoints.only_dialled()
     if broker.service:
         raise ConfigurationError(
-            f"remove the service {broker.service!r} from the URL: Titanic's have fixed names"
+            f"remove the service {broker.service!r} from the URL: the services of a"
+            " Titanic have fixed names"
         )
     spoken = by_version(dialect or broker.options.get("dialect", DIALECT_DEFAULT))
     return BrokerEndpoint(str(endpoints), _connections(broker, size_max), spoken, heartbeat)
@@ -58,7 +59,7 @@ def _connections(url: ServiceUrl, size_max: int) -> Connections:
     limits = Limits.for_bodies(size_max)
     return Connections(
         lambda: Zmtp(
-            SocketType.DEALER, mechanism=mechanism, limits=limits, who_hangs_up=WHO_HANGS_UP
+            SocketType.DEALER, mechanism=mechanism, limits=limits, closes_early=CLOSES_EARLY
         ),
         dial_to=url.addresses,
     )

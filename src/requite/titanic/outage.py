@@ -90,7 +90,7 @@ class Outage:
             except StorageError as error:
                 if str(error) != logged:
                     logged = str(error)
-                    _log.warning("the log of stored requests cannot be reopened: %s", error)
+                    _log.warning("cannot reopen the log of stored requests: %s", error)
 
     def _open(self) -> Store:
         """Open the same log, and rewrite the records that may not be on the disk: after a failed
@@ -100,8 +100,8 @@ class Outage:
         there = {segment.log_id for segment in LogReader(directory).segments()}
         if there != {self.store.log_id}:
             raise LogMismatch(
-                f"{directory} holds another log, or none: is its disk mounted? Restore the folder, "
-                "or restart Titanic to begin with this one"
+                f"{directory} contains another log, or none: check whether its disk is"
+                " mounted. Restore the folder, or restart the Titanic to use this one"
             )
         # The folder may be replaced after that look at it.
         store = self._settings.open(self.store.log_id)

@@ -143,8 +143,9 @@ class Survey:
             entry = records.decode(payload, bodies=False)
         except RemoteViolation as violation:
             raise LogMismatch(
-                f"record {record.number} of the store in segment {record.segment} cannot be "
-                f"read: {violation}. Was it written by a newer requite?"
+                f"record {record.number} of the store in segment {record.segment} cannot be"
+                f" read: {violation}. It may have been written by a newer requite; use that"
+                " one."
             ) from violation
         self.report.records += 1
         self._next_number = record.number + 1

@@ -33,7 +33,7 @@ class TitanicSettings:
 
     def __post_init__(self) -> None:
         if self.sync and self.replica is None:
-            raise ConfigurationError("`sync` needs a `replica`: give its URL")
+            raise ConfigurationError("`sync` requires `replica`, the URL of the replica's broker")
 
     @property
     def whole_policy(self) -> TitanicPolicy:

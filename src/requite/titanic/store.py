@@ -83,7 +83,9 @@ class StoreSettings:
 
     def __post_init__(self) -> None:
         if not 0 <= self.compact_below <= 1:
-            raise ConfigurationError(f"compact_below is between 0 and 1, not {self.compact_below}")
+            raise ConfigurationError(
+                f"compact_below must be between 0 and 1, not {self.compact_below}"
+            )
         least = SEGMENTS_MIN * self.segment_size_bytes
         if self.disk_bytes_max is not None and self.disk_bytes_max < least:
             raise ConfigurationError(
@@ -218,7 +220,7 @@ class Store:
         try:
             self._compaction.write_again(mended)
         except LogFull as error:
-            _log.warning("corrected records could not be rewritten: %s", error)
+            _log.warning("cannot rewrite repaired records: %s", error)
 
     def write_again_from(self, number: int) -> None:
         """Rewrite the live records from that number on; call before `start`.
@@ -412,7 +414,7 @@ class Store:
         if self._bound.is_pressed:
             self._compaction.pinned_from = None
         try:
-            if not self._compaction.bite(self._bound.compact_below()):
+            if not self._compaction.step(self._bound.compact_below()):
                 self._bound.is_pressed = False
         except StorageError:  # the next commit reports it
             self._no_room = True

@@ -27,7 +27,7 @@ _PER_TURN: Final = 64
 # that the host makes room before the next.
 _EXHAUSTED_PAUSE_S: Final = 0.05
 _SHORT_PAUSE_S: Final = 0.002
-_TOLD_EVERY_S: Final = 10.0
+_WARN_EVERY_S: Final = 10.0
 _logger: Final = logging.getLogger("requite.transport")
 
 MakeStream = Callable[[], SocketStream]
@@ -87,13 +87,13 @@ class Acceptor:
             except OSError as error:
                 if error.errno not in EXHAUSTED:
                     raise
-                self._wait_for_better_times(error)
+                self._pause_accepting(error)
 
-    def _wait_for_better_times(self, error: OSError) -> None:
+    def _pause_accepting(self, error: OSError) -> None:
         now = self._loop.time()
         if now >= self._quiet_until:
-            self._quiet_until = now + _TOLD_EVERY_S
-            _logger.warning("no connections are taken for now: %s", exhaustion(error))
+            self._quiet_until = now + _WARN_EVERY_S
+            _logger.warning("accepting no connections for now: %s", exhaustion(error))
         self._rest(_EXHAUSTED_PAUSE_S)
 
     def _rest(self, pause_s: float) -> None:

@@ -157,8 +157,8 @@ def parse_address(text: str, schemes: Collection[str] = SCHEMES) -> Address:
     if scheme not in schemes:
         place = "tcp" if scheme == "mdp" else scheme.rpartition("+")[2]
         meant = f"; did you mean {place}://{rest}?" if place in schemes else ""
-        there = f"there are {_in_words(schemes, 'and')}"
-        _refuse(text, f"scheme {scheme!r} is unknown here; {there}{meant}")
+        there = f"the schemes are {_in_words(schemes, 'and')}"
+        _refuse(text, f"the scheme {scheme!r} cannot be used here; {there}{meant}")
     match scheme:
         case "ipc":
             return parse_ipc(rest, text)
@@ -188,14 +188,14 @@ def parse_ws(authority: str, path: str, text: str, *, secure: bool) -> WsAddress
     host, port = _read_authority(authority, text, WSS_PORT if secure else WS_PORT)
     path = path or "/"
     if not _WS_PATH.fullmatch(path):
-        _refuse(text, f"{path!r} is no path of HTTP; write other signs as %xx")
+        _refuse(text, f"{path!r} is not a valid HTTP path; percent-encode other characters (%xx)")
     return WsAddress(host, port, path, secure)
 
 
 def parse_ipc(path: str, text: str) -> IpcAddress:
     """Parse the path of a Unix socket; `text` is the whole address, for error messages."""
     if not path.startswith("/"):
-        _refuse(text, "the path of an ipc address is absolute: ipc:///run/name.sock")
+        _refuse(text, "the path of an ipc address must be absolute: ipc:///run/name.sock")
     if "\0" in path or path.endswith("/"):
         _refuse(text, "the path does not name a file")
     try:
@@ -203,7 +203,9 @@ def parse_ipc(path: str, text: str) -> IpcAddress:
     except UnicodeEncodeError:
         _refuse(text, "the path does not name a file")
     if size > _PATH_SIZE_MAX:
-        _refuse(text, f"the path is longer than the {_PATH_SIZE_MAX} bytes a Unix socket may have")
+        _refuse(
+            text, f"the path is longer than {_PATH_SIZE_MAX} bytes, the maximum for a Unix socket"
+        )
     return IpcAddress(path)
 
 
@@ -219,7 +221,7 @@ def _read_authority(rest: str, text: str, default_port: int | None = None) -> tu
     if not host:
         _refuse(text, "the host is missing; write * to listen at all addresses")
     if not host.isprintable():
-        _refuse(text, f"{host!r} is no host")
+        _refuse(text, f"{host!r} is not a valid host")
     if not port:
         if default_port is None:
             _refuse(text, "the port is missing")
@@ -244,9 +246,9 @@ def _split_host(rest: str, text: str) -> tuple[str, str]:
         return host, after[1:]
     host, _, port = rest.partition(":")
     if ":" in port:
-        _refuse(text, "an IPv6 address stands in brackets: tcp://[::1]:5555")
+        _refuse(text, "put an IPv6 address in brackets: tcp://[::1]:5555")
     if "/" in rest or any(character.isspace() for character in rest):
-        _refuse(text, "nothing but host:port follows the scheme")
+        _refuse(text, "only host:port may follow the scheme")
     return host, port
 
 

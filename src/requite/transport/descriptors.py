@@ -21,7 +21,7 @@ EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _RESERVE_PART: Final = 16
 _RESERVE_MIN: Final = 4
 _RESERVE_MAX: Final = 64
-_REMEDY: Final = "raise the limit with `ulimit -n` (LimitNOFILE= in a unit of systemd)"
+_REMEDY: Final = "raise the limit with `ulimit -n` (LimitNOFILE= in a systemd unit)"
 
 
 def limit() -> int:

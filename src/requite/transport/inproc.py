@@ -80,7 +80,7 @@ class InprocStream:
         """Close both ends at once."""
         self._other._inbox.clear()
         self._end("")
-        self._other._end("the connection broke: the other end was aborted")
+        self._other._end("the connection was lost: the other end was aborted")
 
     def pause_reading(self) -> None:
         """Stop reading: data stay in the inbox, and are dropped when the other end closes."""
@@ -148,7 +148,7 @@ async def listen(address: InprocAddress, on_stream: OnStream) -> InprocListener:
     if address.name == "*":
         address = InprocAddress(f"anonymous-{next(_free_names)}")
     if address.name in names:
-        raise cannot("listen at", address, "the name is in use")
+        raise cannot("listen at", address, "the name is in use in this event loop")
     listener = InprocListener(address, on_stream, lambda: names.pop(address.name, None))
     names[address.name] = listener
     return listener
@@ -164,7 +164,7 @@ async def dial(address: InprocAddress, on_stream: OnStream) -> None:
     loop = asyncio.get_running_loop()
     listener = _listeners.get(loop, {}).get(address.name)
     if listener is None:
-        raise cannot("connect to", address, "nobody listens there in this event loop")
+        raise cannot("connect to", address, "no listener has this name in this event loop")
     ours, theirs = InprocStream(loop, str(address)), InprocStream(loop, str(address))
     ours._other, theirs._other = theirs, ours
     listener.on_stream(theirs)

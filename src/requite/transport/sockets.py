@@ -128,7 +128,7 @@ def _remove_stale(address: IpcAddress) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(mode):
-        raise cannot("listen at", address, "a file that is not a socket is in the way")
+        raise cannot("listen at", address, "the path exists and is not a socket")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
         try:
@@ -136,9 +136,9 @@ def _remove_stale(address: IpcAddress) -> None:
         except ConnectionRefusedError:
             os.unlink(address.path)
         except BlockingIOError:  # its backlog is full, so a process listens
-            raise cannot("listen at", address, "another process listens there") from None
+            raise cannot("listen at", address, "another process is listening there") from None
         else:
-            raise cannot("listen at", address, "another process listens there")
+            raise cannot("listen at", address, "another process is listening there")
 
 
 def socket_file_id(path: str) -> tuple[int, int]:
@@ -167,7 +167,9 @@ def connect_ipc(address: IpcAddress) -> socket.socket:
         sock.connect(address.path)
     except BlockingIOError as error:
         sock.close()
-        raise cannot("connect to", address, "too many wait to be accepted there") from error
+        raise cannot(
+            "connect to", address, "the listener's backlog of connections is full"
+        ) from error
     except OSError:
         sock.close()
         raise

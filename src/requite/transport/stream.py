@@ -117,10 +117,10 @@ class SocketStream(asyncio.BufferedProtocol):
         if self.is_over:
             return
         self.is_over = True
-        self._look_no_more()
+        self._stop_looking()
         # Without this reference cycle, a dropped message is freed at once.
         link, self._link = self._link, None
-        self._owner.closed(link, self._end if exc is None else f"the connection broke: {exc}")
+        self._owner.closed(link, self._end if exc is None else f"the connection was lost: {exc}")
 
     # --- the owner's side -------------------------------------------------------------------------
     @property
@@ -186,10 +186,10 @@ class SocketStream(asyncio.BufferedProtocol):
 
     def resume_reading(self) -> None:
         """Resume reading."""
-        if self._look_no_more() and not self.is_over and not self._transport.is_closing():
+        if self._stop_looking() and not self.is_over and not self._transport.is_closing():
             self._transport.resume_reading()
 
-    def _look_no_more(self) -> bool:
+    def _stop_looking(self) -> bool:
         """Stop checking; return whether there was a check."""
         look, self._look = self._look, None
         if look is not None:

@@ -34,7 +34,7 @@ async def listen(address: HostAddress, on_stream: OnStream) -> Listener:
     except OSError as error:
         raise cannot("listen at", address, why(error)) from error
     except UnicodeError as error:  # out of the resolver, which encodes the name by IDNA
-        raise cannot("listen at", address, f"the name is no host name: {error}") from error
+        raise cannot("listen at", address, f"not a valid host name: {error}") from error
     bound = replace(address, port=socks[0].getsockname()[1])
     servers = [
         await serve(sock, lambda: SocketStream(on_stream, bound, tune_tcp)) for sock in socks
@@ -65,7 +65,7 @@ async def dial(address: HostAddress, on_stream: OnStream) -> None:
     except OSError as error:
         raise cannot("connect to", address, why(error)) from error
     except UnicodeError as error:  # out of the resolver, which encodes the name by IDNA
-        raise cannot("connect to", address, f"the name is no host name: {error}") from error
+        raise cannot("connect to", address, f"not a valid host name: {error}") from error
 
 
 async def _connect_to_any(
@@ -76,7 +76,7 @@ async def _connect_to_any(
     Each address is dialled separately, since asyncio reports several failures as a line of tuples.
     """
     loop = asyncio.get_running_loop()
-    failure = OSError("the name stands for no address")
+    failure = OSError("the host name has no address")
     for family, _, _, _, place in infos:
         dialled = Dialled(make_stream)
         host = place[0]

@@ -51,12 +51,15 @@ class TlsSettings:
 
     def __post_init__(self) -> None:
         if self.key is not None and self.certificate is None:
-            raise ConfigurationError("TLS: a key needs its certificate: give certificate, too")
+            raise ConfigurationError("TLS: `key` requires `certificate`; set both")
         if self.verify_client and self.ca is None:
-            raise ConfigurationError("TLS: to check clients needs ca: who signs their certificates")
+            raise ConfigurationError(
+                "TLS: `verify_client` requires `ca`, the file with the certificates of the"
+                " authorities that sign those of clients"
+            )
         name = self.server_name
         if name is not None and (not name or name.startswith((".", "[")) or "\0" in name):
-            raise ConfigurationError(f"TLS: {name!r} is no server_name")
+            raise ConfigurationError(f"TLS: {name!r} is not a valid server_name")
 
     def check_dialling(self) -> None:
         """Raise `ConfigurationError`, naming file and setting, if these cannot be used to dial."""
@@ -76,7 +79,7 @@ class TlsSettings:
         """Make the context for a listener. Raises `ConfigurationError`."""
         if self.certificate is None:
             raise ConfigurationError(
-                "TLS: a listener needs a certificate and its key: give certificate and key"
+                "TLS: a listener requires a certificate and its key; set `certificate` and `key`"
             )
         context = _new_context(ssl.PROTOCOL_TLS_SERVER)
         # No tickets: sessions are never resumed, and a client that closes with an unread ticket
@@ -95,7 +98,9 @@ class TlsSettings:
         try:
             return TlsSession(context, name)
         except ValueError as error:
-            raise ConfigurationError(f"TLS: no certificate is for the name {name!r}") from error
+            raise ConfigurationError(
+                f"TLS: the name {name!r} is not valid in a certificate; set `server_name`"
+            ) from error
 
 
 def _new_context(protocol: ssl._SSLMethod) -> ssl.SSLContext:
@@ -131,7 +136,7 @@ def _load_certificate(context: ssl.SSLContext, settings: TlsSettings) -> None:
     assert certificate is not None
     _check_file("certificate", certificate, _CERTIFICATE)
     if key is None:
-        _check_file("certificate", certificate, _PRIVATE_KEY, "; name its file with key")
+        _check_file("certificate", certificate, _PRIVATE_KEY, "; set `key` to the file of the key")
     else:
         _check_file("key", key, _PRIVATE_KEY)
     try:
@@ -142,7 +147,7 @@ def _load_certificate(context: ssl.SSLContext, settings: TlsSettings) -> None:
             raise _unusable("key", key or certificate, reason) from error
         raise _unusable("certificate", certificate, _plain(error)) from error
     except _PassphraseWantedError:
-        reason = "it is protected by a passphrase, which nobody is there to enter"
+        reason = "it is protected by a passphrase, which is not supported; use a key without one"
         raise _unusable("key", key or certificate, reason) from None
 
 
@@ -165,7 +170,7 @@ def _check_file(setting: str, path: StrPath, marker: bytes, hint: str = "") -> N
         raise _unusable(setting, path, why(error)) from error
     if marker not in data:
         what = "private key" if marker is _PRIVATE_KEY else "certificate"
-        raise _unusable(setting, path, f"it holds no {what} in the form PEM{hint}")
+        raise _unusable(setting, path, f"it contains no {what} in PEM format{hint}")
 
 
 def _stamps(settings: TlsSettings) -> _Stamps:
@@ -188,7 +193,7 @@ def _stat(setting: str, path: StrPath) -> os.stat_result:
     except OSError as error:
         raise _unusable(setting, path, why(error)) from error
     except ValueError:  # a zero byte
-        raise _unusable(setting, path, "that is no name of a file") from None
+        raise _unusable(setting, path, "it is not a valid file name") from None
 
 
 def _unusable(setting: str, path: StrPath, reason: str) -> ConfigurationError:

@@ -109,7 +109,7 @@ def _in_words(error: ssl.SSLError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         text = f"the peer's certificate is not valid: {error.verify_message.rstrip('.')}"
         if error.verify_code in _UNKNOWN_ISSUER:
-            text += "; name the file of who signed it with ca"
+            text += "; set `ca` to the file with the certificate of the authority that signed it"
         return text
     reason = error.reason or str(error)
     if _ALERT in reason:

@@ -199,8 +199,10 @@ class TlsStream:
         if self._failure or self._closing:
             return self._failure
         if not self._session.established:
-            return f"the handshake of TLS was cut short{reason and f': {reason}'}"
-        return reason or "the peer hung up without an end of TLS"
+            return f"the connection ended during the TLS handshake{reason and f': {reason}'}"
+        return reason or (
+            "the peer closed the connection without TLS close_notify; data may be missing"
+        )
 
 
 def _cut(data: bytes) -> list[memoryview]:

@@ -38,12 +38,14 @@ def place_of(environ: Mapping[str, str]) -> WorkerAddress:
     """Return a pool worker's address. Raises `ConfigurationError` for a missing or bad variable."""
     is_brokered = _BROKER in environ
     if is_brokered and _AMQP in environ:
-        raise ConfigurationError(f"{_BROKER} and {_AMQP} are both set; a worker serves one of them")
+        raise ConfigurationError(
+            f"{_BROKER} and {_AMQP} are both set; a worker can serve only one of them"
+        )
     where = _BROKER if is_brokered else _AMQP
     missing = [name for name in (where, *_NEEDED) if name not in environ]
     if missing:
         raise ConfigurationError(
-            f"{', '.join(missing)} missing in the environment; a pool's manager sets it when it"
+            f"the environment lacks {', '.join(missing)}, which a pool's manager sets when it"
             " starts a worker"
         )
     known = _KEYED if is_brokered else _OPTIONS
@@ -60,6 +62,6 @@ def _prefetch(environ: Mapping[str, str]) -> int:
     text = environ.get("WORKER_PREFETCH", "1")
     if not (text.isascii() and text.isdecimal() and int(text) > 0):
         raise ConfigurationError(
-            f"WORKER_PREFETCH must be a number of requests from 1 on, not {text!r}"
+            f"WORKER_PREFETCH must be a whole number of at least 1, not {text!r}"
         )
     return int(text)

@@ -89,7 +89,7 @@ def service(name: str, *, idempotent: Dedup | None = None) -> Callable[[Handler]
 
 def _kind_of(handler: Handler) -> Kind:
     if not callable(handler):
-        raise ConfigurationError(f"a handler is a function of one request, not {handler!r}")
+        raise ConfigurationError(f"a handler must be a function of one request, not {handler!r}")
     function: Any = handler
     while isinstance(function, partial):
         function = function.func

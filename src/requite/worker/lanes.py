@@ -82,7 +82,10 @@ class Lanes(Generic[Token, Work]):
         if self._tasks:
             _, stuck = await asyncio.wait(self._tasks, timeout=CLOSE_S)
             if stuck:
-                _log.warning("%d handlers did not end when they were interrupted", len(stuck))
+                _log.warning(
+                    "%d handlers did not end after they were interrupted; their threads still run",
+                    len(stuck),
+                )
 
     def _wake_one(self) -> None:
         """Wake a lane and check again after its step: it may have suspended in a handler."""

@@ -14,7 +14,8 @@ from requite.worker.handler import Service
 def plans_for(
     endpoints: Endpoints, services: Sequence[Service], settings: WorkerSettings
 ) -> list[ServicePlan[Service]]:
-    """Make the plans of a worker. Raises `ConfigurationError` for services that cannot work."""
+    """Make the plans of a worker. Raises `ConfigurationError` for services that the protocol
+    does not support."""
     plans = service_plans(endpoints, _check(services), settings)
     for plan in plans:
         _check_keys(plan, endpoints.protocol)
@@ -27,9 +28,9 @@ def _check_keys(plan: ServicePlan[Service], protocol: str) -> None:
     if dedup is not None and dedup.refuses_unkeyed and plan.call_id is no_call_id:
         spoken = "MDP before 0.3" if protocol == "mdp" else protocol.upper()
         raise ConfigurationError(
-            f"{plan.service.name!r} has Dedup, which needs a key or an id per request, and"
-            f' {spoken} has neither; use MDP 0.3, or Dedup(unkeyed="run") to run'
-            " requests without a key each time"
+            f"{plan.service.name!r} has Dedup, which requires a key or an id per request, and"
+            f' {spoken} has neither; use MDP 0.3, or Dedup(unkeyed="run") to run requests'
+            " without a key each time"
         )
 
 

@@ -232,7 +232,7 @@ class Runner:
         The broker would drop the connection, and with it all other requests of this worker.
         """
         if result is None:
-            self._tell_of_none()
+            self._warn_of_none()
         frames = frames_of(result)
         if len(frames) > self._frames_max:
             limit = f"the maximum is {self._frames_max}"
@@ -242,7 +242,7 @@ class Runner:
             raise ValueError(f"the reply has {size} bytes; the maximum is {self._reply_size_max}")
         return frames
 
-    def _tell_of_none(self) -> None:
+    def _warn_of_none(self) -> None:
         name = self._service.name
         if name not in self._told:
             self._told.add(name)

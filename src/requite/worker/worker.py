@@ -59,7 +59,7 @@ class Worker(Daemon):
 
     `name` identifies the worker at MDP 0.3 brokers and in journals: eight random bytes.
 
-    Raises `ConfigurationError` for a URL, a service or a setting that cannot work.
+    Raises `ConfigurationError` for an invalid URL, service or setting.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Worker(Daemon):
     ) -> None:
         if isinstance(url, Service):
             if any(isinstance(each, str) for each in services):
-                raise ConfigurationError("the URL comes before the services: Worker(url, service)")
+                raise ConfigurationError("pass the URL before the services: Worker(url, service)")
             services = (url, *services)
             url = ()
         self._endpoints = read_endpoints(url, bind)
@@ -143,8 +143,8 @@ class Worker(Daemon):
             raise
 
     async def drain(self) -> None:
-        """Take no new requests, finish those in hand (`drain_timeout` at most), then close."""
-        self._watch_no_more()
+        """Accept no new requests, finish running ones (`drain_timeout` at most), then close."""
+        self._stop_watching()
         try:
             async with asyncio.timeout(self._drain_timeout_s):
                 await asyncio.gather(*(runtime.drain() for runtime in self._runtimes))
@@ -164,7 +164,7 @@ class Worker(Daemon):
 
     @property
     def trouble(self) -> str:
-        """Why the worker is not served at a place that it dials, as text; "" if all serve it."""
+        """Why the worker cannot serve at a dialled address, as text; "" if it serves at all."""
         return "; ".join(filter(None, (trouble.text for trouble in self._troubles())))
 
     def _troubles(self) -> list[Trouble]:
@@ -178,7 +178,7 @@ class Worker(Daemon):
             return [_join(ways)]
         return [_join(islice(ways, len(url.addresses))) for url in dials]
 
-    def _watch_no_more(self) -> None:
+    def _stop_watching(self) -> None:
         if self._watching is not None:
             self._watching.cancel()
             self._watching = None
@@ -186,7 +186,7 @@ class Worker(Daemon):
     async def close(self) -> None:
         """Stop at once and interrupt the handlers. A broker gives their requests to other workers;
         SP clients resend them."""
-        self._watch_no_more()
+        self._stop_watching()
         for runtime in self._runtimes:
             await runtime.close()
         self._runtimes.clear()
@@ -263,7 +263,7 @@ class _PlanRuntime:
             self._is_open = True
 
     def troubles(self) -> list[Trouble]:
-        """Return the trouble of each address that it dials."""
+        """Return, for each dialled address, why it cannot serve there ("": it serves)."""
         told = self.shell.troubles
         if self._engine.is_answered:
             return [Trouble(text) for _, text in told]
@@ -274,7 +274,7 @@ class _PlanRuntime:
         ]
 
     async def drain(self) -> None:
-        """Finish the requests in hand; with `Dedup` also the abandoned ones."""
+        """Finish the running requests; with `Dedup` also the abandoned ones."""
         self.shell.stop_listening()  # a new client would be refused, and count that as an attempt
         await self.shell.drain()
         if self._gate is not None:

@@ -41,9 +41,9 @@ async def test_each_kind_has_its_driver(kind: str, settings: dict[str, Any], mad
     ("kind", "settings", "text"),
     [
         ("dokcer", {}, "'dokcer' is unknown; use one of subprocess, noop, docker, kubernetes"),
-        ("noop", {"command": ["x"]}, "no such setting 'command'; it has none"),
+        ("noop", {"command": ["x"]}, "unknown setting 'command'; the section has no settings"),
         ("docker", {}, "image is missing"),
-        ("docker", {"image": "x", "sockte": "y"}, "no such setting 'sockte'"),
+        ("docker", {"image": "x", "sockte": "y"}, "unknown setting 'sockte'"),
         ("subprocess", {"command": []}, r"driver\.command"),
         ("subprocess", {"command": ["x"], "stop_timeout": 60}, r"driver\.timeout \(60 s\) must"),
         ("docker", {"image": "x", "stop_timeout": "90"}, r"driver\.stop_timeout \(90 s\)"),

@@ -91,7 +91,7 @@ async def test_a_stopping_unit_is_listed_until_it_has_ended(backend: SystemdUnit
 
 async def test_a_template_that_is_not_installed_is_named(backend: SystemdUnits) -> None:
     driver = backend.make(replace(backend.settings, template="other"))
-    with pytest.raises(DriverError, match=r"driver\.template: there is no unit other@\.service"):
+    with pytest.raises(DriverError, match=r"driver\.template: the unit other@\.service"):
         await driver.start("42")
 
 
@@ -140,7 +140,7 @@ async def test_a_bus_without_systemd_is_named(tmp_path: Path) -> None:
     await bus.start_bus()
     driver = SystemdDriver(SystemdSettings(bus=bus.address), CORE, environment_of(CORE))
     try:
-        with pytest.raises(DriverError, match=r"driver\.bus: there is no systemd on the bus"):
+        with pytest.raises(DriverError, match=r"driver\.bus: systemd is not on this bus"):
             await driver.list()
     finally:
         await driver.close()

@@ -356,11 +356,11 @@ def test_rows_by_position_are_stable_while_partitions_are(
         ({"key": "nope"}, "no column 'nope' for the key; there are id, body, half"),
         ({"key": "half"}, "key column 'half' has the type double"),
         ({"body": "id"}, "body column 'id' has the type bigint"),
-        ({"url": "mdp://127.0.0.1:1"}, "names no service"),
-        ({"url": "http://127.0.0.1"}, "the scheme is none of"),
+        ({"url": "mdp://127.0.0.1:1"}, "the service of the call is missing"),
+        ({"url": "http://127.0.0.1"}, "the scheme must be one of"),
         ({"url": "mdp://127.0.0.1:1/echo?dialect=0.2"}, "does not carry idempotency keys"),
         ({"timeout": 0}, "a timeout must be positive"),
-        ({"timeout": None}, "bulk calls need a timeout"),
+        ({"timeout": None}, "bulk calls require a timeout"),
         ({"window": 0}, "window must be an integer of at least 1"),
         ({"window": "7"}, "window must be an integer of at least 1, not '7'"),
         ({"in_flight_max": 8, "task_slots": 0}, "task_slots must be an integer of at least 1"),
@@ -390,7 +390,7 @@ def test_other_kinds_of_data_frames_are_refused_with_a_remedy() -> None:
 
     for df, remedy in ((OnSpark(), r"df\.to_spark\("), (pandas.DataFrame(), "createDataFrame")):
         given: Any = df
-        with pytest.raises(ConfigurationError, match=f"take a Spark DataFrame.*{remedy}"):
+        with pytest.raises(ConfigurationError, match=f"require a Spark DataFrame.*{remedy}"):
             requite.spark.call(given, UNREACHABLE, body="body", key="id")
 
 

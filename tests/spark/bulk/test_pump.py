@@ -50,7 +50,7 @@ class FakeClient:
     def cancel_for(self, taker: Taker) -> None:
         self.cancelled.add(taker)
         if not taker.done():
-            taker.set_exception(Cancelled("the call was given up by its caller"))
+            taker.set_exception(Cancelled("the caller cancelled the call"))
 
     def do(self, act: Callable[[], object]) -> None:
         """Call `act` on the loop, and wait until it has returned."""
@@ -158,7 +158,7 @@ def test_no_row_is_sent_after_all_requests_in_flight_ended_unanswered(
     assert statuses(rows) == ["NoService"] * 4
     assert rows.outcomes[3] == Outcome(
         None, "NoService", 0, 0.0, False,
-        "not sent: the 2 requests before it had no answer; the last error: nobody",
+        "not sent: the 2 requests before it had no reply; the last error: nobody",
     )  # fmt: skip
 
 

@@ -195,25 +195,25 @@ def test_calls_within_a_stream_keep_their_ids(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"url": ""}, "needs the option url"),
-        ({"body": ""}, "needs the option body"),
+        ({"url": ""}, "requires the option url"),
+        ({"body": ""}, "requires the option body"),
         ({"key": ""}, "name the column that identifies a row"),
         ({"body": "nope"}, "no column 'nope' for the body; there are id, body"),
         ({"body": "id"}, "has the type int"),
         ({"window": "many"}, "the option window must be a number, not 'many'"),
         ({"timeout": "0"}, "a timeout must be positive"),
         ({"onError": "cry"}, "onError must be fail or keep or ignore, not 'cry'"),
-        ({"onError": "keep"}, "needs a folder for the rows: set repliesTo"),
-        ({"inFlightMax": "5"}, "set taskSlots, too"),
-        ({"rate": "5"}, "rate is divided among tasks: set taskSlots, too"),
+        ({"onError": "keep"}, "requires a folder for the rows: set repliesTo"),
+        ({"inFlightMax": "5"}, "set taskSlots as well"),
+        ({"rate": "5"}, "rate is divided among tasks: set taskSlots as well"),
         ({"rate": "-5", "taskSlots": "1"}, "rate must be a positive number of requests per second"),
         ({"retryOn": "NoService,Nope"}, "retry_on cannot contain Nope"),
         ({"retryAttempts": "0"}, "the option retryAttempts must be at least 1"),
         ({"inFlightMax": "5", "taskSlots": "0"}, "the option taskSlots must be at least 1, not 0"),
         ({"window": "-1"}, "the option window must be at least 1, not -1"),
         ({"keyByPosition": "true"}, "either the option key or keyByPosition, not both"),
-        ({"repliesTwo": "x"}, "no option repliestwo; it has repliesTo"),
-        ({"path": "x"}, "no option path"),
+        ({"repliesTwo": "x"}, "unknown option repliestwo; the options of the sink are repliesTo"),
+        ({"path": "x"}, "unknown option path"),
         ({"giveUp": "maybe"}, "giveUp must be true or false"),
     ],
 )
@@ -240,7 +240,7 @@ def test_a_folder_that_cannot_hold_replies_is_refused(
     schema = spark.createDataFrame([], "id int, body string").schema
     options = OPTIONS | {"repliesTo": place.format(tmp_path)}
     for make in (arrow_writer, stream_writer):
-        with pytest.raises(ConfigurationError, match="replies cannot be written to"):
+        with pytest.raises(ConfigurationError, match="cannot write replies to"):
             make(options, schema, overwrite=False)
 
 

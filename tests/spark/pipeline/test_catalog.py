@@ -94,7 +94,7 @@ def test_changes_of_a_dead_run_are_undone(root: Path, left: str) -> None:
 
 
 def test_a_second_run_is_refused_during_a_run(root: Path) -> None:
-    is_busy = f"process {os.getpid()} .* is at work on the lake at"
+    is_busy = f"process {os.getpid()} .* is writing the lake at"
     with Catalog(str(root)).running():
         other = Catalog(str(root))
         with pytest.raises(LakeBusy, match=is_busy), other.running():
@@ -151,7 +151,7 @@ def test_a_run_of_another_machine_counts_as_dead_after_a_silence(
     if is_let_in:
         catalog._begin()
     else:
-        with pytest.raises(LakeBusy, match="is at work"):
+        with pytest.raises(LakeBusy, match="is writing the lake"):
             catalog._begin()
 
 
@@ -331,7 +331,7 @@ def test_a_cleared_table_of_another_version_gets_the_current_columns(tmp_path: P
 
 def test_events_with_the_columns_of_another_version_are_refused(tmp_path: Path) -> None:
     catalog = make_older_lake(tmp_path, EVENTS)
-    expected = f"{EVENTS} was written by another version of requite, with other columns: name a new"
+    expected = f"{EVENTS} was written by another version of requite, with other columns: pass a new"
     with pytest.raises(ConfigurationError, match=expected), catalog.running():
         pytest.fail("it was let in")
 

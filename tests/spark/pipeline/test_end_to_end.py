@@ -123,7 +123,7 @@ def test_damage_is_reported_and_no_other_event_is_lost(judged: Judged) -> None:
     assert not summary.audit.complete
     # The log has no CLOSED event, because no `Journal` wrote it.
     name = f"broker-{b'broker-2'.hex()}"
-    assert any(f"the log {name} has lost its end" in fault for fault in summary.audit.faults)
+    assert any(f"the end of the log {name} is missing" in fault for fault in summary.audit.faults)
     quarantine = judged.rows("bronze_quarantine")
     assert len(quarantine) == judged.first.quarantined - 2 == summary.audit.damaged
     assert all(row["reason"] for row in quarantine)
@@ -241,7 +241,7 @@ def test_the_command_judges_as_of_a_time(
     shutil.rmtree(lake / "audit_verdicts")
     assert run_command(words) == 1
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "requite:" in line]
-    assert f"{lake}/audit_verdicts is missing; restore it, or name a new lake" in line
+    assert f"{lake}/audit_verdicts is missing; restore it, or pass a new folder" in line
     assert run_command([*words, "--as-of", "noonish"]) == 2
     assert "is not a time" in capsys.readouterr().err
     assert run_command([*words, "--as-of", "0001-01-01"]) == 2

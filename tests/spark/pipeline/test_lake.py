@@ -73,7 +73,7 @@ def test_a_lake_that_has_lost_its_marker_is_refused(tmp_path: Path, left: str) -
 def test_a_lake_has_one_journal(tmp_path: Path) -> None:
     claim(str(tmp_path), "/journal")
     message = (
-        "belongs to the journal /journal: name another lake, a new folder, for the journal /other"
+        "belongs to the journal /journal: pass a new folder for the lake of the journal /other"
     )
     with pytest.raises(ConfigurationError, match=message):
         claim(str(tmp_path), "/other")

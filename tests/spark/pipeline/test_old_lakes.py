@@ -81,7 +81,7 @@ def test_a_lake_of_format_1_is_migrated(audit_only: Pipeline) -> None:
     audit_only.write([damaged_row(broker, 999)])
     before = audit_only.run()
     make_old(audit_only)
-    with pytest.raises(ConfigurationError, match="migrate it by `requite spark run`"):
+    with pytest.raises(ConfigurationError, match="run `requite spark run`"):
         audit_only.rows("audit_verdicts")
     for gone in audit_only.journal.iterdir():  # retention has removed the events that the lake has
         gone.unlink()

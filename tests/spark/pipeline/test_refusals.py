@@ -27,7 +27,7 @@ def test_invalid_paths_are_refused_before_anything_is_read(
     with pytest.raises(ConfigurationError, match="not a lake"):
         runner.run(spark, tmp_path / "journal", tmp_path / "mine")
     for report, message in (
-        ("mine", "is a folder: name a file"),
+        ("mine", "is a folder; pass the name of a file"),
         ("mine/file/x", "file is a file"),
     ):
         with pytest.raises(ConfigurationError, match=message):
@@ -40,6 +40,6 @@ def test_an_unsupported_url_is_refused_and_creates_no_folder(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "journal").mkdir()
-    with pytest.raises(ConfigurationError, match="a lake is kept in a folder"):
+    with pytest.raises(ConfigurationError, match="a lake is stored in a folder"):
         runner.run(spark, tmp_path / "journal", "hdfs:/it")
     assert [path.name for path in tmp_path.iterdir()] == ["journal"]

@@ -35,7 +35,7 @@ def builder() -> EventBuilder:
     b1.add(10.0, "dispatched", 4, attempt=1, worker=W1)
     w1.add(10.0, "delivered", 4, attempt=1, worker=W1)
     w1.add(10.1, "started", 4, attempt=1, worker=W1)
-    b1.add(13.0, "redelivered", 4, attempt=1, worker=W1, reason="its worker was silent")
+    b1.add(13.0, "redelivered", 4, attempt=1, worker=W1, reason="the worker was silent")
     b1.add(13.5, "dispatched", 4, attempt=2, worker=W2)
     w2.add(13.5, "delivered", 4, attempt=2, worker=W2)
     w2.add(13.6, "started", 4, attempt=2, worker=W2)

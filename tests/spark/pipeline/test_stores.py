@@ -97,7 +97,7 @@ def test_a_lake_in_a_store_behaves_like_one_in_a_folder(
             beats = [{"worker": f"{number} {each}", "date": MONDAY} for each in range(FILES_MAX)]
             append(catalog, BEATS, *([beat] for beat in beats))
             catalog.end({"number": number})
-            with pytest.raises(LakeBusy, match="is at work"), Catalog(root).running():
+            with pytest.raises(LakeBusy, match="is writing the lake"), Catalog(root).running():
                 pytest.fail("two runs were let in")
             catalog.merge()
     assert catalog.vacuum() == 0

@@ -274,7 +274,7 @@ def test_a_log_that_a_task_cannot_see_is_an_error(spark: SparkSession, tmp_path:
     planned = read(spark, tmp_path).rdd
     planned.getNumPartitions()
     log.rename(tmp_path / "elsewhere")
-    with pytest.raises(Exception, match="folder is not shared with this machine"):
+    with pytest.raises(Exception, match="does not share the journal's folder"):
         planned.collect()
 
 
@@ -282,8 +282,8 @@ def test_a_log_that_a_task_cannot_see_is_an_error(spark: SparkSession, tmp_path:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"colums": "ts"}, "no option 'colums'; there are path, log, columns"),
-        ({"columns": "ts,whatever"}, "no column 'whatever'; there are schema_version"),
+        ({"colums": "ts"}, "unknown option 'colums'; the options are path, log, columns"),
+        ({"columns": "ts,whatever"}, "no column 'whatever'; the columns are schema_version"),
         ({"columns": "ts,ts"}, "names a column twice"),
         ({"columns": ""}, "no column ''"),
         ({"partitionBytes": "many"}, "partitionBytes='many': must be a number of bytes"),

@@ -125,7 +125,7 @@ def test_an_instant_out_of_range_is_a_reason(at: float) -> None:
     found = by_columns(WriterRole.CLIENT, items)
     flawed = [row for row in found if row["raw"] is not None]
     assert len(flawed) == 2
-    assert {row["reason"] for row in flawed} == {"its instant is out of range"}
+    assert {row["reason"] for row in flawed} == {"its time is out of range"}
     assert all(row["ts"] is None and len(row["raw"]) == 64 for row in flawed)
     assert len(found) == 7
 

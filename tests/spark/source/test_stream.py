@@ -302,8 +302,8 @@ def test_a_log_may_be_removed_after_it_was_read(tmp_path: Path) -> None:
     ("offset", "message"),
     [
         ({"version": 2, "logs": {}}, "upgrade requite"),
-        ({"logs": {}}, "not an offset of a journal"),
-        ({"version": 1, "logs": {"x": {"segment": 0}}}, "not an offset of a journal"),
+        ({"logs": {}}, "an offset that is not of a journal"),
+        ({"version": 1, "logs": {"x": {"segment": 0}}}, "an offset that is not of a journal"),
     ],
 )
 def test_invalid_offsets_are_refused(tmp_path: Path, offset: dict[str, Any], message: str) -> None:

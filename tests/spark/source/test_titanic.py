@@ -156,7 +156,7 @@ def test_folders_without_a_store_are_refused(spark: SparkSession, tmp_path: Path
         log.commit([b"x"])
     with pytest.raises(Exception, match="is not a store of Titanic"):
         read(spark, tmp_path / "other").collect()
-    with pytest.raises(Exception, match="there is no such folder"):
+    with pytest.raises(Exception, match="does not exist on this machine"):
         read(spark, tmp_path / "nowhere").collect()
 
 

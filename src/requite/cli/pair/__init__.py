@@ -1,1 +1,1 @@
-"""`requite pair`: one file per verb; which verbs there are is told by `requite.cli.verbs`."""
+"""`requite pair`: one file per verb; `requite.cli.verbs` lists the verbs."""

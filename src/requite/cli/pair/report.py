@@ -46,7 +46,7 @@ def record(view: PairView) -> dict[str, Any]:
 
 def sentences(view: PairView) -> list[str]:
     """Return a view as lines: one for each server, then advice, if any."""
-    serves = "serves" if view.serves else "serves nobody"
+    serves = "serves" if view.serves else "does not serve"
     own = f"{view.role.name.lower():<8} {word_for(view.state)}, {serves}, epoch {view.epoch}"
     other = f"{view.role.other.name.lower():<8} {_heard(view)}"
     is_unheard = view.trouble and view.state is not State.FAILED

@@ -54,7 +54,7 @@ def drain(
     """
     logging.start()
     if everything + bool(keys) + bool(worker) != 1 or (worker and restart):
-        raise ConfigurationError("drain which groups? Give keys, --all or --worker")
+        raise ConfigurationError("nothing to drain: give keys of groups, --all or --worker")
     if worker or restart:
         _drain_workers(manager, keys, worker)
     else:
@@ -80,7 +80,7 @@ def _release(manager: Manager, keys: tuple[str, ...]) -> None:
     known = [group["key"] for group in status["groups"]]
     unknown = ", ".join(printable(repr(key)) for key in keys if key not in known)
     if unknown and status["state"] == "active":  # a standby refuses with its own message
-        raise ConfigurationError(f"there is no group {unknown}; `requite pool ls` shows all")
+        raise ConfigurationError(f"unknown group {unknown}; `requite pool ls` lists the groups")
     for key in keys or known:
         ask(manager, "/release", {"key": key})
         say(f"draining {printable(key)}")

@@ -28,8 +28,8 @@ def run(
         Parameter(
             metavar="URL",
             show_default=False,
-            help="Use a broker of MDP in place of RabbitMQ: `mdp://HOST:PORT`. Short for "
-            "--set broker.url=URL.",
+            help="Use an MDP broker instead of RabbitMQ: `mdp://HOST:PORT`. Short for --set"
+            " broker.url=URL.",
         ),
     ] = None,
     set_: Annotated[
@@ -53,8 +53,8 @@ def run(
     key, and stopped after a while without requests. RabbitMQ routes requests to
     workers; the manager receives only requests whose key has no group.
 
-    It prints the URL for `requite pool status`, and whether it is active or stands
-    by because another manager is active.
+    It prints the URL for `requite pool status`, and whether it is active or on
+    standby because another manager is active.
 
     SIGTERM or Ctrl-C drains: the manager finishes deliveries in progress, stops
     the groups (pool.stop_groups_on_exit), and exits with code 0. A second signal
@@ -75,8 +75,8 @@ def run(
         from requite.pool.manager import PoolManager
     except ModuleNotFoundError as error:
         raise ConfigurationError(
-            f"the pool manager needs the package {error.name}, which is not installed:"
-            " pip install 'requite[pool]'"
+            f"the pool manager requires the package {error.name}, which is not installed: pip"
+            " install 'requite[pool]'"
         ) from error
     name = settings.pool.name
     where = "the broker" if settings.broker.url else "RabbitMQ"

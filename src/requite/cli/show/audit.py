@@ -167,8 +167,8 @@ def require_spark() -> None:
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         raise ConfigurationError(
-            f"the audit of the demo needs {', '.join(missing)}: "
-            "pip install 'requite[spark,report]', or leave it out with --no-audit"
+            f"the audit of the demo requires {', '.join(missing)}: pip install"
+            " 'requite[spark,report]', or skip it with --no-audit"
         )
     from requite.spark.java import ensure_java
 

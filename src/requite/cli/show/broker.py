@@ -93,11 +93,11 @@ async def kill_worker(run: BrokerRun) -> None:
     run.worker_kills += 1
     await run.one_unregistered()
     moved = await run.redelivered_since(before)
-    run.screen.note(f"{worker.name} killed (SIGKILL): {moved} went to others")
+    run.screen.note(f"{worker.name} killed (SIGKILL): {moved} redelivered")
     began = time.monotonic()
     await run.restart(number)
     await run.all_registered()
-    run.screen.note(f"{worker.name} started anew {since(began)} later")
+    run.screen.note(f"{worker.name} restarted {since(began)} later")
 
 
 async def stop_worker(run: BrokerRun) -> None:
@@ -109,8 +109,8 @@ async def stop_worker(run: BrokerRun) -> None:
     await run.one_unregistered()
     moved = await run.redelivered_since(before)
     run.screen.note(
-        f"{worker.name} stopped (SIGSTOP): silent for {since(began)}, given up; {moved} went to"
-        " others"
+        f"{worker.name} stopped (SIGSTOP): lost after {since(began)} of silence; {moved}"
+        " redelivered"
     )
     worker.resume()
     await run.all_registered()
@@ -121,9 +121,9 @@ async def kill_broker(run: BrokerRun) -> None:
     """Kill the broker with its queues, and start its successor; clients send again."""
     await run.kill_broker()
     lost = count(run.outstanding)
-    run.screen.note(f"broker killed (SIGKILL): {lost} will have to be sent again")
+    run.screen.note(f"broker killed (SIGKILL): {lost} to be retried")
     began = time.monotonic()
     await run.restart(_BROKER)
-    run.screen.note(f"broker started anew at {run.url}, {since(began)} later")
+    run.screen.note(f"broker restarted at {run.url}, {since(began)} later")
     await run.all_registered()
     run.screen.note(f"all workers registered again after {since(began)}")

@@ -182,5 +182,5 @@ def find_demo(name: str) -> str:
     plain = "-".join(name.lower().replace("_", " ").replace("-", " ").split())
     found = _ALIASES.get(plain, plain)
     if found not in DEMOS:
-        raise ValueError(f"there is no pattern {name!r}; there are {', '.join(DEMOS)}")
+        raise ValueError(f"unknown pattern {name!r}; the patterns are {', '.join(DEMOS)}")
     return found

@@ -40,16 +40,16 @@ async def stop_worker(run: Run) -> None:
 async def _kill(run: Run, number: int, *, is_redundant: bool) -> None:
     child = run.children[number]
     child.kill()
-    run.screen.note(f"{child.name} killed (SIGKILL), {count(run.outstanding)} out")
+    run.screen.note(f"{child.name} killed (SIGKILL), {count(run.outstanding)} in flight")
     began = time.monotonic()
     if is_redundant:
         await run.answers(_ENOUGH)
-        run.screen.note(f"{_ENOUGH} answers from the others within {since(began)}")
+        run.screen.note(f"{_ENOUGH} replies from the others within {since(began)}")
     await run.restart(number)
-    run.screen.note(f"{child.name} started anew {since(began)} later")
+    run.screen.note(f"{child.name} restarted {since(began)} later")
     await run.answers(1)
     if not is_redundant:
-        run.screen.note(f"the first answer {since(began)} after the kill")
+        run.screen.note(f"first reply {since(began)} after the kill")
 
 
 def since(began: float) -> str:

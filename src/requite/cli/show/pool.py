@@ -113,12 +113,12 @@ class PoolRun(Run):
 
     @classmethod
     def require(cls) -> None:
-        """See `Run.require`: RabbitMQ, and the packages of the manager."""
+        """Raise `ConfigurationError` unless RabbitMQ and the manager's packages are installed."""
         super().require()
         missing = [name for name in _MANAGER_NEEDS if find_spec(name) is None]
         if missing:
             raise ConfigurationError(
-                f"the manager of a pool needs {', '.join(missing)}: pip install 'requite[pool]'"
+                f"the manager of a pool requires {', '.join(missing)}: pip install 'requite[pool]'"
             )
         if reason := unavailable():
             raise ConfigurationError(reason)

@@ -30,7 +30,7 @@ async def kill_worker(run: PoolRun) -> None:
     run.screen.note(f"worker of {group.key} killed (SIGKILL): RabbitMQ keeps its requests")
     began = time.monotonic()
     await _until(lambda: group.pid and group.worker != before, f"a worker of {group.key}")
-    started = f"worker of {group.key} started anew by the manager {since(began)} later"
+    started = f"worker of {group.key} restarted by the manager {since(began)} later"
     answers = run.answers_of[group.key]  # includes the last ones of the killed worker
     await _until(
         lambda: run.answers_of[group.key] > answers or not run.outstanding,
@@ -56,7 +56,7 @@ async def kill_manager(run: PoolRun) -> None:
     """Kill the manager; running groups serve without it. Then start its successor."""
     run.children[MANAGER].kill()
     run.manager_kills += 1
-    run.screen.note("manager killed (SIGKILL): workers and RabbitMQ go on")
+    run.screen.note("manager killed (SIGKILL): workers and RabbitMQ continue")
     began, before = time.monotonic(), run.replies.done
     while time.monotonic() < began + _WITHOUT_S and run.outstanding:
         if run.replies.done >= before + _ENOUGH:
@@ -64,7 +64,7 @@ async def kill_manager(run: PoolRun) -> None:
         await asyncio.sleep(POLL_S)
     run.screen.note(f"{run.replies.done - before} answers without it within {since(began)}")
     await run.restart(MANAGER)
-    run.screen.note(f"manager started anew, it decides {since(began)} after the kill")
+    run.screen.note(f"manager restarted, active {since(began)} after the kill")
     await run.answers(1)
 
 
@@ -96,7 +96,7 @@ async def kill_rabbitmq(run: PoolRun) -> None:
     run.screen.note(f"RabbitMQ killed (SIGKILL), {count(run.outstanding)} out")
     began = time.monotonic()
     await run.start_rabbitmq()
-    run.screen.note(f"RabbitMQ started anew {since(began)} later")
+    run.screen.note(f"RabbitMQ restarted {since(began)} later")
     await _eventually(lambda: _is_active(run), "an active manager")
     await run.answers(1)
     run.screen.note(f"manager active, and answers again, {since(began)} after the kill")
@@ -110,7 +110,7 @@ async def let_group_idle(run: PoolRun) -> None:
     await _eventually(lambda: _is_idle(run), f"the end of the idle group of {key}")
     run.woke_after_s = None
     run.screen.note(
-        f"nobody asks for {key}: its worker was stopped, its queue deleted ({since(began)} waited)"
+        f"no requests for {key} for {since(began)}: its worker was stopped, its queue deleted"
     )
 
 
@@ -163,7 +163,7 @@ async def _eventually(ask: Callable[[], Awaitable[bool]], what: str) -> None:
     give_up_at = time.monotonic() + _WITHIN_S
     while not await _answer(ask):
         if time.monotonic() > give_up_at:
-            raise ProcessFailed(f"{what}: not within {_WITHIN_S:.0f} s")
+            raise ProcessFailed(f"{what}: not seen within {_WITHIN_S:.0f} s")
         await asyncio.sleep(POLL_S)
 
 

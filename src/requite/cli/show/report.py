@@ -45,11 +45,13 @@ def show(name: str, scale: Scale, *, as_json: bool) -> int:
 def _archive(name: str, *, no_audit: bool, keep: Path | None) -> Archive | None:
     """Return the folder for journals, or None without an audit. Checks what the demo needs."""
     if keep and no_audit:
-        raise ConfigurationError("--keep: with --no-audit there is nothing to keep")
+        raise ConfigurationError(
+            "--keep cannot be combined with --no-audit, which writes no journals"
+        )
     demo = DEMOS[name]
     if keep and not demo.is_audited:
         audited = " and ".join(name for name, demo in DEMOS.items() if demo.is_audited)
-        raise ConfigurationError(f"--keep: only the patterns {audited} keep journals")
+        raise ConfigurationError(f"--keep: only the patterns {audited} write journals")
     is_audited = demo.is_audited and not no_audit
     if is_audited:
         require_spark()
@@ -78,7 +80,7 @@ _LABELS: Final = {
     "correct": "answered correctly",
     "lost": "lost",
     "duplicated": "duplicated",
-    "retries": "sent or delivered again",
+    "retries": "retried or redelivered",
     "worker_kills": "workers killed",
     "broker_kills": "brokers killed",
     "manager_kills": "managers killed",

@@ -121,7 +121,7 @@ class Run:
         give_up_at = time.monotonic() + _ANSWERS_WITHIN_S
         while self.replies.done < enough and self.outstanding:
             if time.monotonic() > give_up_at:
-                raise ProcessFailed(f"no answers for {_ANSWERS_WITHIN_S:.0f} s")
+                raise ProcessFailed(f"no replies arrived for {_ANSWERS_WITHIN_S:.0f} s")
             await asyncio.sleep(POLL_S)
 
     def new_client(self, **settings: Any) -> AsyncClient:
@@ -256,7 +256,7 @@ async def _serve(run: Run) -> float:
                 await run.settle()
                 watching.cancel()
         except TimeoutError:
-            run.screen.note(f"not everything was answered within {limit_s:.0f} s")
+            run.screen.note(f"some requests had no reply after {limit_s:.0f} s")
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None  # it cancelled the other tasks
         return time.monotonic() - began
@@ -279,7 +279,7 @@ def all_airports() -> Mapping[str, Any]:
         import airportsdata
     except ImportError as error:
         raise ConfigurationError(
-            "the demo needs the package airportsdata: pip install 'requite[demo]'"
+            "the demo requires the package airportsdata: pip install 'requite[demo]'"
         ) from error
     rows: Mapping[str, Any] = airportsdata.load()
     return rows

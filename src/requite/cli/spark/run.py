@@ -63,7 +63,7 @@ def run(
     find_logs(journal)  # raises for a folder without a journal, before Spark starts (seconds)
     from requite.spark.marker import require_reachable
 
-    require_reachable(place_of(lake, "a lake is kept in"))
+    require_reachable(place_of(lake, "a lake is stored in"))
     from requite.spark import runner  # loads Spark
     from requite.spark.session import ONCE
 
@@ -148,7 +148,10 @@ def _lines(summary: RunSummary) -> Iterator[str]:
         rows = f"{summary.quarantined:,} rows"
         yield f"{rows} could not be decoded; they are in the table bronze_quarantine"
     if summary.clock_went_back:
-        yield f"a clock went back during {summary.clock_went_back:,} requests; 0 s is assumed"
+        yield (
+            f"a clock was set back during {summary.clock_went_back:,} requests; their duration"
+            " counts as 0 s"
+        )
     if summary.audit.violations:
         yield "evidence: the table audit_verdicts has the events of each such request"
     if summary.audit.contradictions:

@@ -1,1 +1,1 @@
-"""`requite titanic`: one file per verb; which verbs there are is told by `requite.cli.verbs`."""
+"""`requite titanic`: one file per verb; `requite.cli.verbs` lists the verbs."""

@@ -40,14 +40,14 @@ class Titanic:
             advised(self._url, is_request=False),
             Client(url, timeout=self._timeout_s, dialect=dialect) as client,
         ):
-            return behind_status(client.call(frames or (b"",), service=service))
+            return frames_after_status(client.call(frames or (b"",), service=service))
 
     def ask_about(self, service: str, ticket: str, *frames: bytes) -> list[bytes]:
         """Call `service` with a ticket; return the frames behind a 200."""
         return self.ask(service, check_ticket(ticket).encode(), *frames)
 
 
-def behind_status(reply: Reply) -> list[bytes]:
+def frames_after_status(reply: Reply) -> list[bytes]:
     """Return the frames behind a 200; raise the `CallError` of another status."""
     status = decode_status(reply.frames[0])
     if status.code != _OK:
@@ -60,8 +60,8 @@ def _error_of(status: TitanicStatus) -> CallError:
     return kind(status.text or f"status {status.code}", may_have_executed=False)
 
 
-def the_frame(frames: Sequence[bytes], service: str) -> bytes:
+def first_frame(frames: Sequence[bytes], service: str) -> bytes:
     """Return the first frame of an answer; raise `RemoteViolation` if there is none."""
     if not frames:
-        raise RemoteViolation(f"the answer of {service} has a status but no frame behind it")
+        raise RemoteViolation(f"the reply of {service} has a status, but no data")
     return frames[0]

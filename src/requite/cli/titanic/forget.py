@@ -16,9 +16,9 @@ def forget(
     connection: Connection = PLAIN,
     logging: Logging = QUIET,
 ) -> None:
-    """Drop a kept request and its reply; one that waits will not run any more.
+    """Drop a stored request and its reply; a request that still waits will not run.
 
-    To forget it again, or a ticket that nobody knows, does nothing.
+    For an unknown or already forgotten ticket it does nothing.
 
       $ requite titanic forget mdp://127.0.0.1:5555 3F2504E04F8941D39A0C0305E82C3301
     """

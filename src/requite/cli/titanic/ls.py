@@ -11,7 +11,7 @@ from cyclopts import Parameter, validators
 
 from requite.cli.options import OUTPUT, PLAIN, QUIET, BrokerUrl, Connection, Logging, Timeout
 from requite.cli.output import printable, say, say_json
-from requite.cli.titanic.client import Titanic, the_frame
+from requite.cli.titanic.client import Titanic, first_frame
 from requite.protocols.titanic.wire import LIST
 
 _PAGE: Final = 1000
@@ -25,7 +25,7 @@ def ls(
     state: Annotated[
         Literal["waiting", "sent", "answered", "poisoned"] | None,
         Parameter(
-            help="Only requests that wait, are with a worker, have their reply, or were put aside."
+            help="Only requests in this state: waiting, at a worker, answered, or set aside."
         ),
     ] = None,
     limit: Annotated[
@@ -64,7 +64,7 @@ def rows(titanic: Titanic, state: str, limit: int | None) -> Iterator[dict[str, 
     while left is None or left > 0:
         size = _PAGE if left is None else min(_PAGE, left)
         frames = titanic.ask(LIST, cursor, b"%d" % size, state.encode())
-        lines = the_frame(frames, LIST).splitlines()
+        lines = first_frame(frames, LIST).splitlines()
         yield from map(json.loads, lines)
         left = None if left is None else left - len(lines)
         cursor = frames[1] if len(frames) > 1 else b""

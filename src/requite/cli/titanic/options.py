@@ -118,7 +118,9 @@ class Chosen:
         """Return the settings; None without a store. Raises `ConfigurationError` for options that
         contradict each other."""
         if self.memory and self.folder is not None:
-            raise ConfigurationError("a folder and memory exclude each other: give one of them")
+            raise ConfigurationError(
+                "the options for a folder and for memory exclude each other: use one of them"
+            )
         if not self.memory and self.folder is None:
             return None
         self._check_replica()

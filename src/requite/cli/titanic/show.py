@@ -8,7 +8,7 @@ from typing import Any
 from requite.cli.call import encode_body
 from requite.cli.options import PLAIN, QUIET, BrokerUrl, Connection, JsonFlag, Logging, Timeout
 from requite.cli.output import printable, say, say_json
-from requite.cli.titanic.client import Ticket, Titanic, the_frame
+from requite.cli.titanic.client import Ticket, Titanic, first_frame
 from requite.protocols.titanic.wire import SHOW
 
 
@@ -28,7 +28,7 @@ def show(
     """
     logging.start()
     frames = Titanic(url, connection, timeout).ask_about(SHOW, ticket)
-    record: dict[str, Any] = json.loads(the_frame(frames, SHOW))
+    record: dict[str, Any] = json.loads(first_frame(frames, SHOW))
     asked = record.get("request_frames", 1)
     bodies = {"request": frames[1 : 1 + asked], "reply": frames[1 + asked :]}
     if as_json:

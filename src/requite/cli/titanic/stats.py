@@ -7,7 +7,7 @@ from typing import Any
 
 from requite.cli.options import PLAIN, QUIET, BrokerUrl, Connection, JsonFlag, Logging, Timeout
 from requite.cli.output import printable, say, say_json
-from requite.cli.titanic.client import Titanic, the_frame
+from requite.cli.titanic.client import Titanic, first_frame
 from requite.protocols.titanic.wire import STATS
 
 
@@ -26,7 +26,7 @@ def stats(
     """
     logging.start()
     frames = Titanic(url, connection, timeout).ask(STATS)
-    told: dict[str, Any] = json.loads(the_frame(frames, STATS))
+    told: dict[str, Any] = json.loads(first_frame(frames, STATS))
     if as_json:
         say_json(told)
     else:

@@ -85,8 +85,8 @@ def check_label(label: Label) -> Label:
     for setting, text in (("pool", label.pool), ("instance", label.instance)):
         if _LABEL.fullmatch(text) is None:
             raise ConfigurationError(
-                f"{setting} = {text!r}: use up to 40 of a-z, 0-9 and -, with a letter or digit at"
-                " both ends, since names of workers contain it"
+                f"{setting} = {text!r}: use up to 40 characters of a-z, 0-9 and -, with a"
+                " letter or digit at both ends, since names of workers contain it"
             )
     return label
 
@@ -95,7 +95,9 @@ def check_environment(variables: Mapping[str, str]) -> Mapping[str, str]:
     """Return valid environment variables; raise `DriverError` for a NUL in a value."""
     for name, value in variables.items():
         if "\0" in value:
-            raise DriverError(f"{name} contains a NUL, which environment variables cannot")
+            raise DriverError(
+                f"{name} contains a NUL, which an environment variable cannot contain"
+            )
     return variables
 
 

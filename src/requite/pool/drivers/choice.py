@@ -25,14 +25,14 @@ def make_driver(section: DriverSection, label: Label, environment: Environment) 
     """
     if section.kind not in KINDS:
         raise ConfigurationError(
-            f"[driver] kind: {section.kind!r} is unknown; use one of {', '.join(KINDS)}"
+            f"[driver] kind = {section.kind!r} is unknown; use one of {', '.join(KINDS)}"
         )
     check_label(label)
     try:
         return _make(section, label, environment)
     except ModuleNotFoundError as error:
         raise ConfigurationError(
-            f"[driver] kind = {section.kind!r} needs the package {error.name}, which is not"
+            f"[driver] kind = {section.kind!r} requires the package {error.name}, which is not"
             " installed: pip install 'requite[pool]'"
         ) from error
 

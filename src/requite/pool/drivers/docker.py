@@ -59,7 +59,7 @@ class DockerSettings:
 
     def __post_init__(self) -> None:
         if not self.image:
-            raise ConfigurationError("driver.image is empty; give the image of the workers")
+            raise ConfigurationError("driver.image is empty; set it to the image of the workers")
         variables_of(self.env)
 
 

@@ -183,7 +183,7 @@ def _api_url(settings: KubernetesSettings) -> str:
     port = os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     if not host:
         raise ConfigurationError(
-            "driver.api_url is empty; give it, since the manager does not run in a cluster"
+            "driver.api_url is empty; set it, since the manager does not run in a cluster"
         )
     return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
 

@@ -63,12 +63,12 @@ class KubernetesSettings:
 
     def __post_init__(self) -> None:
         if not self.image:
-            raise ConfigurationError("driver.image is empty; give the image of the workers")
+            raise ConfigurationError("driver.image is empty; set it to the image of the workers")
         if self.scaling not in SCALINGS:
-            raise ConfigurationError(f"driver.scaling: use one of {', '.join(SCALINGS)}")
+            raise ConfigurationError(f"driver.scaling must be one of {', '.join(SCALINGS)}")
         if self.scaling == "hpa" and not self.cpu:
             raise ConfigurationError(
-                "driver.cpu is empty; an HPA needs the CPU request of a worker"
+                "driver.cpu is empty; an HPA requires the CPU request of a worker"
             )
         if not 1 <= self.replicas <= self.replicas_max:
             raise ConfigurationError("driver.replicas must be 1 to driver.replicas_max")

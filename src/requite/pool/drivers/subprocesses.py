@@ -72,7 +72,9 @@ class SubprocessSettings:
 
     def __post_init__(self) -> None:
         if not self.command:
-            raise ConfigurationError("driver.command is empty; give the program of the workers")
+            raise ConfigurationError(
+                "driver.command is empty; set it to the program of the workers"
+            )
         variables_of(self.env)
         for number, name in enumerate(self.pass_environment, start=1):
             if "=" in name:

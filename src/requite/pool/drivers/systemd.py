@@ -63,7 +63,7 @@ class SystemdSettings:
 
     def __post_init__(self) -> None:
         if "@" in self.template or "/" in self.template:
-            raise ConfigurationError("driver.template: give the name without @.service")
+            raise ConfigurationError("driver.template: write the name without @.service")
         variables_of(self.env)
 
 
@@ -144,9 +144,9 @@ class SystemdDriver:
     def _refusal(self, member: str, answer: Message) -> str:
         text = f"{answer.error_name}: {answer.body[0] if answer.body else ''}"
         if answer.error_name == _NO_SUCH_UNIT:
-            return f"driver.template: there is no unit {self._template}@.service ({text})"
+            return f"driver.template: the unit {self._template}@.service does not exist ({text})"
         if answer.error_name == ErrorType.SERVICE_UNKNOWN.value:
-            return f"driver.bus: there is no systemd on the bus ({text})"
+            return f"driver.bus: systemd is not on this bus ({text})"
         return f"systemd refused {member}: {text}"
 
     async def _connected(self) -> MessageBus:

@@ -30,7 +30,7 @@ class ConnectionSettings:
         except ConfigurationError as error:
             raise ConfigurationError(f"rabbitmq.url: {error}") from None
         if url.protocol != "amqp":
-            raise ConfigurationError("rabbitmq.url: give an amqp:// or amqps:// URL")
+            raise ConfigurationError("rabbitmq.url: use an amqp:// or amqps:// URL")
         for name in _FOR_OTHERS:
             if name in url.options:
                 raise ConfigurationError(

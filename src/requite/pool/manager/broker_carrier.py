@@ -89,8 +89,9 @@ class BrokerCarrier:
     def poison(self) -> NoReturn:
         """Raise `ConfigurationError`: there is no queue of poisoned requests."""
         raise ConfigurationError(
-            "a broker of MDP stores no poisoned requests: a request that has lost as many workers"
-            " as `requite broker --attempts` allows fails with Poisoned at its caller"
+            "a broker of MDP does not store poisoned requests: a request that has lost as"
+            " many workers as `requite broker --attempts` allows fails with Poisoned at its"
+            " caller"
         )
 
     async def tell_to_drain(self, _key: str) -> None:
@@ -99,8 +100,8 @@ class BrokerCarrier:
     async def drain_workers(self, _key: str | None, _worker_id: str | None) -> NoReturn:
         """Raise `ConfigurationError`: a broker of MDP cannot pass this on to workers."""
         raise ConfigurationError(
-            "a manager cannot reach workers through a broker of MDP; drain their groups instead"
-            " (`requite pool drain KEY`), so that the driver stops them"
+            "cannot drain single workers: a manager cannot reach workers through a broker of"
+            " MDP; drain their group instead (`requite pool drain KEY`)"
         )
 
     async def check(self) -> dict[str, str]:
@@ -141,7 +142,9 @@ class BrokerCarrier:
         finally:
             self._lost = None
             self._set_state(State.CONNECTING)
-            self._feed(Disconnected("the broker does not answer, or has another manager"))
+            self._feed(
+                Disconnected("the broker does not answer, or another manager is active at it")
+            )
             await self._refusals.close()
 
     def _lose(self, reason: str) -> None:
@@ -151,7 +154,7 @@ class BrokerCarrier:
     def _warn(self, reason: str) -> None:
         if not self._election.has_left:
             where = redact(self._config.broker.url)
-            self._warnings.warn("broker", f"broker.url ({where}): {reason}; trying again")
+            self._warnings.warn("broker", f"broker.url ({where}): {reason}; retrying")
 
     def _set_state(self, state: State) -> None:
         if state is not self.state and self.state is not State.CLOSED:
@@ -169,7 +172,7 @@ class BrokerCarrier:
             case HandOver():
                 work = self._hand_over()
             case _:
-                raise AssertionError(f"{effect!r} is no effect for a broker of MDP")
+                raise AssertionError(f"{effect!r} is not an effect for a broker of MDP")
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -186,7 +189,7 @@ class BrokerCarrier:
             if self._election.confirm(listing.managers, asked_at):
                 await self._listed(ticket, listing)
             else:
-                self._lose("another manager is first at the broker")
+                self._lose("another manager is active at the broker")
 
     async def _listed(self, ticket: int, listing: ServiceListing) -> None:
         self.messages = {key: seen.queued for key, seen in listing.groups.items()}
@@ -211,7 +214,9 @@ def check_url(text: str) -> None:
     except ConfigurationError as error:
         raise ConfigurationError(f"broker.url: {error}") from None
     if url.protocol != "mdp":
-        raise ConfigurationError(f"{shown}: give the mdp:// URL of a broker, or use rabbitmq.url")
+        raise ConfigurationError(
+            f"{shown}: use the mdp:// URL of a broker; for RabbitMQ, set rabbitmq.url"
+        )
     if url.service:
         raise ConfigurationError(
             f"{shown}: remove the service {url.service}; pool.name names the services"
@@ -228,5 +233,5 @@ def check_driver(config: PoolConfig) -> None:
     """Raise `ConfigurationError` for a driver that needs RabbitMQ."""
     if config.driver.kind == "kubernetes" and config.driver.settings.get("scaling") == "keda":
         raise ConfigurationError(
-            'driver.scaling: "keda" needs a queue of RabbitMQ, but the pool uses broker.url'
+            'driver.scaling: "keda" requires a queue of RabbitMQ, but the pool uses broker.url'
         )

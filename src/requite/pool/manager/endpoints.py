@@ -112,9 +112,11 @@ class Endpoints:
         body = await _read(request, {"key": str, "workers": int})
         workers_max = self._manager.workers_max
         if not workers_max:
-            raise _BadRequest("cannot scale groups: `driver.scaling` leaves it to an autoscaler")
+            raise _BadRequest(
+                "cannot scale groups: with this `driver.scaling` an autoscaler does it"
+            )
         if not 1 <= body["workers"] <= workers_max:
-            raise _BadRequest(f"workers: 1 to {workers_max}, the maximum of the driver")
+            raise _BadRequest(f"workers must be 1 to {workers_max}, the maximum of the driver")
         check_key(self._manager.config, body["key"])
         return self._command(ScaleGroup(body["key"], body["workers"]))
 
@@ -130,7 +132,7 @@ class Endpoints:
         """Stop workers; target groups get replacements."""
         body = await _read(request, {"key": str, "worker": str, "all": bool}, set())
         if len(body) != 1 or body.get("all") is False:
-            raise _BadRequest("drain which workers? Give one of key, worker, or all: true")
+            raise _BadRequest("nothing to drain: set one of key, worker, or all: true")
         self._check_active()
         reached = await self._manager.drain_workers(body.get("key"), body.get("worker"))
         return _json({"heard": reached}, status=202)
@@ -208,7 +210,7 @@ async def _body_of(request: Request) -> bytes:
     async for chunk in request.stream():
         body += chunk
         if len(body) > BODY_SIZE_MAX:
-            raise HTTPException(413, f"Maximum request body size {BODY_SIZE_MAX} exceeded")
+            raise HTTPException(413, f"the body has more than {BODY_SIZE_MAX} bytes, the maximum")
     return bytes(body)
 
 
@@ -219,17 +221,17 @@ async def _read(
     try:
         body = json.loads(await _body_of(request) or "{}")
     except ValueError as error:
-        raise _BadRequest(f"no JSON: {error}") from None
+        raise _BadRequest(f"the body is not JSON: {error}") from None
     if not isinstance(body, dict):
-        raise _BadRequest("no JSON object")
+        raise _BadRequest("the body is not a JSON object")
     unknown = body.keys() - kinds.keys()
     if unknown:
         raise _BadRequest(
-            f"unknown members: {', '.join(sorted(unknown))}; known: {', '.join(kinds)}"
+            f"unknown members: {', '.join(sorted(unknown))}; the members are {', '.join(kinds)}"
         )
     for name, kind in kinds.items():
         if name in body and type(body[name]) is not kind:
-            raise _BadRequest(f"{name} is not {kind.__name__}")
+            raise _BadRequest(f"{name} must be of type {kind.__name__}")
         if name not in body and (needed is None or name in needed):
             raise _BadRequest(f"{name} is missing")
     return body

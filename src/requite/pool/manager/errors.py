@@ -35,10 +35,10 @@ class ConnectionRefused(Exception):
 FAILURES: Final = (Refused, ConnectionRefused, ProtocolViolation, OSError, TimeoutError)
 """Errors of an operation on a connection that RabbitMQ refuses, or that has ended."""
 
-_NO_USER: Final = "RabbitMQ refuses user and password"
-_NO_VHOST: Final = "there is no such virtual host, or the user may not use it"
+_NO_USER: Final = "RabbitMQ refused the user name or password"
+_NO_VHOST: Final = "the virtual host does not exist, or the user has no access to it"
 _REFUSALS: Final = {
-    _ACCESS_REFUSED: "the user lacks the permissions that a manager needs",
+    _ACCESS_REFUSED: "the user lacks permissions that a manager requires",
     PRECONDITION_FAILED: "an exchange or queue of the pool exists with other arguments",
 }
 

@@ -21,13 +21,13 @@ from requite.pool.queues import limits_of
 from requite.protocols.amqp.topology import Pool
 
 _COLUMNS: Final = "name,messages,consumers,type,arguments,effective_policy_definition"
-_NO_TAG: Final = "the user may not use the management API; give the user the tag `management`"
+_NO_TAG: Final = "the user has no access to the management API; give the user the tag `management`"
 _NO_API: Final = "no management API at this URL; enable the plugin rabbitmq_management"
 _NO_VHOST: Final = (
-    "it does not show the virtual host of rabbitmq.url: use the API of the same RabbitMQ,"
-    " and give its user permissions for the virtual host (they may be empty)"
+    "the API does not show the virtual host of rabbitmq.url: use the API of the same"
+    " RabbitMQ, and give its user permissions for the virtual host (they may be empty)"
 )
-_REFUSED: Final = {401: "RabbitMQ refuses user and password", 403: _NO_TAG, 404: _NO_API}
+_REFUSED: Final = {401: "RabbitMQ refused the user name or password", 403: _NO_TAG, 404: _NO_API}
 
 
 class QueueListing(NamedTuple):
@@ -46,7 +46,7 @@ class Management:
     def __init__(self, config: PoolConfig) -> None:
         url = URL(config.rabbitmq.management_url)
         if url.scheme not in ("http", "https"):
-            raise ConfigurationError("rabbitmq.management_url: give an http:// or https:// URL")
+            raise ConfigurationError("rabbitmq.management_url: use an http:// or https:// URL")
         self._pool: Final = Pool(config.pool.name)
         settings = ConnectionSettings(config)
         self._vhost: Final = quote(settings.vhost, safe="")

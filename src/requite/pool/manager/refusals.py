@@ -70,14 +70,14 @@ def refusal(pool: str, name: str) -> str:
     """Return why no group can serve a service name."""
     key = meant_by(pool, name)
     if key is not None and "\0" in key:
-        return f"{name!r} is no group of the pool {pool!r}: a key cannot contain a NUL"
+        return f"{name!r} is not a group of the pool {pool!r}: a key cannot contain a NUL"
     try:
         meant = None if key is None else service_of(pool, key)
     except ConfigurationError:  # too long, once it is encoded
         meant = None
     if meant is None:
-        return f"{name!r} is no group of the pool {pool!r}: no key has this service name"
+        return f"{name!r} is not a group of the pool {pool!r}: no key has this service name"
     return (
-        f"{name!r} is no group of the pool {pool!r}: percent-encode the key, as in"
-        f" {meant!r}; or give pool= and key= in the URL"
+        f"{name!r} is not a group of the pool {pool!r}: percent-encode the key, as in"
+        f" {meant!r}; or set pool= and key= in the URL"
     )

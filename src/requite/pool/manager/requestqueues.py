@@ -63,7 +63,7 @@ class RequestQueues:
                 return self._on_queue(key, partial(rabbit.unbind, key))
             case DeleteQueue(key):
                 return self._on_queue(key, partial(rabbit.delete, key))
-        raise AssertionError(f"{effect!r} is no effect for RabbitMQ")
+        raise AssertionError(f"{effect!r} is not an effect for RabbitMQ")
 
     async def _list(self, ticket: int) -> None:
         try:
@@ -109,7 +109,7 @@ class RequestQueues:
             async with asyncio.timeout(_READ_BACK_S):
                 flaws = await self._management.flaws(key)
         except (DriverError, TimeoutError) as error:
-            _log.warning("cannot read back the queue of %r: %s", key, error)
+            _log.warning("cannot verify the queue of %r: %s", key, error)
             return
         if fatal := self._note(key, flaws):
             raise UnsafeQueue(fatal)

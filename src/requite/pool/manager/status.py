@@ -96,15 +96,17 @@ class _PoolCollector(Collector):
         waiting = sum(seen.orphans.waiting.values())
         active = int(manager.state == "active")
         letters, orphans = seen.dead_letters, seen.orphans
-        yield self._gauge("active", "Whether this manager decides.", active)
-        yield self._gauge("groups", "Groups that are expected, by status.", by_status, "status")
+        yield self._gauge("active", "Whether this manager is active.", active)
+        yield self._gauge("groups", "Groups in the target set, by status.", by_status, "status")
         yield self._gauge("groups_max", "Maximum of groups.", manager.config.limits.groups)
         yield self._gauge("running_groups", "Groups that have workers.", len(running))
-        yield self._gauge("workers", "Workers, as far as drivers count them.", workers)
-        yield self._gauge("failing_groups", "Groups that wait after failures.", seen.groups.pausing)
-        yield self._gauge("orphans", "Requests that wait for their queue.", waiting)
+        yield self._gauge("workers", "Workers, if the driver counts them.", workers)
+        yield self._gauge(
+            "failing_groups", "Groups in back-off after failures.", seen.groups.pausing
+        )
+        yield self._gauge("orphans", "Orphaned requests that wait for their queue.", waiting)
         yield self._counter(
-            "orphans_forwarded", "Orphans handed to their queue.", orphans.forwarded
+            "orphans_forwarded", "Orphaned requests republished to their queue.", orphans.forwarded
         )
         yield self._counter("dead_letters", "Dead letters, by reason.", letters.by_reason, "reason")
         yield self._counter("poisoned", "Requests kept in the poison queue.", letters.poison)

@@ -46,17 +46,15 @@ def _flaws(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[Flaw
     policy = found.get("effective_policy_definition") or {}
     if found.get("type") != wanted["x-queue-type"]:
         kind = found.get("type")
-        yield Flaw(
-            f"is of type {kind!r}: it has to be a quorum queue, which counts deliveries", True
-        )
+        yield Flaw(f"is of type {kind!r}: it must be a quorum queue, which counts deliveries", True)
     letters = arguments.get("x-dead-letter-exchange", policy.get("dead-letter-exchange"))
     if letters != wanted["x-dead-letter-exchange"]:
         where = wanted["x-dead-letter-exchange"]
-        yield Flaw(f"has the dead letter exchange {letters!r}: it has to be {where!r}", True)
+        yield Flaw(f"has the dead letter exchange {letters!r}: it must be {where!r}", True)
     for limit, setting in _LIMITS.items():
         yield from _limit_flaws(limit, setting, arguments, policy, wanted)
     if "expires" in {*policy, *(each.removeprefix("x-") for each in arguments)}:
-        yield Flaw("is deleted by RabbitMQ, with what is in it, while nobody uses it (expires)")
+        yield Flaw("is deleted by RabbitMQ with its messages while it has no consumers (expires)")
     overflow = arguments.get("x-overflow", policy.get("overflow", _REJECTS))
     if overflow != _REJECTS:
         yield Flaw(f"has overflow {overflow!r}: requests beyond limits.queue_length are refused")

@@ -26,7 +26,7 @@ from typing import Any, ClassVar, Final
 from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.core.budget import TimedBudget
 from requite.core.calls import STRAY, Calls
-from requite.core.machine import Handlers, take_no_notice
+from requite.core.machine import Handlers, ignore_input
 from requite.core.recording import call_observer
 from requite.core.slots import Slots
 from requite.engine import (
@@ -126,8 +126,8 @@ class AmqpCaller(ConnectedEngine):
             Wake: self._woken,
             PeerJoined: self._joined,
             PeerLost: self._lost,
-            PeerBlocked: take_no_notice,  # the shell holds further calls back
-            PeerWritable: take_no_notice,
+            PeerBlocked: ignore_input,  # the shell holds further calls back
+            PeerWritable: ignore_input,
             Drain: self._drained,
         }
 
@@ -249,7 +249,7 @@ class AmqpCaller(ConnectedEngine):
                 for call in list(self._held):
                     self._fail(call, failures.no_exchange(exchange, heard.text), now)
             case methods.Closed(code=code, text=text):
-                lack = f"cancels do not reach the workers: {code} {text}"
+                lack = f"cannot send cancels to the workers: {code} {text}"
                 self._out.append(Warn("no control", lack))
 
     def _refused(self, reason: str, now: float) -> None:
@@ -336,12 +336,12 @@ class AmqpCaller(ConnectedEngine):
         properties = Properties(name, message_id=call.message_id, headers=headers)
         self._reply_path.publish_control(call.service, encode_properties(properties, 0))
 
-    # --- what comes back --------------------------------------------------------------------------
+    # --- replies and confirms ---------------------------------------------------------------------
     def _replied(self, _heard: Any, message: Message, now: float) -> None:
         try:
             properties = decode_properties(message[2])
         except RemoteViolation as violation:
-            self._out.append(Warn("malformed", f"a reply is ignored: {violation}"))
+            self._out.append(Warn("malformed", f"ignored a reply: {violation}"))
             return
         request_id = wire.request_id_of(properties.correlation_id)
         call = self._table.get(request_id) if request_id >= 0 else None

@@ -104,7 +104,7 @@ class ConnectedEngine(Machine):
         try:
             heard = methods.decode(message[1])
         except RemoteViolation as violation:
-            self._out.append(Warn("malformed", f"a message of RabbitMQ's is ignored: {violation}"))
+            self._out.append(Warn("malformed", f"ignored a message from RabbitMQ: {violation}"))
             return
         if message[0] != CONNECTION:
             self._hear(message[0], heard, message, now)
@@ -117,7 +117,7 @@ class ConnectedEngine(Machine):
             case Closed(code=code, text=text) if not self._agreed:
                 self._refused(_refusal(code, text), now)
             case Blocked(reason=reason):
-                text = f"RabbitMQ takes no messages for now: {reason}"
+                text = f"RabbitMQ accepts no messages for now (connection.blocked): {reason}"
                 self._out.append(Warn("blocked", text))
 
     def _entered(self, heard: Heard) -> None:

@@ -21,7 +21,9 @@ from requite.protocols.amqp.calls import PendingCall
 
 def unroutable(where: str, text: str) -> CallError:
     """Return the error for a request that no queue takes."""
-    return NoService(f"no queue takes the request: {where} ({text})", may_have_executed=False)
+    return NoService(
+        f"RabbitMQ could not route the request: {where} ({text})", may_have_executed=False
+    )
 
 
 def no_exchange(name: str, text: str) -> CallError:
@@ -35,7 +37,7 @@ def no_exchange(name: str, text: str) -> CallError:
 def not_taken() -> CallError:
     """Return the error for a request that RabbitMQ refused with `basic.nack`."""
     return Overloaded(
-        "RabbitMQ has not taken the request (basic.nack): the queue is full, or has failed",
+        "RabbitMQ rejected the request (basic.nack): the queue is full, or has failed",
         may_have_executed=False,
     )
 
@@ -64,7 +66,7 @@ def lost(call: PendingCall, reason: str) -> CallError:
         why = f"was published {times(call.tries)}, the limit"
     else:
         why = "is not idempotent"
-    return TransportError(f"its reply is lost: {reason}; the request may have run, and {why}")
+    return TransportError(f"the reply was lost: {reason}; the request may have run, and {why}")
 
 
 def changed_worker() -> CallError:

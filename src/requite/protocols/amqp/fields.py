@@ -102,7 +102,7 @@ def _value(value: Any) -> bytes:
         case list() | tuple():
             return b"A" + long(b"".join(map(_value, value)))
         case _:
-            raise LocalViolation(f"a table of AMQP cannot hold {value!r}")
+            raise LocalViolation(f"an AMQP table cannot contain {value!r}")
 
 
 # --- in -------------------------------------------------------------------------------------------
@@ -112,19 +112,19 @@ def read_short(data: bytes, at: int, errors: str = "replace") -> tuple[str, int]
     try:
         end = at + 1 + data[at]
     except IndexError:
-        raise RemoteViolation("a short string is cut") from None
+        raise RemoteViolation("a short string is truncated") from None
     if end > len(data):
-        raise RemoteViolation("a short string is cut")
+        raise RemoteViolation("a short string is truncated")
     return data[at + 1 : end].decode("utf-8", errors), end
 
 
 def read_long(data: bytes, at: int) -> tuple[bytes, int]:
     """Read a long string at an offset; return it and the offset behind it."""
     if at + 4 > len(data):
-        raise RemoteViolation("a long string is cut")
+        raise RemoteViolation("a long string is truncated")
     end = at + 4 + _U32.unpack_from(data, at)[0]
     if end > len(data):
-        raise RemoteViolation("a long string is cut")
+        raise RemoteViolation("a long string is truncated")
     return data[at + 4 : end], end
 
 
@@ -149,9 +149,9 @@ def _end_of_value(data: bytes, at: int) -> int:
 
 def _read_value(data: bytes, at: int, depth: int) -> tuple[Any, int]:
     if depth > _DEPTH_MAX:
-        raise RemoteViolation("tables are nested too deep")
+        raise RemoteViolation("tables are nested too deeply")
     if at >= len(data):
-        raise RemoteViolation("a table is cut")
+        raise RemoteViolation("a table is truncated")
     kind = data[at]
     at += 1
     fixed = _FIXED.get(kind)
@@ -162,8 +162,8 @@ def _read_value(data: bytes, at: int, depth: int) -> tuple[Any, int]:
         if read is not None:
             return read(data, at, depth)
     except (error, IndexError):
-        raise RemoteViolation("a table is cut") from None
-    raise RemoteViolation(f"a table holds the unknown type {chr(kind)!r}")
+        raise RemoteViolation("a table is truncated") from None
+    raise RemoteViolation(f"a table contains a value of the unknown type {chr(kind)!r}")
 
 
 def _read_bool(data: bytes, at: int, _depth: int) -> tuple[bool, int]:
@@ -201,7 +201,7 @@ def _read_decimal(data: bytes, at: int, _depth: int) -> tuple[float, int]:
     unscaled = int.from_bytes(data[at + 1 : at + 5], "big", signed=True)
     scale = data[at]
     if at + 5 > len(data):
-        raise RemoteViolation("a table is cut")
+        raise RemoteViolation("a table is truncated")
     return unscaled / 10.0**scale, at + 5
 
 

@@ -38,5 +38,5 @@ class Why:
     TOO_LARGE = "too large"
     CANCELLED = "cancelled before they began"
     POISONED = "delivered too often"
-    DRAINING = "given back while draining"
-    UNCOUNTED = "given back to be counted"
+    DRAINING = "requeued while draining"
+    UNCOUNTED = "requeued to be counted"

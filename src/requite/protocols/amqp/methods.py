@@ -306,11 +306,11 @@ def decode(method: bytes) -> Heard:
     """
     read = _READ.get(method[:4])
     if read is None:
-        raise RemoteViolation(f"the unknown method {method[:4].hex()}")
+        raise RemoteViolation(f"received the unknown method {method[:4].hex()}")
     try:
         return read(method)
     except (error, IndexError):
-        raise RemoteViolation("a method is cut") from None
+        raise RemoteViolation("received a truncated method") from None
 
 
 def _started(data: bytes) -> Started:

@@ -106,7 +106,7 @@ def decode_properties(header: bytes) -> Properties:
     `RemoteViolation` for any other error.
     """
     if len(header) < _HEAD.size:
-        raise RemoteViolation("a content header is cut")
+        raise RemoteViolation("a content header is truncated")
     flags = _HEAD.unpack_from(header)[3]
     at = _HEAD.size
     if flags & _CONTENT_TYPE:
@@ -149,7 +149,7 @@ def altered_properties(
     A malformed table of headers is dropped. Raises `RemoteViolation` for a truncated header.
     """
     if len(header) < _HEAD.size:
-        raise RemoteViolation("a content header is cut")
+        raise RemoteViolation("a content header is truncated")
     _, _, body_size, flags = _HEAD.unpack_from(header)
     fields = _split(header, flags)
     fields.pop(_USER_ID, None)
@@ -185,7 +185,7 @@ def _split(header: bytes, flags: int) -> dict[int, bytes]:
         fields[flag] = header[at:end]
         at = end
     if at > len(header):
-        raise RemoteViolation("a content header is cut")
+        raise RemoteViolation("a content header is truncated")
     return fields
 
 
@@ -213,4 +213,4 @@ def _check_rest(header: bytes, at: int, flags: int) -> None:
     for _ in range((flags & _REST).bit_count()):
         _, at = read_short(header, at)
     if at > len(header):
-        raise RemoteViolation("a content header is cut")
+        raise RemoteViolation("a content header is truncated")

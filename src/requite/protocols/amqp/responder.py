@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Final
 
 from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.core.jobs import ENDS, Jobs
-from requite.core.machine import Handlers, take_no_notice
+from requite.core.machine import Handlers, ignore_input
 from requite.core.recording import job_observer
 from requite.engine import (
     Deliver,
@@ -122,12 +122,12 @@ class AmqpResponder(ConnectedEngine):
             Received: self._received,
             Finished: self._finished,
             Produced: self._produced,
-            Progressed: take_no_notice,  # RabbitMQ has no leases
+            Progressed: ignore_input,  # RabbitMQ has no leases
             Started: self.jobs.started,
             Wake: self._woken,
             Drain: self._drained,
-            PeerBlocked: take_no_notice,  # replies are bounded by the prefetch
-            PeerWritable: take_no_notice,
+            PeerBlocked: ignore_input,  # replies are bounded by the prefetch
+            PeerWritable: ignore_input,
         }
 
     # --- the engine's contract --------------------------------------------------------------------
@@ -250,7 +250,7 @@ class AmqpResponder(ConnectedEngine):
         if closed.code == _NOT_FOUND and self._assignment.declares and not self._is_declaring:
             self._declare()
         else:
-            text = f"no requests for now: {closed.code} {closed.text}"
+            text = f"cannot receive requests for now: {closed.code} {closed.text}"
             self._out.append(Warn("no queue", text))
             self._try_at = now + self._policy.retry_s
 
@@ -310,7 +310,7 @@ class AmqpResponder(ConnectedEngine):
             self._refuse(job, Why.TOO_LARGE, text, now)
             return
         if limit is not None and job.attempt > limit:
-            text = f"every worker that had the request was lost with it: {limit} of them"
+            text = f"the request was delivered {limit} times, and each time its worker was lost"
             self._refuse(job, Why.POISONED, text, now, ReplyStatus.DELIVERY_LIMIT)
             return
         try:
@@ -331,7 +331,7 @@ class AmqpResponder(ConnectedEngine):
         if isinstance(key, str):
             key = key.encode()
         if not isinstance(key, bytes):
-            raise RemoteViolation(f"{wire.IDEMPOTENCY_KEY} is neither text nor bytes")
+            raise RemoteViolation(f"the header {wire.IDEMPOTENCY_KEY} is neither text nor bytes")
         parent = wire.traceparent_of(properties.headers)
         remaining_s = wire.remaining_s(properties)
         return Request(self._service, (body,), job.attempt, remaining_s, key, traceparent=parent)
@@ -457,7 +457,7 @@ class AmqpResponder(ConnectedEngine):
         """Abandon a running request, and all copies if its caller has published it again."""
         for job in self.jobs:
             if job.name == name and not job.abandoned:
-                self.jobs.abandon(job, "its caller has given it up", self._out, now)
+                self.jobs.abandon(job, "the caller cancelled the request", self._out, now)
                 self._send(WORK, methods.ack(job.tag))
         self._cancels.add(name)
 

@@ -39,4 +39,6 @@ class SizeLimit:
 
     def refusal(self, what: str, size: int) -> str:
         """Return the error text for a message that is too large."""
-        return f"RabbitMQ takes {self.size_max} bytes (max_message_size), and {what} has {size}"
+        return (
+            f"{what} has {size} bytes; RabbitMQ accepts at most {self.size_max} (max_message_size)"
+        )

@@ -242,7 +242,10 @@ class Pool:
         encode_key(key)
         _check_size(key, f"the key {key[:20]!r}... (key=...)")
         if "\0" in key:
-            text = f"the key {key[:20]!r} (key=...) has a NUL, which no worker can be told"
+            text = (
+                f"the key {key[:20]!r} (key=...) contains a NUL, which a worker's environment"
+                " cannot contain"
+            )
             raise ConfigurationError(text)
         self.request_queue(key)
 
@@ -252,17 +255,21 @@ def encode_key(key: str) -> str:
     try:
         return quote(key, safe="")
     except UnicodeEncodeError:
-        raise ConfigurationError(f"the key {key!r} is not text that UTF-8 can carry") from None
+        raise ConfigurationError(f"the key {key!r} cannot be encoded as UTF-8") from None
 
 
 def check_queue(name: str) -> None:
     """Raise `ConfigurationError` for a service name that is invalid as a queue name."""
     if not name:
-        raise ConfigurationError("a service over AMQP is a queue, which needs a name (queue=NAME)")
+        raise ConfigurationError(
+            "the name of the queue is missing: add queue=NAME, or name a service"
+        )
     if name.startswith("amq."):
-        raise ConfigurationError(f"queue={name}: names that begin with amq. are RabbitMQ's own")
+        raise ConfigurationError(
+            f"queue={name}: names that begin with amq. are reserved for RabbitMQ"
+        )
     if "\r" in name or "\n" in name:
-        raise ConfigurationError(f"queue={name!r}: RabbitMQ drops line breaks out of names")
+        raise ConfigurationError(f"queue={name!r}: RabbitMQ removes line breaks from names")
     encode_key(name)
     _check_size(name, "the name of the service (queue=...)")
 
@@ -270,4 +277,4 @@ def check_queue(name: str) -> None:
 def _check_size(text: str, what: str) -> None:
     size = len(text.encode())
     if size > NAME_SIZE_MAX:
-        raise ConfigurationError(f"{what} makes {size} bytes; AMQP takes {NAME_SIZE_MAX}")
+        raise ConfigurationError(f"{what} has {size} bytes; the maximum in AMQP is {NAME_SIZE_MAX}")

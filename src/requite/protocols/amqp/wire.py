@@ -150,7 +150,7 @@ def partial_index(headers: Mapping[str, Any]) -> int | None:
         return None
     if isinstance(index, int) and index is not True and index >= 0:
         return index
-    raise RemoteViolation(f"{PARTIAL} is {index!r}, and not a number")
+    raise RemoteViolation(f"the header {PARTIAL} is {index!r}, not a number")
 
 
 def attempt_of(properties: Properties, redelivered: bool) -> int:
@@ -195,7 +195,9 @@ def remaining_s(properties: Properties) -> float | None:
     if not text:
         return None
     if not (text.isascii() and text.isdecimal() and len(text) <= 10):
-        raise RemoteViolation(f"expiration is {text[:20]!r}, and not a number of milliseconds")
+        raise RemoteViolation(
+            f"the property expiration is {text[:20]!r}, not a number of milliseconds"
+        )
     return int(text) / 1000
 
 

@@ -147,7 +147,9 @@ class BinaryStarPeer:
         for event in events:
             handler = self._inputs.get(event.__class__)
             if handler is None:
-                refused = refused or LocalViolation(f"a server of a pair has no use for {event!r}")
+                refused = refused or LocalViolation(
+                    f"a server of a pair does not handle the input {event!r}"
+                )
             elif not self._stopped:
                 self._begin_turn(now)
                 handler(event, now)

@@ -54,11 +54,11 @@ class Event(Enum):
     NEWER_SUSPENDED = "the peer is suspended in a newer epoch"
     OLDER_RESIGNED = "the peer has resigned from an older epoch"
     NEWER_RESIGNED = "the peer has resigned from a newer epoch"
-    CLIENT_REQUEST = "a client asks, and the peer lives"
-    CLIENT_VOTE = "a client asks, and the peer is silent"
-    SWITCH = "an operator switches, and the peer lives"
+    CLIENT_REQUEST = "a client sends a request, and the peer is alive"
+    CLIENT_VOTE = "a client sends a request, and the peer is silent"
+    SWITCH = "an operator switches, and the peer is alive"
     SEIZE = "an operator switches, and the peer is silent"
-    STALL = "the process stood still for as long as a fail-over takes"
+    STALL = "the process was paused for at least the fail-over time"
 
 
 class Action(Enum):
@@ -66,11 +66,11 @@ class Action(Enum):
 
     TAKE_OVER = "begin a new epoch and serve"
     RESUME = "serve again, in the same epoch"
-    FOLLOW = "let the other serve"
-    SUSPEND = "serve nobody until the peer has been asked, or is silent"
-    RESIGN = "let the other take over"
+    FOLLOW = "become passive: the other server serves"
+    SUSPEND = "do not serve until the peer has answered, or is silent"
+    RESIGN = "resign, so that the other server takes over"
     ASK = "ask the peer to resign"
-    FAIL = "end: a person has to decide"
+    FAIL = "fail: an operator must decide"
 
 
 TABLE: Final[dict[tuple[State, Event], tuple[State, Action]]] = {

@@ -158,24 +158,33 @@ _COMMANDS: Final[dict[int, tuple[str, struct.Struct, bool, Callable[..., Command
 def decode(message: Message) -> Command:
     """Decode a message, or raise `RemoteViolation`."""
     if len(message) != 1:
-        raise RemoteViolation(f"a message of a pair has one frame, not {len(message)}")
+        raise RemoteViolation(
+            f"a message between servers of a pair must have one frame, not {len(message)}"
+        )
     frame = message[0]
     if frame[:5] != _MAGIC:
-        raise RemoteViolation(f"a message of a pair starts with {_MAGIC!r}, not {frame[:5]!r}")
+        raise RemoteViolation(
+            f"a message between servers of a pair must start with {_MAGIC!r}, not {frame[:5]!r}"
+        )
     if len(frame) < _PREFIX_SIZE:
-        raise RemoteViolation(f"a message of a pair has at least {_PREFIX_SIZE} bytes")
+        raise RemoteViolation(
+            f"a message between servers of a pair must have at least {_PREFIX_SIZE} bytes"
+        )
     version, code = frame[5], frame[6]
     if version != VERSION:
         raise RemoteViolation(
-            f"the peer speaks version {version} of the pair's wire, not {VERSION}"
+            f"the peer uses version {version} of the protocol between servers of a pair;"
+            f" this server uses {VERSION}"
         )
     if code not in _COMMANDS:
-        raise RemoteViolation(f"there is no command {code:#04x}")
+        raise RemoteViolation(f"unknown command {code:#04x}")
     name, fixed, has_text, make = _COMMANDS[code]
     rest = frame[_PREFIX_SIZE:]
     size_max = fixed.size + (TEXT_SIZE_MAX if has_text else 0)
     if not fixed.size <= len(rest) <= size_max:
-        raise RemoteViolation(f"{name}: {len(rest)} bytes follow the command, not {fixed.size}")
+        raise RemoteViolation(
+            f"{name}: {len(rest)} bytes follow the command byte; {fixed.size} are required"
+        )
     return make(fixed.unpack_from(rest), rest[fixed.size :])
 
 
@@ -183,19 +192,19 @@ def _role(number: int) -> PairRole:
     try:
         return PairRole(number)
     except ValueError:
-        raise RemoteViolation(f"there is no role {number}") from None
+        raise RemoteViolation(f"unknown role {number}") from None
 
 
 def _state(number: int) -> State:
     try:
         return State(number)
     except ValueError:
-        raise RemoteViolation(f"there is no state {number}") from None
+        raise RemoteViolation(f"unknown state {number}") from None
 
 
 def _epoch(number: int) -> int:
     if number > EPOCH_MAX:
-        raise RemoteViolation(f"an epoch is at most {EPOCH_MAX}, not {number}")
+        raise RemoteViolation(f"the epoch {number} is larger than the maximum, {EPOCH_MAX}")
     return number
 
 
@@ -203,4 +212,4 @@ def _read_text(text: bytes) -> str:
     try:
         return text.decode()
     except UnicodeDecodeError as error:
-        raise RemoteViolation("a text that is not UTF-8") from error
+        raise RemoteViolation("the text is not UTF-8") from error

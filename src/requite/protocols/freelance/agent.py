@@ -120,7 +120,7 @@ class AgentClient(FreelanceClient):
             command = wire.decode_flp_reply(message)
         except RemoteViolation as violation:
             self.calls.drop(MALFORMED, now)
-            self._out.append(Warn("malformed", f"a message is dropped: {violation}"))
+            self._out.append(Warn("malformed", f"dropped a message: {violation}"))
             return
         if isinstance(command, wire.Pong):
             return
@@ -148,7 +148,7 @@ class AgentClient(FreelanceClient):
         server = self._servers.pop(event.peer, None)
         if server is None:
             return
-        self._retire(server, event.reason or "it hung up", now)
+        self._retire(server, event.reason or "it closed the connection", now)
         self._plan()
 
     def _retire(self, server: Server, reason: str, now: float) -> None:

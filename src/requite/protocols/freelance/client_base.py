@@ -153,7 +153,7 @@ class FreelanceClient(Machine):
     # --- attempts ---------------------------------------------------------------------------------
     def _submitted(self, asked: Submit, now: float) -> None:
         if asked.idempotency_key:
-            raise LocalViolation("FLP carries no idempotency key")
+            raise LocalViolation("FLP does not carry idempotency keys")
         if not self.calls.refuse(asked.token, asked.service, asked.deadline, self._out, now):
             call = PendingCall(asked, now)
             self.calls.take_on(call)

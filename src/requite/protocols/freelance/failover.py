@@ -101,7 +101,7 @@ class FailoverClient(FreelanceClient):
             place = self._places.pop(peer)
             self._line[place].drop(peer)
             self._line[place] = self._line.pop(place)
-            self._out.append(Disconnect(peer, "its request was given up: no reply must come"))
+            self._out.append(Disconnect(peer, "its request was given up"))
         call.peers.clear()
 
     # --- from servers -----------------------------------------------------------------------------
@@ -125,7 +125,7 @@ class FailoverClient(FreelanceClient):
         for _ in range(strays):
             self.calls.drop(STRAY, now)
         self._drop(peer)
-        self._out.append(Disconnect(peer, "a reply came on a connection without a request"))
+        self._out.append(Disconnect(peer, "received a reply on a connection without a request"))
 
     # --- lanes ------------------------------------------------------------------------------------
     def _joined(self, event: PeerJoined, now: float) -> None:
@@ -149,7 +149,7 @@ class FailoverClient(FreelanceClient):
         if call is None:
             return
         call.peers.clear()
-        self._interrupt(call, event.reason or "it hung up", now)
+        self._interrupt(call, event.reason or "it closed the connection", now)
 
     def _send_or_hold(self, call: PendingCall, now: float) -> None:
         """Send a new call to the first server, a retried one to the next."""

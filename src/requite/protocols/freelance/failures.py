@@ -22,7 +22,7 @@ def expired(call: PendingCall, now: float) -> CallError:
 
 def unanswered(call: PendingCall, why: str) -> CallError:
     """Return the error for a call that no server has answered."""
-    return CallTimeout(f"no server answers: the request was sent {times(call.tries)}, {why}")
+    return CallTimeout(f"no server replied: the request was sent {times(call.tries)}, {why}")
 
 
 def lost(call: PendingCall, reason: str) -> CallError:
@@ -34,4 +34,4 @@ def lost(call: PendingCall, reason: str) -> CallError:
 
 
 def _loss(call: PendingCall) -> str:
-    return f"; its last server was lost: {call.loss}" if call.loss else ""
+    return f"; the last server was lost: {call.loss}" if call.loss else ""

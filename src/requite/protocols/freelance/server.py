@@ -20,7 +20,7 @@ from typing import ClassVar
 
 from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.core.jobs import ClientJob, Jobs, reason_of
-from requite.core.machine import Handlers, Machine, take_no_notice
+from requite.core.machine import Handlers, Machine, ignore_input
 from requite.core.recording import job_observer
 from requite.core.turns import ClientPeer, Turns
 from requite.engine import (
@@ -86,13 +86,13 @@ class FreelanceServer(Machine):
             Received: self._received,
             Finished: self._finished,
             Produced: self._produced,
-            Progressed: take_no_notice,  # there are no leases
+            Progressed: ignore_input,  # there are no leases
             Started: self.jobs.started,
             Wake: self.jobs.woken,
             PeerJoined: self._joined,
             PeerLost: self._lost,
-            PeerBlocked: take_no_notice,
-            PeerWritable: take_no_notice,
+            PeerBlocked: ignore_input,
+            PeerWritable: ignore_input,
             Drain: self._drained,
         }
 
@@ -140,7 +140,7 @@ class FreelanceServer(Machine):
 
     def _refuse(self, violation: RemoteViolation, now: float) -> None:
         self.jobs.drop(Why.MALFORMED, self._out, now)
-        self._out.append(Warn("malformed", f"a message is dropped: {violation}"))
+        self._out.append(Warn("malformed", f"dropped a message: {violation}"))
 
     def _take(self, client: ClientPeer, message: Message, now: float) -> None:
         """Answer a ping; deliver or queue a request."""

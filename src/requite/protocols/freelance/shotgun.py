@@ -77,7 +77,7 @@ class ShotgunClient(FreelanceClient):
             reply = wire.decode_sequenced_reply(message)
         except RemoteViolation as violation:
             self.calls.drop(MALFORMED, now)
-            self._out.append(Warn("malformed", f"a message is dropped: {violation}"))
+            self._out.append(Warn("malformed", f"dropped a message: {violation}"))
             return
         call = self._pending.get(reply.control)
         if call is None:
@@ -98,7 +98,7 @@ class ShotgunClient(FreelanceClient):
     def _lost(self, event: PeerLost, now: float) -> None:
         if self._open.pop(event.peer, None) is None:
             return
-        reason = event.reason or "it hung up"
+        reason = event.reason or "it closed the connection"
         for call in [call for call in self.calls.values() if event.peer in call.peers]:
             del call.peers[event.peer]
             call.loss = reason
@@ -110,7 +110,7 @@ class ShotgunClient(FreelanceClient):
         if self._has_had_enough(call):
             self._interrupt(call, reason, now)
         else:
-            self.calls.take_back(call, f"its last server was lost: {reason}", now)
+            self.calls.take_back(call, f"the last server was lost: {reason}", now)
             self._send_or_hold(call, now)
 
     def _is_last(self, call: PendingCall) -> bool:

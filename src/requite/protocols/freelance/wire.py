@@ -62,18 +62,18 @@ def decode_request(message: Message, model: Model) -> Ping | Request:
     if len(message) > 1:
         return Request(message[:1], message[1:])
     if message != [PING]:
-        raise RemoteViolation(f"one frame that is not PING: {message[0][:16]!r}")
+        raise RemoteViolation(f"received a single frame that is not PING: {message[0][:16]!r}")
     return Ping()
 
 
 def _decode_enveloped(message: Message, *, sequenced: bool) -> Request:
     """Split a request into its envelope, with the sequence if any, and its body."""
     if _DELIMITER not in message:
-        raise RemoteViolation("a request without an empty delimiter")
+        raise RemoteViolation("received a request without an empty delimiter frame")
     border = message.index(_DELIMITER) + 1 + sequenced
     if border >= len(message):
         what = "sequence and body" if sequenced else "body"
-        raise RemoteViolation(f"a request without {what} behind its delimiter")
+        raise RemoteViolation(f"received a request without {what} after its delimiter")
     return Request(message[:border], message[border:])
 
 
@@ -82,14 +82,14 @@ def decode_flp_reply(message: Message) -> Pong | Reply:
     if len(message) > 1:
         return Reply(message[0], message[1:])
     if message != [PONG]:
-        raise RemoteViolation(f"one frame that is not PONG: {message[0][:16]!r}")
+        raise RemoteViolation(f"received a single frame that is not PONG: {message[0][:16]!r}")
     return Pong()
 
 
 def decode_sequenced_reply(message: Message) -> Reply:
     """Decode a reply in model two. Raises `RemoteViolation`."""
     if len(message) < 3 or message[0] != _DELIMITER:
-        raise RemoteViolation("a reply without delimiter, sequence and body")
+        raise RemoteViolation("received a reply without delimiter, sequence and body")
     return Reply(message[1], message[2:])
 
 

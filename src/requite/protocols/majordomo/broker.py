@@ -133,7 +133,7 @@ class MajordomoBroker:
         for event in events:
             handler = self._inputs.get(event.__class__)
             if handler is None:
-                refused = refused or LocalViolation(f"a broker has no use for {event!r}")
+                refused = refused or LocalViolation(f"a broker does not handle the input {event!r}")
                 continue
             handler(event, now)
             if self._pushback.ready:
@@ -176,7 +176,7 @@ class MajordomoBroker:
         if party.__class__ is Client:
             self._forget_client(party, now)
         elif party.__class__ is Worker:
-            self._workforce.lost(party, f"its worker was lost ({event.reason or 'closed'})", now)
+            self._workforce.lost(party, f"the worker was lost ({event.reason or 'closed'})", now)
 
     def _peer_blocked(self, event: PeerBlocked, _now: float) -> None:
         party = self.parties.get(event.peer)
@@ -221,7 +221,7 @@ class MajordomoBroker:
     def _expel(self, peer: Peer, address: bytes, reason: str) -> None:
         """Drop a peer that broke the protocol, without effect on others (I13)."""
         self.parties.pop(peer, None)
-        self._out.append(Warn("malformed", f"peer {address.hex()} is dropped: {reason}"))
+        self._out.append(Warn("malformed", f"dropped the peer {address.hex()}: {reason}"))
         self._out.append(engine.Disconnect(peer, reason))
 
     # --- clients --------------------------------------------------------------------------------
@@ -265,7 +265,9 @@ class MajordomoBroker:
         if not client.dialect.has_ids:
             request_id = next(self._serial)
         elif request_id in client.pending:
-            raise RemoteViolation(f"request id {request_id} is still pending")  # [client-id]
+            raise RemoteViolation(
+                f"the request id {request_id} belongs to a request that is still pending"
+            )  # [client-id]
         if name.startswith(MMI_PREFIX):
             self._manage(client, command, now)
             return
@@ -321,8 +323,8 @@ class MajordomoBroker:
             return client, _DRAINING
         if len(client.pending) >= policy.client_pending_max:
             return client, (
-                f"{len(client.pending)} of its requests are pending, which is the limit "
-                "(client_pending_max, --client-pending-max)"
+                f"the client has reached the maximum of {len(client.pending)} pending requests"
+                " (client_pending_max, --client-pending-max)"
             )
         if client.size >= policy.client_pending_bytes_max:
             return client, (
@@ -338,7 +340,7 @@ class MajordomoBroker:
     def _cancel(self, client: Client, command: ClientCancel, now: float) -> None:
         pending = client.pending.get(command.request_id)
         if pending is not None:
-            self._dispatcher.cancel(pending, "its client cancelled it", now)
+            self._dispatcher.cancel(pending, "the client cancelled the request", now)
 
     def _client_heartbeat(self, client: Client) -> None:
         message = client.dialect.encode(ClientHeartbeat(self.policy.heartbeat.interval_ms))
@@ -363,7 +365,7 @@ class MajordomoBroker:
         """Cancel the requests of a client that left ([client-left])."""
         self._pushback.forget(client, now)
         for pending in list(client.pending.values()):
-            self._dispatcher.cancel(pending, "its client left", now)
+            self._dispatcher.cancel(pending, "the client disconnected", now)
 
     # --- time -----------------------------------------------------------------------------------
     def _wake(self, _event: Wake, now: float) -> None:
@@ -391,7 +393,7 @@ class MajordomoBroker:
                 self._dispatcher.lease_due(worker, dispatch_id, now)
 
     def flush_open_spans(self, now: float) -> None:
-        """Journal the beginnings of pending requests."""
+        """Journal that the pending requests were accepted."""
         clients = (each for each in self.parties.values() if isinstance(each, Client))
         self._observer.flush_open_spans(clients, now)
 

@@ -51,9 +51,9 @@ from requite.protocols.majordomo.wire import (
 from requite.request import Status
 
 _PERHAPS_ANOTHER_DIALECT: Final = (
-    "the broker has sent no message of MDP 0.3, nor answered a heartbeat; if it speaks 0.2 (RFC 18)"
-    " or 0.1 (RFC 7) only, name that dialect: --dialect on the command line, dialect= in Python, or"
-    " ?dialect= in the URL"
+    "the broker has sent no message of MDP 0.3, not even a heartbeat; if it supports only 0.2"
+    " (RFC 18) or 0.1 (RFC 7), set that dialect: --dialect on the command line, dialect= in"
+    " Python, or ?dialect= in the URL"
 )
 
 
@@ -198,7 +198,7 @@ class MajordomoClient(ClientEngine):
     def _match_partial(self, call: PendingCall, partial: ClientPartial, now: float) -> None:
         if partial.part_index != call.partials:  # [client-partials]
             raise RemoteViolation(
-                f"partial {partial.part_index} of a reply came where {call.partials} was due"
+                f"received partial reply {partial.part_index} where {call.partials} was expected"
             )
         self._take_partial(call, partial.body, now)
 

@@ -33,7 +33,7 @@ from typing import ClassVar, Final
 
 from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.core.calls import Calls
-from requite.core.machine import Handlers, Machine, take_no_notice
+from requite.core.machine import Handlers, Machine, ignore_input
 from requite.core.observer import NO_CALL_OBSERVER, CallObserver, observer_of
 from requite.core.slots import Slots
 from requite.engine import (
@@ -125,8 +125,8 @@ class ClientEngine(Machine):
             PeerLost: self._lost,
             # Unsent data is bounded without them: at most `slots` requests are unanswered, and
             # their bodies are the users' objects, not copies.
-            PeerBlocked: take_no_notice,
-            PeerWritable: take_no_notice,
+            PeerBlocked: ignore_input,
+            PeerWritable: ignore_input,
             Drain: self._drained,
         }
 
@@ -338,9 +338,11 @@ def _expired(call: PendingCall, now: float) -> CallError:
     """Return the error for a call whose deadline has passed."""
     text = f"no reply from {call.service!r} within {now - call.submitted_at:.3f} s"
     if not call.attempts:
-        return CallTimeout(f"{text}; it was never sent, for want of a connection, and has not run")
+        return CallTimeout(
+            f"{text}; the request was never sent, because there was no connection, and has not run"
+        )
     ran = "may have run" if call.may_have_run or call.state is SENT else "has not run"
-    return CallTimeout(f"{text}; it was sent {_count(call.attempts, 'time')} and {ran}")
+    return CallTimeout(f"{text}; the request was sent {_count(call.attempts, 'time')} and {ran}")
 
 
 def _is_repeatable(call: PendingCall) -> bool:
@@ -354,7 +356,7 @@ def _count(n: int, noun: str) -> str:
 
 def _why_not_again(call: PendingCall) -> str:
     if call.is_streaming:
-        return f"{call.partials} of its partial replies had arrived already"
+        return f"{call.partials} of the request's partial replies had already arrived"
     if not call.idempotent:
         return "the request may have run, and is not idempotent"
     return f"the request was sent {_count(call.tries, 'time')}, which is the limit"

@@ -94,7 +94,7 @@ def check_service_name(name: bytes) -> str:
     """
     if not 1 <= len(name) <= SERVICE_NAME_SIZE_MAX:
         raise RemoteViolation(
-            f"a service name has 1 to {SERVICE_NAME_SIZE_MAX} bytes, not {len(name)}"
+            f"a service name must have 1 to {SERVICE_NAME_SIZE_MAX} bytes, not {len(name)}"
         )
     try:
         text = name.decode()

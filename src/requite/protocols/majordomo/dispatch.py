@@ -126,7 +126,9 @@ class Dispatcher:
         while queue.length and waiting:
             pending = queue.pop()
             if pending.deadline <= now:  # I15: expired work never starts
-                self._end(pending, Status.EXPIRED, "the deadline passed while it was queued", now)
+                self._end(
+                    pending, Status.EXPIRED, "the deadline passed while the request was queued", now
+                )
                 queue.return_turn(pending)
             else:
                 self._dispatch(pending, waiting.popitem(last=False)[0], now)
@@ -265,11 +267,13 @@ class Dispatcher:
         service = pending.service
         if pending.deadline <= now:
             where = "in the queue" if pending.worker is None else "at a worker"
-            self.fail(pending, Status.EXPIRED, f"the deadline passed while it was {where}", now)
+            self.fail(
+                pending, Status.EXPIRED, f"the deadline passed while the request was {where}", now
+            )
             return pending.worker
         if pending.worker is None and service.is_bare:
             waited_s = now - pending.queued_at
-            reason = f"nobody serves {_text(service)}; waited {waited_s:.1f} s for a worker"
+            reason = f"no worker serves {_text(service)}; waited {waited_s:.1f} s for a worker"
             self.fail(pending, Status.NO_SERVICE, reason, now)
         elif pending.deadline != inf:
             self._timers.set(pending, pending.deadline)
@@ -281,7 +285,7 @@ class Dispatcher:
         if pending is None:
             return
         self._withdraw(pending, now)
-        self.redeliver(pending, "the lease of its handler ran out", now)
+        self.redeliver(pending, "the handler's lease expired", now)
         waiting = pending.service.waiting
         if worker in waiting:  # it has free capacity, but prefer other workers
             waiting.move_to_end(worker)
@@ -299,14 +303,24 @@ class Dispatcher:
             self._grow(pending, -size_of(pending.joined))
             pending.joined = None
         if pending.deadline <= now:
-            self._end(pending, Status.EXPIRED, "the deadline passed while it was at a worker", now)
+            self._end(
+                pending,
+                Status.EXPIRED,
+                "the deadline passed while the request was at a worker",
+                now,
+            )
         elif pending.flags & NOT_IDEMPOTENT:
-            self._end(pending, Status.WORKER_LOST, f"{reason}, and it is not idempotent", now)
+            self._end(
+                pending, Status.WORKER_LOST, f"{reason}, and the request is not idempotent", now
+            )
         elif pending.partials:
-            why = f"{reason} after it had sent partial replies"
+            why = f"{reason}, after it had sent partial replies"
             self._end(pending, Status.WORKER_LOST, why, now)
         elif pending.attempts >= self._policy.attempts_max:
-            given = f"{reason}; given to {pending.attempts} workers"
+            given = (
+                f"{reason}; dispatched {pending.attempts} times, the limit (attempts_max,"
+                " --attempts)"
+            )
             self._end(pending, Status.POISONED, given, now)
         else:
             pending.service.counters.redelivered += 1
@@ -379,7 +393,10 @@ class Dispatcher:
         if not dialect.has_ids:
             if not self._policy.tell_old_clients:
                 text = body[0].decode(errors="replace")
-                silence = f"a client of MDP {dialect.version} gets no answer: {status.name}, {text}"
+                silence = (
+                    f"a client of MDP {dialect.version}, which has no error replies, gets no"
+                    f" answer: {status.name}, {text}"
+                )
                 self._out.append(Warn("silent-failure", silence))
                 return
             body = [b"requite-error " + status.name.encode(), *body]

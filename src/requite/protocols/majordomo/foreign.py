@@ -17,13 +17,13 @@ from typing import Final
 
 from requite.engine import Message
 
-_UNKNOWN: Final = "its first message is of no dialect of MDP"
+_UNKNOWN: Final = "its first message does not match any dialect of MDP"
 
 _ZPROTO: Final = b"\xaa\xa4"
 _PIRATE_READY: Final = b"\x01"
 _MAGIC: Final = re.compile(rb"MDP[CW][0-9]{2}")
 _SPOKEN: Final = "0.1 (RFC 7), 0.2 (RFC 18) and 0.3"
-_USE_RFC: Final = f"use peers that speak MDP as documented: {_SPOKEN} are spoken here"
+_USE_RFC: Final = f"use a peer with one of the supported dialects: {_SPOKEN}"
 
 
 def describe(message: Message) -> str:
@@ -36,26 +36,26 @@ def describe(message: Message) -> str:
 def _hint(message: Message) -> str:
     first = message[0] if message else b""
     if first.startswith(_ZPROTO):
-        return f"it is packed by zproto, as zeromq/majordomo sends it since 2015; {_USE_RFC}"
+        return f"it is encoded with zproto, as in zeromq/majordomo since 2015; {_USE_RFC}"
     if list(message) == [_PIRATE_READY]:
-        return "it is the READY of a Pirate's worker; its place is a `requite queue`"
+        return "it is the READY of a Pirate worker; connect that worker to a `requite queue`"
     magic = (first or (message[1] if len(message) > 1 else b""))[:6]
     if magic in (b"MDPC0X", b"MDPW0X"):
-        return f"{magic.decode()!r} is libmdp's, an experiment before MDP 0.2; {_USE_RFC}"
+        return f"{magic.decode()!r} is the experimental protocol of libmdp; {_USE_RFC}"
     if _MAGIC.fullmatch(magic) is None:
         return ""
     shown = magic.decode()
     if magic.endswith(b"01") and first:
         return (
-            f"{shown!r} comes without an empty frame before it; MDP 0.1 is for REQ sockets, and a"
-            " DEALER socket has to send that frame itself"
+            f"{shown!r} has no empty frame before it; MDP 0.1 requires one, which a REQ socket"
+            " adds and a DEALER socket must send itself"
         )
     if magic[4:] in (b"02", b"03"):
         return (
-            f"{shown!r} comes after an empty frame{_as_majortomo(message)}; send it first, from a"
-            " DEALER socket (RFC 18), or speak MDP 0.1"
+            f"{shown!r} has an empty frame before it{_as_majortomo(message)}; send it as the"
+            " first frame, from a DEALER socket (RFC 18), or use MDP 0.1"
         )
-    return f"it says {shown}; {_SPOKEN} are spoken here"
+    return f"it announces {shown}; the supported dialects are {_SPOKEN}"
 
 
 def _as_majortomo(message: Message) -> str:

@@ -68,7 +68,8 @@ class Layout(NamedTuple):
             raise RemoteViolation(f"{self.name}: the header has {size} of {size_min} fixed bytes")
         if size > size_min + self.tail_size_max:
             raise RemoteViolation(
-                f"{self.name}: the header has {size} bytes, {size_min + self.tail_size_max} at most"
+                f"{self.name}: the header has {size} bytes; the maximum is"
+                f" {size_min + self.tail_size_max}"
             )
         if self.has_body != (len(message) > 1):
             raise RemoteViolation(
@@ -112,7 +113,9 @@ def _client_request(fields: _Fields, tail: bytes, body: list[bytes]) -> ClientRe
         )
     service, key = tail[:service_size], tail[service_size:]
     if len(key) > KEY_SIZE_MAX:
-        raise RemoteViolation(f"REQUEST: the key has {len(key)} bytes, {KEY_SIZE_MAX} at most")
+        raise RemoteViolation(
+            f"REQUEST: the key has {len(key)} bytes; the maximum is {KEY_SIZE_MAX}"
+        )
     # The other flags are reserved: [flags].
     flags &= NOT_IDEMPOTENT
     return ClientRequest(service, body, request_id, timeout_ms, flags, key, call_id)
@@ -121,14 +124,14 @@ def _client_request(fields: _Fields, tail: bytes, body: list[bytes]) -> ClientRe
 def _client_final(fields: _Fields, _tail: bytes, body: list[bytes]) -> ClientFinal:
     request_id, status, attempts = fields
     if status > STATUS_MAX:
-        raise RemoteViolation(f"FINAL: there is no status {status}")
+        raise RemoteViolation(f"FINAL: unknown status {status}")
     return ClientFinal(b"", body, request_id, status, attempts)
 
 
 def _ready(fields: _Fields, tail: bytes, _body: list[bytes]) -> Ready:
     capacity, interval_ms, lease_ms, instance = fields
     if not capacity:
-        raise RemoteViolation("READY: a worker has a capacity of at least 1, not 0")
+        raise RemoteViolation("READY: the capacity must be at least 1, not 0")
     return Ready(tail, capacity, interval_ms, lease_ms, instance)
 
 
@@ -140,7 +143,7 @@ def _worker_request(fields: _Fields, tail: bytes, body: list[bytes]) -> WorkerRe
 def _worker_final(fields: _Fields, _tail: bytes, body: list[bytes]) -> WorkerFinal:
     dispatch_id, status = fields
     if status not in WORKER_STATUSES:
-        raise RemoteViolation(f"FINAL: a worker may not use status {status}")
+        raise RemoteViolation(f"FINAL: a worker must not send the status {status}")
     return WorkerFinal(b"", body, dispatch_id, status)
 
 
@@ -179,7 +182,7 @@ def decode(
         raise RemoteViolation("the message has no frames")
     header = message[0]
     if header[:6] != magic:
-        raise RemoteViolation(f"the header starts with {header[:6]!r}, not with {magic!r}")
+        raise RemoteViolation(f"the header must start with {magic!r}, not {header[:6]!r}")
     if len(header) == 6:
         raise RemoteViolation("the header ends before the command byte")
     row = commands.get(header[6])
@@ -207,18 +210,20 @@ def encode(
 
 
 def no_body(layout: Layout) -> LocalViolation:
-    return LocalViolation(f"{layout.name}: a body has at least one frame, which may be empty")
+    return LocalViolation(f"{layout.name}: a body must have at least one frame, which may be empty")
 
 
 def no_room(layout: Layout, fields: _Fields) -> LocalViolation:
-    return LocalViolation(f"{layout.name}: one of {fields} does not fit into its field")
+    return LocalViolation(f"{layout.name}: one of {fields} is out of the range of its field")
 
 
 def check_key(layout: Layout, key: bytes) -> None:
     if len(key) > KEY_SIZE_MAX:
-        raise LocalViolation(f"{layout.name}: the key has {len(key)} bytes, {KEY_SIZE_MAX} at most")
+        raise LocalViolation(
+            f"{layout.name}: the key has {len(key)} bytes; the maximum is {KEY_SIZE_MAX}"
+        )
 
 
 def check_size(what: str, given: bytes, size: int) -> None:
     if len(given) != size:  # `struct` would truncate or pad it
-        raise LocalViolation(f"a {what} has {size} bytes, not {len(given)}")
+        raise LocalViolation(f"a {what} must have {size} bytes, not {len(given)}")

@@ -39,8 +39,9 @@ def service_of(pool: str, key: str) -> str:
     name = f"{prefix_of(pool)}{_encoded(key)}"
     if len(name) > SERVICE_NAME_SIZE_MAX:
         raise ConfigurationError(
-            f"the key {key[:20]!r}... (key=...), percent-encoded in {name[:30]!r}..., makes"
-            f" {len(name)} bytes; the name of a service takes {SERVICE_NAME_SIZE_MAX}"
+            f"the service name {name[:30]!r}..., which has the percent-encoded key"
+            f" {key[:20]!r}... (key=...), has {len(name)} bytes; the maximum is"
+            f" {SERVICE_NAME_SIZE_MAX}"
         )
     return name
 
@@ -69,4 +70,4 @@ def _encoded(text: str) -> str:
     try:
         return quote(text, safe="")
     except UnicodeEncodeError:
-        raise ConfigurationError(f"{text!r} is not text that UTF-8 can carry") from None
+        raise ConfigurationError(f"{text!r} cannot be encoded as UTF-8") from None

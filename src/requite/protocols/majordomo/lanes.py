@@ -90,7 +90,7 @@ class LaneClient(ClientEngine):
 
     def _recall(self, call: PendingCall, now: float) -> None:
         self._lanes.drop(call.peer)
-        self._out.append(Disconnect(call.peer, "its request was given up: no reply must come"))
+        self._out.append(Disconnect(call.peer, "its request was given up"))
         self._connect(now)
 
     def _fail(self, call: PendingCall, error: CallError, now: float) -> None:
@@ -121,7 +121,9 @@ class LaneClient(ClientEngine):
         assert isinstance(command, ClientFinal | ClientPartial)  # dialects without ids have no more
         if call is None or command.service != call.name:
             wanted = "no request" if call is None else f"a request to {call.service!r}"
-            text = f"a reply from {command.service!r} came on a connection with {wanted} out"
+            text = (
+                f"received a reply from {command.service!r} on a connection with {wanted} in flight"
+            )
             self._out.append(Warn("stray reply", text))
         elif isinstance(command, ClientPartial):
             self._take_partial(call, command.body, now)

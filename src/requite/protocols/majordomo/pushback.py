@@ -54,7 +54,7 @@ class Pushback:
     """Stops reading from clients, and resumes. Effects go to `out`.
 
     `unread` are the clients that are not read from; the hot path checks whether it is empty. The
-    broker's timers call `due` under this object as name.
+    broker's timers use this object as the key of the timer that calls `due`.
     """
 
     def __init__(
@@ -112,19 +112,19 @@ class Pushback:
 
     # --- management requests --------------------------------------------------------------------
     def pace(self, client: Client, management: Management) -> None:
-        """Let whatever follows a costly management request wait (`pause`)."""
+        """Delay the messages after a costly management request (`pause`)."""
         self._paced[client] = management
         client.limits.setdefault(management)
 
     def pause(self, client: Client, now: float) -> None:
-        """Stop reading from a paced client for a moment, if anything of it waits."""
+        """Stop reading from a paced client for a moment, if its backlog is not empty."""
         management = self._paced.pop(client, None)
         if management is None:
             return
         if not client.backlog:
             self._leave(client, management)
             return
-        self.stop(client, management, "it pipelines requests for the broker's tables")
+        self.stop(client, management, "it pipelines expensive management requests")
         if self not in self._timers:
             self._timers.set(self, now + _PACE_S)
 

@@ -23,7 +23,7 @@ MMI_PREFIX: Final = b"mmi."
 SERVICE_NAME_SIZE_MAX: Final = 255  # MDP 0.3 counts it in one byte; names cross dialects
 NOT_IDEMPOTENT: Final = 1  # flag of REQUEST
 # Peers that may close a connection before the first message.
-WHO_HANGS_UP: Final = "the passive broker of a pair or a broker that has no file descriptors left"
+CLOSES_EARLY: Final = "the passive broker of a pair, a broker without free file descriptors"
 U32_MAX: Final = (1 << 32) - 1
 
 

@@ -189,7 +189,7 @@ class Mdp03:
     ) -> Message:
         """Encode a `WorkerFinal`; `address` is not carried."""
         if status not in WORKER_STATUSES:
-            raise LocalViolation(f"FINAL: a worker may not use status {status}")
+            raise LocalViolation(f"FINAL: a worker must not send the status {status}")
         return encode(W_FINAL, (dispatch_id, status), b"", body)
 
     def worker_request(
@@ -221,7 +221,7 @@ class Mdp03:
         if not body:
             raise no_body(C_FINAL)
         if status > STATUS_MAX:
-            raise LocalViolation(f"FINAL: there is no status {status}")
+            raise LocalViolation(f"FINAL: unknown status {status}")
         try:
             return [_pack_c_final(_C_FINAL_PREFIX, request_id, status, attempts), *body]
         except struct.error as error:
@@ -232,7 +232,7 @@ class Mdp03:
 def _ready(command: Ready) -> Message:
     capacity, instance = command.capacity, command.instance
     if capacity < 1:
-        raise LocalViolation(f"READY: a worker has a capacity of at least 1, not {capacity}")
+        raise LocalViolation(f"READY: the capacity must be at least 1, not {capacity}")
     check_size("instance", instance, ORIGIN_SIZE)
     fields = (capacity, command.interval_ms, command.lease_ms, instance)
     return encode(W_READY, fields, command.service)

@@ -87,7 +87,7 @@ def _addressed(size: int, make: _WithBody[Made]) -> _Build[Made]:
                 "a client address, an empty frame and a body"
             )
         if message[size + 1]:
-            raise RemoteViolation("the frame behind the client address is not empty")
+            raise RemoteViolation("the frame after the client address is not empty")
         return make(message[size], message[size + 2 :])
 
     return build
@@ -262,7 +262,7 @@ def _write_addressed(head: Head) -> _Write:
 
 def _nonempty(body: Sequence[bytes]) -> Sequence[bytes]:
     if not body:
-        raise LocalViolation("a body has at least one frame, which may be empty")
+        raise LocalViolation("a body must have at least one frame, which may be empty")
     return body
 
 

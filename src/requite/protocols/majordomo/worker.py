@@ -26,7 +26,7 @@ from requite import engine
 from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.core.jobs import Jobs, reason_of
 from requite.core.liveness import Liveness, absence_s
-from requite.core.machine import Handlers, Machine, take_no_notice
+from requite.core.machine import Handlers, Machine, ignore_input
 from requite.core.observer import NO_JOB_OBSERVER, observer_of
 from requite.core.sweep import Sweep
 from requite.engine import (
@@ -138,8 +138,8 @@ class MajordomoWorker(Machine):
             PeerJoined: self._joined,
             PeerLost: self._lost,
             # Output to a broker that does not read is bounded by the requests that it has sent.
-            PeerBlocked: take_no_notice,
-            PeerWritable: take_no_notice,
+            PeerBlocked: ignore_input,
+            PeerWritable: ignore_input,
             engine.Drain: self._drained,
         }
 
@@ -206,11 +206,11 @@ class MajordomoWorker(Machine):
         dispatch_id, timeout_ms, attempt = command.dispatch_id, command.timeout_ms, command.attempt
         jobs = self.jobs
         if len(jobs) >= self._policy.capacity:  # [worker-capacity]
-            raise RemoteViolation(f"a request came on top of {len(jobs)}, which is the capacity")
+            raise RemoteViolation(f"received a request beyond the capacity of {len(jobs)}")
         if not self._dialect.has_ids:
             dispatch_id = self._serial = self._serial + 1
         elif dispatch_id in self._by_id:  # [worker-dispatch]
-            raise RemoteViolation(f"dispatch id {dispatch_id} came twice")
+            raise RemoteViolation(f"the dispatch id {dispatch_id} is already in use")
         remaining_s = timeout_ms / 1000 if timeout_ms else None
         due_at = inf if remaining_s is None else now + remaining_s
         lease_until = now + self._policy.lease_s
@@ -228,7 +228,7 @@ class MajordomoWorker(Machine):
         elif isinstance(command, WorkerCancel):
             job = self._by_id.get(command.dispatch_id)
             if job is not None:  # else its FINAL was sent before the CANCEL arrived
-                self._abandon(job, "its caller gave it up", now)
+                self._abandon(job, "the caller cancelled the request", now)
 
     # --- from handlers ----------------------------------------------------------------------------
     def _produced(self, event: Produced, now: float) -> None:
@@ -267,7 +267,7 @@ class MajordomoWorker(Machine):
         crashed, from which brokers recover (18/MDP, "Reliability").
         """
         text = reason_of(reason)
-        why = f"a request failed, which MDP {self._dialect.version} cannot say"
+        why = f"a request failed, and MDP {self._dialect.version} has no error replies"
         self._leave(why, f"{why}: {text}", now)
 
     def _leave(self, reason: str, warning: str, now: float) -> None:
@@ -350,7 +350,7 @@ class MajordomoWorker(Machine):
         self.jobs.woken(event, now)
         if now >= self._sweep.at:
             for job in self._sweep.due(self.jobs, now):
-                self._abandon(job, "its deadline passed", now)
+                self._abandon(job, "the deadline passed", now)
         if now >= self._beat_at:
             self._beat(now)
         self._maybe_connect(now)
@@ -362,14 +362,19 @@ class MajordomoWorker(Machine):
         if now >= liveness.gone_at():
             did = f"for {now - liveness.heard_at:.2f} s"
             if not self._was_heard:
-                did = "since we connected, not even an answer to READY"
+                did = "since connecting, not even a reply to READY"
             self._drop_connection(f"nothing came from the broker {did}", now)
             return
         if not self._vouches(now):
             why = (
-                f"a handler ran beyond its time limit, which MDP {self._dialect.version} cannot say"
+                f"a handler exceeded its lease, and MDP {self._dialect.version} cannot report that"
             )
-            self._leave(why, f"{why}: the worker leaves, and registers again", now)
+            self._leave(
+                why,
+                f"{why}: the worker disconnects, so that the broker redelivers the request,"
+                " and registers again",
+                now,
+            )
             return
         if now >= liveness.speak_at():
             self._say(
@@ -418,5 +423,7 @@ def _check_name(service: str) -> bytes:
     except RemoteViolation as violation:
         raise ConfigurationError(str(violation)) from violation
     if name.startswith(MMI_PREFIX):  # 8/MMI
-        raise ConfigurationError(f"{service!r}: names that start with mmi. belong to the broker")
+        raise ConfigurationError(
+            f"{service!r}: names that start with mmi. are reserved for the broker"
+        )
     return name

@@ -76,7 +76,7 @@ class Workforce:
             elif isinstance(command, Ready):
                 self._register(peer, newcomer, dialect, command, messages[1:], now)
             else:
-                self._send_away(peer, dialect, f"{type(command).__name__} came before READY")
+                self._send_away(peer, dialect, f"it sent {type(command).__name__} before READY")
         except RemoteViolation as error:
             self._send_away(peer, dialect, f"it broke the protocol: {error}")
 
@@ -130,7 +130,7 @@ class Workforce:
 
     def _registration_refusal(self, ready: Ready) -> str | None:
         if ready.service.startswith(MMI_PREFIX):  # 8/MMI
-            return "names that start with mmi. belong to the broker"
+            return "names that start with mmi. are reserved for the broker"
         return self.refusal
 
     def take(self, worker: Worker, messages: Sequence[Message], now: float) -> None:
@@ -146,10 +146,10 @@ class Workforce:
                         self._dispatcher.final(
                             worker, dispatch_id, command.status, command.body, now
                         )
-                elif not self._rarer(worker, command, now):
+                elif not self._take_other(worker, command, now):
                     return
         except RemoteViolation as error:
-            self._dismiss(worker, f"its worker broke the protocol: {error}", now)
+            self._dismiss(worker, f"the worker broke the protocol: {error}", now)
             return
         if worker.service.queue.length:
             self._dispatcher.feed(worker.service, now)
@@ -160,13 +160,15 @@ class Workforce:
             dispatch_id = command.dispatch_id
             return dispatch_id if dispatch_id in worker.holds else None
         if not worker.holds:
-            raise RemoteViolation(f"{type(command).__name__} without a request")
+            raise RemoteViolation(f"received {type(command).__name__} without a request")
         dispatch_id, pending = next(iter(worker.holds.items()))
         if pending is not None and pending.client.address != command.address:
-            raise RemoteViolation("a reply is addressed to a client whose request it does not hold")
+            raise RemoteViolation(
+                "received a reply for a client whose request this worker does not have"
+            )
         return dispatch_id
 
-    def _rarer(self, worker: Worker, command: FromWorker, now: float) -> bool:
+    def _take_other(self, worker: Worker, command: FromWorker, now: float) -> bool:
         """Handle any command but FINAL; return whether the worker is still registered."""
         match command:
             case WorkerHeartbeat():
@@ -186,10 +188,10 @@ class Workforce:
                 self._observer.worker(Kind.WORKER_DRAINED, worker, now)
             case Disconnect():
                 self._parties[worker.peer] = _DEPARTED
-                self.lost(worker, "its worker disconnected", now)
+                self.lost(worker, "the worker disconnected", now)
                 return False
             case Ready():
-                self._dismiss(worker, "its worker sent READY twice", now)
+                self._dismiss(worker, "the worker sent READY twice", now)
                 return False
             case WorkerFinal():
                 raise AssertionError("finals are handled by take()")
@@ -223,7 +225,7 @@ class Workforce:
     def _send_away(self, peer: Peer, dialect: Dialect, reason: str) -> None:
         """Send DISCONNECT and close (18/MDP, "Opening and Closing a Connection")."""
         self._parties.pop(peer, None)
-        self._out.append(Warn("disconnect", f"a worker is disconnected: {reason}"))
+        self._out.append(Warn("disconnect", f"disconnecting a worker: {reason}"))
         self._out.append(Send(peer, dialect.encode(Disconnect())))
         self._out.append(engine.Disconnect(peer, reason))
 
@@ -293,7 +295,7 @@ class Workforce:
         self._observer.worker(Kind.HEARTBEAT, worker, now)
         if now >= self._gone_at(worker):
             silent_s = now - worker.liveness.heard_at
-            self._dismiss(worker, f"its worker was silent for {silent_s:.2f} s", now)
+            self._dismiss(worker, f"the worker was silent for {silent_s:.2f} s", now)
             return
         if now >= worker.liveness.speak_at():
             self._speak(worker, now)

@@ -24,7 +24,7 @@ from typing import ClassVar
 from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.core.calls import Calls, times
 from requite.core.lanes import Lanes
-from requite.core.machine import Handlers, Machine, take_no_notice
+from requite.core.machine import Handlers, Machine, ignore_input
 from requite.core.recording import call_observer
 from requite.engine import (
     Cancel,
@@ -79,7 +79,7 @@ class LazyPirate(Machine):
         super().__init__()
         self._retry = policy.retry
         self._budget = RetryBudget(policy.retry)
-        self._waiting: dict[PendingCall, None] = {}  # HELD ones, in the order of submission
+        self._waiting: dict[PendingCall, None] = {}  # HELD calls, in the order of submission
         self._lanes: Lanes[PendingCall] = Lanes(policy.connections_max)
         self._stray = 0
 
@@ -92,8 +92,8 @@ class LazyPirate(Machine):
             PeerJoined: self._joined,
             PeerLost: self._lost,
             # At most one request is queued there, without a copy.
-            PeerBlocked: take_no_notice,
-            PeerWritable: take_no_notice,
+            PeerBlocked: ignore_input,
+            PeerWritable: ignore_input,
             Drain: self._drained,
         }
 
@@ -118,7 +118,9 @@ class LazyPirate(Machine):
     # --- from the user ----------------------------------------------------------------------------
     def _submitted(self, asked: Submit, now: float) -> None:
         if asked.idempotency_key or asked.partials:
-            raise LocalViolation("REQ carries no idempotency key, and has one reply per request")
+            raise LocalViolation(
+                "REQ does not carry idempotency keys, and has one reply per request"
+            )
         if not self.calls.refuse(asked.token, asked.service, asked.deadline, self._out, now):
             call = PendingCall(asked, now)
             self.calls.take_on(call)
@@ -186,14 +188,14 @@ class LazyPirate(Machine):
         replies to later requests (I2)."""
         self._stray += strays
         self._lanes.drop(peer)
-        text = "a reply came on a connection without a request"
+        text = "received a reply on a connection without a request"
         self._out += (Warn("stray reply", text), Disconnect(peer, text))
 
     def _recall(self, call: PendingCall) -> None:
         """Close the connection of an abandoned attempt, so that its reply cannot arrive."""
         if call.peer is not None:
             self._lanes.drop(call.peer)
-            self._out.append(Disconnect(call.peer, "its request was given up: no reply must come"))
+            self._out.append(Disconnect(call.peer, "its request was given up"))
             call.peer = None
 
     def _try_again(self, call: PendingCall, why: str, now: float) -> None:

@@ -172,7 +172,7 @@ class PirateQueue(Machine):
         if isinstance(said, Ready):
             worker.words = said.words
             if worker.state is BUSY:  # it has restarted
-                self._lose_request(worker, "its worker began a new conversation", now)
+                self._lose_request(worker, "the worker sent READY again instead of a reply", now)
             self._make_ready(worker, now)
             self._remark("ready", worker)
         elif isinstance(said, Envelope):
@@ -207,10 +207,10 @@ class PirateQueue(Machine):
         connection first; until then its state is unknown.
         """
         if worker.state is BUSY and self._pattern.beats:
-            raise RemoteViolation("its reply is not for the request that it was given")
+            raise RemoteViolation("it replied to a request that it did not have")
         self._drop(Why.UNREADY if worker.state is UNREADY else Why.STRAY, now)
         if worker.state is not IDLE and not self._pattern.beats:
-            self._lose_request(worker, "its worker replied to another request", now)
+            self._lose_request(worker, "the worker replied to another request", now)
             self._make_ready(worker, now)
 
     def _make_ready(self, worker: WorkerPeer, now: float) -> None:
@@ -288,7 +288,7 @@ class PirateQueue(Machine):
         if worker.state is not UNREADY:
             self._observer.went(worker, why, now)
         self._workers.leave(worker.peer)
-        self._lose_request(worker, f"its worker is gone: {why}", now)
+        self._lose_request(worker, f"the worker was lost: {why}", now)
 
     def _forget_client(self, client: AddressedClient[WorkerPeer], why: str, now: float) -> None:
         self._turns.leave(client.peer)

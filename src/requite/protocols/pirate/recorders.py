@@ -132,7 +132,7 @@ class QueueRecorder(Recorder, QueueObserver):
         """Journal the requests of a lost client as cancelled."""
         given = [self._in_flight.pop(worker, None) for worker in client.in_flight]
         for request in (*given, *self._waiting.pop(client, ())):
-            self._end(request, Status.CANCELLED, f"its client has left: {why}", now)
+            self._end(request, Status.CANCELLED, f"the client disconnected: {why}", now)
 
     def drained(self, now: float) -> None:
         """Journal that the queued requests are dropped."""

@@ -22,7 +22,7 @@ from typing import ClassVar
 
 from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.core.jobs import ClientJob, Jobs, reason_of
-from requite.core.machine import Handlers, Machine, take_no_notice
+from requite.core.machine import Handlers, Machine, ignore_input
 from requite.core.recording import job_observer
 from requite.core.turns import Turns
 from requite.engine import (
@@ -83,7 +83,7 @@ class PirateServer(Machine):
             Received: self._received,
             Finished: self._finished,
             Produced: self._produced,
-            Progressed: take_no_notice,  # there are no leases
+            Progressed: ignore_input,  # there are no leases
             Started: self.jobs.started,
             Wake: self.jobs.woken,
             PeerJoined: self._joined,

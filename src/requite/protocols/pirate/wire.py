@@ -100,7 +100,9 @@ def split(frames: Sequence[bytes]) -> Envelope:
     """
     border = frames.index(b"") + 1 if b"" in frames else 0
     if not 0 < border < len(frames):
-        raise RemoteViolation("a message without an empty delimiter and data frames behind it")
+        raise RemoteViolation(
+            "received a message without an empty delimiter frame followed by data frames"
+        )
     return Envelope(list(frames[:border]), list(frames[border:]))
 
 
@@ -108,13 +110,15 @@ def decode_from_worker(pattern: Pattern, frames: Message) -> FromWorker:
     """Decode a message of a worker to a queue. Raises `RemoteViolation`."""
     if pattern is Pattern.SIMPLE:
         if len(frames) < 2 or frames[0]:
-            raise RemoteViolation("a message of a REQ socket begins with an empty delimiter")
+            raise RemoteViolation(
+                "received a message without the empty delimiter frame of a REQ socket"
+            )
         frames = frames[1:]
     if len(frames) == 1:
         return _decode_control(pattern, frames[0])
     reply = split(frames)
     if len(reply.envelope) < 2:
-        raise RemoteViolation("a reply without the address of a client")
+        raise RemoteViolation("received a reply without a client address")
     return reply
 
 
@@ -124,7 +128,7 @@ def _decode_control(pattern: Pattern, word: bytes) -> FromWorker:
         return ready
     if pattern.beats and word in _BEATS:
         return _BEAT
-    raise RemoteViolation(f"unknown control message {word[:32]!r} of a worker")
+    raise RemoteViolation(f"received the unknown control message {word[:32]!r} from a worker")
 
 
 def decode_to_worker(pattern: Pattern, frames: Message) -> ToWorker:

@@ -31,7 +31,7 @@ from requite.backoff import pause_s
 from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.core.jobs import ClientJob, Jobs, reason_of
 from requite.core.liveness import Liveness, absence_s
-from requite.core.machine import Handlers, Machine, take_no_notice
+from requite.core.machine import Handlers, Machine, ignore_input
 from requite.core.recording import job_observer
 from requite.engine import (
     Connect,
@@ -105,13 +105,13 @@ class PirateWorker(Machine):
             Received: self._received,
             Finished: self._finished,
             Produced: self._produced,
-            Progressed: take_no_notice,  # there are no leases
+            Progressed: ignore_input,  # there are no leases
             Started: self.jobs.started,
             Wake: self._woken,
             PeerJoined: self._joined,
             PeerLost: self._lost,
-            PeerBlocked: take_no_notice,
-            PeerWritable: take_no_notice,
+            PeerBlocked: ignore_input,
+            PeerWritable: ignore_input,
             Drain: self._drained,
         }
 
@@ -162,7 +162,7 @@ class PirateWorker(Machine):
         elif len(self._waiting) < self._policy.backlog_max:
             self._waiting.append(request)
         else:
-            text = f"a request is dropped: {len(self._waiting)} are queued, and one is running"
+            text = f"dropped a request: one is running, and {len(self._waiting)} are queued"
             self._out.append(Warn("backlog", text))
 
     def _deliver(self, request: Envelope, now: float) -> None:
@@ -268,7 +268,7 @@ class PirateWorker(Machine):
         if now >= liveness.gone_at() and not is_busy:
             did = f"for {now - liveness.heard_at:.2f} s"
             if not self._was_heard:
-                did = "since we connected, not even an answer to READY"
+                did = "since connecting, not even a reply to READY"
             reason = f"nothing came from the queue {did}"
             self._note("silent", reason=reason)
             self._out.append(Disconnect(self._peer, reason))

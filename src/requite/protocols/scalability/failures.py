@@ -13,7 +13,11 @@ from requite.protocols.scalability.calls import PendingCall
 # --- refused calls --------------------------------------------------------------------------------
 def pushback(channels: int) -> CallError:
     """Return the error for a call that may not wait, if none of the channels accepts requests."""
-    text = f"all {channels} peers push back" if channels else "there is no connection to any peer"
+    text = (
+        f"all {channels} peers exert back-pressure"
+        if channels
+        else "there is no connection to any peer"
+    )
     return Overloaded(f"{text}; the request was not sent", may_have_executed=False)
 
 
@@ -24,7 +28,7 @@ def expired(call: PendingCall, now: float) -> CallError:
     if call.tries:
         text += f"sent {times(call.tries)} and may have run"
     else:
-        text += "never sent, for want of a peer that takes it, and has not run"
+        text += "never sent, because no peer accepted it, and has not run"
     return CallTimeout(text + _losses(call))
 
 

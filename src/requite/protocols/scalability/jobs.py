@@ -36,7 +36,8 @@ class Why:
 def unread_reply() -> Warn:
     """Return the warning for a dropped reply, whose client will time out and retry."""
     text = (
-        "a reply is dropped: too much waits for its client, which does not read (backlog_size_max)"
+        "dropped a reply: its client does not read, and the backlog for it is full"
+        " (backlog_size_max)"
     )
     return Warn("unread reply", text)
 

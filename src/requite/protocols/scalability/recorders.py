@@ -56,6 +56,6 @@ class DeviceRecorder(Recorder, DeviceObserver):
         if (requests, replies) != self._passed:
             before = self._passed
             self._passed = requests, replies
-            text = f"passed on {requests - before[0]} requests and {replies - before[1]} replies"
+            text = f"forwarded {requests - before[0]} requests and {replies - before[1]} replies"
             self._append_event(EventRow(now, Kind.HEARTBEAT, reason=text, busy=held))
         self._flushed(False, now)

@@ -161,7 +161,7 @@ class ScalabilityClient(Machine):
                 continue
             frames = event.frames
             if len(frames) != 1 or event.idempotency_key:
-                text = "SP carries one frame, and no idempotency key"
+                text = "SP carries one frame, and no idempotency keys"
                 refused = refused or LocalViolation(text)
                 continue
             call = PendingCall()

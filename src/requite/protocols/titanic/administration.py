@@ -78,8 +78,8 @@ class Administration:
         request = core.find(token, frames)
         if request is None:
             return
-        if core.bystander:
-            core.refuse(token, ERROR, f"{core.bystander}; send this to the active Titanic")
+        if core.why_inactive:
+            core.refuse(token, ERROR, f"{core.why_inactive}; send this to the active Titanic")
         elif (
             request.state is not POISONED or request.location is None or request.closing is not None
         ):

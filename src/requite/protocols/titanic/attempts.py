@@ -25,10 +25,10 @@ _UNSTORED: Final = "replies are not stored"
 _REASON_SIZE_MAX: Final = 1000
 # Stored in TRIED records, and compared with them: it must not change.
 IN_DOUBT: Final = (
-    "the log is damaged behind this request, which may have been answered, or closed, there"
+    "the log is damaged after this request, which may have been answered or closed there"
 )
 
-LOST: Final = "its record is missing from the log: a part of the log must have been removed"
+LOST: Final = "its record is missing from the log, from which a part has been removed"
 
 Ended = Callable[[DurableRequest, float], None]
 
@@ -157,18 +157,18 @@ class Attempts:
 
     def poison(self, request: DurableRequest, reason: str, now: float) -> None:
         """Stop retrying a request, but retain it: an operator can inspect and retry it."""
-        self._put_aside(request, reason, now)
+        self._set_aside(request, reason, now)
         self._core.warn("poisoned", f"{request.ticket}: {reason}")
 
-    def put_aside(self, waiting: Sequence[DurableRequest], reason: str, now: float) -> None:
+    def set_aside(self, waiting: Sequence[DurableRequest], reason: str, now: float) -> None:
         """Poison requests that wait for dispatch."""
         for request in waiting:
             self._core.timers.clear(request)
-            self._put_aside(request, reason, now)
+            self._set_aside(request, reason, now)
         self._core.dispatcher.forget_withdrawn()
-        self._core.warn("put aside", f"{len(waiting)} requests: {reason}. See `requite titanic ls`")
+        self._core.warn("set aside", f"{len(waiting)} requests: {reason}. See `requite titanic ls`")
 
-    def _put_aside(self, request: DurableRequest, reason: str, now: float) -> None:
+    def _set_aside(self, request: DurableRequest, reason: str, now: float) -> None:
         core = self._core
         request.state = POISONED
         request.reason = reason
@@ -226,7 +226,7 @@ class Attempts:
             if request.state is WAITING:
                 waiting.append(request)
         if waiting:
-            self.put_aside(waiting, LOST, now)
+            self.set_aside(waiting, LOST, now)
 
     def lost_reply(self, request: DurableRequest, now: float) -> None:
         """Run a request again whose stored reply cannot be read, as a restart would do."""

@@ -61,7 +61,9 @@ class Collecting:
             status = refusal(UNKNOWN, f"poisoned: {request.reason}")
             core.answer(token, status, POISONED_FRAME, request.reason.encode())
         elif core.is_superseded:
-            core.refuse(token, ERROR, f"{core.bystander}; ask the promoted Titanic for the reply")
+            core.refuse(
+                token, ERROR, f"{core.why_inactive}; ask the promoted Titanic for the reply"
+            )
         else:
             core.answer(token, PENDING)
 
@@ -80,9 +82,9 @@ class Collecting:
             core.answer(token, OK)
             return
         request = core.register.find(uuid)
-        if core.bystander:
+        if core.why_inactive:
             where = "promoted" if core.is_superseded else "active"
-            core.refuse(token, ERROR, f"{core.bystander}; close it at the {where} Titanic")
+            core.refuse(token, ERROR, f"{core.why_inactive}; close it at the {where} Titanic")
         elif request is None:
             if not self._copying.holds_closing(token, uuid):
                 core.answer(token, OK)
@@ -174,7 +176,7 @@ class Collecting:
         A replica and a superseded Titanic close nothing by time, and check again later.
         """
         core, expiring = self._core, self._expiring
-        if core.bystander:
+        if core.why_inactive:
             core.timers.set(EXPIRE, now + max(core.policy.expire_s or 0.0, 1.0))
             return
         for _ in range(_EXPIRE_MAX):

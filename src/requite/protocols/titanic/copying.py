@@ -171,7 +171,7 @@ class Copying:
     # --- inputs -----------------------------------------------------------------------------------
     def begin(self) -> None:
         """Start at the first `Wake`."""
-        if self._core.policy.replicate is not Replicate.NO and not self._core.bystander:
+        if self._core.policy.replicate is not Replicate.NO and not self._core.why_inactive:
             self._state = State.RESTING
             self._core.timers.set(COPY, 0.0)
 
@@ -274,9 +274,9 @@ class Copying:
         core = self._core
         core.epoch, core.is_superseded = epoch, True
         core.halt(_SUPERSEDED)
-        self._state, self.error = State.SUPERSEDED, core.bystander
+        self._state, self.error = State.SUPERSEDED, core.why_inactive
         core.timers.clear(COPY)
-        core.warn(_SUPERSEDED, f"{core.bystander}. It accepts and dispatches no more requests.")
+        core.warn(_SUPERSEDED, f"{core.why_inactive}. It accepts and dispatches no more requests.")
         role = StoreRole(core.now_us, False, self._log_id, self.written, epoch, superseded=True)
         core.enter(encode_role(role), None, _nothing, self._not_remembered)
         self._refuse_held()

@@ -132,7 +132,7 @@ class Core:
             self.out.append(Note(kind, {"uuid": request.uuid, **facts}))
 
     @property
-    def bystander(self) -> str:
+    def why_inactive(self) -> str:
         """Why another Titanic is active; "" if this one is."""
         if self.is_superseded:
             return f"this Titanic was superseded: its replica was promoted (epoch {self.epoch})"

@@ -177,7 +177,7 @@ class TitanicEngine:
                 continue
             handler = self._inputs.get(event.__class__)
             if handler is None:
-                refused = refused or LocalViolation(f"Titanic has no use for {event!r}")
+                refused = refused or LocalViolation(f"Titanic does not handle the input {event!r}")
                 continue
             try:
                 handler(event, now)
@@ -259,7 +259,7 @@ class TitanicEngine:
         elif token is self._copying:
             self._copying.answered(outcome, now)
         else:
-            raise LocalViolation(f"nothing was submitted under {token!r}")
+            raise LocalViolation(f"no submission has the token {token!r}")
 
     def _stored(self, event: Stored, now: float) -> None:
         self._core.storing -= 1
@@ -448,7 +448,7 @@ class TitanicEngine:
             self._collecting.expire_later(request, now)
         waiting = [request for request in in_doubt if request.state is WAITING]
         if waiting:
-            self._attempts.put_aside(waiting, IN_DOUBT, now)
+            self._attempts.set_aside(waiting, IN_DOUBT, now)
         self._core.halt(IN_DOUBT, False)
 
     # --- drain ------------------------------------------------------------------------------------

@@ -42,7 +42,9 @@ class Intake:
         record = records.encode_submitted(uuid, core.now_us, service, key, body)
         if len(record) > RECORD_SIZE_MAX:
             core.dispatcher.maybe_drop(lane, now)
-            core.refuse(token, UNKNOWN, f"a request has at most {RECORD_SIZE_MAX} bytes")
+            core.refuse(
+                token, UNKNOWN, f"the request has more than {RECORD_SIZE_MAX} bytes, the maximum"
+            )
             return
         request = DurableRequest(uuid, lane, key, core.now_us)
         request.frames = body
@@ -106,7 +108,7 @@ class Intake:
         if self.is_closed:
             return "shutting down"
         if core.is_superseded:
-            return f"{core.bystander}; submit to the promoted Titanic"
+            return f"{core.why_inactive}; submit to the promoted Titanic"
         if core.is_replica:
             return "this is a replica, which accepts requests only after it is promoted"
         if len(core.register) >= core.policy.requests_max:

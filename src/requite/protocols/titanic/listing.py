@@ -37,7 +37,7 @@ def decode_question(frames: Sequence[bytes]) -> Question:
     wanted = state.decode("ascii", "replace")
     if wanted and wanted not in {one.value for one in State}:
         known = ", ".join(one.value for one in State)
-        raise RemoteViolation(f"there is no state {wanted!r}; the states are {known}")
+        raise RemoteViolation(f"unknown state {wanted!r}; the states are {known}")
     count = _number(limit, LIMIT_DEFAULT, "limit")
     return Question(_number(cursor, 0, "cursor"), min(max(count, 1), LIMIT_MAX), wanted)
 
@@ -81,7 +81,7 @@ def _number(frame: bytes, default: int, what: str) -> int:
     if not frame:
         return default
     if not (len(frame) <= 18 and frame.isdigit()):
-        raise RemoteViolation(f"the {what} of a list is a number, not {frame[:20]!r}")
+        raise RemoteViolation(f"the {what} of a list must be a number, not {frame[:20]!r}")
     return int(frame)
 
 

@@ -159,10 +159,12 @@ def encode_role(role: StoreRole) -> bytes:
 def peek(payload: bytes | memoryview) -> tuple[int, bytes]:
     """Return kind and UUID, or raise `RemoteViolation`."""
     if len(payload) < HEAD.size:
-        raise RemoteViolation(f"a record of Titanic has at least {HEAD.size} bytes")
+        raise RemoteViolation(f"the record has less than {HEAD.size} bytes, the minimum")
     kind, version, _flags, uuid, _at_us = HEAD.unpack_from(payload)
     if version != VERSION or kind not in KINDS:
-        raise RemoteViolation(f"a record of kind {kind}, version {version} is not known here")
+        raise RemoteViolation(
+            f"a record of kind {kind}, version {version} is not supported; use a newer requite"
+        )
     return kind, uuid
 
 
@@ -236,9 +238,9 @@ def _unframed(payload: bytes | memoryview, at: int, count: int) -> list[bytes]:
         at += _SIZE.size
         frame = bytes(payload[at : at + size])
         if len(frame) != size:
-            raise RemoteViolation("a frame of a record is cut off")
+            raise RemoteViolation("a frame of the record is cut off")
         frames.append(frame)
         at += size
     if at != len(payload):
-        raise RemoteViolation("a record is longer than its frames")
+        raise RemoteViolation("the record is longer than its frames")
     return frames

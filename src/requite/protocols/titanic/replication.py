@@ -74,12 +74,12 @@ def encode_batch(batch: Batch) -> list[bytes]:
 def decode_batch(frames: Sequence[bytes]) -> Batch:
     """Decode the frames of a batch, or raise `RemoteViolation`."""
     if not frames or len(frames[0]) != _HEADER.size:
-        raise RemoteViolation(f"a batch begins with a header of {_HEADER.size} bytes")
+        raise RemoteViolation(f"the batch is shorter than its header of {_HEADER.size} bytes")
     version, flags, _, log_id, since, following, epoch = _HEADER.unpack(frames[0])
     if version != VERSION:
-        raise RemoteViolation(f"version {version} of titanic.replicate is not known here")
+        raise RemoteViolation(f"version {version} of titanic.replicate is not supported")
     if following < since:
-        raise RemoteViolation("a batch ends before it begins")
+        raise RemoteViolation("the end of the batch is before its beginning")
     is_begin, is_head = bool(flags & BEGIN), bool(flags & HEAD)
     return Batch(log_id, since, following, frames[1:], is_begin, is_head, epoch)
 

@@ -79,7 +79,7 @@ class Standby:
     def promote(self, token: Any, _frames: Sequence[bytes], _now: float) -> None:
         """Become active: accept requests, and dispatch those that wait."""
         core = self._core
-        if not core.bystander:
+        if not core.why_inactive:
             core.answer(token, OK)
             return
         self._is_promoting = True
@@ -89,23 +89,23 @@ class Standby:
     def _promoted(self, token: Any, _location: Any, now: float) -> None:
         core = self._core
         self._is_promoting = False
-        if core.bystander:
+        if core.why_inactive:
             core.epoch += 1
             core.is_replica = core.is_superseded = False
-            self._put_aside_unconfirmed(now)
+            self._set_aside_unconfirmed(now)
             self._copying.resume(now)
             core.halt(_REPLICA, False)
             core.halt(_SUPERSEDED, False)
         core.answer(token, OK)
 
-    def _put_aside_unconfirmed(self, now: float) -> None:
+    def _set_aside_unconfirmed(self, now: float) -> None:
         """Poison requests that an incomplete full copy has not confirmed; they may be closed."""
         core, gone = self._core, self._unconfirmed or set()
         self._unconfirmed = None
         found = [core.register.find(uuid) for uuid in sorted(gone)]
         waiting = [request for request in found if request is not None and request.state is WAITING]
         if waiting:
-            self._collecting.attempts.put_aside(waiting, _UNCONFIRMED, now)
+            self._collecting.attempts.set_aside(waiting, _UNCONFIRMED, now)
 
     def _not_promoted(self, token: Any, error: StorageError, _now: float) -> None:
         self._is_promoting = False

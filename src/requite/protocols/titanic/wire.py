@@ -88,7 +88,7 @@ def decode_ticket(frame: bytes) -> bytes:
         return uuid
     shown = frame[:40].decode("ascii", "replace")
     more = "" if len(frame) <= 40 else f"... ({len(frame)} bytes)"
-    raise RemoteViolation(f"{shown!r}{more} is no ticket, which has 32 hex digits")
+    raise RemoteViolation(f"{shown!r}{more} is not a ticket (32 hex digits)")
 
 
 def refusal(code: int, text: str) -> bytes:
@@ -100,7 +100,7 @@ def decode_status(frame: bytes) -> TitanicStatus:
     """Decode a status frame, or raise `RemoteViolation` for a status that TSP does not have."""
     match = _STATUS.fullmatch(frame)
     if match is None or int(match[1]) not in STATUSES:
-        raise RemoteViolation(f"{frame[:40]!r} is no status of Titanic: {STATUSES}")
+        raise RemoteViolation(f"{frame[:40]!r} is not a status of Titanic: {STATUSES}")
     return TitanicStatus(int(match[1]), (match[2] or b"").decode("utf-8", "replace"))
 
 
@@ -119,7 +119,9 @@ def check_service(name: bytes) -> str:
     of Titanic and the broker are refused: they cannot be stored.
     """
     if not 1 <= len(name) <= SERVICE_SIZE_MAX:
-        raise RemoteViolation(f"a service name has 1 to {SERVICE_SIZE_MAX} bytes, not {len(name)}")
+        raise RemoteViolation(
+            f"a service name must have 1 to {SERVICE_SIZE_MAX} bytes, not {len(name)}"
+        )
     try:
         text = name.decode()
     except UnicodeDecodeError as error:
@@ -127,5 +129,8 @@ def check_service(name: bytes) -> str:
     if _CONTROL_CHARACTERS.search(text):
         raise RemoteViolation(f"the service name {text!r} has control characters")
     if name.startswith((PREFIX, MMI_PREFIX)):
-        raise RemoteViolation(f"requests for {text} are answered at once, and never stored")
+        raise RemoteViolation(
+            f"requests for {text} cannot be stored, because the broker or Titanic answers them"
+            " at once"
+        )
     return text

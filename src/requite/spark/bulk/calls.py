@@ -214,7 +214,7 @@ def _check_frame(df: object) -> None:
             "call df.to_spark(index_col='id') first, which keeps the index as a column to use as"
             " the key, and .pandas_api() on the result"
         )
-    raise ConfigurationError(f"bulk calls take a Spark DataFrame, not a {kind}: {remedy}")
+    raise ConfigurationError(f"bulk calls require a Spark DataFrame, not a {kind}: {remedy}")
 
 
 def _with_request(
@@ -225,9 +225,9 @@ def _with_request(
         raise ConfigurationError("pass either key or key_by_position, not both")
     if key is None and not key_by_position:
         raise ConfigurationError(
-            "bulk calls need a key, since Spark may send each row several times: name the column"
-            " that identifies a row (key=...), or pass key_by_position=True if partitions and their"
-            " order never change"
+            "bulk calls require a key, since Spark may send each row several times: name the"
+            " column that identifies a row (key=...), or pass key_by_position=True if"
+            " partitions and their order never change"
         )
     given, body_at = _with_column(df, "body", body, _BODY, BODY_TYPES)
     if key is None:
@@ -244,7 +244,7 @@ def _with_column(
         df = df.select("*", column.alias(alias))
     elif name not in df.columns:
         raise ConfigurationError(
-            f"no column {name!r} for the {role}; there are {', '.join(df.columns)}"
+            f"no column {name!r} for the {role}; the columns are {', '.join(df.columns)}"
         )
     planning.check_type(role, name, df.schema[name].dataType.simpleString(), types)
     return df, df.columns.index(name)

@@ -127,8 +127,8 @@ def make_plan(plan: Plan) -> Plan:
     """Check a plan and return it; raise `ConfigurationError` if it is invalid."""
     if plan.timeout_s is None:
         raise ConfigurationError(
-            "bulk calls need a timeout: Spark may end a task at any time, and without a timeout its"
-            " requests would never end"
+            "bulk calls require a timeout: Spark may end a task at any time, and without a"
+            " timeout its requests would never end"
         )
     check_timeout(plan.timeout_s)
     check_counts(window=plan.window)
@@ -148,7 +148,7 @@ def check_statuses(names: Iterable[str]) -> None:
     """Raise `ConfigurationError` for a status that cannot be retried."""
     if unknown := sorted(set(names) - set(RETRYABLE)):
         raise ConfigurationError(
-            f"retry_on cannot contain {', '.join(unknown)}; it takes {', '.join(RETRYABLE)}"
+            f"retry_on cannot contain {', '.join(unknown)}; it may contain {', '.join(RETRYABLE)}"
         )
 
 

@@ -136,7 +136,9 @@ class Progress:
 
     def look(self) -> Count:
         """Return `count()`. Deprecated."""
-        warnings.warn("Progress.look is Progress.count now", DeprecationWarning, stacklevel=2)
+        warnings.warn(
+            "Progress.look is deprecated; use Progress.count", DeprecationWarning, stacklevel=2
+        )
         return self.count()
 
     def line(self) -> str:

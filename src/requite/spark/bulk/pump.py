@@ -316,7 +316,7 @@ class Pump:
             row = self._to_retry.popleft()
             self._settle(row, row.failure(clock.now()))
         n = self._service_state.unanswered
-        why = f"not sent: the {n} requests before it had no answer; the last error: {error}"
+        why = f"not sent: the {n} requests before it had no reply; the last error: {error}"
         outcome = Outcome(None, type(error).__name__, 0, 0.0, False, why)
         while self._waiting:
             self._settle(self._waiting.popleft(), outcome)

@@ -82,7 +82,7 @@ class Decoder:
     def _flaw_of_owner(self, payload: memoryview) -> str:
         if blocks.flaw_of(payload):
             return ""
-        return blocks.stranger_of(payload, self._place.role_name, self._place.name)
+        return blocks.owner_mismatch(payload, self._place.role_name, self._place.name)
 
     def _redefine(self, payload: memoryview) -> Iterator[Batch]:
         """Read strings; if they redefine some, first decode the rows that refer to the old ones."""

@@ -205,8 +205,8 @@ class Catalog:
         silent_s = time.time() - max(note.at for note in self._notes.values()) / 1000
         if is_alive(begun) if is_here(begun) else silent_s < SILENCE_MAX_S:
             raise LakeBusy(
-                f"another run (process {begun['process']} on {begun['host']}) is at work on the "
-                f"lake at {self.root}; try again when it has ended"
+                f"another run (process {begun['process']} on {begun['host']}) is writing the"
+                f" lake at {self.root}; try again when it has ended"
             )
 
     def _require_whole(self, name: str, runs_until: int) -> None:
@@ -215,14 +215,14 @@ class Catalog:
             raise _missing(self.root, name)
         if seal and table.version < seal.version:
             raise LakeDamaged(
-                f"{self.root}/{name}/_delta_log is cut off: version {seal.version} is missing; "
+                f"{self.root}/{name}/_delta_log is incomplete: version {seal.version} is missing; "
                 + ADVICE
             )
         if seal and table.version == seal.version:
             table.require(seal)
         if self._notes[name].run > runs_until:
             raise LakeDamaged(
-                f"{self.root}/{RUNS}/_delta_log is cut off: {name} records later runs; " + ADVICE
+                f"{self.root}/{RUNS}/_delta_log is incomplete: {name} records later runs; " + ADVICE
             )
 
     def _require_columns(self) -> None:
@@ -230,8 +230,9 @@ class Catalog:
         for name, table in [*self._tables.items(), (RUNS, self._runs)]:
             if name in NOT_RECOMPUTED and table is not None and not table.has_declared_columns:
                 raise ConfigurationError(
-                    f"{self.root}/{name} was written by another version of requite, with other "
-                    "columns: name a new lake, which is built from the whole journal"
+                    f"{self.root}/{name} was written by another version of requite, with other"
+                    " columns: pass a new folder, in which the lake is rebuilt from the whole"
+                    " journal"
                 )
 
     def _settled(self, name: str) -> Table | None:
@@ -276,7 +277,7 @@ class Catalog:
             raise _missing(self.root, RUNS)
         if newest.version != self.run:
             raise LakeBusy(
-                f"another run has changed the lake at {self.root} in the meantime: run again"
+                f"another run changed the lake at {self.root} during this run: run again"
             )
 
     def end(self, state: Mapping[str, Any], **columns: Any) -> None:

@@ -81,8 +81,8 @@ def filesystem(root: str) -> Store:
         store, path = fs.FileSystem.from_uri(root)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise ConfigurationError(
-            f"a lake cannot be stored at {root}: {words_of(error)}; for Azure, write "
-            "abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"
+            f"cannot store a lake at {root}: {words_of(error)}; for Azure, write"
+            " abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"
         ) from None
     return fs.SubTreeFileSystem(path, store)
 

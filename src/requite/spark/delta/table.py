@@ -206,7 +206,9 @@ class Table:
             return [f"{self.name}/{path}" for path in listed]
 
 
-ADVICE: Final = "restore it, or name a new lake, which is built from the whole journal"
+ADVICE: Final = (
+    "restore it, or pass a new folder, in which the lake is rebuilt from the whole journal"
+)
 
 
 def create(root: str, name: str, *, run: int, more: Mapping[str, Any] | None = None) -> Table:
@@ -313,9 +315,7 @@ def _named(root: str, name: str) -> Iterator[None]:
     except LakeError:
         raise
     except CommitFailedError as error:
-        raise LakeBusy(
-            f"another run has changed {root}/{name} in the meantime: run again"
-        ) from error
+        raise LakeBusy(f"another run changed {root}/{name} during this run: run again") from error
     except OSError as error:
         raise LakeError(f"{log} cannot be read or written: {words_of(error)}") from error
     except Exception as error:  # delta-rs raises many types for broken logs

@@ -91,7 +91,7 @@ def _segments(reader: LogReader, folder: Path) -> list[SegmentInfo]:
     try:
         infos = reader.segments()
     except LogGone:
-        raise ConfigurationError(f"{folder}: there is no such folder on this machine") from None
+        raise ConfigurationError(f"{folder}: the folder does not exist on this machine") from None
     if not any(info.purpose == PURPOSE for info in infos):
         raise ConfigurationError(f"{folder} is not a store of Titanic (`requite titanic --dir`)")
     return infos

@@ -52,12 +52,14 @@ def require_place(path: str | PathLike[str]) -> None:
     """Raise `ConfigurationError` if a report cannot be written to `path`; create nothing."""
     target = Path(path).absolute()
     if target.is_dir():
-        raise ConfigurationError(f"the report {path} is a folder: name a file")
+        raise ConfigurationError(
+            f"cannot write the report: {path} is a folder; pass the name of a file"
+        )
     nearest = next(place for place in (target, *target.parents) if place.exists())
     if nearest != target and not nearest.is_dir():
-        raise ConfigurationError(f"the report cannot be written to {path}: {nearest} is a file")
+        raise ConfigurationError(f"cannot write the report to {path}: {nearest} is a file")
     if not os.access(nearest, os.W_OK):
-        raise ConfigurationError(f"the report cannot be written to {path}: {nearest} is read-only")
+        raise ConfigurationError(f"cannot write the report to {path}: {nearest} is read-only")
 
 
 def require_charts() -> None:
@@ -65,5 +67,5 @@ def require_charts() -> None:
     missing = [name for name in ("altair", "jinja2", "vl_convert") if find_spec(name) is None]
     if missing:
         raise ConfigurationError(
-            f"the report needs {' and '.join(missing)}: pip install 'requite[report]'"
+            f"the report requires {' and '.join(missing)}: pip install 'requite[report]'"
         )

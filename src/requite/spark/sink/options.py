@@ -36,7 +36,7 @@ class Options:
     def needed(self, name: str) -> str:
         """Return a required option; raise `ConfigurationError` if it is missing."""
         if not (value := self.text(name)):
-            raise ConfigurationError(f"the sink needs the option {name}")
+            raise ConfigurationError(f"the sink requires the option {name}")
         return value
 
     def number(self, name: str, kind: Callable[[str], Any], default: Any) -> Any:
@@ -72,7 +72,8 @@ class Options:
         known = {name.lower() for name in self._known} | _SPARKS_OWN
         if unknown := sorted(self.given.keys() - known):
             raise ConfigurationError(
-                f"the sink has no option {', '.join(unknown)}; it has {', '.join(self._known)}"
+                f"unknown option {', '.join(unknown)}; the options of the sink are"
+                f" {', '.join(self._known)}"
             )
 
 
@@ -121,7 +122,7 @@ def _window_and_rate(options: Options) -> tuple[int, float | None]:
     rate = options.number("rate", float, None)
     if slots is None and (cap is not None or rate is not None):
         name = "rate" if cap is None else "inFlightMax"
-        raise ConfigurationError(f"{name} is divided among tasks: set taskSlots, too")
+        raise ConfigurationError(f"{name} is divided among tasks: set taskSlots as well")
     return planning.share(cap, slots or 1, window), planning.share_of_rate(rate, slots or 1)
 
 
@@ -130,7 +131,7 @@ def _column(name: str | None, role: str, schema: StructType, types: tuple[str, .
         return None
     if name not in schema.names:
         raise ConfigurationError(
-            f"no column {name!r} for the {role}; there are {', '.join(schema.names)}"
+            f"no column {name!r} for the {role}; the columns are {', '.join(schema.names)}"
         )
     planning.check_type(role, name, schema[name].dataType.simpleString(), types)
     return list(schema.names).index(name)

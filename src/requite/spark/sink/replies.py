@@ -46,9 +46,7 @@ class Replies:
             system.create_dir(probe, recursive=True)
             system.delete_dir(probe)
         except (OSError, ValueError) as error:  # Arrow's errors are subclasses
-            raise ConfigurationError(
-                f"replies cannot be written to {self.location}: {error}"
-            ) from error
+            raise ConfigurationError(f"cannot write replies to {self.location}: {error}") from error
 
     def has(self, write: str) -> bool:
         """Return whether a write has been committed."""

@@ -112,8 +112,8 @@ class Sink:
             first = next(message.first_error for message in written if message.first_error)
             rows = sum(message.rows for message in written)
             raise RowsFailed(
-                f"{failed} of {rows} rows have no reply; the first ended with {first}"
-                " (to keep such rows set repliesTo, to ignore them onError=ignore)"
+                f"{failed} of {rows} rows have no reply; the first ended with {first}; to"
+                " store such rows, set repliesTo; to ignore them, set onError=ignore"
             )
         if self.replies is not None and written:
             self.replies.publish(written[0].write, [one.part for one in written if one.part])
@@ -172,7 +172,7 @@ def _property(name: str) -> str:
     context = TaskContext.get()
     value = None if context is None else context.getLocalProperty(name)
     if not value:
-        raise RequiteError(f"this is not a task of a streaming query: it has no {name}")
+        raise RequiteError(f"this is not a task of a streaming query: its properties lack {name}")
     return str(value)
 
 
@@ -195,7 +195,7 @@ def _sink(options: Options, schema: StructType, overwrite: bool) -> Sink:
     replies_to = options.text("repliesTo")
     on_error = options.choice("onError", (_FAIL, _KEEP, _IGNORE), _KEEP if replies_to else _FAIL)
     if on_error == _KEEP and not replies_to:
-        raise ConfigurationError("onError=keep needs a folder for the rows: set repliesTo")
+        raise ConfigurationError("onError=keep requires a folder for the rows: set repliesTo")
     plan = read_plan(options, schema)
     options.end()
     replies = Replies(replies_to) if replies_to else None

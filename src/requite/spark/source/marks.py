@@ -64,7 +64,9 @@ def decode_offset(offset: Offset) -> Marks:
             )
         return {name: Mark(**mark) for name, mark in offset["logs"].items()}
     except (KeyError, TypeError, AttributeError):
-        raise ConfigurationError(f"not an offset of a journal: {offset!r}") from None
+        raise ConfigurationError(
+            f"the checkpoint has an offset that is not of a journal: {offset!r}"
+        ) from None
 
 
 class Piece(NamedTuple):

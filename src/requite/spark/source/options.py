@@ -59,7 +59,9 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
     given = {name.lower(): value for name, value in options.items()}
     unknown = sorted(given.keys() - {name.lower() for name in _KNOWN})
     if unknown:
-        raise ConfigurationError(f"no option {unknown[0]!r}; there are {', '.join(_KNOWN)}")
+        raise ConfigurationError(
+            f"unknown option {unknown[0]!r}; the options are {', '.join(_KNOWN)}"
+        )
     log = given.get("log", JOURNAL)
     if log not in _TABLES:
         raise ConfigurationError(f"log={log!r}: must be one of {', '.join(_TABLES)}")
@@ -85,7 +87,7 @@ def check_schema(schema: StructType, options: ReadOptions) -> tuple[str, ...]:
         declared = options.ddl.get(field.name)
         if declared is None:
             names = ", ".join(options.ddl)
-            raise ConfigurationError(f"no column {field.name!r}; there are {names}")
+            raise ConfigurationError(f"no column {field.name!r}; the columns are {names}")
         if field.dataType.simpleString() != declared:
             asked = field.dataType.simpleString()
             raise ConfigurationError(f"the column {field.name} is of type {declared}, not {asked}")
@@ -95,7 +97,7 @@ def check_schema(schema: StructType, options: ReadOptions) -> tuple[str, ...]:
 def _path(path: str | None, log: str) -> str:
     if not path:
         what, example = ("journal", "journal") if log == JOURNAL else ("store", "requests")
-        raise ConfigurationError(f"the {what} is missing: name its folder, as in load('{example}')")
+        raise ConfigurationError(f"the {what} is missing: pass its folder, as in load('{example}')")
     if log == JOURNAL:
         return place_of(path, "a journal is read from")
     return str(local_folder(path, f"a {log} is read from"))
@@ -107,7 +109,7 @@ def _columns(text: str | None, names: tuple[str, ...]) -> tuple[str, ...]:
     columns = tuple(name.strip() for name in text.split(","))
     for name in columns:
         if name not in names:
-            raise ConfigurationError(f"no column {name!r}; there are {', '.join(names)}")
+            raise ConfigurationError(f"no column {name!r}; the columns are {', '.join(names)}")
     if len(set(columns)) < len(columns):
         raise ConfigurationError(f"columns={text!r} names a column twice")
     return columns

@@ -71,6 +71,7 @@ def _check_visible(part: Range) -> None:
     """Raise `ConfigurationError` if the log's folder is missing: it is not visible here."""
     if not is_store(part.log.place) and not Path(part.log.place).is_dir():
         raise ConfigurationError(
-            f"{part.log.place} existed when the read was planned, and is missing here: either the "
-            "log was deleted meanwhile, or the journal's folder is not shared with this machine"
+            f"{part.log.place} existed when the read was planned, and is missing here: either"
+            " the log was deleted in the meantime, or this machine does not share the"
+            " journal's folder"
         ) from None

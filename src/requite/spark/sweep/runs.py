@@ -240,10 +240,10 @@ class _Tables:
 
 def _check(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
-        raise ConfigurationError(f"{folder} is a file; the tables need a folder")
+        raise ConfigurationError(f"cannot write the tables: {folder} is a file; pass a folder")
     names = {path.name for path in folder.iterdir()} if folder.exists() else set()
     if strange := sorted(names - {RUNS_TABLE, VIOLATIONS_TABLE}):
         raise ConfigurationError(
-            f"{folder} contains other things than a sweep's tables, such as {strange[0]}; "
-            "name a new folder"
+            f"{folder} contains other files than the tables of a sweep, such as {strange[0]};"
+            " pass a new folder"
         )

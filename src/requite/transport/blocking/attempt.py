@@ -97,9 +97,9 @@ class Attempt:
                     self._session = tls.session_to(address.host)
                 infos = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
                 self._places.extend(infos)
-                self._next(OSError("the name stands for no address"))
+                self._next(OSError("the host name has no address"))
             case InprocAddress():
-                raise self._error("inproc works between the ends of one event loop only")
+                raise self._error("inproc connects only objects of one event loop")
 
     def _next(self, error: OSError) -> None:
         """Try the next address, after the last one failed with `error`."""

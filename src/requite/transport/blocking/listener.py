@@ -58,7 +58,7 @@ class BlockingListener:
         except OSError as error:
             raise cannot("listen at", address, why(error)) from error
         except UnicodeError as error:  # out of the resolver, which encodes the name by IDNA
-            raise cannot("listen at", address, f"the name is no host name: {error}") from error
+            raise cannot("listen at", address, f"not a valid host name: {error}") from error
         self.address = address
         if isinstance(address, HostAddress):
             self.address = replace(address, port=self._acceptors[0].port)
@@ -143,7 +143,7 @@ class _Acceptor:
         if not self._is_short:
             self._is_short = True
             told = exhaustion(error)
-            _logger.warning("%s: connections are turned away: %s", self._place, told)
+            _logger.warning("%s: refusing connections: %s", self._place, told)
         self._drop_spare()
         with suppress(OSError):
             self._sock.accept()[0].close()
@@ -171,7 +171,7 @@ def _bind(address: Address) -> list[socket.socket]:
         case IpcAddress():
             return [bind_ipc(address)]
         case _:
-            reason = "inproc works between the ends of one event loop only"
+            reason = "inproc connects only objects of one event loop"
             raise cannot("listen at", address, reason)
 
 

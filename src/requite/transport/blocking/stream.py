@@ -61,7 +61,7 @@ class BlockingStream:
         except BlockingIOError:
             sent = 0
         except OSError as error:
-            self._end(f"the connection broke: {why(error)}")
+            self._end(f"the connection was lost: {why(error)}")
             return
         if sent < len(data):
             self._keep(memoryview(data)[sent:])
@@ -111,7 +111,7 @@ class BlockingStream:
         except BlockingIOError:
             return
         except OSError as error:
-            self._end(f"the connection broke: {why(error)}")
+            self._end(f"the connection was lost: {why(error)}")
             return
         if not chunk:
             self._end("")
@@ -132,7 +132,7 @@ class BlockingStream:
         except BlockingIOError:
             pass
         except OSError as error:
-            self._end(f"the connection broke: {why(error)}")
+            self._end(f"the connection was lost: {why(error)}")
             return
         self._sent_some()
 

@@ -31,7 +31,7 @@ def retry(
     """
     logging.start()
     if everything == bool(ids):
-        raise ConfigurationError("retry which requests? Give ids or --all")
+        raise ConfigurationError("nothing to retry: give ids of requests, or --all")
     said = {"all": True} if everything else {"ids": list(ids)}
     count = ask(manager, "/poison/retry", said)["retried"]
     say(f"retried {count}")
