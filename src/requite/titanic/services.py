@@ -26,9 +26,9 @@ from requite.shell.connections import Connections
 from requite.shell.journaling import new_name
 from requite.titanic.endpoint import BrokerEndpoint
 
-# High enough for all outstanding requests of a broker's clients: requests that wait here share one
-# sync, those that wait at the broker do not.
-_CAPACITY: Final = 16_384
+# As many as a broker gives to a worker (`BrokerPolicy.worker_capacity_max`): those that wait here
+# share one sync, those that wait at the broker do not.
+_CAPACITY: Final = 1024
 _CAPACITY_OTHERS: Final = 64
 # A worker of an older dialect takes one request at a time; this many of them share a sync.
 _COPIES: Final = 32
