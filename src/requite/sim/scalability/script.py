@@ -49,6 +49,8 @@ _QUIET: Final[dict[str, Any]] = {
     "hold_s": 30.0,
     "in_band": False,
     "output_size_max": 64 << 20,
+    "lossless": False,
+    "at_once": False,
 }
 
 
