@@ -148,7 +148,7 @@ def check_operator_commands(url: str) -> None:
     assert drained == (0, "draining worker nobody\n")
     assert requite("pool", "poison", "retry", "--all", "--manager", url) == (1, "retried 0\n")
     code, text = requite("pool", "scale", "42", "65", "--manager", url)
-    assert (code, text) == (2, "requite: workers: 1 to 64, the maximum of the driver\n")
+    assert (code, text) == (2, "requite: workers must be 1 to 64, the maximum of the driver\n")
 
 
 # --- bad input ------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ def check_operator_commands(url: str) -> None:
         ("", r"the section [pool] with"),
         ("[pool]\nnmae = 'core'", "unknown setting 'nmae'"),
         ("[pool]\nname = 'Core'\n[driver]\nkind = 'noop'", "pool = 'Core'"),
-        ("[pool]\nname = 'core'\n[driver]\nkind = 'cloud'", "kind: 'cloud'"),
+        ("[pool]\nname = 'core'\n[driver]\nkind = 'cloud'", "kind = 'cloud'"),
         ("[pool]\nname = 'core'\n", "command is missing"),
         ("[pool]\nname = 'core'\n[http]\nhost = '0.0.0.0'", "set http.token_file"),
         ("[pool", "pool.toml"),
@@ -200,4 +200,4 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
 def test_a_pool_worker_names_missing_variables() -> None:
     code, printed = requite("worker", "tests.pool.services:identify", "--pool")
     assert code == 2
-    assert "WORKER_AMQP_URL, WORKER_POOL, WORKER_KEY, WORKER_ID missing" in printed
+    assert "lacks WORKER_AMQP_URL, WORKER_POOL, WORKER_KEY, WORKER_ID" in printed

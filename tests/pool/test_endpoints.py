@@ -161,7 +161,7 @@ async def ask(
             b"{",
             400,
             "application/json; charset=utf-8",
-            b'{"error": "no JSON: Expecting property name enclosed in double quotes:'
+            b'{"error": "the body is not JSON: Expecting property name enclosed in double quotes:'
             b' line 1 column 2 (char 1)"}',
         ),
         ("GET /nowhere", b"", 404, "text/plain; charset=utf-8", b"404: Not Found"),
