@@ -91,7 +91,7 @@ def test_the_help_lists_the_arguments_and_has_an_example(verb):
     [
         (lambda path: None, "no such folder"),
         (lambda path: path.touch(), "is a file"),
-        (lambda path: (path / "photos").mkdir(parents=True), "it has photos, and no log"),
+        (lambda path: (path / "photos").mkdir(parents=True), "it contains photos, and no log"),
     ],
 )
 def test_paths_without_a_journal_are_refused(verb, make, message, tmp_path):

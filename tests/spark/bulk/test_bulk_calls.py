@@ -353,7 +353,7 @@ def test_rows_by_position_are_stable_while_partitions_are(
     [
         ({"key": None}, "name the column that identifies a row"),
         ({"key_by_position": True}, "either key or key_by_position, not both"),
-        ({"key": "nope"}, "no column 'nope' for the key; there are id, body, half"),
+        ({"key": "nope"}, "no column 'nope' for the key; the columns are id, body, half"),
         ({"key": "half"}, "key column 'half' has the type double"),
         ({"body": "id"}, "body column 'id' has the type bigint"),
         ({"url": "mdp://127.0.0.1:1"}, "the service of the call is missing"),
@@ -368,7 +368,7 @@ def test_rows_by_position_are_stable_while_partitions_are(
         ({"in_flight_max": 0}, "in_flight_max must be an integer of at least 1"),
         ({"in_flight_max": 1}, "less than one request for each of the 2 tasks"),
         ({"rate": 0}, "rate must be a positive number of requests per second, not 0"),
-        ({"retry_on": ["Poisoned"]}, "retry_on cannot contain Poisoned; it takes CallTim"),
+        ({"retry_on": ["Poisoned"]}, "retry_on cannot contain Poisoned; it may contain CallTim"),
         ({"retries": 3}, "unknown setting retries; the settings are retry, heartbeat"),
         ({"message_size_max": 0}, "message_size_max must be at least 1"),
     ],

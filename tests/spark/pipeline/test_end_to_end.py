@@ -266,7 +266,7 @@ def test_the_command_refuses_invalid_paths(
     none = run_command(
         ["spark", "run", "--journal", str(tmp_path / "mine"), "--lake", str(tmp_path / "lake")]
     )
-    message = "is not a journal: it has file, and no log"
+    message = "is not a journal: it contains file, and no log"
     assert (none, message in capsys.readouterr().err) == (2, True)
     by_url = ["spark", "run", "--journal", (tmp_path / "mine").as_uri(), "--lake", "lake"]
     assert (run_command(by_url), message in capsys.readouterr().err) == (2, True)

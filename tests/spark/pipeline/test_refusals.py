@@ -21,7 +21,7 @@ def test_invalid_paths_are_refused_before_anything_is_read(
     assert not (tmp_path / "lake").exists()
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "file").write_text("mine")
-    with pytest.raises(ConfigurationError, match="is not a journal: it has file, and no log"):
+    with pytest.raises(ConfigurationError, match="is not a journal: it contains file, and no log"):
         runner.run(spark, tmp_path / "mine", tmp_path / "lake")
     (tmp_path / "journal").mkdir()
     with pytest.raises(ConfigurationError, match="not a lake"):

@@ -179,7 +179,7 @@ def test_a_place_that_is_not_a_lake_is_refused_and_not_changed(
     ("lake", "message"),
     [
         ("s3a://nobodys-bucket/lake", "The specified bucket does not exist"),
-        ("hdfs://name/lake", "there is no client for hdfs: here"),
+        ("hdfs://name/lake", "and hdfs: is not supported"),
     ],
 )
 def test_an_impossible_url_of_a_lake_is_refused_before_spark_starts(

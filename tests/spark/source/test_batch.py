@@ -306,7 +306,7 @@ def test_invalid_options_of_the_source_are_refused(
     [
         (lambda path: None, "no such folder"),
         (lambda path: path.write_text("x"), "is a file; a journal is a folder"),
-        (lambda path: (path / "sub").mkdir(parents=True), "is not a journal: it has sub"),
+        (lambda path: (path / "sub").mkdir(parents=True), "is not a journal: it contains sub"),
     ],
 )
 def test_a_path_that_is_not_a_journal_is_refused(
@@ -319,7 +319,7 @@ def test_a_path_that_is_not_a_journal_is_refused(
 
 
 def test_an_unsupported_url_scheme_is_refused(spark: SparkSession) -> None:
-    with pytest.raises(Exception, match="there is no client for hdfs: here"):
+    with pytest.raises(Exception, match="and hdfs: is not supported"):
         spark.read.format("requite").load("hdfs://name/journal")
 
 

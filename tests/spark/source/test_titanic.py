@@ -138,7 +138,7 @@ def test_records_copied_by_compaction_count_once(tmp_path: Path) -> None:
 
 
 def test_columns_of_the_journal_are_refused(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(Exception, match="no column 'seq'; there are uuid, service"):
+    with pytest.raises(Exception, match="no column 'seq'; the columns are uuid, service"):
         read(spark, tmp_path, columns="uuid, seq")
 
 

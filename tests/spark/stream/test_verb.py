@@ -55,7 +55,7 @@ def test_invalid_arguments_are_refused(tmp_path: Path, capsys: pytest.CaptureFix
     assert "there is no journal" in capsys.readouterr().err
     (tmp_path / "a.txt").write_text("mine")
     assert run_command(["spark", "watch", "--journal", str(tmp_path)]) == ExitCode.USAGE
-    assert "is not a journal: it has a.txt, and no log" in capsys.readouterr().err
+    assert "is not a journal: it contains a.txt, and no log" in capsys.readouterr().err
     assert run_command(["spark", "watch"]) == ExitCode.USAGE
     assert run_command(["spark", "watch", "--journal", "here", "--for", "0"]) == ExitCode.USAGE
     assert "--journal" in capsys.readouterr().err
