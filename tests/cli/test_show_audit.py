@@ -118,7 +118,7 @@ def test_what_is_missing_is_named_with_the_extra_that_brings_it(monkeypatch):
         assert name in audit._NEEDED
 
     monkeypatch.setattr(audit, "find_spec", find_spec)
-    with pytest.raises(ConfigurationError, match=r"needs pyspark, .*requite\[spark,report\]"):
+    with pytest.raises(ConfigurationError, match=r"requires pyspark, .*requite\[spark,report\]"):
         require_spark()
 
 

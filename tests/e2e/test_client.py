@@ -201,7 +201,9 @@ def test_a_service_nobody_serves(make: Make, serving: Serving) -> None:
 
 def test_a_host_name_that_cannot_be_one_is_told(make: Make) -> None:
     client = make(f"mdp://{'a' * 70}:5555/echo")
-    failure(CallTimeout, "no host name", lambda timeout: client.call(b"x", timeout=timeout))
+    failure(
+        CallTimeout, "not a valid host name", lambda timeout: client.call(b"x", timeout=timeout)
+    )
 
 
 def test_more_calls_than_slots_are_refused(make: Make, served: Serving) -> None:

@@ -146,7 +146,7 @@ def operate(url: str) -> None:
     assert drained == (0, "draining worker nobody\n")
     assert requite("pool", "poison", "retry", "--all", "--manager", url) == (1, "retried 0\n")
     code, text = requite("pool", "scale", "42", "65", "--manager", url)
-    assert (code, text) == (2, "requite: workers: 1 to 64, the maximum of the driver\n")
+    assert (code, text) == (2, "requite: workers must be 1 to 64, the maximum of the driver\n")
 
 
 # --- bad input ------------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ def operate(url: str) -> None:
         ("", r"the section [pool] with"),
         ("[pool]\nnmae = 'core'", "unknown setting 'nmae'"),
         ("[pool]\nname = 'Core'\n[driver]\nkind = 'noop'", "pool = 'Core'"),
-        ("[pool]\nname = 'core'\n[driver]\nkind = 'cloud'", "kind: 'cloud'"),
+        ("[pool]\nname = 'core'\n[driver]\nkind = 'cloud'", "kind = 'cloud'"),
         ("[pool]\nname = 'core'\n", "command is missing"),
         ("[pool", "pool.toml"),
     ],
@@ -195,4 +195,4 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
 def test_a_worker_of_a_pool_is_told_what_it_lacks() -> None:
     code, said = requite("worker", "tests.pool.services:who", "--pool")
     assert code == 2
-    assert "WORKER_AMQP_URL, WORKER_POOL, WORKER_KEY, WORKER_ID missing" in said
+    assert "lacks WORKER_AMQP_URL, WORKER_POOL, WORKER_KEY, WORKER_ID" in said

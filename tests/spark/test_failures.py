@@ -47,7 +47,7 @@ requite.errors.LakeBusy: another run has changed /lake/runs in the meantime: run
                 "invalid. It should be a/an 'int' value. SQLSTATE: 22022\n\tat java"
             ),
             ConfigurationError,
-            "^Spark refuses a setting: The value 'x' in .* 'int' value.$",
+            "^Spark rejects a setting: The value 'x' in .* 'int' value.$",
         ),
         (ConnectionRefusedError(111, "Connection refused"), SparkFailed, "connection to Spark"),
     ],

@@ -347,7 +347,7 @@ def test_rows_by_position_are_stable_while_partitions_are(
     [
         ({"key": None}, "name the column that identifies a row"),
         ({"key_by_position": True}, "either key or key_by_position, not both"),
-        ({"key": "nope"}, "no column 'nope' for the key; there are id, body, half"),
+        ({"key": "nope"}, "no column 'nope' for the key; the columns are id, body, half"),
         ({"key": "half"}, "key column 'half' has the type double"),
         ({"body": "id"}, "body column 'id' has the type bigint"),
         ({"url": "mdp://127.0.0.1:1"}, "the service of the call is missing"),

@@ -198,7 +198,7 @@ def test_calls_within_a_stream_keep_their_ids(
         ({"url": ""}, "requires the option url"),
         ({"body": ""}, "requires the option body"),
         ({"key": ""}, "name the column that identifies a row"),
-        ({"body": "nope"}, "no column 'nope' for the body; there are id, body"),
+        ({"body": "nope"}, "no column 'nope' for the body; the columns are id, body"),
         ({"body": "id"}, "has the type int"),
         ({"window": "many"}, "the option window must be a number, not 'many'"),
         ({"timeout": "0"}, "a timeout must be positive"),

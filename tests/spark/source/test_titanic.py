@@ -138,7 +138,7 @@ def test_records_that_compaction_has_copied_count_once(tmp_path: Path) -> None:
 
 
 def test_columns_are_those_of_the_table(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(Exception, match="no column 'seq'; there are uuid, service"):
+    with pytest.raises(Exception, match="no column 'seq'; the columns are uuid, service"):
         read(spark, tmp_path, columns="uuid, seq")
 
 
