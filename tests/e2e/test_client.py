@@ -205,7 +205,9 @@ def test_a_service_without_workers(make: Make, serving: Serving) -> None:
 
 def test_an_invalid_host_name_is_reported(make: Make) -> None:
     client = make(f"mdp://{'a' * 70}:5555/echo")
-    failure(CallTimeout, "not a valid host name", lambda timeout: client.call(b"x", timeout=timeout))
+    failure(
+        CallTimeout, "not a valid host name", lambda timeout: client.call(b"x", timeout=timeout)
+    )
 
 
 def test_more_calls_than_slots_are_refused(make: Make, served: Serving) -> None:

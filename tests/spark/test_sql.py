@@ -139,7 +139,10 @@ def test_describe_shows_the_comments_of_columns(ask: Ask) -> None:
         ("SELECT 1; DROP TABLE runs", "cannot be run: Syntax error"),
         ("SELECT FORM runs WHERE", "cannot be run: "),
         ("SELECT accepted_by FROM runs", "`accepted_by` cannot be resolved"),
-        ("SELECT * FROM requests", "there is no table `requests`; the tables of a lake are bronze_events, "),
+        (
+            "SELECT * FROM requests",
+            "there is no table `requests`; the tables of a lake are bronze_events, ",
+        ),
         ("SELECT * FROM parquet.`/etc`", "no table `parquet`.`/etc`; "),
         ("SELECT 1 / (accepted - 3) FROM runs", "Division by zero"),
         ("SELECT CAST('echo' AS int)", "cannot be cast"),

@@ -164,7 +164,7 @@ def added_by(tasks: DataFrame) -> list[dict[str, Any]]:
     """
     report: list[dict[str, Any]] = tasks.toArrow().to_pylist()
     if failures := [row["failure"] for row in report if row["failure"]]:
-        raise LakeError(f"{failures[0]}; the lake is as it was before this run")
+        raise LakeError(f"{failures[0]}; the lake is unchanged")
     return report
 
 

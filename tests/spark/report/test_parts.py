@@ -184,6 +184,8 @@ def test_a_run_with_a_report_is_refused_without_altair(monkeypatch, tmp_path):
     from requite.spark import report, runner
 
     monkeypatch.setattr(report, "find_spec", lambda name: None if name == "altair" else name)
-    with pytest.raises(ConfigurationError, match=r"requires altair: pip install 'requite\[report\]'"):
+    with pytest.raises(
+        ConfigurationError, match=r"requires altair: pip install 'requite\[report\]'"
+    ):
         runner.run(None, tmp_path, tmp_path / "lake", report=tmp_path / "report.html")
     assert list(tmp_path.iterdir()) == []

@@ -52,7 +52,7 @@ class Attempt:
         except OSError as error:
             self._fail(error if isinstance(error, TransportError) else self._error(why(error)))
         except UnicodeError as error:  # out of the resolver, which encodes the name by IDNA
-            self._fail(self._error(f"the name is not a valid host name: {error}"))
+            self._fail(self._error(f"not a valid host name: {error}"))
         except ConfigurationError as error:  # files of TLS change while a program runs
             self._fail(self._error(str(error)))
 
