@@ -133,5 +133,6 @@ def test_a_pause_of_this_process_is_no_evidence() -> None:
 
 
 def test_there_is_room_for_one_message_of_the_maximum_size() -> None:
-    assert LIMIT.for_messages(5000).partial_size_max == 5000
-    assert LIMIT.for_messages(500) == LIMIT
+    assert LIMIT.for_messages(5000).partial_size_max == 5000 + (1 << 20)
+    generous = LinkLimits(partial_size_max=2 << 20)
+    assert generous.for_messages(500) == generous

@@ -126,7 +126,7 @@ def broken_client(monkeypatch: pytest.MonkeyPatch) -> None:
     parts = MajordomoParts(client=mutants.AnswersTwice)
 
     def with_parts(options: Options | None) -> Options:
-        return replace(options or Options(), parts=parts)
+        return replace(options or Options(), parts=(parts,))
 
     module = import_module("requite.sim.run")  # `requite.sim` has a function of that name
     monkeypatch.setattr(module, "play", lambda p, o=None: sim_play(p, with_parts(o)))

@@ -188,7 +188,10 @@ def _reloading(reload: Reload) -> Iterator[Callable[[], None]]:
         while True:
             await requested.wait()
             requested.clear()
-            await reload()
+            try:
+                await reload()
+            except Exception:  # a failed reload must not end later ones
+                _log.exception("the reload failed")
 
     task = asyncio.ensure_future(work())
     try:

@@ -23,7 +23,9 @@ class Daemon(ABC):
         running_loop()
         if self._started:
             kind = type(self).__name__
-            raise LocalViolation(f"a {kind} starts once; create another one to serve again")
+            raise LocalViolation(
+                f"a {kind} can be started only once; create another one to serve again"
+            )
         self._started = True
 
     @abstractmethod

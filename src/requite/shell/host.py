@@ -179,7 +179,7 @@ class Host:
             Connect: lambda _effect: connect(),
             Disconnect: self._disconnect,
             StopReading: lambda effect: effect.peer.pause(Pause.ENGINE),
-            ResumeReading: lambda effect: effect.peer.resume(Pause.ENGINE),
+            ResumeReading: lambda effect: self._resume(effect.peer, Pause.ENGINE),
             CancelHandler: lambda effect: abandon(effect.token, effect.reason),
             Note: uses.get("note", _ignore),
             Warn: lambda effect: self._warnings.warn(effect.kind, effect.text),
@@ -226,7 +226,7 @@ class Host:
         self._drop_overdue(now)
         for link, chunk in self._logins.take_due(now):
             link.has_waited = True
-            link.resume(Pause.LOGIN)
+            self._resume(link, Pause.LOGIN)
             self.received(link, chunk)
         self._arm(self.next_at())
         self._settle()
@@ -331,11 +331,16 @@ class Host:
             link.stream.write(link.take_output())
         if link.blocked:  # the write blocked it again
             return
-        link.resume(Pause.UNREAD)
+        self._resume(link, Pause.UNREAD)
         if link.pushed_back:
             self._release(link)
             self._feed(PeerWritable(link))
         self._settle()
+
+    def _resume(self, link: Link, why: Pause) -> None:
+        """Read from a link again; its unread bytes do not count as missing."""
+        link.resume(why)
+        self._partials.restart(link, self._clock())
 
     # --- output -----------------------------------------------------------------------------------
     def flush(self) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import IntFlag
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from requite.errors import RemoteViolation
 from requite.framing.base import Framing
 from requite.transport.base import PromptStream, Stream
+
+_FRAMES_SIZE: Final = 1 << 20  # of a message with many frames, beside its body
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +29,12 @@ class LinkLimits:
     handshake_timeout_s: float = 30.0
     linger_s: float = 5.0
     output_size_max: int = 64 << 20
-    partial_size_max: int = 256 << 20
+    partial_size_max: int = 1 << 30
     partial_timeout_s: float = 30.0
 
     def for_messages(self, size_max: int) -> Self:
         """Return these limits with room for at least one message of `size_max` bytes."""
-        return replace(self, partial_size_max=max(self.partial_size_max, size_max))
+        return replace(self, partial_size_max=max(self.partial_size_max, size_max + _FRAMES_SIZE))
 
 
 class Pause(IntFlag):

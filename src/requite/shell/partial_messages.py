@@ -38,6 +38,12 @@ class PartialMessages:
         self._stalled.discard(link)
         return self._stalled.add(link, now)
 
+    def restart(self, link: Link, now: float) -> None:
+        """Give a link that is read from again the whole time for its next byte."""
+        if link.partial_size:
+            self._stalled.discard(link)
+            self._stalled.add(link, now)
+
     def forget(self, link: Link) -> None:
         """Remove a link whose message is complete, or that has ended."""
         self._size -= link.partial_size

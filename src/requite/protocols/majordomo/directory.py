@@ -112,7 +112,9 @@ class Directory:
         self._served -= 1
         for pending in service.queue:
             start_grace(pending, now)
-        self._timers.set(service, now + self._policy.service_ttl_s)
+        # Above the limit, workers that come and go must not fill the directory with bare services.
+        ttl_s = 0.0 if self.is_over_full else self._policy.service_ttl_s
+        self._timers.set(service, now + ttl_s)
 
     def due(self, service: Service, now: float) -> None:
         """Remove an expired service without workers and queued requests."""
