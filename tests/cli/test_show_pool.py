@@ -196,7 +196,7 @@ def test_the_variable_names_the_rabbitmq_to_use(tmp_path, monkeypatch):
     monkeypatch.setattr(rabbitmq, "_AFTER", "")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv(rabbitmq.SERVER_VARIABLE, raising=False)
-    assert "there is no rabbitmq-server here" in rabbitmq.unavailable()
+    assert "cannot find rabbitmq-server" in rabbitmq.unavailable()
     monkeypatch.setenv(rabbitmq.SERVER_VARIABLE, str(folder / "rabbitmq-server"))
     assert rabbitmq.unavailable() is None
 

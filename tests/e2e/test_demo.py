@@ -59,7 +59,7 @@ def test_every_request_is_answered_once_and_correctly_despite_faults(
     assert verdict["retries"] > 0
     assert 0 < verdict["p50_ms"] <= verdict["p99_ms"]
     assert "Every request was answered exactly once and correctly." in ended.stdout
-    for fault in ("killed (SIGKILL)", "stopped (SIGSTOP)", "resumed (SIGCONT)", "started anew"):
+    for fault in ("killed (SIGKILL)", "stopped (SIGSTOP)", "resumed (SIGCONT)", "restarted"):
         assert fault in ended.stderr
     assert verdict["audit"] == {
         "accepted": 2000,

@@ -155,3 +155,15 @@ def test_a_name_counts_for_a_client_that_waits_there(version):
 def test_the_limit_is_at_least_one():
     with pytest.raises(ConfigurationError, match="client_services_max"):
         BrokerPolicy(client_services_max=0)
+
+
+def test_workers_that_come_and_go_leave_no_services_above_the_limit():
+    bench = BrokerBench(services_max=100)
+    for n in range(300):
+        bench.worker(f"w{n}", b"s-%d" % n)
+        bench.lose(f"w{n}")
+        bench.advance(0.001)
+    assert len(bench.broker.services) <= 101
+    bench.request("c", 1, service=b"new")
+    bench.advance(61.0)
+    assert not bench.broker.services

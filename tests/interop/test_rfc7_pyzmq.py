@@ -133,7 +133,7 @@ def test_a_broker_that_refuses_partials_is_silent_otherwise(
     worker.final(address, b"two")
     broker.await_service("echo", failed=1)
     assert client.call(b"mmi.service", b"echo") == [b"200"]
-    assert "a client of MDP 0.1 gets no answer: FAILED" in caplog.text
+    assert "a client of MDP 0.1, which has no error replies, gets no answer: FAILED" in caplog.text
 
 
 # --- the Guide's Lazy Pirate ----------------------------------------------------------------------

@@ -91,9 +91,9 @@ def test_seeds_that_hang_or_crash_are_rows(spark: SparkSession) -> None:
 
 
 def test_every_violation_has_the_command_that_repeats_it(spark: SparkSession) -> None:
-    results = simulate(plan(spark, 1, 2, ["calm"]), options=BROKEN)
+    results = simulate(plan(spark, 2, 2, ["calm"]), options=BROKEN)
     found = sim_violations(results).collect()
-    expected = [v for seed in (1, 2) for v in run_seed(seed, "calm", BROKEN).violations]
+    expected = [v for seed in (2, 3) for v in run_seed(seed, "calm", BROKEN).violations]
     details = {(row.invariant, row.detail) for row in found}
     assert details == {(v.invariant, f"at {v.at_s:.4f} s: {v.text}") for v in expected}
     assert {row.status for row in found} == {"VIOLATED"}
@@ -110,13 +110,13 @@ def test_a_sweep_appends_to_its_tables(spark: SparkSession, tmp_path: Path) -> N
     )  # fmt: skip
     assert first.is_clean
     assert sum(waves) == first.runs == 3
-    second = sweep(spark, first_seed=4, seeds=2, scenarios=["calm"], to=folder, options=BROKEN)
+    second = sweep(spark, first_seed=7, seeds=2, scenarios=["calm"], to=folder, options=BROKEN)
     assert not second.is_clean
     runs = spark.read.parquet(str(folder / "sim_runs"))
     violations = spark.read.parquet(str(folder / "sim_violations"))
-    assert sorted(row.seed for row in runs.collect()) == [1, 2, 3, 4, 5]
+    assert sorted(row.seed for row in runs.collect()) == [1, 2, 3, 7, 8]
     assert violations.count() == second.violations > 0
-    assert {row.seed for row in violations.collect()} <= {4, 5}
+    assert {row.seed for row in violations.collect()} <= {7, 8}
 
 
 def test_scenarios_alternate_across_waves(
@@ -187,13 +187,13 @@ def test_the_command_prints_violations(
 
     monkeypatch.setattr(requite.spark.sweep.runs, "sweep", broken)
     code = run_command(
-        ["spark", "sweep", "--seeds", "1", "--first-seed", "1", "--scenario", "calm"]
+        ["spark", "sweep", "--seeds", "1", "--first-seed", "2", "--scenario", "calm"]
     )
     out = capsys.readouterr().out
     assert code == ExitCode.FAILED
-    assert "seed 1 of calm: VIOLATED" in out
+    assert "seed 2 of calm: VIOLATED" in out
     assert "  I6 at " in out
-    assert "replay: requite sim --seed 1 --scenario calm" in out
+    assert "replay: requite sim --seed 2 --scenario calm" in out
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ _STYLE: Final = {
 _WORDS: Final = {
     "red": ("killed (SIGKILL)",),
     "blue": ("stopped (SIGSTOP)", "resumed (SIGCONT)"),
-    "green": ("started anew", "registered again", "started again by a request"),
+    "green": ("restarted", "registered again", "started again by a request"),
 }
 
 
