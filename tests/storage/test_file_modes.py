@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -19,6 +20,7 @@ from requite.dedup.store import LogStore
 from requite.journal import Journal, JournalSettings
 from requite.spark.marker import FORMAT, MARKER, OURS, save
 from requite.storage import Log
+from requite.storage.private import is_exposed
 from requite.storage.stores import FolderStore
 from requite.titanic.store import StoreSettings, open_store
 
@@ -114,3 +116,24 @@ def test_a_log_of_an_older_version_is_continued(tmp_path: Path) -> None:
 def test_the_archive_of_a_demo_is_closed(tmp_path: Path) -> None:
     Archive(tmp_path / "runs" / "today")
     assert open_to_others(tmp_path) == []
+
+
+# --- files with secrets ---------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("mode", "owner", "is_refused"),
+    [
+        (0o600, 1000, False),
+        (0o400, 1000, False),
+        (0o640, 1000, True),
+        (0o440, 0, False),  # mounted by systemd or Kubernetes
+        (0o460, 0, True),
+        (0o444, 0, True),
+        (0o604, 1000, True),
+    ],
+)
+def test_a_secret_is_exposed_unless_only_this_process_may_read_it(
+    mode: int, owner: int, is_refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    status = os.stat_result((stat.S_IFREG | mode, 0, 0, 1, owner, 0, 0, 0, 0, 0))
+    assert is_exposed(status) == is_refused

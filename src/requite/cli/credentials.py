@@ -10,9 +10,9 @@ from typing import Final
 from urllib.parse import quote
 
 from requite.errors import ConfigurationError
+from requite.storage.private import is_exposed
 
 CREDENTIALS_FILE_VARIABLE: Final = "REQUITE_CREDENTIALS_FILE"
-_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 def read_users(path: Path) -> dict[str, str]:
@@ -24,8 +24,9 @@ def read_users(path: Path) -> dict[str, str]:
     """
     try:
         with path.open(encoding="utf-8") as file:
-            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-            if mode & _OTHERS:
+            status = os.fstat(file.fileno())
+            if is_exposed(status):
+                mode = stat.S_IMODE(status.st_mode)
                 raise ConfigurationError(
                     f"other users of this machine may use {path} (mode {mode:04o}), which has"
                     f" passwords: run `chmod 600 {path}`, and change the passwords if others may"

@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
-from typing import Final
 
 from requite.errors import ConfigurationError
-
-_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+from requite.storage.private import is_exposed
 
 
 def read_token(path: str | Path, setting: str) -> str:
@@ -20,11 +18,11 @@ def read_token(path: str | Path, setting: str) -> str:
     where = f"{setting}: {path}"
     try:
         with Path(path).open(encoding="ascii") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            if mode & _OTHERS:
+            status = os.fstat(file.fileno())
+            if is_exposed(status):
+                mode = stat.S_IMODE(status.st_mode)
                 raise ConfigurationError(
-                    f"{where} is accessible to other users (mode {stat.S_IMODE(mode):04o}):"
-                    f" run chmod 600 on it"
+                    f"{where} is accessible to other users (mode {mode:04o}): run chmod 600 on it"
                 )
             token = file.read().strip()
     except UnicodeDecodeError:

@@ -32,6 +32,17 @@ def create_file(path: Path, flags: int = 0, mode: int = FILE_MODE) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | flags, mode)
 
 
+def is_exposed(status: os.stat_result) -> bool:
+    """Whether other users may use a file that has to be secret.
+
+    The group may read a file of another owner: such a file was mounted for this process, as systemd
+    and Kubernetes do with credentials (mode 0440, owned by root).
+    """
+    if status.st_mode & (_OTHERS & ~stat.S_IRGRP):
+        return True
+    return bool(status.st_mode & stat.S_IRGRP) and status.st_uid == os.geteuid()
+
+
 def warn_of_access(path: Path, logger: Logger) -> None:
     """Log a warning if group or others may use a folder that holds bodies of requests."""
     mode = stat.S_IMODE(path.stat().st_mode)
