@@ -22,6 +22,7 @@ from requite.sim.pool.rabbit import SimRabbit
 from requite.sim.pool.stage import PoolSimParts, PoolStage
 
 _START_WITHIN_S: Final = 0.2
+_DRAIN_S: Final = 60.0
 _STEADY_KEY: Final = "steady"
 _SLOW_KEY: Final = "slow"
 
@@ -132,6 +133,8 @@ class PoolSimulation(Simulation):
     def _settle(self) -> bool:
         """Check that all requests are served or answered with a reason, and that crashes are
         detected."""
+        # A manager that a fault has drained may still stop groups.
+        self.wait(lambda: not any(m.alive and m.is_leaving for m in self.managers), _DRAIN_S)
         knobs = self.knobs
         self.world.run(self.world.now + knobs.notice_s)
         attempts_s = (knobs.delivery_limit + 2) * (knobs.ack_timeout_s + self._round_s)
