@@ -145,7 +145,7 @@ class ReturnedAtOnce(AmqpChecker):
     """A returned request (no queue takes it) ends its call at once."""
 
     invariant = "returned"
-    sentence = "where nobody is there, the call ends with NoService at once"
+    sentence = "without workers, the call ends with NoService at once"
 
     def __init__(self, history: History) -> None:
         super().__init__(history)

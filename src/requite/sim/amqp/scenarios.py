@@ -55,53 +55,55 @@ _QUIET: Final = {
 _LIST: Final = (
     Scenario(
         "amqp-calm",
-        "requests and replies, nothing goes wrong: each call takes one try",
+        "requests and replies without faults: each call takes one attempt",
         behaviours=ANSWERING,
         fixed=_QUIET,
     ),
     Scenario(
         "amqp-quiet",
-        "hardly anything is asked: nothing but heartbeats tells who lives",
+        "few requests: only heartbeats show which peers are alive",
         behaviours=ANSWERING,
         fixed=_QUIET | {"calls": 6, "faulty_s": 25.0},
     ),
     Scenario(
         "amqp-workers",
-        "workers die, and meet requests that kill them",
+        "workers crash, and get requests that crash them",
         (FaultKind.CRASH_WORKER, FaultKind.POWER_LOSS),
         fixed={"faults_per_s": 0.4, "classic": False},
     ),
     Scenario(
-        "amqp-clients", "clients die, and come back", (FaultKind.CRASH_CLIENT, FaultKind.RESET)
+        "amqp-clients", "clients crash and come back", (FaultKind.CRASH_CLIENT, FaultKind.RESET)
     ),
     Scenario(
         "amqp-rabbit",
-        "RabbitMQ dies with what is not on the disk, closes channels and connections",
+        "RabbitMQ crashes and loses unsynced data, and closes channels and connections",
         (FaultKind.CRASH_RABBIT, FaultKind.CLOSE_CHANNEL, FaultKind.CLOSE_CONNECTION),
     ),
     Scenario(
         "amqp-standstill",
-        "processes stand still for a while, RabbitMQ too, and wake up",
+        "processes and RabbitMQ freeze for a while, and resume",
         (FaultKind.FREEZE_CLIENT, FaultKind.FREEZE_WORKER, FaultKind.FREEZE_RABBIT),
     ),
     Scenario(
-        "amqp-partitions", "the network is cut, clogged, reset; connections are forgotten", LINKS
+        "amqp-partitions",
+        "the network is cut or congested; connections are reset or silently dropped",
+        LINKS,
     ),
     Scenario(
         "amqp-deleted",
-        "somebody deletes queues, and RabbitMQ takes its time to make them anew",
+        "an operator deletes queues, and RabbitMQ is slow to declare them again",
         (FaultKind.DELETE_QUEUE, FaultKind.DELETE_REPLIES),
         fixed={"faults_per_s": 0.3, "birth_s": 0.05},
     ),
     Scenario(
         "amqp-pressure",
-        "RabbitMQ is short of memory, and its queues refuse what comes",
+        "RabbitMQ is short of memory, and its queues reject messages",
         (FaultKind.BLOCK, FaultKind.REFUSE),
         fixed={"faults_per_s": 0.3, "clients.confirms": True},
     ),
     Scenario(
         "amqp-overload",
-        "far more is asked than can be done in time",
+        "more requests than the workers can answer in time",
         (FaultKind.CLOG, FaultKind.RESET),
         behaviours=(Behaviour.ECHO,),
         fixed={
@@ -116,7 +118,7 @@ _LIST: Final = (
     ),
     Scenario(
         "amqp-streams",
-        "replies in pieces, of workers that die while they give them",
+        "partial replies of workers that crash while they send them",
         (FaultKind.CRASH_WORKER, FaultKind.RESET),
         behaviours=ANSWERING,
         fixed={
@@ -129,25 +131,25 @@ _LIST: Final = (
     ),
     Scenario(
         "amqp-cancels",
-        "half of the calls are given up",
+        "half of the calls are cancelled",
         (FaultKind.CRASH_WORKER, FaultKind.RESET),
         fixed={"cancel_p": 0.5, "service_s": 0.2, "clients.attempt_s": 0.5},
     ),
     Scenario(
         "amqp-once",
-        "requests that are not idempotent: nothing is published twice, and the caller is told",
+        "requests that are not idempotent: none is published twice, and the caller gets an error",
         (FaultKind.CRASH_RABBIT, FaultKind.RESET, FaultKind.DELETE_REPLIES),
         fixed={"idempotent_p": 0.1},
     ),
     Scenario(
         "amqp-garbage",
-        "strangers publish what they should not",
+        "intruders publish invalid messages",
         (FaultKind.GARBAGE,),
         fixed={"faults_per_s": 1.0},
     ),
     Scenario(
         "amqp-drain",
-        "clients and workers leave and return in good order",
+        "clients and workers drain and come back",
         (FaultKind.DRAIN_CLIENT, FaultKind.DRAIN_WORKER),
         fixed={"faults_per_s": 0.4},
     ),

@@ -93,7 +93,7 @@ _LIST: Final = (
     ),
     FlpScenario(
         "flp-garbage",
-        "strangers send garbage",
+        "intruders send garbage",
         faults=(FaultKind.INTRUDER,),
         fixed={"faults_per_s": 1.0},
     ),

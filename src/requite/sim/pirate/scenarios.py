@@ -104,7 +104,7 @@ _LIST: Final = (
     ),
     PirateScenario(
         "pirate-garbage",
-        "strangers send garbage, as clients, workers and servers' clients",
+        "intruders send garbage, as clients, workers and servers' clients",
         faults=(FaultKind.INTRUDER,),
         fixed={"faults_per_s": 1.0},
     ),

@@ -28,21 +28,21 @@ FAULTS: Final = (
 
 
 _LIST: Final = (
-    Scenario("pool-calm", "groups start, serve and go, and nothing goes wrong"),
+    Scenario("pool-calm", "groups start, serve and stop, without faults"),
     Scenario(
         "pool-manager",
-        "managers die, leave, and lose their connections; others stand by",
+        "managers crash, drain and lose their connections; others are on standby",
         (FaultKind.CRASH_MANAGER, FaultKind.DRAIN_MANAGER, FaultKind.CUT_MANAGER),
     ),
     Scenario(
         "pool-workers",
-        "workers die, lose their connections, stall, and meet requests that kill them",
+        "workers crash, lose their connections, stall, and get requests that crash them",
         (FaultKind.CRASH_WORKER, FaultKind.CUT_WORKER),
         fixed={"faults_per_s": 0.5},
     ),
     Scenario(
         "pool-rabbit",
-        "RabbitMQ restarts, refuses, and its management API is slow or silent",
+        "RabbitMQ restarts and refuses; its management API is slow or does not answer",
         (
             FaultKind.RESTART_RABBIT,
             FaultKind.API_FAILS,
@@ -53,12 +53,12 @@ _LIST: Final = (
     ),
     Scenario(
         "pool-driver",
-        "whoever runs workers is slow, fails, and does all the same what it said it could not",
+        "the driver is slow, fails, and sometimes acts although it reported a failure",
         (FaultKind.DRIVER_FAILS, FaultKind.DRIVER_SLOW, FaultKind.CRASH_WORKER),
     ),
     Scenario(
         "pool-brief",
-        "groups live so briefly that requests meet queues that are about to go",
+        "groups stop so soon that requests reach queues that are about to be deleted",
         (FaultKind.CRASH_MANAGER, FaultKind.API_SLOW),
         fixed={
             "unbind_delay_s": 1.0,
@@ -70,7 +70,7 @@ _LIST: Final = (
     ),
     Scenario(
         "pool-meddling",
-        "somebody unbinds and deletes queues by hand, and sends what nobody should",
+        "an operator unbinds and deletes queues; an intruder sends invalid messages",
         (FaultKind.MEDDLE, FaultKind.GARBAGE),
         fixed={"faults_per_s": 0.5},
     ),

@@ -162,7 +162,7 @@ _LIST: Final = (
     ),
     SpScenario(
         "sp-garbage",
-        "strangers send garbage, as clients and as workers",
+        "intruders send garbage, as clients and as workers",
         faults=(FaultKind.INTRUDER,),
         fixed={"faults_per_s": 1.0},
     ),

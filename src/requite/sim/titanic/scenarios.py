@@ -100,13 +100,13 @@ _LIST: Final = (
     ),
     TitanicScenario(
         "titanic-expire",
-        "replies that nobody collects expire",
+        "replies that no client collects expire",
         (FaultKind.KILL,),
         fixed={"expire_s": 3.0, "close_p": 0.2},
     ),
     TitanicScenario(
         "titanic-garbage",
-        "strangers send garbage",
+        "intruders send garbage",
         (FaultKind.GARBAGE,),
         fixed={"faults_per_s": 5.0},
     ),
