@@ -240,7 +240,7 @@ def _decided(verdict: Column, unsettled: Collection[str]) -> Column:
 
 
 def _orphan(events: Column) -> Column:
-    """Return ORPHAN for a request that nobody accepted, if a broker or client handled it."""
+    """Return ORPHAN for a request that was never accepted, if a broker or client handled it."""
     handled = F.exists(
         events,
         lambda event: (

@@ -6,7 +6,7 @@ All tables on single requests are computed from these rows, so events are shuffl
     events      every event but partials, by time: array of structs
     own         acceptances and outcomes in the logs of the request's authority: the client if it
                 journalled its acceptance of the call, otherwise the brokers
-    last        the authority's last acceptance; null: nobody accepted the request
+    last        the authority's last acceptance; null: the request was never accepted
     tally       counts of events by kind and role, for a cheap check of every life
     course      summary of `own`: `fault`, a number of the table below; `outcomes`, how often the
                 request ended; `late_us`, how long after its deadline (null: it had none)
@@ -178,7 +178,7 @@ def _walks(own: Column, last: Column) -> Column:
 
 
 def _course(own: Column, last: Column, walks: Column) -> Column:
-    """Return fault, outcomes and lateness by the authority's events; null: nobody accepted it."""
+    """Return fault, outcomes and lateness by the authority's events; null: never accepted."""
     by_clock, as_written = walks["by_clock"], walks["as_written"]
     clock_fault, written_fault = _fault_in_order(by_clock), _fault_in_order(as_written)
     is_broker = last["role"] == BROKER

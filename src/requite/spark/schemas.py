@@ -130,7 +130,7 @@ SILVER_REQUESTS: Final = Table(
         reply; null if neither is known.
     total_ms double: From `accepted_at` to `finished_at`; null if either is.
     worker string: The worker that had it last, in hexadecimal; null if none had it.
-    date date: The day of its acceptance, or of its first event if nobody accepted it.
+    date date: The day of its acceptance, or of its first event if it was never accepted.
     deadline timestamp: When it expires; null if it has no deadline.
     error_class string: Class of the error that ended it; null if none did.
     reason string: The reason of the outcome, in words; null without one.
@@ -318,7 +318,7 @@ AUDIT_VERDICTS: Final = Table(
         `DUPLICATE_OUTCOME`, `ORPHAN` or `ACCEPTED_TWICE`.
     evidence string: Events of the request as JSON, in order: all of them, the newest of one in
         flight; null for `EXACTLY_ONE`.
-    date date: The day of its acceptance, or of its first event if nobody accepted it.
+    date date: The day of its acceptance, or of its first event if it was never accepted.
     """,
 )
 
@@ -329,7 +329,7 @@ AUDIT_CONTRADICTIONS: Final = Table(
     service string: Name of the service.
     kind string: Kind of contradiction, such as `OUTCOMES_DIFFER` or `TWO_OWNERS`.
     evidence string: The first 200 events of the request as JSON, in order, from all logs.
-    date date: The day of its acceptance, or of its first event if nobody accepted it.
+    date date: The day of its acceptance, or of its first event if it was never accepted.
     """,
 )
 

@@ -123,7 +123,7 @@ class WatchedRequest:
         return _MEANING[fault]
 
     def deadline(self, patience: Patience) -> int | None:
-        """Return the instant by which the request must end; None if nobody accepted it."""
+        """Return the instant by which the request must end; None if it was never accepted."""
         own = self._own()
         last = _last_acceptance(own)
         if last is None:
