@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, final
 
 from requite.errors import CallError, StorageError
+from requite.principal import ANYONE, Principal
 from requite.request import Partial, Reply, Status
 
 Message = list[bytes]
@@ -39,11 +40,18 @@ Rng = Callable[[], float]
 class PeerJoined:
     """A connection has completed its handshake. `identity` is unique among the connected peers:
     announced by the peer, or assigned by the listener. `place` is the shell's configured name of
-    the address that it listened at or dialled."""
+    the address that it listened at or dialled. `principal` is the owner of the connection."""
 
     peer: Peer
     identity: bytes = b""
     place: Any = None
+    principal: Principal = ANYONE
+
+
+@final
+@dataclass(slots=True)
+class RightsChanged:
+    """The rights of some principals have changed: end what they no longer may do."""
 
 
 @final

@@ -9,6 +9,7 @@ from typing import Any
 
 from requite.engine import Effect, Input, Received, Send
 from requite.errors import RemoteViolation
+from requite.principal import Credential
 from requite.shell.host import Host, Link, LinkLimits
 from requite.transport.base import Owner
 
@@ -21,6 +22,8 @@ class LineFraming:
     sends
     `.` before it closes.
     """
+
+    peer_credential: Credential | None = None
 
     def __init__(self) -> None:
         self.ready = False
@@ -90,6 +93,7 @@ class FakeStream:
 
     def __init__(self, name: str = "fake") -> None:
         self.peer_name = name
+        self.peer_credential: Credential | None = None
         self.calls: list[Any] = []
         self.owner: Owner | None = None
         self.link: Any = None

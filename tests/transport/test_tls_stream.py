@@ -11,6 +11,7 @@ import pytest
 from tests.support.certificates import Certificates
 from tests.support.hand_poll import Owner
 
+from requite.principal import Credential
 from requite.transport.tls_session import TlsSession
 from requite.transport.tls_stream import TlsStream
 
@@ -19,6 +20,7 @@ class StreamBelow:
     """The stream below TLS. `output` is what the peer has yet to read."""
 
     peer_name = "below"
+    peer_credential: Credential | None = None
 
     def __init__(self) -> None:
         self.output = b""

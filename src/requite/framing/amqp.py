@@ -21,6 +21,7 @@ from requite.errors import LocalViolation, RemoteViolation
 from requite.framing import foreign
 from requite.framing.base import Message
 from requite.framing.parts import Parts
+from requite.principal import Credential
 from requite.protocols.amqp import methods
 from requite.protocols.amqp.fields import long, short, table
 from requite.protocols.amqp.methods import CONNECTION, HAS_CONTENT
@@ -87,6 +88,7 @@ class Amqp:
         self.ready = False
         self.refusal = ""  # the engine handles what RabbitMQ refuses
         self.peer_identity = b""
+        self.peer_credential: Credential | None = None
         self.farewell = ""
         self._tail = b""
         self._said: list[bytes] = []

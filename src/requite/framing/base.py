@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol, Self, TypeAlias
 
 from requite.errors import RemoteViolation
+from requite.principal import Credential
 
 Message: TypeAlias = list[bytes]
 """The frames of one message, in order; a protocol without frames uses exactly one."""
@@ -72,6 +73,9 @@ class Framing(Protocol):
 
     peer_identity: bytes
     """The identity that the peer announced; b"" before `ready`, and if it announced none."""
+
+    peer_credential: Credential | None
+    """What the handshake has proven about the peer; None before `ready`, and if nothing."""
 
     def opening(self) -> bytes:
         """Return the bytes to send once connected, before anything is read."""

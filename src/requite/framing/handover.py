@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from requite.principal import Credential
+
 
 class Handover:
     """See `requite.framing.base.Framing`; a message may be any object."""
@@ -19,6 +21,7 @@ class Handover:
     ready: bool = True
     refusal: str = ""
     peer_identity: bytes = b""
+    peer_credential: Credential | None = None
     farewell: str = ""
     mid_message: bool = False
     partial_size: int = 0

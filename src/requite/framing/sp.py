@@ -25,6 +25,7 @@ from requite.framing import foreign
 from requite.framing.base import Limits, Message
 from requite.framing.parts import Parts
 from requite.framing.sp_types import describe_type, role_of
+from requite.principal import Credential
 
 _BEGINNING: Final = b"\0SP\0"
 _HEADER_SIZE: Final = 8
@@ -83,6 +84,7 @@ class SpStream:
         "_prefixes",
         "_tail",
         "_traffic",
+        "peer_credential",
         "peer_identity",
         "ready",
     )
@@ -97,6 +99,7 @@ class SpStream:
     ) -> None:
         self.ready = False
         self.peer_identity = b""
+        self.peer_credential: Credential | None = None
         self._own_type = own_type
         self._peer_type = peer_type
         self._in_band = in_band

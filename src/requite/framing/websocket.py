@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from requite.errors import LocalViolation, RemoteViolation
 from requite.framing.base import Limits, Message
 from requite.framing.sp_types import subprotocol_of
+from requite.principal import Credential
 
 if TYPE_CHECKING:
     from requite.framing.websocket_traffic import Traffic
@@ -47,6 +48,7 @@ class SpWebSocket:
         "_said",
         "_traffic",
         "_upgrade",
+        "peer_credential",
         "peer_identity",
         "ready",
     )
@@ -67,6 +69,7 @@ class SpWebSocket:
 
         self.ready = False
         self.peer_identity = b""
+        self.peer_credential: Credential | None = None
         self._is_client = is_client
         self._limit = limits.message_size_bytes_max
         self._masks = masks

@@ -64,6 +64,7 @@ from requite.framing.zmtp_socket import (
     own_metadata,
     role_of,
 )
+from requite.principal import Credential
 
 _NULL: Final = Null()
 _NO_LIMITS_GIVEN: Final = Limits()
@@ -87,8 +88,9 @@ class Zmtp:
     `identity` is announced to the peer (0 to 255 bytes, the first not zero; REP announces none).
     `closes_early`: a kind of peer that closes connections in the handshake on purpose; for error
     messages. After the handshake, `peer_identity` and `peer_socket_type` hold what the peer
-    announced, and `peer_ttl_s` the time to live of its last PING: after so much silence it wants
-    the connection to be closed. `refusal` describes credentials that are missing, wrong or unused.
+    announced, `peer_credential` what it has proven, and `peer_ttl_s` the time to live of its last
+    PING: after so much silence it wants the connection to be closed. `refusal` describes
+    credentials that are missing, wrong or unused.
     """
 
     farewell = ""  # ZMTP has no command that ends a connection
@@ -106,6 +108,7 @@ class Zmtp:
         "_reader",
         "_role",
         "closes_early",
+        "peer_credential",
         "peer_identity",
         "peer_socket_type",
         "peer_ttl_s",
@@ -128,6 +131,7 @@ class Zmtp:
         self.ready = False
         self.refusal = ""
         self.peer_identity = b""
+        self.peer_credential: Credential | None = None
         self.peer_socket_type: SocketType | None = None
         self.peer_ttl_s = 0.0
         self._mechanism = mechanism
@@ -290,7 +294,7 @@ class Zmtp:
         try:
             self._output += self._handshake.send(command)
         except StopIteration as stop:
-            last_words, peer = stop.value
+            last_words, peer, self.peer_credential = stop.value
             self._output += last_words
             self.peer_socket_type, self.peer_identity = peer
             self._handshake = None

@@ -2,7 +2,7 @@
 
 A mechanism is an immutable setting that all connections share; `handshake` returns the handshake of
 one connection. It is a generator: it yields bytes to send, is sent the peer's next command, and
-returns the last bytes to send and the admitted peer.
+returns the last bytes to send, the admitted peer, and the credential that the peer has proven.
 
         NULL    both:    READY, in any order
         PLAIN   client:  HELLO            INITIATE
@@ -22,11 +22,12 @@ from requite.errors import ConfigurationError, LocalViolation, RemoteViolation
 from requite.framing.base import CredentialsRefused
 from requite.framing.zmtp_command import Command, encode_command
 from requite.framing.zmtp_socket import Peer
+from requite.principal import Credential
 
 Admit: TypeAlias = Callable[[bytes], Peer]
 """Parses the metadata of a peer; raises `RemoteViolation` to refuse the peer."""
 
-Handshake: TypeAlias = Generator[bytes, Command, tuple[bytes, Peer]]
+Handshake: TypeAlias = Generator[bytes, Command, tuple[bytes, Peer, Credential | None]]
 Check: TypeAlias = Callable[[str, str], bool]
 
 # The status of ZAP (RFC 27) for failed authentication, which libzmq servers send as the reason.
@@ -73,7 +74,7 @@ class Null:
 
     def handshake(self, metadata: bytes, admit: Admit) -> Handshake:
         command = yield encode_command(b"READY", metadata)
-        return b"", admit(_data_of(command, b"READY"))
+        return b"", admit(_data_of(command, b"READY")), None
 
     def mismatch(self, theirs: bytes) -> str:
         """See `Mechanism`."""
@@ -106,7 +107,7 @@ class PlainClient:
         if _data_of(command, b"WELCOME"):
             raise RemoteViolation("received a WELCOME with data; it must be empty")
         command = yield encode_command(b"INITIATE", metadata)
-        return b"", admit(_data_of(command, b"READY"))
+        return b"", admit(_data_of(command, b"READY")), None
 
     def mismatch(self, theirs: bytes) -> str:
         """See `Mechanism`."""
@@ -149,7 +150,7 @@ class PlainServer:
             )
         command = yield encode_command(b"WELCOME")
         peer = admit(_data_of(command, b"INITIATE"))
-        return encode_command(b"READY", metadata), peer
+        return encode_command(b"READY", metadata), peer, Credential("plain", (username,))
 
     def mismatch(self, theirs: bytes) -> str:
         """See `Mechanism`."""

@@ -49,6 +49,7 @@ from requite.engine import (
 from requite.errors import CallError, LocalViolation, RemoteViolation
 from requite.framing.base import CredentialsRefused, Framing
 from requite.framing.router import IdentityTable
+from requite.principal import ANYONE, Credential, Principal
 from requite.shell.feeder import Feeder
 from requite.shell.link import Link, LinkLimits, Pause, discard, reason_of_end
 from requite.shell.logins import Logins
@@ -82,6 +83,11 @@ def _ignore(*_what: object) -> None:
     """Ignore the call."""
 
 
+def unrestricted(credential: Credential | None, _peer_name: str) -> Principal:
+    """Return a principal that may do everything: there is no table of users."""
+    return ANYONE if credential is None else Principal(str(credential))
+
+
 class Uses(TypedDict, total=False):
     """Callbacks and options that the user of a shell passes to its host; all are optional.
 
@@ -90,6 +96,8 @@ class Uses(TypedDict, total=False):
     - `abandon(token, reason)`: cancel a handler. `note(Note)`: for the journal.
     - `flow(is_free)`: some link pushes back (False), or none does any more (True).
     - `identities`: the identity table of a listening ROUTER.
+    - `identify(credential, peer_name)`: the principal of an accepted link; raises
+      `CredentialsRefused`.
     - `logger`: the name of the logger for warnings.
     - `reports_dials`: the user reports failed handshakes of dialled links, so the host does not log
       them.
@@ -102,6 +110,7 @@ class Uses(TypedDict, total=False):
     note: Callable[[Note], None]
     flow: Callable[[bool], None]
     identities: IdentityTable[Link]
+    identify: Callable[[Credential | None, str], Principal]
     logger: str
     reports_dials: bool
 
@@ -156,6 +165,7 @@ class Host:
         self._deliver = uses.get("deliver", _unexpected)
         self._flow = uses.get("flow", _ignore)
         self._identities = uses.get("identities")
+        self._identify = uses.get("identify", unrestricted)
         self.limits = limits or LinkLimits()
         self._warnings = Warnings(logging.getLogger(uses.get("logger", "requite")), clock)
         self._reports_dials = uses.get("reports_dials", False)
@@ -486,13 +496,25 @@ class Host:
 
     def _join(self, link: Link) -> None:
         """Pass a peer to the engine after its handshake."""
+        if link.accepted and not self._identified(link):
+            return
         link.identity = link.framing.peer_identity
         if self._identities is not None and not self._admit(link, self._identities):
             return
         link.joined = True
         self._pending_links.handshake_done(link)
         self._joined(link)
-        self._feed(PeerJoined(link, link.identity, link.place))
+        self._feed(PeerJoined(link, link.identity, link.place, link.principal))
+
+    def _identified(self, link: Link) -> bool:
+        """Find out who owns an accepted link; close it if it may not connect."""
+        credential = link.framing.peer_credential or link.stream.peer_credential
+        try:
+            link.principal = self._identify(credential, link.stream.peer_name)
+        except CredentialsRefused as refusal:
+            self._expel(link, "login refused", str(refusal))
+            return False
+        return True
 
     def _admit(self, link: Link, identities: IdentityTable[Link]) -> bool:
         try:

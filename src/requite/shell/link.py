@@ -9,6 +9,7 @@ from typing import Any, Final, Self
 
 from requite.errors import RemoteViolation
 from requite.framing.base import Framing
+from requite.principal import ANYONE
 from requite.transport.base import PromptStream, Stream
 
 _FRAMES_SIZE: Final = 1 << 20  # of a message with many frames, beside its body
@@ -82,6 +83,7 @@ class Link:
         "partial_size",
         "paused",
         "place",
+        "principal",
         "pushed_back",
         "size",
         "stream",
@@ -104,6 +106,7 @@ class Link:
         self.kept = kept  # the shell redials it
         self.place = place  # the engine's name of the link's address
         self.identity = b""
+        self.principal = ANYONE
         self.joined = False  # the engine has got `PeerJoined`
         self.has_waited = False  # its login has waited, if it had to
         self.mute = False  # handshake done, no message yet

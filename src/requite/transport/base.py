@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
+from requite.principal import Credential
 from requite.transport.address import Address, HostAddress
 
 DIAL_TIMEOUT_S: Final = 10.0
@@ -41,6 +42,11 @@ class Stream(Protocol):
     @property
     def peer_name(self) -> str:
         """The peer's address, for messages: `tcp://127.0.0.1:40022`."""
+
+    @property
+    def peer_credential(self) -> Credential | None:
+        """What the transport knows about the peer: its verified certificate, or its user id at a
+        Unix socket. None if nothing, and before a TLS handshake is complete."""
 
     def start(self, owner: Owner, link: object) -> None:
         """Start reading and report to `owner`. Called once."""

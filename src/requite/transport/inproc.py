@@ -12,6 +12,7 @@ from collections.abc import Callable
 from itertools import count
 from weakref import WeakKeyDictionary
 
+from requite.principal import Credential
 from requite.transport.address import InprocAddress
 from requite.transport.base import HUNG_UP_UNREAD, OnStream, Owner
 from requite.transport.sockets import WRITE_HIGH, WRITE_LOW, cannot
@@ -38,6 +39,7 @@ class InprocStream:
         "_size",
         "peer_name",
     )
+    peer_credential: Credential | None = None
     _other: InprocStream
     _owner: Owner
     _link: object

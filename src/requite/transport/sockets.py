@@ -7,12 +7,14 @@ import os
 import select
 import socket
 import stat
+import struct
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from requite.errors import TransportError
+from requite.principal import Credential
 from requite.transport.address import Address, HostAddress, IpcAddress
 
 BACKLOG: Final = 1024
@@ -22,6 +24,7 @@ WRITE_HIGH: Final = 256 << 10
 WRITE_LOW: Final = 64 << 10
 # Heartbeats detect a dead peer within seconds. Keep-alive is for idle clients whose connection a
 # router has forgotten: the first probe follows after a minute, the end two minutes later.
+_PEER: Final = struct.Struct("3i")  # unix(7), SO_PEERCRED: process, user and group
 _KEEPALIVE: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 30), ("TCP_KEEPCNT", 4))
 # Errors for an address, or an address family, that the system does not have.
 _NOT_HERE: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
@@ -33,8 +36,11 @@ AddressInfo = tuple[int, int, int, str, Any]
 
 
 class HasOptions(Protocol):
-    """The methods that `socket.socket` and the substitutes of event loops share."""
+    """The parts that `socket.socket` and the substitutes of event loops share."""
 
+    @property
+    def family(self) -> int: ...
+    def getsockopt(self, level: int, option: int, size: int, /) -> bytes: ...
     def setsockopt(self, level: int, option: int, value: int, /) -> None: ...
 
 
@@ -52,6 +58,16 @@ def has_hung_up(fd: int) -> bool:
     poll = select.poll()
     poll.register(fd, _HUNG_UP)  # errors are always reported
     return bool(poll.poll(0))
+
+
+def local_credential(sock: HasOptions) -> Credential | None:
+    """Return the user id of the peer of a Unix socket, when it connected; None for other sockets,
+    and on systems other than Linux."""
+    if sock.family != socket.AF_UNIX or not hasattr(socket, "SO_PEERCRED"):
+        return None
+    found = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+    _process, user, _group = _PEER.unpack(found)
+    return Credential("local", (str(user),))
 
 
 def why(error: OSError) -> str:

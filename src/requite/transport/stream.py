@@ -13,9 +13,17 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, cast
 from weakref import WeakKeyDictionary
 
+from requite.principal import Credential
 from requite.transport.address import Address
 from requite.transport.base import HUNG_UP_UNREAD, OnStream, Owner
-from requite.transport.sockets import READ_SIZE, WRITE_HIGH, WRITE_LOW, has_hung_up, name_of
+from requite.transport.sockets import (
+    READ_SIZE,
+    WRITE_HIGH,
+    WRITE_LOW,
+    has_hung_up,
+    local_credential,
+    name_of,
+)
 
 # The interval for checking paused connections for the peer's FIN or RST, which event loops do not
 # report. (Lazy clients time out after 2.5 s, and reconnect.) A FIN waits behind the bytes that do
@@ -130,6 +138,12 @@ class SocketStream(asyncio.BufferedProtocol):
         sock = transport.get_extra_info("socket")
         family = -1 if sock is None else sock.family
         return name_of(transport.get_extra_info("peername"), family, self._place)
+
+    @property
+    def peer_credential(self) -> Credential | None:
+        """The user id of the peer of a Unix socket."""
+        sock = self._transport.get_extra_info("socket")
+        return None if sock is None else local_credential(sock)
 
     def start(self, owner: Owner, link: object) -> None:
         """Start reporting to `owner`; the loop reads from the next turn."""

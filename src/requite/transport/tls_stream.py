@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from requite.principal import Credential
 from requite.transport.base import Owner, Stream
 from requite.transport.tls_session import TlsFailure, TlsSession
 
@@ -58,6 +59,11 @@ class TlsStream:
     def peer_name(self) -> str:
         """The address of the peer, for messages."""
         return self._below.peer_name
+
+    @property
+    def peer_credential(self) -> Credential | None:
+        """The verified certificate of the peer."""
+        return None
 
     def shake_hands(self, done: Callable[[str], object]) -> None:
         """Start the handshake. `done` is called with "" after success, or with the error.

@@ -7,6 +7,7 @@ from typing import Final
 
 from requite.errors import RemoteViolation
 from requite.framing.base import Message
+from requite.principal import Credential
 from requite.protocols.amqp import methods
 from requite.protocols.amqp.methods import CONNECTION
 from requite.sim.amqp import server_methods
@@ -24,6 +25,7 @@ class ServerFraming:
         self.ready = False
         self.refusal = ""
         self.peer_identity = b""
+        self.peer_credential: Credential | None = None
         self.farewell = ""
         self._frame_size = frame_size
         self._heartbeat_s = heartbeat_s

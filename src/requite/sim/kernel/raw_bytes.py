@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
+from requite.principal import Credential
+
 
 class RawBytes:
     """A `Framing` without a protocol: it sends `opening`, and then all messages, as raw bytes."""
@@ -12,6 +14,7 @@ class RawBytes:
     ready = True
     refusal = ""
     peer_identity = b""
+    peer_credential: Credential | None = None
     mid_message = False
     partial_size = 0
     farewell = ""

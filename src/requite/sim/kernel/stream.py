@@ -9,6 +9,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import Final, Protocol
 
+from requite.principal import Credential
 from requite.sim.kernel.medium import Medium
 from requite.sim.kernel.pipe import Pipe
 from requite.transport.base import Owner
@@ -61,6 +62,7 @@ class SimStream:
         "pipe",
         "process",
     )
+    peer_credential: Credential | None = None
     other: SimStream
     pipe: Pipe
     back_pipe: Pipe

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections import deque
 
+from requite.principal import Credential
 from requite.transport.base import Owner
 from requite.transport.blocking.poll import READ, WRITE, Poll
 from requite.transport.sockets import READ_SIZE, WRITE_HIGH, WRITE_LOW, why
@@ -27,6 +28,7 @@ class BlockingStream:
         "_unsent",
         "peer_name",
     )
+    peer_credential: Credential | None = None  # it is used to dial only
     _owner: Owner
     _link: object
 
