@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from requite.principal import ANYONE, Credential, Principal, Rights, matches
+from requite.principal import ANYONE, Credential, Principal, Quota, Rights, matches
 
 
 @pytest.mark.parametrize(
@@ -47,9 +47,9 @@ def test_a_principal_without_rights_may_do_nothing_and_one_without_a_table_every
 def test_new_rights_forget_what_was_allowed() -> None:
     principal = Principal("shop", Rights(call=("*",)))
     principal.remember(b"price")
-    assert not principal.grant(Rights(call=("*",)))
+    assert not principal.grant(Rights(call=("*",)), Quota())
     assert principal.allowed == {b"price"}
-    assert principal.grant(Rights())
+    assert principal.grant(Rights(), Quota())
     assert principal.allowed == set()
 
 

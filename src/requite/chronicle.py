@@ -76,6 +76,9 @@ class Kind(IntEnum):
     CLOSED = 21  # the journal was closed properly
     REQUIRED = 22  # manager: a key must have a group
     RELEASED = 23  # manager: an idle key's group gets no more requests
+    ADMITTED = 24  # a principal may use a verb on a name, from now on
+    DENIED = 25  # a principal may not
+    RIGHTS = 26  # the rights of a principal have changed
 
 
 Row = TypeVar("Row")
@@ -108,7 +111,8 @@ class EventRow(NamedTuple):
 
     `value`: ACCEPTED: the deadline (an instant, `inf`: none); HEARTBEAT: seconds of silence;
     WORKER_LOST: seconds of silence; DROPPED: the number of rows. `busy` and `capacity`: a worker's.
-    `outcome` is a `Status`; `error` the class of the error that a caller gets.
+    `outcome` is a `Status`; `error` the class of the error that a caller gets. ADMITTED, DENIED and
+    RIGHTS: `worker` is the principal, `error` the verb, `service` the name.
     """
 
     at: float

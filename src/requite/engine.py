@@ -40,12 +40,14 @@ Rng = Callable[[], float]
 class PeerJoined:
     """A connection has completed its handshake. `identity` is unique among the connected peers:
     announced by the peer, or assigned by the listener. `place` is the shell's configured name of
-    the address that it listened at or dialled. `principal` is the owner of the connection."""
+    the address that it listened at or dialled. `principal` is the owner of the connection,
+    `features` the optional features that the peer has announced."""
 
     peer: Peer
     identity: bytes = b""
     place: Any = None
     principal: Principal = ANYONE
+    features: frozenset[str] = frozenset()
 
 
 @final

@@ -5,6 +5,7 @@
     │   ├── CallTimeout          the deadline passed
     │   ├── NoService            no worker serves the service
     │   ├── Overloaded           a queue or the table of slots is full
+    │   ├── Denied               the caller has no right to make this call
     │   ├── RemoteFailure        a negative reply: the handler failed or refused
     │   ├── WorkerLost           the worker died with the request, which may not be run again
     │   ├── Poisoned             every worker that was given the request died with it
@@ -73,6 +74,13 @@ class NoService(CallError):
 
 class Overloaded(CallError):
     """A limit was reached: the client's slots, or the broker's queue for a service or client."""
+
+
+class Denied(CallError):
+    """The caller has no right to make this call. The message names the missing right.
+
+    It never ran, unless the right was taken away while a worker had the request.
+    """
 
 
 class RemoteFailure(CallError):

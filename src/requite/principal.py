@@ -32,6 +32,7 @@ class Credential(NamedTuple):
     | `curve` | its public key, in Z85 |
     | `plain` | its user name |
     | `local` | the user id of the peer of a Unix socket, in decimal |
+    | `inside` | a part of the listener's own process |
 
     `names` has at least one name, the most specific one first; it contains no secret.
     """  # noqa: E501
@@ -82,6 +83,24 @@ def _compiled(glob: str) -> re.Pattern[str]:
     return re.compile(translate(glob))
 
 
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """What a principal may use at a listener at a time; 0: no limit of its own.
+
+    - `bytes`: memory of its outstanding requests, and of its incomplete messages.
+    - `connections`, `requests` (outstanding), `requests_per_s`.
+    - `services`: services without workers that it has named.
+    - `groups`: groups that its requests may start in one pool.
+    """
+
+    bytes: int = 0
+    connections: int = 0
+    requests: int = 0
+    requests_per_s: int = 0
+    services: int = 0
+    groups: int = 0
+
+
 @final
 @dataclass(slots=True, eq=False)
 class Principal:
@@ -90,22 +109,31 @@ class Principal:
     - `name`: its user in `access.toml`; without such a file its credential, and "" if it has none.
       Tickets, idempotency keys and call ids belong to this name.
     - `rights`: None grants everything.
+    - `quota`: its limits.
+    - `is_revoked`: its user was removed; its connections end.
     - `allowed`: names that it may call, remembered for hot paths.
 
-    `rights` may change at any time; the input `RightsChanged` tells engines so.
+    Rights and quota may change at any time; the input `RightsChanged` tells engines so.
     """
 
     name: str = ""
     rights: Rights | None = None
+    quota: Quota = field(default_factory=Quota)
+    is_revoked: bool = False
     allowed: set[bytes] = field(default_factory=set)
 
-    def grant(self, rights: Rights | None) -> bool:
-        """Replace the rights; return whether they differ."""
-        if rights == self.rights:
+    def grant(self, rights: Rights | None, quota: Quota) -> bool:
+        """Replace rights and quota; return whether they differ."""
+        if rights == self.rights and quota == self.quota:
             return False
-        self.rights = rights
+        self.rights, self.quota = rights, quota
         self.allowed.clear()
         return True
+
+    def revoke(self) -> None:
+        """Take away all rights: its user was removed."""
+        self.is_revoked = True
+        self.grant(Rights(), self.quota)
 
     def may(self, verb: Verb, name: bytes | str) -> bool:
         """Whether it has the right to `verb` on `name`."""
@@ -126,3 +154,6 @@ class Principal:
 
 ANYONE: Final = Principal()
 """A peer without a credential, at a listener without a table of users."""
+
+INSIDE: Final = Principal()
+"""A part of the listener's own process, such as the Titanic of a broker."""

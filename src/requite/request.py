@@ -19,6 +19,7 @@ from requite.errors import (
     CallTimeout,
     Cancelled,
     ConfigurationError,
+    Denied,
     NoService,
     Overloaded,
     Poisoned,
@@ -41,11 +42,12 @@ class Status(IntEnum):
     POISONED = 6
     CANCELLED = 7
     SHUTTING_DOWN = 8
+    DENIED = 9
 
 
 # Per status: the caller's error, and whether a handler may have started, provided that the request
-# was given to a worker. NO_SERVICE may follow the loss of the last worker; SHUTTING_DOWN may come
-# while a worker still has the request.
+# was given to a worker. NO_SERVICE may follow the loss of the last worker; SHUTTING_DOWN and DENIED
+# may come while a worker still has the request.
 _ERROR_BY_STATUS: Final[dict[Status, tuple[type[CallError], bool]]] = {
     Status.FAILED: (RemoteFailure, True),
     Status.NO_SERVICE: (NoService, True),
@@ -55,6 +57,7 @@ _ERROR_BY_STATUS: Final[dict[Status, tuple[type[CallError], bool]]] = {
     Status.POISONED: (Poisoned, True),
     Status.CANCELLED: (Cancelled, True),
     Status.SHUTTING_DOWN: (Overloaded, True),
+    Status.DENIED: (Denied, True),
 }
 
 
@@ -186,8 +189,9 @@ class Request:
 
     `remaining_s` is the time left until the caller's deadline when the request arrived (None: no
     deadline). `attempt` is 1 for the first worker that gets the request. `idempotency_key` is empty
-    unless the caller gave one. `traceparent` is the W3C trace context of the call, "" unless the
-    protocol carries one (AMQP).
+    unless the caller gave one. `principal` is the name of the caller, as the listener knows it: its
+    user in the access file, or its credential (`tls:CN=shop`); "" without one. `traceparent` is the
+    W3C trace context of the call, "" unless the protocol carries one (AMQP).
     """
 
     service: str
@@ -200,6 +204,7 @@ class Request:
         default=None, repr=False
     )  # identifies the request to the keeper of its lease
     traceparent: str = ""
+    principal: str = ""
 
     @property
     def body(self) -> bytes:

@@ -5,15 +5,17 @@ from __future__ import annotations
 from math import inf
 
 from requite.chronicle import NO_CALL
+from requite.engine import PeerJoined
 from requite.protocols.majordomo.dialects import by_version
-from requite.protocols.majordomo.parties import Client, PendingRequest, Service
+from requite.protocols.majordomo.parties import Client, Newcomer, PendingRequest, Service
 from requite.protocols.majordomo.queue import ServiceQueue
 
 _SERVICE = Service(b"echo")
 
 
 def _client(name: str) -> Client:
-    return Client(name, name.encode(), by_version("0.3"), b"original")
+    joined = Newcomer(PeerJoined(name, name.encode()))
+    return Client(name, joined, by_version("0.3"), b"original")
 
 
 def _request(client: Client, number: int, attempts: int = 0) -> PendingRequest:

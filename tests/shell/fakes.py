@@ -24,6 +24,7 @@ class LineFraming:
     """
 
     peer_credential: Credential | None = None
+    peer_features: frozenset[str] = frozenset()
 
     def __init__(self) -> None:
         self.ready = False

@@ -11,6 +11,7 @@ The bench decodes every message that the broker sends; `sent(peer)` lists the co
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from typing import Any
 
 from requite.chronicle import NO_CALL, NO_INSTANCE, Chronicle
@@ -31,10 +32,12 @@ from requite.engine import (
     Wake,
     Warn,
 )
+from requite.principal import ANYONE, Principal
 from requite.protocols.majordomo.broker import MajordomoBroker
 from requite.protocols.majordomo.dialects import by_version
 from requite.protocols.majordomo.policy import BrokerPolicy
 from requite.protocols.majordomo.wire import (
+    FEATURES,
     ClientRequest,
     Dialect,
     Ready,
@@ -62,14 +65,23 @@ class BrokerBench:
         self._peers: dict[str, tuple[str, Dialect]] = {}
 
     # --- inputs -------------------------------------------------------------------------------
-    def join(self, peer: str) -> None:
+    def join(
+        self, peer: str, principal: Principal = ANYONE, features: Iterable[str] = FEATURES
+    ) -> None:
         """Connect a peer."""
-        self.feed(PeerJoined(peer, peer.encode()))
+        joined = PeerJoined(peer, peer.encode(), None, principal, frozenset(features))
+        self.feed(joined)
 
-    def client(self, peer: str, version: str = "0.3") -> Dialect:
+    def client(
+        self,
+        peer: str,
+        version: str = "0.3",
+        principal: Principal = ANYONE,
+        features: Iterable[str] = FEATURES,
+    ) -> Dialect:
         """Connect a client; return its dialect."""
         self._peers[peer] = ("client", by_version(version))
-        self.join(peer)
+        self.join(peer, principal, features)
         return self._peers[peer][1]
 
     def worker(
@@ -82,10 +94,12 @@ class BrokerBench:
         interval_ms: int = 1000,
         lease_ms: int = 0,
         instance: bytes = NO_INSTANCE,
+        principal: Principal = ANYONE,
+        features: Iterable[str] = FEATURES,
     ) -> None:
         """Connect a worker and send its READY."""
         self._peers[peer] = ("worker", by_version(version))
-        self.join(peer)
+        self.join(peer, principal, features)
         self.say(peer, Ready, service, capacity, interval_ms, lease_ms, instance)
 
     def dialect_of(self, peer: str) -> Dialect:

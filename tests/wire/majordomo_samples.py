@@ -144,6 +144,12 @@ EXAMPLES_03: Final[dict[str, tuple[tuple[str, ...], Any]]] = {
     "PROGRESS, the worker's own lease": (("from_worker",), Progress(9, 0)),
     "DRAIN": (("from_worker",), DrainNotice()),
     "CANCEL to a worker": (("to_worker",), WorkerCancel(9)),
+    "REQUEST_OF shop, with key": (
+        ("to_worker",),
+        WorkerRequest(b"", _BODY, 10, 0, 2, b"order-17", _NEXT_CALL, b"shop"),
+    ),
+    "DISCONNECT with a reason": (("to_worker",), Disconnect(b"no right")),
+    "FINAL, DENIED": (("to_client",), ClientFinal(b"", _BODY, _ID, 9, 0)),
 }
 
 

@@ -160,6 +160,7 @@ def test_a_truncated_header_is_refused(sample: Sample) -> None:
     flexible = len(getattr(sample.command, "key", b""))  # a truncated key is still a valid key
     if type(sample.command).__name__ == "Ready":
         flexible = len(sample.command.service)
+    flexible += len(getattr(sample.command, "reason", b""))
     for direction in sample.directions:
         for size in range(len(header) - flexible):
             assert refused(MDP_03, direction, [header[:size], *body])
@@ -176,6 +177,10 @@ def test_a_header_longer_than_allowed_is_refused(sample: Sample) -> None:
         "Ready": 255 - 4,
     }.get(name, 0)
     for direction in sample.directions:
+        if name == "Disconnect" and direction == "to_worker":
+            room = 1000 - len(sample.command.reason)
+        if getattr(sample.command, "principal", b""):
+            room = 255 - len(sample.command.key)
         if room:
             assert decode(MDP_03, direction, [header + bytes(room), *body])
         for surplus in (room + 1, room + 2, room + 1000):
@@ -198,10 +203,19 @@ def test_a_worker_may_send_three_statuses(status: int) -> None:
 def test_a_broker_may_send_all_defined_statuses(status: int) -> None:
     header = MDP_03.encode(ClientFinal(b"", [b"x"], 9, 0, 1))[0]
     message = [header[:-2] + bytes([status]) + header[-1:], b"x"]
-    if status <= 8:
+    if status <= 9:
         assert decode(MDP_03, "to_client", message).status == status
     else:
         assert f"status {status}" in refused(MDP_03, "to_client", message)
+
+
+@requirement("mdp03:worker-principal")
+@pytest.mark.parametrize(
+    ("size", "tail"), [(5, b"shop"), (255, bytes(254)), (0, bytes(256)), (4, b"shop" + bytes(256))]
+)
+def test_a_principal_ends_within_its_header(size: int, tail: bytes) -> None:
+    message = [b"MDPW03\x0a" + bytes(13) + bytes([size]) + bytes(16) + tail, b"x"]
+    assert "REQUEST_OF" in refused(MDP_03, "to_worker", message)
 
 
 @requirement("mdp03:worker-ready")

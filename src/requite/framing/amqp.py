@@ -89,6 +89,7 @@ class Amqp:
         self.refusal = ""  # the engine handles what RabbitMQ refuses
         self.peer_identity = b""
         self.peer_credential: Credential | None = None
+        self.peer_features: frozenset[str] = frozenset()
         self.farewell = ""
         self._tail = b""
         self._said: list[bytes] = []

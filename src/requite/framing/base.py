@@ -77,6 +77,9 @@ class Framing(Protocol):
     peer_credential: Credential | None
     """What the handshake has proven about the peer; None before `ready`, and if nothing."""
 
+    peer_features: frozenset[str]
+    """Optional features of the protocol that the peer has announced in the handshake."""
+
     def opening(self) -> bytes:
         """Return the bytes to send once connected, before anything is read."""
 

@@ -21,7 +21,8 @@ class Handover:
     ready: bool = True
     refusal: str = ""
     peer_identity: bytes = b""
-    peer_credential: Credential | None = None
+    peer_features: frozenset[str] = frozenset(("denied", "principals"))
+    peer_credential: Credential | None = Credential("inside", ("this process",))
     farewell: str = ""
     mid_message: bool = False
     partial_size: int = 0

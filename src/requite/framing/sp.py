@@ -85,6 +85,7 @@ class SpStream:
         "_tail",
         "_traffic",
         "peer_credential",
+        "peer_features",
         "peer_identity",
         "ready",
     )
@@ -100,6 +101,7 @@ class SpStream:
         self.ready = False
         self.peer_identity = b""
         self.peer_credential: Credential | None = None
+        self.peer_features: frozenset[str] = frozenset()
         self._own_type = own_type
         self._peer_type = peer_type
         self._in_band = in_band

@@ -49,6 +49,7 @@ class SpWebSocket:
         "_traffic",
         "_upgrade",
         "peer_credential",
+        "peer_features",
         "peer_identity",
         "ready",
     )
@@ -70,6 +71,7 @@ class SpWebSocket:
         self.ready = False
         self.peer_identity = b""
         self.peer_credential: Credential | None = None
+        self.peer_features: frozenset[str] = frozenset()
         self._is_client = is_client
         self._limit = limits.message_size_bytes_max
         self._masks = masks

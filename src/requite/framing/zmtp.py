@@ -18,7 +18,7 @@ Choices where the RFCs leave one:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum, auto
 from functools import partial
 from typing import Final
@@ -86,6 +86,7 @@ class Zmtp:
     """The `Framing` of one connection between a ZeroMQ socket of ours and one of a peer.
 
     `identity` is announced to the peer (0 to 255 bytes, the first not zero; REP announces none).
+    `features` are announced, too: names of optional features of the protocol above.
     `closes_early`: a kind of peer that closes connections in the handshake on purpose; for error
     messages. After the handshake, `peer_identity` and `peer_socket_type` hold what the peer
     announced, `peer_credential` what it has proven, and `peer_ttl_s` the time to live of its last
@@ -109,6 +110,7 @@ class Zmtp:
         "_role",
         "closes_early",
         "peer_credential",
+        "peer_features",
         "peer_identity",
         "peer_socket_type",
         "peer_ttl_s",
@@ -125,6 +127,7 @@ class Zmtp:
         mechanism: Mechanism = _NULL,
         limits: Limits = _NO_LIMITS_GIVEN,
         closes_early: str = "",
+        features: Iterable[str] = (),
     ) -> None:
         self.socket_type = socket_type
         self.closes_early = closes_early
@@ -132,10 +135,11 @@ class Zmtp:
         self.refusal = ""
         self.peer_identity = b""
         self.peer_credential: Credential | None = None
+        self.peer_features: frozenset[str] = frozenset()
         self.peer_socket_type: SocketType | None = None
         self.peer_ttl_s = 0.0
         self._mechanism = mechanism
-        self._metadata = own_metadata(socket_type, identity)
+        self._metadata = own_metadata(socket_type, identity, features)
         self._limits = limits
         self._phase = _Phase.GREETING
         self._minor = 0
@@ -296,7 +300,7 @@ class Zmtp:
         except StopIteration as stop:
             last_words, peer, self.peer_credential = stop.value
             self._output += last_words
-            self.peer_socket_type, self.peer_identity = peer
+            self.peer_socket_type, self.peer_identity, self.peer_features = peer
             self._handshake = None
             self._role = role_of(self.socket_type)
             self._phase = _Phase.TRAFFIC

@@ -7,7 +7,7 @@ Envelopes: RFC 28 (REQREP). DEALER and ROUTER do not change messages, and have n
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
@@ -16,6 +16,8 @@ from requite.framing.base import Message
 from requite.framing.zmtp_command import decode_metadata, encode_metadata
 
 IDENTITY_SIZE_MAX: Final = 255
+# A property for applications (RFC 37, "The Metadata"): names of features, with spaces between them.
+_FEATURES: Final = "X-Requite"
 
 
 class SocketType(StrEnum):
@@ -40,12 +42,13 @@ class Peer(NamedTuple):
 
     socket_type: SocketType
     identity: bytes
+    features: frozenset[str] = frozenset()
 
 
 # --- metadata of the handshake ------------------------------------------------------------------
 
 
-def own_metadata(socket_type: SocketType, identity: bytes) -> bytes:
+def own_metadata(socket_type: SocketType, identity: bytes, features: Iterable[str] = ()) -> bytes:
     """Encode the properties of this side. As in libzmq, all types but REP send their identity."""
     if len(identity) > IDENTITY_SIZE_MAX or identity[:1] == b"\0":
         raise LocalViolation(
@@ -55,6 +58,8 @@ def own_metadata(socket_type: SocketType, identity: bytes) -> bytes:
     properties = {"Socket-Type": socket_type.encode()}
     if socket_type is not SocketType.REP:
         properties["Identity"] = identity
+    if features := sorted(features):
+        properties[_FEATURES] = " ".join(features).encode()
     return encode_metadata(properties)
 
 
@@ -70,12 +75,13 @@ def admit_peer(own: SocketType, metadata: bytes) -> Peer:
     if announced not in _PEERS[own]:
         raise RemoteViolation(f"a {own} socket cannot connect to a socket of type {announced!r}")
     socket_type = SocketType(announced)
+    features = frozenset(properties.get(_FEATURES.lower(), b"").decode("latin-1").split())
     if socket_type is SocketType.REP:  # "the Identity property shall be ignored"
-        return Peer(socket_type, b"")
+        return Peer(socket_type, b"", features)
     identity = properties.get("identity", b"")
     if len(identity) > IDENTITY_SIZE_MAX or identity[:1] == b"\0":
         raise RemoteViolation(f"the peer announces an invalid identity: {identity[:16]!r}")
-    return Peer(socket_type, identity)
+    return Peer(socket_type, identity, features)
 
 
 # --- envelopes ----------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ from requite.engine import (
 from requite.errors import CallError, LocalViolation, RemoteViolation
 from requite.framing.base import CredentialsRefused, Framing
 from requite.framing.router import IdentityTable
-from requite.principal import ANYONE, Credential, Principal
+from requite.principal import ANYONE, INSIDE, Credential, Principal
 from requite.shell.feeder import Feeder
 from requite.shell.link import Link, LinkLimits, Pause, discard, reason_of_end
 from requite.shell.logins import Logins
@@ -85,7 +85,9 @@ def _ignore(*_what: object) -> None:
 
 def unrestricted(credential: Credential | None, _peer_name: str) -> Principal:
     """Return a principal that may do everything: there is no table of users."""
-    return ANYONE if credential is None else Principal(str(credential))
+    if credential is None:
+        return ANYONE
+    return INSIDE if credential.kind == "inside" else Principal(str(credential))
 
 
 class Uses(TypedDict, total=False):
@@ -504,7 +506,9 @@ class Host:
         link.joined = True
         self._pending_links.handshake_done(link)
         self._joined(link)
-        self._feed(PeerJoined(link, link.identity, link.place, link.principal))
+        self._feed(
+            PeerJoined(link, link.identity, link.place, link.principal, link.framing.peer_features)
+        )
 
     def _identified(self, link: Link) -> bool:
         """Find out who owns an accepted link; close it if it may not connect."""

@@ -22,7 +22,7 @@ from requite.errors import ConfigurationError, RemoteViolation
 from requite.framing import BODY_FRAMES_MAX, Limits, SocketType, Zmtp, mechanism_to_show
 from requite.protocols.majordomo.dialects import by_version, check_service_name
 from requite.protocols.majordomo.keyed import service_of
-from requite.protocols.majordomo.wire import CLOSES_EARLY, Dialect
+from requite.protocols.majordomo.wire import CLOSES_EARLY, FEATURES, Dialect
 from requite.request import RetryPolicy
 from requite.shell import entropy
 from requite.shell.connections import Connections
@@ -154,7 +154,11 @@ def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
         ),
         Connections(
             lambda: Zmtp(
-                SocketType.DEALER, mechanism=mechanism, limits=limits, closes_early=CLOSES_EARLY
+                SocketType.DEALER,
+                mechanism=mechanism,
+                limits=limits,
+                closes_early=CLOSES_EARLY,
+                features=FEATURES,
             ),
             dial_to=url.addresses,
         ),
@@ -196,7 +200,11 @@ def service_plans(
     limits = Limits.for_bodies(settings.message_size_max)
     connections = Connections(
         lambda: Zmtp(
-            SocketType.DEALER, mechanism=mechanism, limits=limits, closes_early=CLOSES_EARLY
+            SocketType.DEALER,
+            mechanism=mechanism,
+            limits=limits,
+            closes_early=CLOSES_EARLY,
+            features=FEATURES,
         ),
         dial_to=url.addresses,
     )

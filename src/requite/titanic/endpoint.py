@@ -10,7 +10,7 @@ from requite.errors import ConfigurationError
 from requite.framing import Limits, SocketType, Zmtp, mechanism_to_show
 from requite.framing.handover import Handover
 from requite.protocols.majordomo.dialects import by_version
-from requite.protocols.majordomo.wire import CLOSES_EARLY, Dialect
+from requite.protocols.majordomo.wire import CLOSES_EARLY, FEATURES, Dialect
 from requite.protocols.majordomo.wire_direct import DIRECT
 from requite.shell.connections import Connections
 from requite.speaks.registry import read_endpoints
@@ -59,7 +59,11 @@ def _connections(url: ServiceUrl, size_max: int) -> Connections:
     limits = Limits.for_bodies(size_max)
     return Connections(
         lambda: Zmtp(
-            SocketType.DEALER, mechanism=mechanism, limits=limits, closes_early=CLOSES_EARLY
+            SocketType.DEALER,
+            mechanism=mechanism,
+            limits=limits,
+            closes_early=CLOSES_EARLY,
+            features=FEATURES,
         ),
         dial_to=url.addresses,
     )

@@ -9,14 +9,22 @@ Sources: 18/MDP, 7/MDP, 8/MMI and docs/protocols/mdp-0.3.md (rule ids in bracket
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 from math import inf
 from typing import Any, Final
 
 from requite import engine
-from requite.chronicle import MADE_UP, NO_CALL, NO_INSTANCE, SWEEP_EVERY_S, Chronicle
+from requite.chronicle import (
+    MADE_UP,
+    NO_CALL,
+    NO_INSTANCE,
+    ORIGIN_SIZE,
+    SWEEP_EVERY_S,
+    Chronicle,
+    Kind,
+)
 from requite.core.observer import observer_of
 from requite.core.timers import Timers
 from requite.engine import (
@@ -28,6 +36,7 @@ from requite.engine import (
     PeerLost,
     PeerWritable,
     Received,
+    RightsChanged,
     Send,
     Stopped,
     Wake,
@@ -47,6 +56,7 @@ from requite.protocols.majordomo.parties import (
     Service,
     Worker,
 )
+from requite.protocols.majordomo.permissions import lacks_to_call
 from requite.protocols.majordomo.policy import BrokerPolicy
 from requite.protocols.majordomo.pushback import Pushback
 from requite.protocols.majordomo.recorders import NO_BROKER_OBSERVER, BrokerRecorder
@@ -63,6 +73,7 @@ from requite.request import Status
 _DRAIN: Final = "drain"  # the name of the timer that ends a drain
 _FLUSH: Final = "flush"  # the name of the timer that journals open spans
 _DRAINING: Final = "the broker is shutting down"
+_ORIGINS_MAX: Final = 1 << 16
 
 
 class MajordomoBroker:
@@ -90,6 +101,7 @@ class MajordomoBroker:
         self._timers: Timers[Any] = Timers()
         self._serial = count(1)  # request ids for dialects without
         self._clients = count(1)
+        self._origins: OrderedDict[bytes, bytes] = OrderedDict()  # owners of call ids
         self._observer = observer_of(
             NO_BROKER_OBSERVER if chronicle is None else BrokerRecorder(chronicle),
             notes=self.policy.notes,
@@ -123,6 +135,7 @@ class MajordomoBroker:
             PeerBlocked: self._peer_blocked,
             PeerWritable: self._peer_writable,
             Wake: self._wake,
+            RightsChanged: self._rights_changed,
             engine.Drain: self._drain,
         }
 
@@ -167,7 +180,7 @@ class MajordomoBroker:
 
     # --- peers come and go ----------------------------------------------------------------------
     def _peer_joined(self, event: PeerJoined, now: float) -> None:
-        self.parties[event.peer] = Newcomer(event.identity)
+        self.parties[event.peer] = Newcomer(event)
         if self._observer.keeps_journal and _FLUSH not in self._timers:
             self._timers.set(_FLUSH, now + SWEEP_EVERY_S)
 
@@ -212,7 +225,7 @@ class MajordomoBroker:
         role, dialect = found
         if role is PeerRole.CLIENT:
             origin = self._origin + next(self._clients).to_bytes(4, "big")
-            client = Client(peer, newcomer.address, dialect, origin)
+            client = Client(peer, newcomer, dialect, origin)
             self.parties[peer] = client
             self._from_client(client, messages, now)
         else:
@@ -268,6 +281,12 @@ class MajordomoBroker:
             raise RemoteViolation(
                 f"the request id {request_id} belongs to a request that is still pending"
             )  # [client-id]
+        principal = client.principal
+        if name not in principal.allowed and (
+            denied := lacks_to_call(principal, name, command.body)
+        ):
+            self._deny(client, command, denied, now)
+            return
         if name.startswith(MMI_PREFIX):
             self._manage(client, command, now)
             return
@@ -299,6 +318,9 @@ class MajordomoBroker:
         call_id = command.call_id
         if call_id == NO_CALL:
             call_id = client.origin + request_id.to_bytes(8, "big")
+        owner = client.principal_name
+        if owner and call_id[:ORIGIN_SIZE] != client.known_origin:
+            call_id = self._own_call_id(client, request_id, call_id, now)
         timeout_ms = command.timeout_ms
         deadline = now + timeout_ms / 1000 if timeout_ms else inf
         pending = PendingRequest(
@@ -311,10 +333,38 @@ class MajordomoBroker:
             command.key,
             call_id,
             now,
+            owner or command.principal,
         )
         if is_extra:
             self._pushback.stop_naming(pending)
         self._dispatcher.accept(pending, now)
+
+    def _deny(self, client: Client, command: ClientRequest, reason: str, now: float) -> None:
+        """Answer a request that the client has no right to make ([denied])."""
+        name = command.service
+        self._observer.access(Kind.DENIED, client.principal, "call", name, now, reason)
+        if client.dialect.has_ids or not name.startswith(MMI_PREFIX):
+            self._dispatcher.refuse(client, command, client.denied, reason, now)
+        else:
+            body = [management.FORBIDDEN]
+            self._out.append(Send(client.peer, client.dialect.encode(ClientFinal(name, body))))
+
+    def _own_call_id(self, client: Client, request_id: int, call_id: bytes, now: float) -> bytes:
+        """Return a request's call id, or a new one if it is of another owner ([call-id-owner])."""
+        origin, name = call_id[:ORIGIN_SIZE], client.principal_name
+        owner = self._origins.pop(origin, name)
+        self._origins[origin] = owner  # the last to be forgotten
+        if len(self._origins) > _ORIGINS_MAX:
+            self._origins.popitem(last=False)
+        if owner != name:
+            why = f"the call ids {origin.hex()} belong to {owner.decode(errors='replace')}"
+            self._observer.access(Kind.DENIED, client.principal, "call id", b"", now, why)
+            return client.origin + request_id.to_bytes(8, "big")
+        client.known_origin = origin
+        self._observer.access(
+            Kind.ADMITTED, client.principal, "call id", b"", now, f"call ids {origin.hex()}"
+        )
+        return call_id
 
     def _refusal(self, client: Client) -> tuple[Client | Load, str]:
         """Return the limit that a client's request exceeds, and the reason."""
@@ -353,7 +403,7 @@ class MajordomoBroker:
             self._client_heartbeat(client)
 
     def _manage(self, client: Client, command: ClientRequest, now: float) -> None:
-        body = self._management.answer(command.service, command.body, now)
+        body = self._management.answer(client, command.service, command.body, now)
         if self._management.is_costly(command.service):
             self._pushback.pace(client, self._management)
         message = client.dialect.encode(
@@ -366,6 +416,13 @@ class MajordomoBroker:
         self._pushback.forget(client, now)
         for pending in list(client.pending.values()):
             self._dispatcher.cancel(pending, "the client disconnected", now)
+
+    def _rights_changed(self, _event: RightsChanged, now: float) -> None:
+        """End what principals may no longer do ([rights-changed])."""
+        self._workforce.review(now)
+        for party in list(self.parties.values()):
+            if isinstance(party, Client):
+                self._dispatcher.review(party, now)
 
     # --- time -----------------------------------------------------------------------------------
     def _wake(self, _event: Wake, now: float) -> None:

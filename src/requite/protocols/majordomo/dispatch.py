@@ -14,6 +14,7 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
+from requite.chronicle import Kind
 from requite.core.timers import Timers
 from requite.engine import Effect, Send, Warn
 from requite.protocols.majordomo.directory import Directory
@@ -25,6 +26,7 @@ from requite.protocols.majordomo.parties import (
     Worker,
     size_of,
 )
+from requite.protocols.majordomo.permissions import lacks_to_call
 from requite.protocols.majordomo.policy import BrokerPolicy, PartialsFor01
 from requite.protocols.majordomo.pushback import Pushback
 from requite.protocols.majordomo.recorders import BrokerObserver
@@ -155,6 +157,7 @@ class Dispatcher:
             pending.attempts,
             pending.key,
             pending.call_id,
+            pending.principal if worker.takes_principals else b"",
         )
         self._out.append(Send(worker.peer, message))
         if worker.lease_s:
@@ -255,6 +258,14 @@ class Dispatcher:
         pending.service.counters.cancelled += 1
         self._observer.ended(pending, Status.CANCELLED, reason, now)
         self._remark("cancelled", pending, reason=reason)
+
+    def review(self, client: Client, now: float) -> None:
+        """Fail the requests that a client may not make any more ([rights-changed])."""
+        for pending in list(client.pending.values()):
+            name = pending.service.name
+            if denied := lacks_to_call(client.principal, name, pending.body):
+                self._observer.access(Kind.DENIED, client.principal, "call", name, now, denied)
+                self.fail(pending, client.denied, denied, now)
 
     def fail(self, pending: PendingRequest, status: Status, reason: str, now: float) -> None:
         """Fail a request in any state, and answer its client."""

@@ -41,7 +41,9 @@ from requite.protocols.majordomo.wire import (
 CLIENT_MAGIC: Final = b"MDPC03"
 WORKER_MAGIC: Final = b"MDPW03"
 KEY_SIZE_MAX: Final = 255
-STATUS_MAX: Final = 8
+STATUS_MAX: Final = 9
+PRINCIPAL_SIZE_MAX: Final = 255
+REASON_SIZE_MAX: Final = 1000
 WORKER_STATUSES: Final = frozenset({0, 1, 7})  # OK, FAILED, CANCELLED: [status-worker]
 
 Command = TypeVar("Command")
@@ -99,9 +101,13 @@ W_PARTIAL: Final = _layout("PARTIAL", WORKER_MAGIC, 3, "Q", has_body=True)
 W_FINAL: Final = _layout("FINAL", WORKER_MAGIC, 4, "QB", has_body=True)
 W_HEARTBEAT: Final = _layout("HEARTBEAT", WORKER_MAGIC, 5, "I")
 W_DISCONNECT: Final = _layout("DISCONNECT", WORKER_MAGIC, 6, "")
+B_DISCONNECT: Final = _layout("DISCONNECT", WORKER_MAGIC, 6, "", REASON_SIZE_MAX)
 W_PROGRESS: Final = _layout("PROGRESS", WORKER_MAGIC, 7, "QI")
 W_DRAIN: Final = _layout("DRAIN", WORKER_MAGIC, 8, "")
 W_CANCEL: Final = _layout("CANCEL", WORKER_MAGIC, 9, "Q")
+W_REQUEST_OF: Final = _layout(
+    "REQUEST_OF", WORKER_MAGIC, 10, "QIBB16s", PRINCIPAL_SIZE_MAX + KEY_SIZE_MAX, has_body=True
+)
 
 
 # --- decoding -------------------------------------------------------------------------------------
@@ -140,6 +146,16 @@ def _worker_request(fields: _Fields, tail: bytes, body: list[bytes]) -> WorkerRe
     return WorkerRequest(b"", body, dispatch_id, timeout_ms, attempt, tail, call_id)
 
 
+def _worker_request_of(fields: _Fields, tail: bytes, body: list[bytes]) -> WorkerRequest:
+    dispatch_id, timeout_ms, attempt, size, call_id = fields
+    principal, key = tail[:size], tail[size:]
+    if len(principal) < size or len(key) > KEY_SIZE_MAX:
+        raise RemoteViolation(
+            f"REQUEST_OF: {len(tail)} bytes cannot be a principal of {size} bytes and a key"
+        )
+    return WorkerRequest(b"", body, dispatch_id, timeout_ms, attempt, key, call_id, principal)
+
+
 def _worker_final(fields: _Fields, _tail: bytes, body: list[bytes]) -> WorkerFinal:
     dispatch_id, status = fields
     if status not in WORKER_STATUSES:
@@ -169,8 +185,9 @@ FROM_WORKER: Final[dict[int, tuple[Layout, _Build[FromWorker]]]] = {
 TO_WORKER: Final[dict[int, tuple[Layout, _Build[ToWorker]]]] = {
     2: (W_REQUEST, _worker_request),
     5: (W_HEARTBEAT, lambda fields, _tail, _body: WorkerHeartbeat(*fields)),
-    6: (W_DISCONNECT, lambda _fields, _tail, _body: Disconnect()),
+    6: (B_DISCONNECT, lambda _fields, tail, _body: Disconnect(tail)),
     9: (W_CANCEL, lambda fields, _tail, _body: WorkerCancel(*fields)),
+    10: (W_REQUEST_OF, _worker_request_of),
 }
 
 

@@ -9,6 +9,7 @@
 | `mmi.under` | what names begin with | `[{"service", "workers": [...], "queued", ...}]` |
 | `mmi.ping` | anything | `{"pong": true, "draining"}` |
 | `mmi.pair` | anything | of one of a pair: `{"role", "state", "epoch", ...}`; else `501` |
+| `mmi.whoami` | anything | of the client: `{"principal", "call", "serve", ...}` |
 | any other `mmi.` name | | `501` (8/MMI) |
 
 Names that are not valid UTF-8 are shown with replacement characters. All requests are read-only.
@@ -26,6 +27,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Protocol
 
+from requite.principal import Principal
 from requite.protocols.majordomo.parties import Client, Party, Service, Worker
 
 _REUSABLE: Final = (b"mmi.list", b"mmi.stats", b"mmi.workers")
@@ -33,6 +35,9 @@ _REUSE_ROWS_MIN: Final = 50
 _REUSE_S_PER_ROW: Final = 50e-6  # five times what a row takes to be made
 _REUSE_S_MAX: Final = 0.25
 _ANSWERS_MAX: Final = 16
+
+FORBIDDEN: Final = b"403"
+"""The answer to a client of MDP 0.1 or 0.2 that has no right to the service of the broker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +130,10 @@ class Management:
         self._broker = broker
         self._answers: dict[tuple[bytes, bytes], tuple[float, bytes]] = {}
 
-    def answer(self, name: bytes, body: Sequence[bytes], now: float) -> bytes:
+    def answer(self, client: Client, name: bytes, body: Sequence[bytes], now: float) -> bytes:
         """Answer a request. `501`: there is no such service (8/MMI)."""
+        if name == b"mmi.whoami":
+            return _whoami(client.principal)
         handler = _HANDLERS.get(name)
         if handler is None:
             return b"501"
@@ -189,6 +196,11 @@ def _under(subject: bytes, broker: BrokerView) -> bytes:
 
 def _ping(_subject: bytes, broker: BrokerView) -> bytes:
     return _json({"pong": True, "draining": broker.draining})
+
+
+def _whoami(principal: Principal) -> bytes:
+    rights = principal.rights
+    return _json({"principal": principal.name, "rights": rights and asdict(rights)})
 
 
 def _pair(_subject: bytes, broker: BrokerView) -> bytes:

@@ -11,9 +11,11 @@ from typing import Any, Final
 
 from requite.chronicle import NO_INSTANCE
 from requite.core.liveness import Liveness
-from requite.engine import Message, Peer
+from requite.engine import Message, Peer, PeerJoined
+from requite.protocols.majordomo.headers_03 import PRINCIPAL_SIZE_MAX
 from requite.protocols.majordomo.queue import ServiceQueue
-from requite.protocols.majordomo.wire import Dialect
+from requite.protocols.majordomo.wire import KNOWS_DENIED, TAKES_PRINCIPALS, Dialect
+from requite.request import Status
 
 # The memory of a request beside its body, and of a frame beside its content. Measured: 750 bytes,
 # and 44 (CPython 3.11). Without them, empty requests would be free.
@@ -70,12 +72,14 @@ class Service:
 
 
 class Newcomer:
-    """A peer that has not sent a message yet."""
+    """A peer that has not sent a message yet; `features` are those that it has announced."""
 
-    __slots__ = ("address",)
+    __slots__ = ("address", "features", "principal")
 
-    def __init__(self, address: bytes) -> None:
-        self.address = address
+    def __init__(self, joined: PeerJoined) -> None:
+        self.address = joined.identity
+        self.principal = joined.principal
+        self.features = joined.features
 
 
 class Departed:
@@ -87,7 +91,9 @@ class Departed:
 class Client:
     """A client, and its requests without a final reply, by request id.
 
-    `origin` is the first half of the call ids that the broker makes for a client that sends none.
+    `origin` is the first half of the call ids that the broker makes for a client that sends none;
+    `known_origin` that of the call ids which it sent last, and may use. `denied` is the status of
+    its denied requests: one of an older requite does not know DENIED.
     `size` is the sum of their sizes. `named` counts the services of which it is the `namer`.
     `limits`: why it is not read from (`Pushback`). `backlog`: messages that had been read by then,
     with more new services than the broker accepts at a time.
@@ -96,20 +102,28 @@ class Client:
     __slots__ = (
         "address",
         "backlog",
+        "denied",
         "dialect",
+        "known_origin",
         "limits",
         "named",
         "origin",
         "peer",
         "pending",
+        "principal",
+        "principal_name",
         "reassure_at",
         "size",
     )
 
-    def __init__(self, peer: Peer, address: bytes, dialect: Dialect, origin: bytes) -> None:
+    def __init__(self, peer: Peer, joined: Newcomer, dialect: Dialect, origin: bytes) -> None:
         self.origin = origin
+        self.known_origin = b""
+        self.principal = joined.principal
+        self.principal_name = joined.principal.name.encode()[:PRINCIPAL_SIZE_MAX]
+        self.denied = Status.DENIED if KNOWS_DENIED in joined.features else Status.FAILED
         self.peer = peer
-        self.address = address
+        self.address = joined.address
         self.dialect = dialect
         self.pending: dict[int, PendingRequest] = {}
         self.size = 0
@@ -126,7 +140,7 @@ class Worker:
     worker has not sent FINAL yet: its slot stays occupied (mdp-0.3 [worker-lease],
     [worker-cancel]). `given_at`: when it was last sent a request. `expired` counts requests in a
     row that expired here without any answer of the worker, the first one at `expired_since`, when
-    `served` was `served_then`.
+    `served` was `served_then`. `takes_principals`: it wants to know whose requests it gets.
     """
 
     __slots__ = (
@@ -144,15 +158,17 @@ class Worker:
         "liveness",
         "name",
         "peer",
+        "principal",
         "served",
         "served_then",
         "service",
+        "takes_principals",
     )
 
     def __init__(
         self,
         peer: Peer,
-        address: bytes,
+        joined: Newcomer,
         dialect: Dialect,
         service: Service,
         capacity: int,
@@ -160,6 +176,9 @@ class Worker:
         liveness: Liveness,
         instance: bytes,
     ) -> None:
+        self.principal = joined.principal
+        self.takes_principals = TAKES_PRINCIPALS in joined.features
+        address = joined.address
         self.name = address if instance == NO_INSTANCE else instance  # in journals
         self.peer = peer
         self.address = address
@@ -188,7 +207,8 @@ class PendingRequest:
 
     `worker` is None while it is queued. `partials` counts partial replies sent to the client;
     `joined` collects partial frames for a client whose dialect has none. `is_expanded`: its events
-    so far are in the journal. `size` is the memory that it counts for, in bytes.
+    so far are in the journal. `size` is the memory that it counts for, in bytes. `principal` is the
+    name of its owner, for the worker.
     """
 
     __slots__ = (
@@ -205,6 +225,7 @@ class PendingRequest:
         "joined",
         "key",
         "partials",
+        "principal",
         "queued_at",
         "request_id",
         "service",
@@ -223,8 +244,10 @@ class PendingRequest:
         key: bytes,
         call_id: bytes,
         now: float,
+        principal: bytes = b"",
     ) -> None:
         self.client = client
+        self.principal = principal
         self.service = service
         self.request_id = request_id
         self.body = body

@@ -52,6 +52,7 @@ class BrokerPolicy:
     - `tell_old_clients`: MDP 0.1 and 0.2 have no negative reply, and the RFCs ask for silence. True
       sends a final reply of two frames instead: `requite-error STATUS`, and the reason. These
       clients are then refused beyond a limit, like those of 0.3.
+    - `titanic_inside`: the broker has a Titanic of its own; no other worker may serve its names.
     - `notes`: emit `Note` effects, for a journal or a checker.
     """
 
@@ -71,6 +72,7 @@ class BrokerPolicy:
     drain_timeout_s: float = 30.0
     partials_for_0_1: PartialsFor01 = PartialsFor01.JOIN
     tell_old_clients: bool = False
+    titanic_inside: bool = False
     notes: bool = False
 
     def __post_init__(self) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from requite.chronicle import (
+    NO_CALL,
     NOT_IDEMPOTENT,
     PRESS_ROWS,
     Chronicle,
@@ -19,6 +20,7 @@ from requite.chronicle import (
 from requite.core.observer import Observer
 from requite.core.recording import FAILURES, CallRecorder, JobRecorder
 from requite.errors import NoService, Poisoned, RemoteFailure, WorkerLost
+from requite.principal import Principal
 from requite.protocols.majordomo.calls import PendingCall
 from requite.protocols.majordomo.jobs import Job
 from requite.protocols.majordomo.parties import Client, PendingRequest, Worker
@@ -66,6 +68,17 @@ class BrokerObserver(Observer):
 
     def worker(self, kind: Kind, worker: Worker, now: float, reason: str = "") -> None:
         """A worker joined, is alive, drains, or was lost, by `kind`."""
+
+    def access(
+        self,
+        kind: Kind,
+        principal: Principal,
+        verb: str,
+        name: bytes,
+        now: float,
+        reason: str = "",
+    ) -> None:
+        """An access decision, by `kind`: ADMITTED, DENIED or RIGHTS."""
 
     def flush_open_spans(self, clients: Iterable[Client], now: float) -> None:
         """It is time to flush; the requests of these clients are pending."""
@@ -176,6 +189,19 @@ class BrokerRecorder(BrokerObserver):
         self._append_event(
             EventRow(at, kind, pending.call_id, name, attempt=pending.attempts, **facts)
         )
+
+    def access(
+        self,
+        kind: Kind,
+        principal: Principal,
+        verb: str,
+        name: bytes,
+        now: float,
+        reason: str = "",
+    ) -> None:
+        """Journal an access decision."""
+        owner = principal.name.encode()
+        self._append_event(EventRow(now, kind, NO_CALL, name, owner, error=verb, reason=reason))
 
     # --- workers --------------------------------------------------------------------------------
     def worker(self, kind: Kind, worker: Worker, now: float, reason: str = "") -> None:

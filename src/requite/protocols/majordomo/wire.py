@@ -22,6 +22,11 @@ from requite.engine import Message
 MMI_PREFIX: Final = b"mmi."
 SERVICE_NAME_SIZE_MAX: Final = 255  # MDP 0.3 counts it in one byte; names cross dialects
 NOT_IDEMPOTENT: Final = 1  # flag of REQUEST
+
+# Features that a peer announces in its handshake ([features]).
+KNOWS_DENIED: Final = "denied"
+TAKES_PRINCIPALS: Final = "principals"
+FEATURES: Final = (KNOWS_DENIED, TAKES_PRINCIPALS)
 # Peers that may close a connection before the first message.
 CLOSES_EARLY: Final = "the passive broker of a pair, a broker without free file descriptors"
 U32_MAX: Final = (1 << 32) - 1
@@ -31,7 +36,8 @@ U32_MAX: Final = (1 << 32) - 1
 @final
 @dataclass(slots=True)
 class ClientRequest:
-    """A client's request to `service`; `timeout_ms` 0 means no limit."""
+    """A client's request to `service`; `timeout_ms` 0 means no limit. `principal`: the owner of a
+    request that a part of the broker's process sends for it; not on the wire."""
 
     service: bytes
     body: list[bytes]
@@ -40,6 +46,7 @@ class ClientRequest:
     flags: int = 0
     key: bytes = b""
     call_id: bytes = NO_CALL
+    principal: bytes = b""
 
 
 @final
@@ -106,6 +113,7 @@ class WorkerRequest:
     attempt: int = 1
     key: bytes = b""
     call_id: bytes = NO_CALL
+    principal: bytes = b""
 
 
 @final
@@ -140,7 +148,10 @@ class WorkerHeartbeat:
 @final
 @dataclass(slots=True)
 class Disconnect:
-    """End of the dialogue; sent both ways between worker and broker."""
+    """End of the dialogue; sent both ways between worker and broker. `reason` is the broker's, and
+    may be empty."""
+
+    reason: bytes = b""
 
 
 @final
@@ -214,6 +225,7 @@ class Dialect(Protocol):
         attempt: int,
         key: bytes,
         call_id: bytes,
+        principal: bytes = b"",
     ) -> Message: ...
     def worker_final(
         self, address: bytes, body: Sequence[bytes], dispatch_id: int, status: int

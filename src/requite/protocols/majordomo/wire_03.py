@@ -20,6 +20,7 @@ from requite.chronicle import CALL_ID_SIZE, ORIGIN_SIZE
 from requite.engine import Message
 from requite.errors import LocalViolation
 from requite.protocols.majordomo.headers_03 import (
+    B_DISCONNECT,
     C_CANCEL,
     C_FINAL,
     C_HEARTBEAT,
@@ -29,6 +30,8 @@ from requite.protocols.majordomo.headers_03 import (
     FROM_CLIENT,
     FROM_WORKER,
     KEY_SIZE_MAX,
+    PRINCIPAL_SIZE_MAX,
+    REASON_SIZE_MAX,
     STATUS_MAX,
     TO_CLIENT,
     TO_WORKER,
@@ -41,6 +44,7 @@ from requite.protocols.majordomo.headers_03 import (
     W_PROGRESS,
     W_READY,
     W_REQUEST,
+    W_REQUEST_OF,
     WORKER_MAGIC,
     WORKER_STATUSES,
     check_key,
@@ -201,8 +205,17 @@ class Mdp03:
         attempt: int,
         key: bytes,
         call_id: bytes,
+        principal: bytes = b"",
     ) -> Message:
-        """Encode a `WorkerRequest`; `address` is not carried."""
+        """Encode a `WorkerRequest`, with a principal as REQUEST_OF; `address` is not carried."""
+        if principal:
+            check_key(W_REQUEST_OF, key)
+            if len(principal) > PRINCIPAL_SIZE_MAX:
+                raise LocalViolation(
+                    f"the principal has {len(principal)} bytes; the maximum is {PRINCIPAL_SIZE_MAX}"
+                )
+            fields = (dispatch_id, timeout_ms, attempt, len(principal), call_id)
+            return encode(W_REQUEST_OF, fields, principal + key, body)
         if not body:
             raise no_body(W_REQUEST)
         try:
@@ -245,7 +258,7 @@ _ENCODERS: Final[dict[type, Callable[[Mdp03, Any], Message]]] = {
         c.service, c.body, c.request_id, c.timeout_ms, c.flags, c.key, c.call_id
     ),
     WorkerRequest: lambda codec, c: codec.worker_request(
-        c.address, c.body, c.dispatch_id, c.timeout_ms, c.attempt, c.key, c.call_id
+        c.address, c.body, c.dispatch_id, c.timeout_ms, c.attempt, c.key, c.call_id, c.principal
     ),
     WorkerFinal: lambda codec, c: codec.worker_final(c.address, c.body, c.dispatch_id, c.status),
     ClientFinal: lambda codec, c: codec.client_final(
@@ -260,5 +273,7 @@ _ENCODERS: Final[dict[type, Callable[[Mdp03, Any], Message]]] = {
     Ready: lambda _codec, c: _ready(c),
     Progress: lambda _codec, c: encode(W_PROGRESS, (c.dispatch_id, c.extend_ms)),
     DrainNotice: lambda _codec, _c: encode(W_DRAIN, ()),
-    Disconnect: lambda _codec, _c: encode(W_DISCONNECT, ()),
+    Disconnect: lambda _codec, c: encode(
+        B_DISCONNECT if c.reason else W_DISCONNECT, (), c.reason[:REASON_SIZE_MAX]
+    ),
 }

@@ -226,6 +226,7 @@ class RfcDialect:
         attempt: int,
         key: bytes,
         call_id: bytes,
+        principal: bytes = b"",
     ) -> Message:
         """Encode a `WorkerRequest`; only `address` and `body` are sent."""
         return [*self._heads.worker_request, address, b"", *_nonempty(body)]

@@ -120,6 +120,7 @@ class MajordomoWorker(Machine):
         self._redial = Redial(rng)
         self._redial.at = 0.0
         self._was_heard = False  # the broker, on this connection
+        self.refusal = ""  # why the broker does not accept this worker
         self._liveness = Liveness(policy.heartbeat, 0.0)
         self._beat_at = inf
         self._by_id: dict[int, Job] = {}  # jobs of this connection, by dispatch id
@@ -189,7 +190,7 @@ class MajordomoWorker(Machine):
                 if isinstance(command, WorkerRequest):
                     self._request(command, now)
                 elif isinstance(command, Disconnect):
-                    self._drop_connection("the broker disconnected", now)
+                    self._disconnected(command.reason.decode(errors="replace"), now)
                     return
                 else:
                     self._received_other(command, now)
@@ -201,6 +202,7 @@ class MajordomoWorker(Machine):
             return
         self._redial.fruitless = 0
         self._was_heard = True
+        self.refusal = ""
 
     def _request(self, command: WorkerRequest, now: float) -> None:
         dispatch_id, timeout_ms, attempt = command.dispatch_id, command.timeout_ms, command.attempt
@@ -219,6 +221,8 @@ class MajordomoWorker(Machine):
         if due_at < self._sweep.at:
             self._sweep.at = due_at
         request = Request(self._service, command.body, attempt, remaining_s, command.key)
+        if command.principal:
+            request.principal = command.principal.decode(errors="replace")
         jobs.deliver(job, None, request, self._out, now, attempt=attempt)
 
     def _received_other(self, command: ToWorker, now: float) -> None:
@@ -319,6 +323,12 @@ class MajordomoWorker(Machine):
             Ready(self._name, policy.capacity, interval_ms, lease_ms, self._instance)
         )
         self._say(ready, now)
+
+    def _disconnected(self, reason: str, now: float) -> None:
+        """Handle DISCONNECT; its reason stays in `refusal` until the broker accepts the worker."""
+        if reason:
+            self.refusal = reason
+        self._drop_connection(reason or "the broker disconnected", now)
 
     def _lost(self, event: PeerLost, now: float) -> None:
         if event.peer is self._peer and not self._stopped:

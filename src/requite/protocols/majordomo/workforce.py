@@ -16,13 +16,16 @@ from requite.core.liveness import Liveness, absence_s
 from requite.core.timers import Timers
 from requite.engine import Effect, Message, Peer, Send, Warn
 from requite.errors import RemoteViolation
+from requite.principal import INSIDE, Principal
 from requite.protocols.majordomo.directory import TOO_MANY, Directory
 from requite.protocols.majordomo.dispatch import Dispatcher
 from requite.protocols.majordomo.parties import Departed, Newcomer, Party, Worker
+from requite.protocols.majordomo.permissions import lacks_to_serve
 from requite.protocols.majordomo.policy import LEGACY_IDLE_S, BrokerPolicy
 from requite.protocols.majordomo.recorders import BrokerObserver
 from requite.protocols.majordomo.wire import (
     MMI_PREFIX,
+    TAKES_PRINCIPALS,
     Dialect,
     Disconnect,
     DrainNotice,
@@ -89,6 +92,10 @@ class Workforce:
         rest: Sequence[Message],
         now: float,
     ) -> None:
+        if denied := self._denial(newcomer.principal, ready.service, now):
+            tell = TAKES_PRINCIPALS in newcomer.features
+            self._send_away(peer, dialect, denied, tell=tell)
+            return
         refusal = self._registration_refusal(ready)
         service = None if refusal else self._directory.for_worker(ready.service, now)
         if service is None:
@@ -107,7 +114,7 @@ class Workforce:
             self._out.append(Warn("capacity", text))
         worker = Worker(
             peer,
-            newcomer.address,
+            newcomer,
             dialect,
             service,
             capacity,
@@ -132,6 +139,17 @@ class Workforce:
         if ready.service.startswith(MMI_PREFIX):  # 8/MMI
             return "names that start with mmi. are reserved for the broker"
         return self.refusal
+
+    def _denial(self, principal: Principal, name: bytes, now: float) -> str:
+        """Return which right a worker lacks to serve a name; "" if none ([worker-denied])."""
+        denied = lacks_to_serve(principal, name)
+        if self._policy.titanic_inside and name.startswith(b"titanic.") and principal is not INSIDE:
+            denied = "the broker's own Titanic serves the names that start with titanic."
+        if denied:
+            self._observer.access(Kind.DENIED, principal, "serve", name, now, denied)
+        elif principal.name:
+            self._observer.access(Kind.ADMITTED, principal, "serve", name, now)
+        return denied
 
     def take(self, worker: Worker, messages: Sequence[Message], now: float) -> None:
         """Handle the messages of one read from a worker."""
@@ -222,15 +240,17 @@ class Workforce:
         self._out.append(Send(worker.peer, worker.dialect.encode(WorkerHeartbeat(interval_ms))))
         worker.liveness.spoke_at = now
 
-    def _send_away(self, peer: Peer, dialect: Dialect, reason: str) -> None:
-        """Send DISCONNECT and close (18/MDP, "Opening and Closing a Connection")."""
+    def _send_away(self, peer: Peer, dialect: Dialect, reason: str, *, tell: bool = False) -> None:
+        """Send DISCONNECT and close (18/MDP, "Opening and Closing a Connection"). `tell`: with the
+        reason, which workers of an older requite do not expect."""
         self._parties.pop(peer, None)
         self._out.append(Warn("disconnect", f"disconnecting a worker: {reason}"))
-        self._out.append(Send(peer, dialect.encode(Disconnect())))
+        told = reason.encode() if tell else b""
+        self._out.append(Send(peer, dialect.encode(Disconnect(told))))
         self._out.append(engine.Disconnect(peer, reason))
 
     def _dismiss(self, worker: Worker, reason: str, now: float) -> None:
-        self._send_away(worker.peer, worker.dialect, reason)
+        self._send_away(worker.peer, worker.dialect, reason, tell=worker.takes_principals)
         self.lost(worker, reason, now)
 
     def lost(self, worker: Worker, reason: str, now: float) -> None:
@@ -272,6 +292,15 @@ class Workforce:
                 " (worker_expired_max, --worker-expired-max)"
             )
             self._dismiss(worker, reason, now)
+
+    def review(self, now: float) -> None:
+        """Dismiss the workers that have lost the right to serve ([rights-changed])."""
+        for party in list(self._parties.values()):
+            if isinstance(party, Worker):
+                name = party.service.name
+                if denied := lacks_to_serve(party.principal, name):
+                    self._observer.access(Kind.DENIED, party.principal, "serve", name, now, denied)
+                    self._dismiss(party, denied, now)
 
     def _remark(self, kind: str, worker: Worker, **facts: Any) -> None:
         if not self._observer.makes_notes:

@@ -26,6 +26,7 @@ class ServerFraming:
         self.refusal = ""
         self.peer_identity = b""
         self.peer_credential: Credential | None = None
+        self.peer_features: frozenset[str] = frozenset()
         self.farewell = ""
         self._frame_size = frame_size
         self._heartbeat_s = heartbeat_s

@@ -15,6 +15,7 @@ class RawBytes:
     refusal = ""
     peer_identity = b""
     peer_credential: Credential | None = None
+    peer_features: frozenset[str] = frozenset()
     mid_message = False
     partial_size = 0
     farewell = ""

@@ -1,0 +1,150 @@
+"""`Access`: who a peer is, by its credential, and what it may do. See `requite.access`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from requite.access.file import AccessFile, User, read
+from requite.access.passwords import Passwords
+from requite.errors import ConfigurationError
+from requite.framing.base import CredentialsRefused
+from requite.principal import INSIDE, VERBS, Credential, Principal, Verb
+
+
+class Decision(NamedTuple):
+    """Whether a user may do something, and why, in words; `line` of the file decides (0: none)."""
+
+    allowed: bool
+    why: str
+    line: int = 0
+
+
+class Access:
+    """The users of a listener. All its connections of one user share one `Principal`.
+
+    `load` replaces the users; principals of users that remain keep their identity, so that open
+    connections get their new rights. Not thread-safe: call it on the listener's event loop.
+    """
+
+    def __init__(self, file: AccessFile) -> None:
+        self._principals: dict[str, Principal] = {}
+        self.load(file)
+
+    @classmethod
+    def read(cls, path: str | Path) -> Access:
+        """Read an access file. Raises `ConfigurationError`, with line and key."""
+        return cls(read(Path(path)))
+
+    def load(self, file: AccessFile) -> list[str]:
+        """Replace the users; return the names of those whose rights changed or who are gone."""
+        changed = [name for name in self._principals if name not in file.users]
+        for name in changed:
+            self._principals.pop(name).revoke()
+        for name, user in file.users.items():
+            principal = self._principals.get(name)
+            if principal is None:
+                self._principals[name] = Principal(name, user.rights, user.quota)
+            elif principal.grant(user.rights, user.quota):
+                changed.append(name)
+        self._file = file
+        self._by_credential = {
+            credential: user.name for user in file.users.values() for credential in user.credentials
+        }
+        self._anonymous = next((user.name for user in file.users.values() if user.anonymous), "")
+        self._passwords = Passwords(
+            {user.name: user.passwords for user in file.users.values() if user.passwords}
+        )
+        return changed
+
+    # --- for listeners ----------------------------------------------------------------------------
+    def identify(self, credential: Credential | None, peer_name: str) -> Principal:
+        """Return the owner of a connection. Raises `CredentialsRefused` if no user has it."""
+        if credential is not None and credential.kind == "inside":
+            return INSIDE
+        name = self._user_of(credential)
+        if not name:
+            whose = "no credential" if credential is None else f"the credential {credential}"
+            raise CredentialsRefused(
+                f"{peer_name} has {whose}, which no user of {self._file.path} has"
+            )
+        return self._principals[name]
+
+    def _user_of(self, credential: Credential | None) -> str:
+        if credential is None:
+            return self._anonymous
+        kind, names = credential
+        if kind == "plain":
+            user = self._file.users.get(names[0])
+            return "" if user is None or not user.passwords else user.name
+        found = (self._by_credential.get((kind, name)) for name in names)
+        # A Unix socket tells the user id of every peer, whether or not it is meant to matter.
+        return next(filter(None, found), self._anonymous if kind == "local" else "")
+
+    def check_password(self, user: str, password: str) -> bool:
+        """Whether the password is the user's; takes the same time for unknown users."""
+        return self._passwords.check(user, password)
+
+    def admits_key(self, key: str) -> bool:
+        """Whether a user has this public key of CURVE."""
+        return ("curve", key) in self._by_credential
+
+    @property
+    def has_passwords(self) -> bool:
+        """Whether any user has a password."""
+        return any(user.passwords for user in self._file.users.values())
+
+    # --- for people -------------------------------------------------------------------------------
+    @property
+    def users(self) -> list[User]:
+        """The users, in the order of the file."""
+        return list(self._file.users.values())
+
+    def decide(self, user: str, verb: Verb, name: str) -> Decision:
+        """Say whether a user may do something, and which line decides.
+
+        Raises `ConfigurationError` for an unknown user or verb.
+        """
+        if verb not in VERBS:
+            raise ConfigurationError(f"there is no verb {verb!r}; it is one of {', '.join(VERBS)}")
+        found = self._file.users.get(user)
+        if found is None:
+            known = ", ".join(self._file.users) or "it has no users"
+            raise ConfigurationError(f"{self._file.path} has no user {user!r}: {known}")
+        glob = found.rights.match(verb, name)
+        if glob is None:
+            given = getattr(found.rights, verb)
+            why = (
+                f"no glob of its {verb} matches: {', '.join(given)}"
+                if given
+                else f"it has no {verb}"
+            )
+            return Decision(False, why, self._file.line_of(user, verb))
+        line = self._file.line_of(user, verb, glob)
+        return Decision(True, f"{glob!r} in its {verb} matches", line)
+
+
+def watch(access: Access, path: Path) -> Callable[[], list[str] | None]:
+    """Return a function that loads a changed file, and returns the users that it changes; None if
+    the file is unchanged. It raises `ConfigurationError` once for a bad file, and keeps the old
+    users."""
+    stamp = _stamp(path)
+
+    def look() -> list[str] | None:
+        nonlocal stamp
+        now = _stamp(path)
+        if now == stamp:
+            return None
+        stamp = now
+        return access.load(read(path))
+
+    return look
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
