@@ -11,17 +11,26 @@ or in a program with its own event loop:
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from requite.chronicle import WriterRole
+from requite.access import Access
+from requite.access.exposure import check_exposure
+from requite.access.file import AccessFile
+from requite.chronicle import Kind, WriterRole
 from requite.engine import Note, Wake
 from requite.errors import ConfigurationError
 from requite.framing import IdentityTable, Limits, SocketType, Zmtp, mechanism_to_check
+from requite.framing.base import CredentialsRefused
+from requite.framing.credentials import NO_PASSWORDS
 from requite.framing.handover import Handover
+from requite.framing.zmtp_mechanism import Mechanism, PlainServer
 from requite.pair import Pair
 from requite.pair.standby_gate import StandbyGate, as_facts
+from requite.principal import INSIDE, Credential, Principal
 from requite.protocols.majordomo.broker import MajordomoBroker
 from requite.protocols.majordomo.management import Snapshot
 from requite.protocols.majordomo.policy import BrokerPolicy
@@ -31,6 +40,7 @@ from requite.shell.connections import Connections, Endpoint
 from requite.shell.daemon import Daemon
 from requite.shell.host import Link, LinkLimits
 from requite.shell.journaling import JournalOption, chronicle_of, journal_in, new_name
+from requite.shell.owners import unrestricted
 from requite.transport.address import InprocAddress, parse_address
 
 if TYPE_CHECKING:
@@ -42,7 +52,9 @@ DEFAULT_BIND: Final = "tcp://127.0.0.1:5555"
 # The transports of ZMTP; TLS and WebSockets belong to other protocols.
 _SCHEMES: Final = ("tcp", "ipc", "inproc")
 _IDENTITIES: Final = 1 << 32
+_LOOK_EVERY_S: Final = 1.0  # at the access file
 _SETTLE_S: Final = 5.0  # time limit for writing the last replies to disk
+_log = logging.getLogger("requite.broker")
 
 
 class Broker(Daemon):
@@ -50,6 +62,10 @@ class Broker(Daemon):
 
     - `binds`: addresses to listen at, `tcp://host:port` (port 0: a free one) or `ipc:///path`.
     - `policy`: times and limits.
+    - `access`: the users and their rights, or the path of an access file (`requite.access.Access`).
+      The file is read again when it changes. Without it everybody may do everything, and the broker
+      listens at loopback addresses and Unix sockets only.
+    - `insecure`: listen at other addresses without `access`, too.
     - `users`: passwords by user name. If given, peers must authenticate by ZMTP PLAIN, which does
       not encrypt; None: no authentication.
     - `handover`: whether a peer that announces an identity in use takes it over (True) or is
@@ -76,6 +92,8 @@ class Broker(Daemon):
         self,
         *binds: str,
         policy: BrokerPolicy | None = None,
+        access: Access | str | Path | None = None,
+        insecure: bool = False,
         users: Mapping[str, str] | None = None,
         handover: bool = False,
         message_size_max: int = Limits().message_size_bytes_max,
@@ -85,9 +103,19 @@ class Broker(Daemon):
         pair: Pair | None = None,
         on_note: Callable[[Note], None] | None = None,
     ) -> None:
-        policy = policy or BrokerPolicy()
-        if on_note is not None:
-            policy = replace(policy, notes=True)
+        policy = replace(
+            policy or BrokerPolicy(),
+            notes=on_note is not None or (policy is not None and policy.notes),
+            titanic_inside=titanic is not None,
+        )
+        if access is not None and users is not None:
+            raise ConfigurationError(
+                "give either `access` or `users`: an access file has passwords"
+            )
+        if access is not None and not isinstance(access, Access):
+            access = Access.read(access)
+        self._access = access
+        self._following: asyncio.Task[None] | None = None
         name = new_name()
         self._journal = journal_in(journal, WriterRole.BROKER, name)
         self._engine = MajordomoBroker(policy, origin=name, chronicle=chronicle_of(self._journal))
@@ -100,7 +128,9 @@ class Broker(Daemon):
         self._pair = pair
         gate = None if pair is None else self._put_behind_gate(pair)
         limits = _limits(message_size_max)
-        self._mechanism = mechanism_to_check(users)
+        self._mechanism = (
+            mechanism_to_check(users) if access is None else self._mechanism_of(access)
+        )
         identities: IdentityTable[Link] = IdentityTable(
             start=entropy.source.randrange(_IDENTITIES), handover=handover
         )
@@ -112,6 +142,7 @@ class Broker(Daemon):
             Endpoint(parse_address(bind, _SCHEMES), make_framing)
             for bind in binds or (DEFAULT_BIND,)
         ]
+        check_exposure(listen, access, insecure=insecure)
         self._titanic: Titanic | None = None
         if titanic is not None:
             place = InprocAddress(f"titanic-{name.hex()}")
@@ -124,6 +155,7 @@ class Broker(Daemon):
             ),
             lets_in=_accept_all if gate is None else gate.lets_in,
             identities=identities,
+            identify=unrestricted if access is None else self._identify,
             note=on_note or _unheard,
             logger="requite.broker",
         )
@@ -137,6 +169,13 @@ class Broker(Daemon):
     def snapshot(self) -> Snapshot:
         """Return the broker's tables: services, workers, counts of pending requests."""
         return self._engine.snapshot()
+
+    async def read_access(self) -> None:
+        """Read the access file again, and apply it to new and open connections. Raises
+        `ConfigurationError` for a bad file, and keeps the users as they were."""
+        if self._access is not None:
+            file = await asyncio.to_thread(self._access.changed_file, anyway=True)
+            self._apply(self._access, file)
 
     def admit(self, users: Mapping[str, str]) -> None:
         """Replace the users, for new connections; open ones stay. Raises `ConfigurationError`."""
@@ -157,6 +196,9 @@ class Broker(Daemon):
             await self._shell.listen_all()
             if self._titanic is not None:
                 await self._titanic.start()
+            if self._access is not None:
+                following = self._follow(self._access)
+                self._following = asyncio.create_task(following, name="broker-access")
         except BaseException:
             await self.close()
             raise
@@ -203,6 +245,9 @@ class Broker(Daemon):
 
     async def close(self) -> None:
         """Stop at once and drop pending requests; MDP 0.3 clients resend them."""
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.wait([self._following])
         if self._pair is not None:
             await self._pair.close()
         if self._titanic is not None:
@@ -210,6 +255,54 @@ class Broker(Daemon):
         await self._shell.close()
         await self._end_journal()
 
+    # --- users and rights -------------------------------------------------------------------------
+    def _mechanism_of(self, access: Access) -> Mechanism:
+        return PlainServer(self._check) if access.has_passwords else NO_PASSWORDS
+
+    def _check(self, user: str, password: str) -> bool:
+        assert self._access is not None
+        if self._access.check_password(user, password):
+            return True
+        self._record(Kind.DENIED, f"plain:{user}", "a wrong password, or an unknown user")
+        return False
+
+    def _identify(self, credential: Credential | None, peer_name: str) -> Principal:
+        assert self._access is not None
+        try:
+            principal = self._access.identify(credential, peer_name)
+        except CredentialsRefused as refusal:
+            self._record(Kind.DENIED, str(credential or ""), str(refusal))
+            raise
+        if principal is not INSIDE:
+            how = f"{credential or 'no credential'} from {peer_name}"
+            self._record(Kind.ADMITTED, principal.name, how)
+        return principal
+
+    def _record(self, kind: Kind, principal: str, reason: str) -> None:
+        """Journal a decision about a connection, or about the rights of a user."""
+        verb = "rights" if kind is Kind.RIGHTS else "connect"
+        self._engine.record_access(kind, principal, verb, clock.now(), reason)
+
+    async def _follow(self, access: Access) -> None:
+        """Apply the access file whenever it changes."""
+        while True:
+            await asyncio.sleep(_LOOK_EVERY_S)
+            try:
+                self._apply(access, await asyncio.to_thread(access.changed_file))
+            except ConfigurationError as error:
+                _log.warning("the users and their rights remain as they were: %s", error)
+
+    def _apply(self, access: Access, file: AccessFile | None) -> None:
+        if file is None:
+            return
+        changed = access.load(file)
+        self._mechanism = self._mechanism_of(access)
+        for name in changed:
+            self._record(Kind.RIGHTS, name, "changed" if name in file.users else "removed")
+        self._shell.host.rights_changed()
+        _log.info("read %s: %d users, changed: %s", file.path, len(file.users), changed or "none")
+
+    # --- parts ------------------------------------------------------------------------------------
     def _put_behind_gate(self, pair: Pair) -> StandbyGate:
         self._engine.standing = lambda: as_facts(pair.view)
         pair.belong_to(lambda _view: self._shell.submit(Wake()))

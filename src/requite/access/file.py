@@ -93,7 +93,8 @@ def _is_item(text: str) -> bool:
 def read(path: Path) -> AccessFile:
     """Read an access file. Raises `ConfigurationError`; other users must have no access to it."""
     try:
-        with path.open("rb") as file:
+        # Without O_NONBLOCK, opening a FIFO may block forever.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 raise ConfigurationError(f"the access file {path} is not a regular file")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,12 +29,31 @@ class Access:
 
     def __init__(self, file: AccessFile) -> None:
         self._principals: dict[str, Principal] = {}
+        self._path: Path | None = None
+        self._stamp: object = None
         self.load(file)
 
     @classmethod
     def read(cls, path: str | Path) -> Access:
         """Read an access file. Raises `ConfigurationError`, with line and key."""
-        return cls(read(Path(path)))
+        path = Path(path)
+        stamp = _stamp(path)
+        access = cls(read(path))
+        access._path, access._stamp = path, stamp
+        return access
+
+    def changed_file(self, *, anyway: bool = False) -> AccessFile | None:
+        """Return the content of the file if it has changed since it was read (or `anyway`).
+
+        May run in a thread. Raises `ConfigurationError`, once for each bad content.
+        """
+        if self._path is None:
+            return None
+        stamp = _stamp(self._path)
+        if stamp == self._stamp and not anyway:
+            return None
+        self._stamp = stamp
+        return read(self._path)
 
     def load(self, file: AccessFile) -> list[str]:
         """Replace the users; return the names of those whose rights changed or who are gone."""
@@ -123,23 +141,6 @@ class Access:
             return Decision(False, why, self._file.line_of(user, verb))
         line = self._file.line_of(user, verb, glob)
         return Decision(True, f"{glob!r} in its {verb} matches", line)
-
-
-def watch(access: Access, path: Path) -> Callable[[], list[str] | None]:
-    """Return a function that loads a changed file, and returns the users that it changes; None if
-    the file is unchanged. It raises `ConfigurationError` once for a bad file, and keeps the old
-    users."""
-    stamp = _stamp(path)
-
-    def look() -> list[str] | None:
-        nonlocal stamp
-        now = _stamp(path)
-        if now == stamp:
-            return None
-        stamp = now
-        return access.load(read(path))
-
-    return look
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:

@@ -38,6 +38,7 @@ from requite.titanic.settings import TitanicSettings
 
 if TYPE_CHECKING:
     from requite.broker import Broker
+    from requite.cli.serving import Reload
 
 _LIVENESS: Final = Group("Liveness", sort_key=10)
 _REQUESTS: Final = Group("Requests", sort_key=20)
@@ -198,8 +199,27 @@ class Limits:
 @Parameter(name="*", group=_PEERS)
 @dataclass(frozen=True, slots=True)
 class Peers:
-    """Users who may connect, and replies to clients of older dialects."""
+    """Users and their rights, and replies to clients of older dialects."""
 
+    access: Annotated[
+        Path | None,
+        Parameter(
+            metavar="FILE",
+            env_var="REQUITE_ACCESS_FILE",
+            help="Admit only the users of FILE, with their rights. FILE is read again when it "
+            "changes. Without it everybody may do everything, and the broker takes loopback "
+            "addresses and Unix sockets only.",
+        ),
+    ] = None
+    insecure: Annotated[
+        bool,
+        Parameter(
+            negative="",
+            show_default=False,
+            help="Listen at any address without --access: everybody who reaches it may do "
+            "everything.",
+        ),
+    ] = False
     credentials_file: Annotated[
         Path | None,
         Parameter(
@@ -298,7 +318,8 @@ def broker(
 
     SIGTERM or Ctrl-C drains: the broker accepts no new requests, finishes pending
     ones, and exits with 0. A second signal stops it at once. SIGHUP reads
-    --credentials-file again; it drains a broker whose terminal was closed.
+    --access and --credentials-file again; it drains a broker whose terminal was
+    closed.
 
       $ requite broker --bind tcp://127.0.0.1:0 --heartbeat-interval 0.5
     """
@@ -312,6 +333,8 @@ def broker(
     server = Broker(
         *bind,
         policy=_policy(liveness, requests, limits, peers),
+        access=peers.access,
+        insecure=peers.insecure,
         users=None if file is None else read_users(file),
         message_size_max=limits.message_size_max,
         links=LinkLimits(partial_size_max=limits.partial_size_max),
@@ -325,8 +348,24 @@ def broker(
         server,
         lambda: _announce(server.endpoints),
         until_failed,
-        reload=None if file is None else lambda: _admit(server, file),
+        reload=_reloader(server, peers),
     )
+
+
+def _reloader(server: Broker, peers: Peers) -> Reload | None:
+    """Return what SIGHUP does: read the file of users again, if there is one."""
+    file = peers.credentials_file
+    if file is not None:
+        return lambda: _admit(server, file)
+    return None if peers.access is None else lambda: _read_access(server)
+
+
+async def _read_access(server: Broker) -> None:
+    """Read the access file again; keep the users as they were if it is bad."""
+    try:
+        await server.read_access()
+    except ConfigurationError as error:
+        _log.warning("SIGHUP: the users and their rights remain as they were: %s", error)
 
 
 async def _admit(server: Broker, file: Path) -> None:

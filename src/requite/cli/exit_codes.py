@@ -11,6 +11,7 @@ from requite.errors import (
     CallTimeout,
     Cancelled,
     ConfigurationError,
+    Denied,
     LakeError,
     LocalViolation,
     NoService,
@@ -47,7 +48,7 @@ class ExitCode(IntEnum):
 
 MEANING: Final[dict[ExitCode, str]] = {
     ExitCode.OK: "success: the reply arrived, or the broker or worker drained",
-    ExitCode.FAILED: "the handler failed or refused; or calls, a check, a pair or Spark failed",
+    ExitCode.FAILED: "the handler failed or refused; a call was denied; a check, a pair or Spark failed",
     ExitCode.USAGE: "invalid arguments; nothing was done",
     ExitCode.TIMEOUT: "no reply in time; the message says whether the request may have run",
     ExitCode.UNAVAILABLE: "no worker, or a full queue; the message says whether it may have run",
@@ -64,6 +65,7 @@ _BY_ERROR: Final[tuple[tuple[type[RequiteError], ExitCode], ...]] = (
     (NoService, ExitCode.UNAVAILABLE),
     (Overloaded, ExitCode.UNAVAILABLE),
     (RemoteFailure, ExitCode.FAILED),
+    (Denied, ExitCode.FAILED),
     (WorkerLost, ExitCode.LOST),
     (Poisoned, ExitCode.LOST),
     (UnknownTicket, ExitCode.FAILED),

@@ -95,6 +95,16 @@ ASK: Final = (
             Verb("pair switch", "URL", "Make the passive server active"),
         ),
     ),
+    Verb(
+        "access",
+        "check|whoami|hash",
+        "Check users and their rights",
+        (
+            Verb("access check", "FILE [USER VERB NAME]", "Check an access file, and explain it"),
+            Verb("access whoami", "URL", "Show as whom a broker knows this client"),
+            Verb("access hash", "", "Hash a password for an access file"),
+        ),
+    ),
     Verb("bench", "URL", "Measure a deployment: throughput and latency"),
 )
 WATCH: Final = (

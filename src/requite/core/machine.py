@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeAlias
 
-from requite.engine import Effect, Input
+from requite.engine import Effect, Input, RightsChanged
 from requite.errors import LocalViolation
 
 Handlers: TypeAlias = Mapping[type, Callable[[Any, float], None]]
@@ -23,7 +23,8 @@ class Machine(ABC):
     def __init__(self) -> None:
         self._draining = self._stopped = False
         self._out: list[Effect] = []
-        self._inputs = self._handlers()
+        # Only listeners with rights of their own look at them again.
+        self._inputs = {RightsChanged: ignore_input, **self._handlers()}
 
     @abstractmethod
     def _handlers(self) -> Handlers:

@@ -12,9 +12,10 @@ _MISSING: Final = Null(
     "the broker requires a user name and password; pass `--credentials-file`, or put them in the"
     " URL (mdp://USER:PASSWORD@HOST)"
 )
-_UNWANTED: Final = Null(
-    "the peer sends a user name and password, but this broker has no users: start the broker"
-    " with `--credentials-file`, or remove the credentials from the peer"
+NO_PASSWORDS: Final = Null(
+    "the peer sends a user name and password, but this broker has no users with passwords: start"
+    " the broker with `--credentials-file`, give its users passwords in the access file, or remove"
+    " the credentials from the peer"
 )
 
 
@@ -34,4 +35,4 @@ def mechanism_to_show(user: str | None, password: str | None) -> Mechanism:
 def mechanism_to_check(users: Mapping[str, str] | None) -> Mechanism:
     """Return the mechanism of a broker that admits only `users` (passwords by user name); None: no
     authentication."""
-    return _UNWANTED if users is None else PlainServer(known_users(users))
+    return NO_PASSWORDS if users is None else PlainServer(known_users(users))

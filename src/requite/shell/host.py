@@ -39,6 +39,7 @@ from requite.engine import (
     PeerWritable,
     Received,
     ResumeReading,
+    RightsChanged,
     Send,
     SendAll,
     Stopped,
@@ -49,10 +50,10 @@ from requite.engine import (
 from requite.errors import CallError, LocalViolation, RemoteViolation
 from requite.framing.base import CredentialsRefused, Framing
 from requite.framing.router import IdentityTable
-from requite.principal import ANYONE, INSIDE, Credential, Principal
 from requite.shell.feeder import Feeder
 from requite.shell.link import Link, LinkLimits, Pause, discard, reason_of_end
 from requite.shell.logins import Logins
+from requite.shell.owners import Identify, Owners, unrestricted
 from requite.shell.partial_messages import PartialMessages
 from requite.shell.pending_links import PendingLinks
 from requite.shell.waiting import Waiting
@@ -83,13 +84,6 @@ def _ignore(*_what: object) -> None:
     """Ignore the call."""
 
 
-def unrestricted(credential: Credential | None, _peer_name: str) -> Principal:
-    """Return a principal that may do everything: there is no table of users."""
-    if credential is None:
-        return ANYONE
-    return INSIDE if credential.kind == "inside" else Principal(str(credential))
-
-
 class Uses(TypedDict, total=False):
     """Callbacks and options that the user of a shell passes to its host; all are optional.
 
@@ -98,8 +92,7 @@ class Uses(TypedDict, total=False):
     - `abandon(token, reason)`: cancel a handler. `note(Note)`: for the journal.
     - `flow(is_free)`: some link pushes back (False), or none does any more (True).
     - `identities`: the identity table of a listening ROUTER.
-    - `identify(credential, peer_name)`: the principal of an accepted link; raises
-      `CredentialsRefused`.
+    - `identify`: finds the principal of an accepted link.
     - `logger`: the name of the logger for warnings.
     - `reports_dials`: the user reports failed handshakes of dialled links, so the host does not log
       them.
@@ -112,7 +105,7 @@ class Uses(TypedDict, total=False):
     note: Callable[[Note], None]
     flow: Callable[[bool], None]
     identities: IdentityTable[Link]
-    identify: Callable[[Credential | None, str], Principal]
+    identify: Identify
     logger: str
     reports_dials: bool
 
@@ -167,7 +160,7 @@ class Host:
         self._deliver = uses.get("deliver", _unexpected)
         self._flow = uses.get("flow", _ignore)
         self._identities = uses.get("identities")
-        self._identify = uses.get("identify", unrestricted)
+        self._owners = Owners(uses.get("identify", unrestricted))
         self.limits = limits or LinkLimits()
         self._warnings = Warnings(logging.getLogger(uses.get("logger", "requite")), clock)
         self._reports_dials = uses.get("reports_dials", False)
@@ -405,6 +398,13 @@ class Host:
         self._drop(link, "too many connections", f"{why}: {shortage}", f"{why} {whom}: {shortage}")
         self._settle()
 
+    def rights_changed(self) -> None:
+        """Close the links whose owners may not connect any more, and tell the engine."""
+        for link, reason in self._owners.no_longer_admitted(list(self.links)):
+            self._expel(link, "access revoked", reason)
+        self._feed(RightsChanged())
+        self._settle()
+
     def shut(self) -> None:
         """Close every link after its queued output is sent; the engine gets no more inputs."""
         for link in list(self.links):
@@ -512,11 +512,10 @@ class Host:
 
     def _identified(self, link: Link) -> bool:
         """Find out who owns an accepted link; close it if it may not connect."""
-        credential = link.framing.peer_credential or link.stream.peer_credential
         try:
-            link.principal = self._identify(credential, link.stream.peer_name)
-        except CredentialsRefused as refusal:
-            self._expel(link, "login refused", str(refusal))
+            self._owners.admit(link)
+        except RemoteViolation as refusal:
+            self._expel(link, "connection refused", str(refusal))
             return False
         return True
 
@@ -645,6 +644,7 @@ class Host:
         self._pending_links.forget(link)
         self._partials.forget(link)
         self._logins.forget(link)
+        self._owners.forget(link)
         if link.pushed_back:
             self._release(link)
 

@@ -43,6 +43,7 @@ from requite.engine import (
     Warn,
 )
 from requite.errors import LocalViolation, RemoteViolation
+from requite.principal import Principal
 from requite.protocols.majordomo import foreign, management
 from requite.protocols.majordomo.dialects import PeerRole, detect
 from requite.protocols.majordomo.directory import TOO_MANY, Directory
@@ -177,6 +178,12 @@ class MajordomoBroker:
             len(self._timers),
             self.draining,
         )
+
+    def record_access(
+        self, kind: Kind, principal: str, verb: str, now: float, reason: str = ""
+    ) -> None:
+        """Journal an access decision of the listener."""
+        self._observer.access(kind, Principal(principal), verb, b"", now, reason)
 
     # --- peers come and go ----------------------------------------------------------------------
     def _peer_joined(self, event: PeerJoined, now: float) -> None:

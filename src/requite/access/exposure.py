@@ -1,0 +1,41 @@
+"""Which addresses a listener may take without knowing its users."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from requite.access.table import Access
+from requite.errors import ConfigurationError
+from requite.framing.web_hosts import canonical, is_loopback
+from requite.transport.address import Address, HostAddress
+from requite.transport.tls import TlsSettings
+
+
+class Listened(Protocol):
+    """An address to listen at, with its TLS settings."""
+
+    @property
+    def address(self) -> Address: ...
+    @property
+    def tls(self) -> TlsSettings | None: ...
+
+
+def is_local(address: Address) -> bool:
+    """Whether only processes of this machine can reach an address."""
+    return not isinstance(address, HostAddress) or is_loopback(canonical(address.host) or "")
+
+
+def check_exposure(listen: Iterable[Listened], access: Access | None, *, insecure: bool) -> None:
+    """Raise `ConfigurationError` if other machines could use a listener that does not know its
+    users: neither by an access file, nor by their certificates."""
+    if insecure or access is not None:
+        return
+    for endpoint in listen:
+        knows_users = endpoint.tls is not None and endpoint.tls.verify_client
+        if not (knows_users or is_local(endpoint.address)):
+            raise ConfigurationError(
+                f"other machines could reach {endpoint.address}, and everybody there could use it:"
+                " give it an access file (`--access FILE`, `access=`), or listen at 127.0.0.1 or a"
+                " Unix socket. `--insecure` (`insecure=True`) lets everybody in"
+            )

@@ -1,0 +1,77 @@
+"""Who owns the accepted links of a host, and how many links each owner has."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+from requite.errors import RemoteViolation
+from requite.framing.base import CredentialsRefused
+from requite.principal import ANYONE, INSIDE, Credential, Principal
+from requite.shell.link import Link
+
+Identify: TypeAlias = Callable[[Credential | None, str], Principal]
+"""Returns the principal of a credential, given the peer's name for messages. Raises
+`CredentialsRefused`."""
+
+
+class QuotaReached(RemoteViolation):
+    """The principal has as many connections as its quota allows."""
+
+
+def unrestricted(credential: Credential | None, _peer_name: str) -> Principal:
+    """Return a principal that may do everything: there is no table of users."""
+    if credential is None:
+        return ANYONE
+    return INSIDE if credential.kind == "inside" else Principal(str(credential))
+
+
+class Owners:
+    """Finds the owner of each accepted link by its credential."""
+
+    __slots__ = ("_counts", "_identify")
+
+    def __init__(self, identify: Identify) -> None:
+        self._identify = identify
+        self._counts: Counter[Principal] = Counter()
+
+    def admit(self, link: Link) -> None:
+        """Set the principal of a link whose handshake is complete.
+
+        Raises `CredentialsRefused` or `QuotaReached` if it may not connect.
+        """
+        principal = self._owner(link)
+        maximum = principal.quota.connections
+        if maximum and self._counts[principal] >= maximum:
+            raise QuotaReached(
+                f"{principal} has {maximum} connections, the maximum (connections of its quota)"
+            )
+        link.principal = principal
+        if maximum:
+            self._counts[principal] += 1
+
+    def forget(self, link: Link) -> None:
+        """Remove a link that has ended."""
+        principal = link.principal
+        if principal in self._counts:
+            self._counts[principal] -= 1
+            if self._counts[principal] <= 0:
+                del self._counts[principal]
+
+    def no_longer_admitted(self, links: Iterable[Link]) -> list[tuple[Link, str]]:
+        """Return the links whose credential belongs to nobody or to another user now, and why."""
+        ends: list[tuple[Link, str]] = []
+        for link in links:
+            if not (link.accepted and link.joined) or link.ended:
+                continue
+            try:
+                if self._owner(link) is not link.principal:
+                    ends.append((link, f"its credential is not {link.principal}'s any more"))
+            except CredentialsRefused as refusal:
+                ends.append((link, str(refusal)))
+        return ends
+
+    def _owner(self, link: Link) -> Principal:
+        credential = link.framing.peer_credential or link.stream.peer_credential
+        return self._identify(credential, link.stream.peer_name)

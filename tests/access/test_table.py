@@ -1,0 +1,168 @@
+"""`Access`: from credentials to principals, and changes of the file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from requite.access import Access
+from requite.access.exposure import check_exposure
+from requite.access.file import parse
+from requite.access.passwords import hash_password
+from requite.errors import ConfigurationError
+from requite.framing.base import CredentialsRefused
+from requite.principal import INSIDE, Credential
+from requite.shell.connections import Endpoint, no_framing
+from requite.transport.address import parse_address
+from requite.transport.tls import TlsSettings
+
+FILE = f"""
+[user.shop]
+tls = ["CN=shop", "sha256:aa"]
+call = ["price", "pay.*"]
+
+[user.both]
+curve = "key"
+local = 7
+password = "{hash_password("secret")}"
+
+[user.guest]
+anonymous = true
+call = ["time"]
+""".encode()
+
+
+@pytest.fixture
+def access() -> Access:
+    return Access(parse(FILE))
+
+
+@pytest.mark.parametrize(
+    ("credential", "user"),
+    [
+        (Credential("tls", ("O=Acme,CN=shop", "CN=shop", "sha256:bb")), "shop"),
+        (Credential("tls", ("CN=other", "sha256:aa")), "shop"),
+        (Credential("curve", ("key",)), "both"),
+        (Credential("local", ("7",)), "both"),
+        (Credential("local", ("8",)), "guest"),
+        (Credential("plain", ("both",)), "both"),
+        (None, "guest"),
+    ],
+)
+def test_a_user_is_recognised_by_any_of_its_credentials(
+    access: Access, credential: Credential | None, user: str
+) -> None:
+    assert access.identify(credential, "peer").name == user
+
+
+@pytest.mark.parametrize(
+    "credential",
+    [
+        Credential("tls", ("CN=shopper",)),
+        Credential("tls", ("key",)),
+        Credential("curve", ("CN=shop",)),
+        Credential("plain", ("shop",)),  # has no password
+        Credential("plain", ("nobody",)),
+    ],
+)
+def test_a_credential_of_nobody_is_refused_with_its_name(
+    access: Access, credential: Credential
+) -> None:
+    with pytest.raises(CredentialsRefused, match=str(credential)):
+        access.identify(credential, "peer")
+
+
+def test_without_an_anonymous_user_a_peer_needs_a_credential() -> None:
+    access = Access(parse(b"[user.shop]\ntls = 'CN=shop'"))
+    for credential in (None, Credential("local", ("0",))):
+        with pytest.raises(CredentialsRefused, match=r"no user of access\.toml has"):
+            access.identify(credential, "peer")
+
+
+def test_a_part_of_the_own_process_is_admitted(access: Access) -> None:
+    assert access.identify(Credential("inside", ("x",)), "peer") is INSIDE
+
+
+def test_connections_of_a_user_share_a_principal_whose_rights_change(access: Access) -> None:
+    shop = access.identify(Credential("tls", ("CN=shop",)), "a")
+    assert access.identify(Credential("tls", ("x", "sha256:aa")), "b") is shop
+    assert shop.may("call", "price")
+    changed = access.load(parse(FILE.replace(b'"price", ', b"")))
+    assert changed == ["shop"]
+    assert not shop.may("call", "price")
+    assert shop.may("call", "pay.card")
+    assert access.identify(Credential("tls", ("CN=shop",)), "a") is shop
+    assert access.load(parse(b"")) == ["shop", "both", "guest"]
+    assert not shop.may("call", "pay.card")
+    with pytest.raises(CredentialsRefused):
+        access.identify(Credential("tls", ("CN=shop",)), "a")
+
+
+def test_a_changed_file_is_read_once_and_a_bad_one_keeps_the_users(tmp_path: Path) -> None:
+    path = tmp_path / "access.toml"
+    path.write_bytes(FILE)
+    path.chmod(0o600)
+    access = Access.read(path)
+    assert access.changed_file() is None
+    path.write_bytes(b"[user.shop]\ncall = 1")
+    with pytest.raises(ConfigurationError, match="line 2"):
+        access.changed_file()
+    assert access.changed_file() is None
+    assert access.identify(None, "peer").name == "guest"
+    os.replace(_written(tmp_path / "new", b"[user.only]\nanonymous = true"), path)
+    file = access.changed_file()
+    assert file is not None
+    access.load(file)
+    assert access.identify(None, "peer").name == "only"
+    assert access.changed_file(anyway=True) is not None
+
+
+def _written(path: Path, data: bytes) -> Path:
+    path.write_bytes(data)
+    path.chmod(0o600)
+    return path
+
+
+def test_a_decision_is_explained_with_its_line(access: Access) -> None:
+    assert access.decide("shop", "call", "pay.card") == (True, "'pay.*' in its call matches", 4)
+    assert access.decide("shop", "call", "pay") == (
+        False,
+        "no glob of its call matches: price, pay.*",
+        4,
+    )
+    assert access.decide("shop", "serve", "pay") == (False, "it has no serve", 2)
+    with pytest.raises(ConfigurationError, match="has no user 'nobody'"):
+        access.decide("nobody", "call", "x")
+
+
+@pytest.mark.parametrize(
+    ("address", "verifies", "is_refused"),
+    [
+        ("tcp://0.0.0.0:1", False, True),
+        ("tcp://[::]:1", False, True),
+        ("tcp://10.0.0.1:1", False, True),
+        ("tcp://example.org:1", False, True),
+        ("tls://10.0.0.1:1", False, True),
+        ("tls://10.0.0.1:1", True, False),
+        ("tcp://127.0.0.1:1", False, False),
+        ("tcp://[::1]:1", False, False),
+        ("tcp://localhost:1", False, False),
+        ("ipc:///tmp/x", False, False),
+        ("inproc://x", False, False),
+    ],
+)
+def test_a_listener_that_knows_nobody_stays_on_its_machine(
+    access: Access, address: str, verifies: bool, is_refused: bool
+) -> None:
+    tls = TlsSettings(ca="ca.pem", verify_client=True) if verifies else None
+    schemes = ("tcp", "tls", "ipc", "inproc")
+    listen = [Endpoint(parse_address(address, schemes), no_framing, None, tls)]
+    for given, insecure in ((access, False), (None, True)):
+        check_exposure(listen, given, insecure=insecure)
+    if is_refused:
+        with pytest.raises(ConfigurationError, match="--insecure"):
+            check_exposure(listen, None, insecure=False)
+    else:
+        check_exposure(listen, None, insecure=False)
