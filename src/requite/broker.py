@@ -11,26 +11,20 @@ or in a program with its own event loop:
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from requite.access import Access
 from requite.access.exposure import check_exposure
-from requite.access.file import AccessFile
+from requite.access.guard import AccessOption, Guard
 from requite.chronicle import Kind, WriterRole
 from requite.engine import Note, Wake
 from requite.errors import ConfigurationError
 from requite.framing import IdentityTable, Limits, SocketType, Zmtp, mechanism_to_check
-from requite.framing.base import CredentialsRefused
-from requite.framing.credentials import NO_PASSWORDS
 from requite.framing.handover import Handover
-from requite.framing.zmtp_mechanism import Mechanism, PlainServer
+from requite.framing.zmtp_mechanism import PlainServer
 from requite.pair import Pair
 from requite.pair.standby_gate import StandbyGate, as_facts
-from requite.principal import INSIDE, Credential, Principal
 from requite.protocols.majordomo.broker import MajordomoBroker
 from requite.protocols.majordomo.management import Snapshot
 from requite.protocols.majordomo.policy import BrokerPolicy
@@ -52,9 +46,7 @@ DEFAULT_BIND: Final = "tcp://127.0.0.1:5555"
 # The transports of ZMTP; TLS and WebSockets belong to other protocols.
 _SCHEMES: Final = ("tcp", "ipc", "inproc")
 _IDENTITIES: Final = 1 << 32
-_LOOK_EVERY_S: Final = 1.0  # at the access file
 _SETTLE_S: Final = 5.0  # time limit for writing the last replies to disk
-_log = logging.getLogger("requite.broker")
 
 
 class Broker(Daemon):
@@ -92,7 +84,7 @@ class Broker(Daemon):
         self,
         *binds: str,
         policy: BrokerPolicy | None = None,
-        access: Access | str | Path | None = None,
+        access: AccessOption | None = None,
         insecure: bool = False,
         users: Mapping[str, str] | None = None,
         handover: bool = False,
@@ -112,10 +104,9 @@ class Broker(Daemon):
             raise ConfigurationError(
                 "give either `access` or `users`: an access file has passwords"
             )
-        if access is not None and not isinstance(access, Access):
-            access = Access.read(access)
-        self._access = access
-        self._following: asyncio.Task[None] | None = None
+        self._guard = (
+            None if access is None else Guard(access, self._rights_changed, record=self._record)
+        )
         name = new_name()
         self._journal = journal_in(journal, WriterRole.BROKER, name)
         self._engine = MajordomoBroker(policy, origin=name, chronicle=chronicle_of(self._journal))
@@ -128,9 +119,9 @@ class Broker(Daemon):
         self._pair = pair
         gate = None if pair is None else self._put_behind_gate(pair)
         limits = _limits(message_size_max)
-        self._mechanism = (
-            mechanism_to_check(users) if access is None else self._mechanism_of(access)
-        )
+        self._mechanism = mechanism_to_check(users)
+        if self._guard is not None and self._guard.access.has_passwords:
+            self._mechanism = PlainServer(self._guard.check_password)
         identities: IdentityTable[Link] = IdentityTable(
             start=entropy.source.randrange(_IDENTITIES), handover=handover
         )
@@ -142,7 +133,7 @@ class Broker(Daemon):
             Endpoint(parse_address(bind, _SCHEMES), make_framing)
             for bind in binds or (DEFAULT_BIND,)
         ]
-        check_exposure(listen, access, insecure=insecure)
+        check_exposure(listen, is_guarded=access is not None, insecure=insecure)
         self._titanic: Titanic | None = None
         if titanic is not None:
             place = InprocAddress(f"titanic-{name.hex()}")
@@ -155,7 +146,7 @@ class Broker(Daemon):
             ),
             lets_in=_accept_all if gate is None else gate.lets_in,
             identities=identities,
-            identify=unrestricted if access is None else self._identify,
+            identify=unrestricted if self._guard is None else self._guard.identify,
             note=on_note or _unheard,
             logger="requite.broker",
         )
@@ -173,9 +164,11 @@ class Broker(Daemon):
     async def read_access(self) -> None:
         """Read the access file again, and apply it to new and open connections. Raises
         `ConfigurationError` for a bad file, and keeps the users as they were."""
-        if self._access is not None:
-            file = await asyncio.to_thread(self._access.changed_file, anyway=True)
-            self._apply(self._access, file)
+        if self._guard is not None:
+            await self._guard.read_again()
+
+    def _rights_changed(self) -> None:
+        self._shell.host.rights_changed()
 
     def admit(self, users: Mapping[str, str]) -> None:
         """Replace the users, for new connections; open ones stay. Raises `ConfigurationError`."""
@@ -196,9 +189,8 @@ class Broker(Daemon):
             await self._shell.listen_all()
             if self._titanic is not None:
                 await self._titanic.start()
-            if self._access is not None:
-                following = self._follow(self._access)
-                self._following = asyncio.create_task(following, name="broker-access")
+            if self._guard is not None:
+                self._guard.start()
         except BaseException:
             await self.close()
             raise
@@ -245,9 +237,8 @@ class Broker(Daemon):
 
     async def close(self) -> None:
         """Stop at once and drop pending requests; MDP 0.3 clients resend them."""
-        if self._following is not None:
-            self._following.cancel()
-            await asyncio.wait([self._following])
+        if self._guard is not None:
+            await self._guard.close()
         if self._pair is not None:
             await self._pair.close()
         if self._titanic is not None:
@@ -255,52 +246,10 @@ class Broker(Daemon):
         await self._shell.close()
         await self._end_journal()
 
-    # --- users and rights -------------------------------------------------------------------------
-    def _mechanism_of(self, access: Access) -> Mechanism:
-        return PlainServer(self._check) if access.has_passwords else NO_PASSWORDS
-
-    def _check(self, user: str, password: str) -> bool:
-        assert self._access is not None
-        if self._access.check_password(user, password):
-            return True
-        self._record(Kind.DENIED, f"plain:{user}", "a wrong password, or an unknown user")
-        return False
-
-    def _identify(self, credential: Credential | None, peer_name: str) -> Principal:
-        assert self._access is not None
-        try:
-            principal = self._access.identify(credential, peer_name)
-        except CredentialsRefused as refusal:
-            self._record(Kind.DENIED, str(credential or ""), str(refusal))
-            raise
-        if principal is not INSIDE:
-            how = f"{credential or 'no credential'} from {peer_name}"
-            self._record(Kind.ADMITTED, principal.name, how)
-        return principal
-
     def _record(self, kind: Kind, principal: str, reason: str) -> None:
-        """Journal a decision about a connection, or about the rights of a user."""
+        """Journal a decision about a connection, or a change of rights."""
         verb = "rights" if kind is Kind.RIGHTS else "connect"
         self._engine.record_access(kind, principal, verb, clock.now(), reason)
-
-    async def _follow(self, access: Access) -> None:
-        """Apply the access file whenever it changes."""
-        while True:
-            await asyncio.sleep(_LOOK_EVERY_S)
-            try:
-                self._apply(access, await asyncio.to_thread(access.changed_file))
-            except ConfigurationError as error:
-                _log.warning("the users and their rights remain as they were: %s", error)
-
-    def _apply(self, access: Access, file: AccessFile | None) -> None:
-        if file is None:
-            return
-        changed = access.load(file)
-        self._mechanism = self._mechanism_of(access)
-        for name in changed:
-            self._record(Kind.RIGHTS, name, "changed" if name in file.users else "removed")
-        self._shell.host.rights_changed()
-        _log.info("read %s: %d users, changed: %s", file.path, len(file.users), changed or "none")
 
     # --- parts ------------------------------------------------------------------------------------
     def _put_behind_gate(self, pair: Pair) -> StandbyGate:

@@ -154,15 +154,15 @@ def test_a_decision_is_explained_with_its_line(access: Access) -> None:
     ],
 )
 def test_a_listener_that_knows_nobody_stays_on_its_machine(
-    access: Access, address: str, verifies: bool, is_refused: bool
+    address: str, verifies: bool, is_refused: bool
 ) -> None:
     tls = TlsSettings(ca="ca.pem", verify_client=True) if verifies else None
     schemes = ("tcp", "tls", "ipc", "inproc")
     listen = [Endpoint(parse_address(address, schemes), no_framing, None, tls)]
-    for given, insecure in ((access, False), (None, True)):
-        check_exposure(listen, given, insecure=insecure)
+    for is_guarded, insecure in ((True, False), (False, True)):
+        check_exposure(listen, is_guarded=is_guarded, insecure=insecure)
     if is_refused:
         with pytest.raises(ConfigurationError, match="--insecure"):
-            check_exposure(listen, None, insecure=False)
+            check_exposure(listen, is_guarded=False, insecure=False)
     else:
-        check_exposure(listen, None, insecure=False)
+        check_exposure(listen, is_guarded=False, insecure=False)

@@ -79,9 +79,9 @@ class Serving:
         self._thread.start()
         self._workers: list[Worker] = []
 
-    def start(self, echo: Echo, url: Urls = (), bind: Urls = ()) -> list[str]:
+    def start(self, echo: Echo, url: Urls = (), bind: Urls = (), **settings: Any) -> list[str]:
         """Start a worker; return the URLs at which it listens."""
-        worker = Worker(url, echo.service, bind=bind)
+        worker = Worker(url, echo.service, bind=bind, **settings)
         self.do(worker.start())
         self._workers.append(worker)
         return worker.addresses

@@ -136,7 +136,7 @@ def test_a_client_after_the_guide_addresses_our_server_by_its_endpoint(serving: 
 
 @requirement("flp:server:public-endpoint")
 def test_a_server_at_all_addresses_is_known_by_its_public_endpoint(serving: Serving) -> None:
-    [bound] = serving.start(Echo(), bind="flp://*:0?public=tcp://127.0.0.1:0")
+    [bound] = serving.start(Echo(), bind="flp://*:0?public=tcp://127.0.0.1:0", insecure=True)
     endpoint = f"tcp://127.0.0.1:{bound.rpartition(':')[2]}"
     client = ModelThreeClient(endpoint)
     try:

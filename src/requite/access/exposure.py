@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from requite.access.table import Access
 from requite.errors import ConfigurationError
 from requite.framing.web_hosts import canonical, is_loopback
 from requite.transport.address import Address, HostAddress
@@ -26,10 +25,10 @@ def is_local(address: Address) -> bool:
     return not isinstance(address, HostAddress) or is_loopback(canonical(address.host) or "")
 
 
-def check_exposure(listen: Iterable[Listened], access: Access | None, *, insecure: bool) -> None:
+def check_exposure(listen: Iterable[Listened], *, is_guarded: bool, insecure: bool) -> None:
     """Raise `ConfigurationError` if other machines could use a listener that does not know its
-    users: neither by an access file, nor by their certificates."""
-    if insecure or access is not None:
+    users: neither by an access file (`is_guarded`), nor by their certificates."""
+    if insecure or is_guarded:
         return
     for endpoint in listen:
         knows_users = endpoint.tls is not None and endpoint.tls.verify_client

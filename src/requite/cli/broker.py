@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Group, Parameter
 
+from requite.cli.access.options import AccessFile, Insecure
 from requite.cli.credentials import CREDENTIALS_FILE_VARIABLE, read_users
 from requite.cli.options import QUIET, JournalFolder, Logging
 from requite.cli.output import complain, counted, say
@@ -201,25 +202,8 @@ class Limits:
 class Peers:
     """Users and their rights, and replies to clients of older dialects."""
 
-    access: Annotated[
-        Path | None,
-        Parameter(
-            metavar="FILE",
-            env_var="REQUITE_ACCESS_FILE",
-            help="Admit only the users of FILE, with their rights. FILE is read again when it "
-            "changes. Without it everybody may do everything, and the broker takes loopback "
-            "addresses and Unix sockets only.",
-        ),
-    ] = None
-    insecure: Annotated[
-        bool,
-        Parameter(
-            negative="",
-            show_default=False,
-            help="Listen at any address without --access: everybody who reaches it may do "
-            "everything.",
-        ),
-    ] = False
+    access: AccessFile = None
+    insecure: Insecure = False
     credentials_file: Annotated[
         Path | None,
         Parameter(
@@ -329,7 +313,7 @@ def broker(
     logging.start()
     if store.titanic_memory:
         complain(IN_MEMORY)
-    pair, file = pairing.make(), peers.credentials_file
+    pair, file = pairing.make(insecure=peers.insecure), peers.credentials_file
     server = Broker(
         *bind,
         policy=_policy(liveness, requests, limits, peers),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol
 from cyclopts import Group, Parameter, validators
 
 from requite.chronicle import CALL_ID_SIZE, EventRow, Kind, WriterRole
+from requite.cli.access.options import Insecure
 from requite.cli.exit_codes import ExitCode, exit_code_of
 from requite.cli.failures import advised, is_brokerless, kind_of, sentence
 from requite.cli.options import (
@@ -65,6 +66,7 @@ class ServiceOptions:
             help="SP: listen at the URL, and call a service that connects to it.",
         ),
     ] = False
+    insecure: Insecure = False
 
 
 @Parameter(name="*", group=CALLS)
@@ -176,7 +178,9 @@ def call(
     logging.start()
     _check_submission(submission, calls.stream or calls.once or chosen.bind, url)
     name = name_service(url, chosen.service)
-    target = Target(connection.complete(url), chosen.bind, name, connection.dialect)
+    target = Target(
+        connection.complete(url), chosen.bind, name, connection.dialect, chosen.insecure
+    )
     retry = calls.retry(target.url)
     planned = PlannedCall(target, _read_body(body), calls.timeout, retry, calls.once, journal)
     ticket = TicketOptions(os.fsencode(submission.key), as_json) if submission.submit else None
@@ -205,6 +209,7 @@ class Target:
     bind: bool
     service: str
     dialect: str | None
+    insecure: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,6 +329,7 @@ def _client(planned: PlannedCall) -> AsyncClient:
         service=target.service or None,
         retry=planned.retry,
         dialect=target.dialect,
+        insecure=target.insecure,
         journal=planned.journal,
     )
 

@@ -6,6 +6,7 @@ from typing import Annotated, Final
 
 from cyclopts import Group, Parameter, validators
 
+from requite.cli.access.options import AccessFile, Insecure
 from requite.cli.options import QUIET, JournalFolder, Logging, one_of
 from requite.cli.output import say
 from requite.cli.retention import JournalRetain, JournalShip, journal_option
@@ -80,6 +81,8 @@ def device(
             help="Close the connection of a larger message.",
         ),
     ] = Limits().message_size_bytes_max,
+    access: AccessFile = None,
+    insecure: Insecure = False,
     journal: JournalFolder = None,
     journal_retain: JournalRetain = None,
     journal_ship: JournalShip = None,
@@ -96,7 +99,7 @@ def device(
     again. SIGTERM or Ctrl-C stops it with exit code 0, after a short time for
     the replies in flight.
 
-      $ requite device --front sp+ws://0.0.0.0:80/rpc --back sp+ipc:///run/echo
+      $ requite device --front sp+ws://127.0.0.1:80/rpc --back sp+ipc:///run/echo
       $ requite device --front sp+tcp://127.0.0.1:0 --back-bind sp+tcp://127.0.0.1:0
     """
     from requite.cli.serving import run_until_stopped
@@ -110,6 +113,8 @@ def device(
         connect_back=back,
         hops=hops,
         message_size_max=message_size_max,
+        access=access,
+        insecure=insecure,
         journal=journal_option(journal, journal_retain, journal_ship),
     )
 

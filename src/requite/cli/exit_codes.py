@@ -48,7 +48,7 @@ class ExitCode(IntEnum):
 
 MEANING: Final[dict[ExitCode, str]] = {
     ExitCode.OK: "success: the reply arrived, or the broker or worker drained",
-    ExitCode.FAILED: "the handler failed or refused; the call was denied; a check, pair or Spark failed",
+    ExitCode.FAILED: "a failed, refused or denied request; or a check, a pair or Spark failed",
     ExitCode.USAGE: "invalid arguments; nothing was done",
     ExitCode.TIMEOUT: "no reply in time; the message says whether the request may have run",
     ExitCode.UNAVAILABLE: "no worker, or a full queue; the message says whether it may have run",

@@ -55,7 +55,7 @@ class Pairing:
         ),
     ] = HEARTBEAT_S_DEFAULT
 
-    def make(self) -> Pair | None:
+    def make(self, *, insecure: bool = False) -> Pair | None:
         """Return the `Pair`; None for a server without a peer. Raises `ConfigurationError`."""
         if not (self.primary or self.backup):
             if self.pair_bind or self.peer or self.pair_heartbeat != HEARTBEAT_S_DEFAULT:
@@ -74,6 +74,7 @@ class Pairing:
             bind=self.pair_bind,
             peer=self.peer,
             heartbeat=self.pair_heartbeat,
+            insecure=insecure,
         )
 
 

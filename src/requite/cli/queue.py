@@ -6,6 +6,7 @@ from typing import Annotated, Final, Literal
 
 from cyclopts import Group, Parameter, validators
 
+from requite.cli.access.options import AccessFile, Insecure
 from requite.cli.options import QUIET, JournalFolder, Logging
 from requite.cli.output import say
 from requite.cli.retention import JournalRetain, JournalShip, journal_option
@@ -84,6 +85,8 @@ def queue(
             help="Close the connection of a larger message.",
         ),
     ] = FramingLimits().message_size_bytes_max,
+    access: AccessFile = None,
+    insecure: Insecure = False,
     journal: JournalFolder = None,
     journal_retain: JournalRetain = None,
     journal_ship: JournalShip = None,
@@ -121,6 +124,8 @@ def queue(
         protocol=protocol,
         policy=queue_policy(heartbeat_interval, liveness, drain_timeout),
         message_size_max=message_size_max,
+        access=access,
+        insecure=insecure,
         journal=journal_option(journal, journal_retain, journal_ship),
     )
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Group, Parameter, validators
 
+from requite.cli.access.options import AccessFile, Insecure
 from requite.cli.credentials import names_user
 from requite.cli.options import PLAIN, QUIET, Connection, JournalFolder, Logging, one_of
 from requite.cli.output import say
@@ -62,6 +63,8 @@ class Addresses:
             "port.",
         ),
     ] = ()
+    access: AccessFile = None
+    insecure: Insecure = False
     pool: Annotated[
         bool,
         Parameter(
@@ -235,6 +238,8 @@ def worker(
         drain_timeout=handlers.drain_timeout,
         dialect=connection.dialect,
         hops=addresses.hops,
+        access=addresses.access,
+        insecure=addresses.insecure,
         journal=journal_option(journal, journal_retain, journal_ship),
     )
     names = ", ".join(service.name for service in services)

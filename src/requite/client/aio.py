@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 from weakref import WeakSet
 
+from requite.access.exposure import check_exposure
 from requite.chronicle import WriterRole
 from requite.client.call_arguments import (
     TIMEOUT_S,
@@ -89,6 +90,8 @@ class AsyncClient:
       whether a worker ever had it: with 0.1 and `timeout=5.5`, the broker has 5 seconds.
     - `message_size_max`: maximum bytes of one body, sent or received. Incoming messages may have
       1 KiB more, for headers; a larger one ends the connection.
+    - `insecure`: with `bind`, listen at addresses that other machines reach, although the client
+      does not know who connects.
     - `journal`: a folder for a journal of calls (`requite.journal`), or a pair of the folder and
       its `JournalSettings`; None: no journal.
 
@@ -109,6 +112,7 @@ class AsyncClient:
         connections: int = 64,
         hold_back: float = 0.0,
         message_size_max: int = Limits().message_size_bytes_max,
+        insecure: bool = False,
         journal: JournalOption | None = None,
     ) -> None:
         endpoints = read_endpoints(url, bind)
@@ -116,6 +120,7 @@ class AsyncClient:
             retry, slots, heartbeat, dialect, connections, message_size_max, hold_back or None
         )
         plan = client_plan(endpoints, settings)
+        check_exposure(plan.connections.listen, is_guarded=False, insecure=insecure)
         self._endpoints = endpoints
         self._slots = slots
         name = endpoints.service if service is None else service

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 from weakref import WeakSet
 
+from requite.access.exposure import check_exposure
 from requite.chronicle import WriterRole
 from requite.client.call_arguments import (
     TIMEOUT_S,
@@ -127,6 +128,7 @@ class Client:
         dialect: str | None = None,
         connections: int = 64,
         message_size_max: int = Limits().message_size_bytes_max,
+        insecure: bool = False,
         journal: JournalOption | None = None,
     ) -> None:
         endpoints = read_endpoints(url, bind)
@@ -134,6 +136,7 @@ class Client:
             raise ConfigurationError("inproc connects objects of one event loop; use AsyncClient")
         settings = ClientSettings(retry, slots, heartbeat, dialect, connections, message_size_max)
         self._plan = client_plan(endpoints, settings)
+        check_exposure(self._plan.connections.listen, is_guarded=False, insecure=insecure)
         self._endpoints = endpoints
         self._slots = slots
         name = endpoints.service if service is None else service

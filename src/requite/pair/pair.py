@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final, Literal
 
+from requite.access.exposure import check_exposure
 from requite.errors import ConfigurationError, LocalViolation, PairFailed
 from requite.pair.ends import listen_at, stay_connected_to
 from requite.protocols.binarystar.peer import BinaryStarPeer
@@ -48,6 +49,8 @@ class Pair(Daemon):
     - `peer`: the address where the other server listens.
     - `heartbeat`: the interval in seconds. The other server takes over when a client sends it a
       request and it has heard no heartbeat for two intervals.
+    - `insecure`: listen at addresses that other machines reach although this end does not know who
+      connects. Otherwise `bind` is a loopback address or a Unix socket, or verifies certificates.
     - `on_change`: called with a `PairView` after each change, on the event loop; it must be quick.
       Its exceptions are logged and otherwise ignored.
 
@@ -61,6 +64,7 @@ class Pair(Daemon):
         bind: str,
         peer: str,
         heartbeat: float = HEARTBEAT_S_DEFAULT,
+        insecure: bool = False,
         on_change: Callable[[PairView], object] | None = None,
     ) -> None:
         policy = BinaryStarPolicy(read_role(role), heartbeat)
@@ -75,10 +79,12 @@ class Pair(Daemon):
         self._logged = ("", logging.NOTSET)
         self._is_owned = False
         self._failed = asyncio.Event()
+        listen = [listen_at(bind)]
+        check_exposure(listen, is_guarded=False, insecure=insecure)
         self._shell = AioShell(
             self._engine,
             Connections(
-                listen=[listen_at(bind)],
+                listen=listen,
                 keep=[stay_connected_to(peer)],
                 limits=LinkLimits(handshake_timeout_s=max(_HANDSHAKE_S_MIN, policy.failover_s)),
             ),

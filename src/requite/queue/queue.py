@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
+from requite.access.exposure import check_exposure
+from requite.access.guard import AccessOption, Guard
 from requite.chronicle import WriterRole
 from requite.core.liveness import HeartbeatPolicy
 from requite.errors import ConfigurationError
@@ -20,6 +22,7 @@ from requite.shell.connections import Connections, Endpoint
 from requite.shell.daemon import Daemon
 from requite.shell.journaling import JournalOption, chronicle_of, journal_in, new_name
 from requite.shell.link import LinkLimits
+from requite.shell.owners import unrestricted
 from requite.speaks.endpoints import bound_at
 from requite.speaks.registry import parse_url
 from requite.transport.address import Address, parse_address
@@ -49,6 +52,9 @@ class Queue(Daemon):
     - `protocol`: "paranoid" or "simple".
     - `policy`: times and limits.
     - `message_size_max`: maximum bytes of one body; a larger message ends the connection.
+    - `access`: the users who may connect, or the path of an access file (`requite.access.Access`).
+      Without it everybody may, at loopback addresses and Unix sockets only.
+    - `insecure`: listen at other addresses without `access`, too.
     - `journal`: a folder for a journal of requests (`requite.journal`), or a pair of the folder and
       its `JournalSettings`; None: no journal.
 
@@ -63,6 +69,8 @@ class Queue(Daemon):
         protocol: str = Pattern.PARANOID.value,
         policy: QueuePolicy | None = None,
         message_size_max: int = Limits().message_size_bytes_max,
+        access: AccessOption | None = None,
+        insecure: bool = False,
         journal: JournalOption | None = None,
     ) -> None:
         if protocol not in tuple(Pattern):
@@ -87,7 +95,14 @@ class Queue(Daemon):
             listen=fronts + _endpoints(back, limits, BACK),
             limits=LinkLimits(handshake_timeout_s=LINK_HANDSHAKE_S).for_messages(message_size_max),
         )
-        self._shell = AioShell(self._engine, connections, logger="requite.queue")
+        check_exposure(connections.listen, is_guarded=access is not None, insecure=insecure)
+        self._guard = None if access is None else Guard(access, self._rights_changed)
+        self._shell = AioShell(
+            self._engine,
+            connections,
+            identify=unrestricted if self._guard is None else self._guard.identify,
+            logger="requite.queue",
+        )
 
     def __repr__(self) -> str:
         return f"<Queue {self._pattern.value}>"
@@ -107,6 +122,9 @@ class Queue(Daemon):
         """Return the queue's tables and counters."""
         return self._engine.snapshot()
 
+    def _rights_changed(self) -> None:
+        self._shell.host.rights_changed()
+
     async def start(self) -> None:
         """Start serving on the running event loop.
 
@@ -118,6 +136,8 @@ class Queue(Daemon):
             self._journal.start()
         try:
             await self._shell.listen_all()
+            if self._guard is not None:
+                self._guard.start()
             self._shell.start()
         except BaseException:
             await self.close()
@@ -131,6 +151,8 @@ class Queue(Daemon):
 
     async def close(self) -> None:
         """Stop at once; clients resend their requests."""
+        if self._guard is not None:
+            await self._guard.close()
         await self._shell.close()
         await self._end_journal()
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from requite.access.exposure import check_exposure
+from requite.access.guard import AccessOption, Guard
 from requite.chronicle import WriterRole
 from requite.errors import ConfigurationError
 from requite.framing import Limits
@@ -16,6 +18,7 @@ from requite.shell.aio import AioShell
 from requite.shell.connections import Connections
 from requite.shell.daemon import Daemon
 from requite.shell.journaling import JournalOption, chronicle_of, journal_in, new_name
+from requite.shell.owners import unrestricted
 from requite.sp.socket import MESSAGE_SIZE_MAX
 from requite.speaks.endpoints import Endpoints, Urls, bound_at
 from requite.speaks.registry import read_endpoints
@@ -44,6 +47,9 @@ class Device(Daemon):
       more, which may be in a forwarding loop.
     - `message_size_max`: maximum bytes of one body, sent or received. Incoming messages may have
       1 KiB more, for headers; a larger one ends the connection.
+    - `access`: the users who may connect, or the path of an access file (`requite.access.Access`).
+      Without it everybody may, at loopback addresses and Unix sockets only.
+    - `insecure`: listen at other addresses without `access`, too.
     - `journal`: a folder for a journal of forwarded requests (`requite.journal`), or a pair of the
       folder and its `JournalSettings`; None: no journal.
 
@@ -59,6 +65,8 @@ class Device(Daemon):
         connect_back: Urls = (),
         hops: int = HOPS_DEFAULT,
         message_size_max: int = MESSAGE_SIZE_MAX,
+        access: AccessOption | None = None,
+        insecure: bool = False,
         journal: JournalOption | None = None,
     ) -> None:
         clients = _side("front", connect_front, front, SpRole.REP)
@@ -81,7 +89,14 @@ class Device(Daemon):
             listen=fronts + to_listen(workers.binds, SpRole.REQ, limits, BACK),
             limits=LINK_LIMITS.for_messages(message_size_max),
         )
-        self._shell = AioShell(self._engine, connections, logger="requite.device")
+        check_exposure(connections.listen, is_guarded=access is not None, insecure=insecure)
+        self._guard = None if access is None else Guard(access, self._rights_changed)
+        self._shell = AioShell(
+            self._engine,
+            connections,
+            identify=unrestricted if self._guard is None else self._guard.identify,
+            logger="requite.device",
+        )
         self._name = f"{clients} to {workers}"
 
     def __repr__(self) -> str:
@@ -101,6 +116,9 @@ class Device(Daemon):
         """Return the device's tables and counters."""
         return self._engine.snapshot()
 
+    def _rights_changed(self) -> None:
+        self._shell.host.rights_changed()
+
     async def start(self) -> None:
         """Start forwarding on the running event loop.
 
@@ -112,6 +130,8 @@ class Device(Daemon):
             self._journal.start()
         try:
             await self._shell.listen_all()
+            if self._guard is not None:
+                self._guard.start()
             self._shell.start()
         except BaseException:
             await self.close()
@@ -124,6 +144,8 @@ class Device(Daemon):
 
     async def close(self) -> None:
         """Stop at once, but send what is queued."""
+        if self._guard is not None:
+            await self._guard.close()
         await self._shell.close()
         if self._journal is not None:
             self._engine.tell_counts(clock.now())

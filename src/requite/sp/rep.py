@@ -66,6 +66,8 @@ class Rep(Socket):
     - `hops`: how many tags a request may have, its own and one for each device it has passed.
     - `message_size_max`: maximum bytes of one body, sent or received. Incoming messages may have
       1 KiB more, for headers; a larger one ends the connection.
+    - `insecure`: `listen` takes addresses that other machines reach although the socket does not
+      know who connects.
     """
 
     _role = SpRole.REP
@@ -76,6 +78,7 @@ class Rep(Socket):
         capacity: int = 64,
         hops: int = HOPS_DEFAULT,
         message_size_max: int = MESSAGE_SIZE_MAX,
+        insecure: bool = False,
     ) -> None:
         check_whole(capacity=capacity, hops=hops)
         self._arrived: asyncio.Queue[Request | None] = asyncio.Queue()
@@ -85,6 +88,7 @@ class Rep(Socket):
         super().__init__(
             self._engine,
             message_size_max,
+            insecure,
             deliver=self._deliver,
             abandon=self._abandon,
             logger="requite.sp",

@@ -35,6 +35,8 @@ class Req(Socket):
     - `slots`: how many requests may be in flight; further ones end with `Overloaded`.
     - `message_size_max`: maximum bytes of one body, sent or received. Incoming messages may have
       1 KiB more, for headers; a larger one ends the connection.
+    - `insecure`: `listen` takes addresses that other machines reach although the socket does not
+      know who connects.
     """
 
     _role = SpRole.REQ
@@ -45,13 +47,19 @@ class Req(Socket):
         resend: float | None = RESEND_S_DEFAULT,
         slots: int = 1024,
         message_size_max: int = MESSAGE_SIZE_MAX,
+        insecure: bool = False,
     ) -> None:
         check_whole(slots=slots)
         self._resend = _check_resend(resend)
         first_id = entropy.source.randrange(IDS)
         self._engine = ScalabilityClient(ReqPolicy(slots=slots), first_id=first_id)
         super().__init__(
-            self._engine, message_size_max, deliver=_deliver, fail=self._fail, logger="requite.sp"
+            self._engine,
+            message_size_max,
+            insecure,
+            deliver=_deliver,
+            fail=self._fail,
+            logger="requite.sp",
         )
 
     async def request(

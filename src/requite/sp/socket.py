@@ -6,6 +6,7 @@ import asyncio
 from types import TracebackType
 from typing import Any, Final, Self, Unpack
 
+from requite.access.exposure import check_exposure
 from requite.client.call_arguments import frames_of
 from requite.engine import Drain, Engine
 from requite.errors import Cancelled, ConfigurationError
@@ -34,11 +35,14 @@ class Socket:
 
     _role: SpRole
 
-    def __init__(self, engine: Engine, message_size_max: int, **uses: Unpack[Uses]) -> None:
+    def __init__(
+        self, engine: Engine, message_size_max: int, insecure: bool, **uses: Unpack[Uses]
+    ) -> None:
         check_whole(message_size_max=message_size_max)
         if message_size_max < 1:
             raise ConfigurationError(f"message_size_max must be at least 1, not {message_size_max}")
         self._size_max = message_size_max
+        self._insecure = insecure
         self._limits = Limits.for_bodies(message_size_max)
         self._shell = AioShell(
             engine, Connections(limits=LINK_LIMITS.for_messages(message_size_max)), **uses
@@ -69,6 +73,7 @@ class Socket:
         self._check_usable()
         endpoints = self._read((), url)
         listen = to_listen(endpoints.binds, self._role, self._limits)
+        check_exposure(listen, is_guarded=False, insecure=self._insecure)
         addresses = [await self._shell.listen(endpoint) for endpoint in listen]
         self._queries.update(zip(addresses, endpoints.peer_queries, strict=True))
         return self._urls_of(addresses)

@@ -83,18 +83,20 @@ class SimulatedWorld:
     def broker(self, **settings: Any) -> None:
         """Start a broker; `settings` are those of `requite.Broker`."""
         _refuse_threads(settings)
+        settings.setdefault("insecure", True)  # there is nobody else on this network
         self._start("broker", self._brokers, lambda: Broker(f"tcp://*:{_PORT}", **settings))
 
     def pair(self, *, heartbeat: float = 1.0, **settings: Any) -> None:
         """Start a pair of brokers, of which one is active (`requite.pair.Pair`)."""
         _refuse_threads(settings)
+        settings.setdefault("insecure", True)
         names = ("broker-1", "broker-2")
         for role, name, other in zip(("primary", "backup"), names, names[::-1], strict=True):
 
             def make(role: Any = role, other: str = other) -> Broker:
                 peer = f"tcp://{other}:{_PAIR_PORT}"
                 bind = f"tcp://*:{_PAIR_PORT}"
-                pair = Pair(role, bind=bind, peer=peer, heartbeat=heartbeat)
+                pair = Pair(role, bind=bind, peer=peer, heartbeat=heartbeat, insecure=True)
                 return Broker(f"tcp://*:{_PORT}", pair=pair, **settings)
 
             self._start(name, self._brokers, make)
@@ -110,6 +112,7 @@ class SimulatedWorld:
         `requite.Worker`.
         """
         _refuse_threads(settings)
+        settings.setdefault("insecure", True)
         if count < 1:
             raise ConfigurationError(f"at least one worker is needed, not {count}")
         dialled = self.url() if url is None else url

@@ -6,14 +6,18 @@ import asyncio
 from collections.abc import Callable, Iterable
 from itertools import islice
 
+from requite.access.exposure import check_exposure
+from requite.access.guard import AccessOption, Guard
 from requite.chronicle import WriterRole
 from requite.core.liveness import HeartbeatPolicy
 from requite.errors import ConfigurationError
 from requite.framing import Limits
+from requite.principal import Principal
 from requite.shell import clock
 from requite.shell.aio import AioShell
 from requite.shell.daemon import Daemon
 from requite.shell.journaling import JournalOption, chronicle_of, journal_in, new_name
+from requite.shell.owners import Identify, unrestricted
 from requite.speaks.endpoints import Urls, bound_at
 from requite.speaks.plans import ServicePlan, WorkerSettings
 from requite.speaks.registry import read_endpoints
@@ -54,6 +58,10 @@ class Worker(Daemon):
       passed (8). The worker drops requests with more, which may be in a forwarding loop.
     - `message_size_max`: maximum bytes of one body, sent or received. Incoming messages may have
       1 KiB more, for headers; a larger one ends the connection.
+    - `access`: with `bind`, the users who may connect, or the path of an access file
+      (`requite.access.Access`); each needs the right to `call` a service of this worker. Without it
+      everybody may connect, at loopback addresses and Unix sockets only.
+    - `insecure`: listen at other addresses without `access`, too.
     - `journal`: a folder for a journal of requests (`requite.journal`), or a pair of the folder and
       its `JournalSettings`; None: no journal.
 
@@ -75,6 +83,8 @@ class Worker(Daemon):
         dialect: str | None = None,
         hops: int | None = None,
         message_size_max: int = Limits().message_size_bytes_max,
+        access: AccessOption | None = None,
+        insecure: bool = False,
         journal: JournalOption | None = None,
     ) -> None:
         if isinstance(url, Service):
@@ -99,6 +109,11 @@ class Worker(Daemon):
             chronicle_of(self._journal),
         )
         self._plans = plans_for(self._endpoints, services, settings)  # refuses bad names here
+        listen = [each for plan in self._plans for each in plan.connections.listen]
+        check_exposure(listen, is_guarded=access is not None, insecure=insecure)
+        self._guard = (
+            None if access is None else Guard(access, self._rights_changed, self._lacks_to_call)
+        )
         self._runtimes: list[_PlanRuntime] = []
         names = ", ".join(dict.fromkeys(plan.service.name for plan in self._plans))
         places = [" or ".join(map(str, url.addresses)) for url in self._endpoints.dials]
@@ -135,12 +150,25 @@ class Worker(Daemon):
                 await runtime.shell.listen_all()
                 runtime.bound(runtime.shell.addresses)
                 runtime.shell.start()
+            if self._guard is not None:
+                self._guard.start()
             if self._endpoints.dials:
                 watching = self._standing.watch()
                 self._watching = asyncio.get_running_loop().create_task(watching)
         except BaseException:
             await self.close()
             raise
+
+    def _lacks_to_call(self, principal: Principal) -> str:
+        """Return why a client may not connect: it needs the right to call one of the services."""
+        names = dict.fromkeys(plan.service.name for plan in self._plans)
+        if any(principal.may("call", name) for name in names):
+            return ""
+        return f"{principal} has no right to call {' or '.join(map(repr, names))}"
+
+    def _rights_changed(self) -> None:
+        for runtime in self._runtimes:
+            runtime.shell.host.rights_changed()
 
     async def drain(self) -> None:
         """Accept no new requests, finish running ones (`drain_timeout` at most), then close."""
@@ -187,6 +215,8 @@ class Worker(Daemon):
         """Stop at once and interrupt the handlers. A broker gives their requests to other workers;
         SP clients resend them."""
         self._stop_watching()
+        if self._guard is not None:
+            await self._guard.close()
         for runtime in self._runtimes:
             await runtime.close()
         self._runtimes.clear()
@@ -201,7 +231,12 @@ class Worker(Daemon):
         on_change = self._standing.note_change
         return [
             _PlanRuntime(
-                plan, self._reply_size_max, told, tell_starts=tell_starts, on_change=on_change
+                plan,
+                self._reply_size_max,
+                told,
+                identify=unrestricted if self._guard is None else self._guard.identify,
+                tell_starts=tell_starts,
+                on_change=on_change,
             )
             for plan in self._plans
         ]
@@ -217,6 +252,7 @@ class _PlanRuntime:
         reply_size_max: int,
         told: set[str],
         *,
+        identify: Identify,
         tell_starts: bool,
         on_change: Callable[[], object],
     ) -> None:
@@ -246,6 +282,7 @@ class _PlanRuntime:
             abandon=runner.abandon if gate is None else gate.give_up,
             flow=_go_on if plan.holds else runner.flow,
             on_change=on_change,
+            identify=identify,
             logger="requite.worker",
             reports_dials=True,  # `Standing` does
         )

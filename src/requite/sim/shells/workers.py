@@ -66,7 +66,7 @@ class ShellWorker(Member):
                 return make(only, bind=f"sp+tcp://localhost:{FRONT}", **capacity, **settings)
             case Transport.FREELANCE:
                 place = f"flp://*:{FRONT}?public=tcp://{self.name}:{FRONT}"
-                return make(only, bind=place, **capacity, **settings)
+                return make(only, bind=place, insecure=True, **capacity, **settings)
         names = knobs.services
         if self._key:
             name = service_of(POOL, self._key)

@@ -1,0 +1,108 @@
+"""`Guard`: lets the users of an access file connect to a listener, and follows the file."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from requite.access.file import AccessFile
+from requite.access.table import Access
+from requite.chronicle import Kind
+from requite.errors import ConfigurationError
+from requite.framing.base import CredentialsRefused
+from requite.principal import INSIDE, Credential, Principal
+
+_LOOK_EVERY_S: Final = 1.0  # at the file
+_log = logging.getLogger("requite.access")
+
+AccessOption: TypeAlias = Access | str | Path
+"""The users of a listener, or the path of their access file."""
+
+
+def _allow(_principal: Principal) -> str:
+    """Let every user connect."""
+    return ""
+
+
+def _forget(_kind: Kind, _principal: str, _reason: str) -> None:
+    """Keep no record."""
+
+
+class Guard:
+    """Decides who may connect.
+
+    `changed` is called on the event loop when users or rights have changed. `lacks` returns which
+    right a user lacks to connect at all ("": none). `record` is called with each decision: its
+    kind, the principal or credential, and a sentence.
+    """
+
+    def __init__(
+        self,
+        access: AccessOption,
+        changed: Callable[[], object],
+        lacks: Callable[[Principal], str] = _allow,
+        record: Callable[[Kind, str, str], object] = _forget,
+    ) -> None:
+        self.access = access if isinstance(access, Access) else Access.read(access)
+        self._changed = changed
+        self._lacks = lacks
+        self._record = record
+        self._following: asyncio.Task[None] | None = None
+
+    def identify(self, credential: Credential | None, peer_name: str) -> Principal:
+        """Return the owner of a connection. Raises `CredentialsRefused`."""
+        try:
+            principal = self.access.identify(credential, peer_name)
+            if denied := self._lacks(principal):
+                raise CredentialsRefused(denied)
+        except CredentialsRefused as refusal:
+            self._record(Kind.DENIED, str(credential or ""), str(refusal))
+            raise
+        if principal is not INSIDE:
+            how = f"{credential or 'no credential'} from {peer_name}"
+            self._record(Kind.ADMITTED, principal.name, how)
+        return principal
+
+    def check_password(self, user: str, password: str) -> bool:
+        """Whether the password is the user's."""
+        if self.access.check_password(user, password):
+            return True
+        self._record(Kind.DENIED, f"plain:{user}", "a wrong password, or an unknown user")
+        return False
+
+    def start(self) -> None:
+        """Begin to follow the file, on the running event loop."""
+        self._following = asyncio.create_task(self._follow(), name="access-file")
+
+    async def close(self) -> None:
+        """Follow the file no more."""
+        following, self._following = self._following, None
+        if following is not None:
+            following.cancel()
+            await asyncio.wait([following])
+
+    async def read_again(self) -> None:
+        """Read the file now. Raises `ConfigurationError` for a bad one, and keeps the users."""
+        self._apply(await asyncio.to_thread(self.access.changed_file, anyway=True))
+
+    async def _follow(self) -> None:
+        """Read the file whenever it changes."""
+        while True:
+            await asyncio.sleep(_LOOK_EVERY_S)
+            try:
+                self._apply(await asyncio.to_thread(self.access.changed_file))
+            except ConfigurationError as error:
+                _log.warning("the users and their rights remain as they were: %s", error)
+
+    def _apply(self, file: AccessFile | None) -> None:
+        if file is None:
+            return
+        changed = self.access.load(file)
+        for name in changed:
+            self._record(Kind.RIGHTS, name, "changed" if name in file.users else "removed")
+        self._changed()
+        names = ", ".join(changed) or "none"
+        _log.info("read %s: %d users; changed: %s", file.path, len(file.users), names)
