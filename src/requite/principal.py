@@ -100,6 +100,14 @@ class Quota:
     services: int = 0
     groups: int = 0
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether it limits anything."""
+        return self != _NO_LIMITS
+
+
+_NO_LIMITS: Final = Quota()
+
 
 @final
 @dataclass(slots=True, eq=False)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from tests.shell.fakes import HostBench, warnings_of
+from tests.shell.fakes import FakeStream, HostBench, LineFraming, warnings_of
 
 from requite.engine import PeerLost
+from requite.principal import Principal, Quota
 from requite.shell.host import LinkLimits
-from requite.shell.link import Pause
+from requite.shell.link import Link, Pause
+from requite.shell.partial_messages import PartialMessages
 
 LIMIT = LinkLimits(partial_size_max=1000, partial_timeout_s=30.0)
 
@@ -136,3 +138,20 @@ def test_there_is_room_for_one_message_of_the_maximum_size() -> None:
     assert LIMIT.for_messages(5000).partial_size_max == 5000 + (1 << 20)
     generous = LinkLimits(partial_size_max=2 << 20)
     assert generous.for_messages(500) == generous
+
+
+def test_the_incomplete_messages_of_an_owner_are_within_its_quota() -> None:
+    owner, other = Principal("shop", quota=Quota(bytes=100)), Principal("other")
+    limits = LinkLimits(partial_size_max=10_000)
+    partials = PartialMessages(limits)
+    links = [Link(FakeStream(), LineFraming(), accepted=True) for _ in range(3)]
+    for link, principal in zip(links, (owner, owner, other), strict=True):
+        link.principal = principal
+    partials.update(links[0], 60, 1.0)
+    partials.update(links[2], 5_000, 1.0)
+    assert partials.choose_over_quota(owner) is None
+    partials.update(links[1], 41, 1.0)
+    assert partials.choose_over_quota(owner) is links[0]
+    assert partials.choose_over_quota(other) is None
+    partials.forget(links[0])
+    assert partials.choose_over_quota(owner) is None

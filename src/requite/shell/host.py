@@ -588,6 +588,13 @@ class Host:
             self._partials.forget(link)
             return
         self._arm(self._partials.update(link, size, self._clock()))
+        if over := self._partials.choose_over_quota(link.principal):
+            self._drop(
+                over,
+                "quota",
+                f"holds {over.partial_size} bytes of an incomplete message, and those of"
+                f" {over.principal} exceed the bytes of its quota",
+            )
         while largest := self._partials.choose_dropped():
             self._drop(
                 largest,

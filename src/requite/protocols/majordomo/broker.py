@@ -60,6 +60,7 @@ from requite.protocols.majordomo.parties import (
 from requite.protocols.majordomo.permissions import lacks_to_call
 from requite.protocols.majordomo.policy import BrokerPolicy
 from requite.protocols.majordomo.pushback import Pushback
+from requite.protocols.majordomo.quotas import Usage, usage_for
 from requite.protocols.majordomo.recorders import NO_BROKER_OBSERVER, BrokerRecorder
 from requite.protocols.majordomo.wire import (
     MMI_PREFIX,
@@ -102,6 +103,7 @@ class MajordomoBroker:
         self._timers: Timers[Any] = Timers()
         self._serial = count(1)  # request ids for dialects without
         self._clients = count(1)
+        self._usages: dict[Principal, Usage] = {}
         self._origins: OrderedDict[bytes, bytes] = OrderedDict()  # owners of call ids
         self._observer = observer_of(
             NO_BROKER_OBSERVER if chronicle is None else BrokerRecorder(chronicle),
@@ -233,6 +235,7 @@ class MajordomoBroker:
         if role is PeerRole.CLIENT:
             origin = self._origin + next(self._clients).to_bytes(4, "big")
             client = Client(peer, newcomer, dialect, origin)
+            client.usage = usage_for(self._usages, client.principal, now)
             self.parties[peer] = client
             self._from_client(client, messages, now)
         else:
@@ -311,6 +314,13 @@ class MajordomoBroker:
                 self._dispatcher.refuse(client, command, status, why, now)
                 return
             self._pushback.stop(client, limit, why)
+        if client.usage is not None and (why := client.usage.exceeds(name, now)):
+            if client.usage.is_news(now):
+                self._observer.access(Kind.DENIED, principal, "quota", name, now, why)
+            if self._pushback.can_tell(client):
+                self._dispatcher.refuse(client, command, Status.OVERLOADED, why, now)
+                return
+            self._pushback.stop_for(client, client.usage, why, now)
         service = self._directory.find(name)
         is_extra = False
         if service is None:
@@ -430,6 +440,16 @@ class MajordomoBroker:
         for party in list(self.parties.values()):
             if isinstance(party, Client):
                 self._dispatcher.review(party, now)
+                self._apply_quota(party, now)
+
+    def _apply_quota(self, client: Client, now: float) -> None:
+        """Begin to count what a client uses, if its principal has got a quota."""
+        if client.usage is None:
+            client.usage = usage_for(self._usages, client.principal, now)
+            if client.usage is not None:
+                client.usage.named += client.named
+                for pending in client.pending.values():
+                    client.usage.take(pending.service.name, pending.size)
 
     # --- time -----------------------------------------------------------------------------------
     def _wake(self, _event: Wake, now: float) -> None:

@@ -48,6 +48,8 @@ class Directory:
 
     def refusal(self, client: Client) -> str:
         """Return why a client may not name a new service; "" if it may."""
+        if client.usage is not None and (why := client.usage.exceeds_services()):
+            return why
         if client.named >= self._policy.client_services_max:
             return (
                 f"{client.named} services that the client has named have no worker, which is the"
@@ -69,7 +71,7 @@ class Directory:
         """Add a service, even beyond the limit."""
         service = self.services[name] = Service(name, namer)
         if namer is not None:
-            namer.named += 1
+            namer.count_named(1)
         self._timers.set(service, now + self._policy.service_ttl_s)
         return service
 
@@ -92,7 +94,7 @@ class Directory:
         elif not service.queue.has_turn(service.namer):
             self._forget_namer(service)
             service.namer = next(iter(service.queue)).client
-            service.namer.named += 1
+            service.namer.count_named(1)
 
     def first_worker_joined(self, service: Service) -> None:
         """Stop the expiry of a service."""
@@ -102,7 +104,7 @@ class Directory:
 
     def _forget_namer(self, service: Service) -> None:
         if service.namer is not None:
-            service.namer.named -= 1
+            service.namer.count_named(-1)
             service.namer = None
 
     def last_worker_left(

@@ -72,6 +72,8 @@ class Dispatcher:
         client = pending.client
         client.pending[pending.request_id] = pending
         client.size += pending.size
+        if client.usage is not None:
+            client.usage.take(service.name, pending.size)
         self._load.count += 1
         self._load.size += pending.size
         service.counters.accepted += 1
@@ -344,7 +346,10 @@ class Dispatcher:
     def _grow(self, pending: PendingRequest, size: int) -> None:
         """Count bytes that a pending request holds in addition."""
         pending.size += size
-        pending.client.size += size
+        client = pending.client
+        client.size += size
+        if client.usage is not None:
+            client.usage.size += size
         self._load.size += size
 
     def _withdraw(self, pending: PendingRequest, now: float) -> None:
@@ -371,6 +376,8 @@ class Dispatcher:
         client = pending.client
         del client.pending[pending.request_id]
         client.size -= pending.size
+        if client.usage is not None:
+            client.usage.free(pending.service.name, pending.size)
         self._load.count -= 1
         self._load.size -= pending.size
         self._timers.clear(pending)

@@ -14,6 +14,7 @@ from requite.core.liveness import Liveness
 from requite.engine import Message, Peer, PeerJoined
 from requite.protocols.majordomo.headers_03 import PRINCIPAL_SIZE_MAX
 from requite.protocols.majordomo.queue import ServiceQueue
+from requite.protocols.majordomo.quotas import Usage
 from requite.protocols.majordomo.wire import KNOWS_DENIED, TAKES_PRINCIPALS, Dialect
 from requite.request import Status
 
@@ -93,7 +94,8 @@ class Client:
 
     `origin` is the first half of the call ids that the broker makes for a client that sends none;
     `known_origin` that of the call ids which it sent last, and may use. `denied` is the status of
-    its denied requests: one of an older requite does not know DENIED.
+    its denied requests: one of an older requite does not know DENIED. `usage` is shared with other
+    clients of its principal; None if that has no quota.
     `size` is the sum of their sizes. `named` counts the services of which it is the `namer`.
     `limits`: why it is not read from (`Pushback`). `backlog`: messages that had been read by then,
     with more new services than the broker accepts at a time.
@@ -114,12 +116,14 @@ class Client:
         "principal_name",
         "reassure_at",
         "size",
+        "usage",
     )
 
     def __init__(self, peer: Peer, joined: Newcomer, dialect: Dialect, origin: bytes) -> None:
         self.origin = origin
         self.known_origin = b""
         self.principal = joined.principal
+        self.usage: Usage | None = None
         self.principal_name = joined.principal.name.encode()[:PRINCIPAL_SIZE_MAX]
         self.denied = Status.DENIED if KNOWS_DENIED in joined.features else Status.FAILED
         self.peer = peer
@@ -131,6 +135,12 @@ class Client:
         self.limits: dict[Any, None] = {}
         self.backlog: deque[Message] = deque()
         self.reassure_at = 0.0  # the earliest next heartbeat during a large message
+
+    def count_named(self, more: int) -> None:
+        """Count services without workers that it has named."""
+        self.named += more
+        if self.usage is not None:
+            self.usage.named += more
 
 
 class Worker:

@@ -38,10 +38,11 @@ from requite.protocols.majordomo.directory import TOO_MANY, Directory
 from requite.protocols.majordomo.management import Management
 from requite.protocols.majordomo.parties import Client, Load, PendingRequest, Service
 from requite.protocols.majordomo.policy import BrokerPolicy
+from requite.protocols.majordomo.quotas import Usage
 
-Limit: TypeAlias = Client | Load | Service | Directory | Management
+Limit: TypeAlias = Client | Load | Service | Directory | Management | Usage
 """The exceeded limit: requests of a client, bytes of all requests, requests in a service's queue,
-services, or management requests in one read."""
+services, management requests in one read, or the quota of a principal."""
 
 # Clients that wait for one limit are read from again in portions, so that the requests of the first
 # ones can reach the limit before the others are read.
@@ -96,6 +97,12 @@ class Pushback:
         if limit is not client:
             self._lines.setdefault(limit, {})[client] = None
 
+    def stop_for(self, client: Client, usage: Usage, why: str, now: float) -> None:
+        """Stop reading from a client until its principal is within its quota again."""
+        self.stop(client, usage, why)
+        if self not in self._timers:
+            self._timers.set(self, now + _PACE_S)
+
     def stop_naming(self, pending: PendingRequest) -> None:
         """Stop reading from a client that has named a service beyond the limit."""
         self._extra.setdefault(pending.client, {})[pending] = None
@@ -146,11 +153,13 @@ class Pushback:
         ):
             self._release(client, client)
         self.make_room(self._load, now)
+        if client.usage is not None:
+            self.make_room(client.usage, now)
 
-    def make_room(self, limit: Load | Service | Directory, now: float) -> None:
+    def make_room(self, limit: Load | Service | Directory | Usage, now: float) -> None:
         """Handle room for bytes, in a queue, or for a service: resume the first waiting client."""
         line = self._lines.get(limit)
-        if line and self._has_room(limit):
+        if line and self._has_room(limit, now):
             self._release(next(iter(line)), limit)
             if line and self not in self._timers:
                 self._timers.set(self, now + _PACE_S)
@@ -158,13 +167,17 @@ class Pushback:
     def due(self, now: float) -> None:
         """Resume further waiting clients while there is room."""
         for limit, line in [*self._lines.items()]:
-            if self._has_room(limit):
+            if self._has_room(limit, now):
                 for client in [*line][: 1 + len(line) // _PORTION]:
                     self._release(client, limit)
                 if line:
                     self._timers.set(self, now + _PACE_S)
+            elif isinstance(limit, Usage):  # it may have to wait for time to pass
+                self._timers.set(self, now + max(_PACE_S, limit.wait_s(now)))
 
-    def _has_room(self, limit: Limit) -> bool:
+    def _has_room(self, limit: Limit, now: float) -> bool:
+        if isinstance(limit, Usage):
+            return not limit.exceeds(b"", now)
         if isinstance(limit, Service):
             return limit.queue.length < self._policy.queue_max
         if isinstance(limit, Load):

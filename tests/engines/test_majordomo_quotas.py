@@ -1,0 +1,169 @@
+"""Quotas of principals at a broker: all connections of a principal count together."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.broker import BrokerBench
+
+from requite.chronicle import Chronicle, Kind
+from requite.engine import RightsChanged
+from requite.principal import Principal, Quota, Rights
+from requite.request import Status
+
+KIB = 1024
+EVERYTHING = Rights(call=("*",))
+
+
+def shop(**quota: int) -> Principal:
+    return Principal("shop", EVERYTHING, Quota(**quota))
+
+
+def outcomes(bench: BrokerBench, peer: str) -> list[tuple[int, int]]:
+    return [(final.request_id, final.status) for final in bench.finals(peer)]
+
+
+@pytest.mark.parametrize(
+    ("quota", "size", "fit"),
+    [({"requests": 3}, 1, 3), ({"bytes": 64 * KIB}, 20 * KIB, 4), ({"requests_per_s": 5}, 1, 5)],
+)
+def test_the_requests_of_all_connections_count_together(
+    quota: dict[str, int], size: int, fit: int
+) -> None:
+    bench = BrokerBench()
+    bench.worker("w", capacity=100)
+    owner = shop(**quota)
+    for peer in ("a", "b"):
+        bench.client(peer, principal=owner)
+    for number in range(1, 2 * fit + 3):
+        bench.request("ab"[number % 2], number, bytes(size))
+    assert len(bench.requests("w")) == fit
+    refused = outcomes(bench, "a") + outcomes(bench, "b")
+    assert [number for number, _ in sorted(refused)] == list(range(fit + 1, 2 * fit + 3))
+    assert {status for _, status in refused} == {Status.OVERLOADED}
+    limit, maximum = next(iter(quota.items()))
+    reason = bench.finals("a")[0].body[0].decode()
+    assert reason == f"shop has reached its quota: {limit} = {maximum}"
+
+
+def test_other_principals_are_not_affected() -> None:
+    bench = BrokerBench()
+    bench.worker("w", capacity=100)
+    bench.client("a", principal=shop(requests=1))
+    bench.client("b", principal=Principal("other", EVERYTHING, Quota(requests=5)))
+    for number in range(1, 6):
+        bench.request("a", number)
+        bench.request("b", number)
+    assert len(bench.requests("w")) == 6
+    assert outcomes(bench, "b") == []
+
+
+@pytest.mark.parametrize("quota", [{"requests": 1}, {"bytes": 1}])
+def test_an_ended_request_makes_room(quota: dict[str, int]) -> None:
+    bench = BrokerBench()
+    bench.worker("w")
+    bench.client("a", principal=shop(**quota))
+    for number in range(1, 4):
+        bench.request("a", number)
+        bench.final("w")
+    assert outcomes(bench, "a") == [(1, 0), (2, 0), (3, 0)]
+
+
+def test_a_client_that_leaves_makes_room() -> None:
+    bench = BrokerBench()
+    bench.worker("w", capacity=9)
+    owner = shop(requests=1)
+    bench.client("a", principal=owner)
+    bench.client("b", principal=owner)
+    bench.request("a", 1)
+    bench.lose("a")
+    bench.request("b", 2)
+    assert len(bench.requests("w")) == 2
+
+
+def test_time_makes_room_for_requests_per_second() -> None:
+    bench = BrokerBench()
+    bench.worker("w", capacity=100)
+    bench.client("a", principal=shop(requests_per_s=10))
+    for number in range(1, 21):
+        bench.request("a", number)
+    bench.now += 0.5
+    for number in range(21, 41):
+        bench.request("a", number)
+    assert len(bench.requests("w")) == 15
+
+
+def test_services_without_workers_count_but_not_those_with_workers() -> None:
+    bench = BrokerBench()
+    bench.worker("w", b"echo", capacity=9)
+    owner = shop(services=2)
+    bench.client("a", principal=owner)
+    bench.client("b", principal=owner)
+    for number, peer in enumerate("abab", start=1):
+        bench.request(peer, number, service=b"made-up-%d" % number)
+    bench.request("a", 9, service=b"echo")
+    assert outcomes(bench, "a") == [(3, Status.OVERLOADED)]
+    assert outcomes(bench, "b") == [(4, Status.OVERLOADED)]
+    assert len(bench.requests("w")) == 1
+
+
+def test_groups_of_one_pool_count() -> None:
+    """Attack 10 of the security design: as many processes as there are keys."""
+    bench = BrokerBench()
+    bench.client("a", principal=shop(groups=2))
+    for number in range(1, 6):
+        bench.request("a", number, service=b"thumbs/%d" % number)
+    bench.request("a", 6, service=b"thumbs/1")
+    bench.request("a", 7, service=b"other/1")
+    assert outcomes(bench, "a") == [(number, Status.OVERLOADED) for number in (3, 4, 5)]
+
+
+@pytest.mark.parametrize("version", ["0.1", "0.2"])
+@pytest.mark.parametrize("quota", [{"requests": 2}, {"requests_per_s": 2}])
+def test_clients_that_cannot_be_told_are_not_read_from(version: str, quota: dict[str, int]) -> None:
+    bench = BrokerBench()
+    bench.worker("w", capacity=100)
+    owner = shop(**quota)
+    for peer in ("a", "b"):
+        bench.client(peer, version, owner)
+        bench.request(peer, 1)
+    bench.request("a", 2)
+    assert bench.unread == {"a": None}
+    if "requests" in quota:
+        bench.final("w", nth=0)
+        bench.final("w", nth=1)
+    bench.advance(2.0)
+    assert not bench.unread
+    bench.request("b", 2)
+    assert len(bench.requests("w")) == 4
+
+
+def test_a_limit_is_journaled_once_a_second() -> None:
+    chronicle = Chronicle()
+    bench = BrokerBench(chronicle=chronicle)
+    bench.client("a", principal=shop(requests=1))
+    for number in range(1, 50):
+        bench.request("a", number)
+    bench.now += 1.5
+    bench.request("a", 99)
+    rows = [row for row in chronicle.event_rows if row.kind == Kind.DENIED]
+    assert [(row.worker, row.error, row.service) for row in rows] == [
+        (b"shop", "quota", b"echo")
+    ] * 2
+
+
+def test_a_quota_that_arrives_with_a_change_counts_what_is_outstanding() -> None:
+    bench = BrokerBench()
+    bench.worker("w", capacity=9)
+    owner = Principal("shop", EVERYTHING)
+    bench.client("a", principal=owner)
+    for number in (1, 2):
+        bench.request("a", number)
+    owner.grant(EVERYTHING, Quota(requests=3))
+    bench.feed(RightsChanged())
+    for number in (3, 4):
+        bench.request("a", number)
+    assert outcomes(bench, "a") == [(4, Status.OVERLOADED)]
+    for nth in range(3):
+        bench.final("w", nth=nth)
+    bench.request("a", 5)
+    assert len(bench.requests("w")) == 4
