@@ -112,7 +112,7 @@ def paths_in(code: str) -> Iterator[str]:
 
 # Files that the reader has or creates.
 READERS_FILES: Final = frozenset(
-    {"hello.py", "pool.toml", "requite_submit.py", "requite.zip", "shop.py"}
+    {"broker.toml", "hello.py", "pool.toml", "requite_submit.py", "requite.zip", "shop.py"}
 )
 
 
@@ -149,9 +149,10 @@ def test_a_bare_module_name_is_in_the_folder_of_the_path_before_it(page: str) ->
 
 # --- prose ----------------------------------------------------------------------------------------
 WIDTH: Final = 120
-# Written by `make bench`, `tests.spec.conformance` and `tests.spark.tables_page`.
+# Written by `make bench`, `tests.spec.conformance`, `tests.spark.tables_page` and
+# `tests.cli.config_page`.
 _GENERATED: Final = re.compile(
-    r"docs/performance\.md|docs/reference/tables\.md|docs/protocols/([a-z]+-)?conformance\.md"
+    r"docs/performance\.md|docs/reference/(tables|config)\.md|docs/protocols/([a-z]+-)?conformance\.md"
 )
 
 

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from cyclopts import Group, Parameter, validators
+from cyclopts import Group, Parameter
 
-from requite.cli.options import QUIET, JournalFolder, Logging, one_of
+from requite.cli.config import DEFAULT_SETUP, Setup
+from requite.cli.options import (
+    BOUND_URLS,
+    POSITIVE,
+    QUIET,
+    URLS,
+    JournalFolder,
+    Logging,
+    one_of,
+    within,
+)
 from requite.cli.output import say
 from requite.cli.retention import JournalRetain, JournalShip, journal_option
 from requite.framing import Limits
+from requite.protocols.scalability.policy import DevicePolicy
 from requite.speaks.url import redact
 
 _FRONT: Final = Group("Front", sort_key=5, validator=one_of("--front", "--front-connect"))
@@ -24,6 +35,7 @@ def device(
         tuple[str, ...],
         Parameter(
             metavar="URL",
+            validator=BOUND_URLS,
             group=_FRONT,
             consume_multiple=True,
             show_default=False,
@@ -35,6 +47,7 @@ def device(
         tuple[str, ...],
         Parameter(
             metavar="URL",
+            validator=URLS,
             group=_BACK,
             consume_multiple=True,
             show_default=False,
@@ -45,6 +58,7 @@ def device(
         tuple[str, ...],
         Parameter(
             metavar="URL",
+            validator=URLS,
             group=_FRONT,
             consume_multiple=True,
             show_default=False,
@@ -55,6 +69,7 @@ def device(
         tuple[str, ...],
         Parameter(
             metavar="URL",
+            validator=BOUND_URLS,
             group=_BACK,
             consume_multiple=True,
             show_default=False,
@@ -66,6 +81,7 @@ def device(
         Parameter(
             metavar="N",
             group=_LIMITS,
+            validator=within(lambda hops: DevicePolicy(hops=hops)),
             help="Drop requests whose stack would exceed N tags, one per device and one of the "
             "client: a guard against loops.",
         ),
@@ -75,7 +91,7 @@ def device(
         Parameter(
             metavar="BYTES",
             group=_LIMITS,
-            validator=validators.Number(gt=0),
+            validator=POSITIVE,
             show_default=lambda size: f"{size >> 20} MiB",
             help="Close the connection of a larger message.",
         ),
@@ -84,6 +100,7 @@ def device(
     journal_retain: JournalRetain = None,
     journal_ship: JournalShip = None,
     logging: Logging = QUIET,
+    setup: Setup = DEFAULT_SETUP,
 ) -> int:
     """Forward requests of SP to services, and their replies back.
 
@@ -112,6 +129,14 @@ def device(
         message_size_max=message_size_max,
         journal=journal_option(journal, journal_retain, journal_ship),
     )
+    if setup.check:
+        listening = " and ".join(redact(url) for url in (*front, *back_bind))
+        dialled = " and ".join(redact(url) for url in (*front_connect, *back))
+        return setup.report(
+            f"the device would listen on {listening}" if listening else None,
+            f"and connect to {dialled}" if dialled else None,
+            folders={"--journal": journal},
+        )
 
     def announce() -> None:
         _announce("clients", server.front_addresses, front_connect)
