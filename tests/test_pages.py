@@ -112,7 +112,15 @@ def paths_in(code: str) -> Iterator[str]:
 
 # Files that the reader has or creates.
 READERS_FILES: Final = frozenset(
-    {"broker.toml", "hello.py", "pool.toml", "requite_submit.py", "requite.zip", "shop.py"}
+    {
+        "access.toml",
+        "broker.toml",
+        "hello.py",
+        "pool.toml",
+        "requite_submit.py",
+        "requite.zip",
+        "shop.py",
+    }
 )
 
 
