@@ -235,6 +235,11 @@ def test_a_password_in_the_file_is_refused(
     assert "hunter2" not in err
 
 
+def test_a_path_is_no_url(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text(f'journal = "{file.parent}/a:b@c"')
+    checked(capsys, "broker", "--config", str(file))
+
+
 @pytest.mark.parametrize(
     ("verb", "text", "message"),
     [
@@ -255,14 +260,15 @@ def test_options_that_contradict_each_other_are_refused_with_the_file(
     assert err.endswith(f"; {file} sets options of this command, too")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write to every folder")
-def test_check_finds_a_folder_that_the_user_may_not_write_to(file: Path, refusal: Refusal) -> None:
-    file.parent.chmod(0o500)
-    try:
-        err = refusal("broker", "--journal", f"{file.parent}/journal", "--check")
-    finally:
-        file.parent.chmod(0o700)
-    assert f"--journal: this user cannot create {file.parent}/journal in {file.parent}" in err
+def test_check_finds_a_folder_that_the_user_may_not_write_to(
+    tmp_path: Path, refusal: Refusal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root may write to every folder, so the system's answer is replaced."""
+    monkeypatch.setattr(os, "access", lambda path, _mode: path != tmp_path)
+    there = refusal("broker", "--journal", str(tmp_path), "--check")
+    assert f"--journal: this user cannot write to {tmp_path}" in there
+    new = refusal("broker", "--titanic", f"{tmp_path}/a/b", "--check")
+    assert f"--titanic: this user cannot create {tmp_path}/a/b in {tmp_path}" in new
 
 
 def test_a_value_of_the_command_line_is_refused_with_its_option(refusal: Refusal) -> None:

@@ -154,12 +154,11 @@ def _unknown(key: str, value: object, options: list[str], verb: tuple[str, ...])
 def _give(argument: Argument, key: str, value: Any, source: str) -> None:
     """Set an argument that has no value yet. Raises `ValueError` for a value that it cannot have,
     in either case."""
-    for text in _texts(value):
-        if redact(text) != text:
-            raise ValueError(
-                "the URL has a password; remove it, and name a file with user and password "
-                "in credentials_file"
-            )
+    if argument.resolved_hint is not Path and any(redact(text) != text for text in _texts(value)):
+        raise ValueError(
+            "the URL has a password; remove it, and name a file with user and password in "
+            "credentials_file"
+        )
     kind = _kind(argument)
     types, words = _TYPES[kind]
     is_of_type = type(value) in types
