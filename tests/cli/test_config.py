@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from tests.cli.command import requite, running, state, write_users
 from tests.cli.config_page import PAGE, VERBS, main, render
 from tests.cli.conftest import Refusal
@@ -237,7 +239,7 @@ def test_a_password_in_the_file_is_refused(
 
 def test_a_path_is_no_url(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file.write_text(f'journal = "{file.parent}/a:b@c"')
-    checked(capsys, "broker", "--config", str(file))
+    assert "is valid" in checked(capsys, "broker", "--config", str(file))
 
 
 @pytest.mark.parametrize(
@@ -272,8 +274,51 @@ def test_check_finds_a_folder_that_the_user_may_not_write_to(
 
 
 def test_a_value_of_the_command_line_is_refused_with_its_option(refusal: Refusal) -> None:
-    assert refusal("broker", "--queue-max", "0").startswith("requite: --queue-max: queue_max must")
+    too_small = "requite: --queue-max: queue_max must be at least 1, not 0\n"
+    assert refusal("broker", "--queue-max", "0") == too_small
     assert refusal("broker", "--bind", "h").startswith("requite: --bind: cannot read the address")
+
+
+# --- any file -------------------------------------------------------------------------------------
+def keys_of(verb: str) -> list[str]:
+    """Return the keys that the file of a verb may have."""
+    app: Any = build()
+    for word in verb.split():
+        app = app[word]
+    return [key_of(each) for each in app.assemble_argument_collection() if stands_in_file(each)]
+
+
+VALUES = st.recursive(
+    st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text()
+    | st.sampled_from(["tcp://127.0.0.1:0", "mdp://h", "sp+tcp://h:1", "ipc:///x", "1g", "sync"])
+    | st.dates()
+    | st.times(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=4,
+)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@given(data=st.data())
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_file_is_valid_or_refused_with_a_sentence(
+    verb: str, data: st.DataObject, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from requite.cli import main as command
+
+    table = data.draw(st.dictionaries(st.sampled_from(keys_of(verb)), VALUES, max_size=4))
+    file = tmp_path / "any.toml"
+    file.touch()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("requite.cli.config.tomllib.loads", lambda _text: table)
+        code = command([*verb.split(), "--config", str(file), "--check"])
+    out, err = capsys.readouterr()
+    assert code in (ExitCode.OK, ExitCode.USAGE), err
+    assert (out == "") == (code == ExitCode.USAGE)
+    assert not err or err.startswith("requite: ")
 
 
 # --- the page -------------------------------------------------------------------------------------

@@ -69,7 +69,7 @@ def run(arguments: Sequence[str]) -> int:
         return ExitCode.OK if result is None else result
     except CycloptsError as error:
         page = " ".join(("requite", *(error.command_chain or ()), "--help"))
-        complain(f"{_message(error)}\n  {page} shows more")
+        complain(_own_message(error) or f"{error}\n  {page} shows more")
         return ExitCode.USAGE
     except RequiteError as error:
         config.name_in(error)
@@ -85,11 +85,11 @@ def run(arguments: Sequence[str]) -> int:
         return _bug(error, words)
 
 
-def _message(error: CycloptsError) -> str:
-    """Return an error of the arguments; one of our own, for the value of an option, as it is."""
-    if error.argument is not None and isinstance(error.__cause__, ConfigurationError):
-        return f"{error.argument.name}: {error.__cause__}"
-    return str(error)
+def _own_message(error: CycloptsError) -> str | None:
+    """Return an error of ours about the value of an option; it says what to do."""
+    if error.argument is None or not isinstance(error.__cause__, ConfigurationError):
+        return None
+    return f"{error.argument.name}: {error.__cause__}"
 
 
 def _with_implied_verb(words: list[str]) -> list[str]:
