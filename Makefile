@@ -1,5 +1,5 @@
 # `make help` lists the targets. Each installs its dependencies; PYTHON=/path/to/python3 chooses the Python.
-.PHONY: help setup demo test check versions lint types layers docs unit long bench sim fuzz clean
+.PHONY: help setup demo test check versions lint types layers docs unit long bench sim fuzz deploy clean
 .NOTPARALLEL:
 
 bin := .venv/bin
@@ -53,6 +53,10 @@ sim: ## run 500 seeds of the deterministic simulator
 fuzz: ## run the coverage-guided fuzzers
 	@scripts/setup fuzz
 	@$(bin)/python -m fuzz
+
+deploy: setup ## check deploy/ with Helm, hadolint and systemd
+	@scripts/setup deploy
+	$(bin)/python -m pytest -q tests/deploy
 
 clean: ## remove all generated files
 	rm -rf .venv .setup.lock build dist docs/_build .hypothesis .*_cache

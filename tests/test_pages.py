@@ -114,6 +114,7 @@ def paths_in(code: str) -> Iterator[str]:
 READERS_FILES: Final = frozenset(
     {
         "access.toml",
+        "broker.toml",
         "hello.py",
         "new.toml",
         "pool.toml",
@@ -157,9 +158,10 @@ def test_a_bare_module_name_is_in_the_folder_of_the_path_before_it(page: str) ->
 
 # --- prose ----------------------------------------------------------------------------------------
 WIDTH: Final = 120
-# Written by `make bench`, `tests.spec.conformance` and `tests.spark.tables_page`.
+# Written by `make bench`, `tests.spec.conformance`, `tests.spark.tables_page` and
+# `tests.cli.config_page`.
 _GENERATED: Final = re.compile(
-    r"docs/performance\.md|docs/reference/tables\.md|docs/protocols/([a-z]+-)?conformance\.md"
+    r"docs/performance\.md|docs/reference/(tables|config)\.md|docs/protocols/([a-z]+-)?conformance\.md"
 )
 
 

@@ -42,6 +42,7 @@ OPTION_GROUPS = {
         "Connection",
         "Journal",
         "Output",
+        "Configuration",
     ],
     "call": [
         "Arguments",

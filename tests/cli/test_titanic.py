@@ -14,7 +14,7 @@ from typing import Any
 from zlib import crc32
 
 import pytest
-from tests.cli.command import Running, running, running_broker, running_worker
+from tests.cli.command import Running, requite, running, running_broker, running_worker
 from tests.cli.conftest import Refusal
 from tests.support.live import eventually
 
@@ -316,3 +316,20 @@ def test_a_request_that_is_too_large_is_refused(here, kept, tmp_path):
     ended = here("call", f"{kept}/echo", "x" * (17 << 20), "--submit")
     assert ended.code == ExitCode.USAGE
     assert "a retry would be refused" in ended.err
+
+
+# --- backup ---------------------------------------------------------------------------------------
+def test_a_backup_has_what_is_stored(tmp_path: Path) -> None:
+    kept, copy = str(tmp_path / "kept"), str(tmp_path / "copy")
+    with running_broker("--titanic", kept) as (_broker, url):
+        ticket = requite("call", "--submit", f"{url}/echo", "hello").out.strip()
+        made = requite("titanic", "backup", kept, copy)
+        assert (made.code, made.err) == (0, "")
+        assert made.out.startswith(f"{copy}: 1 record, ")
+        again = requite("titanic", "backup", kept, copy, "--json")
+        assert again.code == ExitCode.USAGE
+        assert again.err == f"requite: {copy} exists. Back up to a new folder\n"
+        as_json = requite("titanic", "backup", kept, f"{copy}2", "--json")
+        assert as_json.record["records"] == 1
+    with running_broker("--titanic", copy) as (_broker, url):
+        assert f"{ticket} " in requite("titanic", "ls", url).out

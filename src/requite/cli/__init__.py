@@ -3,6 +3,7 @@
     verbs.py       which verbs there are
     app.py         parses the arguments and runs a verb; every exit code comes from here
     completion.py  tab completion in shells
+    config.py      options in a file
     exit_codes.py  what the codes mean
     options.py     options that several verbs take
     output.py      what is printed where

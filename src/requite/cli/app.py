@@ -11,22 +11,26 @@ from typing import Final
 from cyclopts import App, CycloptsError, Group, Parameter
 
 from requite import __version__
+from requite.cli.config import ConfigFile
 from requite.cli.exit_codes import ExitCode, exit_code_of
 from requite.cli.failures import sentence
 from requite.cli.output import complain
 from requite.cli.verbs import IMPLIED, VERBS, Verb, front_page, group_page
-from requite.errors import RequiteError
+from requite.errors import ConfigurationError, RequiteError
 
 _HELP: Final = ("--help", "-h")
 
 
-def build(*, listed: bool = False) -> App:
+def build(*, listed: bool = False, config: ConfigFile | None = None) -> App:
     """Make the parser; the file of a verb is loaded when the verb is used.
+
+    `config` is asked for options that the command line does not have.
 
     Help pages list the verbs in the order of use, from their table: cyclopts would load each one
     for its summary. With `listed` cyclopts lists them as well, which shell completion needs.
     """
     app = _app("requite", front_page(), "", VERBS, Group("Verbs", show=listed))
+    app.config = () if config is None else (config,)
     app.command(
         "requite.cli.completion:install_completion",
         name="--install-completion",
@@ -57,17 +61,18 @@ def _app(name: str, page: str, usage: str, verbs: Sequence[Verb], group: Group) 
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command; return its exit code. Print a failure as one paragraph on stderr."""
-    words = _with_implied_verb(list(arguments))
+    words, config = _with_implied_verb(list(arguments)), ConfigFile()
     try:
-        result = build()(
+        result = build(config=config)(
             words, exit_on_error=False, print_error=False, result_action="return_value"
         )
         return ExitCode.OK if result is None else result
     except CycloptsError as error:
         page = " ".join(("requite", *(error.command_chain or ()), "--help"))
-        complain(f"{error}\n  {page} shows more")
+        complain(_own_message(error) or f"{error}\n  {page} shows more")
         return ExitCode.USAGE
     except RequiteError as error:
+        config.name_in(error)
         complain(sentence(error))
         return exit_code_of(error)
     except KeyboardInterrupt:
@@ -78,6 +83,13 @@ def run(arguments: Sequence[str]) -> int:
         return ExitCode.OK
     except Exception as error:
         return _bug(error, words)
+
+
+def _own_message(error: CycloptsError) -> str | None:
+    """Return an error of ours about the value of an option; it says what to do."""
+    if error.argument is None or not isinstance(error.__cause__, ConfigurationError):
+        return None
+    return f"{error.argument.name}: {error.__cause__}"
 
 
 def _with_implied_verb(words: list[str]) -> list[str]:

@@ -11,8 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Final
 from cyclopts import Group, Parameter
 
 from requite.cli.access.options import AccessFile, Insecure
+from requite.cli.config import DEFAULT_SETUP, Setup
 from requite.cli.credentials import CREDENTIALS_FILE_VARIABLE, read_users
-from requite.cli.options import QUIET, JournalFolder, Logging
+from requite.cli.options import (
+    INTERVAL,
+    LIVENESS,
+    POSITIVE,
+    QUIET,
+    JournalFolder,
+    Logging,
+    Validator,
+    within,
+)
 from requite.cli.output import complain, counted, say
 from requite.cli.pairing import ALONE, Pairing
 from requite.cli.retention import JournalRetain, JournalShip, journal_option
@@ -58,6 +68,16 @@ def _in_mib(size: int) -> str:
     return f"{size // _MIB} MiB"
 
 
+def _broker_at(addresses: tuple[str, ...]) -> None:
+    from requite.broker import Broker
+
+    Broker(*addresses, insecure=True)
+
+
+def _in_policy(setting: str) -> Validator:
+    return within(lambda value: BrokerPolicy(**{setting: value}))
+
+
 @Parameter(name="*", group=_LIVENESS)
 @dataclass(frozen=True, slots=True)
 class Liveness:
@@ -67,6 +87,7 @@ class Liveness:
         float,
         Parameter(
             metavar="SECONDS",
+            validator=INTERVAL,
             help="Send each worker a heartbeat after this time without a message. The longer of "
             "the broker's and the worker's interval applies.",
         ),
@@ -75,6 +96,7 @@ class Liveness:
         int,
         Parameter(
             metavar="N",
+            validator=LIVENESS,
             help="Count a worker as lost after N silent intervals; an idle worker of MDP 0.1 or "
             f"0.2 after {LEGACY_IDLE_S:g} s at the earliest.",
         ),
@@ -83,6 +105,7 @@ class Liveness:
         float,
         Parameter(
             metavar="SECONDS",
+            validator=_in_policy("legacy_busy_timeout_s"),
             help="Drop a busy MDP 0.1/0.2 worker after SECONDS of silence; many send no heartbeats "
             "while they work.",
         ),
@@ -91,6 +114,7 @@ class Liveness:
         int,
         Parameter(
             metavar="N",
+            validator=_in_policy("worker_expired_max"),
             help="Disconnect an MDP 0.3 worker that lets N requests in a row expire without any "
             "answer.",
         ),
@@ -104,12 +128,17 @@ class Requests:
 
     attempts: Annotated[
         int,
-        Parameter(metavar="N", help="Fail a request when N workers have been lost with it."),
+        Parameter(
+            metavar="N",
+            validator=_in_policy("attempts_max"),
+            help="Fail a request when N workers have been lost with it.",
+        ),
     ] = _DEFAULTS.attempts_max
     service_grace: Annotated[
         float,
         Parameter(
             metavar="SECONDS",
+            validator=_in_policy("service_grace_s"),
             help="How long a request waits for a service without workers. Set it longer than "
             "workers take to restart.",
         ),
@@ -117,12 +146,18 @@ class Requests:
     service_ttl: Annotated[
         float,
         Parameter(
-            metavar="SECONDS", help="Forget a service after this time without workers and requests."
+            metavar="SECONDS",
+            validator=_in_policy("service_ttl_s"),
+            help="Forget a service after this time without workers and requests.",
         ),
     ] = _DEFAULTS.service_ttl_s
     drain_timeout: Annotated[
         float,
-        Parameter(metavar="SECONDS", help="After SIGTERM: time for pending requests to finish."),
+        Parameter(
+            metavar="SECONDS",
+            validator=_in_policy("drain_timeout_s"),
+            help="After SIGTERM: time for pending requests to finish.",
+        ),
     ] = _DEFAULTS.drain_timeout_s
 
 
@@ -136,18 +171,25 @@ class Limits:
         int,
         Parameter(
             metavar="N",
+            validator=_in_policy("queue_max"),
             help="Requests queued per service. Beyond this and the next five limits, requests fail "
             "with OVERLOADED. MDP 0.1 and 0.2 have no such reply: the broker stops reading from "
             "their clients until there is room.",
         ),
     ] = _DEFAULTS.queue_max
     client_pending_max: Annotated[
-        int, Parameter(metavar="N", help="Requests outstanding per client.")
+        int,
+        Parameter(
+            metavar="N",
+            validator=_in_policy("client_pending_max"),
+            help="Requests outstanding per client.",
+        ),
     ] = _DEFAULTS.client_pending_max
     client_pending_bytes_max: Annotated[
         int,
         Parameter(
             metavar="BYTES",
+            validator=_in_policy("client_pending_bytes_max"),
             show_default=_in_mib,
             help="Memory of a client's outstanding requests: their bodies and 1 KiB each. One "
             "request of any size fits.",
@@ -157,6 +199,7 @@ class Limits:
         int,
         Parameter(
             metavar="BYTES",
+            validator=_in_policy("pending_bytes_max"),
             show_default=_in_mib,
             help="Memory of the outstanding requests of all clients.",
         ),
@@ -165,23 +208,31 @@ class Limits:
         int,
         Parameter(
             metavar="N",
+            validator=_in_policy("services_max"),
             help="Services. Workers may register for as many, whatever clients have named.",
         ),
     ] = _DEFAULTS.services_max
     client_services_max: Annotated[
         int,
-        Parameter(metavar="N", help="Services without workers that a client has named."),
+        Parameter(
+            metavar="N",
+            validator=_in_policy("client_services_max"),
+            help="Services without workers that a client has named.",
+        ),
     ] = _DEFAULTS.client_services_max
     worker_capacity_max: Annotated[
         int,
         Parameter(
-            metavar="N", help="Requests that a worker gets at a time, whatever it announces."
+            metavar="N",
+            validator=_in_policy("worker_capacity_max"),
+            help="Requests that a worker gets at a time, whatever it announces.",
         ),
     ] = _DEFAULTS.worker_capacity_max
     message_size_max: Annotated[
         int,
         Parameter(
             metavar="BYTES",
+            validator=POSITIVE,
             show_default=_in_mib,
             help="Size of a message, the sum of its frames. A larger one closes its connection.",
         ),
@@ -190,6 +241,7 @@ class Limits:
         int,
         Parameter(
             metavar="BYTES",
+            validator=POSITIVE,
             show_default=_in_mib,
             help="Memory of incomplete messages of all peers, at least one message. Beyond this, "
             "the broker drops the peer with the largest one.",
@@ -272,6 +324,7 @@ def broker(
         tuple[str, ...],
         Parameter(
             metavar="ADDRESS",
+            validator=within(_broker_at),
             show_default=" ".join,
             help="Listen here: `tcp://HOST:PORT` or `ipc:///PATH`; repeatable. Port 0 chooses a "
             "free port. For other machines, bind to an address of the network, such as "
@@ -288,6 +341,7 @@ def broker(
     journal_retain: JournalRetain = None,
     journal_ship: JournalShip = None,
     logging: Logging = QUIET,
+    setup: Setup = DEFAULT_SETUP,
 ) -> int:
     """Run a broker that clients and workers connect to.
 
@@ -314,18 +368,27 @@ def broker(
     if store.titanic_memory:
         complain(IN_MEMORY)
     pair, file = pairing.make(insecure=peers.insecure), peers.credentials_file
+    users = None if file is None else read_users(file)
     server = Broker(
         *bind,
         policy=_policy(liveness, requests, limits, peers),
         access=peers.access,
         insecure=peers.insecure,
-        users=None if file is None else read_users(file),
+        users=users,
         message_size_max=limits.message_size_max,
         links=LinkLimits(partial_size_max=limits.partial_size_max),
         journal=journal_option(journal, journal_retain, journal_ship),
         titanic=store.settings(),
         pair=pair,
     )
+    if setup.check:
+        return setup.report(
+            f"the broker would listen on {' and '.join(bind)}",
+            None if pair is None else f"as one of a pair, linked by {pairing.pair_bind}",
+            None if users is None else f"for {counted(len(users), 'user')} of {file}",
+            None if peers.access is None else f"for the users of {peers.access}",
+            folders={"--titanic": store.titanic, "--journal": journal},
+        )
     until_failed = None if pair is None else pair.until_failed
     collect_rarely()
     return run_until_stopped(

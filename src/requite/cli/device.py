@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from cyclopts import Group, Parameter, validators
+from cyclopts import Group, Parameter
 
 from requite.cli.access.options import AccessFile, Insecure
-from requite.cli.options import QUIET, JournalFolder, Logging, one_of
+from requite.cli.config import DEFAULT_SETUP, Setup
+from requite.cli.options import (
+    BOUND_URLS,
+    POSITIVE,
+    QUIET,
+    URLS,
+    JournalFolder,
+    Logging,
+    one_of,
+    within,
+)
 from requite.cli.output import say
 from requite.cli.retention import JournalRetain, JournalShip, journal_option
 from requite.framing import Limits
+from requite.protocols.scalability.policy import DevicePolicy
 from requite.speaks.url import redact
 
 _FRONT: Final = Group("Front", sort_key=5, validator=one_of("--front", "--front-connect"))
@@ -25,6 +36,7 @@ def device(
         tuple[str, ...],
         Parameter(
             metavar="URL",
+            validator=BOUND_URLS,
             group=_FRONT,
             consume_multiple=True,
             show_default=False,
@@ -36,6 +48,7 @@ def device(
         tuple[str, ...],
         Parameter(
             metavar="URL",
+            validator=URLS,
             group=_BACK,
             consume_multiple=True,
             show_default=False,
@@ -46,6 +59,7 @@ def device(
         tuple[str, ...],
         Parameter(
             metavar="URL",
+            validator=URLS,
             group=_FRONT,
             consume_multiple=True,
             show_default=False,
@@ -56,6 +70,7 @@ def device(
         tuple[str, ...],
         Parameter(
             metavar="URL",
+            validator=BOUND_URLS,
             group=_BACK,
             consume_multiple=True,
             show_default=False,
@@ -67,6 +82,7 @@ def device(
         Parameter(
             metavar="N",
             group=_LIMITS,
+            validator=within(lambda hops: DevicePolicy(hops=hops)),
             help="Drop requests whose stack would exceed N tags, one per device and one of the "
             "client: a guard against loops.",
         ),
@@ -76,7 +92,7 @@ def device(
         Parameter(
             metavar="BYTES",
             group=_LIMITS,
-            validator=validators.Number(gt=0),
+            validator=POSITIVE,
             show_default=lambda size: f"{size >> 20} MiB",
             help="Close the connection of a larger message.",
         ),
@@ -87,6 +103,7 @@ def device(
     journal_retain: JournalRetain = None,
     journal_ship: JournalShip = None,
     logging: Logging = QUIET,
+    setup: Setup = DEFAULT_SETUP,
 ) -> int:
     """Forward requests of SP to services, and their replies back.
 
@@ -117,6 +134,14 @@ def device(
         insecure=insecure,
         journal=journal_option(journal, journal_retain, journal_ship),
     )
+    if setup.check:
+        listening = " and ".join(redact(url) for url in (*front, *back_bind))
+        dialled = " and ".join(redact(url) for url in (*front_connect, *back))
+        return setup.report(
+            f"the device would listen on {listening}" if listening else None,
+            f"and connect to {dialled}" if dialled else None,
+            folders={"--journal": journal},
+        )
 
     def announce() -> None:
         _announce("clients", server.front_addresses, front_connect)

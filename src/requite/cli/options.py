@@ -4,20 +4,53 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from math import isfinite
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from cyclopts import ArgumentCollection, Group, Parameter, validators
 
 from requite.cli.credentials import CREDENTIALS_FILE_VARIABLE, read_one_user, with_user
 from requite.cli.failures import has_users
 from requite.cli.logs import LogFormat, start_logging
+from requite.core.liveness import HeartbeatPolicy
 from requite.errors import ConfigurationError
 
 CALLS: Final = Group("Calls", sort_key=10)
 CONNECTION: Final = Group("Connection", sort_key=80)
 JOURNAL: Final = Group("Journal", sort_key=85)
 OUTPUT: Final = Group("Output", sort_key=90)
+
+Validator: TypeAlias = Callable[[type, Any], None]
+
+
+def within(make: Callable[[Any], object]) -> Validator:
+    """Return a validator of an option: `make` builds the setting from the option's value, and
+    raises `ConfigurationError` for one out of range. An option without a value passes."""
+
+    def check(_type: type, value: Any) -> None:
+        if value is None:
+            return
+        if isinstance(value, float) and not isfinite(value):
+            raise ValueError(f"must be a finite number, not {value}")
+        make(value)
+
+    return check
+
+
+def _parse_urls(urls: str | tuple[str, ...], *, listening: bool) -> None:
+    from requite.speaks.registry import parse_url  # imported late: it loads every protocol
+
+    for url in (urls,) if isinstance(urls, str) else urls:
+        parse_url(url, listening=listening)
+
+
+POSITIVE: Final = validators.Number(gt=0)
+INTERVAL: Final = within(lambda interval_s: HeartbeatPolicy(interval_s=interval_s))
+LIVENESS: Final = within(lambda liveness: HeartbeatPolicy(liveness=liveness))
+URLS: Final = within(partial(_parse_urls, listening=False))
+BOUND_URLS: Final = within(partial(_parse_urls, listening=True))
 
 JsonFlag = Annotated[
     bool,
@@ -63,7 +96,7 @@ Timeout = Annotated[
     Parameter(
         metavar="SECONDS",
         group=CALLS,
-        validator=validators.Number(gt=0),
+        validator=POSITIVE,
         help="How long to wait for the final reply.",
     ),
 ]
@@ -122,6 +155,7 @@ class Logging:
             name=("--verbose", "-v"),
             count=True,
             negative="",
+            validator=validators.Number(gte=0),
             show_default=False,
             help="Log events to stderr; -vv logs everything.",
         ),

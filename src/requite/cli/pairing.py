@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Group, Parameter
 
+from requite.cli.options import INTERVAL, within
 from requite.errors import ConfigurationError
 from requite.protocols.binarystar.policy import HEARTBEAT_S_DEFAULT
 
@@ -14,6 +15,18 @@ if TYPE_CHECKING:
     from requite.pair import Pair
 
 _PAIR: Final = Group("Pair", sort_key=50)
+
+
+def _listen_at(address: str) -> None:
+    from requite.pair.ends import listen_at
+
+    listen_at(address)
+
+
+def _connect_to(address: str) -> None:
+    from requite.pair.ends import stay_connected_to
+
+    stay_connected_to(address)
 
 
 @Parameter(name="*", group=_PAIR)
@@ -41,15 +54,20 @@ class Pairing:
         str | None,
         Parameter(
             metavar="ADDRESS",
+            validator=within(_listen_at),
             help="Address for the peer and for `requite pair`: `tcp://HOST:PORT` or `ipc:///PATH`. "
             "Best on a dedicated network.",
         ),
     ] = None
-    peer: Annotated[str | None, Parameter(metavar="ADDRESS", help="The peer's --pair-bind.")] = None
+    peer: Annotated[
+        str | None,
+        Parameter(metavar="ADDRESS", validator=within(_connect_to), help="The peer's --pair-bind."),
+    ] = None
     pair_heartbeat: Annotated[
         float,
         Parameter(
             metavar="SECONDS",
+            validator=INTERVAL,
             help="Interval between heartbeats. After two intervals of silence the peer takes over, "
             "once a client sends it a request. Set the same value on both servers.",
         ),

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal
 
-from cyclopts import Group, Parameter, validators
+from cyclopts import Group, Parameter
 
 from requite.cli.access.options import AccessFile, Insecure
-from requite.cli.options import QUIET, JournalFolder, Logging
+from requite.cli.config import DEFAULT_SETUP, Setup
+from requite.cli.options import (
+    INTERVAL,
+    LIVENESS,
+    POSITIVE,
+    QUIET,
+    JournalFolder,
+    Logging,
+    within,
+)
 from requite.cli.output import say
 from requite.cli.retention import JournalRetain, JournalShip, journal_option
 from requite.core.liveness import HeartbeatPolicy
@@ -16,8 +25,13 @@ from requite.framing import Limits as FramingLimits
 _ADDRESSES: Final = Group("Addresses", sort_key=5)
 _LIVENESS: Final = Group("Liveness", sort_key=10)
 _LIMITS: Final = Group("Limits", sort_key=30)
-_POSITIVE: Final = validators.Number(gt=0)
 _BEATS: Final = HeartbeatPolicy()
+
+
+def _queue_at(addresses: tuple[str, ...]) -> None:
+    from requite.queue import Queue
+
+    Queue(addresses, insecure=True)
 
 
 def queue(
@@ -34,6 +48,7 @@ def queue(
         Parameter(
             metavar="ADDRESS",
             group=_ADDRESSES,
+            validator=within(_queue_at),
             show_default=" ".join,
             help="Listen here for clients: `tcp://HOST:PORT` or `ipc:///PATH`, or the client's URL "
             "(`pirate+ipc:///PATH`); repeatable. Port 0 chooses a free port.",
@@ -44,6 +59,7 @@ def queue(
         Parameter(
             metavar="ADDRESS",
             group=_ADDRESSES,
+            validator=within(_queue_at),
             show_default=" ".join,
             help="Listen here for workers; the same forms as --front.",
         ),
@@ -53,6 +69,7 @@ def queue(
         Parameter(
             metavar="SECONDS",
             group=_LIVENESS,
+            validator=INTERVAL,
             help="Paranoid: interval between heartbeats, in both directions. Set the same value on "
             f"the workers. [default: {_BEATS.interval_s}]",
         ),
@@ -62,6 +79,7 @@ def queue(
         Parameter(
             metavar="N",
             group=_LIVENESS,
+            validator=LIVENESS,
             help="Paranoid: count an idle worker as lost after N silent intervals. "
             f"[default: {_BEATS.liveness}]",
         ),
@@ -71,7 +89,7 @@ def queue(
         Parameter(
             metavar="SECONDS",
             group=_LIMITS,
-            validator=_POSITIVE,
+            validator=POSITIVE,
             help="After SIGTERM: time for workers to finish.",
         ),
     ] = 10.0,
@@ -80,7 +98,7 @@ def queue(
         Parameter(
             metavar="BYTES",
             group=_LIMITS,
-            validator=_POSITIVE,
+            validator=POSITIVE,
             show_default=lambda size: f"{size >> 20} MiB",
             help="Close the connection of a larger message.",
         ),
@@ -91,6 +109,7 @@ def queue(
     journal_retain: JournalRetain = None,
     journal_ship: JournalShip = None,
     logging: Logging = QUIET,
+    setup: Setup = DEFAULT_SETUP,
 ) -> int:
     """Distribute requests of Lazy Pirate clients to workers.
 
@@ -128,6 +147,12 @@ def queue(
         insecure=insecure,
         journal=journal_option(journal, journal_retain, journal_ship),
     )
+    if setup.check:
+        return setup.report(
+            f"the {protocol} queue would listen on {' and '.join(front)} for clients and on "
+            f"{' and '.join(back)} for workers",
+            folders={"--journal": journal},
+        )
 
     def announce() -> None:
         for url in server.front_addresses:

@@ -57,6 +57,7 @@ SERVE: Final = (
             Verb("titanic forget", "URL TICKET", "Drop a request and its reply"),
             Verb("titanic stats", "URL", "Show counts, the store and its replica"),
             Verb("titanic promote", "URL", "Promote a replica: it takes over"),
+            Verb("titanic backup", "DIR TARGET", "Copy a store, also while it is in use"),
         ),
     ),
     Verb(

@@ -6,18 +6,32 @@ import asyncio
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite
 from typing import TYPE_CHECKING, Annotated, Final
 
-from cyclopts import Group, Parameter, validators
+from cyclopts import Group, Parameter
 
 from requite.cli.access.options import AccessFile, Insecure
+from requite.cli.config import DEFAULT_SETUP, Setup
 from requite.cli.credentials import names_user
-from requite.cli.options import PLAIN, QUIET, Connection, JournalFolder, Logging, one_of
+from requite.cli.options import (
+    BOUND_URLS,
+    INTERVAL,
+    LIVENESS,
+    PLAIN,
+    POSITIVE,
+    QUIET,
+    URLS,
+    Connection,
+    JournalFolder,
+    Logging,
+    one_of,
+    within,
+)
 from requite.cli.output import say
 from requite.cli.retention import JournalRetain, JournalShip, journal_option
 from requite.core.liveness import HeartbeatPolicy
 from requite.errors import ConfigurationError, RequiteError, TransportError
+from requite.protocols.scalability.policy import RepPolicy
 from requite.speaks.url import redact
 
 if TYPE_CHECKING:
@@ -29,12 +43,8 @@ _ADDRESSES: Final = Group(
 _HANDLERS: Final = Group("Handlers", sort_key=10)
 _LIVENESS: Final = Group("Liveness", sort_key=20)
 _DEFAULTS: Final = HeartbeatPolicy()
-_POSITIVE: Final = validators.Number(gt=0)
-
-
-def _check_finite(_type: object, value: float | None) -> None:
-    if value is not None and not isfinite(value):
-        raise ValueError(f"must be a finite number, not {value}")
+_FINITE: Final = within(lambda _number: None)
+_HOPS: Final = within(lambda hops: RepPolicy(hops=hops))
 
 
 @Parameter(name="*", group=_ADDRESSES)
@@ -46,6 +56,7 @@ class Addresses:
         tuple[str, ...],
         Parameter(
             metavar="URL",
+            validator=URLS,
             show_default=False,
             help="Connect to a broker: `mdp://HOST:PORT`; to SP clients or devices: "
             "`sp+tcp://HOST:PORT`; to the back of a queue: `pirate://HOST:PORT`; or to RabbitMQ: "
@@ -56,6 +67,7 @@ class Addresses:
         tuple[str, ...],
         Parameter(
             metavar="URL",
+            validator=BOUND_URLS,
             show_default=False,
             help="Listen for SP clients: `sp+tcp://HOST:PORT`, `sp+ipc:///PATH`, `sp+tls://`, "
             "`sp+ws://HOST:PORT/PATH` or `sp+wss://`; for Freelance clients: `flp://HOST:PORT`; or "
@@ -77,7 +89,7 @@ class Addresses:
         float | None,
         Parameter(
             metavar="SECONDS",
-            validator=(_POSITIVE, _check_finite),
+            validator=(POSITIVE, _FINITE),
             help="Exit with 5 unless all URLs of --connect are connected by then. A broker of MDP "
             "0.1 or 0.2 counts as connected at its first heartbeat (2.5 s for the Guide's broker). "
             "[default: retry without limit]",
@@ -87,6 +99,7 @@ class Addresses:
         int | None,
         Parameter(
             metavar="N",
+            validator=_HOPS,
             help="SP: drop requests whose stack has more than N tags, one per device and one of "
             "the client. [default: 8]",
         ),
@@ -102,7 +115,7 @@ class Handlers:
         int | None,
         Parameter(
             metavar="N",
-            validator=_POSITIVE,
+            validator=POSITIVE,
             help="Requests to accept at a time, per service. Requests that no handler runs yet "
             "wait in this worker, so set it low for slow handlers. [default: 16; MDP 0.1 and 0.2: "
             "1]",
@@ -112,7 +125,7 @@ class Handlers:
         int | None,
         Parameter(
             metavar="N",
-            validator=_POSITIVE,
+            validator=POSITIVE,
             help="Threads for plain (not `async`) functions. [default: the capacity]",
         ),
     ] = None
@@ -120,7 +133,7 @@ class Handlers:
         float | None,
         Parameter(
             metavar="SECONDS",
-            validator=_POSITIVE,
+            validator=POSITIVE,
             help="Give the request to another worker when its handler neither ends nor calls "
             "`request.progress()` for this time. [default: no limit]",
         ),
@@ -129,7 +142,7 @@ class Handlers:
         float,
         Parameter(
             metavar="SECONDS",
-            validator=_POSITIVE,
+            validator=POSITIVE,
             help="After SIGTERM: time for handlers to finish.",
         ),
     ] = 30.0
@@ -144,6 +157,7 @@ class Liveness:
         float | None,
         Parameter(
             metavar="SECONDS",
+            validator=INTERVAL,
             help="Send the broker a heartbeat after this time without a message. The longer of "
             f"the broker's and the worker's interval applies. [default: {_DEFAULTS.interval_s}]",
         ),
@@ -152,6 +166,7 @@ class Liveness:
         int | None,
         Parameter(
             metavar="N",
+            validator=LIVENESS,
             help="Reconnect after N silent intervals of the broker. "
             f"[default: {_DEFAULTS.liveness}]",
         ),
@@ -168,15 +183,14 @@ class Liveness:
 
 
 def worker(
-    target: Annotated[
+    *targets: Annotated[
         str,
         Parameter(
             name="MODULE:ATTR",
-            help="The function to serve, decorated with `@requite.service(NAME)`.",
+            required=True,
+            help="The functions to serve, each decorated with `@requite.service(NAME)`.",
         ),
     ],
-    /,
-    *more: Annotated[str, Parameter(name="MORE", help="More functions; each is a service.")],
     addresses: Addresses = Addresses(),
     handlers: Handlers = Handlers(),
     liveness: Liveness = Liveness(),
@@ -185,6 +199,7 @@ def worker(
     journal_retain: JournalRetain = None,
     journal_ship: JournalShip = None,
     logging: Logging = QUIET,
+    setup: Setup = DEFAULT_SETUP,
 ) -> int:
     """Serve functions of a Python module.
 
@@ -226,7 +241,7 @@ def worker(
     if addresses.pool:
         place = place_of(os.environ)
         connect, capacity = (*connect, place.url), capacity or place.prefetch
-    services = [load_service(each) for each in (target, *more)]
+    services = [load_service(each) for each in targets]
     server = Worker(
         [_complete(connection, url, is_from_manager=addresses.pool) for url in connect],
         *services,
@@ -243,6 +258,13 @@ def worker(
         journal=journal_option(journal, journal_retain, journal_ship),
     )
     names = ", ".join(service.name for service in services)
+    if setup.check:
+        places = [f"for {redact(url)}" for url in connect]
+        places += [f"at {redact(url)}" for url in addresses.bind]
+        return setup.report(
+            f"the worker would serve {names} {' and '.join(places)}",
+            folders={"--journal": journal},
+        )
 
     def announce() -> None:
         for url in server.addresses:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from cyclopts import Group, Parameter, validators
+from cyclopts import Group, Parameter
 
+from requite.cli.options import POSITIVE, URLS
 from requite.errors import ConfigurationError
 from requite.protocols.titanic.policy import TitanicPolicy
 from requite.titanic.settings import TitanicSettings
@@ -17,7 +18,6 @@ from requite.titanic.store import DISK_BYTES_LEAST, StoreSettings
 IN_MEMORY: Final = "requests are stored in memory only and do not survive this process"
 KEPT: Final = Group("Durable requests", sort_key=15)
 DEFAULTS: Final = TitanicPolicy()
-_POSITIVE: Final = validators.Number(gt=0)
 _SIZE: Final = re.compile(r"(\d+)([kmgt]?)", re.IGNORECASE)
 _UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
@@ -38,7 +38,7 @@ Attempts = Annotated[
     Parameter(
         metavar="N",
         group=KEPT,
-        validator=_POSITIVE,
+        validator=POSITIVE,
         help="Set a request aside after N failed attempts. [default: no limit]",
     ),
 ]
@@ -47,7 +47,7 @@ AttemptTimeout = Annotated[
     Parameter(
         metavar="SECONDS",
         group=KEPT,
-        validator=_POSITIVE,
+        validator=POSITIVE,
         help="Time limit of each attempt at a durable request.",
     ),
 ]
@@ -56,7 +56,7 @@ Expire = Annotated[
     Parameter(
         metavar="SECONDS",
         group=KEPT,
-        validator=_POSITIVE,
+        validator=POSITIVE,
         help="Drop a reply that no client has fetched for this time, or for this time since the "
         "start. [default: never]",
     ),
@@ -75,6 +75,7 @@ Replica = Annotated[
     Parameter(
         metavar="URL",
         group=KEPT,
+        validator=URLS,
         help="Replicate to the standby Titanic behind another broker.",
     ),
 ]

@@ -6,7 +6,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from requite.cli.options import PLAIN, QUIET, Connection, Logging
+from requite.cli.config import DEFAULT_SETUP, Setup
+from requite.cli.options import PLAIN, QUIET, URLS, Connection, Logging
 from requite.cli.output import complain, say
 from requite.cli.titanic.options import (
     DEFAULTS,
@@ -30,7 +31,13 @@ from requite.speaks.url import redact
 def serve(
     *,
     broker: Annotated[
-        str, Parameter(metavar="URL", group=KEPT, help="Address of the broker: `mdp://HOST:PORT`.")
+        str,
+        Parameter(
+            metavar="URL",
+            group=KEPT,
+            validator=URLS,
+            help="Address of the broker: `mdp://HOST:PORT`.",
+        ),
     ],
     dir: Folder = None,
     memory: Memory = False,
@@ -52,6 +59,7 @@ def serve(
     ] = False,
     connection: Connection = PLAIN,
     logging: Logging = QUIET,
+    setup: Setup = DEFAULT_SETUP,
 ) -> int:
     """Store requests until they are answered (9/TSP), behind any MDP broker.
 
@@ -91,6 +99,11 @@ def serve(
     if keep_in is None:
         raise ConfigurationError("choose where to store requests: give --dir DIR or --memory")
     server = Titanic(connection.complete(broker), keep_in, dialect=connection.dialect)
+    if setup.check:
+        return setup.report(
+            f"Titanic would store requests for {redact(broker)} in {dir or 'memory'}",
+            folders={"--dir": dir},
+        )
 
     def announce() -> None:
         say(f"serving titanic for {redact(broker)}")

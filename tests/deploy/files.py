@@ -1,0 +1,30 @@
+"""The files in deploy/, and the options of servers in them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Final
+
+from tests.cli.command import write_users
+
+ROOT: Final = Path(__file__).parents[2]
+DEPLOY: Final = ROOT / "deploy"
+COMMAND: Final = "/opt/requite/bin/requite"
+CLOSING_S: Final = 10  # what a server takes to close after it has drained
+
+
+def installed(text: str, root: Path) -> str:
+    """Return a file's text with the folders of a machine below `root`, which are created with a
+    file of users."""
+    for folder in ("/etc/requite", "/var/lib/requite"):
+        (root / folder[1:]).mkdir(parents=True, exist_ok=True)
+        text = text.replace(folder, f"{root}{folder}")
+    write_users(root / "etc/requite/users", "ann:secret\n")
+    return text
+
+
+def tool(name: str) -> str | None:
+    """Return the path of a program of the environment or the machine."""
+    beside = ROOT / ".venv" / "bin" / name
+    return str(beside) if beside.exists() else shutil.which(name)

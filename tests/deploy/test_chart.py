@@ -1,0 +1,158 @@
+"""The Helm chart in deploy/helm: checked by Helm and the schemas of Kubernetes, and by a broker."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.cli.command import requite, running_broker, write_users
+from tests.deploy.files import CLOSING_S, COMMAND, DEPLOY, installed
+
+import requite as package
+from requite.cli import main
+from requite.cli.exit_codes import ExitCode
+
+CHART = DEPLOY / "helm" / "requite"
+VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
+SECURE = {"credentials": {"secretName": "requite-users"}}
+VARIANTS: list[dict[str, Any]] = [
+    {"insecure": True},
+    SECURE,
+    SECURE | {"persistence": {"enabled": False}, "networkPolicy": {"clients": []}},
+    SECURE | {"networkPolicy": {"enabled": False}, "podDisruptionBudget": {"enabled": False}},
+    SECURE
+    | {
+        "secrets": [{"secretName": "tls", "mountPath": "/etc/requite/tls"}],
+        "persistence": {"storageClass": "fast"},
+        "imagePullSecrets": [{"name": "pull"}],
+        "nodeSelector": {"disk": "ssd"},
+        "tolerations": [{"key": "broker", "operator": "Exists"}],
+        "affinity": {"nodeAffinity": {}},
+        "podAnnotations": {"a": "b"},
+        "networkPolicy": {"egress": [{"ports": [{"port": 443}]}]},
+    },
+]
+
+
+# --- without further tools ------------------------------------------------------------------------
+def test_the_version_of_the_image_is_the_packages() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert chart["appVersion"] == package.__version__
+
+
+def test_the_configuration_is_valid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "broker.toml"
+    file.write_text(installed(VALUES["config"], tmp_path))
+    assert main(["broker", "--config", str(file), "--check"]) == ExitCode.OK
+    port = VALUES["service"]["port"]
+    assert f"would listen on tcp://0.0.0.0:{port}" in capsys.readouterr().out
+
+
+def test_kubernetes_waits_longer_than_a_drain() -> None:
+    drain_s = tomllib.loads(VALUES["config"])["drain_timeout"]
+    assert VALUES["terminationGracePeriodSeconds"] > drain_s + CLOSING_S
+
+
+def test_the_schema_has_every_value() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    for name, value in VALUES.items():
+        members = schema["properties"][name].get("properties")
+        if members is not None:
+            assert members.keys() == value.keys(), name
+    assert schema["properties"].keys() - VALUES.keys() == {"global"}  # Helm's own
+
+
+# --- with Helm ------------------------------------------------------------------------------------
+@pytest.fixture(scope="module")
+def helm() -> Any:
+    return pytest.importorskip("helm_python.chart", reason="no Helm here: make deploy")
+
+
+@pytest.fixture(scope="module")
+def chart(helm: Any) -> Iterator[Any]:
+    with helm.Chart.load(CHART) as loaded:
+        yield loaded
+
+
+def objects(chart: Any, values: dict[str, Any]) -> dict[str, Any]:
+    """Return the objects of a release, by kind."""
+    files = chart.render(values, name="b", namespace="n")
+    found = [yaml.safe_load(text) for name, text in files.items() if name.endswith(".yaml")]
+    return {each["kind"]: each for each in found if each}
+
+
+@pytest.mark.parametrize("values", VARIANTS)
+def test_helm_lint_has_no_complaint(helm: Any, values: dict[str, Any]) -> None:
+    report = helm.lint(CHART, values, strict=True)
+    assert report["errors"] == []
+    assert [each["error"] for each in report["messages"]] == ["icon is recommended"]
+
+
+@pytest.mark.parametrize("values", VARIANTS)
+def test_kubernetes_accepts_the_objects(chart: Any, values: dict[str, Any]) -> None:
+    kubernetes = pytest.importorskip("kubernetes_validate", reason="not here: make deploy")
+    made = objects(chart, values)
+    assert made.keys() >= {"ConfigMap", "Service", "StatefulSet"}
+    for each in made.values():
+        kubernetes.validate(each, kubernetes.latest_version(), strict=True)
+
+
+def test_a_release_without_users_must_be_asked_for(chart: Any) -> None:
+    with pytest.raises(Exception, match=r"set credentials\.secretName"):
+        chart.render({}, name="b")
+
+
+def test_a_misspelt_value_is_refused(chart: Any) -> None:
+    with pytest.raises(Exception, match="insecur"):
+        chart.render({"insecur": True}, name="b")
+
+
+def test_the_pod_has_no_rights(chart: Any) -> None:
+    spec = objects(chart, SECURE)["StatefulSet"]["spec"]["template"]["spec"]
+    [container] = spec["containers"]
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert spec["automountServiceAccountToken"] is False
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+def test_the_network_policy_lets_in_labelled_pods_only(chart: Any) -> None:
+    spec = objects(chart, SECURE)["NetworkPolicy"]["spec"]
+    assert spec["policyTypes"] == ["Ingress", "Egress"]
+    [rule] = spec["ingress"]
+    assert rule["from"] == [{"podSelector": {"matchLabels": {"requite-client": "true"}}}]
+    assert spec["egress"] == []
+    none = objects(chart, SECURE | {"networkPolicy": {"clients": []}})["NetworkPolicy"]["spec"]
+    assert none["ingress"] == []
+
+
+def test_a_change_of_the_configuration_restarts_the_broker(chart: Any) -> None:
+    templates = [
+        objects(chart, SECURE | change)["StatefulSet"]["spec"]["template"]
+        for change in ({}, {"config": "bind = []"})
+    ]
+    assert templates[0] != templates[1]
+
+
+@pytest.mark.e2e
+def test_the_liveness_probe_passes_while_the_broker_answers(chart: Any, tmp_path: Path) -> None:
+    spec = objects(chart, SECURE)["StatefulSet"]["spec"]["template"]["spec"]
+    [container] = spec["containers"]
+    name, *words = container["livenessProbe"]["exec"]["command"]
+    assert name == COMMAND
+    users = write_users(tmp_path / "users", "ann:secret\nprobe:other\n")
+    probe = write_users(tmp_path / "probe", "probe:other\n")
+    words[words.index("/etc/requite/credentials/probe")] = str(probe)
+    with running_broker("--credentials-file", str(users)) as (_broker, url):
+        words[words.index("mdp://127.0.0.1:5555")] = url
+        assert requite(*words).code == ExitCode.OK
+        write_users(probe, "probe:wrong\n")
+        assert requite(*words).code == ExitCode.NO_CONNECTION
