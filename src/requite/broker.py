@@ -31,7 +31,8 @@ from requite.shell.connections import Connections, Endpoint
 from requite.shell.daemon import Daemon
 from requite.shell.host import Link, LinkLimits
 from requite.shell.journaling import JournalOption, chronicle_of, journal_in, new_name
-from requite.transport.address import InprocAddress, parse_address
+from requite.speaks.tls import read_place
+from requite.transport.address import InprocAddress
 
 if TYPE_CHECKING:
     from requite.titanic.settings import KeepIn
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
 
 # Loopback only; other interfaces need an explicit address.
 DEFAULT_BIND: Final = "tcp://127.0.0.1:5555"
-# The transports of ZMTP; TLS and WebSockets belong to other protocols.
-_SCHEMES: Final = ("tcp", "ipc", "inproc")
+# WebSockets belong to SP.
+_SCHEMES: Final = ("tcp", "tls", "ipc", "inproc")
 _IDENTITIES: Final = 1 << 32
 _SETTLE_S: Final = 5.0  # time limit for writing the last replies to disk
 
@@ -48,7 +49,9 @@ _SETTLE_S: Final = 5.0  # time limit for writing the last replies to disk
 class Broker(Daemon):
     """A broker that distributes clients' requests to workers (MDP 0.1, 0.2 and 0.3).
 
-    - `binds`: addresses to listen at, `tcp://host:port` (port 0: a free one) or `ipc:///path`.
+    - `binds`: addresses to listen at: `tcp://host:port` (port 0: a free one), `ipc:///path` or
+      `tls://host:port?certificate=FILE&key=FILE`, with `ca=FILE` to accept only clients and workers
+      with a certificate signed by that authority.
     - `policy`: times and limits.
     - `users`: passwords by user name. If given, peers must authenticate by ZMTP PLAIN, which does
       not encrypt; None: no authentication.
@@ -108,10 +111,8 @@ class Broker(Daemon):
         def make_framing() -> Zmtp:
             return Zmtp(SocketType.ROUTER, mechanism=self._mechanism, limits=limits)
 
-        listen = [
-            Endpoint(parse_address(bind, _SCHEMES), make_framing)
-            for bind in binds or (DEFAULT_BIND,)
-        ]
+        places = [read_place(bind, _SCHEMES, listening=True) for bind in binds or (DEFAULT_BIND,)]
+        listen = [Endpoint(address, make_framing, tls=tls) for address, tls in places]
         self._titanic: Titanic | None = None
         if titanic is not None:
             place = InprocAddress(f"titanic-{name.hex()}")

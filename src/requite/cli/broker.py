@@ -29,6 +29,7 @@ from requite.cli.titanic.options import (
     ReplicaMode,
     Standby,
 )
+from requite.cli.tls import NO_TLS, Tls
 from requite.core.liveness import HeartbeatPolicy
 from requite.errors import ConfigurationError
 from requite.framing import Limits as FramingLimits
@@ -269,15 +270,16 @@ def broker(
         Parameter(
             metavar="ADDRESS",
             show_default=" ".join,
-            help="Listen here: `tcp://HOST:PORT` or `ipc:///PATH`; repeatable. Port 0 chooses a "
-            "free port. For other machines, bind to an address of the network, such as "
-            "`tcp://0.0.0.0:5555`.",
+            help="Listen here: `tcp://HOST:PORT`, `tls://HOST:PORT` or `ipc:///PATH`; repeatable. "
+            "Port 0 chooses a free port. For other machines, bind to an address of the network, "
+            "such as `tls://0.0.0.0:5555`.",
         ),
     ] = _DEFAULT_BIND,
     liveness: Liveness = Liveness(),
     requests: Requests = Requests(),
     limits: Limits = Limits(),
     peers: Peers = Peers(),
+    tls: Tls = NO_TLS,
     store: Titanic = Titanic(),
     pairing: Pairing = ALONE,
     journal: JournalFolder = None,
@@ -308,9 +310,11 @@ def broker(
     logging.start()
     if store.titanic_memory:
         complain(IN_MEMORY)
-    pair, file = pairing.make(), peers.credentials_file
+    file = peers.credentials_file
+    binds, links = tls.complete(bind, pairing.links)
+    pair = pairing.make(links)
     server = Broker(
-        *bind,
+        *binds,
         policy=_policy(liveness, requests, limits, peers),
         users=None if file is None else read_users(file),
         message_size_max=limits.message_size_max,

@@ -9,6 +9,7 @@ from cyclopts import Group, Parameter, validators
 from requite.cli.options import QUIET, JournalFolder, Logging, one_of
 from requite.cli.output import say
 from requite.cli.retention import JournalRetain, JournalShip, journal_option
+from requite.cli.tls import NO_TLS, Tls
 from requite.framing import Limits
 from requite.speaks.url import redact
 
@@ -80,6 +81,7 @@ def device(
             help="Close the connection of a larger message.",
         ),
     ] = Limits().message_size_bytes_max,
+    tls: Tls = NO_TLS,
     journal: JournalFolder = None,
     journal_retain: JournalRetain = None,
     journal_ship: JournalShip = None,
@@ -103,9 +105,10 @@ def device(
     from requite.sp import Device
 
     logging.start()
+    fronts, backs = tls.complete(front, back_bind)
     server = Device(
-        front=front,
-        back=back_bind,
+        front=fronts,
+        back=backs,
         connect_front=front_connect,
         connect_back=back,
         hops=hops,

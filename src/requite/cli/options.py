@@ -57,7 +57,10 @@ LakePlace = Annotated[
         "`s3://BUCKET/lake`.",
     ),
 ]
-BrokerUrl = Annotated[str, Parameter(help="Address of the broker: `mdp://HOST:PORT`.")]
+BrokerUrl = Annotated[
+    str,
+    Parameter(help="Address of the broker: `mdp://HOST:PORT` or `mdp+tls://HOST:PORT?ca=FILE`."),
+]
 Timeout = Annotated[
     float,
     Parameter(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -41,8 +42,8 @@ class Pairing:
         str | None,
         Parameter(
             metavar="ADDRESS",
-            help="Address for the peer and for `requite pair`: `tcp://HOST:PORT` or `ipc:///PATH`. "
-            "Best on a dedicated network.",
+            help="Address for the peer and for `requite pair`: `tcp://HOST:PORT`, "
+            "`tls://HOST:PORT` or `ipc:///PATH`. Best on a dedicated network.",
         ),
     ] = None
     peer: Annotated[str | None, Parameter(metavar="ADDRESS", help="The peer's --pair-bind.")] = None
@@ -55,8 +56,14 @@ class Pairing:
         ),
     ] = HEARTBEAT_S_DEFAULT
 
-    def make(self) -> Pair | None:
-        """Return the `Pair`; None for a server without a peer. Raises `ConfigurationError`."""
+    @property
+    def links(self) -> tuple[str, ...]:
+        """The addresses of both ends of the link to the peer, as far as they are given."""
+        return tuple(filter(None, (self.pair_bind, self.peer)))
+
+    def make(self, links: Sequence[str]) -> Pair | None:
+        """Return the `Pair`; None for a server without a peer. `links`: those of this object, with
+        the options of TLS. Raises `ConfigurationError`."""
         if not (self.primary or self.backup):
             if self.pair_bind or self.peer or self.pair_heartbeat != HEARTBEAT_S_DEFAULT:
                 raise ConfigurationError(
@@ -65,14 +72,15 @@ class Pairing:
             return None
         if self.primary and self.backup:
             raise ConfigurationError("a server is --primary or --backup, not both")
-        if not self.pair_bind or not self.peer:
+        if len(links) < 2:
             raise ConfigurationError("--primary and --backup require both --pair-bind and --peer")
+        bind, peer = links
         from requite.pair import Pair
 
         return Pair(
             "primary" if self.primary else "backup",
-            bind=self.pair_bind,
-            peer=self.peer,
+            bind=bind,
+            peer=peer,
             heartbeat=self.pair_heartbeat,
         )
 

@@ -9,6 +9,7 @@ from cyclopts import Group, Parameter, validators
 from requite.cli.options import QUIET, JournalFolder, Logging
 from requite.cli.output import say
 from requite.cli.retention import JournalRetain, JournalShip, journal_option
+from requite.cli.tls import NO_TLS, Tls
 from requite.core.liveness import HeartbeatPolicy
 from requite.framing import Limits as FramingLimits
 
@@ -34,8 +35,8 @@ def queue(
             metavar="ADDRESS",
             group=_ADDRESSES,
             show_default=" ".join,
-            help="Listen here for clients: `tcp://HOST:PORT` or `ipc:///PATH`, or the client's URL "
-            "(`pirate+ipc:///PATH`); repeatable. Port 0 chooses a free port.",
+            help="Listen here for clients: `tcp://HOST:PORT`, `tls://HOST:PORT` or `ipc:///PATH`, "
+            "or the client's URL (`pirate+ipc:///PATH`); repeatable. Port 0 chooses a free port.",
         ),
     ] = ("tcp://127.0.0.1:5555",),
     back: Annotated[
@@ -84,6 +85,7 @@ def queue(
             help="Close the connection of a larger message.",
         ),
     ] = FramingLimits().message_size_bytes_max,
+    tls: Tls = NO_TLS,
     journal: JournalFolder = None,
     journal_retain: JournalRetain = None,
     journal_ship: JournalShip = None,
@@ -115,9 +117,10 @@ def queue(
             "a simple queue has no heartbeats: remove --heartbeat-interval and --liveness"
         )
     logging.start()
+    fronts, backs = tls.complete(front, back)
     server = Queue(
-        front,
-        back,
+        fronts,
+        backs,
         protocol=protocol,
         policy=queue_policy(heartbeat_interval, liveness, drain_timeout),
         message_size_max=message_size_max,

@@ -14,6 +14,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Final, NoReturn
 
 from requite.errors import ConfigurationError
@@ -135,6 +136,20 @@ class InprocAddress:
 
 Address = HostAddress | IpcAddress | InprocAddress
 
+
+def is_private(address: Address) -> bool:
+    """Whether no other machine can read what is sent there: over TLS, over loopback, or within the
+    machine. A host name other than `localhost` may be that of another machine."""
+    if not isinstance(address, HostAddress) or address.is_secure:
+        return True
+    if address.host.lower() in ("localhost", "localhost."):
+        return True
+    try:
+        return ip_address(address.host.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
 _SHAPES: Final = {
     "tcp": "tcp://host:port",
     "tls": "tls://host:port",
@@ -178,9 +193,9 @@ def parse_tcp(rest: str, text: str, default_port: int | None = None) -> TcpAddre
     return TcpAddress(*_read_authority(rest, text, default_port))
 
 
-def parse_tls(rest: str, text: str) -> TlsAddress:
+def parse_tls(rest: str, text: str, default_port: int | None = None) -> TlsAddress:
     """Parse `host:port` of a TLS address."""
-    return TlsAddress(*_read_authority(rest, text))
+    return TlsAddress(*_read_authority(rest, text, default_port))
 
 
 def parse_ws(authority: str, path: str, text: str, *, secure: bool) -> WsAddress:

@@ -1,7 +1,7 @@
 """TLS settings: trusted authorities, own certificate, and the `ssl` contexts made of them.
 
-The oldest supported version is TLS 1.2. A client always verifies the server's certificate: its
-authority and its name. No setting turns this off.
+A client always verifies the server's certificate: its authority and its name. No setting turns this
+off.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ class TlsSettings:
     - `server_name`: the name to request (SNI) and to verify in the server's certificate, if it
       differs from the dialled host.
     - `verify_client`: a listener accepts only clients with a certificate signed by `ca`.
+    - `minimum_version`: of TLS; 1.2 for peers that do not have 1.3.
 
     Raises `ConfigurationError` for contradictory settings. Files are read when a context is made;
     `check_dialling` and `check_listening` find errors in them early.
@@ -48,6 +49,7 @@ class TlsSettings:
     key: StrPath | None = None
     server_name: str | None = None
     verify_client: bool = False
+    minimum_version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3
 
     def __post_init__(self) -> None:
         if self.key is not None and self.certificate is None:
@@ -81,7 +83,7 @@ class TlsSettings:
             raise ConfigurationError(
                 "TLS: a listener requires a certificate and its key; set `certificate` and `key`"
             )
-        context = _new_context(ssl.PROTOCOL_TLS_SERVER)
+        context = _new_context(ssl.PROTOCOL_TLS_SERVER, self)
         # No tickets: sessions are never resumed, and a client that closes with an unread ticket
         # resets the connection and loses its unsent data.
         context.num_tickets = 0
@@ -103,16 +105,16 @@ class TlsSettings:
             ) from error
 
 
-def _new_context(protocol: ssl._SSLMethod) -> ssl.SSLContext:
+def _new_context(protocol: ssl._SSLMethod, settings: TlsSettings) -> ssl.SSLContext:
     context = ssl.SSLContext(protocol)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.minimum_version = settings.minimum_version
     context.options |= ssl.OP_NO_RENEGOTIATION
     return context
 
 
 @lru_cache(maxsize=_CONTEXTS_MAX)
 def _dialling_context(settings: TlsSettings, _stamps_of_files: _Stamps) -> ssl.SSLContext:
-    context = _new_context(ssl.PROTOCOL_TLS_CLIENT)  # checks certificate and name
+    context = _new_context(ssl.PROTOCOL_TLS_CLIENT, settings)  # checks certificate and name
     if settings.ca is None:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     else:
