@@ -18,7 +18,7 @@ from requite.transport.sockets import why
 from requite.transport.tls_session import TlsSession
 
 StrPath: TypeAlias = str | os.PathLike[str]
-_Stamps: TypeAlias = tuple[tuple[int, int, int], ...]
+Stamps: TypeAlias = tuple[tuple[int, int, int], ...]
 
 _CERTIFICATE: Final = b"CERTIFICATE-----"
 _PRIVATE_KEY: Final = b"PRIVATE KEY-----"
@@ -75,7 +75,7 @@ class TlsSettings:
         """Return the context for dialling; changed files are read again. Raises
         `ConfigurationError`.
         """
-        return _dialling_context(self, _stamps(self))
+        return _dialling_context(self, self.stamps())
 
     def listening_context(self) -> ssl.SSLContext:
         """Make the context for a listener. Raises `ConfigurationError`."""
@@ -92,6 +92,15 @@ class TlsSettings:
             context.verify_mode = ssl.CERT_REQUIRED
             _load_authorities(context, self.ca)
         return context
+
+    def stamps(self) -> Stamps:
+        """Return a value that changes when one of the files is written or replaced. Raises
+        `ConfigurationError` for a missing file."""
+        return tuple(
+            _stamp(setting, path)
+            for setting in ("ca", "certificate", "key")
+            if (path := getattr(self, setting)) is not None
+        )
 
     def session_to(self, host: str) -> TlsSession:
         """Make the session for a connection to `host`. Raises `ConfigurationError`."""
@@ -113,7 +122,7 @@ def _new_context(protocol: ssl._SSLMethod, settings: TlsSettings) -> ssl.SSLCont
 
 
 @lru_cache(maxsize=_CONTEXTS_MAX)
-def _dialling_context(settings: TlsSettings, _stamps_of_files: _Stamps) -> ssl.SSLContext:
+def _dialling_context(settings: TlsSettings, _stamps_of_files: Stamps) -> ssl.SSLContext:
     context = _new_context(ssl.PROTOCOL_TLS_CLIENT, settings)  # checks certificate and name
     if settings.ca is None:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
@@ -173,15 +182,6 @@ def _check_file(setting: str, path: StrPath, marker: bytes, hint: str = "") -> N
     if marker not in data:
         what = "private key" if marker is _PRIVATE_KEY else "certificate"
         raise _unusable(setting, path, f"it contains no {what} in PEM format{hint}")
-
-
-def _stamps(settings: TlsSettings) -> _Stamps:
-    """Return a value that changes when one of the files is written or replaced."""
-    return tuple(
-        _stamp(setting, path)
-        for setting in ("ca", "certificate", "key")
-        if (path := getattr(settings, setting)) is not None
-    )
 
 
 def _stamp(setting: str, path: StrPath) -> tuple[int, int, int]:
