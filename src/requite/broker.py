@@ -35,7 +35,8 @@ from requite.shell.daemon import Daemon
 from requite.shell.host import Link, LinkLimits
 from requite.shell.journaling import JournalOption, chronicle_of, journal_in, new_name
 from requite.shell.owners import unrestricted
-from requite.transport.address import InprocAddress, parse_address
+from requite.speaks.tls import check_passwords_are_private, read_place
+from requite.transport.address import InprocAddress, is_private
 
 if TYPE_CHECKING:
     from requite.titanic.settings import KeepIn
@@ -43,8 +44,8 @@ if TYPE_CHECKING:
 
 # Loopback only; other interfaces need an explicit address.
 DEFAULT_BIND: Final = "tcp://127.0.0.1:5555"
-# The transports of ZMTP; TLS and WebSockets belong to other protocols.
-_SCHEMES: Final = ("tcp", "ipc", "inproc")
+# WebSockets belong to SP.
+_SCHEMES: Final = ("tcp", "tls", "ipc", "inproc")
 _IDENTITIES: Final = 1 << 32
 _SETTLE_S: Final = 5.0  # time limit for writing the last replies to disk
 
@@ -52,7 +53,9 @@ _SETTLE_S: Final = 5.0  # time limit for writing the last replies to disk
 class Broker(Daemon):
     """A broker that distributes clients' requests to workers (MDP 0.1, 0.2 and 0.3).
 
-    - `binds`: addresses to listen at, `tcp://host:port` (port 0: a free one) or `ipc:///path`.
+    - `binds`: addresses to listen at: `tcp://host:port` (port 0: a free one), `ipc:///path` or
+      `tls://host:port?certificate=FILE&key=FILE`, with `ca=FILE` to accept only clients and workers
+      with a certificate signed by that authority.
     - `policy`: times and limits.
     - `access`: the users and their rights, or the path of an access file (`requite.access.Access`).
       The file is read again when it changes. Without it everybody may do everything, and the broker
@@ -119,9 +122,6 @@ class Broker(Daemon):
         self._pair = pair
         gate = None if pair is None else self._put_behind_gate(pair)
         limits = _limits(message_size_max)
-        self._mechanism = mechanism_to_check(users)
-        if self._guard is not None and self._guard.access.has_passwords:
-            self._mechanism = PlainServer(self._guard.check_password)
         identities: IdentityTable[Link] = IdentityTable(
             start=entropy.source.randrange(_IDENTITIES), handover=handover
         )
@@ -129,11 +129,14 @@ class Broker(Daemon):
         def make_framing() -> Zmtp:
             return Zmtp(SocketType.ROUTER, mechanism=self._mechanism, limits=limits)
 
-        listen = [
-            Endpoint(parse_address(bind, _SCHEMES), make_framing)
-            for bind in binds or (DEFAULT_BIND,)
-        ]
+        places = [read_place(bind, _SCHEMES, listening=True) for bind in binds or (DEFAULT_BIND,)]
+        listen = [Endpoint(address, make_framing, tls=tls) for address, tls in places]
         check_exposure(listen, is_guarded=access is not None, insecure=insecure)
+        if users is not None or (self._guard is not None and self._guard.access.has_passwords):
+            check_passwords_are_private([each.address for each in listen], insecure=insecure)
+        self._takes_passwords = insecure or all(is_private(each.address) for each in listen)
+        self._mechanism = mechanism_to_check(users)
+        self._choose_mechanism()
         self._titanic: Titanic | None = None
         if titanic is not None:
             place = InprocAddress(f"titanic-{name.hex()}")
@@ -167,7 +170,16 @@ class Broker(Daemon):
         if self._guard is not None:
             await self._guard.read_again()
 
+    def _choose_mechanism(self) -> None:
+        """Ask new peers for passwords if any user has one. Passwords that a change of the file
+        brings are not asked for where a network would carry them in clear text."""
+        if self._guard is not None:
+            asks = self._guard.access.has_passwords and self._takes_passwords
+            check = self._guard.check_password
+            self._mechanism = PlainServer(check) if asks else mechanism_to_check(None)
+
     def _rights_changed(self) -> None:
+        self._choose_mechanism()
         self._shell.host.rights_changed()
 
     def admit(self, users: Mapping[str, str]) -> None:

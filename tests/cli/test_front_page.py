@@ -39,6 +39,7 @@ OPTION_GROUPS = {
         "Addresses",
         "Handlers",
         "Liveness",
+        "TLS",
         "Connection",
         "Journal",
         "Output",

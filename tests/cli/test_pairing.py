@@ -15,6 +15,12 @@ from requite.errors import ConfigurationError
 A, B = "tcp://127.0.0.1:5560", "tcp://127.0.0.1:5561"
 
 
+def make(**options):
+    """Make the pair of these options."""
+    pairing = Pairing(**options)
+    return pairing.make(pairing.links)
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [
@@ -31,12 +37,12 @@ A, B = "tcp://127.0.0.1:5560", "tcp://127.0.0.1:5561"
 )
 def test_invalid_options_are_refused(options, text):
     with pytest.raises(ConfigurationError, match=text):
-        Pairing(**options).make()
+        make(**options)
 
 
 def test_a_broker_with_and_without_a_pair():
-    assert Pairing().make() is None
-    pair = Pairing(backup=True, pair_bind=A, peer=B).make()
+    assert make() is None
+    pair = make(backup=True, pair_bind=A, peer=B)
     assert (pair.view.role.name, pair.view.serves) == ("BACKUP", False)
 
 

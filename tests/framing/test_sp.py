@@ -106,7 +106,7 @@ def test_an_invalid_header_is_refused_at_its_first_wrong_byte(beginning):
     [
         (b"\xff\0\0\0\0\0\0\0\x01\x7f\x03\x01", "those of ZMTP of ZeroMQ (use mdp://"),
         (b"GET / HTTP/1.1\r\n", "those of an HTTP request"),
-        (b"\x16\x03\x01", "those of TLS (use sp+tls://"),
+        (b"\x16\x03\x01", "those of TLS (use mdp+tls://"),
         (b"\x7fELF", r"b'\x7fELF'"),
     ],
 )

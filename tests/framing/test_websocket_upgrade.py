@@ -409,7 +409,7 @@ def test_malformed_http_gets_400(request_):
     [
         (b"\0SP\0\0\x30\0\0", "SP of nng or nanomsg (use sp+tcp://"),
         (b"\xff\0\0\0\0\0\0\0\x01\x7f", "ZMTP of ZeroMQ"),
-        (b"\x16\x03\x01", "TLS (use sp+tls://"),
+        (b"\x16\x03\x01", "TLS (use mdp+tls://"),
         (b"SSH-2.0-x\r\n", "SSH"),
         (b"get / HTTP/1.1", '"get / HTTP/1.1"'),
         (b"\x7f", "the bytes 7f"),

@@ -7,7 +7,7 @@ import pytest
 from requite.errors import ConfigurationError
 from requite.speaks.registry import parse_url
 from requite.speaks.url import ServiceUrl, redact
-from requite.transport.address import InprocAddress, IpcAddress, TcpAddress
+from requite.transport.address import InprocAddress, IpcAddress, TcpAddress, TlsAddress
 
 
 @pytest.mark.parametrize(
@@ -38,16 +38,16 @@ def test_addresses_and_services(text: str, addresses: list[object], service: str
 
 
 def test_credentials_and_options() -> None:
-    url = parse_url("mdp://us%3Aer:pass%40wo%2Frd@host/echo?dialect=0.2")
+    url = parse_url("mdp+tls://us%3Aer:pass%40wo%2Frd@host/echo?dialect=0.2")
     assert (url.user, url.password) == ("us:er", "pass@wo/rd")
     assert url.options == {"dialect": "0.2"}
-    assert url.addresses == (TcpAddress("host", 5555),)
+    assert url.addresses == (TlsAddress("host", 5555),)
 
 
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("http://localhost", r"the scheme must be one of mdp://, mdp\+ipc://, mdp\+inproc://"),
+        ("http://localhost", r"the scheme must be one of mdp://, mdp\+tls://, mdp\+ipc://"),
         ("", "the scheme must be one of"),
         ("hello world", "the scheme must be one of"),
         ("mdp:///echo", "host is missing"),
@@ -86,7 +86,7 @@ def test_an_invalid_url_is_refused_with_a_reason(text: str, why: str) -> None:
         ("mdp//localhost:5555", "mdp://localhost:5555"),
         ("mdp:host/echo", "mdp://host/echo"),
         ("sp+tcp:/host:7000", "sp+tcp://host:7000"),
-        ("me:secret@host:5555/echo", "mdp://me:***@host:5555/echo"),
+        ("me:secret@host:5555/echo", "mdp+tls://me:***@host:5555/echo"),
         ("rabbit:5672/?queue=echo", "amqp://rabbit:5672/?queue=echo"),
         ("rabbit:5671", "amqps://rabbit:5671"),
         (
@@ -130,7 +130,11 @@ def test_only_valid_suggestions_remain() -> None:
             " or sp+tcp://127.0.0.1:5555 (a service without a broker)",
         ),
         ("ws://host/path", "sp+ws://host/path"),
-        ("tls://host:1", "sp+tls://host:1"),
+        (
+            "tls://host:1",
+            "mdp+tls://host:1 (a broker, over TLS)"
+            " or sp+tls://host:1 (a service without a broker, over TLS)",
+        ),
         ("sp://host:1", "sp+tcp://host:1"),
         ("amqp0://me:secret@host", "amqp://me:***@host"),
     ],
@@ -180,8 +184,8 @@ def test_no_message_shows_a_password(text: str) -> None:
 
 
 def test_str_and_repr_hide_the_password() -> None:
-    url = parse_url("mdp://user:secret@host/echo")
+    url = parse_url("mdp+tls://user:secret@host/echo")
     assert "secret" not in f"{url} {url!r}"
-    assert str(url) == "echo at tcp://host:5555"
+    assert str(url) == "echo at tls://host:5555"
     assert redact("mdp://user:secret@host/echo") == "mdp://user:***@host/echo"
     assert redact("mdp://host/echo") == "mdp://host/echo"

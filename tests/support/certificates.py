@@ -60,6 +60,15 @@ class Certificates:
         """A valid client certificate."""
         return self._issue("client", self._authority, "client@example.org")
 
+    def user(self, name: str) -> Shown:
+        """Issue a certificate for a user: `CN=name,OU=users,O=Example`."""
+        issued = self._authority.issue_cert(
+            common_name=name,
+            organization_name="Example",
+            organization_unit_name="users",
+        )
+        return self._save(f"user-{name}", issued)
+
     @cached_property
     def stranger(self) -> Shown:
         """A certificate for localhost from the untrusted authority."""
@@ -83,7 +92,9 @@ class Certificates:
     def _issue(
         self, name: str, by: trustme.CA, *names: str, until: datetime | None = None
     ) -> Shown:
-        issued = by.issue_cert(*names, not_after=until)
+        return self._save(name, by.issue_cert(*names, not_after=until))
+
+    def _save(self, name: str, issued: trustme.LeafCert) -> Shown:
         return Shown(
             self._write(f"{name}-certificate", *issued.cert_chain_pems),
             self._write(f"{name}-key", issued.private_key_pem),

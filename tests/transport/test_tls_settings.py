@@ -26,14 +26,14 @@ def test_the_dialling_end_checks_certificate_and_name(certificates: Certificates
         context = settings.dialling_context()
         assert context.verify_mode is ssl.CERT_REQUIRED
         assert context.check_hostname
-        assert context.minimum_version is ssl.TLSVersion.TLSv1_2
+        assert context.minimum_version is ssl.TLSVersion.TLSv1_3
 
 
 def test_a_listener_refuses_old_tls_and_checks_clients_on_request(
     certificates: Certificates,
 ) -> None:
     context = certificates.to_listen.listening_context()
-    assert context.minimum_version is ssl.TLSVersion.TLSv1_2
+    assert context.minimum_version is ssl.TLSVersion.TLSv1_3
     assert context.verify_mode is ssl.CERT_NONE
     settings = replace(certificates.to_listen, ca=certificates.ca, verify_client=True)
     context = settings.listening_context()

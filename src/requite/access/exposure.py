@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from requite.errors import ConfigurationError
-from requite.framing.web_hosts import canonical, is_loopback
-from requite.transport.address import Address, HostAddress
+from requite.transport.address import Address, is_local
 from requite.transport.tls import TlsSettings
 
 
@@ -18,11 +17,6 @@ class Listened(Protocol):
     def address(self) -> Address: ...
     @property
     def tls(self) -> TlsSettings | None: ...
-
-
-def is_local(address: Address) -> bool:
-    """Whether only processes of this machine can reach an address."""
-    return not isinstance(address, HostAddress) or is_loopback(canonical(address.host) or "")
 
 
 def check_exposure(listen: Iterable[Listened], *, is_guarded: bool, insecure: bool) -> None:

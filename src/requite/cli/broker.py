@@ -21,6 +21,7 @@ from requite.cli.options import (
     JournalFolder,
     Logging,
     Validator,
+    complete_ones,
     within,
 )
 from requite.cli.output import complain, counted, say
@@ -40,6 +41,7 @@ from requite.cli.titanic.options import (
     ReplicaMode,
     Standby,
 )
+from requite.cli.tls import NO_TLS, Tls
 from requite.core.liveness import HeartbeatPolicy
 from requite.errors import ConfigurationError
 from requite.framing import Limits as FramingLimits
@@ -71,7 +73,7 @@ def _in_mib(size: int) -> str:
 def _broker_at(addresses: tuple[str, ...]) -> None:
     from requite.broker import Broker
 
-    Broker(*addresses, insecure=True)
+    Broker(*complete_ones(addresses), insecure=True)
 
 
 def _in_policy(setting: str) -> Validator:
@@ -326,15 +328,16 @@ def broker(
             metavar="ADDRESS",
             validator=within(_broker_at),
             show_default=" ".join,
-            help="Listen here: `tcp://HOST:PORT` or `ipc:///PATH`; repeatable. Port 0 chooses a "
-            "free port. For other machines, bind to an address of the network, such as "
-            "`tcp://0.0.0.0:5555`.",
+            help="Listen here: `tcp://HOST:PORT`, `tls://HOST:PORT` or `ipc:///PATH`; repeatable. "
+            "Port 0 chooses a free port. For other machines, bind to an address of the network, "
+            "such as `tls://0.0.0.0:5555`.",
         ),
     ] = _DEFAULT_BIND,
     liveness: Liveness = Liveness(),
     requests: Requests = Requests(),
     limits: Limits = Limits(),
     peers: Peers = Peers(),
+    tls: Tls = NO_TLS,
     store: Titanic = Titanic(),
     pairing: Pairing = ALONE,
     journal: JournalFolder = None,
@@ -367,10 +370,12 @@ def broker(
     logging.start()
     if store.titanic_memory:
         complain(IN_MEMORY)
-    pair, file = pairing.make(insecure=peers.insecure), peers.credentials_file
+    file = peers.credentials_file
     users = None if file is None else read_users(file)
+    binds, links = tls.complete(bind, pairing.links)
+    pair = pairing.make(links, insecure=peers.insecure)
     server = Broker(
-        *bind,
+        *binds,
         policy=_policy(liveness, requests, limits, peers),
         access=peers.access,
         insecure=peers.insecure,

@@ -131,7 +131,8 @@ def call(
     url: Annotated[
         str,
         Parameter(
-            help="Broker and service: `mdp://HOST:PORT/SERVICE`. SP service or device: "
+            help="Broker and service: `mdp://HOST:PORT/SERVICE`, or over TLS "
+            "`mdp+tls://HOST:PORT/SERVICE?ca=FILE`. SP service or device: "
             "`sp+tcp://HOST:PORT`, `sp+ipc:///PATH`, `sp+tls://`, `sp+ws://HOST:PORT/PATH`, "
             "`sp+wss://`. Freelance servers: `flp://A:PORT,B:PORT`. Pirate server, or front of a "
             "queue: `pirate://HOST:PORT`. Queue of RabbitMQ: "

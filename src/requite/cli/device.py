@@ -20,6 +20,7 @@ from requite.cli.options import (
 )
 from requite.cli.output import say
 from requite.cli.retention import JournalRetain, JournalShip, journal_option
+from requite.cli.tls import NO_TLS, Tls
 from requite.framing import Limits
 from requite.protocols.scalability.policy import DevicePolicy
 from requite.speaks.url import redact
@@ -99,6 +100,7 @@ def device(
     ] = Limits().message_size_bytes_max,
     access: AccessFile = None,
     insecure: Insecure = False,
+    tls: Tls = NO_TLS,
     journal: JournalFolder = None,
     journal_retain: JournalRetain = None,
     journal_ship: JournalShip = None,
@@ -123,9 +125,10 @@ def device(
     from requite.sp import Device
 
     logging.start()
+    fronts, backs = tls.complete(front, back_bind)
     server = Device(
-        front=front,
-        back=back_bind,
+        front=fronts,
+        back=backs,
         connect_front=front_connect,
         connect_back=back,
         hops=hops,

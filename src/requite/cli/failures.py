@@ -133,5 +133,5 @@ def place_of(url: str) -> str:
     """Return a URL without its service, password and options."""
     scheme, _, rest = redact(url).partition("://")
     place = rest.partition("?")[0]
-    names_service = scheme in ("mdp", "mdp+inproc")
+    names_service = scheme in ("mdp", "mdp+tls", "mdp+inproc")
     return f"{scheme}://{place.partition('/')[0] if names_service else place}"

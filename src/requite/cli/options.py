@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from math import isfinite
@@ -39,10 +39,22 @@ def within(make: Callable[[Any], object]) -> Validator:
     return check
 
 
+def complete_ones(places: Iterable[str]) -> list[str]:
+    """Return the addresses that need no further options: one with TLS and without a certificate
+    waits for `--tls-certificate`."""
+    return [
+        place
+        for place in places
+        if place.partition("://")[0].rpartition("+")[2] not in ("tls", "wss")
+        or "certificate=" in place
+    ]
+
+
 def _parse_urls(urls: str | tuple[str, ...], *, listening: bool) -> None:
     from requite.speaks.registry import parse_url  # imported late: it loads every protocol
 
-    for url in (urls,) if isinstance(urls, str) else urls:
+    given = (urls,) if isinstance(urls, str) else urls
+    for url in complete_ones(given) if listening else given:
         parse_url(url, listening=listening)
 
 
@@ -90,7 +102,10 @@ LakePlace = Annotated[
         "`s3://BUCKET/lake`.",
     ),
 ]
-BrokerUrl = Annotated[str, Parameter(help="Address of the broker: `mdp://HOST:PORT`.")]
+BrokerUrl = Annotated[
+    str,
+    Parameter(help="Address of the broker: `mdp://HOST:PORT` or `mdp+tls://HOST:PORT?ca=FILE`."),
+]
 Timeout = Annotated[
     float,
     Parameter(

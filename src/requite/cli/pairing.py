@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Group, Parameter
 
-from requite.cli.options import INTERVAL, within
+from requite.cli.options import INTERVAL, complete_ones, within
 from requite.errors import ConfigurationError
 from requite.protocols.binarystar.policy import HEARTBEAT_S_DEFAULT
 
@@ -20,7 +21,8 @@ _PAIR: Final = Group("Pair", sort_key=50)
 def _listen_at(address: str) -> None:
     from requite.pair.ends import listen_at
 
-    listen_at(address)
+    for place in complete_ones([address]):
+        listen_at(place)
 
 
 def _connect_to(address: str) -> None:
@@ -55,8 +57,8 @@ class Pairing:
         Parameter(
             metavar="ADDRESS",
             validator=within(_listen_at),
-            help="Address for the peer and for `requite pair`: `tcp://HOST:PORT` or `ipc:///PATH`. "
-            "Best on a dedicated network.",
+            help="Address for the peer and for `requite pair`: `tcp://HOST:PORT`, "
+            "`tls://HOST:PORT` or `ipc:///PATH`. Best on a dedicated network.",
         ),
     ] = None
     peer: Annotated[
@@ -73,8 +75,14 @@ class Pairing:
         ),
     ] = HEARTBEAT_S_DEFAULT
 
-    def make(self, *, insecure: bool = False) -> Pair | None:
-        """Return the `Pair`; None for a server without a peer. Raises `ConfigurationError`."""
+    @property
+    def links(self) -> tuple[str, ...]:
+        """The addresses of both ends of the link to the peer, as far as they are given."""
+        return tuple(filter(None, (self.pair_bind, self.peer)))
+
+    def make(self, links: Sequence[str], *, insecure: bool = False) -> Pair | None:
+        """Return the `Pair`; None for a server without a peer. `links`: those of this object, with
+        the options of TLS. Raises `ConfigurationError`."""
         if not (self.primary or self.backup):
             if self.pair_bind or self.peer or self.pair_heartbeat != HEARTBEAT_S_DEFAULT:
                 raise ConfigurationError(
@@ -83,14 +91,15 @@ class Pairing:
             return None
         if self.primary and self.backup:
             raise ConfigurationError("a server is --primary or --backup, not both")
-        if not self.pair_bind or not self.peer:
+        if len(links) < 2:
             raise ConfigurationError("--primary and --backup require both --pair-bind and --peer")
+        bind, peer = links
         from requite.pair import Pair
 
         return Pair(
             "primary" if self.primary else "backup",
-            bind=self.pair_bind,
-            peer=self.peer,
+            bind=bind,
+            peer=peer,
             heartbeat=self.pair_heartbeat,
             insecure=insecure,
         )

@@ -15,10 +15,12 @@ from requite.cli.options import (
     QUIET,
     JournalFolder,
     Logging,
+    complete_ones,
     within,
 )
 from requite.cli.output import say
 from requite.cli.retention import JournalRetain, JournalShip, journal_option
+from requite.cli.tls import NO_TLS, Tls
 from requite.core.liveness import HeartbeatPolicy
 from requite.framing import Limits as FramingLimits
 
@@ -31,7 +33,8 @@ _BEATS: Final = HeartbeatPolicy()
 def _queue_at(addresses: tuple[str, ...]) -> None:
     from requite.queue import Queue
 
-    Queue(addresses, insecure=True)
+    if places := complete_ones(addresses):
+        Queue(places, insecure=True)
 
 
 def queue(
@@ -50,8 +53,8 @@ def queue(
             group=_ADDRESSES,
             validator=within(_queue_at),
             show_default=" ".join,
-            help="Listen here for clients: `tcp://HOST:PORT` or `ipc:///PATH`, or the client's URL "
-            "(`pirate+ipc:///PATH`); repeatable. Port 0 chooses a free port.",
+            help="Listen here for clients: `tcp://HOST:PORT`, `tls://HOST:PORT` or `ipc:///PATH`, "
+            "or the client's URL (`pirate+ipc:///PATH`); repeatable. Port 0 chooses a free port.",
         ),
     ] = ("tcp://127.0.0.1:5555",),
     back: Annotated[
@@ -105,6 +108,7 @@ def queue(
     ] = FramingLimits().message_size_bytes_max,
     access: AccessFile = None,
     insecure: Insecure = False,
+    tls: Tls = NO_TLS,
     journal: JournalFolder = None,
     journal_retain: JournalRetain = None,
     journal_ship: JournalShip = None,
@@ -137,9 +141,10 @@ def queue(
             "a simple queue has no heartbeats: remove --heartbeat-interval and --liveness"
         )
     logging.start()
+    fronts, backs = tls.complete(front, back)
     server = Queue(
-        front,
-        back,
+        fronts,
+        backs,
         protocol=protocol,
         policy=queue_policy(heartbeat_interval, liveness, drain_timeout),
         message_size_max=message_size_max,

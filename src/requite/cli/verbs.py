@@ -108,6 +108,24 @@ ASK: Final = (
     ),
     Verb("bench", "URL", "Measure a deployment: throughput and latency"),
 )
+KEYS: Final = Verb(
+    "keys",
+    "new|show",
+    "Make and show certificates, for connections with TLS",
+    (
+        Verb(
+            "keys new",
+            "ca|listener|user",
+            "Make a certificate and its private key",
+            (
+                Verb("keys new ca", "DIR", "Make an authority, which signs certificates"),
+                Verb("keys new listener", "NAME... --ca DIR", "Make that of a broker or server"),
+                Verb("keys new user", "NAME --ca DIR", "Make that of a client or worker"),
+            ),
+        ),
+        Verb("keys show", "FILE", "Show the names and the expiry of certificates"),
+    ),
+)
 WATCH: Final = (
     Verb("demo", "", "Kill workers and the broker during 28,000 calls"),
     Verb("sim", "", "Run seeds of the deterministic simulator"),
@@ -137,7 +155,7 @@ SPARK: Final = Verb(
     ),
 )
 ACCOUNT: Final = (JOURNAL, SPARK)
-VERBS: Final = (*SERVE, *ASK, *ACCOUNT, *WATCH)
+VERBS: Final = (*SERVE, *ASK, KEYS, *ACCOUNT, *WATCH)
 # The default verb of a group, for a command line with an option directly after the group.
 IMPLIED: Final = {"titanic": "serve"}
 
@@ -183,6 +201,7 @@ def _list_verbs() -> str:
     sections = {
         "Serve": SERVE,
         "Ask": ASK,
+        "Secure it": (KEYS,),
         "Account for it": ACCOUNT,
         "Watch it survive": WATCH,
     }

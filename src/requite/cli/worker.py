@@ -29,6 +29,7 @@ from requite.cli.options import (
 )
 from requite.cli.output import say
 from requite.cli.retention import JournalRetain, JournalShip, journal_option
+from requite.cli.tls import NO_TLS, Tls
 from requite.core.liveness import HeartbeatPolicy
 from requite.errors import ConfigurationError, RequiteError, TransportError
 from requite.protocols.scalability.policy import RepPolicy
@@ -58,9 +59,9 @@ class Addresses:
             metavar="URL",
             validator=URLS,
             show_default=False,
-            help="Connect to a broker: `mdp://HOST:PORT`; to SP clients or devices: "
-            "`sp+tcp://HOST:PORT`; to the back of a queue: `pirate://HOST:PORT`; or to RabbitMQ: "
-            "`amqp://USER:PASSWORD@HOST/VHOST`. Repeatable.",
+            help="Connect to a broker: `mdp://HOST:PORT` or `mdp+tls://HOST:PORT?ca=FILE`; "
+            "to SP clients or devices: `sp+tcp://HOST:PORT`; to the back of a queue: "
+            "`pirate://HOST:PORT`; or to RabbitMQ: `amqp://USER:PASSWORD@HOST/VHOST`. Repeatable.",
         ),
     ] = ()
     bind: Annotated[
@@ -70,9 +71,9 @@ class Addresses:
             validator=BOUND_URLS,
             show_default=False,
             help="Listen for SP clients: `sp+tcp://HOST:PORT`, `sp+ipc:///PATH`, `sp+tls://`, "
-            "`sp+ws://HOST:PORT/PATH` or `sp+wss://`; for Freelance clients: `flp://HOST:PORT`; or "
-            "for Lazy Pirate clients: `pirate://HOST:PORT`. Repeatable. Port 0 chooses a free "
-            "port.",
+            "`sp+ws://HOST:PORT/PATH` or `sp+wss://`; for Freelance clients: `flp://HOST:PORT` or "
+            "`flp+tls://`; or for Lazy Pirate clients: `pirate://HOST:PORT` or `pirate+tls://`. "
+            "Repeatable. Port 0 chooses a free port.",
         ),
     ] = ()
     access: AccessFile = None
@@ -195,6 +196,7 @@ def worker(
     handlers: Handlers = Handlers(),
     liveness: Liveness = Liveness(),
     connection: Connection = PLAIN,
+    tls: Tls = NO_TLS,
     journal: JournalFolder = None,
     journal_retain: JournalRetain = None,
     journal_ship: JournalShip = None,
@@ -242,10 +244,11 @@ def worker(
         place = place_of(os.environ)
         connect, capacity = (*connect, place.url), capacity or place.prefetch
     services = [load_service(each) for each in targets]
+    [binds] = tls.complete(addresses.bind)
     server = Worker(
         [_complete(connection, url, is_from_manager=addresses.pool) for url in connect],
         *services,
-        bind=addresses.bind,
+        bind=binds,
         capacity=capacity,
         heartbeat=liveness.policy(),
         handler_timeout=handlers.handler_timeout,

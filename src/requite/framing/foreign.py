@@ -8,7 +8,7 @@ from typing import Final
 _NAMES: Final = {
     **{f"{method} ".encode(): "an HTTP request" for method in HTTPMethod},
     b"HTTP/": "an HTTP response",
-    b"\x16\x03": "TLS (use sp+tls://, sp+wss:// or amqps://)",
+    b"\x16\x03": "TLS (use mdp+tls://, sp+tls:// or another URL with TLS)",
     b"\0SP\0": "SP of nng or nanomsg (use sp+tcp:// or sp+ipc://)",
     b"AMQP": "AMQP of RabbitMQ (use amqp://)",
     # RFC 37 has any padding; that of libzmq is the length of an identity, as 64 bits.

@@ -45,8 +45,11 @@ class Pair(Daemon):
 
     - `role`: "primary" or "backup"; one of each, and never changed.
     - `bind`: the address to listen at for the other server and for `requite pair`:
-      `tcp://host:port` (port 0: a free one) or `ipc:///path`.
-    - `peer`: the address where the other server listens.
+      `tcp://host:port` (port 0: a free one), `ipc:///path`, or
+      `tls://host:port?certificate=FILE&key=FILE&ca=FILE`, which accepts only servers and operators
+      with a certificate signed by `ca`.
+    - `peer`: the address where the other server listens; over TLS with this server's own
+      certificate, too.
     - `heartbeat`: the interval in seconds. The other server takes over when a client sends it a
       request and it has heard no heartbeat for two intervals.
     - `insecure`: listen at addresses that other machines reach although this end does not know who

@@ -25,12 +25,12 @@ from requite.shell.link import LinkLimits
 from requite.shell.owners import unrestricted
 from requite.speaks.endpoints import bound_at
 from requite.speaks.registry import parse_url
-from requite.transport.address import Address, parse_address
+from requite.speaks.tls import Place, check_files, read_place
 
 # Loopback only; other interfaces need an explicit address. The ports are the Guide's.
 DEFAULT_FRONT: Final = "tcp://127.0.0.1:5555"
 DEFAULT_BACK: Final = "tcp://127.0.0.1:5556"
-_SCHEMES: Final = ("tcp", "ipc", "inproc")
+_SCHEMES: Final = ("tcp", "tls", "ipc", "inproc")
 _ADDRESSES: Final = 1 << 32
 
 
@@ -47,8 +47,9 @@ class Queue(Daemon):
     The queue stores no requests and gives none to a second worker: clients resend them.
 
     - `front`, `back`: addresses to listen at, for clients and for workers: `tcp://host:port` (port
-      0: a free one) or `ipc:///path`, one or several. The URLs by which peers dial them
-      (`pirate://host:port`, `pirate+ipc:///path`) are accepted, too.
+      0: a free one), `ipc:///path` or `tls://host:port?certificate=FILE&key=FILE`, one or several;
+      `ca=FILE` to accept only peers with a certificate signed by that authority. The URLs by which
+      peers dial them (`pirate://host:port`, `pirate+ipc:///path`) are accepted, too.
     - `protocol`: "paranoid" or "simple".
     - `policy`: times and limits.
     - `message_size_max`: maximum bytes of one body; a larger message ends the connection.
@@ -180,13 +181,15 @@ def _endpoints(places: str | Sequence[str], limits: Limits, side: str) -> list[E
     if not several:
         raise ConfigurationError(f"a queue needs an address for its {side}")
     return [
-        Endpoint(address, lambda: Zmtp(SocketType.ROUTER, limits=limits), side)
+        Endpoint(address, lambda: Zmtp(SocketType.ROUTER, limits=limits), side, tls)
         for each in several
-        for address in _addresses(each)
+        for address, tls in _places(each)
     ]
 
 
-def _addresses(place: str) -> Sequence[Address]:
-    if place.startswith(("pirate://", "pirate+")):
-        return parse_url(place, listening=True).addresses
-    return (parse_address(place, _SCHEMES),)
+def _places(place: str) -> Sequence[Place]:
+    if not place.startswith(("pirate://", "pirate+")):
+        return (read_place(place, _SCHEMES, listening=True),)
+    url = parse_url(place, listening=True)
+    check_files(url.tls, listening=True)
+    return [(address, url.tls) for address in url.addresses]

@@ -55,8 +55,9 @@ class Endpoint(NamedTuple):
 class Connections(NamedTuple):
     """The addresses that an engine's shell dials and listens at.
 
-    For an engine that requests connections: `dial_to`, and `make_framing` for their framing. For
-    one with several peers: endpoints with persistent connections (`keep`) and to `listen` at.
+    For an engine that requests connections: `dial_to`, `make_framing` for their framing, and `tls`
+    if their addresses are secure. For one with several peers: endpoints with persistent connections
+    (`keep`) and to `listen` at.
 
     `read_first`: replies carry no request id, so the shell must read pending replies before it
     sends the next request. This matters for the blocking shell, which reads only while a thread
@@ -69,6 +70,7 @@ class Connections(NamedTuple):
     listen: Sequence[Endpoint] = ()
     limits: LinkLimits = LinkLimits()
     read_first: bool = False
+    tls: TlsSettings | None = None
 
 
 # --- dialling order -------------------------------------------------------------------------------
@@ -283,7 +285,7 @@ class ConnectionKeeper(Generic[D]):
         )
         self._opened = opened
         self._make_dialler = make_dialler
-        self._on_demand = make_dialler(self.dial_to, self._open_on_demand, None)
+        self._on_demand = make_dialler(self.dial_to, self._open_on_demand, connections.tls)
         self._kept: dict[PersistentConnection, D] = {}
         for endpoint in connections.keep:
             self.keep(endpoint)

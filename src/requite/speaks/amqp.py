@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from ssl import TLSVersion
 from typing import Final
 
 from requite.core.liveness import HeartbeatPolicy, heartbeat_of
@@ -44,7 +45,9 @@ from requite.speaks.plans import (
     WorkerSettings,
     refuse_given,
 )
+from requite.speaks.tls import tls_of
 from requite.speaks.url import (
+    KEY_OPTIONS,
     Places,
     Scheme,
     ServiceUrl,
@@ -52,8 +55,7 @@ from requite.speaks.url import (
     refuse,
     split_authority,
 )
-from requite.transport.address import HostAddress, TlsAddress, parse_tcp
-from requite.transport.tls import TlsSettings
+from requite.transport.address import TlsAddress, parse_tcp
 
 # The AMQP 0.9.1 URI Specification of RabbitMQ, section 5.
 PORT: Final = 5672
@@ -101,12 +103,10 @@ def _split(body: str, shown: str) -> tuple[str, str]:
 
 
 _OPTIONS: Final = ("queue", "pool", "key", "confirm", "reply", "id", "activity")
-# As in SP, except for the private key: here `key` belongs to the pool.
-_TLS_OPTIONS: Final = ("ca", "certificate", "certificate_key", "server_name")
 # A pool's key is any text, even empty.
 SCHEMES: Final = {
     "amqp": Scheme(_read_plain, _OPTIONS, ("key",)),
-    "amqps": Scheme(_read_secure, (*_OPTIONS, *_TLS_OPTIONS), ("key",)),
+    "amqps": Scheme(_read_secure, (*_OPTIONS, *KEY_OPTIONS), ("key",)),
 }
 
 
@@ -121,20 +121,10 @@ def check_url(url: ServiceUrl, *, listening: bool, shown: str) -> ServiceUrl:
         refuse(shown, "the option 'key' requires pool=NAME")
     if "activity" in options and "pool" not in options:
         refuse(shown, "the option 'activity' requires pool=NAME")
+    # RabbitMQ on an Erlang/OTP before 24 has no TLS 1.3.
+    tls = tls_of(url, listening=False, shown=shown, minimum_version=TLSVersion.TLSv1_2)
     service = options.get("key" if "pool" in options else "queue", "")
-    return replace(url, service=service, options=options, tls=_tls_of(url, shown))
-
-
-def _tls_of(url: ServiceUrl, shown: str) -> TlsSettings | None:
-    if not any(isinstance(place, HostAddress) and place.is_secure for place in url.addresses):
-        return None
-    given = url.options.get
-    try:
-        return TlsSettings(
-            given("ca"), given("certificate"), given("certificate_key"), given("server_name")
-        )
-    except ConfigurationError as error:
-        refuse(shown, str(error))
+    return replace(url, service=service, options=options, tls=tls)
 
 
 # --- clients --------------------------------------------------------------------------------------

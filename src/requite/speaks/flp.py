@@ -1,11 +1,12 @@
 """Freelance (10/FLP, and the Guide's models one and two): several equal servers, without a broker.
 
     flp://a:5555,b:5555                         several servers, one of which answers
+    flp+tls://a:5555?ca=ca.pem                  over TLS; also certificate=, key=, server_name=
     flp+ipc:///run/server.sock                  over a Unix socket; flp+inproc within one event loop
 
 The options are `model` (agent, failover or shotgun) and, to listen, `public`: the endpoint that
-clients dial (tcp://host:port). A client connects to all servers; a server listens, and is
-identified by the endpoint that clients dial.
+clients dial (tcp://host:port or tls://host:port). A client connects to all servers; a server
+listens, and is identified by the endpoint that clients dial.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ from requite.speaks.plans import (
     WorkerSettings,
     refuse_given,
 )
+from requite.speaks.tls import check_files, read_tls, tls_of
 from requite.speaks.url import (
+    TLS_OPTIONS,
     Scheme,
     ServiceUrl,
     check_can_be_dialled,
@@ -83,6 +86,7 @@ _ABSENT_FOR_WORKERS: Final = {
 _OPTIONS: Final = ("model", "public")
 SCHEMES: Final = {
     "flp": Scheme(read_tcp, _OPTIONS),
+    "flp+tls": Scheme(read_tls, (*_OPTIONS, *TLS_OPTIONS)),
     "flp+ipc": Scheme(read_ipc, _OPTIONS),
     "flp+inproc": Scheme(read_inproc, _OPTIONS),
 }
@@ -96,6 +100,7 @@ def check_url(url: ServiceUrl, *, listening: bool, shown: str) -> ServiceUrl:
         refuse(shown, "Freelance has no service names, so nothing may follow the address")
     if url.options.get("model", Model.AGENT) not in tuple(Model):
         refuse(shown, f"the option 'model' must be one of {', '.join(Model)}")
+    url = replace(url, tls=tls_of(url, listening=listening, shown=shown))
     if listening:
         _check_public(url, shown)
         model = url.options.get("model")
@@ -111,11 +116,12 @@ def check_url(url: ServiceUrl, *, listening: bool, shown: str) -> ServiceUrl:
 def _check_public(url: ServiceUrl, shown: str) -> None:
     """Check that the server knows the endpoint that clients dial, which identifies it."""
     public = url.options.get("public")
+    scheme = "tcp" if url.tls is None else "tls"
     if public is not None:
         if len(url.addresses) > 1:
             refuse(shown, "the option 'public' is one address, but the URL has several")
         try:
-            address = parse_address(public, ("tcp",))
+            address = parse_address(public, (scheme,))
         except ConfigurationError as error:
             refuse(shown, f"the option 'public': {error}")
         if isinstance(address, HostAddress) and address.is_wildcard:
@@ -124,7 +130,8 @@ def _check_public(url: ServiceUrl, shown: str) -> None:
             )
     elif any(isinstance(each, HostAddress) and each.is_wildcard for each in url.addresses):
         refuse(
-            shown, "host * requires public=tcp://HOST:PORT, the address to which clients connect"
+            shown,
+            f"host * requires public={scheme}://HOST:PORT, the address to which clients connect",
         )
 
 
@@ -170,25 +177,27 @@ def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
         )
     refuse_given(settings, "Freelance has", _ABSENT_FOR_CLIENTS)
     model = _model_of(endpoints)
-    addresses = [*dict.fromkeys(address for url in endpoints.dials for address in url.addresses)]
-    policy = _policy(model, settings, len(addresses))
+    for url in endpoints.dials:
+        check_files(url.tls, listening=False)
+    servers = {address: url.tls for url in endpoints.dials for address in url.addresses}
+    policy = _policy(model, settings, len(servers))
     limits = Limits.for_bodies(settings.message_size_max)
     framing = partial(Zmtp, _SOCKETS[model], limits=limits)
     lanes = min(settings.connections, LANES_MAX) if model is Model.FAILOVER else 1
     return ClientPlan(
         lambda origin, chronicle: _engine_of(model)(policy, origin=origin, chronicle=chronicle),
         Connections(
-            keep=[_endpoint(address, framing) for address in addresses for _ in range(lanes)],
+            keep=[
+                Endpoint(address, framing, str(address), tls)
+                for address, tls in servers.items()
+                for _ in range(lanes)
+            ],
             limits=LINK_LIMITS,
             read_first=model is Model.FAILOVER,
         ),
         _TRAITS if model is not Model.SHOTGUN else _SHOTGUN_TRAITS,
         holds=True,
     )
-
-
-def _endpoint(address: Address, framing: Callable[[], Zmtp]) -> Endpoint:
-    return Endpoint(address, framing, place=str(address))
 
 
 def _policy(model: Model, settings: ClientSettings, servers: int) -> ClientPolicy:
@@ -249,8 +258,10 @@ class _Binding:
     """An address to listen at, and the identity announced there: the server's public endpoint as
     clients dial it (10/FLP, "Request and Reply Routing")."""
 
-    def __init__(self, address: Address, public: str | None, limits: Limits) -> None:
+    def __init__(self, url: ServiceUrl, address: Address, limits: Limits) -> None:
+        public = url.options.get("public")
         self.address = address
+        self.tls = url.tls
         self._public = parse_address(public) if public is not None else address
         self._limits = limits
         self._identity = str(self._public).encode()
@@ -288,7 +299,7 @@ def service_plans(
     limits = Limits.for_bodies(settings.message_size_max)
     bindings = [binding for url in endpoints.binds for binding in _bindings(url, limits)]
     connections = Connections(
-        listen=[Endpoint(binding.address, binding.framing) for binding in bindings],
+        listen=[Endpoint(each.address, each.framing, tls=each.tls) for each in bindings],
         limits=LINK_LIMITS.for_messages(settings.message_size_max),
     )
 
@@ -312,8 +323,9 @@ def service_plans(
 
 
 def _bindings(url: ServiceUrl, limits: Limits) -> list[_Binding]:
+    check_files(url.tls, listening=True)
     try:
-        return [_Binding(address, url.options.get("public"), limits) for address in url.addresses]
+        return [_Binding(url, address, limits) for address in url.addresses]
     except LocalViolation as violation:
         raise ConfigurationError(
             f"the address of a Freelance server cannot be its identity: {violation}"

@@ -19,15 +19,17 @@ _SEPARATOR: Final = "://"
 _SEVERAL: Final = {
     "tcp": ("mdp", "sp+tcp"),
     "ipc": ("mdp+ipc", "sp+ipc"),
-    "tls": ("sp+tls",),
+    "tls": ("mdp+tls", "sp+tls"),
     "ws": ("sp+ws",),
     "wss": ("sp+wss",),
     "sp": ("sp+tcp",),
 }
 _WHAT_IS_THERE: Final = {
     "mdp": "a broker",
+    "mdp+tls": "a broker, over TLS",
     "mdp+ipc": "a broker",
     "sp+tcp": "a service without a broker",
+    "sp+tls": "a service without a broker, over TLS",
     "sp+ipc": "a service without a broker",
 }
 _NOBODY_LISTENS: Final = ("mdp", "amqp")  # only brokers do, and they take no such URL
@@ -84,7 +86,10 @@ def _with_a_scheme(shown: str, schemes: Sequence[str]) -> list[tuple[str, str]]:
         return [(scheme, shown) for scheme in _SEVERAL["ipc"]]
     rabbit = _OF_RABBITMQ.search(shown)
     scheme = "mdp" if rabbit is None else "amqp" if rabbit[1] == "2" else "amqps"
-    return [(scheme, shown.lstrip("/"))]
+    schemes = [scheme]
+    if scheme == "mdp" and "@" in shown:  # a password goes to another machine over TLS only
+        schemes.append("mdp+tls")
+    return [(each, shown.lstrip("/")) for each in schemes]
 
 
 def _alternatives(meant: Sequence[tuple[str, str]]) -> str:

@@ -3,6 +3,7 @@
     mdp://host:5555/echo                        Majordomo over TCP; the port is optional
     mdp://a:5555,b:5555/echo                    several brokers, one of them active, tried in turn
     mdp://user:password@host/echo?dialect=0.2   PLAIN credentials; an older dialect of MDP
+    mdp+tls://host:5555/echo?ca=ca.pem          over TLS; also certificate=, certificate_key=
     mdp+ipc:///run/broker.sock?service=echo     over a Unix socket; its path is the URL's path
     mdp+inproc://name/echo                      within one event loop
     mdp://host:5555?pool=core&key=42            a group of a pool of workers
@@ -37,11 +38,14 @@ from requite.speaks.plans import (
     WorkerSettings,
     check_body_frames,
 )
+from requite.speaks.tls import check_files, read_tls, tls_of
 from requite.speaks.url import (
+    KEY_OPTIONS,
     Places,
     Scheme,
     ServiceUrl,
     check_can_be_dialled,
+    check_password_is_private,
     read_inproc,
     read_ipc,
     refuse,
@@ -62,10 +66,15 @@ def _read_tcp(body: str, shown: str) -> Places:
     return Places(tuple(parse_tcp(host, shown, PORT) for host in hosts), path)
 
 
+def _read_tls(body: str, shown: str) -> Places:
+    return read_tls(body, shown, PORT)
+
+
 _OPTIONS: Final = ("dialect", "service", "pool", "key")
 # A pool's key is any text, even empty.
 SCHEMES: Final = {
     "mdp": Scheme(_read_tcp, _OPTIONS, ("key",)),
+    "mdp+tls": Scheme(_read_tls, (*_OPTIONS, *KEY_OPTIONS), ("key",)),
     "mdp+ipc": Scheme(read_ipc, _OPTIONS, ("key",)),
     "mdp+inproc": Scheme(read_inproc, _OPTIONS, ("key",)),
 }
@@ -76,11 +85,14 @@ def check_url(url: ServiceUrl, *, listening: bool, shown: str) -> ServiceUrl:
     if listening:
         refuse(shown, "only a broker listens at such a URL: requite broker --bind tcp://host:port")
     check_can_be_dialled(url, shown)
+    check_password_is_private(url, shown)
+    url = replace(url, tls=tls_of(url, listening=False, shown=shown))
     pool, key = url.options.get("pool"), url.options.get("key")
     if pool is None and key is None:
         return url
     if pool is None or key is None:
-        refuse(shown, "a group of a pool requires both options, pool=NAME and key=KEY")
+        hint = "; the file of a private key is certificate_key=FILE" if url.tls else ""
+        refuse(shown, f"a group of a pool requires both options, pool=NAME and key=KEY{hint}")
     if url.service:
         refuse(shown, f"it names both a service, {url.service!r}, and a group of a pool")
     try:
@@ -141,8 +153,6 @@ def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
         connections_max=settings.connections,
         hold_back=_hold_back(settings.hold_back, dialect),
     )
-    mechanism = mechanism_to_show(url.user, url.password)
-    limits = Limits.for_bodies(settings.message_size_max)
     return ClientPlan(
         lambda origin, chronicle: client_engine(
             dialect,
@@ -152,17 +162,27 @@ def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
             origin=origin,
             chronicle=chronicle,
         ),
-        Connections(
-            lambda: Zmtp(
-                SocketType.DEALER,
-                mechanism=mechanism,
-                limits=limits,
-                closes_early=CLOSES_EARLY,
-                features=FEATURES,
-            ),
-            dial_to=url.addresses,
-        ),
+        connections_to(url, settings.message_size_max),
         _Traits(dialect),
+    )
+
+
+def connections_to(url: ServiceUrl, message_size_max: int) -> Connections:
+    """Return the connections to a broker. Raises `ConfigurationError` for credentials or files of
+    TLS that cannot be used."""
+    check_files(url.tls, listening=False)
+    mechanism = mechanism_to_show(url.user, url.password)
+    limits = Limits.for_bodies(message_size_max)
+    return Connections(
+        lambda: Zmtp(
+            SocketType.DEALER,
+            mechanism=mechanism,
+            limits=limits,
+            closes_early=CLOSES_EARLY,
+            features=FEATURES,
+        ),
+        dial_to=url.addresses,
+        tls=url.tls,
     )
 
 
@@ -196,18 +216,7 @@ def service_plans(
             "an MDP broker does not forward requests to other brokers; remove hops (SP has it)"
         )
     dialect = by_version(settings.dialect or url.options.get("dialect", DIALECT_DEFAULT))
-    mechanism = mechanism_to_show(url.user, url.password)
-    limits = Limits.for_bodies(settings.message_size_max)
-    connections = Connections(
-        lambda: Zmtp(
-            SocketType.DEALER,
-            mechanism=mechanism,
-            limits=limits,
-            closes_early=CLOSES_EARLY,
-            features=FEATURES,
-        ),
-        dial_to=url.addresses,
-    )
+    connections = connections_to(url, settings.message_size_max)
     return [
         _plan(each, name, dialect, connections, settings)
         for each, name in zip(services, names, strict=True)

@@ -2,6 +2,7 @@
 
     pirate://host:5555                          a Lazy Pirate's server, or a queue's front
     pirate://queue:5556?protocol=simple         a queue's back, for workers; else paranoid
+    pirate+tls://host:5555?ca=ca.pem            over TLS; also certificate=, key=, server_name=
     pirate+ipc:///run/service.sock              over a Unix socket; or pirate+inproc://name
 
 A client is a Lazy Pirate: a REQ socket connected to a REP server or the front of a queue. A worker
@@ -44,7 +45,9 @@ from requite.speaks.plans import (
     WorkerSettings,
     refuse_given,
 )
+from requite.speaks.tls import check_files, read_tls, tls_of
 from requite.speaks.url import (
+    TLS_OPTIONS,
     Scheme,
     ServiceUrl,
     check_can_be_dialled,
@@ -80,6 +83,7 @@ _OPTIONS: Final = ("protocol",)
 _QUEUES: Final = ("simple", "paranoid")
 SCHEMES: Final = {
     "pirate": Scheme(read_tcp, _OPTIONS),
+    "pirate+tls": Scheme(read_tls, (*_OPTIONS, *TLS_OPTIONS)),
     "pirate+ipc": Scheme(read_ipc, _OPTIONS),
     "pirate+inproc": Scheme(read_inproc, _OPTIONS),
 }
@@ -103,7 +107,7 @@ def check_url(url: ServiceUrl, *, listening: bool, shown: str) -> ServiceUrl:
         refuse(shown, f"the option 'protocol' must be {' or '.join(_QUEUES)}")
     if not listening:
         check_can_be_dialled(url, shown)
-    return url
+    return replace(url, tls=tls_of(url, listening=listening, shown=shown))
 
 
 # --- clients --------------------------------------------------------------------------------------
@@ -125,6 +129,7 @@ def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
         retry=_retry(settings.retry),
         connections_max=settings.connections,
     )
+    check_files(url.tls, listening=False)
     limits = Limits.for_bodies(settings.message_size_max)
     return ClientPlan(
         lambda origin, chronicle: LazyPirate(policy, origin=origin, chronicle=chronicle),
@@ -133,6 +138,7 @@ def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
             dial_to=url.addresses,
             limits=_LINKS,
             read_first=True,
+            tls=url.tls,
         ),
         _TRAITS,
         holds=True,
@@ -170,10 +176,11 @@ def service_plans(
             "a Simple Pirate worker sends no heartbeats; remove heartbeat, or use"
             " ?protocol=paranoid"
         )
+    check_files(url.tls, listening=False)
     socket = SocketType.REQ if pattern is Pattern.SIMPLE else SocketType.DEALER
     limits = Limits.for_bodies(settings.message_size_max)
     connections = Connections(
-        lambda: Zmtp(socket, limits=limits), dial_to=url.addresses, limits=_LINKS
+        lambda: Zmtp(socket, limits=limits), dial_to=url.addresses, limits=_LINKS, tls=url.tls
     )
     threads = settings.threads or 1
     if threads > 1:
@@ -209,9 +216,11 @@ def _server(endpoints: Endpoints, service: S, settings: WorkerSettings) -> Servi
     engine = PirateServer(
         policy, service=service.name, instance=settings.name, chronicle=settings.chronicle
     )
+    for url in endpoints.binds:
+        check_files(url.tls, listening=True)
     limits = Limits.for_bodies(settings.message_size_max)
     listen = [
-        Endpoint(address, lambda: Zmtp(SocketType.REP, limits=limits))
+        Endpoint(address, lambda: Zmtp(SocketType.REP, limits=limits), tls=url.tls)
         for url in endpoints.binds
         for address in url.addresses
     ]

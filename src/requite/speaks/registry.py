@@ -20,6 +20,7 @@ from requite.speaks.url import Scheme, ServiceUrl, read_parts, redact, refuse
 # In the order in which error messages list them.
 SCHEMES: Final = {
     "mdp": "mdp",
+    "mdp+tls": "mdp",
     "mdp+ipc": "mdp",
     "mdp+inproc": "mdp",
     "sp+tcp": "sp",
@@ -30,11 +31,13 @@ SCHEMES: Final = {
     "sp+inproc": "sp",
     "inproc": "sp",
     "pirate": "pirate",
+    "pirate+tls": "pirate",
     "pirate+ipc": "pirate",
     "pirate+inproc": "pirate",
     "amqp": "amqp",
     "amqps": "amqp",
     "flp": "flp",
+    "flp+tls": "flp",
     "flp+ipc": "flp",
     "flp+inproc": "flp",
 }

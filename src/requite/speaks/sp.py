@@ -46,6 +46,7 @@ from requite.speaks.plans import (
     WorkerSettings,
     refuse_given,
 )
+from requite.speaks.tls import check_files, read_tls, tls_of
 from requite.speaks.url import (
     TLS_OPTIONS,
     Places,
@@ -62,13 +63,10 @@ from requite.transport.address import (
     WS_PORT,
     WSS_PORT,
     Address,
-    HostAddress,
     IpcAddress,
     WsAddress,
-    parse_tls,
     parse_ws,
 )
-from requite.transport.tls import TlsSettings
 
 PRIORITY_MAX: Final = 16
 WEIGHT_MAX: Final = 1000
@@ -101,11 +99,6 @@ _ABSENT_FOR_WORKERS: Final = {
 
 
 # --- URLs -----------------------------------------------------------------------------------------
-def _read_tls(body: str, shown: str) -> Places:
-    hosts, path = split_authority(body, shown)
-    return Places(tuple(parse_tls(host, shown) for host in hosts), path)
-
-
 def _read_ws(body: str, shown: str) -> Places:
     return _read_web(body, shown, secure=False)
 
@@ -126,7 +119,7 @@ _ORIGINS: Final = ("origins",)
 SCHEMES: Final = {
     "sp+tcp": Scheme(read_tcp, _OPTIONS),
     "sp+ipc": Scheme(read_ipc, _OPTIONS),
-    "sp+tls": Scheme(_read_tls, _SECURE_OPTIONS),
+    "sp+tls": Scheme(read_tls, _SECURE_OPTIONS),
     "sp+ws": Scheme(_read_ws, _OPTIONS + _ORIGINS),
     "sp+wss": Scheme(_read_wss, _SECURE_OPTIONS + _ORIGINS),
     "sp+inproc": Scheme(read_inproc, _OPTIONS),
@@ -152,7 +145,7 @@ def check_url(url: ServiceUrl, *, listening: bool, shown: str) -> ServiceUrl:
         )
     _check_origins(url, listening, shown)
     peer_query = "?ids=draft" if listening and _has_draft_ids(url) else ""
-    return replace(url, tls=_tls_of(url, listening, shown), peer_query=peer_query)
+    return replace(url, tls=tls_of(url, listening=listening, shown=shown), peer_query=peer_query)
 
 
 def _check_whole_option(name: str, url: ServiceUrl, most: int, shown: str) -> None:
@@ -199,25 +192,6 @@ def _has_draft_ids(url: ServiceUrl) -> bool:
     return "ids" in url.options
 
 
-def _tls_of(url: ServiceUrl, listening: bool, shown: str) -> TlsSettings | None:
-    """Make the TLS settings; a listener with a `ca` verifies its clients."""
-    if not any(isinstance(place, HostAddress) and place.is_secure for place in url.addresses):
-        return None
-    settings = {name: url.options[name] for name in TLS_OPTIONS if name in url.options}
-    if listening and "server_name" in settings:
-        refuse(
-            shown,
-            "the option 'server_name' is only for connecting: a listener has the names in its"
-            " certificate",
-        )
-    if listening and "certificate" not in settings:
-        refuse(shown, "a listener requires certificate=FILE and key=FILE")
-    try:
-        return TlsSettings(**settings, verify_client=listening and "ca" in settings)
-    except ConfigurationError as error:
-        refuse(shown, str(error))
-
-
 # --- places ---------------------------------------------------------------------------------------
 class SpRole(Enum):
     """The role of an endpoint."""
@@ -257,8 +231,7 @@ def to_dial(
     Raises `ConfigurationError` for TLS settings that cannot be used to dial.
     """
     for url in urls:
-        if url.tls is not None:
-            url.tls.check_dialling()
+        check_files(url.tls, listening=False)
     return [
         _endpoint(url, address, role, limits, side, dials=True)
         for url in urls
@@ -271,8 +244,7 @@ def to_listen(
 ) -> list[Endpoint]:
     """Make the endpoints to listen at; raises as `to_dial` does."""
     for url in urls:
-        if url.tls is not None:
-            url.tls.check_listening()
+        check_files(url.tls, listening=True)
     return [
         _endpoint(url, address, role, limits, side, dials=False)
         for url in urls

@@ -9,7 +9,7 @@ file interprets the path and the options. No message, `str` or `repr` shows a pa
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, NoReturn
 from urllib.parse import unquote
@@ -19,6 +19,7 @@ from requite.transport.address import (
     Address,
     HostAddress,
     InprocAddress,
+    is_private,
     parse_inproc,
     parse_ipc,
     parse_tcp,
@@ -26,6 +27,8 @@ from requite.transport.address import (
 from requite.transport.tls import TlsSettings
 
 TLS_OPTIONS: Final = ("ca", "certificate", "key", "server_name")
+KEY_OPTIONS: Final = ("ca", "certificate", "certificate_key", "server_name")
+"""The same for protocols whose option `key` is that of a pool."""
 _NO_ESCAPE: Final = re.compile("%(?![0-9A-Fa-f]{2})")
 # Deliberately greedy: up to the last @, to hide a password with an unescaped / or @, too. A user
 # may have one of them as well.
@@ -85,7 +88,7 @@ def read_parts(protocol: str, scheme: Scheme, rest: str, shown: str) -> ServiceU
         refuse(shown, "write %40 for an @ and %2F for a / in a name or a password")
     user, password = _read_credentials(credentials, shown) if at else (None, None)
     places = scheme.read_places(where, shown)
-    options = _read_options(query, scheme, shown)
+    options = read_options(query, scheme.options, scheme.may_be_empty, shown)
     service = _only_one(decode(places.path, shown), options.pop("service", ""), shown)
     return ServiceUrl(protocol, places.addresses, service, user, password, options)
 
@@ -105,6 +108,18 @@ def redact_text(text: str) -> str:
 def refuse(shown: str, why: str) -> NoReturn:
     """Raise `ConfigurationError` for the URL `shown`."""
     raise ConfigurationError(f"cannot read the URL {shown!r}: {why}")
+
+
+def check_password_is_private(url: ServiceUrl, shown: str) -> None:
+    """Refuse a password that would cross a network in clear text (ZMTP PLAIN does not encrypt)."""
+    if url.user is None or all(map(is_private, url.addresses)):
+        return
+    open_to = ", ".join(str(each) for each in url.addresses if not is_private(each))
+    refuse(
+        shown,
+        f"the password would be sent to {open_to} in clear text, and other machines could read it;"
+        " use mdp+tls://, or connect over ipc or loopback",
+    )
 
 
 def check_can_be_dialled(url: ServiceUrl, shown: str) -> None:
@@ -154,19 +169,31 @@ def _read_credentials(text: str, shown: str) -> tuple[str, str]:
     return decode(user, shown), decode(password, shown)
 
 
-def _read_options(query: str, scheme: Scheme, shown: str) -> dict[str, str]:
+def read_options(
+    query: str, known: Sequence[str], may_be_empty: Sequence[str], shown: str
+) -> dict[str, str]:
+    """Parse the options after the `?`. Raises `ConfigurationError` for unknown ones."""
     options: dict[str, str] = {}
     for pair in filter(None, query.split("&")):
         name, _, value = pair.partition("=")
-        if name in TLS_OPTIONS and name not in scheme.options:
-            refuse(shown, f"the option {name!r} is only for sp+tls, sp+wss and amqps")
-        if name not in scheme.options:
-            refuse(shown, f"unknown option {name!r}; the options are {', '.join(scheme.options)}")
-        is_lacking = not value and name not in scheme.may_be_empty
+        if name in (*TLS_OPTIONS, *KEY_OPTIONS) and name not in known:
+            refuse(shown, _why_not_for_tls(name, known))
+        if name not in known:
+            refuse(shown, f"unknown option {name!r}; the options are {', '.join(known)}")
+        is_lacking = not value and name not in may_be_empty
         if name in options or is_lacking:
             refuse(shown, f"the option {name!r} must have exactly one value")
         options[name] = decode(value, shown)
     return options
+
+
+def _why_not_for_tls(name: str, known: Sequence[str]) -> str:
+    if "ca" not in known:
+        return (
+            f"the option {name!r} is only for TLS: mdp+tls, sp+tls, sp+wss, flp+tls, pirate+tls and"
+            " amqps"
+        )
+    return f"the file of the private key is the option 'key' here, not {name!r}"
 
 
 def _only_one(path: str, option: str, shown: str) -> str:

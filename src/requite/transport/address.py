@@ -14,6 +14,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Final, NoReturn
 
 from requite.errors import ConfigurationError
@@ -135,6 +136,25 @@ class InprocAddress:
 
 Address = HostAddress | IpcAddress | InprocAddress
 
+
+def is_private(address: Address) -> bool:
+    """Whether no other machine can read what is sent there: over TLS, or within this machine."""
+    return is_local(address) or (isinstance(address, HostAddress) and address.is_secure)
+
+
+def is_local(address: Address) -> bool:
+    """Whether only processes of this machine reach an address: over loopback, a Unix socket, or
+    within a process. A host name other than `localhost` may be that of another machine."""
+    if not isinstance(address, HostAddress):
+        return True
+    if address.host.lower() in ("localhost", "localhost."):
+        return True
+    try:
+        return ip_address(address.host.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
 _SHAPES: Final = {
     "tcp": "tcp://host:port",
     "tls": "tls://host:port",
@@ -178,9 +198,9 @@ def parse_tcp(rest: str, text: str, default_port: int | None = None) -> TcpAddre
     return TcpAddress(*_read_authority(rest, text, default_port))
 
 
-def parse_tls(rest: str, text: str) -> TlsAddress:
+def parse_tls(rest: str, text: str, default_port: int | None = None) -> TlsAddress:
     """Parse `host:port` of a TLS address."""
-    return TlsAddress(*_read_authority(rest, text))
+    return TlsAddress(*_read_authority(rest, text, default_port))
 
 
 def parse_ws(authority: str, path: str, text: str, *, secure: bool) -> WsAddress:

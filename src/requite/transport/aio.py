@@ -14,6 +14,7 @@ from requite.transport.address import Address, HostAddress, InprocAddress, IpcAd
 from requite.transport.base import DIAL_TIMEOUT_S, Listener, OnStream, Stream
 from requite.transport.sockets import cannot
 from requite.transport.tls import TlsSettings
+from requite.transport.tls_listener import TlsListener
 from requite.transport.tls_session import TlsSession
 from requite.transport.tls_stream import TlsStream
 
@@ -73,9 +74,9 @@ async def _dial(address: Address, on_stream: OnStream, tls: TlsSettings) -> None
 
 # --- TLS ------------------------------------------------------------------------------------------
 def _accept_over_tls(on_stream: OnStream, settings: TlsSettings) -> OnStream:
-    context = settings.listening_context()
+    listener = TlsListener(settings)
     later = asyncio.get_running_loop().call_soon
-    return lambda below: on_stream(TlsStream(below, TlsSession(context, None), later))
+    return lambda below: on_stream(TlsStream(below, listener.session(), later))
 
 
 async def _dial_over_tls(address: HostAddress, on_stream: OnStream, settings: TlsSettings) -> None:

@@ -1,7 +1,7 @@
 """TLS settings: trusted authorities, own certificate, and the `ssl` contexts made of them.
 
-The oldest supported version is TLS 1.2. A client always verifies the server's certificate: its
-authority and its name. No setting turns this off.
+A client always verifies the server's certificate: its authority and its name. No setting turns this
+off.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from requite.transport.sockets import why
 from requite.transport.tls_session import TlsSession
 
 StrPath: TypeAlias = str | os.PathLike[str]
-_Stamps: TypeAlias = tuple[tuple[int, int, int], ...]
+Stamps: TypeAlias = tuple[tuple[int, int, int], ...]
 
 _CERTIFICATE: Final = b"CERTIFICATE-----"
 _PRIVATE_KEY: Final = b"PRIVATE KEY-----"
@@ -38,6 +38,7 @@ class TlsSettings:
     - `server_name`: the name to request (SNI) and to verify in the server's certificate, if it
       differs from the dialled host.
     - `verify_client`: a listener accepts only clients with a certificate signed by `ca`.
+    - `minimum_version`: of TLS; 1.2 for peers that do not have 1.3.
 
     Raises `ConfigurationError` for contradictory settings. Files are read when a context is made;
     `check_dialling` and `check_listening` find errors in them early.
@@ -48,6 +49,7 @@ class TlsSettings:
     key: StrPath | None = None
     server_name: str | None = None
     verify_client: bool = False
+    minimum_version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3
 
     def __post_init__(self) -> None:
         if self.key is not None and self.certificate is None:
@@ -73,7 +75,7 @@ class TlsSettings:
         """Return the context for dialling; changed files are read again. Raises
         `ConfigurationError`.
         """
-        return _dialling_context(self, _stamps(self))
+        return _dialling_context(self, self.stamps())
 
     def listening_context(self) -> ssl.SSLContext:
         """Make the context for a listener. Raises `ConfigurationError`."""
@@ -81,7 +83,7 @@ class TlsSettings:
             raise ConfigurationError(
                 "TLS: a listener requires a certificate and its key; set `certificate` and `key`"
             )
-        context = _new_context(ssl.PROTOCOL_TLS_SERVER)
+        context = _new_context(ssl.PROTOCOL_TLS_SERVER, self)
         # No tickets: sessions are never resumed, and a client that closes with an unread ticket
         # resets the connection and loses its unsent data.
         context.num_tickets = 0
@@ -90,6 +92,15 @@ class TlsSettings:
             context.verify_mode = ssl.CERT_REQUIRED
             _load_authorities(context, self.ca)
         return context
+
+    def stamps(self) -> Stamps:
+        """Return a value that changes when one of the files is written or replaced. Raises
+        `ConfigurationError` for a missing file."""
+        return tuple(
+            _stamp(setting, path)
+            for setting in ("ca", "certificate", "key")
+            if (path := getattr(self, setting)) is not None
+        )
 
     def session_to(self, host: str) -> TlsSession:
         """Make the session for a connection to `host`. Raises `ConfigurationError`."""
@@ -103,16 +114,16 @@ class TlsSettings:
             ) from error
 
 
-def _new_context(protocol: ssl._SSLMethod) -> ssl.SSLContext:
+def _new_context(protocol: ssl._SSLMethod, settings: TlsSettings) -> ssl.SSLContext:
     context = ssl.SSLContext(protocol)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.minimum_version = settings.minimum_version
     context.options |= ssl.OP_NO_RENEGOTIATION
     return context
 
 
 @lru_cache(maxsize=_CONTEXTS_MAX)
-def _dialling_context(settings: TlsSettings, _stamps_of_files: _Stamps) -> ssl.SSLContext:
-    context = _new_context(ssl.PROTOCOL_TLS_CLIENT)  # checks certificate and name
+def _dialling_context(settings: TlsSettings, _stamps_of_files: Stamps) -> ssl.SSLContext:
+    context = _new_context(ssl.PROTOCOL_TLS_CLIENT, settings)  # checks certificate and name
     if settings.ca is None:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     else:
@@ -171,15 +182,6 @@ def _check_file(setting: str, path: StrPath, marker: bytes, hint: str = "") -> N
     if marker not in data:
         what = "private key" if marker is _PRIVATE_KEY else "certificate"
         raise _unusable(setting, path, f"it contains no {what} in PEM format{hint}")
-
-
-def _stamps(settings: TlsSettings) -> _Stamps:
-    """Return a value that changes when one of the files is written or replaced."""
-    return tuple(
-        _stamp(setting, path)
-        for setting in ("ca", "certificate", "key")
-        if (path := getattr(settings, setting)) is not None
-    )
 
 
 def _stamp(setting: str, path: StrPath) -> tuple[int, int, int]:

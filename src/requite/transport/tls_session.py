@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import ssl
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
+
+from requite.principal import Credential
+from requite.transport.certificate import credential_of
 
 _RECORD_SIZE: Final = 1 << 14  # RFC 8446, section 5.1: the maximum size of a record
 # RFC 8446, section 5.1: the first record of a TLS peer is a handshake or an alert.
@@ -29,10 +32,19 @@ class TlsSession:
     failure sends an alert. Raises `ValueError` for an invalid `server_name`.
     """
 
-    __slots__ = ("_heard", "_incoming", "_outgoing", "_tls", "established", "peer_has_ended")
+    __slots__ = (
+        "_heard",
+        "_incoming",
+        "_outgoing",
+        "_tls",
+        "established",
+        "peer_credential",
+        "peer_has_ended",
+    )
 
     def __init__(self, context: ssl.SSLContext, server_name: str | None) -> None:
         self.established = False  # the handshake is complete: `send` may be called
+        self.peer_credential: Credential | None = None  # its verified certificate
         self.peer_has_ended = False  # it has sent close_notify
         self._heard = False  # any bytes were received
         self._incoming = ssl.MemoryBIO()
@@ -84,7 +96,21 @@ class TlsSession:
             return
         except ssl.SSLError as error:
             raise TlsFailure(_in_words(error)) from error
+        self.peer_credential = self._read_certificate()
         self.established = True
+
+    def _read_certificate(self) -> Credential | None:
+        """Return what the certificate of the peer proves; None without one.
+
+        An authority may sign what neither the `ssl` module nor this package can read.
+        """
+        try:
+            found: Any = self._tls.getpeercert()
+            if not found:  # no certificate, or none that was verified
+                return None
+            return credential_of(found["subject"], self._tls.getpeercert(binary_form=True) or b"")
+        except (ssl.SSLError, ValueError) as error:
+            raise TlsFailure(f"cannot read the peer's certificate: {error}") from error
 
     def _read(self) -> bytes:
         """Decrypt all complete records; one read returns one record."""

@@ -63,7 +63,7 @@ class TlsStream:
     @property
     def peer_credential(self) -> Credential | None:
         """The verified certificate of the peer."""
-        return None
+        return self._session.peer_credential
 
     def shake_hands(self, done: Callable[[str], object]) -> None:
         """Start the handshake. `done` is called with "" after success, or with the error.

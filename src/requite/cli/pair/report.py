@@ -14,7 +14,10 @@ from requite.protocols.binarystar.view import PairView
 
 PairAddress = Annotated[
     str,
-    Parameter(help="The --pair-bind address of either server: `tcp://HOST:PORT` or `ipc:///PATH`."),
+    Parameter(
+        help="The --pair-bind address of either server: `tcp://HOST:PORT`, `ipc:///PATH` or "
+        "`tls://HOST:PORT?ca=FILE&certificate=FILE`."
+    ),
 ]
 
 

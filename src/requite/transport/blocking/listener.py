@@ -27,7 +27,7 @@ from requite.transport.sockets import (
     why,
 )
 from requite.transport.tls import TlsSettings
-from requite.transport.tls_session import TlsSession
+from requite.transport.tls_listener import TlsListener
 from requite.transport.tls_stream import TlsStream
 
 _PER_TURN: Final = 64
@@ -176,5 +176,5 @@ def _bind(address: Address) -> list[socket.socket]:
 
 
 def _accept_over_tls(on_stream: OnStream, poll: Poll, settings: TlsSettings) -> OnStream:
-    context = settings.listening_context()
-    return lambda below: on_stream(TlsStream(below, TlsSession(context, None), poll.later))
+    listener = TlsListener(settings)
+    return lambda below: on_stream(TlsStream(below, listener.session(), poll.later))

@@ -1,0 +1,1 @@
+"""`requite keys`: one file per verb; `requite.cli.verbs` lists the verbs."""

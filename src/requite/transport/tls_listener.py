@@ -1,0 +1,60 @@
+"""The TLS sessions of a listener, which reads changed files again without a restart."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Final
+
+from requite.errors import ConfigurationError
+from requite.transport.tls import TlsSettings
+from requite.transport.tls_session import TlsSession
+
+CHECK_EVERY_S: Final = 1.0
+"""Files are checked at a handshake, if the last check is longer ago than this."""
+
+_logger: Final = logging.getLogger("requite.transport")
+
+
+class TlsListener:
+    """Makes the session of each accepted connection, with the certificates that the files have now.
+
+    If changed files cannot be used, it logs a warning that names the file, and goes on with the
+    certificates that it has. Open connections stay as they are.
+
+    Raises `ConfigurationError` for files that cannot be used at the start.
+    """
+
+    def __init__(self, settings: TlsSettings) -> None:
+        self._settings = settings
+        self._stamps = settings.stamps()
+        self._context = settings.listening_context()
+        self._checked_at = time.monotonic()
+        self._trouble = ""  # with the files as they are now
+
+    def session(self) -> TlsSession:
+        """Make the session of an accepted connection."""
+        now = time.monotonic()
+        if now - self._checked_at >= CHECK_EVERY_S:
+            self._checked_at = now
+            self._read_changed_files()
+        return TlsSession(self._context, None)
+
+    def _read_changed_files(self) -> None:
+        try:
+            stamps = self._settings.stamps()
+            if stamps == self._stamps:
+                self._trouble = ""
+                return
+            self._stamps = stamps  # files that cannot be used are read again when they change
+            self._context = self._settings.listening_context()
+        except ConfigurationError as error:
+            self._warn(str(error))
+        else:
+            self._trouble = ""
+            _logger.info("new connections use the changed files of TLS")
+
+    def _warn(self, trouble: str) -> None:
+        if trouble != self._trouble:
+            self._trouble = trouble
+            _logger.warning("%s; the certificates from before remain in use", trouble)
