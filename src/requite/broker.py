@@ -28,6 +28,7 @@ from requite.protocols.majordomo.policy import BrokerPolicy
 from requite.shell import clock, entropy
 from requite.shell.aio import AioShell
 from requite.shell.connections import Connections, Endpoint
+from requite.shell.curve import CurveListener
 from requite.shell.daemon import Daemon
 from requite.shell.host import Link, LinkLimits
 from requite.shell.journaling import JournalOption, chronicle_of, journal_in, new_name
@@ -52,6 +53,8 @@ class Broker(Daemon):
     - `policy`: times and limits.
     - `users`: passwords by user name. If given, peers must authenticate by ZMTP PLAIN, which does
       not encrypt; None: no authentication.
+    - `curve`: keys. If given, connections are encrypted, and peers must have one of the keys that
+      are admitted (ZMTP CURVE); instead of `users`.
     - `handover`: whether a peer that announces an identity in use takes it over (True) or is
       refused (False).
     - `message_size_max`: maximum bytes of one message, all frames together; a larger one ends the
@@ -77,6 +80,7 @@ class Broker(Daemon):
         *binds: str,
         policy: BrokerPolicy | None = None,
         users: Mapping[str, str] | None = None,
+        curve: CurveListener | None = None,
         handover: bool = False,
         message_size_max: int = Limits().message_size_bytes_max,
         links: LinkLimits | None = None,
@@ -100,13 +104,18 @@ class Broker(Daemon):
         self._pair = pair
         gate = None if pair is None else self._put_behind_gate(pair)
         limits = _limits(message_size_max)
+        if users is not None and curve is not None:
+            raise ConfigurationError(
+                "a broker checks either `users` (PLAIN) or keys (`curve`), not both; remove one"
+            )
         self._mechanism = mechanism_to_check(users)
         identities: IdentityTable[Link] = IdentityTable(
             start=entropy.source.randrange(_IDENTITIES), handover=handover
         )
 
         def make_framing() -> Zmtp:
-            return Zmtp(SocketType.ROUTER, mechanism=self._mechanism, limits=limits)
+            mechanism = self._mechanism if curve is None else curve.mechanism()
+            return Zmtp(SocketType.ROUTER, mechanism=mechanism, limits=limits)
 
         listen = [
             Endpoint(parse_address(bind, _SCHEMES), make_framing)

@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Group, Parameter
 
-from requite.cli.credentials import CREDENTIALS_FILE_VARIABLE, read_users
+from requite.cli.credentials import (
+    CREDENTIALS_FILE_VARIABLE,
+    CURVE_KEY_FILE_VARIABLE,
+    curve_listener,
+    read_users,
+)
 from requite.cli.options import QUIET, JournalFolder, Logging
 from requite.cli.output import complain, counted, say
 from requite.cli.pairing import ALONE, Pairing
@@ -198,7 +203,7 @@ class Limits:
 @Parameter(name="*", group=_PEERS)
 @dataclass(frozen=True, slots=True)
 class Peers:
-    """Users who may connect, and replies to clients of older dialects."""
+    """Users and keys that may connect, and replies to clients of older dialects."""
 
     credentials_file: Annotated[
         Path | None,
@@ -207,6 +212,24 @@ class Peers:
             env_var=CREDENTIALS_FILE_VARIABLE,
             help="Admit only users in FILE, one `user:password` per line. Passwords are sent "
             "unencrypted (ZMTP PLAIN).",
+        ),
+    ] = None
+    curve_key_file: Annotated[
+        Path | None,
+        Parameter(
+            metavar="FILE",
+            env_var=CURVE_KEY_FILE_VARIABLE,
+            help="Encrypt connections (ZMTP CURVE). FILE has the broker's secret key, or several "
+            "that are all valid, one per line in Z85; it is read again when it changes. Requires "
+            "--curve-clients.",
+        ),
+    ] = None
+    curve_clients: Annotated[
+        Path | None,
+        Parameter(
+            metavar="FILE",
+            help="Admit only clients and workers with a public key in FILE, one per line in Z85; "
+            "it is read again when it changes.",
         ),
     ] = None
     partials_for_0_1: Annotated[
@@ -313,6 +336,7 @@ def broker(
         *bind,
         policy=_policy(liveness, requests, limits, peers),
         users=None if file is None else read_users(file),
+        curve=curve_listener(peers.curve_key_file, peers.curve_clients),
         message_size_max=limits.message_size_max,
         links=LinkLimits(partial_size_max=limits.partial_size_max),
         journal=journal_option(journal, journal_retain, journal_ship),

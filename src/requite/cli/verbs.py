@@ -97,6 +97,12 @@ ASK: Final = (
     ),
     Verb("bench", "URL", "Measure a deployment: throughput and latency"),
 )
+KEYS: Final = Verb(
+    "keys",
+    "curve FILE",
+    "Make keys for encrypted connections",
+    (Verb("keys curve", "FILE", "Make a secret key for CURVE; print its public key"),),
+)
 WATCH: Final = (
     Verb("demo", "", "Kill workers and the broker during 28,000 calls"),
     Verb("sim", "", "Run seeds of the deterministic simulator"),
@@ -126,7 +132,7 @@ SPARK: Final = Verb(
     ),
 )
 ACCOUNT: Final = (JOURNAL, SPARK)
-VERBS: Final = (*SERVE, *ASK, *ACCOUNT, *WATCH)
+VERBS: Final = (*SERVE, *ASK, KEYS, *ACCOUNT, *WATCH)
 # The default verb of a group, for a command line with an option directly after the group.
 IMPLIED: Final = {"titanic": "serve"}
 
@@ -172,6 +178,7 @@ def _list_verbs() -> str:
     sections = {
         "Serve": SERVE,
         "Ask": ASK,
+        "Secure it": (KEYS,),
         "Account for it": ACCOUNT,
         "Watch it survive": WATCH,
     }

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Group, Parameter, validators
 
-from requite.cli.credentials import names_user
+from requite.cli.credentials import names_keys, names_user
 from requite.cli.options import PLAIN, QUIET, Connection, JournalFolder, Logging, one_of
 from requite.cli.output import say
 from requite.cli.retention import JournalRetain, JournalShip, journal_option
@@ -275,4 +275,5 @@ async def _until_not_connected(
 
 def _complete(connection: Connection, url: str, *, is_from_manager: bool) -> str:
     """Add the credentials, unless the URL is from a pool manager and has some."""
-    return url if is_from_manager and names_user(url) else connection.complete(url)
+    is_complete = is_from_manager and (names_user(url) or names_keys(url))
+    return url if is_complete else connection.complete(url)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from requite.chronicle import WriterRole
@@ -20,6 +21,7 @@ from requite.shell.connections import Connections, Endpoint
 from requite.shell.daemon import Daemon
 from requite.shell.journaling import JournalOption, chronicle_of, journal_in, new_name
 from requite.shell.link import LinkLimits
+from requite.speaks.curve import MakeMechanism, listening_mechanism, no_keys
 from requite.speaks.endpoints import bound_at
 from requite.speaks.registry import parse_url
 from requite.transport.address import Address, parse_address
@@ -45,7 +47,8 @@ class Queue(Daemon):
 
     - `front`, `back`: addresses to listen at, for clients and for workers: `tcp://host:port` (port
       0: a free one) or `ipc:///path`, one or several. The URLs by which peers dial them
-      (`pirate://host:port`, `pirate+ipc:///path`) are accepted, too.
+      (`pirate://host:port`, `pirate+ipc:///path`) are accepted, too; their options
+      `curve_key_file` and `curve_clients` admit only peers with keys (CURVE).
     - `protocol`: "paranoid" or "simple".
     - `policy`: times and limits.
     - `message_size_max`: maximum bytes of one body; a larger message ends the connection.
@@ -158,13 +161,19 @@ def _endpoints(places: str | Sequence[str], limits: Limits, side: str) -> list[E
     if not several:
         raise ConfigurationError(f"a queue needs an address for its {side}")
     return [
-        Endpoint(address, lambda: Zmtp(SocketType.ROUTER, limits=limits), side)
+        Endpoint(address, partial(_framing, mechanism, limits), side)
         for each in several
-        for address in _addresses(each)
+        for addresses, mechanism in [_read(each)]
+        for address in addresses
     ]
 
 
-def _addresses(place: str) -> Sequence[Address]:
+def _framing(mechanism: MakeMechanism, limits: Limits) -> Zmtp:
+    return Zmtp(SocketType.ROUTER, mechanism=mechanism(), limits=limits)
+
+
+def _read(place: str) -> tuple[Sequence[Address], MakeMechanism]:
     if place.startswith(("pirate://", "pirate+")):
-        return parse_url(place, listening=True).addresses
-    return (parse_address(place, _SCHEMES),)
+        url = parse_url(place, listening=True)
+        return url.addresses, listening_mechanism(url)
+    return (parse_address(place, _SCHEMES),), no_keys

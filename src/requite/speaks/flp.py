@@ -3,9 +3,9 @@
     flp://a:5555,b:5555                         several servers, one of which answers
     flp+ipc:///run/server.sock                  over a Unix socket; flp+inproc within one event loop
 
-The options are `model` (agent, failover or shotgun) and, to listen, `public`: the endpoint that
-clients dial (tcp://host:port). A client connects to all servers; a server listens, and is
-identified by the endpoint that clients dial.
+The options are `model` (agent, failover or shotgun), the keys of `speaks/curve.py` and, to listen,
+`public`: the endpoint that clients dial (tcp://host:port). A client connects to all servers; a
+server listens, and is identified by the endpoint that clients dial.
 """
 
 from __future__ import annotations
@@ -29,6 +29,13 @@ from requite.protocols.freelance.wire import Model
 from requite.request import RetryPolicy
 from requite.shell.connections import Connections, Endpoint
 from requite.shell.link import LinkLimits
+from requite.speaks.curve import (
+    CURVE_OPTIONS,
+    MakeMechanism,
+    check_curve,
+    dialling_mechanism,
+    listening_mechanism,
+)
 from requite.speaks.endpoints import Endpoints
 from requite.speaks.plans import (
     CAPACITY_DEFAULT,
@@ -80,7 +87,7 @@ _ABSENT_FOR_WORKERS: Final = {
 
 
 # --- URLs -----------------------------------------------------------------------------------------
-_OPTIONS: Final = ("model", "public")
+_OPTIONS: Final = ("model", "public", *CURVE_OPTIONS)
 SCHEMES: Final = {
     "flp": Scheme(read_tcp, _OPTIONS),
     "flp+ipc": Scheme(read_ipc, _OPTIONS),
@@ -96,6 +103,7 @@ def check_url(url: ServiceUrl, *, listening: bool, shown: str) -> ServiceUrl:
         refuse(shown, "Freelance has no service names, so nothing may follow the address")
     if url.options.get("model", Model.AGENT) not in tuple(Model):
         refuse(shown, f"the option 'model' must be one of {', '.join(Model)}")
+    check_curve(url, listening=listening, shown=shown)
     if listening:
         _check_public(url, shown)
         model = url.options.get("model")
@@ -170,25 +178,33 @@ def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
         )
     refuse_given(settings, "Freelance has", _ABSENT_FOR_CLIENTS)
     model = _model_of(endpoints)
-    addresses = [*dict.fromkeys(address for url in endpoints.dials for address in url.addresses)]
-    policy = _policy(model, settings, len(addresses))
+    servers = {
+        address: mechanism
+        for url in endpoints.dials
+        for mechanism in [dialling_mechanism(url)]
+        for address in url.addresses
+    }
+    policy = _policy(model, settings, len(servers))
     limits = Limits.for_bodies(settings.message_size_max)
-    framing = partial(Zmtp, _SOCKETS[model], limits=limits)
+
+    def framing(mechanism: MakeMechanism) -> Zmtp:
+        return Zmtp(_SOCKETS[model], mechanism=mechanism(), limits=limits)
+
     lanes = min(settings.connections, LANES_MAX) if model is Model.FAILOVER else 1
     return ClientPlan(
         lambda origin, chronicle: _engine_of(model)(policy, origin=origin, chronicle=chronicle),
         Connections(
-            keep=[_endpoint(address, framing) for address in addresses for _ in range(lanes)],
+            keep=[
+                Endpoint(address, partial(framing, mechanism), place=str(address))
+                for address, mechanism in servers.items()
+                for _ in range(lanes)
+            ],
             limits=LINK_LIMITS,
             read_first=model is Model.FAILOVER,
         ),
         _TRAITS if model is not Model.SHOTGUN else _SHOTGUN_TRAITS,
         holds=True,
     )
-
-
-def _endpoint(address: Address, framing: Callable[[], Zmtp]) -> Endpoint:
-    return Endpoint(address, framing, place=str(address))
 
 
 def _policy(model: Model, settings: ClientSettings, servers: int) -> ClientPolicy:
@@ -249,8 +265,11 @@ class _Binding:
     """An address to listen at, and the identity announced there: the server's public endpoint as
     clients dial it (10/FLP, "Request and Reply Routing")."""
 
-    def __init__(self, address: Address, public: str | None, limits: Limits) -> None:
+    def __init__(
+        self, address: Address, public: str | None, mechanism: MakeMechanism, limits: Limits
+    ) -> None:
         self.address = address
+        self._mechanism = mechanism
         self._public = parse_address(public) if public is not None else address
         self._limits = limits
         self._identity = str(self._public).encode()
@@ -267,7 +286,12 @@ class _Binding:
 
     def framing(self) -> Zmtp:
         """Make the framing of a connection."""
-        return Zmtp(SocketType.ROUTER, identity=self._identity, limits=self._limits)
+        return Zmtp(
+            SocketType.ROUTER,
+            identity=self._identity,
+            mechanism=self._mechanism(),
+            limits=self._limits,
+        )
 
 
 def service_plans(
@@ -312,8 +336,9 @@ def service_plans(
 
 
 def _bindings(url: ServiceUrl, limits: Limits) -> list[_Binding]:
+    public, mechanism = url.options.get("public"), listening_mechanism(url)
     try:
-        return [_Binding(address, url.options.get("public"), limits) for address in url.addresses]
+        return [_Binding(address, public, mechanism, limits) for address in url.addresses]
     except LocalViolation as violation:
         raise ConfigurationError(
             f"the address of a Freelance server cannot be its identity: {violation}"

@@ -3,6 +3,7 @@
     mdp://host:5555/echo                        Majordomo over TCP; the port is optional
     mdp://a:5555,b:5555/echo                    several brokers, one of them active, tried in turn
     mdp://user:password@host/echo?dialect=0.2   PLAIN credentials; an older dialect of MDP
+    mdp://host/echo?curve=KEY&curve_key_file=F  keys of CURVE: the broker's, and the own one
     mdp+ipc:///run/broker.sock?service=echo     over a Unix socket; its path is the URL's path
     mdp+inproc://name/echo                      within one event loop
     mdp://host:5555?pool=core&key=42            a group of a pool of workers
@@ -19,13 +20,14 @@ from typing import Final
 
 from requite.core.liveness import HeartbeatPolicy, heartbeat_of
 from requite.errors import ConfigurationError, RemoteViolation
-from requite.framing import BODY_FRAMES_MAX, Limits, SocketType, Zmtp, mechanism_to_show
+from requite.framing import BODY_FRAMES_MAX, Limits, SocketType, Zmtp
 from requite.protocols.majordomo.dialects import by_version, check_service_name
 from requite.protocols.majordomo.keyed import service_of
 from requite.protocols.majordomo.wire import CLOSES_EARLY, Dialect
 from requite.request import RetryPolicy
 from requite.shell import entropy
 from requite.shell.connections import Connections
+from requite.speaks.curve import DIALLING, check_curve, dialling_mechanism
 from requite.speaks.endpoints import Endpoints
 from requite.speaks.plans import (
     CAPACITY_DEFAULT,
@@ -62,7 +64,7 @@ def _read_tcp(body: str, shown: str) -> Places:
     return Places(tuple(parse_tcp(host, shown, PORT) for host in hosts), path)
 
 
-_OPTIONS: Final = ("dialect", "service", "pool", "key")
+_OPTIONS: Final = ("dialect", "service", "pool", "key", *DIALLING)
 # A pool's key is any text, even empty.
 SCHEMES: Final = {
     "mdp": Scheme(_read_tcp, _OPTIONS, ("key",)),
@@ -76,6 +78,7 @@ def check_url(url: ServiceUrl, *, listening: bool, shown: str) -> ServiceUrl:
     if listening:
         refuse(shown, "only a broker listens at such a URL: requite broker --bind tcp://host:port")
     check_can_be_dialled(url, shown)
+    check_curve(url, listening=False, shown=shown)
     pool, key = url.options.get("pool"), url.options.get("key")
     if pool is None and key is None:
         return url
@@ -141,8 +144,6 @@ def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
         connections_max=settings.connections,
         hold_back=_hold_back(settings.hold_back, dialect),
     )
-    mechanism = mechanism_to_show(url.user, url.password)
-    limits = Limits.for_bodies(settings.message_size_max)
     return ClientPlan(
         lambda origin, chronicle: client_engine(
             dialect,
@@ -152,13 +153,21 @@ def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
             origin=origin,
             chronicle=chronicle,
         ),
-        Connections(
-            lambda: Zmtp(
-                SocketType.DEALER, mechanism=mechanism, limits=limits, closes_early=CLOSES_EARLY
-            ),
-            dial_to=url.addresses,
-        ),
+        connections_to(url, settings.message_size_max),
         _Traits(dialect),
+    )
+
+
+def connections_to(url: ServiceUrl, message_size_max: int) -> Connections:
+    """Return the connections to a broker. Raises `ConfigurationError` for credentials or keys that
+    cannot be used."""
+    mechanism = dialling_mechanism(url)
+    limits = Limits.for_bodies(message_size_max)
+    return Connections(
+        lambda: Zmtp(
+            SocketType.DEALER, mechanism=mechanism(), limits=limits, closes_early=CLOSES_EARLY
+        ),
+        dial_to=url.addresses,
     )
 
 
@@ -192,14 +201,7 @@ def service_plans(
             "an MDP broker does not forward requests to other brokers; remove hops (SP has it)"
         )
     dialect = by_version(settings.dialect or url.options.get("dialect", DIALECT_DEFAULT))
-    mechanism = mechanism_to_show(url.user, url.password)
-    limits = Limits.for_bodies(settings.message_size_max)
-    connections = Connections(
-        lambda: Zmtp(
-            SocketType.DEALER, mechanism=mechanism, limits=limits, closes_early=CLOSES_EARLY
-        ),
-        dial_to=url.addresses,
-    )
+    connections = connections_to(url, settings.message_size_max)
     return [
         _plan(each, name, dialect, connections, settings)
         for each, name in zip(services, names, strict=True)

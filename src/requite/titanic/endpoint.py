@@ -7,14 +7,13 @@ from typing import Final
 
 from requite.core.liveness import HeartbeatPolicy
 from requite.errors import ConfigurationError
-from requite.framing import Limits, SocketType, Zmtp, mechanism_to_show
 from requite.framing.handover import Handover
 from requite.protocols.majordomo.dialects import by_version
-from requite.protocols.majordomo.wire import CLOSES_EARLY, Dialect
+from requite.protocols.majordomo.wire import Dialect
 from requite.protocols.majordomo.wire_direct import DIRECT
 from requite.shell.connections import Connections
+from requite.speaks.mdp import connections_to
 from requite.speaks.registry import read_endpoints
-from requite.speaks.url import ServiceUrl
 from requite.transport.address import InprocAddress
 
 DIALECT_DEFAULT: Final = "0.3"
@@ -46,20 +45,9 @@ def endpoint_at(
             " Titanic have fixed names"
         )
     spoken = by_version(dialect or broker.options.get("dialect", DIALECT_DEFAULT))
-    return BrokerEndpoint(str(endpoints), _connections(broker, size_max), spoken, heartbeat)
+    return BrokerEndpoint(str(endpoints), connections_to(broker, size_max), spoken, heartbeat)
 
 
 def endpoint_inside(address: InprocAddress) -> BrokerEndpoint:
     """Return the endpoint of a broker on the same event loop, which listens with `Handover`."""
     return BrokerEndpoint(str(address), Connections(Handover, dial_to=(address,)), DIRECT)
-
-
-def _connections(url: ServiceUrl, size_max: int) -> Connections:
-    mechanism = mechanism_to_show(url.user, url.password)
-    limits = Limits.for_bodies(size_max)
-    return Connections(
-        lambda: Zmtp(
-            SocketType.DEALER, mechanism=mechanism, limits=limits, closes_early=CLOSES_EARLY
-        ),
-        dial_to=url.addresses,
-    )
