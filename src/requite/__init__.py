@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from requite.client.call_arguments import deadline
     from requite.dedup import Dedup
     from requite.protocols.majordomo.policy import BrokerPolicy
+    from requite.shell.curve import CurveListener
     from requite.worker import Worker, service
 
 __version__ = "0.1.0"
@@ -57,6 +58,7 @@ __all__ = [
     "Cancelled",
     "Client",
     "ConfigurationError",
+    "CurveListener",
     "Deadline",
     "Dedup",
     "HeartbeatPolicy",
@@ -89,6 +91,7 @@ _HOME = {
     "Broker": "requite.broker",
     "BrokerPolicy": "requite.protocols.majordomo.policy",
     "Client": "requite.client",
+    "CurveListener": "requite.shell.curve",
     "Dedup": "requite.dedup",
     "Worker": "requite.worker",
     "deadline": "requite.client.call_arguments",

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from requite.access.exposure import check_exposure
@@ -31,12 +32,14 @@ from requite.protocols.majordomo.policy import BrokerPolicy
 from requite.shell import clock, entropy
 from requite.shell.aio import AioShell
 from requite.shell.connections import Connections, Endpoint
+from requite.shell.curve import CurveListener
 from requite.shell.daemon import Daemon
 from requite.shell.host import Link, LinkLimits
 from requite.shell.journaling import JournalOption, chronicle_of, journal_in, new_name
 from requite.shell.owners import unrestricted
 from requite.speaks.tls import check_passwords_are_private, read_place
-from requite.transport.address import InprocAddress, is_private
+from requite.transport.address import Address, HostAddress, InprocAddress, is_private
+from requite.transport.tls import StrPath
 
 if TYPE_CHECKING:
     from requite.titanic.settings import KeepIn
@@ -63,6 +66,9 @@ class Broker(Daemon):
     - `insecure`: listen at other addresses without `access`, too.
     - `users`: passwords by user name. If given, peers must authenticate by ZMTP PLAIN, which does
       not encrypt; None: no authentication.
+    - `curve`: keys. If given, connections are encrypted, and peers must have one of the keys that
+      are admitted (ZMTP CURVE); instead of `users`. With `access`, it is the file of the own secret
+      key: the keys of users are admitted at TCP addresses, which then take nothing else.
     - `handover`: whether a peer that announces an identity in use takes it over (True) or is
       refused (False).
     - `message_size_max`: maximum bytes of one message, all frames together; a larger one ends the
@@ -90,6 +96,7 @@ class Broker(Daemon):
         access: AccessOption | None = None,
         insecure: bool = False,
         users: Mapping[str, str] | None = None,
+        curve: CurveListener | StrPath | None = None,
         handover: bool = False,
         message_size_max: int = Limits().message_size_bytes_max,
         links: LinkLimits | None = None,
@@ -126,15 +133,35 @@ class Broker(Daemon):
             start=entropy.source.randrange(_IDENTITIES), handover=handover
         )
 
-        def make_framing() -> Zmtp:
-            return Zmtp(SocketType.ROUTER, mechanism=self._mechanism, limits=limits)
+        keys = self._keys(curve)
+        if keys is not None and users is not None:
+            raise ConfigurationError(
+                "a broker checks either `users` (PLAIN) or keys (`curve`), not both; remove one"
+            )
+
+        def make_framing(with_keys: bool) -> Zmtp:
+            mechanism = keys.mechanism() if keys is not None and with_keys else self._mechanism
+            return Zmtp(SocketType.ROUTER, mechanism=mechanism, limits=limits)
+
+        def takes_keys(address: Address) -> bool:
+            """Whether peers at an address need a key: with an access file, Unix sockets and TLS
+            identify peers by themselves."""
+            is_plain = isinstance(address, HostAddress) and not address.is_secure
+            return keys is not None and (self._guard is None or is_plain)
 
         places = [read_place(bind, _SCHEMES, listening=True) for bind in binds or (DEFAULT_BIND,)]
-        listen = [Endpoint(address, make_framing, tls=tls) for address, tls in places]
-        check_exposure(listen, is_guarded=access is not None, insecure=insecure)
+        listen = [
+            Endpoint(address, partial(make_framing, takes_keys(address)), tls=tls)
+            for address, tls in places
+        ]
+        is_guarded = self._guard is not None or keys is not None
+        check_exposure(listen, is_guarded=is_guarded, insecure=insecure)
         if users is not None or (self._guard is not None and self._guard.access.has_passwords):
-            check_passwords_are_private([each.address for each in listen], insecure=insecure)
-        self._takes_passwords = insecure or all(is_private(each.address) for each in listen)
+            asking = [address for address, _ in places if not takes_keys(address)]
+            check_passwords_are_private(asking, insecure=insecure)
+        self._takes_passwords = insecure or all(
+            is_private(address) or takes_keys(address) for address, _ in places
+        )
         self._mechanism = mechanism_to_check(users)
         self._choose_mechanism()
         self._titanic: Titanic | None = None
@@ -169,6 +196,16 @@ class Broker(Daemon):
         `ConfigurationError` for a bad file, and keeps the users as they were."""
         if self._guard is not None:
             await self._guard.read_again()
+
+    def _keys(self, curve: CurveListener | StrPath | None) -> CurveListener | None:
+        if curve is None or isinstance(curve, CurveListener):
+            return curve
+        if self._guard is None:
+            raise ConfigurationError(
+                "`curve` is a file with a secret key, but nothing says which peers to admit: give"
+                " `access` as well, or a `CurveListener`"
+            )
+        return CurveListener(curve, self._guard.admits_key)
 
     def _choose_mechanism(self) -> None:
         """Ask new peers for passwords if any user has one. Passwords that a change of the file

@@ -71,7 +71,7 @@ def test_equal_and_higher_versions_are_accepted(version):
         (b"GEX", "first byte is 0x47"),
         (b"GET /status HTTP/1.1\r\n", "first bytes are those of an HTTP request"),
         (b"HTTP/1.1 400 Bad Request\r\n", "first bytes are those of an HTTP response"),
-        (b"\x16\x03\x01\x02\x00", r"those of TLS \(use sp\+tls://"),
+        (b"\x16\x03\x01\x02\x00", r"those of TLS \(use mdp\+tls://"),
         (b"\0SP\0\0\x30\0\0", r"those of SP of nng or nanomsg \(use sp\+tcp://"),
         (b"AMQP\0\0\x09\x01", "those of AMQP"),
         (b"SSH-2.0-OpenSSH_9.2\r\n", "those of SSH"),
@@ -90,7 +90,7 @@ def test_an_invalid_greeting_is_refused_at_its_first_wrong_byte(beginning, reaso
         assert framing.output() == b""  # the peer would not understand an ERROR command
 
 
-@pytest.mark.parametrize("announced", [b"CURVE" + bytes(15), b"NUL" + bytes(17), NULL[:-1] + b"X"])
+@pytest.mark.parametrize("announced", [b"GSSAPI" + bytes(14), b"NUL" + bytes(17), NULL[:-1] + b"X"])
 def test_another_mechanism_is_refused(announced):
     framing = Zmtp(SocketType.DEALER)
     with pytest.raises(RemoteViolation, match="mechanism"):
@@ -136,7 +136,8 @@ OPTION = "`--credentials-file`"
             ("this broker requires a user name and password", OPTION, "in its URL"),
         ),
         (Null(), PLAIN, ("user names and passwords (ZMTP PLAIN), but this side has none",)),
-        (Null(), b"CURVE" + bytes(15), ("CURVE", "this side uses NULL (no credentials)")),
+        (Null(), b"GSSAPI" + bytes(14), ("GSSAPI", "this side uses NULL (no credentials)")),
+        (Null(), b"CURVE" + bytes(15), ("keys (ZMTP CURVE), but this side has none",)),
         (mechanism_to_check({}), b"CURVE" + bytes(15), ("this side uses PLAIN (user name and",)),
     ],
 )

@@ -73,6 +73,13 @@ class Guard:
         self._record(Kind.DENIED, f"plain:{user}", "a wrong password, or an unknown user")
         return False
 
+    def admits_key(self, key: str) -> bool:
+        """Whether a user has this public key of CURVE."""
+        if self.access.admits_key(key):
+            return True
+        self._record(Kind.DENIED, f"curve:{key}", "no user has this key")
+        return False
+
     def start(self) -> None:
         """Begin to follow the file, on the running event loop."""
         self._following = asyncio.create_task(self._follow(), name="access-file")

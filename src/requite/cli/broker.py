@@ -12,7 +12,12 @@ from cyclopts import Group, Parameter
 
 from requite.cli.access.options import AccessFile, Insecure
 from requite.cli.config import DEFAULT_SETUP, Setup
-from requite.cli.credentials import CREDENTIALS_FILE_VARIABLE, read_users
+from requite.cli.credentials import (
+    CREDENTIALS_FILE_VARIABLE,
+    CURVE_KEY_FILE_VARIABLE,
+    curve_listener,
+    read_users,
+)
 from requite.cli.options import (
     INTERVAL,
     LIVENESS,
@@ -254,7 +259,7 @@ class Limits:
 @Parameter(name="*", group=_PEERS)
 @dataclass(frozen=True, slots=True)
 class Peers:
-    """Users and their rights, and replies to clients of older dialects."""
+    """Users, keys and rights, and replies to clients of older dialects."""
 
     access: AccessFile = None
     insecure: Insecure = False
@@ -265,6 +270,24 @@ class Peers:
             env_var=CREDENTIALS_FILE_VARIABLE,
             help="Admit only users in FILE, one `user:password` per line. Passwords are sent "
             "unencrypted (ZMTP PLAIN).",
+        ),
+    ] = None
+    curve_key_file: Annotated[
+        Path | None,
+        Parameter(
+            metavar="FILE",
+            env_var=CURVE_KEY_FILE_VARIABLE,
+            help="Encrypt connections (ZMTP CURVE). FILE has the broker's secret key, or several "
+            "that are all valid, one per line in Z85; it is read again when it changes. Requires "
+            "--curve-clients.",
+        ),
+    ] = None
+    curve_clients: Annotated[
+        Path | None,
+        Parameter(
+            metavar="FILE",
+            help="Admit only clients and workers with a public key in FILE, one per line in Z85; "
+            "it is read again when it changes.",
         ),
     ] = None
     partials_for_0_1: Annotated[
@@ -380,6 +403,7 @@ def broker(
         access=peers.access,
         insecure=peers.insecure,
         users=users,
+        curve=curve_listener(peers.curve_key_file, peers.curve_clients, peers.access),
         message_size_max=limits.message_size_max,
         links=LinkLimits(partial_size_max=limits.partial_size_max),
         journal=journal_option(journal, journal_retain, journal_ship),

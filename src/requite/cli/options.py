@@ -11,7 +11,14 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from cyclopts import ArgumentCollection, Group, Parameter, validators
 
-from requite.cli.credentials import CREDENTIALS_FILE_VARIABLE, read_one_user, with_user
+from requite.cli.credentials import (
+    CREDENTIALS_FILE_VARIABLE,
+    CURVE_KEY_FILE_VARIABLE,
+    CURVE_SERVER_KEY_VARIABLE,
+    read_one_user,
+    with_keys,
+    with_user,
+)
 from requite.cli.failures import has_users
 from requite.cli.logs import LogFormat, start_logging
 from requite.core.liveness import HeartbeatPolicy
@@ -131,7 +138,7 @@ def one_of(*names: str) -> Callable[[ArgumentCollection], None]:
 @Parameter(name="*", group=CONNECTION)
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """MDP version and credentials for a broker. SP has neither."""
+    """MDP version, credentials and keys for a broker. SP has none of them."""
 
     dialect: Annotated[
         Literal["0.3", "0.2", "0.1"] | None,
@@ -148,8 +155,28 @@ class Connection:
         ),
     ] = None
 
+    curve_server_key: Annotated[
+        str | None,
+        Parameter(
+            metavar="KEY",
+            env_var=CURVE_SERVER_KEY_VARIABLE,
+            allow_leading_hyphen=True,  # which Z85 has
+            help="Public key of a broker with CURVE, in Z85. Requires --curve-key-file.",
+        ),
+    ] = None
+    curve_key_file: Annotated[
+        Path | None,
+        Parameter(
+            metavar="FILE",
+            env_var=CURVE_KEY_FILE_VARIABLE,
+            help="File with the own secret key for CURVE, one line in Z85.",
+        ),
+    ] = None
+
     def complete(self, url: str) -> str:
-        """Return `url` with the credentials in it. Raises `ConfigurationError` for SP."""
+        """Return `url` with the credentials in it. Raises `ConfigurationError` for protocols
+        without them."""
+        url = with_keys(url, self.curve_server_key, self.curve_key_file)
         user = read_one_user(self.credentials_file)
         if user is not None and not has_users(url):
             raise ConfigurationError(

@@ -111,15 +111,16 @@ ASK: Final = (
 KEYS: Final = Verb(
     "keys",
     "new|show",
-    "Make and show certificates, for connections with TLS",
+    "Make and show certificates and keys",
     (
         Verb(
             "keys new",
-            "ca|listener|user",
-            "Make a certificate and its private key",
+            "ca|listener|user|curve",
+            "Make a certificate or a key",
             (
                 Verb("keys new ca", "DIR", "Make an authority, which signs certificates"),
                 Verb("keys new listener", "NAME... --ca DIR", "Make that of a broker or server"),
+                Verb("keys new curve", "FILE", "Make a secret key for CURVE; print the public key"),
                 Verb("keys new user", "NAME --ca DIR", "Make that of a client or worker"),
             ),
         ),

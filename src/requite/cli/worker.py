@@ -12,7 +12,7 @@ from cyclopts import Group, Parameter
 
 from requite.cli.access.options import AccessFile, Insecure
 from requite.cli.config import DEFAULT_SETUP, Setup
-from requite.cli.credentials import names_user
+from requite.cli.credentials import names_keys, names_user
 from requite.cli.options import (
     BOUND_URLS,
     INTERVAL,
@@ -305,4 +305,5 @@ async def _until_not_connected(
 
 def _complete(connection: Connection, url: str, *, is_from_manager: bool) -> str:
     """Add the credentials, unless the URL is from a pool manager and has some."""
-    return url if is_from_manager and names_user(url) else connection.complete(url)
+    is_complete = is_from_manager and (names_user(url) or names_keys(url))
+    return url if is_complete else connection.complete(url)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, Self, TypeAlias
+from typing import ClassVar, Final, Protocol, Self, TypeAlias
 
 from requite.errors import RemoteViolation
 from requite.principal import Credential
@@ -29,7 +29,10 @@ Message: TypeAlias = list[bytes]
 
 
 class CredentialsRefused(RemoteViolation):
-    """The user name or password of the peer is wrong."""
+    """The user name, password or key of the peer is wrong. `status` is what the peer is told."""
+
+    # Of ZAP (RFC 27), for failed authentication; libzmq servers send it as the reason.
+    status: ClassVar[str] = "400"
 
 
 BODY_FRAMES_MAX: Final = 1024

@@ -10,12 +10,16 @@ from requite.framing.zmtp_mechanism import Mechanism, Null, PlainClient, PlainSe
 
 _MISSING: Final = Null(
     "the broker requires a user name and password; pass `--credentials-file`, or put them in the"
-    " URL (mdp://USER:PASSWORD@HOST)"
+    " URL (mdp://USER:PASSWORD@HOST)",
+    "the peer requires keys (ZMTP CURVE): pass `--curve-server-key` and `--curve-key-file`, or put"
+    " them in the URL (?curve=KEY&curve_key_file=FILE)",
 )
 NO_PASSWORDS: Final = Null(
     "the peer sends a user name and password, but this broker has no users with passwords: start"
     " the broker with `--credentials-file`, give its users passwords in the access file, or remove"
-    " the credentials from the peer"
+    " the credentials from the peer",
+    "the peer uses keys (ZMTP CURVE), but this broker has none: start the broker with"
+    " `--curve-key-file`, or remove the keys from the peer",
 )
 
 

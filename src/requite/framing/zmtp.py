@@ -1,6 +1,7 @@
 """ZMTP 3.0 and 3.1, the wire protocol of ZeroMQ, for REQ, REP, DEALER and ROUTER sockets.
 
-RFC 23 (3.0), RFC 37 (3.1), RFC 24 (PLAIN), RFC 28 (REQ and REP). The states of a connection:
+RFC 23 (3.0), RFC 37 (3.1), RFC 24 (PLAIN), RFC 25 (CURVE), RFC 28 (REQ and REP). The states of a
+connection:
 
         GREETING ──64 bytes──▶ HANDSHAKE ──the mechanism admits the peer──▶ TRAFFIC
             └──────────────────────┴───────── any violation ──────────────────┴──▶ FAILED
@@ -30,8 +31,8 @@ from requite.framing.zmtp_command import (
     Command,
     decode_error,
     decode_ping,
+    encode_command,
     encode_error,
-    encode_pong,
     find_command,
 )
 from requite.framing.zmtp_frames import (
@@ -50,13 +51,15 @@ from requite.framing.zmtp_greeting import (
     parse_greeting,
 )
 from requite.framing.zmtp_mechanism import (
-    REFUSED_STATUS,
+    Established,
     Handshake,
     Mechanism,
     MechanismMismatch,
     Null,
+    Traffic,
 )
 from requite.framing.zmtp_socket import (
+    UNCHANGED,
     NotReady,
     SocketRole,
     SocketType,
@@ -108,6 +111,7 @@ class Zmtp:
         "_phase",
         "_reader",
         "_role",
+        "_traffic",
         "closes_early",
         "peer_credential",
         "peer_features",
@@ -147,7 +151,8 @@ class Zmtp:
         self._output = b""
         self._handshake: Handshake | None = None
         self._broken: RemoteViolation | None = None
-        self._reader = FrameReader(limits)
+        self._reader: FrameReader | Traffic = FrameReader(limits)
+        self._traffic: Traffic | None = None  # of an encrypted connection; the reader, too
         self._role: SocketRole | None = _NOT_READY
 
     # --- the contract -----------------------------------------------------------------------
@@ -165,7 +170,9 @@ class Zmtp:
             if self._reader.commands:
                 self._obey_commands()
             role = self._role
-            return messages if role is None else [role.unwrap(message) for message in messages]
+            if role is None or role is UNCHANGED:
+                return messages
+            return [role.unwrap(message) for message in messages]
         except RemoteViolation as violation:
             self._fail(violation)
             raise
@@ -186,6 +193,8 @@ class Zmtp:
         role = self._role
         if role is not None:
             message = role.wrap(message)
+            if self._traffic is not None:
+                return self._traffic.encode(message, out)
         elif not message:
             raise LocalViolation("a message must have at least one frame")
         added = 0
@@ -224,7 +233,7 @@ class Zmtp:
             raise RemoteViolation(
                 "the peer closed the connection during the handshake; it may be "
                 + (f"{self.closes_early}, or " if self.closes_early else "")
-                + "a libzmq peer with another socket type or security mechanism"
+                + "a libzmq peer with another socket type, security mechanism or key"
             )
         if not self._reader.between_messages:
             raise RemoteViolation("the peer closed the connection in the middle of a message")
@@ -298,11 +307,15 @@ class Zmtp:
         try:
             self._output += self._handshake.send(command)
         except StopIteration as stop:
-            last_words, peer, self.peer_credential = stop.value
-            self._output += last_words
-            self.peer_socket_type, self.peer_identity, self.peer_features = peer
+            established: Established = stop.value
+            self._output += established.last_words
+            self.peer_credential = established.credential
+            self.peer_socket_type, self.peer_identity, self.peer_features = established.peer
             self._handshake = None
             self._role = role_of(self.socket_type)
+            if established.traffic is not None:
+                self._reader = self._traffic = established.traffic(self._limits)
+                self._role = self._role or UNCHANGED
             self._phase = _Phase.TRAFFIC
             self.ready = True
 
@@ -313,15 +326,22 @@ class Zmtp:
         for name, data in commands:
             if name == b"PING" and self._minor >= 1:
                 self.peer_ttl_s, context = decode_ping(data)
-                self._output += encode_pong(context)
+                self._output += self._encode_command(b"PONG", context)
             elif name == b"ERROR":
                 raise RefusedByPeer(f"the peer sent an error: {decode_error(data)}")
 
+    def _encode_command(self, name: bytes, data: bytes) -> bytes:
+        traffic = self._traffic
+        return (encode_command if traffic is None else traffic.encode_command)(name, data)
+
     def _fail(self, violation: RemoteViolation) -> None:
         """Record the failure, and send ERROR with the reason, if in the handshake."""
-        if self._phase is _Phase.HANDSHAKE and not isinstance(violation, RefusedByPeer):
-            refused = isinstance(violation, CredentialsRefused)
-            self._output += encode_error(REFUSED_STATUS if refused else str(violation))
+        tells = self._phase is _Phase.HANDSHAKE and self._mechanism.sends_errors
+        if tells and not isinstance(violation, RefusedByPeer):
+            reason = (
+                violation.status if isinstance(violation, CredentialsRefused) else str(violation)
+            )
+            self._output += encode_error(reason)
         self._broken = violation
         self._phase = _Phase.FAILED
         self._handshake = None

@@ -70,10 +70,10 @@ def find_command(data: bytes, at: int, size_max: int) -> tuple[Command, int] | N
     if size > size_max:
         raise RemoteViolation(f"received a command of {size} bytes; the maximum is {size_max}")
     end = begin + size
-    return None if end > len(data) else (_split(data[begin:end]), end)
+    return None if end > len(data) else (split_command(data[begin:end]), end)
 
 
-def _split(body: bytes) -> Command:
+def split_command(body: bytes) -> Command:
     """Parse the body of a command: u8 length of the name (at least 1), name, data."""
     if body.startswith(_ERROR_OF_LIBZMQ):
         return Command(b"ERROR", body[len(_ERROR_OF_LIBZMQ) :])
@@ -113,7 +113,7 @@ def decode_metadata(data: bytes) -> dict[str, bytes]:
     return properties
 
 
-# --- ERROR, PING, PONG --------------------------------------------------------------------------
+# --- ERROR, PING --------------------------------------------------------------------------------
 
 
 def encode_error(reason: str) -> bytes:
@@ -137,8 +137,3 @@ def decode_ping(data: bytes) -> Ping:
             f"received a PING with {len(data)} bytes of data; 2 to 18 are allowed"
         )
     return Ping(int.from_bytes(data[:2], "big") / 10, data[2:])
-
-
-def encode_pong(context: bytes) -> bytes:
-    """Encode the PONG for a PING with this context."""
-    return encode_command(b"PONG", context)

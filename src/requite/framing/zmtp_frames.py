@@ -20,7 +20,7 @@ SHORT_SIZES: Final = 256
 # of a body stays near one per cent.
 _PART_SIZE_MIN: Final = 4096
 # The memory of a frame beside its content (CPython 3.11: 44 bytes); a short frame is mostly that.
-_FRAME_SIZE: Final = 48
+FRAME_SIZE: Final = 48
 
 # Headers by body size: a lookup costs a third of an encoding.
 SHORT_MORE: Final = tuple(bytes((MORE, size)) for size in range(SHORT_SIZES))
@@ -146,7 +146,7 @@ class FrameReader:
         self._tail = chunk[at:]
         self._wire_size = at - start
         # All bytes after `start` have arrived, and are held in `frames`, `_tail` or `_body`.
-        self.partial_size = end - start + _FRAME_SIZE * len(frames)
+        self.partial_size = end - start + FRAME_SIZE * len(frames)
         if at - start > unsuspicious:
             self._check_limits(frames, at - start)
         return messages

@@ -1,25 +1,25 @@
-"""Security mechanisms of ZMTP: NULL (RFC 37) and PLAIN (RFC 24).
+"""Security mechanisms of ZMTP: NULL (RFC 37) and PLAIN (RFC 24). `zmtp_curve` has CURVE (RFC 25).
 
 A mechanism is an immutable setting that all connections share; `handshake` returns the handshake of
 one connection. It is a generator: it yields bytes to send, is sent the peer's next command, and
-returns the last bytes to send, the admitted peer, and the credential that the peer has proven.
+returns what it has `Established`.
 
-        NULL    both:    READY, in any order
-        PLAIN   client:  HELLO            INITIATE
-                server:         WELCOME             READY
+        NULL          both:    READY, in any order
+        PLAIN, CURVE  client:  HELLO            INITIATE
+                      server:         WELCOME             READY
 
 ERROR may come in place of any command of the peer; the caller of the generator handles it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hmac import compare_digest
-from typing import ClassVar, Final, Protocol, TypeAlias
+from typing import ClassVar, Final, NamedTuple, Protocol, TypeAlias
 
 from requite.errors import ConfigurationError, LocalViolation, RemoteViolation
-from requite.framing.base import CredentialsRefused
+from requite.framing.base import CredentialsRefused, Limits, Message
 from requite.framing.zmtp_command import Command, encode_command
 from requite.framing.zmtp_socket import Peer
 from requite.principal import Credential
@@ -27,11 +27,37 @@ from requite.principal import Credential
 Admit: TypeAlias = Callable[[bytes], Peer]
 """Parses the metadata of a peer; raises `RemoteViolation` to refuse the peer."""
 
-Handshake: TypeAlias = Generator[bytes, Command, tuple[bytes, Peer, Credential | None]]
+
+class Traffic(Protocol):
+    """The encrypted traffic of one connection, in place of plain frames.
+
+    `read`, `commands` and the properties are those of `FrameReader`, `encode` that of `Framing`.
+    """
+
+    commands: list[Command]
+    partial_size: int
+
+    @property
+    def between_messages(self) -> bool: ...
+    def read(self, chunk: bytes) -> list[Message]: ...
+    def encode(self, message: Sequence[bytes], out: list[bytes]) -> int: ...
+    def encode_command(self, name: bytes, data: bytes) -> bytes: ...
+
+
+class Established(NamedTuple):
+    """The result of a handshake: the peer, the credential that it has proven, the last bytes to
+    send, and for an encrypted connection the maker of its traffic."""
+
+    peer: Peer
+    credential: Credential | None = None
+    last_words: bytes = b""
+    traffic: Callable[[Limits], Traffic] | None = None
+
+
+Handshake: TypeAlias = Generator[bytes, Command, Established]
 Check: TypeAlias = Callable[[str, str], bool]
 
-# The status of ZAP (RFC 27) for failed authentication, which libzmq servers send as the reason.
-REFUSED_STATUS: Final = "400"
+CURVE: Final = b"CURVE"
 _PLAIN: Final = b"PLAIN"
 
 
@@ -46,6 +72,10 @@ class Mechanism(Protocol):
     def name(self) -> bytes: ...
     @property
     def as_server(self) -> bool: ...
+    @property
+    def sends_errors(self) -> bool:
+        """Whether this side may tell the peer by ERROR why the handshake failed."""
+
     def handshake(self, metadata: bytes, admit: Admit) -> Handshake:
         """Return the handshake of one connection, which sends `metadata`."""
 
@@ -64,21 +94,26 @@ class Null:
     In RFC 37 the server answers the client's READY. Like libzmq, this side does not wait: the
     greeting does not tell which side is the client, and two sides that wait would wait forever.
 
-    `when_plain` is the error for a peer that announces PLAIN. Only the owner of the connection
-    knows whether it is a server that requires a password or a client that sends one.
+    `when_plain` and `when_curve` are the errors for a peer that announces PLAIN or CURVE. Only the
+    owner of the connection knows whether it is a server that requires a password or key, or a
+    client that has one.
     """
 
     when_plain: str = "the peer uses user names and passwords (ZMTP PLAIN), but this side has none"
+    when_curve: str = "the peer uses keys (ZMTP CURVE), but this side has none"
     name: ClassVar[bytes] = b"NULL"
     as_server: ClassVar[bool] = False
+    sends_errors: ClassVar[bool] = True
 
     def handshake(self, metadata: bytes, admit: Admit) -> Handshake:
         command = yield encode_command(b"READY", metadata)
-        return b"", admit(_data_of(command, b"READY")), None
+        return Established(admit(data_of(command, b"READY")))
 
     def mismatch(self, theirs: bytes) -> str:
         """See `Mechanism`."""
-        return self.when_plain if theirs == _PLAIN else _unknown(theirs, "NULL (no credentials)")
+        if theirs == CURVE:
+            return self.when_curve
+        return self.when_plain if theirs == _PLAIN else unknown(theirs, "NULL (no credentials)")
 
     def refusal(self, _status: str) -> str:
         """See `Mechanism`."""
@@ -93,6 +128,7 @@ class PlainClient:
     password: str = field(repr=False)
     name: ClassVar[bytes] = _PLAIN
     as_server: ClassVar[bool] = False
+    sends_errors: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if max(len(self.username.encode()), len(self.password.encode())) > 255:
@@ -104,15 +140,15 @@ class PlainClient:
         username, password = self.username.encode(), self.password.encode()
         hello = bytes((len(username),)) + username + bytes((len(password),)) + password
         command = yield encode_command(b"HELLO", hello)
-        if _data_of(command, b"WELCOME"):
+        if data_of(command, b"WELCOME"):
             raise RemoteViolation("received a WELCOME with data; it must be empty")
         command = yield encode_command(b"INITIATE", metadata)
-        return b"", admit(_data_of(command, b"READY")), None
+        return Established(admit(data_of(command, b"READY")))
 
     def mismatch(self, theirs: bytes) -> str:
         """See `Mechanism`."""
         if theirs != b"NULL":
-            return _unknown(theirs, "PLAIN (user name and password)")
+            return unknown(theirs, "PLAIN (user name and password)")
         return (
             f"the broker does not use credentials, but those of {self.username!r} were given:"
             " remove `--credentials-file` and the URL's USER:PASSWORD, or start the broker"
@@ -121,7 +157,7 @@ class PlainClient:
 
     def refusal(self, status: str) -> str:
         """See `Mechanism`."""
-        if status != REFUSED_STATUS:
+        if status != CredentialsRefused.status:
             return ""
         return (
             f"the broker refused the user name or password of {self.username!r} (status"
@@ -139,23 +175,25 @@ class PlainServer:
     check: Check
     name: ClassVar[bytes] = _PLAIN
     as_server: ClassVar[bool] = True
+    sends_errors: ClassVar[bool] = True
 
     def handshake(self, metadata: bytes, admit: Admit) -> Handshake:
         command = yield b""
-        username, password = _credentials(_data_of(command, b"HELLO"))
+        username, password = _credentials(data_of(command, b"HELLO"))
         if not self.check(username, password):
             raise CredentialsRefused(
                 f"refused the credentials of user {username!r}: the broker's"
                 " `--credentials-file` has no such user, or another password"
             )
         command = yield encode_command(b"WELCOME")
-        peer = admit(_data_of(command, b"INITIATE"))
-        return encode_command(b"READY", metadata), peer, Credential("plain", (username,))
+        peer = admit(data_of(command, b"INITIATE"))
+        credential = Credential("plain", (username,))
+        return Established(peer, credential, encode_command(b"READY", metadata))
 
     def mismatch(self, theirs: bytes) -> str:
         """See `Mechanism`."""
         if theirs != b"NULL":
-            return _unknown(theirs, "PLAIN (user name and password)")
+            return unknown(theirs, "PLAIN (user name and password)")
         return (
             "this broker requires a user name and password, and the peer sends none: start"
             " the peer with `--credentials-file`, or put them in its URL"
@@ -166,12 +204,13 @@ class PlainServer:
         return ""
 
 
-def _unknown(theirs: bytes, ours: str) -> str:
+def unknown(theirs: bytes, ours: str) -> str:
+    """Return the error for a peer with another mechanism, in general words."""
     name = theirs.decode("ascii", "backslashreplace") or "(unnamed)"
     return f"the peer uses the ZMTP security mechanism {name}; this side uses {ours}"
 
 
-def _data_of(command: Command, expected: bytes) -> bytes:
+def data_of(command: Command, expected: bytes) -> bytes:
     """Return the data of the expected command; raise `RemoteViolation` for any other."""
     if command.name != expected:
         raise RemoteViolation(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from requite.access.exposure import check_exposure
@@ -23,6 +24,7 @@ from requite.shell.daemon import Daemon
 from requite.shell.journaling import JournalOption, chronicle_of, journal_in, new_name
 from requite.shell.link import LinkLimits
 from requite.shell.owners import unrestricted
+from requite.speaks.curve import MakeMechanism, listening_mechanism, no_keys
 from requite.speaks.endpoints import bound_at
 from requite.speaks.registry import parse_url
 from requite.speaks.tls import Place, check_files, read_place
@@ -49,7 +51,8 @@ class Queue(Daemon):
     - `front`, `back`: addresses to listen at, for clients and for workers: `tcp://host:port` (port
       0: a free one), `ipc:///path` or `tls://host:port?certificate=FILE&key=FILE`, one or several;
       `ca=FILE` to accept only peers with a certificate signed by that authority. The URLs by which
-      peers dial them (`pirate://host:port`, `pirate+ipc:///path`) are accepted, too.
+      peers dial them (`pirate://host:port`, `pirate+ipc:///path`) are accepted, too; their options
+      `curve_key_file` and `curve_clients` admit only peers with keys (CURVE).
     - `protocol`: "paranoid" or "simple".
     - `policy`: times and limits.
     - `message_size_max`: maximum bytes of one body; a larger message ends the connection.
@@ -181,15 +184,20 @@ def _endpoints(places: str | Sequence[str], limits: Limits, side: str) -> list[E
     if not several:
         raise ConfigurationError(f"a queue needs an address for its {side}")
     return [
-        Endpoint(address, lambda: Zmtp(SocketType.ROUTER, limits=limits), side, tls)
+        Endpoint(address, partial(_framing, mechanism, limits), side, tls)
         for each in several
-        for address, tls in _places(each)
+        for (address, tls), mechanism in _places(each)
     ]
 
 
-def _places(place: str) -> Sequence[Place]:
+def _framing(mechanism: MakeMechanism, limits: Limits) -> Zmtp:
+    return Zmtp(SocketType.ROUTER, mechanism=mechanism(), limits=limits)
+
+
+def _places(place: str) -> Sequence[tuple[Place, MakeMechanism]]:
     if not place.startswith(("pirate://", "pirate+")):
-        return (read_place(place, _SCHEMES, listening=True),)
+        return ((read_place(place, _SCHEMES, listening=True), no_keys),)
     url = parse_url(place, listening=True)
     check_files(url.tls, listening=True)
-    return [(address, url.tls) for address in url.addresses]
+    mechanism = listening_mechanism(url)
+    return [((address, url.tls), mechanism) for address in url.addresses]

@@ -4,9 +4,9 @@
     flp+tls://a:5555?ca=ca.pem                  over TLS; also certificate=, key=, server_name=
     flp+ipc:///run/server.sock                  over a Unix socket; flp+inproc within one event loop
 
-The options are `model` (agent, failover or shotgun) and, to listen, `public`: the endpoint that
-clients dial (tcp://host:port or tls://host:port). A client connects to all servers; a server
-listens, and is identified by the endpoint that clients dial.
+The options are `model` (agent, failover or shotgun), the keys of `speaks/curve.py` and, to listen,
+`public`: the endpoint that clients dial (tcp://host:port or tls://host:port). A client connects to
+all servers; a server listens, and is identified by the endpoint that clients dial.
 """
 
 from __future__ import annotations
@@ -30,6 +30,13 @@ from requite.protocols.freelance.wire import Model
 from requite.request import RetryPolicy
 from requite.shell.connections import Connections, Endpoint
 from requite.shell.link import LinkLimits
+from requite.speaks.curve import (
+    CURVE_OPTIONS,
+    MakeMechanism,
+    check_curve,
+    dialling_mechanism,
+    listening_mechanism,
+)
 from requite.speaks.endpoints import Endpoints
 from requite.speaks.plans import (
     CAPACITY_DEFAULT,
@@ -83,7 +90,7 @@ _ABSENT_FOR_WORKERS: Final = {
 
 
 # --- URLs -----------------------------------------------------------------------------------------
-_OPTIONS: Final = ("model", "public")
+_OPTIONS: Final = ("model", "public", *CURVE_OPTIONS)
 SCHEMES: Final = {
     "flp": Scheme(read_tcp, _OPTIONS),
     "flp+tls": Scheme(read_tls, (*_OPTIONS, *TLS_OPTIONS)),
@@ -101,6 +108,7 @@ def check_url(url: ServiceUrl, *, listening: bool, shown: str) -> ServiceUrl:
     if url.options.get("model", Model.AGENT) not in tuple(Model):
         refuse(shown, f"the option 'model' must be one of {', '.join(Model)}")
     url = replace(url, tls=tls_of(url, listening=listening, shown=shown))
+    check_curve(url, listening=listening, shown=shown)
     if listening:
         _check_public(url, shown)
         model = url.options.get("model")
@@ -179,17 +187,25 @@ def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
     model = _model_of(endpoints)
     for url in endpoints.dials:
         check_files(url.tls, listening=False)
-    servers = {address: url.tls for url in endpoints.dials for address in url.addresses}
+    servers = {
+        address: (url.tls, mechanism)
+        for url in endpoints.dials
+        for mechanism in [dialling_mechanism(url)]
+        for address in url.addresses
+    }
     policy = _policy(model, settings, len(servers))
     limits = Limits.for_bodies(settings.message_size_max)
-    framing = partial(Zmtp, _SOCKETS[model], limits=limits)
+
+    def framing(mechanism: MakeMechanism) -> Zmtp:
+        return Zmtp(_SOCKETS[model], mechanism=mechanism(), limits=limits)
+
     lanes = min(settings.connections, LANES_MAX) if model is Model.FAILOVER else 1
     return ClientPlan(
         lambda origin, chronicle: _engine_of(model)(policy, origin=origin, chronicle=chronicle),
         Connections(
             keep=[
-                Endpoint(address, framing, str(address), tls)
-                for address, tls in servers.items()
+                Endpoint(address, partial(framing, mechanism), str(address), tls)
+                for address, (tls, mechanism) in servers.items()
                 for _ in range(lanes)
             ],
             limits=LINK_LIMITS,
@@ -258,10 +274,13 @@ class _Binding:
     """An address to listen at, and the identity announced there: the server's public endpoint as
     clients dial it (10/FLP, "Request and Reply Routing")."""
 
-    def __init__(self, url: ServiceUrl, address: Address, limits: Limits) -> None:
+    def __init__(
+        self, url: ServiceUrl, address: Address, mechanism: MakeMechanism, limits: Limits
+    ) -> None:
         public = url.options.get("public")
         self.address = address
         self.tls = url.tls
+        self._mechanism = mechanism
         self._public = parse_address(public) if public is not None else address
         self._limits = limits
         self._identity = str(self._public).encode()
@@ -278,7 +297,12 @@ class _Binding:
 
     def framing(self) -> Zmtp:
         """Make the framing of a connection."""
-        return Zmtp(SocketType.ROUTER, identity=self._identity, limits=self._limits)
+        return Zmtp(
+            SocketType.ROUTER,
+            identity=self._identity,
+            mechanism=self._mechanism(),
+            limits=self._limits,
+        )
 
 
 def service_plans(
@@ -324,8 +348,9 @@ def service_plans(
 
 def _bindings(url: ServiceUrl, limits: Limits) -> list[_Binding]:
     check_files(url.tls, listening=True)
+    mechanism = listening_mechanism(url)
     try:
-        return [_Binding(url, address, limits) for address in url.addresses]
+        return [_Binding(url, address, mechanism, limits) for address in url.addresses]
     except LocalViolation as violation:
         raise ConfigurationError(
             f"the address of a Freelance server cannot be its identity: {violation}"

@@ -4,6 +4,7 @@
     mdp://a:5555,b:5555/echo                    several brokers, one of them active, tried in turn
     mdp://user:password@host/echo?dialect=0.2   PLAIN credentials; an older dialect of MDP
     mdp+tls://host:5555/echo?ca=ca.pem          over TLS; also certificate=, certificate_key=
+    mdp://host/echo?curve=KEY&curve_key_file=F  keys of CURVE: the broker's, and the own one
     mdp+ipc:///run/broker.sock?service=echo     over a Unix socket; its path is the URL's path
     mdp+inproc://name/echo                      within one event loop
     mdp://host:5555?pool=core&key=42            a group of a pool of workers
@@ -20,13 +21,14 @@ from typing import Final
 
 from requite.core.liveness import HeartbeatPolicy, heartbeat_of
 from requite.errors import ConfigurationError, RemoteViolation
-from requite.framing import BODY_FRAMES_MAX, Limits, SocketType, Zmtp, mechanism_to_show
+from requite.framing import BODY_FRAMES_MAX, Limits, SocketType, Zmtp
 from requite.protocols.majordomo.dialects import by_version, check_service_name
 from requite.protocols.majordomo.keyed import service_of
 from requite.protocols.majordomo.wire import CLOSES_EARLY, FEATURES, Dialect
 from requite.request import RetryPolicy
 from requite.shell import entropy
 from requite.shell.connections import Connections
+from requite.speaks.curve import DIALLING, check_curve, dialling_mechanism
 from requite.speaks.endpoints import Endpoints
 from requite.speaks.plans import (
     CAPACITY_DEFAULT,
@@ -70,7 +72,7 @@ def _read_tls(body: str, shown: str) -> Places:
     return read_tls(body, shown, PORT)
 
 
-_OPTIONS: Final = ("dialect", "service", "pool", "key")
+_OPTIONS: Final = ("dialect", "service", "pool", "key", *DIALLING)
 # A pool's key is any text, even empty.
 SCHEMES: Final = {
     "mdp": Scheme(_read_tcp, _OPTIONS, ("key",)),
@@ -85,6 +87,7 @@ def check_url(url: ServiceUrl, *, listening: bool, shown: str) -> ServiceUrl:
     if listening:
         refuse(shown, "only a broker listens at such a URL: requite broker --bind tcp://host:port")
     check_can_be_dialled(url, shown)
+    check_curve(url, listening=False, shown=shown)
     check_password_is_private(url, shown)
     url = replace(url, tls=tls_of(url, listening=False, shown=shown))
     pool, key = url.options.get("pool"), url.options.get("key")
@@ -168,15 +171,15 @@ def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
 
 
 def connections_to(url: ServiceUrl, message_size_max: int) -> Connections:
-    """Return the connections to a broker. Raises `ConfigurationError` for credentials or files of
-    TLS that cannot be used."""
+    """Return the connections to a broker. Raises `ConfigurationError` for credentials, keys or
+    files of TLS that cannot be used."""
     check_files(url.tls, listening=False)
-    mechanism = mechanism_to_show(url.user, url.password)
+    mechanism = dialling_mechanism(url)
     limits = Limits.for_bodies(message_size_max)
     return Connections(
         lambda: Zmtp(
             SocketType.DEALER,
-            mechanism=mechanism,
+            mechanism=mechanism(),
             limits=limits,
             closes_early=CLOSES_EARLY,
             features=FEATURES,

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from requite.core.liveness import heartbeat_of
@@ -29,6 +30,13 @@ from requite.protocols.pirate.wire import Pattern
 from requite.request import RetryPolicy
 from requite.shell.connections import Connections, Endpoint
 from requite.shell.link import LinkLimits
+from requite.speaks.curve import (
+    CURVE_OPTIONS,
+    MakeMechanism,
+    check_curve,
+    dialling_mechanism,
+    listening_mechanism,
+)
 from requite.speaks.endpoints import Endpoints
 from requite.speaks.plans import (
     CAPACITY_DEFAULT,
@@ -79,7 +87,7 @@ _ABSENT_FOR_WORKERS: Final = {
 
 
 # --- URLs -----------------------------------------------------------------------------------------
-_OPTIONS: Final = ("protocol",)
+_OPTIONS: Final = ("protocol", *CURVE_OPTIONS)
 _QUEUES: Final = ("simple", "paranoid")
 SCHEMES: Final = {
     "pirate": Scheme(read_tcp, _OPTIONS),
@@ -100,6 +108,7 @@ def check_url(url: ServiceUrl, *, listening: bool, shown: str) -> ServiceUrl:
             "the Pirate protocols have no service names, so nothing may follow the address"
             " (MDP has them)",
         )
+    check_curve(url, listening=listening, shown=shown)
     queue = url.options.get("protocol")
     if listening and queue is not None:
         refuse(shown, "the option 'protocol' is only for workers that connect to a queue")
@@ -131,10 +140,11 @@ def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
     )
     check_files(url.tls, listening=False)
     limits = Limits.for_bodies(settings.message_size_max)
+    mechanism = dialling_mechanism(url)
     return ClientPlan(
         lambda origin, chronicle: LazyPirate(policy, origin=origin, chronicle=chronicle),
         Connections(
-            lambda: Zmtp(SocketType.REQ, limits=limits),
+            lambda: Zmtp(SocketType.REQ, mechanism=mechanism(), limits=limits),
             dial_to=url.addresses,
             limits=_LINKS,
             read_first=True,
@@ -179,8 +189,12 @@ def service_plans(
     check_files(url.tls, listening=False)
     socket = SocketType.REQ if pattern is Pattern.SIMPLE else SocketType.DEALER
     limits = Limits.for_bodies(settings.message_size_max)
+    mechanism = dialling_mechanism(url)
     connections = Connections(
-        lambda: Zmtp(socket, limits=limits), dial_to=url.addresses, limits=_LINKS, tls=url.tls
+        lambda: Zmtp(socket, mechanism=mechanism(), limits=limits),
+        dial_to=url.addresses,
+        limits=_LINKS,
+        tls=url.tls,
     )
     threads = settings.threads or 1
     if threads > 1:
@@ -220,13 +234,18 @@ def _server(endpoints: Endpoints, service: S, settings: WorkerSettings) -> Servi
         check_files(url.tls, listening=True)
     limits = Limits.for_bodies(settings.message_size_max)
     listen = [
-        Endpoint(address, lambda: Zmtp(SocketType.REP, limits=limits), tls=url.tls)
+        Endpoint(address, partial(_listen, mechanism, limits), tls=url.tls)
         for url in endpoints.binds
+        for mechanism in [listening_mechanism(url)]
         for address in url.addresses
     ]
     connections = Connections(listen=listen, limits=_LINKS.for_messages(settings.message_size_max))
     threads = settings.threads or capacity
     return ServicePlan(service, engine, connections, capacity, threads, BODY_FRAMES_MAX, holds=True)
+
+
+def _listen(mechanism: MakeMechanism, limits: Limits) -> Zmtp:
+    return Zmtp(SocketType.REP, mechanism=mechanism(), limits=limits)
 
 
 def _worker(pattern: Pattern, service: S, settings: WorkerSettings, number: int) -> WorkEngine:

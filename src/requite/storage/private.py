@@ -8,6 +8,8 @@ from logging import Logger
 from pathlib import Path
 from typing import Final
 
+from requite.errors import ConfigurationError
+
 FILE_MODE: Final = 0o600
 FOLDER_MODE: Final = 0o700
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
@@ -54,3 +56,26 @@ def warn_of_access(path: Path, logger: Logger) -> None:
             mode,
             path,
         )
+
+
+def read_private(path: Path, holds: str) -> str:
+    """Return the text of a file that only its user may access; `holds` says what is in it
+    ("passwords").
+
+    Raises `ConfigurationError`, which does not quote the file.
+    """
+    try:
+        with path.open(encoding="utf-8") as file:
+            status = os.fstat(file.fileno())
+            if is_exposed(status):
+                mode = stat.S_IMODE(status.st_mode)
+                raise ConfigurationError(
+                    f"other users of this machine may use {path} (mode {mode:04o}), which has"
+                    f" {holds}: run `chmod 600 {path}`, and change the {holds} if others may"
+                    " have read them"
+                )
+            return file.read()
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"cannot read the {holds} in {path}: it is not UTF-8") from None
+    except OSError as error:
+        raise ConfigurationError(f"cannot read the {holds} in {path}: {error.strerror}") from error
