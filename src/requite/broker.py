@@ -11,7 +11,7 @@ or in a program with its own event loop:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -22,8 +22,9 @@ from requite.chronicle import Kind, WriterRole
 from requite.engine import Note, Wake
 from requite.errors import ConfigurationError
 from requite.framing import IdentityTable, Limits, SocketType, Zmtp, mechanism_to_check
+from requite.framing.credentials import NULL_THAT_WAITS
 from requite.framing.handover import Handover
-from requite.framing.zmtp_mechanism import PlainServer
+from requite.framing.zmtp_mechanism import Mechanism, PlainServer
 from requite.pair import Pair
 from requite.pair.standby_gate import StandbyGate, as_facts
 from requite.protocols.majordomo.broker import MajordomoBroker
@@ -38,8 +39,8 @@ from requite.shell.host import Link, LinkLimits
 from requite.shell.journaling import JournalOption, chronicle_of, journal_in, new_name
 from requite.shell.owners import unrestricted
 from requite.speaks.tls import check_passwords_are_private, read_place
-from requite.transport.address import Address, HostAddress, InprocAddress, is_private
-from requite.transport.tls import StrPath
+from requite.transport.address import Address, InprocAddress, IpcAddress, is_private
+from requite.transport.tls import StrPath, TlsSettings
 
 if TYPE_CHECKING:
     from requite.titanic.settings import KeepIn
@@ -139,31 +140,21 @@ class Broker(Daemon):
                 "a broker checks either `users` (PLAIN) or keys (`curve`), not both; remove one"
             )
 
-        def make_framing(with_keys: bool) -> Zmtp:
-            mechanism = keys.mechanism() if keys is not None and with_keys else self._mechanism
-            return Zmtp(SocketType.ROUTER, mechanism=mechanism, limits=limits)
+        self._users, self._curve = mechanism_to_check(users), keys
 
-        def takes_keys(address: Address) -> bool:
-            """Whether peers at an address need a key: with an access file, Unix sockets and TLS
-            identify peers by themselves."""
-            is_plain = isinstance(address, HostAddress) and not address.is_secure
-            return keys is not None and (self._guard is None or is_plain)
+        def make_framing(address: Address, tls: TlsSettings | None) -> Zmtp:
+            mechanisms = self._mechanisms(address, tls)
+            return Zmtp(SocketType.ROUTER, mechanism=mechanisms, limits=limits)
 
         places = [read_place(bind, _SCHEMES, listening=True) for bind in binds or (DEFAULT_BIND,)]
-        listen = [
-            Endpoint(address, partial(make_framing, takes_keys(address)), tls=tls)
-            for address, tls in places
-        ]
+        listen = [Endpoint(each[0], partial(make_framing, *each), tls=each[1]) for each in places]
         is_guarded = self._guard is not None or keys is not None
         check_exposure(listen, is_guarded=is_guarded, insecure=insecure)
+        self._insecure = insecure
         if users is not None or (self._guard is not None and self._guard.access.has_passwords):
-            asking = [address for address, _ in places if not takes_keys(address)]
-            check_passwords_are_private(asking, insecure=insecure)
-        self._takes_passwords = insecure or all(
-            is_private(address) or takes_keys(address) for address, _ in places
-        )
-        self._mechanism = mechanism_to_check(users)
-        self._choose_mechanism()
+            check_passwords_are_private(
+                [address for address, _ in places if keys is None], insecure=insecure
+            )
         self._titanic: Titanic | None = None
         if titanic is not None:
             place = InprocAddress(f"titanic-{name.hex()}")
@@ -207,21 +198,28 @@ class Broker(Daemon):
             )
         return CurveListener(curve, self._guard.admits_key)
 
-    def _choose_mechanism(self) -> None:
-        """Ask new peers for passwords if any user has one. Passwords that a change of the file
-        brings are not asked for where a network would carry them in clear text."""
-        if self._guard is not None:
-            asks = self._guard.access.has_passwords and self._takes_passwords
-            check = self._guard.check_password
-            self._mechanism = PlainServer(check) if asks else mechanism_to_check(None)
+    def _mechanisms(self, address: Address, tls: TlsSettings | None) -> Sequence[Mechanism]:
+        """Return the mechanisms that an address offers. With an access file these are the ones by
+        which any of its users could be known there."""
+        if self._guard is None:
+            return (self._users if self._curve is None else self._curve.mechanism(),)
+        access = self._guard.access
+        offered: list[Mechanism] = []
+        if access.has_passwords and (self._insecure or is_private(address)):
+            offered.append(PlainServer(self._guard.check_password))
+        if self._curve is not None:
+            offered.append(self._curve.mechanism())
+        is_known = isinstance(address, IpcAddress) or (tls is not None and tls.verify_client)
+        if is_known or access.has_anonymous or not offered:
+            offered.append(NULL_THAT_WAITS)
+        return offered
 
     def _rights_changed(self) -> None:
-        self._choose_mechanism()
         self._shell.host.rights_changed()
 
     def admit(self, users: Mapping[str, str]) -> None:
         """Replace the users, for new connections; open ones stay. Raises `ConfigurationError`."""
-        self._mechanism = mechanism_to_check(users)
+        self._users = mechanism_to_check(users)
 
     async def start(self) -> list[str]:
         """Start listening; return `endpoints`.

@@ -34,6 +34,7 @@ from zmq.auth.thread import ThreadAuthenticator
 from zmq.utils import z85
 
 import requite
+from requite.access.passwords import hash_password
 from requite.framing.z85 import encode_z85
 from requite.queue import Queue
 from requite.shell.curve import create_key_file
@@ -419,3 +420,37 @@ def test_keys_of_pyzmq_are_ours() -> None:
     public, secret = zmq.curve_keypair()
     assert encode_z85(z85.decode(secret)) == secret.decode()
     assert encode_z85(z85.decode(public)) == public.decode()
+
+
+@pytest.mark.parametrize("kind", ["curve", "plain", "anonymous"])
+def test_one_listener_takes_peers_of_libzmq_with_each_mechanism(
+    kind: str, sockets: Sockets, tmp_path: Path
+) -> None:
+    access = written(
+        tmp_path / "access.toml",
+        f"[user.curve]\ncurve = '{CLIENT_PUBLIC}'\ncall = ['*']\n"
+        f"[user.plain]\npassword = '{hash_password('secret')}'\ncall = ['*']\n"
+        "[user.anonymous]\nanonymous = true\nserve = ['whoami']\ncall = ['*']\n",
+    )
+    key = written(tmp_path / "server.key", SERVER_SECRET)
+    broker = requite.Broker("tcp://127.0.0.1:0", access=access, curve=key)
+    serving = Live(broker)
+    [place] = broker.endpoints
+    working = Live(requite.Worker(place.replace("tcp", "mdp"), whoami))
+    options = {
+        "curve": KEYS,
+        "plain": {"PLAIN_USERNAME": b"plain", "PLAIN_PASSWORD": b"secret"},
+        "anonymous": {},
+    }[kind]
+    try:
+        client = HandClient(sockets, place, RFC18, **options)
+        client.request(b"whoami", b"")
+        assert client.reply() == ("final", b"whoami", [kind.encode()])
+    finally:
+        working.close()
+        serving.close()
+
+
+@requite.service("whoami")
+async def whoami(request: requite.Request) -> bytes:
+    return request.principal.encode()

@@ -60,6 +60,9 @@ class LineFraming:
             return None
         return line.split(b" ")
 
+    def refuse(self) -> None:
+        """Do nothing: the protocol has no words for it."""
+
     def output(self) -> bytes:
         output, self._output = self._output, b""
         return output

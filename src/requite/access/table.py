@@ -113,6 +113,11 @@ class Access:
         """Whether any user has a password."""
         return any(user.passwords for user in self._file.users.values())
 
+    @property
+    def has_anonymous(self) -> bool:
+        """Whether peers without a credential are a user."""
+        return bool(self._anonymous)
+
     # --- for people -------------------------------------------------------------------------------
     @property
     def users(self) -> list[User]:

@@ -136,6 +136,9 @@ class Amqp:
         self._tail = data[at:]
         return messages
 
+    def refuse(self) -> None:
+        """Do nothing: the protocol has no words for it."""
+
     def output(self) -> bytes:
         """Return, once, the bytes of the handshake or of the close."""
         said, self._said = self._said, []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from requite.errors import ConfigurationError, LocalViolation
@@ -21,6 +22,9 @@ NO_PASSWORDS: Final = Null(
     "the peer uses keys (ZMTP CURVE), but this broker has none: start the broker with"
     " `--curve-key-file`, or remove the keys from the peer",
 )
+
+NULL_THAT_WAITS: Final = replace(NO_PASSWORDS, waits=True)
+"""The mechanism for peers that are known by their certificate or user id."""
 
 
 def mechanism_to_show(user: str | None, password: str | None) -> Mechanism:

@@ -35,6 +35,9 @@ class Handover:
         """Return the messages of the peer's last flush."""
         return chunk
 
+    def refuse(self) -> None:
+        """Do nothing: the protocol has no words for it."""
+
     def output(self) -> bytes:
         """Return no bytes: the framing has no output of its own."""
         return b""

@@ -158,6 +158,9 @@ class SpStream:
             self._check_sizes(messages)
         return messages
 
+    def refuse(self) -> None:
+        """Do nothing: the protocol has no words for it."""
+
     def output(self) -> bytes:
         """Return nothing: this framing sends nothing but its header."""
         return b""

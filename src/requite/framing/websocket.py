@@ -116,6 +116,9 @@ class SpWebSocket:
             self._broken = violation
             raise
 
+    def refuse(self) -> None:
+        """Do nothing: the protocol has no words for it."""
+
     def output(self) -> bytes:
         """Return, once, what the WebSocket itself sends: HTTP responses, pongs and Close frames."""
         if not self._said:

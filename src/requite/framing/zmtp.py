@@ -45,6 +45,7 @@ from requite.framing.zmtp_frames import (
 )
 from requite.framing.zmtp_greeting import (
     GREETING_SIZE,
+    MECHANISM_AT,
     Greeting,
     check_beginning,
     encode_greeting,
@@ -90,6 +91,7 @@ class Zmtp:
 
     `identity` is announced to the peer (0 to 255 bytes, the first not zero; REP announces none).
     `features` are announced, too: names of optional features of the protocol above.
+    A listener may offer several mechanisms: each peer's greeting chooses one.
     `closes_early`: a kind of peer that closes connections in the handshake on purpose; for error
     messages. After the handshake, `peer_identity` and `peer_socket_type` hold what the peer
     announced, `peer_credential` what it has proven, and `peer_ttl_s` the time to live of its last
@@ -107,6 +109,7 @@ class Zmtp:
         "_mechanism",
         "_metadata",
         "_minor",
+        "_offered",
         "_output",
         "_phase",
         "_reader",
@@ -128,7 +131,7 @@ class Zmtp:
         socket_type: SocketType,
         *,
         identity: bytes = b"",
-        mechanism: Mechanism = _NULL,
+        mechanism: Mechanism | Sequence[Mechanism] = _NULL,
         limits: Limits = _NO_LIMITS_GIVEN,
         closes_early: str = "",
         features: Iterable[str] = (),
@@ -142,7 +145,8 @@ class Zmtp:
         self.peer_features: frozenset[str] = frozenset()
         self.peer_socket_type: SocketType | None = None
         self.peer_ttl_s = 0.0
-        self._mechanism = mechanism
+        self._offered = mechanism if isinstance(mechanism, Sequence) else (mechanism,)
+        self._mechanism = self._offered[0]
         self._metadata = own_metadata(socket_type, identity, features)
         self._limits = limits
         self._phase = _Phase.GREETING
@@ -158,7 +162,17 @@ class Zmtp:
     # --- the contract -----------------------------------------------------------------------
 
     def opening(self) -> bytes:
-        """Return the greeting of this side."""
+        """Return the greeting of this side; without a mechanism, which the peer's greeting chooses,
+        if there are several."""
+        return self._greeting() if len(self._offered) == 1 else self._greeting()[:MECHANISM_AT]
+
+    def refuse(self) -> None:
+        """Tell the peer by ERROR that it is not admitted, in place of the last command of the
+        handshake if that has not been taken by `output` yet."""
+        if self.ready and self._mechanism.sends_errors:
+            self._output = encode_error(CredentialsRefused.status)
+
+    def _greeting(self) -> bytes:
         return encode_greeting(self._mechanism.name, as_server=self._mechanism.as_server)
 
     def receive(self, chunk: bytes) -> list[Message]:
@@ -267,6 +281,10 @@ class Zmtp:
             return
         greeting = parse_greeting(self._buffer)
         self._buffer = self._buffer[GREETING_SIZE:]
+        if len(self._offered) > 1:
+            chosen = (each for each in self._offered if each.name == greeting.mechanism)
+            self._mechanism = next(chosen, self._mechanism)
+            self._output += self._greeting()[MECHANISM_AT:]
         self._check_mechanism(greeting)
         self._minor = greeting.minor
         self._phase = _Phase.HANDSHAKE

@@ -3,8 +3,9 @@
         FF | 8 bytes of padding | 7F | major | minor | mechanism, 20 bytes | as-server | 31 zeros
          0   1                    9    10      11      12                    32          33
 
-Both sides send it at once. libzmq may send the first 11 bytes alone, and the rest after it has
-received our version, so a partial greeting is checked on arrival.
+Both sides send it at once, except that a listener with several mechanisms sends the rest of its
+greeting after it has received the peer's. libzmq may send the first 11 bytes alone, and the rest
+after it has received our version, so a partial greeting is checked on arrival.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ MINOR: Final = 1
 _SIGNATURE_END: Final = 9
 _MAJOR_AT: Final = 10
 _MINOR_AT: Final = 11
-_MECHANISM: Final = slice(12, 32)
+MECHANISM_AT: Final = 12
+_MECHANISM: Final = slice(MECHANISM_AT, 32)
 _AS_SERVER_AT: Final = 32
 
 

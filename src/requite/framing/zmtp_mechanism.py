@@ -91,8 +91,10 @@ class Mechanism(Protocol):
 class Null:
     """No authentication: both sides send READY with their metadata.
 
-    In RFC 37 the server answers the client's READY. Like libzmq, this side does not wait: the
-    greeting does not tell which side is the client, and two sides that wait would wait forever.
+    In RFC 37 the server answers the client's READY. Like libzmq, this side does not wait, unless
+    `waits`: the greeting does not tell which side is the client, and two sides that wait would wait
+    forever. A listener that knows its peers by other means waits, so that it can send ERROR in
+    place of READY, and a refused peer sends nothing more.
 
     `when_plain` and `when_curve` are the errors for a peer that announces PLAIN or CURVE. Only the
     owner of the connection knows whether it is a server that requires a password or key, or a
@@ -101,13 +103,16 @@ class Null:
 
     when_plain: str = "the peer uses user names and passwords (ZMTP PLAIN), but this side has none"
     when_curve: str = "the peer uses keys (ZMTP CURVE), but this side has none"
+    waits: bool = False
     name: ClassVar[bytes] = b"NULL"
     as_server: ClassVar[bool] = False
     sends_errors: ClassVar[bool] = True
 
     def handshake(self, metadata: bytes, admit: Admit) -> Handshake:
-        command = yield encode_command(b"READY", metadata)
-        return Established(admit(data_of(command, b"READY")))
+        ready = encode_command(b"READY", metadata)
+        command = yield b"" if self.waits else ready
+        peer = admit(data_of(command, b"READY"))
+        return Established(peer, last_words=ready if self.waits else b"")
 
     def mismatch(self, theirs: bytes) -> str:
         """See `Mechanism`."""
@@ -115,9 +120,14 @@ class Null:
             return self.when_curve
         return self.when_plain if theirs == _PLAIN else unknown(theirs, "NULL (no credentials)")
 
-    def refusal(self, _status: str) -> str:
+    def refusal(self, status: str) -> str:
         """See `Mechanism`."""
-        return ""
+        if status != CredentialsRefused.status:
+            return ""
+        return (
+            f"the listener does not admit this peer (status {status}): no user of its access file"
+            " has the certificate or user id of this peer, or it requires a password or key"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -210,7 +210,7 @@ class AddressList:
         return "; ".join(self._refusals.values())
 
     def _note_refusal(self, address: Address, link: Link, trouble: str) -> None:
-        self._has_joined = self._has_joined or link.joined
+        self._has_joined = self._has_joined or (link.joined and not link.framing.refusal)
         if link.framing.refusal and not self._has_joined:
             self._refusals[address] = trouble
         else:

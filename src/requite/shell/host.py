@@ -269,7 +269,7 @@ class Host:
         opening = link.framing.opening()
         if opening:
             stream.write(opening)
-        if link.framing.ready:  # a framing without a handshake
+        if link.framing.ready and self._identified(link):  # a framing without a handshake
             self._join(link)
         self._settle()
         return link
@@ -287,6 +287,9 @@ class Host:
         except RemoteViolation as violation:
             self._expel(link, "protocol violation", str(violation))
         else:
+            if not link.joined and framing.ready and not self._identified(link):
+                self._settle()
+                return
             if answer := framing.output():
                 self._queue(link, answer)
             if not link.joined and framing.ready:
@@ -498,8 +501,6 @@ class Host:
 
     def _join(self, link: Link) -> None:
         """Pass a peer to the engine after its handshake."""
-        if link.accepted and not self._identified(link):
-            return
         link.identity = link.framing.peer_identity
         if self._identities is not None and not self._admit(link, self._identities):
             return
@@ -511,10 +512,13 @@ class Host:
         )
 
     def _identified(self, link: Link) -> bool:
-        """Find out who owns an accepted link; close it if it may not connect."""
+        """Find out who owns an accepted link; refuse it if it may not connect."""
+        if not link.accepted:
+            return True
         try:
             self._owners.admit(link)
         except RemoteViolation as refusal:
+            link.framing.refuse()
             self._expel(link, "connection refused", str(refusal))
             return False
         return True

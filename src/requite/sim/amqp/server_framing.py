@@ -68,6 +68,9 @@ class ServerFraming:
             self._take(kind, channel, payload, messages)
         return messages
 
+    def refuse(self) -> None:
+        """Do nothing: the protocol has no words for it."""
+
     def output(self) -> bytes:
         """Return the bytes of handshake and close that are to be sent."""
         said, self._said = self._said, []

@@ -31,6 +31,9 @@ class RawBytes:
         """Ignore received bytes."""
         return []
 
+    def refuse(self) -> None:
+        """Do nothing: the protocol has no words for it."""
+
     def output(self) -> bytes:
         """Return nothing."""
         return b""
