@@ -40,7 +40,7 @@ from requite.protocols.titanic.replication import (
     of_epoch,
     unpack,
 )
-from requite.protocols.titanic.requests import DurableRequest
+from requite.protocols.titanic.requests import DurableRequest, Owner
 from requite.protocols.titanic.tickets import ForReplica, Since
 from requite.protocols.titanic.wire import ERROR, OK, REPLICATE, decode_status, encode_ticket
 from requite.protocols.titanic.wire import refusal as status_frame
@@ -81,7 +81,7 @@ class Copying:
         self._begins = False  # the next batch starts a full copy
         self._held: deque[tuple[int, Effect]] = deque()  # answers that wait for the replica
         self._later: deque[tuple[int, Callable[[float], None]]] = deque()  # callbacks
-        self._unclosed: dict[bytes, int] = {}  # closed here, and not at the replica
+        self._unclosed: dict[bytes, tuple[int, Owner]] = {}  # closed here, and not at the replica
         self._caught_up_at = next_number
         core.is_catching_up = self._is_sync
         if self._is_sync:
@@ -144,21 +144,23 @@ class Copying:
         """Call `done` once the replica has the record at that location."""
         self._later.append((location.number, done))
 
-    def closed(self, uuid: bytes, location: Any) -> Callable[[Effect], None] | None:
+    def closed(self, request: DurableRequest, location: Any) -> Callable[[Effect], None] | None:
         """Record that a request is closed here; return how to emit its answers, as `emit_at`."""
         emit = self.emit_at([location])
         if emit is not None:
-            self._unclosed[uuid] = location.number
-            self._copy_first(location, lambda _now: self._closed_there(uuid))
+            self._unclosed[request.uuid] = location.number, request.owner
+            self._copy_first(location, lambda _now: self._closed_there(request.uuid))
         return emit
 
     def _closed_there(self, uuid: bytes) -> None:
         self._unclosed.pop(uuid, None)
 
-    def holds_closing(self, token: Any, uuid: bytes) -> bool:
-        """Hold or refuse the answer for an already closed request while the replica may not know
-        that it is closed; return False if it can be answered at once."""
-        number = self._unclosed.get(uuid)
+    def holds_closing(self, token: Any, uuid: bytes, owner: bytes) -> bool:
+        """Hold or refuse the answer for an already closed request of that owner while the replica
+        may not know that it is closed; return False if it can be answered at once."""
+        number, whose = self._unclosed.get(uuid, (None, None))
+        if whose is not None and not whose.admits(owner):
+            number = None
         if number is None and not self._core.is_catching_up:
             return False
         if number is None or self.error:

@@ -99,7 +99,7 @@ _STORED_AS: Final[dict[type, str]] = {
     Replicated: "copies",
 }
 
-Service = Callable[[Any, Sequence[bytes], float], None]
+Service = Callable[[Any, Sequence[bytes], bytes, float], None]
 
 
 class TitanicEngine:
@@ -169,11 +169,11 @@ class TitanicEngine:
         refused: LocalViolation | None = None
         for event in events:
             if event.__class__ is Asked:
-                token, service, frames, key = event
+                token, service, frames, key, owner = event
                 if service == REQUEST:
-                    ask(token, frames, key, now)
+                    ask(token, frames, key, owner, now)
                 else:
-                    self._other_service(token, service, frames, now)
+                    self._other_service(token, service, frames, owner, now)
                 continue
             handler = self._inputs.get(event.__class__)
             if handler is None:
@@ -242,12 +242,14 @@ class TitanicEngine:
         return out
 
     # --- inputs -----------------------------------------------------------------------------------
-    def _other_service(self, token: Any, service: str, frames: Sequence[bytes], now: float) -> None:
+    def _other_service(
+        self, token: Any, service: str, frames: Sequence[bytes], owner: bytes, now: float
+    ) -> None:
         handler = self._services.get(service)
         if handler is None:
             self._core.refuse(token, UNKNOWN, f"Titanic has no service {service}")
         else:
-            handler(token, frames, now)
+            handler(token, frames, owner, now)
 
     def _outcome(self, event: Answered, now: float) -> None:
         """Handle the outcome of an attempt, a service check or a batch for the replica."""
@@ -404,8 +406,8 @@ class TitanicEngine:
         if in_doubt:
             core.halt(IN_DOUBT)
         self._timed[_BEGIN] = lambda now: self._started(ended, in_doubt, now)
-        for key, uuid, until_us in sorted(recovered.closed_keys, key=lambda one: one.until_us):
-            core.register.keep_key(key, uuid, until_us / 1e6 - core.epoch_s)
+        for key in sorted(recovered.closed_keys, key=lambda one: one.until_us):
+            core.register.keep_key(key, key.until_us / 1e6 - core.epoch_s)
         if recovered.closed_keys:
             core.timers.set(KEYS, 0.0)
         self._copying.begin()
@@ -415,7 +417,8 @@ class TitanicEngine:
         """Restore a request."""
         core = self._core
         lane = core.dispatcher.stored_lane(found.service)
-        request = DurableRequest(found.uuid, lane, found.key, found.submitted_us)
+        owner = core.register.owner(found.owner)
+        request = DurableRequest(found.uuid, owner, lane, found.key, found.submitted_us)
         request.size, request.location = found.size, found.location
         request.attempts, request.reason = found.attempts, found.reason
         request.answered_us = found.answered_us

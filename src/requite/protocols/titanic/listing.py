@@ -58,6 +58,7 @@ def details(request: DurableRequest, **more: int) -> bytes:
     return _json(
         {
             "ticket": request.ticket,
+            "owner": request.owner.text,
             "service": "" if request.lane is None else request.lane.text,
             "state": request.state.value,
             "attempts": request.attempts,
