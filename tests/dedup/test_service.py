@@ -12,6 +12,9 @@ import pytest_asyncio
 
 import requite
 from requite import Dedup, Request
+from requite.dedup.gate import Gate
+from requite.dedup.inputs import Asked
+from requite.dedup.records import NO_DIGEST
 from requite.errors import LogLocked, LogMismatch
 from requite.storage import Log
 
@@ -252,9 +255,9 @@ async def test_a_folder_has_one_worker(cluster: Cluster, tmp_path: Path) -> None
 
 async def test_a_log_of_a_newer_version_is_refused(cluster: Cluster, tmp_path: Path) -> None:
     with Log.open(tmp_path, purpose=b"DEDU") as log:
-        log.commit([b"\x02" + bytes(40)])
+        log.commit([b"\x03" + bytes(40)])
     for _ in range(2):  # a failed start must not leave the folder locked
-        with pytest.raises(LogMismatch, match="version 2"):
+        with pytest.raises(LogMismatch, match="version 3"):
             await cluster.serve(*CountingHandlers(Dedup(tmp_path)).services)
 
 
@@ -305,3 +308,76 @@ def damage(folder: Path, what: bytes) -> None:
     data = bytearray(segment.read_bytes())
     data[data.index(what)] ^= 3
     segment.write_bytes(data)
+
+
+# --- principals -----------------------------------------------------------------------------------
+USERS = {"ann": "1", "eve": "2", "bot": "3"}
+
+
+@pytest_asyncio.fixture
+async def guarded() -> AsyncIterator[Cluster]:
+    """A cluster whose broker knows its users."""
+    async with requite.Broker("tcp://127.0.0.1:0", users=USERS) as broker:
+        cluster = Cluster(broker)
+        cluster.url = cluster.url.replace("mdp://", "mdp://bot:3@")
+        yield cluster
+        await cluster.close()
+
+
+def client_of(cluster: Cluster, name: str) -> requite.AsyncClient:
+    url, cluster.url = cluster.url, cluster.url.replace("bot:3@", f"{name}:{USERS[name]}@")
+    try:
+        return cluster.client("coroutine")
+    finally:
+        cluster.url = url
+
+
+async def test_a_key_of_another_principal_is_another_key(
+    guarded: Cluster, store: Path | None
+) -> None:
+    counting = CountingHandlers(Dedup(store))
+    await guarded.serve(*counting.services)
+    ann, eve = client_of(guarded, "ann"), client_of(guarded, "eve")
+    bodies = [
+        (await client.call(b"pay", idempotency_key=b"4711")).body
+        for client in (ann, eve, ann, eve, client_of(guarded, "ann"))
+    ]
+    assert bodies == [b"1", b"2", b"1", b"2", b"1"]
+
+
+async def test_a_key_of_another_principal_is_another_key_after_a_restart(
+    guarded: Cluster, tmp_path: Path
+) -> None:
+    counting = CountingHandlers(Dedup(tmp_path / "replies"))
+    worker = await guarded.serve(*counting.services)
+    ann, eve = client_of(guarded, "ann"), client_of(guarded, "eve")
+    assert (await ann.call(b"pay", idempotency_key=b"4711")).body == b"1"
+    await worker.close()
+    again = CountingHandlers(Dedup(tmp_path / "replies"))
+    await guarded.serve(*again.services)
+    assert (await ann.call(b"pay", idempotency_key=b"4711")).body == b"1"
+    assert again.runs == []
+    await eve.call(b"steal", idempotency_key=b"4711")
+    assert again.runs == [b"steal"]
+
+
+class Replayed:
+    """An engine's token and a call id that an attacker has seen in a log."""
+
+    def __init__(self) -> None:
+        self.asked: list[Asked] = []
+        self.gate = Gate("pay", lambda _token: bytes(16), self.asked.append)
+
+    def key(self, principal: str, body: bytes) -> tuple[bytes, bytes]:
+        self.gate.ask(object(), Request("pay", [body], principal=principal))
+        return self.asked[-1].key, self.asked[-1].digest
+
+
+def test_a_call_id_belongs_to_its_principal_and_bodies_are_compared() -> None:
+    replayed = Replayed()
+    key, digest = replayed.key("ann", b"1 euro")
+    assert replayed.key("ann", b"1 euro") == (key, digest)
+    assert replayed.key("eve", b"1 euro")[0] != key
+    assert replayed.key("", b"1 euro")[0] != key
+    assert replayed.key("ann", b"9 euro")[0] == key
+    assert replayed.key("ann", b"9 euro")[1] not in (digest, NO_DIGEST)

@@ -44,7 +44,9 @@ _NO_KEY: Final = (
     b"this service runs each request once, and cannot recognise this one when it is repeated: call"
     b" it over MDP 0.3, or with an idempotency key"
 )
-_OTHER_BODY: Final = b"the idempotency key was used for another request, with another body"
+_OTHER_BODY: Final = (
+    b"this request has not run: its idempotency key, or call id, was used before, with another body"
+)
 _TOO_LARGE: Final = b"the request has run, and its reply was too large to be stored for repetitions"
 _IN_DOUBT: Final = (
     b"the request may have run: its handler had started when the process ended; check its effects"
