@@ -114,8 +114,8 @@ def test_the_requests_of_an_owner_are_limited() -> None:
     tickets = [bench.submitted(b"echo", b"hi", owner=b"eve") for _ in range(2)]
     [refusal] = bench.ask(REQUEST, b"echo", b"hi", owner=b"eve")
     assert refusal == (
-        b"500 eve has 2 stored requests, the maximum (owner_requests_max): fetch and close"
-        b" finished ones"
+        b"500 eve has reached the maximum of 2 stored requests (owner_requests_max): fetch and"
+        b" close finished ones"
     )
     bench.submitted(b"echo", b"hi", owner=b"ann")
     for _ in range(3):
@@ -131,7 +131,7 @@ def test_the_bytes_of_an_owner_are_limited_and_replies_count() -> None:
     bench.submitted(b"echo", bytes(100), owner=b"eve")
     bench.reply(bench.calls[0], bytes(800))
     [refusal] = bench.ask(REQUEST, b"echo", b"", owner=b"eve")
-    assert refusal.startswith(b"500 eve has 1512 bytes in stored requests; the maximum is 1512")
+    assert refusal.startswith(b"500 the stored requests of eve take 1512 of at most 1512 bytes")
     bench.ask(CLOSE, ticket, owner=b"eve")
     bench.submitted(b"echo", bytes(100), owner=b"eve")
 
@@ -141,7 +141,9 @@ def test_requests_of_an_earlier_process_count() -> None:
     kept = RecoveredRequest(b"w" * 16, b"echo", location="w", size=5, owner=b"eve")
     records = {"w": encode_submitted(b"w" * 16, 1, b"echo", b"", [b"hello"], b"eve")}
     bench = TitanicBench(recovered=Recovered([kept]), records=records, owner_requests_max=1)
-    assert bench.ask(REQUEST, b"echo", b"hi", owner=b"eve")[0].startswith(b"500 eve has 1 stored")
+    assert bench.ask(REQUEST, b"echo", b"hi", owner=b"eve")[0].startswith(
+        b"500 eve has reached the maximum of 1"
+    )
 
 
 @pytest.mark.parametrize("name", ["owner_requests_max", "owner_bytes_max"])

@@ -167,6 +167,8 @@ class Survey:
             self._keys[closed.uuid] = ClosedKey(
                 closed.key, closed.uuid, closed.key_until_us, closed.owner
             )
+        else:
+            self._keys.pop(closed.uuid, None)
 
     def _is_closed(self, uuid: bytes) -> bool:
         item = self.index.items.get(uuid)

@@ -106,7 +106,7 @@ class Collecting:
             request.key,
             until_us,
             expired=expired,
-            owner=request.owner.name,
+            owner=request.owner.name if request.key else b"",
         )
         core.enter(record, request, self._closed, self._not_closed)
 

@@ -197,12 +197,18 @@ class Copying:
                 self._maybe_read()
 
     def loaded(self, payload: bytes, now: float) -> None:
-        """Send a batch that was read; it may include copies made by compaction."""
-        if self._state is State.READING:
-            self._state = State.SENDING
-            frames = unpack(payload)
-            self.written = max(self.written, decode_batch(frames).following)
-            self._submit(frames, now)
+        """Send a batch that was read, unless it is empty; it may include copies made by
+        compaction."""
+        if self._state is not State.READING:
+            return
+        frames = unpack(payload)
+        batch = decode_batch(frames)
+        if batch.is_question:
+            self._state = State.IDLE
+            return
+        self._state = State.SENDING
+        self.written = max(self.written, batch.following)
+        self._submit(frames, now)
 
     def reopened(self, next_number: int) -> None:
         """Adopt the next number of the reopened log, which may be higher or lower than before."""
@@ -243,15 +249,17 @@ class Copying:
         else:  # it has nothing of this log, or records that were lost here
             self.acked = 0
             self._begins = True
-        self._state = State.IDLE
+        was_asking, self._state = self._state is State.ASKING, State.IDLE
         self._core.timers.set(COPY, now + self._core.policy.replica_timeout_s)
         if self._core.trouble and self.acked == self.written:
             self._core.trouble.works(_REPLICA, now, calm_s=0.0)
-        self._maybe_read()
+        self._maybe_read(is_poll=was_asking)
 
-    def _maybe_read(self) -> None:
+    def _maybe_read(self, *, is_poll: bool = False) -> None:
+        """Read what the replica lacks. A poll reads even if that is nothing: it tells the store,
+        which keeps segments for the replica, how far the replica is."""
         assert self.acked is not None
-        if self._begins or self.acked < self.written:
+        if self._begins or self.acked < self.written or is_poll:
             self._state = State.READING
             since = Since(self.acked, BATCH_BYTES_MAX, self._begins)
             self._core.emit(Load(ForReplica(self.acked), since))

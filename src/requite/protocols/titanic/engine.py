@@ -51,6 +51,7 @@ from requite.protocols.titanic.attempts import IN_DOUBT, STORE_AGAIN
 from requite.protocols.titanic.collecting import EXPIRE, KEYS, Collecting
 from requite.protocols.titanic.copying import COPY, Copying
 from requite.protocols.titanic.core import Core, TitanicSnapshot
+from requite.protocols.titanic.erasing import Erasing
 from requite.protocols.titanic.inputs import Answered, Asked
 from requite.protocols.titanic.intake import Intake
 from requite.protocols.titanic.policy import TitanicPolicy
@@ -74,6 +75,7 @@ from requite.protocols.titanic.tickets import (
 )
 from requite.protocols.titanic.wire import (
     CLOSE,
+    ERASE,
     ERROR,
     LIST,
     PROMOTE,
@@ -139,6 +141,7 @@ class TitanicEngine:
             STATS: administration.stats,
             SHOW: administration.show,
             RETRY: administration.retry,
+            ERASE: Erasing(core, self._collecting).erase,
             PROMOTE: self._standby.promote,
             REPLICATE: self._standby.replicate,
         }

@@ -110,17 +110,19 @@ class TitanicPolicy:
 
     def exceeded_by(self, owner: Owner) -> str:
         """Return which limit an owner has reached; "" if none."""
+        what_to_do = "fetch and close finished ones"
         if owner.requests >= self.owner_requests_max:
-            held = f"{owner.requests} stored requests, the maximum (owner_requests_max)"
-            return f"{owner.text} has {held}: fetch and close finished ones"
-        limit = self.owner_bytes_max
-        if limit is None:
-            return ""
+            return (
+                f"{owner.text} has reached the maximum of {self.owner_requests_max} stored requests"
+                f" (owner_requests_max): {what_to_do}"
+            )
         size = owner.size + owner.requests * REQUEST_OVERHEAD
-        if size < limit:
+        if self.owner_bytes_max is None or size < self.owner_bytes_max:
             return ""
-        held = f"{size} bytes in stored requests; the maximum is {limit} (owner_bytes_max)"
-        return f"{owner.text} has {held}: fetch and close finished ones"
+        return (
+            f"the stored requests of {owner.text} take {size} of at most {self.owner_bytes_max}"
+            f" bytes (owner_bytes_max): {what_to_do}"
+        )
 
     def delay_s(self, failures: int, rng: Rng) -> float:
         """Return the pause, in seconds, after this number of failed attempts."""

@@ -45,6 +45,7 @@ KINDS: Final = {
 
 POISONED: Final = 1  # flag of TRIED: no more attempts
 EXPIRED: Final = 1  # flag of CLOSED: closed by time, not by a client
+ERASURE: Final = 2  # flag of CLOSED: erase what is not needed before it; it closes no request
 REPLICA: Final = 1  # flag of ROLE: stores another Titanic's records, dispatches nothing
 SUPERSEDED: Final = 2  # flag of ROLE: its replica was promoted; dispatches nothing
 PARTIAL: Final = 4  # flag of ROLE: a full copy has begun and is not complete
@@ -97,7 +98,11 @@ class Tried(NamedTuple):
 
 
 class Closed(NamedTuple):
-    """A request may be removed. Its idempotency key remains valid until `key_until_us`."""
+    """A request may be removed. Its idempotency key remains valid until `key_until_us`.
+
+    `erasure`: no request is closed, but all records before this one that are not needed must be
+    removed from the disk soon.
+    """
 
     uuid: bytes
     at_us: int
@@ -105,6 +110,7 @@ class Closed(NamedTuple):
     key_until_us: int
     expired: bool = False
     owner: bytes = b""
+    erasure: bool = False
 
 
 class StoreRole(NamedTuple):
@@ -182,6 +188,11 @@ def encode_closed(
     return head + _CLOSED.pack(key_until_us) + key
 
 
+def encode_erasure(at_us: int) -> bytes:
+    """Encode the CLOSED that demands to erase what is not needed before it."""
+    return _head(CLOSED, ERASURE, _NO_UUID, at_us, b"") + _CLOSED.pack(0)
+
+
 def encode_role(role: StoreRole) -> bytes:
     """Encode a ROLE."""
     flags = REPLICA if role.replica else 0
@@ -234,7 +245,8 @@ def decode(payload: bytes | memoryview, *, bodies: bool = True) -> Entry:
         if kind == CLOSED:
             (until_us,) = _CLOSED.unpack_from(payload, at)
             key = bytes(payload[at + _CLOSED.size :])
-            return Closed(uuid, at_us, key, until_us, bool(flags & EXPIRED), owner)
+            is_expired, is_erasure = bool(flags & EXPIRED), bool(flags & ERASURE)
+            return Closed(uuid, at_us, key, until_us, is_expired, owner, is_erasure)
         is_superseded, is_partial = bool(flags & SUPERSEDED), bool(flags & PARTIAL)
         log_id, number, epoch = _ROLE.unpack(payload[at:])
         is_replica = bool(flags & REPLICA)

@@ -298,6 +298,23 @@ class Register:
         if not owner.requests:
             del self._owners[owner.name]
 
+    def drop_key(self, request: DurableRequest) -> None:
+        """Forget the key of a request."""
+        if request.key:
+            self._by_key.pop((request.owner.name, request.key), None)
+            request.key = b""
+
+    def drop_closed_keys(self, owner: bytes) -> list[bytes]:
+        """Forget the keys of an owner's closed requests; return the UUIDs of these requests."""
+        found = [
+            (key, uuid)
+            for key, uuid in self._by_key.items()
+            if key[0] == owner and uuid not in self._by_uuid
+        ]
+        for key, _ in found:
+            del self._by_key[key]
+        return [uuid for _, uuid in found]
+
     def keep_key(self, key: ClosedKey, until: float) -> None:
         """Add the key of a closed request, valid until an instant."""
         self._by_key[key.owner, key.key] = key.uuid
