@@ -61,6 +61,12 @@ SERVE: Final = (
         ),
     ),
     Verb(
+        "dedup",
+        "erase DIR --owner NAME",
+        "Maintain the replies that an idempotent service stores",
+        (Verb("dedup erase", "DIR --owner NAME", "Erase the replies to one user's requests"),),
+    ),
+    Verb(
         "pool",
         "run --config FILE",
         "Manage keyed workers on RabbitMQ: start and stop them on demand",

@@ -69,7 +69,7 @@ class Kind(IntEnum):
     BEGUN = 1  # the handler is about to start
     ENDED = 2  # the handler has ended, with this reply
     DROPPED = 3  # the outcome is not retained: a repetition runs
-    UNKEPT = 4  # the handler has ended, and its reply is too large to be stored
+    UNKEPT = 4  # the handler has ended, and its reply was too large to be stored, or was erased
     DOUBTED = 5  # the handler had started when the process died; found at this time
 
 
