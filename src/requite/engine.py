@@ -85,7 +85,8 @@ class Submit:
 
     `deadline` is an instant (`inf`: none). With `idempotent` False the request is never resent once
     it may have run (I11). With `partials` the user gets partial replies; otherwise they are
-    prepended to the final reply.
+    prepended to the final reply. `principal` is the owner of a call that a part of a broker's
+    process makes for it.
     """
 
     token: Any
@@ -95,6 +96,7 @@ class Submit:
     idempotent: bool = True
     idempotency_key: bytes = b""
     partials: bool = False
+    principal: bytes = b""
 
 
 @final

@@ -190,8 +190,9 @@ class Request:
     `remaining_s` is the time left until the caller's deadline when the request arrived (None: no
     deadline). `attempt` is 1 for the first worker that gets the request. `idempotency_key` is empty
     unless the caller gave one. `principal` is the name of the caller, as the listener knows it: its
-    user in the access file, or its credential (`tls:CN=shop`); "" without one. `traceparent` is the
-    W3C trace context of the call, "" unless the protocol carries one (AMQP).
+    user in the access file, or its credential (`tls:CN=shop`, over RabbitMQ `amqp:USER`); ""
+    without one. `traceparent` is the W3C trace context of the call, "" unless the protocol carries
+    one (AMQP).
     """
 
     service: str

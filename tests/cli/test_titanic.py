@@ -14,7 +14,14 @@ from typing import Any
 from zlib import crc32
 
 import pytest
-from tests.cli.command import Running, requite, running, running_broker, running_worker
+from tests.cli.command import (
+    Running,
+    requite,
+    running,
+    running_broker,
+    running_worker,
+    write_users,
+)
 from tests.cli.conftest import Refusal
 from tests.support.live import eventually
 
@@ -333,3 +340,52 @@ def test_a_backup_has_what_is_stored(tmp_path: Path) -> None:
         assert as_json.record["records"] == 1
     with running_broker("--titanic", copy) as (_broker, url):
         assert f"{ticket} " in requite("titanic", "ls", url).out
+
+
+# --- users ----------------------------------------------------------------------------------------
+def test_the_requests_of_one_user_are_erased(here, tmp_path):
+    users = write_users(tmp_path / "users", "ann:secret\neve:terces\n")
+    folder = tmp_path / "kept"
+    options = ("--credentials-file", str(users), "--titanic", str(folder))
+    with running_broker(*options) as (_broker, url):
+        ann, eve = (url.replace("mdp://", f"mdp://{who}@") for who in ("ann:secret", "eve:terces"))
+        of_ann = submit(here, ann, "echo", "a body of ann")
+        of_eve = submit(here, eve, "echo", "a body of eve")
+        ended = here("result", eve, of_ann, "--timeout", "20")
+        assert (ended.code, "no request is stored under the ticket" in ended.err) == (1, True)
+        lines = here("titanic", "ls", ann).out.splitlines()
+        assert [line.split()[0] for line in lines if "of plain:ann" in line] == [of_ann]
+        ended = here("titanic", "erase", ann, "--owner", "plain:ann")
+        assert ended.out.splitlines()[0] == "erased 1 request of plain:ann"
+
+        def is_erased() -> bool:
+            stats = json.loads(here("titanic", "stats", ann, "--json").out)
+            return stats["store"]["erasing"] == 0
+
+        assert eventually(is_erased, "the files are rewritten")
+        files = b"".join(file.read_bytes() for file in folder.iterdir())
+        assert (b"a body of ann" in files, b"a body of eve" in files) == (False, True)
+        assert [line.split()[0] for line in here("titanic", "ls", ann).out.splitlines()] == [of_eve]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "why"),
+    [
+        ("--titanic-owner-requests-max", "1", "eve has reached the maximum of 1 stored requests"),
+        (
+            "--titanic-owner-bytes-max",
+            "1k",
+            "the stored requests of plain:eve take 1[0-9]+ of at most 1024 bytes",
+        ),
+    ],
+)
+def test_one_user_cannot_fill_the_store(here, tmp_path, option, value, why):
+    users = write_users(tmp_path / "users", "ann:secret\neve:terces\n")
+    options = ("--credentials-file", str(users), "--titanic-memory", option, value)
+    with running_broker(*options) as (_broker, url):
+        ann, eve = (url.replace("mdp://", f"mdp://{who}@") for who in ("ann:secret", "eve:terces"))
+        submit(here, eve, "echo", "x" * 1000)
+        ended = here("call", f"{eve}/echo", "x", "--submit", "--timeout", "1")
+        assert ended.code == ExitCode.UNAVAILABLE
+        assert re.search(why, ended.err)
+        submit(here, ann, "echo", "x")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from requite.dedup.records import (
@@ -14,6 +14,8 @@ from requite.dedup.records import (
     decode,
     decode_head,
     encode,
+    encode_key,
+    principal_of,
 )
 from requite.errors import LogCorrupt, LogMismatch
 from requite.request import Status
@@ -56,6 +58,33 @@ def test_ended_byte_by_byte():
     )
 
 
+def test_keys_byte_by_byte():
+    of_nobody = encode_key(b"pay", b"4711", is_call=False)
+    assert of_nobody == b"k\x03\x00pay4711"
+    assert encode_key(b"pay", b"4711", is_call=True) == b"c\x03\x00pay4711"
+    of_ann = encode_key(b"pay", b"4711", b"ann", is_call=False)
+    assert of_ann == b"K\x03ann\x03\x00pay4711"
+    assert encode_key(b"pay", b"4711", b"ann", is_call=True) == b"C\x03ann\x03\x00pay4711"
+    assert (principal_of(of_nobody), principal_of(of_ann)) == (b"", b"ann")
+    assert encode(DedupRecord(Kind.BEGUN, 1, of_nobody))[0] == 1
+    assert encode(DedupRecord(Kind.BEGUN, 1, of_ann))[0] == 2
+
+
+NAMES = st.binary(max_size=300)
+
+
+@given(st.lists(st.tuples(NAMES, NAMES, NAMES, st.booleans()), min_size=2, max_size=2, unique=True))
+def test_keys_of_different_requests_differ(pair):
+    (one, other), sizes = pair, [len(principal) for _, _, principal, _ in pair]
+    assume(max(sizes) <= 255)
+    keys = [
+        encode_key(service, request, principal, is_call=is_call)
+        for service, request, principal, is_call in (one, other)
+    ]
+    assert keys[0] != keys[1]
+    assert [principal_of(key) for key in keys] == [one[2], other[2]]
+
+
 @given(records())
 def test_a_written_record_reads_back_equal(record):
     payload = encode(record)
@@ -81,8 +110,8 @@ def test_any_bytes_decode_or_are_refused(payload):
 
 
 def test_a_newer_version_is_refused():
-    with pytest.raises(LogMismatch, match="version 2"):
-        decode(b"\x02" + encode(DedupRecord(Kind.BEGUN, 0, b"k"))[1:])
+    with pytest.raises(LogMismatch, match="version 3"):
+        decode(b"\x03" + encode(DedupRecord(Kind.BEGUN, 0, b"k"))[1:])
 
 
 def test_the_longest_key_fits():

@@ -283,6 +283,28 @@ def test_a_broker_with_passwords_stores_requests_too(tmp_path: Path) -> None:
         serving.close()
 
 
+def test_a_request_belongs_to_the_user_that_submitted_it(tmp_path: Path) -> None:
+    users = {"ann": "secret", "eve": "terces", "bot": "robot"}
+    serving = Serving(titanic=TitanicSettings(tmp_path / "kept", QUICK), users=users)
+    urls = [serving.url("echo", credentials=f"{name}:{users[name]}@") for name in ("ann", "eve")]
+    try:
+        serving.start_worker(credentials="bot:robot@")
+        with requite.Client(urls[0], timeout=20) as ann, requite.Client(urls[1], timeout=20) as eve:
+            ticket = ann.submit(b"x", idempotency_key=b"k")
+            assert ann.result(ticket).body == b"x"
+            assert serving.handlers.seen[-1].principal == "plain:ann"
+            with pytest.raises(requite.UnknownTicket) as unknown:
+                eve.result(NEVER)
+            with pytest.raises(requite.UnknownTicket) as of_another:
+                eve.result(ticket)
+            assert str(of_another.value).replace(ticket, NEVER) == str(unknown.value)
+            eve.forget(ticket)
+            assert eve.submit(b"x", idempotency_key=b"k") != ticket
+            assert ann.result(ticket).body == b"x"
+    finally:
+        serving.close()
+
+
 def test_after_a_disk_failure_titanic_ends_and_acknowledges_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,7 @@ from requite.protocols.titanic.dispatch import Dispatcher
 from requite.protocols.titanic.engine import TitanicEngine
 from requite.protocols.titanic.inputs import Asked
 from requite.protocols.titanic.intake import Intake
-from requite.protocols.titanic.requests import DurableRequest, Lane, Register
+from requite.protocols.titanic.requests import DurableRequest, Lane, Owner, Register
 from requite.protocols.titanic.wire import OK, REPLY, SERVICES, encode_ticket
 from requite.request import Status
 from requite.sim.titanic.node import TitanicParts
@@ -85,7 +85,7 @@ class MixesReplies(TitanicEngine):
 
 
 class ForgetsKeys(Intake):
-    def _is_known(self, token: Any, key: bytes, frames: Sequence[bytes]) -> bool:
+    def _is_known(self, token: Any, owner: Owner, key: bytes, frames: Sequence[bytes]) -> bool:
         return False
 
 
@@ -141,10 +141,12 @@ class KeepsKeys(Register):
 
 
 class DiesOfGarbage(TitanicEngine):
-    def _other_service(self, token: Any, service: str, frames: Sequence[bytes], now: float) -> None:
+    def _other_service(
+        self, token: Any, service: str, frames: Sequence[bytes], owner: bytes, now: float
+    ) -> None:
         assert service in SERVICES
         assert all(len(frame) < 1000 for frame in frames)
-        super()._other_service(token, service, frames, now)
+        super()._other_service(token, service, frames, owner, now)
 
 
 class IgnoresItsEnd(TitanicEngine):

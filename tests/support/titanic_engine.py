@@ -98,22 +98,26 @@ class TitanicBench:
         self.wait(0.0)
 
     # --- clients ----------------------------------------------------------------------------------
-    def ask(self, service: str, *frames: bytes, key: bytes = b"") -> list[bytes]:
+    def ask(
+        self, service: str, *frames: bytes, key: bytes = b"", owner: bytes = b""
+    ) -> list[bytes]:
         """Send a request to one of Titanic's services, which must answer at once; return the
         answer's frames."""
-        token = self.begin(service, *frames, key=key)
+        token = self.begin(service, *frames, key=key, owner=owner)
         return self.answers[token]
 
-    def begin(self, service: str, *frames: bytes, key: bytes = b"") -> int:
+    def begin(self, service: str, *frames: bytes, key: bytes = b"", owner: bytes = b"") -> int:
         """Send a request to one of Titanic's services; return its token, under which `answers` has
         the answer once it comes."""
         token = next(self._tokens)
-        self.feed(Asked(token, service, frames, key))
+        self.feed(Asked(token, service, frames, key, owner))
         return token
 
-    def submitted(self, service: bytes, *body: bytes, key: bytes = b"") -> bytes:
+    def submitted(
+        self, service: bytes, *body: bytes, key: bytes = b"", owner: bytes = b""
+    ) -> bytes:
         """Submit a durable request, and return its ticket."""
-        status, ticket = self.ask(REQUEST, service, *body, key=key)
+        status, ticket = self.ask(REQUEST, service, *body, key=key, owner=owner)
         assert status == b"200"
         return ticket
 

@@ -67,20 +67,22 @@ class LocalTitanic:
             epoch_s=epoch_s,
         )
 
-    def ask(self, service: str, *frames: bytes, key: bytes = b"") -> list[bytes]:
+    def ask(
+        self, service: str, *frames: bytes, key: bytes = b"", owner: bytes = b""
+    ) -> list[bytes]:
         """Send a request; return the answer."""
-        token = self.begin(service, *frames, key=key)
+        token = self.begin(service, *frames, key=key, owner=owner)
         return self.answers[token]
 
-    def begin(self, service: str, *frames: bytes, key: bytes = b"") -> int:
+    def begin(self, service: str, *frames: bytes, key: bytes = b"", owner: bytes = b"") -> int:
         """Send a request; return its token. The answer may arrive later, in `answers`."""
         token = next(self._tokens)
-        self.feed([Asked(token, service, frames, key)])
+        self.feed([Asked(token, service, frames, key, owner)])
         return token
 
-    def submit(self, body: bytes, key: bytes = b"") -> bytes:
+    def submit(self, body: bytes, key: bytes = b"", owner: bytes = b"") -> bytes:
         """Submit a request for `echo`; return its ticket."""
-        status, ticket = self.ask(REQUEST, b"echo", body, key=key)
+        status, ticket = self.ask(REQUEST, b"echo", body, key=key, owner=owner)
         assert status == b"200"
         return ticket
 

@@ -24,6 +24,7 @@ def state(life: LocalTitanic) -> dict[str, tuple[object, ...]]:
         request.ticket: (
             request.lane.name if request.lane else b"",
             request.key,
+            request.owner.name,
             request.size,
             request.reply_size,
             request.reply_location is not None,

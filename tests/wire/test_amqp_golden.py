@@ -152,7 +152,9 @@ def test_any_bytes_decode_to_a_method_or_are_refused(data: bytes) -> None:
 
 # --- properties and tables ------------------------------------------------------------------------
 def test_properties_are_encoded_as_by_pamqp() -> None:
-    ours = Properties("0000000000000001", "reply", "m", "1500", {"x-status": "ok"}, True)
+    ours = Properties(
+        "0000000000000001", "reply", "m", "1500", {"x-status": "ok"}, True, user_id="ann"
+    )
     theirs = header.ContentHeader(
         body_size=5,
         properties=commands.Basic.Properties(
@@ -162,6 +164,7 @@ def test_properties_are_encoded_as_by_pamqp() -> None:
             expiration="1500",
             headers={"x-status": "ok"},
             delivery_mode=2,
+            user_id="ann",
         ),
     )
     assert encode_properties(ours, 5).hex() == theirs.marshal().hex()
@@ -180,7 +183,7 @@ def test_unused_properties_are_ignored() -> None:
             app_id="a",
         ),
     )
-    assert decode_properties(theirs.marshal()) == Properties("c")
+    assert decode_properties(theirs.marshal()) == Properties("c", user_id="u")
 
 
 _VALUES = st.recursive(
@@ -206,11 +209,12 @@ def test_tables_survive_the_round_trip(values: dict[str, Any]) -> None:
     st.text("0123456789", max_size=9),
     _TABLES,
     st.booleans(),
+    st.text(max_size=20),
 )
 def test_properties_survive_the_round_trip(
-    name: str, reply_to: str, expiration: str, headers: dict[str, Any], persistent: bool
+    name: str, reply_to: str, expiration: str, headers: dict[str, Any], persistent: bool, user: str
 ) -> None:
-    properties = Properties(name, reply_to, name, expiration, headers, persistent)
+    properties = Properties(name, reply_to, name, expiration, headers, persistent, "", user)
 
     assert decode_properties(encode_properties(properties, 1)) == properties
 

@@ -35,6 +35,7 @@ from requite.cli.retention import JournalRetain, JournalShip, journal_option
 from requite.cli.titanic.options import (
     DEFAULTS,
     IN_MEMORY,
+    OWNER_REQUESTS_MAX,
     Attempts,
     AttemptTimeout,
     Chosen,
@@ -42,6 +43,8 @@ from requite.cli.titanic.options import (
     Expire,
     Folder,
     Memory,
+    OwnerBytes,
+    OwnerRequests,
     Replica,
     ReplicaMode,
     Standby,
@@ -319,6 +322,8 @@ class Titanic:
     titanic_attempt_timeout: AttemptTimeout = DEFAULTS.attempt_timeout_s
     titanic_expire: Expire = None
     titanic_disk_max: DiskMax = None
+    titanic_owner_requests_max: OwnerRequests = OWNER_REQUESTS_MAX
+    titanic_owner_bytes_max: OwnerBytes = None
     titanic_replica: Replica = None
     titanic_replica_mode: ReplicaMode = "async"
     titanic_standby: Standby = False
@@ -339,6 +344,8 @@ class Titanic:
             self.titanic_replica,
             self.titanic_replica_mode,
             self.titanic_standby,
+            self.titanic_owner_requests_max,
+            self.titanic_owner_bytes_max,
             prefix="--titanic-",
         ).settings()
 

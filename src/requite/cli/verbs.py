@@ -55,10 +55,17 @@ SERVE: Final = (
             Verb("titanic show", "URL TICKET", "Show one request, and its reply"),
             Verb("titanic retry", "URL TICKET", "Retry a request that was set aside"),
             Verb("titanic forget", "URL TICKET", "Drop a request and its reply"),
+            Verb("titanic erase", "URL --owner NAME", "Erase all requests of one user"),
             Verb("titanic stats", "URL", "Show counts, the store and its replica"),
             Verb("titanic promote", "URL", "Promote a replica: it takes over"),
             Verb("titanic backup", "DIR TARGET", "Copy a store, also while it is in use"),
         ),
+    ),
+    Verb(
+        "dedup",
+        "erase DIR --owner NAME",
+        "Maintain the replies that an idempotent service stores",
+        (Verb("dedup erase", "DIR --owner NAME", "Erase the replies to one user's requests"),),
     ),
     Verb(
         "pool",

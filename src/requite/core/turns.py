@@ -23,13 +23,24 @@ class ClientPeer:
 
     `waiting` are its queued requests with their sizes, `size` the sum of these. `is_open`: it reads
     replies (no back-pressure). `is_read`: we read its requests. `is_busy`: a request of it is being
-    served, if clients have one at a time. `has_turn`: it is in the line.
+    served, if clients have one at a time. `has_turn`: it is in the line. `principal` is the name of
+    the connection's owner, for `Request.principal`.
     """
 
-    __slots__ = ("has_turn", "is_busy", "is_open", "is_read", "peer", "size", "waiting")
+    __slots__ = (
+        "has_turn",
+        "is_busy",
+        "is_open",
+        "is_read",
+        "peer",
+        "principal",
+        "size",
+        "waiting",
+    )
 
-    def __init__(self, peer: Peer) -> None:
+    def __init__(self, peer: Peer, principal: str = "") -> None:
         self.peer = peer
+        self.principal = principal
         self.waiting: deque[tuple[int, Any]] = deque()
         self.size = 0
         self.has_turn = False

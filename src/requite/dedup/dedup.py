@@ -29,7 +29,9 @@ class Dedup:
         async def pay(request): ...
 
     A request is identified by its `idempotency_key`, or without one by its client and call (MDP
-    0.3), so that the attempts of one call count as one request. Repetitions that arrive while the
+    0.3), so that the attempts of one call count as one request. Keys and calls belong to the
+    principal that calls (`Request.principal`): no other gets the stored reply. A repetition with
+    another body is refused. Repetitions that arrive while the
     handler runs wait for its reply. A handler that has started is never interrupted, even if no
     caller waits for it any more.
 

@@ -44,8 +44,12 @@ _NO_KEY: Final = (
     b"this service runs each request once, and cannot recognise this one when it is repeated: call"
     b" it over MDP 0.3, or with an idempotency key"
 )
-_OTHER_BODY: Final = b"the idempotency key was used for another request, with another body"
-_TOO_LARGE: Final = b"the request has run, and its reply was too large to be stored for repetitions"
+_OTHER_BODY: Final = (
+    b"this request has not run: its idempotency key, or call id, was used before, with another body"
+)
+_UNKEPT: Final = (
+    b"the request has run, and its reply is not stored: it was too large, or was erased"
+)
 _IN_DOUBT: Final = (
     b"the request may have run: its handler had started when the process ended; check its effects"
     b" before you call again with another key"
@@ -290,7 +294,7 @@ class DedupEngine:
     def _settle(self, entry: Entry, now: float) -> None:
         """Retain a reply, or only the fact that the request has run."""
         if self._is_too_large(entry):
-            entry.outcome, entry.reason = None, _TOO_LARGE.decode()
+            entry.outcome, entry.reason = None, _UNKEPT.decode()
         elif entry.position is not None:
             entry.outcome = None  # it is on the log
         entry.parts = []
@@ -306,7 +310,7 @@ class DedupEngine:
         for token in waiters:
             del self._tokens[token]
             if entry.overflowed:
-                self._refuse(token, _TOO_LARGE)
+                self._refuse(token, _UNKEPT)
             else:
                 self._replay(token, outcome)
 
@@ -437,7 +441,7 @@ class DedupEngine:
         if record.kind is Kind.ENDED:
             entry.position = position
         elif record.kind is Kind.UNKEPT:
-            entry.reason = _TOO_LARGE.decode()
+            entry.reason = _UNKEPT.decode()
         elif self._policy.in_doubt == "run":
             return
         else:

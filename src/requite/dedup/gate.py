@@ -9,14 +9,11 @@ from hashlib import blake2b
 from typing import Any, Final, Protocol
 
 from requite.dedup.inputs import Asked, GivenUp, Interrupted
-from requite.dedup.records import DIGEST_SIZE, NO_DIGEST
+from requite.dedup.records import DIGEST_SIZE, NO_DIGEST, encode_key
 from requite.engine import CancelHandler, Deliver, Finished, Input
 from requite.request import Request
 
 _new: Final = tuple.__new__  # half the cost of calling a NamedTuple's class
-
-_BY_KEY: Final = b"k"
-_BY_CALL: Final = b"c"
 
 CallId = Callable[[Any], bytes]
 """Returns the call id for the token of a request; empty if unknown."""
@@ -43,8 +40,7 @@ class Gate:
     tell: Callable[[Input], None]
 
     def __init__(self, service: str, call_id: CallId, feed: Callable[[Input], None]) -> None:
-        name = service.encode()
-        self._prefix = len(name).to_bytes(2, "little") + name
+        self._service = service.encode()
         self._call_id = call_id
         self._feed = feed
         self._open: dict[Any, None] = {}  # unanswered tokens, and those of running handlers
@@ -98,14 +94,17 @@ class Gate:
             self.tell(replace(effect, token=token))
 
     def _key_of(self, token: Any, request: Request) -> tuple[bytes, bytes]:
-        """Return the key of a request, and the digest of its body if the caller chose the key."""
-        if request.idempotency_key:
-            return _BY_KEY + self._prefix + request.idempotency_key, digest_of(request.frames)
-        call_id = self._call_id(token)
-        if not call_id:
-            return b"", NO_DIGEST
-        request.idempotency_key = call_id  # for the handler, which may pass it on
-        return _BY_CALL + self._prefix + call_id, NO_DIGEST
+        """Return the key of a request, which belongs to its principal, and the digest of its
+        body."""
+        identifier, is_call = request.idempotency_key, False
+        if not identifier:
+            identifier, is_call = self._call_id(token), True
+            if not identifier:
+                return b"", NO_DIGEST
+            request.idempotency_key = identifier  # for the handler, which may pass it on
+        principal = request.principal.encode()
+        key = encode_key(self._service, identifier, principal, is_call=is_call)
+        return key, digest_of(request.frames)
 
 
 def digest_of(frames: Iterable[bytes]) -> bytes:

@@ -10,7 +10,7 @@ from requite.dedup.records import NO_DIGEST, DedupRecord
 
 class Asked(NamedTuple):
     """A request. `key` identifies it and its repetitions (empty: nothing does); `digest` is that of
-    its body (zeros: do not compare bodies)."""
+    its body (zeros: unknown)."""
 
     token: Any
     request: Any

@@ -1,6 +1,7 @@
 """The records of a log of replies (docs/protocols/dedup-log.md), byte by byte.
 
-A record is a head, the key of a request and, if its handler has ended, the reply:
+A record is a head, the key of a request and, if its handler has ended, the reply. The version is 2
+if the key begins with a principal, else 1:
 
     version u8 | kind u8 | at i64 | digest 16 bytes | key size u16 | key
     ENDED also: status u8 | parts u32 | for each: frames u32 | for each: size u32, bytes
@@ -20,6 +21,11 @@ from requite.errors import LogCorrupt, LogMismatch
 from requite.request import Status
 
 VERSION: Final = 1
+OWNED: Final = 2
+"""The version of records whose key begins with a principal. A requite that does not know it refuses
+them: it would not recognise the repetitions."""
+PRINCIPAL_SIZE_MAX: Final = 255
+"""The maximum size of a principal in a key, in bytes of UTF-8."""
 DIGEST_SIZE: Final = 16
 NO_DIGEST: Final = bytes(DIGEST_SIZE)
 KEY_SIZE_MAX: Final = (1 << 16) - 1
@@ -29,13 +35,41 @@ _U32: Final = struct.Struct("<I")
 Frames = Sequence[bytes]
 
 
+_BY_KEY: Final = ord("k")
+_BY_CALL: Final = ord("c")
+_OWNED_KINDS: Final = b"KC"  # for a request of a principal
+
+
+def encode_key(service: bytes, request: bytes, principal: bytes = b"", *, is_call: bool) -> bytes:
+    """Encode a key: `request` is the idempotency key or, with `is_call`, the call id.
+
+    Requests of two principals, or of two services, never have the same key. A longer principal than
+    `PRINCIPAL_SIZE_MAX` is cut.
+    """
+    kind = _BY_CALL if is_call else _BY_KEY
+    which = len(service).to_bytes(2, "little") + service + request
+    if not principal:
+        return bytes((kind,)) + which
+    principal = principal[:PRINCIPAL_SIZE_MAX]
+    return bytes((kind - 0x20, len(principal))) + principal + which
+
+
+def principal_of(key: bytes) -> bytes:
+    """Return the principal of a key; b"" without one."""
+    return key[2 : 2 + int.from_bytes(key[1:2])] if _version_of(key) == OWNED else b""
+
+
+def _version_of(key: bytes) -> int:
+    return OWNED if key[:1] and key[0] in _OWNED_KINDS else VERSION
+
+
 class Kind(IntEnum):
     """Kind of a record. The numbers are on disks: never reuse one."""
 
     BEGUN = 1  # the handler is about to start
     ENDED = 2  # the handler has ended, with this reply
     DROPPED = 3  # the outcome is not retained: a repetition runs
-    UNKEPT = 4  # the handler has ended, and its reply is too large to be stored
+    UNKEPT = 4  # the handler has ended, and its reply was too large to be stored, or was erased
     DOUBTED = 5  # the handler had started when the process died; found at this time
 
 
@@ -65,7 +99,7 @@ class DedupRecord(NamedTuple):
 def encode(record: DedupRecord) -> bytes:
     """Encode a record."""
     kind, at_us, key, digest, outcome = record
-    head = _HEAD.pack(VERSION, kind, at_us, digest, len(key)) + key
+    head = _HEAD.pack(_version_of(key), kind, at_us, digest, len(key)) + key
     if outcome is None:
         return head
     pieces = [head, bytes((outcome.status,)), _U32.pack(len(outcome.parts) + 1)]
@@ -87,10 +121,10 @@ def decode_head(payload: bytes) -> DedupRecord:
 
 
 def _read(payload: bytes, *, with_outcome: bool) -> DedupRecord:
-    if payload[:1] and payload[0] > VERSION:
+    if payload[:1] and payload[0] > OWNED:
         raise LogMismatch(
             f"the log of replies has a record of version {payload[0]}; this requite supports"
-            f" version {VERSION}. Use the newer requite, or another folder."
+            f" versions up to {OWNED}. Use the newer requite, or another folder."
         )
     try:
         record, end = _decode_head(payload)
@@ -109,9 +143,10 @@ def _decode_head(payload: bytes) -> tuple[DedupRecord, int]:
     version, code, at_us, digest, key_size = _HEAD.unpack_from(payload)
     start = _HEAD.size
     end = start + key_size
-    if not version or end > len(payload):
-        raise ValueError("it ends within its key, or has no version")
-    return DedupRecord(Kind(code), at_us, payload[start:end], digest), end
+    key = payload[start:end]
+    if end > len(payload) or version != _version_of(key):
+        raise ValueError("it ends within its key, or its version does not fit its key")
+    return DedupRecord(Kind(code), at_us, key, digest), end
 
 
 def _decode_outcome(payload: bytes, at: int) -> Outcome:

@@ -43,7 +43,7 @@ class LogStore:
         Raises `StorageError` if another process has it open, it is another kind of log, or it
         cannot be written.
         """
-        self._log = Log.open(directory, purpose=PURPOSE, settings=_settings(policy))
+        self._log = Log.open(directory, purpose=PURPOSE, settings=log_settings(policy))
         try:
             warn_of_access(Path(directory), _log)
             self.found = read_log(self._log)
@@ -126,21 +126,23 @@ class LogStore:
 
     def _load(self, load: Load) -> Input:
         try:
-            return Loaded(load.ticket, self._read(load.position))
+            return Loaded(load.ticket, read_payload(self._log, load.position))
         except StorageError as error:
             return LoadFailed(load.ticket, error)
-
-    def _read(self, position: Position) -> bytes:
-        try:
-            return self._log.read_at(position)
-        except LogCorrupt:
-            return self._log.reader().mend_at(position)
 
     def _remove(self, segment: int) -> None:
         try:
             self._log.remove(segment)
         except (StorageError, LocalViolation) as error:  # for example a damaged header
             _log.warning("cannot remove a segment of the log of replies: %s", error)
+
+
+def read_payload(log: Log, position: Position) -> bytes:
+    """Return the payload of a record; correct a single flipped bit. Raises `StorageError`."""
+    try:
+        return log.read_at(position)
+    except LogCorrupt:
+        return log.reader().mend_at(position)
 
 
 def read_log(log: Log) -> list[Found]:
@@ -174,7 +176,8 @@ def _mended(reader: LogReader) -> Iterator[Record]:
             yield from mended
 
 
-def _settings(policy: DedupPolicy) -> LogSettings:
+def log_settings(policy: DedupPolicy) -> LogSettings:
+    """Return the settings of a log for a policy."""
     size = min(max(policy.bytes_max // _SEGMENTS, _SEGMENT_SIZE_MIN), _SEGMENT_SIZE_MAX)
     return LogSettings(segment_size_bytes=size)
 

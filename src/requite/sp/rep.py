@@ -22,16 +22,18 @@ from requite.speaks.sp import SpRole, check_whole
 class Request:
     """A received request; answer it with `reply` or drop it with `cancel`, once.
 
-    `is_lost`: its connection has ended, so a reply cannot be delivered.
+    `is_lost`: its connection has ended, so a reply cannot be delivered. `principal` is the owner of
+    that connection (`requite.Request.principal`); behind a device it is the device.
     """
 
-    __slots__ = ("_is_open", "_job", "_rep", "body", "is_lost")
+    __slots__ = ("_is_open", "_job", "_rep", "body", "is_lost", "principal")
 
-    def __init__(self, rep: Rep, job: Any, body: bytes) -> None:
+    def __init__(self, rep: Rep, job: Any, body: bytes, principal: str) -> None:
         self._rep = rep
         self._job = job
         self._is_open = True
         self.body = body
+        self.principal = principal
         self.is_lost = False
 
     def reply(self, body: CallBody) -> None:
@@ -115,7 +117,7 @@ class Rep(Socket):
         self._arrived.put_nowait(None)
 
     def _deliver(self, job: Any, what: nouns.Request) -> None:
-        self._open[job] = request = Request(self, job, what.body)
+        self._open[job] = request = Request(self, job, what.body, what.principal)
         self._arrived.put_nowait(request)
 
     def _abandon(self, job: Any, _reason: str) -> None:

@@ -23,6 +23,9 @@ BITE_RECORDS: Final = 2000
 class Compaction:
     """Compacts one segment after the other; `step` does a small part of the work.
 
+    Segments to be erased (`Index.erase_to`) come first, the oldest first, however much of them is
+    live: the record that demands it must be the last to be removed.
+
     `pinned_from`: a replica still needs everything from this number on. `moved_bytes` and `removed`
     (segments) are counters. `damaged`: unreadable places; their segments are not removed. `mended`:
     places where a single flipped bit was corrected.
@@ -66,25 +69,43 @@ class Compaction:
 
     def _begin(self, below: float) -> bool:
         """Choose the segment with the smallest live share."""
-        if self._to_skip:
+        if self._to_skip and self._index.erase_to < 0:
             self._to_skip -= 1
             return False
         self._maybe_unpin()
         live = self._index.live
+        erasable = self.to_erase()
+        if not erasable:
+            self._index.erase_to = -1
+        erasable = list(filter(self._may_begin, erasable))
         found = [
             (live.get(sealed.number, 0) / (sealed.size - OVERHEAD), sealed.number)
             for sealed in self._log.sealed
-            if sealed.size > OVERHEAD
-            and sealed.number not in self._spared
-            and not self._is_pinned(sealed.number)
+            if sealed.size > OVERHEAD and self._may_begin(sealed.number)
         ]
         share, number = min(found, default=(1.0, 0))
-        if share >= below:
+        if erasable:
+            number = erasable[0]
+        elif share >= below:
             self._to_skip = len(found) // 4
             return False
         self._segment = number
         self._rest = self._log.reader().read(number) if live.get(number, 0) else iter(())
         return True
+
+    def to_erase(self) -> list[int]:
+        """Return the sealed segments that must be removed because of an erasure, oldest first."""
+        live, erase_to = self._index.live, self._index.erase_to
+        if erase_to < 0:
+            return []
+        return [
+            sealed.number
+            for sealed in self._log.sealed
+            if sealed.number <= erase_to and live.get(sealed.number, 0) < sealed.size - OVERHEAD
+        ]
+
+    def _may_begin(self, number: int) -> bool:
+        return number not in self._spared and not self._is_pinned(number)
 
     def _maybe_unpin(self) -> None:
         """Stop retaining segments for a replica that lacks too much."""

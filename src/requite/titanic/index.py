@@ -18,6 +18,7 @@ from requite.protocols.titanic.records import (
     ROLE,
     SUBMITTED,
     TRIED,
+    Closed,
     decode,
 )
 from requite.protocols.titanic.requests import CLOSED_KEYS_MAX
@@ -86,6 +87,7 @@ class Index:
         self.role: RecordLocation | None = None
         self.live: dict[int, int] = {}
         self.unanswered = 0  # requests without a stored reply
+        self.erase_to = -1  # records up to this number that are not needed must be removed
         self._reply_size = 0.0  # moving average
         self._waiting: dict[int, list[bytes]] = {}  # closed requests, by segments with dead records
         self._keys: list[tuple[int, int, bytes]] = []  # heap: expiry, order, closed request
@@ -198,8 +200,11 @@ class Index:
     def _close(self, uuid: bytes, item: Item, payload: bytes | memoryview) -> None:
         """Discard all records but the CLOSED, and that too if it is not needed."""
         closed = decode(payload)
-        if closed.key and closed.key_until_us:  # type: ignore[union-attr]
-            item.until_us = closed.key_until_us  # type: ignore[union-attr]
+        assert isinstance(closed, Closed)
+        if closed.erasure and item.closed is not None:
+            self.erase_to = item.closed.number
+        item.until_us = closed.key_until_us if closed.key else 0
+        if item.until_us:
             heappush(self._keys, (item.until_us, next(self._order), uuid))
         item.is_closed = True
         for location in (item.submitted, item.answered, item.tried):

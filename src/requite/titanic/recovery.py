@@ -164,7 +164,11 @@ class Survey:
     def _closed(self, closed: records.Closed) -> None:
         self._requests.pop(closed.uuid, None)
         if closed.key:
-            self._keys[closed.uuid] = ClosedKey(closed.key, closed.uuid, closed.key_until_us)
+            self._keys[closed.uuid] = ClosedKey(
+                closed.key, closed.uuid, closed.key_until_us, closed.owner
+            )
+        else:
+            self._keys.pop(closed.uuid, None)
 
     def _is_closed(self, uuid: bytes) -> bool:
         item = self.index.items.get(uuid)
@@ -178,8 +182,13 @@ class Survey:
         return found
 
 
-def _take(found: RecoveredRequest, entry: records.Entry, payload: bytes | memoryview) -> None:
+def _take(
+    found: RecoveredRequest,
+    entry: records.Submitted | records.Answered | records.Tried,
+    payload: bytes | memoryview,
+) -> None:
     """Apply a record to a request."""
+    found.owner = entry.owner
     if isinstance(entry, records.Submitted):
         found.service, found.key = entry.service, entry.key
         found.submitted_us = entry.at_us
@@ -188,7 +197,7 @@ def _take(found: RecoveredRequest, entry: records.Entry, payload: bytes | memory
         found.answered_us = entry.at_us
         found.attempts = entry.attempts
         found.reply_size = records.body_size(payload)
-    elif isinstance(entry, records.Tried):
+    else:
         found.attempts = entry.attempts
         found.poisoned = entry.poisoned
         found.reason = entry.reason

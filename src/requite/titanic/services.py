@@ -18,6 +18,7 @@ from requite.protocols.majordomo.jobs import WorkerPolicy
 from requite.protocols.majordomo.wire import Dialect
 from requite.protocols.majordomo.worker import MajordomoWorker
 from requite.protocols.titanic.inputs import Answered, Asked
+from requite.protocols.titanic.records import OWNER_SIZE_MAX
 from requite.protocols.titanic.wire import SERVICES, STANDARD_SERVICES
 from requite.request import Reply, Request, RetryPolicy
 from requite.shell import entropy
@@ -56,7 +57,9 @@ class TitanicService:
 
     def _deliver(self, job: Any, request: Request) -> None:
         token = (self, job)
-        self._take(_new(Asked, (token, request.service, request.frames, request.idempotency_key)))
+        owner = request.principal.encode()[:OWNER_SIZE_MAX]
+        key = request.idempotency_key
+        self._take(_new(Asked, (token, request.service, request.frames, key, owner)))
 
 
 def services_at(endpoint: BrokerEndpoint, take: Take) -> list[TitanicService]:

@@ -106,7 +106,8 @@ class StoreSettings:
 
 class StoreView(NamedTuple):
     """Figures of a store: bytes on the disk and in live records, segments, commits, records, bytes
-    moved and segments removed by compaction, damaged and corrected places."""
+    moved and segments removed by compaction, damaged and corrected places, and segments that are
+    still to be removed because of an erasure."""
 
     disk_bytes: int
     live_bytes: int
@@ -117,6 +118,7 @@ class StoreView(NamedTuple):
     removed_segments: int
     damaged: int
     mended: int = 0
+    erasing: int = 0
 
 
 @dataclass(slots=True)
@@ -279,6 +281,7 @@ class Store:
             self._compaction.removed,
             len(self.report.damaged) + len(self._compaction.damaged),
             len(self.report.mended) + len(self._compaction.mended),
+            len(self._compaction.to_erase()) + self._is_active_to_erase,
         )
 
     # --- the work ---------------------------------------------------------------------------------
@@ -406,6 +409,11 @@ class Store:
     def _is_compacting(self) -> bool:
         return self._compaction.is_under_way and not self._no_room
 
+    @property
+    def _is_active_to_erase(self) -> bool:
+        """Whether the active segment has records that must be removed because of an erasure."""
+        return self._log.segment <= self._index.erase_to
+
     def _maybe_compact(self) -> None:
         """Do a step of compaction if it is worthwhile; near the bound, smaller gains suffice."""
         if self._no_room:
@@ -414,6 +422,8 @@ class Store:
         if self._bound.is_pressed:
             self._compaction.pinned_from = None
         try:
+            if self._is_active_to_erase:
+                self._log.rotate()
             if not self._compaction.step(self._bound.compact_below()):
                 self._bound.is_pressed = False
         except StorageError:  # the next commit reports it

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Final
 
 from requite.core.liveness import HeartbeatPolicy, heartbeat_of
@@ -17,6 +18,7 @@ from requite.engine import Drain, Note
 from requite.errors import StorageError
 from requite.framing import Limits
 from requite.protocols.titanic.engine import TitanicEngine, TitanicSnapshot
+from requite.protocols.titanic.policy import TitanicPolicy
 from requite.shell import clock, entropy
 from requite.shell.aio import AioShell
 from requite.shell.daemon import Daemon
@@ -90,7 +92,7 @@ class Titanic(Daemon):
         store = await asyncio.to_thread(self._settings.open)
         _report(store.report)
         engine = TitanicEngine(
-            self._policy,
+            _limited(self._policy, store.settings.disk_bytes_max),
             rng=entropy.jitter,
             new_uuid=uuids().__next__,
             recovered=store.recovered,
@@ -139,6 +141,13 @@ class Titanic(Daemon):
         if self._copying is not None:
             yield self._copying
         yield from (service.shell for service in self._services)
+
+
+def _limited(policy: TitanicPolicy, disk_bytes_max: int | None) -> TitanicPolicy:
+    """Leave half of the disk to others than one owner, unless its limit is set."""
+    if policy.owner_bytes_max is not None or disk_bytes_max is None:
+        return policy
+    return replace(policy, owner_bytes_max=disk_bytes_max // 2)
 
 
 def _report(report: StoreReport) -> None:

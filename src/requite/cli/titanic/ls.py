@@ -45,8 +45,8 @@ def ls(
     """List the requests that a Titanic stores, oldest first.
 
     One line per request: ticket, state, service, time of submission (UTC), number
-    of attempts, bytes of the request and of the reply, and why the last attempt
-    failed.
+    of attempts, bytes of the request and of the reply, the user that submitted it
+    (if the broker knows its users), and why the last attempt failed.
 
       $ requite titanic ls mdp://127.0.0.1:5555 --state poisoned
     """
@@ -79,5 +79,6 @@ def _line(row: dict[str, Any]) -> str:
     if row["state"] == "answered":
         sizes += f" -> {row['reply_size']:,} B"
     reason = f"  {row['reason']}" if row["reason"] else ""
+    reason = f"  of {row['owner']}{reason}" if row.get("owner") else reason
     line = f"{row['ticket']}  {row['state']:<8}  {row['service']}  {at}  {tries}  {sizes}{reason}"
     return printable(line)

@@ -18,6 +18,7 @@ from requite.titanic.store import DISK_BYTES_LEAST, StoreSettings
 IN_MEMORY: Final = "requests are stored in memory only and do not survive this process"
 KEPT: Final = Group("Durable requests", sort_key=15)
 DEFAULTS: Final = TitanicPolicy()
+OWNER_REQUESTS_MAX: Final = DEFAULTS.owner_requests_max
 _SIZE: Final = re.compile(r"(\d+)([kmgt]?)", re.IGNORECASE)
 _UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
@@ -70,6 +71,25 @@ DiskMax = Annotated[
         "[default: the free space of the disk]",
     ),
 ]
+OwnerRequests = Annotated[
+    int,
+    Parameter(
+        metavar="N",
+        group=KEPT,
+        validator=POSITIVE,
+        help="Durable requests that one user of the broker may have stored; further ones are "
+        "refused.",
+    ),
+]
+OwnerBytes = Annotated[
+    str | None,
+    Parameter(
+        metavar="SIZE",
+        group=KEPT,
+        help="Bytes that the durable requests and replies of one user of the broker may take, such "
+        "as `1g`; further requests are refused. [default: half of the disk space for all]",
+    ),
+]
 Replica = Annotated[
     str | None,
     Parameter(
@@ -112,6 +132,8 @@ class Chosen:
     replica: str | None
     replica_mode: Literal["async", "sync"]
     standby: bool
+    owner_requests_max: int
+    owner_bytes_max: str | None
     check_service: bool = True
     prefix: str = "--"
 
@@ -130,6 +152,8 @@ class Chosen:
             attempt_timeout_s=self.attempt_timeout,
             expire_s=self.expire,
             check_service=self.check_service,
+            owner_requests_max=self.owner_requests_max,
+            owner_bytes_max=self._size("owner-bytes-max", self.owner_bytes_max),
         )
         return TitanicSettings(
             self.folder,
@@ -155,17 +179,23 @@ class Chosen:
 
     def _store_settings(self) -> StoreSettings:
         """Parse `disk_max`. Raises `ConfigurationError`."""
-        if self.disk_max is None:
+        size = self._size("disk-max", self.disk_max)
+        if size is None:
             return StoreSettings()
-        name = f"{self.prefix}disk-max"
-        match = _SIZE.fullmatch(self.disk_max.strip())
-        if match is None:
-            raise ConfigurationError(f"{name} is a size such as 512m or 10g, not `{self.disk_max}`")
-        size = int(match[1]) * _UNITS[match[2].lower()]
         if size < DISK_BYTES_LEAST:
             least = DISK_BYTES_LEAST // _UNITS["m"]
             raise ConfigurationError(
-                f"{name} must be at least {least}m, not `{self.disk_max}`: less leaves no room "
-                "for replies, or to free space"
+                f"{self.prefix}disk-max must be at least {least}m, not `{self.disk_max}`: less "
+                "leaves no room for replies, or to free space"
             )
         return StoreSettings().bounded(size)
+
+    def _size(self, option: str, given: str | None) -> int | None:
+        """Parse a size in bytes. Raises `ConfigurationError`."""
+        if given is None:
+            return None
+        match = _SIZE.fullmatch(given.strip())
+        if match is None:
+            name = f"{self.prefix}{option}"
+            raise ConfigurationError(f"{name} is a size such as 512m or 10g, not `{given}`")
+        return int(match[1]) * _UNITS[match[2].lower()]

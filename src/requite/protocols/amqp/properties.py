@@ -37,7 +37,8 @@ _EXPIRATION: Final = 1 << 8
 _MESSAGE_ID: Final = 1 << 7
 _TIMESTAMP: Final = 1 << 6
 _USER_ID: Final = 1 << 4
-_REST: Final = (1 << 5) | _USER_ID | (1 << 3) | (1 << 2)  # type, user-id, app-id, cluster-id
+_REST: Final = (1 << 5, _USER_ID, 1 << 3, 1 << 2)  # type, user-id, app-id, cluster-id
+_ANY_REST: Final = sum(_REST)
 _SIZES: Final = {_DELIVERY_MODE: 1, _PRIORITY: 1, _TIMESTAMP: 8}  # the others are short strings
 _RECURRING_MAX: Final = 256
 _RECURRING_SIZE_MAX: Final = 256  # bytes; larger tables are user data, and seldom repeat
@@ -49,6 +50,7 @@ class Properties(NamedTuple):
     """The properties of a message that requite uses; "" means absent.
 
     `flaw` is the error in a table of headers that could not be decoded; `headers` is empty then.
+    `user_id` is the user that published the message: RabbitMQ refuses any other value.
     """
 
     correlation_id: str = ""
@@ -58,6 +60,7 @@ class Properties(NamedTuple):
     headers: Mapping[str, Any] = _NONE
     persistent: bool = False
     flaw: str = ""
+    user_id: str = ""
 
 
 def encode_properties(
@@ -68,7 +71,7 @@ def encode_properties(
     `headers_recur`: many messages have equal headers (text and numbers only), so the encoded table
     is cached (0.7 us instead of 2.6).
     """
-    correlation_id, reply_to, message_id, expiration, headers, persistent, _ = properties
+    correlation_id, reply_to, message_id, expiration, headers, persistent, _, user_id = properties
     flags = _DELIVERY_MODE
     fields = _PERSISTENT if persistent else _TRANSIENT
     if headers:
@@ -86,6 +89,9 @@ def encode_properties(
     if message_id:
         flags |= _MESSAGE_ID
         fields += short(message_id)
+    if user_id:
+        flags |= _USER_ID
+        fields += short(user_id)
     return _HEAD.pack(_BASIC, 0, body_size, flags) + fields
 
 
@@ -132,8 +138,10 @@ def decode_properties(header: bytes) -> Properties:
         expiration, at = read_short(header, at)
     if flags & _MESSAGE_ID:
         message_id, at = read_short(header, at)
-    _check_rest(header, at, flags)
-    return Properties(correlation_id, reply_to, message_id, expiration, headers, persistent, flaw)
+    user_id = _read_rest(header, at, flags)
+    return Properties(
+        correlation_id, reply_to, message_id, expiration, headers, persistent, flaw, user_id
+    )
 
 
 def altered_properties(
@@ -206,11 +214,16 @@ def _headers_in(data: bytes) -> Mapping[str, Any]:
     return MappingProxyType(read_table(data, 0)[0])
 
 
-def _check_rest(header: bytes, at: int, flags: int) -> None:
-    """Check that the properties which requite does not use are complete."""
+def _read_rest(header: bytes, at: int, flags: int) -> str:
+    """Return the user-id, and check that the other properties are complete."""
+    user_id = ""
     if flags & _TIMESTAMP:
         at += 8
-    for _ in range((flags & _REST).bit_count()):
-        _, at = read_short(header, at)
+    for flag in _REST if flags & _ANY_REST else ():
+        if flags & flag:
+            value, at = read_short(header, at)
+            if flag == _USER_ID:
+                user_id = value
     if at > len(header):
         raise RemoteViolation("a content header is truncated")
+    return user_id

@@ -334,7 +334,10 @@ class AmqpResponder(ConnectedEngine):
             raise RemoteViolation(f"the header {wire.IDEMPOTENCY_KEY} is neither text nor bytes")
         parent = wire.traceparent_of(properties.headers)
         remaining_s = wire.remaining_s(properties)
-        return Request(self._service, (body,), job.attempt, remaining_s, key, traceparent=parent)
+        request = Request(self._service, (body,), job.attempt, remaining_s, key, traceparent=parent)
+        if properties.user_id:
+            request.principal = f"amqp:{properties.user_id}"
+        return request
 
     def _refuse(
         self,

@@ -153,9 +153,11 @@ class FreelanceServer(Machine):
         elif self._turns.push(client, command, sum(map(len, message))):
             self._out.append(StopReading(client.peer))
 
-    def _deliver(self, client: ClientPeer, request: wire.Request, now: float) -> None:
-        job = ClientJob(client.peer, request.control)
-        self.jobs.deliver(job, None, Request(self.jobs.service, request.body), self._out, now)
+    def _deliver(self, client: ClientPeer, command: wire.Request, now: float) -> None:
+        job = ClientJob(client.peer, command.control)
+        request = Request(self.jobs.service, command.body)
+        request.principal = client.principal
+        self.jobs.deliver(job, None, request, self._out, now)
 
     def _deliver_waiting(self, now: float) -> None:
         """Deliver queued requests, clients in turn, up to `capacity`."""
@@ -196,7 +198,7 @@ class FreelanceServer(Machine):
         if self._draining:
             self._out.append(Disconnect(event.peer, "the server is shutting down"))
         else:
-            self._turns.join(ClientPeer(event.peer))
+            self._turns.join(ClientPeer(event.peer, event.principal.name))
 
     def _lost(self, event: PeerLost, now: float) -> None:
         if (client := self._turns.leave(event.peer)) is None:

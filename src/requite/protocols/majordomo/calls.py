@@ -68,7 +68,7 @@ class PendingCall(calls.PendingCall):
     of the current attempt; `joined` are their frames, unless the user takes them
     (`wants_partials`). `turned_away` counts attempts that a broker gave back while shutting down;
     `tries` does not include them. `peer` is the connection of the current attempt, for engines with
-    several connections.
+    several connections. `principal`: see `Submit`.
     """
 
     __slots__ = (
@@ -78,6 +78,7 @@ class PendingCall(calls.PendingCall):
         "name",
         "partials",
         "peer",
+        "principal",
         "request_id",
         "state",
         "turned_away",
@@ -92,6 +93,7 @@ class PendingCall(calls.PendingCall):
         self.call_id = call_id
         self.name = name
         self.idempotency_key = asked.idempotency_key
+        self.principal = asked.principal
         self.wants_partials = asked.partials
         self.request_id = -1
         self.state = HELD

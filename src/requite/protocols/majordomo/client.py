@@ -146,6 +146,7 @@ class MajordomoClient(ClientEngine):
             0 if call.idempotent else NOT_IDEMPOTENT,
             call.idempotency_key,
             call.call_id,
+            call.principal,
         )
         self._out.append(Send(peer, message))
         self._sent(call, now)

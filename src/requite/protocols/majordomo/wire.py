@@ -215,7 +215,11 @@ class Dialect(Protocol):
         flags: int,
         key: bytes,
         call_id: bytes,
-    ) -> Message: ...
+        principal: bytes = b"",
+    ) -> Message:
+        """A principal is carried inside a process only, where the broker can believe it."""
+        ...
+
     def worker_request(
         self,
         address: bytes,

@@ -173,8 +173,9 @@ class Mdp03:
         flags: int,
         key: bytes,
         call_id: bytes,
+        principal: bytes = b"",
     ) -> Message:
-        """Encode a `ClientRequest`; reserved flags are refused."""
+        """Encode a `ClientRequest` without its principal; reserved flags are refused."""
         if flags & ~NOT_IDEMPOTENT:
             raise LocalViolation(f"REQUEST: the flags {flags:#04x} are reserved")
         if not body:

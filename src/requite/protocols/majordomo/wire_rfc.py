@@ -207,6 +207,7 @@ class RfcDialect:
         flags: int,
         key: bytes,
         call_id: bytes,
+        principal: bytes = b"",
     ) -> Message:
         """Encode a `ClientRequest`; only `service` and `body` are sent."""
         return [*self._heads.client_request, service, *_nonempty(body)]

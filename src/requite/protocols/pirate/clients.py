@@ -16,7 +16,7 @@ class AddressedClient(ClientPeer, Generic[RequestT]):
 
     __slots__ = ("address", "in_flight")
 
-    def __init__(self, peer: Peer, address: bytes = b"") -> None:
-        super().__init__(peer)
+    def __init__(self, peer: Peer, address: bytes = b"", principal: str = "") -> None:
+        super().__init__(peer, principal)
         self.address = address
         self.in_flight: dict[RequestT, None] = {}

@@ -134,7 +134,9 @@ class PirateServer(Machine):
             client, message = due
             job = ClientJob(client.peer)
             client.in_flight[job] = None
-            self.jobs.deliver(job, client, Request(self.jobs.service, message), self._out, now)
+            request = Request(self.jobs.service, message)
+            request.principal = client.principal
+            self.jobs.deliver(job, client, request, self._out, now)
             if self._turns.resumes(client):
                 self._out.append(ResumeReading(client.peer))
 
@@ -187,7 +189,7 @@ class PirateServer(Machine):
         if self._draining:
             self._out.append(Disconnect(event.peer, "the server is shutting down"))
         else:
-            self._turns.join(AddressedClient(event.peer))
+            self._turns.join(AddressedClient(event.peer, principal=event.principal.name))
 
     def _lost(self, event: PeerLost, now: float) -> None:
         client = self._turns.by_peer.get(event.peer)

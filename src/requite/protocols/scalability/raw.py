@@ -19,8 +19,8 @@ class ReplyPipe(ClientPeer):
 
     __slots__ = ("backlog", "tag")
 
-    def __init__(self, peer: Peer, tag: bytes) -> None:
-        super().__init__(peer)
+    def __init__(self, peer: Peer, tag: bytes, principal: str) -> None:
+        super().__init__(peer, principal)
         self.tag = tag
         self.backlog = 0
 
@@ -39,12 +39,12 @@ class ReturnPaths:
         self._next_id = first_id % IDS
         self._backlog_size_max = backlog_size_max
 
-    def join(self, peer: Peer) -> ReplyPipe:
-        """Add a new pipe with the next free id."""
+    def join(self, peer: Peer, principal: str = "") -> ReplyPipe:
+        """Add a new pipe with the next free id, and the name of its owner."""
         while (tag := channel_tag(self._next_id)) in self.by_tag:
             self._next_id = (self._next_id + 1) % IDS
         self._next_id = (self._next_id + 1) % IDS
-        pipe = self.by_tag[tag] = ReplyPipe(peer, tag)
+        pipe = self.by_tag[tag] = ReplyPipe(peer, tag, principal)
         return pipe
 
     def leave(self, pipe: ReplyPipe) -> None:

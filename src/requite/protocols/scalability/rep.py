@@ -171,6 +171,7 @@ class ScalabilityWorker(Machine):
         jobs = self.jobs
         jobs[job] = None
         request = Request(self._service, (body,))
+        request.principal = pipe.principal
         self._requests.append((job, request))
         observer = jobs.observer
         if observer.keeps_journal:
@@ -265,7 +266,7 @@ class ScalabilityWorker(Machine):
         if self._draining:
             self._out.append(Disconnect(event.peer, "the worker is shutting down"))
         else:
-            self._turns.join(self._paths.join(event.peer))
+            self._turns.join(self._paths.join(event.peer, event.principal.name))
 
     def _lost(self, event: PeerLost, now: float) -> None:
         pipe = self._turns.leave(event.peer)

@@ -29,7 +29,7 @@ class Administration:
         self._snapshot = snapshot
         self._facts = facts
 
-    def list_page(self, token: Any, frames: Sequence[bytes], _now: float) -> None:
+    def list_page(self, token: Any, frames: Sequence[bytes], _owner: bytes, _now: float) -> None:
         """Answer with a page of the list."""
         try:
             question = listing.decode_question(frames)
@@ -38,13 +38,13 @@ class Administration:
             return
         self._core.answer(token, OK, *listing.page(self._core.register, question))
 
-    def stats(self, token: Any, _frames: Sequence[bytes], _now: float) -> None:
+    def stats(self, token: Any, _frames: Sequence[bytes], _owner: bytes, _now: float) -> None:
         """Answer with counts."""
         self._core.answer(token, OK, listing.stats(self._snapshot(), self._facts()))
 
-    def show(self, token: Any, frames: Sequence[bytes], _now: float) -> None:
-        """Answer with the details, frames and reply of one request."""
-        request = self._core.find(token, frames)
+    def show(self, token: Any, frames: Sequence[bytes], _owner: bytes, _now: float) -> None:
+        """Answer with the details, frames and reply of one request, whoever owns it."""
+        request = self._core.find(token, frames, None)
         if request is not None:
             self._show_next(ForShow(token, request))
 
@@ -72,10 +72,10 @@ class Administration:
         line = listing.details(ticket.request, request_frames=len(frames), reply_frames=len(reply))
         self._core.answer(ticket.token, OK, line, *frames, *reply)
 
-    def retry(self, token: Any, frames: Sequence[bytes], _now: float) -> None:
-        """Retry a poisoned request."""
+    def retry(self, token: Any, frames: Sequence[bytes], _owner: bytes, _now: float) -> None:
+        """Retry a poisoned request, for its owner."""
         core = self._core
-        request = core.find(token, frames)
+        request = core.find(token, frames, None)
         if request is None:
             return
         if core.why_inactive:
@@ -85,7 +85,8 @@ class Administration:
         ):
             core.refuse(token, UNKNOWN, f"the request is not poisoned, but {request.state.value}")
         else:
-            record = records.encode_tried(request.uuid, core.now_us, 0, False, "")
+            owner = request.owner.name
+            record = records.encode_tried(request.uuid, core.now_us, 0, False, "", owner)
             core.enter(record, (token, request), self._try_again, self._not_tried_again)
 
     def _try_again(self, what: tuple[Any, DurableRequest], location: Any, now: float) -> None:

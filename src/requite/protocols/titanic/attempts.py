@@ -62,7 +62,7 @@ class Attempts:
         request.attempts += 1
         request.answered_us = core.now_us
         request.reply = outcome.frames
-        request.reply_size = sum(map(len, outcome.frames))
+        request.resize(request.size, sum(map(len, outcome.frames)))
         request.state = KEEPING
         if request.closing is None:  # else `close_failed` stores it if CLOSED cannot be stored
             self._keep_reply(request, now)
@@ -71,7 +71,9 @@ class Attempts:
     def _keep_reply(self, request: DurableRequest, now: float) -> None:
         """Store a reply, before a client can collect it."""
         reply = request.reply or ()
-        record = records.encode_answered(request.uuid, request.answered_us, request.attempts, reply)
+        record = records.encode_answered(
+            request.uuid, request.answered_us, request.attempts, reply, request.owner.name
+        )
         if len(record) > RECORD_SIZE_MAX:
             request.reply = None
             self.poison(
@@ -188,7 +190,8 @@ class Attempts:
                 and request.reason == IN_DOUBT
                 and request.location is not None
             ):
-                record = records.encode_tried(request.uuid, core.now_us, 0, False, "")
+                owner = request.owner.name
+                record = records.encode_tried(request.uuid, core.now_us, 0, False, "", owner)
                 core.enter(record, request, self.try_again, _nothing)
 
     def try_again(self, request: DurableRequest, _location: Any, _now: float) -> None:
@@ -205,7 +208,12 @@ class Attempts:
             return  # its CLOSED must remain the last record
         core = self._core
         record = records.encode_tried(
-            request.uuid, core.now_us, request.attempts, poisoned, request.reason
+            request.uuid,
+            core.now_us,
+            request.attempts,
+            poisoned,
+            request.reason,
+            request.owner.name,
         )
         # If this fails, a later start just does not know of the attempt.
         core.enter(record, request, _nothing, _nothing)
@@ -233,7 +241,8 @@ class Attempts:
         core = self._core
         core.answered -= 1
         request.reply_location = None
-        request.reply_size = request.answered_us = 0
+        request.answered_us = 0
+        request.resize(request.size, 0)
         lane = core.enter_lane(request)
         if request.location is None:
             self.poison(request, "neither its reply nor the request itself can be read", now)

@@ -46,10 +46,10 @@ class Collecting:
         """The handler of attempts, which precede collecting."""
         return self._attempts
 
-    def reply(self, token: Any, frames: Sequence[bytes], _now: float) -> None:
+    def reply(self, token: Any, frames: Sequence[bytes], owner: bytes, _now: float) -> None:
         """Answer with the reply, or with 300 while the request is pending."""
         core = self._core
-        request = core.find(token, frames)
+        request = core.find(token, frames, owner)
         if request is None:
             return
         if request.state is ANSWERED and not core.is_catching_up:
@@ -72,9 +72,9 @@ class Collecting:
         self._core.answer(token, OK, *frames)
 
     # --- closing ----------------------------------------------------------------------------------
-    def close(self, token: Any, frames: Sequence[bytes], _now: float) -> None:
-        """Remove a request and its reply. An unknown or malformed ticket is also answered with 200:
-        the request is closed already, or never existed."""
+    def close(self, token: Any, frames: Sequence[bytes], owner: bytes, _now: float) -> None:
+        """Remove a request and its reply. An unknown or malformed ticket, or one of another owner,
+        is also answered with 200: the request is closed already, or never existed."""
         core = self._core
         try:
             uuid = decode_ticket(frames[0] if frames else b"")
@@ -82,11 +82,13 @@ class Collecting:
             core.answer(token, OK)
             return
         request = core.register.find(uuid)
+        if request is not None and not request.owner.admits(owner):
+            request = None
         if core.why_inactive:
             where = "promoted" if core.is_superseded else "active"
             core.refuse(token, ERROR, f"{core.why_inactive}; close it at the {where} Titanic")
         elif request is None:
-            if not self._copying.holds_closing(token, uuid):
+            if not self._copying.holds_closing(token, uuid, owner):
                 core.answer(token, OK)
         elif request.closing is not None:
             request.closing.append(token)
@@ -99,12 +101,17 @@ class Collecting:
         request.closing = tokens
         until_us = core.now_us + int(core.policy.key_window_s * 1e6)
         record = records.encode_closed(
-            request.uuid, core.now_us, request.key, until_us, expired=expired
+            request.uuid,
+            core.now_us,
+            request.key,
+            until_us,
+            expired=expired,
+            owner=request.owner.name if request.key else b"",
         )
         core.enter(record, request, self._closed, self._not_closed)
 
     def _closed(self, request: DurableRequest, location: Any, now: float) -> None:
-        emit = self._copying.closed(request.uuid, location) or self._core.emit
+        emit = self._copying.closed(request, location) or self._core.emit
         for token in request.closing or ():
             emit(Finished(token, (OK,), Status.OK))
         if request.state is not CLOSED:  # else SUBMITTED could not be stored

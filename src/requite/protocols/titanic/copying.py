@@ -40,7 +40,7 @@ from requite.protocols.titanic.replication import (
     of_epoch,
     unpack,
 )
-from requite.protocols.titanic.requests import DurableRequest
+from requite.protocols.titanic.requests import DurableRequest, Owner
 from requite.protocols.titanic.tickets import ForReplica, Since
 from requite.protocols.titanic.wire import ERROR, OK, REPLICATE, decode_status, encode_ticket
 from requite.protocols.titanic.wire import refusal as status_frame
@@ -81,7 +81,7 @@ class Copying:
         self._begins = False  # the next batch starts a full copy
         self._held: deque[tuple[int, Effect]] = deque()  # answers that wait for the replica
         self._later: deque[tuple[int, Callable[[float], None]]] = deque()  # callbacks
-        self._unclosed: dict[bytes, int] = {}  # closed here, and not at the replica
+        self._unclosed: dict[bytes, tuple[int, Owner]] = {}  # closed here, and not at the replica
         self._caught_up_at = next_number
         core.is_catching_up = self._is_sync
         if self._is_sync:
@@ -144,21 +144,23 @@ class Copying:
         """Call `done` once the replica has the record at that location."""
         self._later.append((location.number, done))
 
-    def closed(self, uuid: bytes, location: Any) -> Callable[[Effect], None] | None:
+    def closed(self, request: DurableRequest, location: Any) -> Callable[[Effect], None] | None:
         """Record that a request is closed here; return how to emit its answers, as `emit_at`."""
         emit = self.emit_at([location])
         if emit is not None:
-            self._unclosed[uuid] = location.number
-            self._copy_first(location, lambda _now: self._closed_there(uuid))
+            self._unclosed[request.uuid] = location.number, request.owner
+            self._copy_first(location, lambda _now: self._closed_there(request.uuid))
         return emit
 
     def _closed_there(self, uuid: bytes) -> None:
         self._unclosed.pop(uuid, None)
 
-    def holds_closing(self, token: Any, uuid: bytes) -> bool:
-        """Hold or refuse the answer for an already closed request while the replica may not know
-        that it is closed; return False if it can be answered at once."""
-        number = self._unclosed.get(uuid)
+    def holds_closing(self, token: Any, uuid: bytes, owner: bytes) -> bool:
+        """Hold or refuse the answer for an already closed request of that owner while the replica
+        may not know that it is closed; return False if it can be answered at once."""
+        number, whose = self._unclosed.get(uuid, (None, None))
+        if whose is not None and not whose.admits(owner):
+            number = None
         if number is None and not self._core.is_catching_up:
             return False
         if number is None or self.error:
@@ -195,12 +197,18 @@ class Copying:
                 self._maybe_read()
 
     def loaded(self, payload: bytes, now: float) -> None:
-        """Send a batch that was read; it may include copies made by compaction."""
-        if self._state is State.READING:
-            self._state = State.SENDING
-            frames = unpack(payload)
-            self.written = max(self.written, decode_batch(frames).following)
-            self._submit(frames, now)
+        """Send a batch that was read, unless it is empty; it may include copies made by
+        compaction."""
+        if self._state is not State.READING:
+            return
+        frames = unpack(payload)
+        batch = decode_batch(frames)
+        if batch.is_question:
+            self._state = State.IDLE
+            return
+        self._state = State.SENDING
+        self.written = max(self.written, batch.following)
+        self._submit(frames, now)
 
     def reopened(self, next_number: int) -> None:
         """Adopt the next number of the reopened log, which may be higher or lower than before."""
@@ -241,15 +249,17 @@ class Copying:
         else:  # it has nothing of this log, or records that were lost here
             self.acked = 0
             self._begins = True
-        self._state = State.IDLE
+        was_asking, self._state = self._state is State.ASKING, State.IDLE
         self._core.timers.set(COPY, now + self._core.policy.replica_timeout_s)
         if self._core.trouble and self.acked == self.written:
             self._core.trouble.works(_REPLICA, now, calm_s=0.0)
-        self._maybe_read()
+        self._maybe_read(is_poll=was_asking)
 
-    def _maybe_read(self) -> None:
+    def _maybe_read(self, *, is_poll: bool = False) -> None:
+        """Read what the replica lacks. A poll reads even if that is nothing: it tells the store,
+        which keeps segments for the replica, how far the replica is."""
         assert self.acked is not None
-        if self._begins or self.acked < self.written:
+        if self._begins or self.acked < self.written or is_poll:
             self._state = State.READING
             since = Since(self.acked, BATCH_BYTES_MAX, self._begins)
             self._core.emit(Load(ForReplica(self.acked), since))

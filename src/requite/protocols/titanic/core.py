@@ -139,10 +139,15 @@ class Core:
         return "this is a replica" if self.is_replica else ""
 
     # --- requests ---------------------------------------------------------------------------------
-    def find(self, token: Any, frames: Sequence[bytes]) -> DurableRequest | None:
-        """Return the request of a ticket, or answer 400."""
+    def find(
+        self, token: Any, frames: Sequence[bytes], owner: bytes | None
+    ) -> DurableRequest | None:
+        """Return the owner's request with that ticket (None: anybody's), or answer 400: a ticket of
+        another owner is unknown."""
         uuid = self.uuid(token, frames)
         request = None if uuid is None else self.register.find(uuid)
+        if request is not None and owner is not None and not request.owner.admits(owner):
+            request = None
         if uuid is not None and request is None:
             why = "closed, or never accepted"
             lost = ", or lost: the log is damaged" if self.is_damaged else ""

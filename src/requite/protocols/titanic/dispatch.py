@@ -129,7 +129,8 @@ class Dispatcher:
         due_at = now + self._policy.attempt_timeout_s
         frames = request.frames or (b"",)
         key = encode_ticket(request.uuid)
-        request.asked = Submit(request, lane.text, frames, due_at, True, key, False)
+        owner = request.owner.name
+        request.asked = Submit(request, lane.text, frames, due_at, True, key, False, owner)
         self._emit(request.asked)
 
     def free(self, request: DurableRequest, lane: Lane) -> None:

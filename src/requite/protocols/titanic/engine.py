@@ -51,6 +51,7 @@ from requite.protocols.titanic.attempts import IN_DOUBT, STORE_AGAIN
 from requite.protocols.titanic.collecting import EXPIRE, KEYS, Collecting
 from requite.protocols.titanic.copying import COPY, Copying
 from requite.protocols.titanic.core import Core, TitanicSnapshot
+from requite.protocols.titanic.erasing import Erasing
 from requite.protocols.titanic.inputs import Answered, Asked
 from requite.protocols.titanic.intake import Intake
 from requite.protocols.titanic.policy import TitanicPolicy
@@ -74,6 +75,7 @@ from requite.protocols.titanic.tickets import (
 )
 from requite.protocols.titanic.wire import (
     CLOSE,
+    ERASE,
     ERROR,
     LIST,
     PROMOTE,
@@ -99,7 +101,7 @@ _STORED_AS: Final[dict[type, str]] = {
     Replicated: "copies",
 }
 
-Service = Callable[[Any, Sequence[bytes], float], None]
+Service = Callable[[Any, Sequence[bytes], bytes, float], None]
 
 
 class TitanicEngine:
@@ -139,6 +141,7 @@ class TitanicEngine:
             STATS: administration.stats,
             SHOW: administration.show,
             RETRY: administration.retry,
+            ERASE: Erasing(core, self._collecting).erase,
             PROMOTE: self._standby.promote,
             REPLICATE: self._standby.replicate,
         }
@@ -169,11 +172,11 @@ class TitanicEngine:
         refused: LocalViolation | None = None
         for event in events:
             if event.__class__ is Asked:
-                token, service, frames, key = event
+                token, service, frames, key, owner = event
                 if service == REQUEST:
-                    ask(token, frames, key, now)
+                    ask(token, frames, key, owner, now)
                 else:
-                    self._other_service(token, service, frames, now)
+                    self._other_service(token, service, frames, owner, now)
                 continue
             handler = self._inputs.get(event.__class__)
             if handler is None:
@@ -242,12 +245,14 @@ class TitanicEngine:
         return out
 
     # --- inputs -----------------------------------------------------------------------------------
-    def _other_service(self, token: Any, service: str, frames: Sequence[bytes], now: float) -> None:
+    def _other_service(
+        self, token: Any, service: str, frames: Sequence[bytes], owner: bytes, now: float
+    ) -> None:
         handler = self._services.get(service)
         if handler is None:
             self._core.refuse(token, UNKNOWN, f"Titanic has no service {service}")
         else:
-            handler(token, frames, now)
+            handler(token, frames, owner, now)
 
     def _outcome(self, event: Answered, now: float) -> None:
         """Handle the outcome of an attempt, a service check or a batch for the replica."""
@@ -404,8 +409,8 @@ class TitanicEngine:
         if in_doubt:
             core.halt(IN_DOUBT)
         self._timed[_BEGIN] = lambda now: self._started(ended, in_doubt, now)
-        for key, uuid, until_us in sorted(recovered.closed_keys, key=lambda one: one.until_us):
-            core.register.keep_key(key, uuid, until_us / 1e6 - core.epoch_s)
+        for key in sorted(recovered.closed_keys, key=lambda one: one.until_us):
+            core.register.keep_key(key, key.until_us / 1e6 - core.epoch_s)
         if recovered.closed_keys:
             core.timers.set(KEYS, 0.0)
         self._copying.begin()
@@ -415,7 +420,8 @@ class TitanicEngine:
         """Restore a request."""
         core = self._core
         lane = core.dispatcher.stored_lane(found.service)
-        request = DurableRequest(found.uuid, lane, found.key, found.submitted_us)
+        owner = core.register.owner(found.owner)
+        request = DurableRequest(found.uuid, owner, lane, found.key, found.submitted_us)
         request.size, request.location = found.size, found.location
         request.attempts, request.reason = found.attempts, found.reason
         request.answered_us = found.answered_us

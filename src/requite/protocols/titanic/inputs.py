@@ -12,13 +12,15 @@ from requite.request import Reply
 class Asked(NamedTuple):
     """A request for one of Titanic's services; `Finished(token, frames)` answers it.
 
-    `key`: its idempotency key (MDP 0.3); b"": none.
+    `key`: its idempotency key (MDP 0.3); b"": none. `owner`: the principal that sent it, in UTF-8;
+    b"": the broker names none.
     """
 
     token: Any
     service: str
     frames: Sequence[bytes]
     key: bytes = b""
+    owner: bytes = b""
 
 
 class Answered(NamedTuple):

@@ -10,7 +10,7 @@ from requite.errors import RemoteViolation, StorageError
 from requite.protocols.titanic import records
 from requite.protocols.titanic.copying import Copying
 from requite.protocols.titanic.core import RECORD_SIZE_MAX, Core
-from requite.protocols.titanic.requests import CLOSED, DurableRequest
+from requite.protocols.titanic.requests import CLOSED, DurableRequest, Owner
 from requite.protocols.titanic.wire import ERROR, OK, UNKNOWN, encode_ticket
 from requite.request import Status
 
@@ -23,12 +23,15 @@ class Intake:
         self._core = core
         self._copying = copying
 
-    def ask(self, token: Any, frames: Sequence[bytes], key: bytes, now: float) -> None:
-        """Accept a request, unless one with its key was accepted before."""
+    def ask(
+        self, token: Any, frames: Sequence[bytes], key: bytes, owner_name: bytes, now: float
+    ) -> None:
+        """Accept a request, unless one of its owner with its key was accepted before."""
         core = self._core
-        if key and not core.is_superseded and self._is_known(token, key, frames):
+        owner = core.register.owner(owner_name)
+        if key and not core.is_superseded and self._is_known(token, owner, key, frames):
             return
-        refused = self._refusal()
+        refused = self._refusal(owner)
         if refused:
             core.refuse(token, ERROR, refused)
             return
@@ -39,14 +42,14 @@ class Intake:
             core.refuse(token, UNKNOWN, str(violation))
             return
         uuid = core.new_uuid()
-        record = records.encode_submitted(uuid, core.now_us, service, key, body)
+        record = records.encode_submitted(uuid, core.now_us, service, key, body, owner_name)
         if len(record) > RECORD_SIZE_MAX:
             core.dispatcher.maybe_drop(lane, now)
             core.refuse(
                 token, UNKNOWN, f"the request has more than {RECORD_SIZE_MAX} bytes, the maximum"
             )
             return
-        request = DurableRequest(uuid, lane, key, core.now_us)
+        request = DurableRequest(uuid, owner, lane, key, core.now_us)
         request.frames = body
         request.size = sum(map(len, body))
         request.waiting = [token]
@@ -84,11 +87,11 @@ class Intake:
             core.register.remove(request)
             core.leave_lane(request, now)
 
-    def _is_known(self, token: Any, key: bytes, frames: Sequence[bytes]) -> bool:
+    def _is_known(self, token: Any, owner: Owner, key: bytes, frames: Sequence[bytes]) -> bool:
         """Answer a submission whose key is known, now or once it is stored; return False if the key
         is new."""
         core = self._core
-        uuid = core.register.uuid_of(key)
+        uuid = core.register.uuid_of(owner.name, key)
         if uuid is None:
             return False
         request = core.register.find(uuid)
@@ -100,8 +103,8 @@ class Intake:
             core.answer(token, OK, encode_ticket(uuid))
         return True
 
-    def _refusal(self) -> str:
-        """Why requests cannot be accepted now; "" if they can."""
+    def _refusal(self, owner: Owner) -> str:
+        """Why requests of an owner cannot be accepted now; "" if they can."""
         core = self._core
         if core.failure is not None:
             return f"the store has failed: {core.failure}"
@@ -113,7 +116,7 @@ class Intake:
             return "this is a replica, which accepts requests only after it is promoted"
         if len(core.register) >= core.policy.requests_max:
             return f"the limit of {len(core.register)} stored requests is reached"
-        return self._copying.refusal
+        return (owner.name and core.policy.exceeded_by(owner)) or self._copying.refusal
 
 
 def _may_be(request: DurableRequest, frames: Sequence[bytes]) -> bool:

@@ -32,14 +32,19 @@ class Question(NamedTuple):
 
 
 def decode_question(frames: Sequence[bytes]) -> Question:
-    """Decode a request for a page, or raise `RemoteViolation`."""
+    """Decode a request for a page of the list, or raise `RemoteViolation`."""
     cursor, limit, state = (*frames[:3], b"", b"", b"")[:3]
     wanted = state.decode("ascii", "replace")
     if wanted and wanted not in {one.value for one in State}:
         known = ", ".join(one.value for one in State)
         raise RemoteViolation(f"unknown state {wanted!r}; the states are {known}")
     count = _number(limit, LIMIT_DEFAULT, "limit")
-    return Question(_number(cursor, 0, "cursor"), min(max(count, 1), LIMIT_MAX), wanted)
+    return Question(decode_cursor(cursor), min(max(count, 1), LIMIT_MAX), wanted)
+
+
+def decode_cursor(frame: bytes) -> int:
+    """Decode a cursor, or raise `RemoteViolation`."""
+    return _number(frame, 0, "cursor")
 
 
 def page(register: Register, question: Question) -> tuple[bytes, bytes]:
@@ -58,6 +63,7 @@ def details(request: DurableRequest, **more: int) -> bytes:
     return _json(
         {
             "ticket": request.ticket,
+            "owner": request.owner.text,
             "service": "" if request.lane is None else request.lane.text,
             "state": request.state.value,
             "attempts": request.attempts,

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from requite.backoff import pause_s
 from requite.engine import Rng
 from requite.errors import ConfigurationError
+from requite.protocols.titanic.requests import Owner
+
+REQUEST_OVERHEAD: Final = 256
+"""Bytes that a request counts for in addition to its bodies, in `owner_bytes_max`: about what its
+records take on the disk without them."""
 
 
 class Replicate(StrEnum):
@@ -35,6 +41,11 @@ class TitanicPolicy:
     - `expire_s`: when an uncollected reply or a poisoned request is removed, counted from its end
       or, if that is later, from the start of this process; None: never.
     - `requests_max`: maximum of stored requests; further ones are refused with 500.
+    - `owner_requests_max`, `owner_bytes_max`: maximum of stored requests of one principal, and of
+      their bytes: request, reply, and `REQUEST_OVERHEAD` for each; further requests are refused
+      with 500. A request that was accepted below the limit may exceed it with its reply. None: half
+      of the disk space of the store, if that is limited. Requests without a principal have no
+      limits of their own.
     - `cache_bytes_max`: bytes of bodies cached in memory; others are read from the log.
     - `store_retry_s`: when to retry storing a reply that the disk refused.
     - `drain_timeout_s`: how long a draining Titanic waits for attempts in flight.
@@ -56,6 +67,8 @@ class TitanicPolicy:
     key_window_s: float = 3600.0
     expire_s: float | None = None
     requests_max: int = 2_000_000
+    owner_requests_max: int = 1_000_000
+    owner_bytes_max: int | None = None
     cache_bytes_max: int = 64 * 1024 * 1024
     store_retry_s: float = 1.0
     drain_timeout_s: float = 30.0
@@ -74,7 +87,7 @@ class TitanicPolicy:
         ):
             if not getattr(self, name) > 0:
                 raise ConfigurationError(f"{name} must be positive, not {getattr(self, name)}")
-        for name in ("window", "service_window", "requests_max"):
+        for name in ("window", "service_window", "requests_max", "owner_requests_max"):
             if getattr(self, name) < 1:
                 raise ConfigurationError(f"{name} must be at least 1, not {getattr(self, name)}")
         for name in ("key_window_s", "cache_bytes_max", "drain_timeout_s"):
@@ -82,6 +95,10 @@ class TitanicPolicy:
                 raise ConfigurationError(f"{name} cannot be negative, not {getattr(self, name)}")
         if self.attempts_max is not None and self.attempts_max < 1:
             raise ConfigurationError(f"attempts_max is 1 or more, not {self.attempts_max}")
+        if self.owner_bytes_max is not None and self.owner_bytes_max < 1:
+            raise ConfigurationError(
+                f"owner_bytes_max must be at least 1, or None, not {self.owner_bytes_max}"
+            )
         if self.expire_s is not None and self.expire_s < 0:
             raise ConfigurationError(f"expire_s cannot be negative, not {self.expire_s}")
         if self.backoff_s_max < self.backoff_s:
@@ -90,6 +107,22 @@ class TitanicPolicy:
             raise ConfigurationError("a replica has no replica of its own")
         if not 0 <= self.jitter <= 1:
             raise ConfigurationError(f"jitter is a share between 0 and 1, not {self.jitter}")
+
+    def exceeded_by(self, owner: Owner) -> str:
+        """Return which limit an owner has reached; "" if none."""
+        what_to_do = "fetch and close finished ones"
+        if owner.requests >= self.owner_requests_max:
+            return (
+                f"{owner.text} has reached the maximum of {self.owner_requests_max} stored requests"
+                f" (owner_requests_max): {what_to_do}"
+            )
+        size = owner.size + owner.requests * REQUEST_OVERHEAD
+        if self.owner_bytes_max is None or size < self.owner_bytes_max:
+            return ""
+        return (
+            f"the stored requests of {owner.text} take {size} of at most {self.owner_bytes_max}"
+            f" bytes (owner_bytes_max): {what_to_do}"
+        )
 
     def delay_s(self, failures: int, rng: Rng) -> float:
         """Return the pause, in seconds, after this number of failed attempts."""

@@ -1,7 +1,7 @@
 """The records of Titanic's log, byte by byte in docs/protocols/titanic-log.md.
 
-Every record begins with the same 28 bytes: kind, version, flags, the request's UUID, wall time.
-What follows depends on the kind:
+Every record begins with the same 28 bytes: kind, version, flags, the request's UUID, wall time. In
+version 2 the owner of the request follows. What comes then depends on the kind:
 
 | kind | meaning | then |
 |---|---|---|
@@ -23,6 +23,12 @@ from typing import Final, NamedTuple
 from requite.errors import RemoteViolation
 
 VERSION: Final = 1
+OWNED: Final = 2
+"""The version of records of a request with an owner. A requite that does not know it refuses them:
+it would show the request to everybody."""
+VERSIONS: Final = (VERSION, OWNED)
+OWNER_SIZE_MAX: Final = 255
+"""The maximum size of an owner's name, in bytes of UTF-8."""
 
 SUBMITTED: Final = 1
 ANSWERED: Final = 2
@@ -39,28 +45,32 @@ KINDS: Final = {
 
 POISONED: Final = 1  # flag of TRIED: no more attempts
 EXPIRED: Final = 1  # flag of CLOSED: closed by time, not by a client
+ERASURE: Final = 2  # flag of CLOSED: erase what is not needed before it; it closes no request
 REPLICA: Final = 1  # flag of ROLE: stores another Titanic's records, dispatches nothing
 SUPERSEDED: Final = 2  # flag of ROLE: its replica was promoted; dispatches nothing
 PARTIAL: Final = 4  # flag of ROLE: a full copy has begun and is not complete
 
 HEAD: Final = struct.Struct("<BBH16sQ")  # kind, version, flags, UUID, microseconds since 1970
-_SUBMITTED: Final = struct.Struct("<BBH16sQBBI")  # ..., sizes of key and service, number of frames
-_ANSWERED: Final = struct.Struct("<BBH16sQII")  # ..., attempts, number of frames
-_TRIED: Final = struct.Struct("<BBH16sQI")  # ..., attempts
-_CLOSED: Final = struct.Struct("<BBH16sQQ")  # ..., microseconds since 1970
-_ROLE: Final = struct.Struct("<BBH16sQ16sQQ")  # ..., log id, next number, epoch
+# After the head, and the owner if there is one:
+_SUBMITTED: Final = struct.Struct("<BBI")  # sizes of key and service, number of frames
+_ANSWERED: Final = struct.Struct("<II")  # attempts, number of frames
+_TRIED: Final = struct.Struct("<I")  # attempts
+_CLOSED: Final = struct.Struct("<Q")  # microseconds since 1970
+_ROLE: Final = struct.Struct("<16sQQ")  # log id, next number, epoch
 _SIZE: Final = struct.Struct("<I")
 _NO_UUID: Final = bytes(16)
 
 
 class Submitted(NamedTuple):
-    """A request was accepted, at `at_us` (microseconds since 1970)."""
+    """A request was accepted, at `at_us` (microseconds since 1970). `owner` is the principal that
+    submitted it; b"": without one."""
 
     uuid: bytes
     at_us: int
     service: bytes
     key: bytes
     frames: Sequence[bytes]
+    owner: bytes = b""
 
 
 class Answered(NamedTuple):
@@ -70,6 +80,7 @@ class Answered(NamedTuple):
     at_us: int
     attempts: int
     frames: Sequence[bytes]
+    owner: bytes = b""
 
 
 class Tried(NamedTuple):
@@ -83,16 +94,23 @@ class Tried(NamedTuple):
     attempts: int
     poisoned: bool
     reason: str
+    owner: bytes = b""
 
 
 class Closed(NamedTuple):
-    """A request may be removed. Its idempotency key remains valid until `key_until_us`."""
+    """A request may be removed. Its idempotency key remains valid until `key_until_us`.
+
+    `erasure`: no request is closed, but all records before this one that are not needed must be
+    removed from the disk soon.
+    """
 
     uuid: bytes
     at_us: int
     key: bytes
     key_until_us: int
     expired: bool = False
+    owner: bytes = b""
+    erasure: bool = False
 
 
 class StoreRole(NamedTuple):
@@ -115,36 +133,64 @@ class StoreRole(NamedTuple):
 Entry = Submitted | Answered | Tried | Closed | StoreRole
 
 
+def _head(kind: int, flags: int, uuid: bytes, at_us: int, owner: bytes) -> bytes:
+    """Encode what all kinds have in common."""
+    if not owner:
+        return HEAD.pack(kind, VERSION, flags, uuid, at_us)
+    return HEAD.pack(kind, OWNED, flags, uuid, at_us) + bytes((len(owner),)) + owner
+
+
 def encode_submitted(
-    uuid: bytes, at_us: int, service: bytes, key: bytes, frames: Sequence[bytes]
+    uuid: bytes,
+    at_us: int,
+    service: bytes,
+    key: bytes,
+    frames: Sequence[bytes],
+    owner: bytes = b"",
 ) -> bytes:
     """Encode a SUBMITTED. On the hot path, with a fast case for one frame."""
     count = len(frames)
-    head = _SUBMITTED.pack(SUBMITTED, VERSION, 0, uuid, at_us, len(key), len(service), count)
+    head = _head(SUBMITTED, 0, uuid, at_us, owner)
+    sizes = _SUBMITTED.pack(len(key), len(service), count)
     if count == 1:
         body = frames[0]
-        return b"".join((head, key, service, _SIZE.pack(len(body)), body))
-    return b"".join((head, key, service, *_framed(frames)))
+        return b"".join((head, sizes, key, service, _SIZE.pack(len(body)), body))
+    return b"".join((head, sizes, key, service, *_framed(frames)))
 
 
-def encode_answered(uuid: bytes, at_us: int, attempts: int, frames: Sequence[bytes]) -> bytes:
+def encode_answered(
+    uuid: bytes, at_us: int, attempts: int, frames: Sequence[bytes], owner: bytes = b""
+) -> bytes:
     """Encode an ANSWERED."""
-    head = _ANSWERED.pack(ANSWERED, VERSION, 0, uuid, at_us, attempts, len(frames))
-    return b"".join((head, *_framed(frames)))
+    head = _head(ANSWERED, 0, uuid, at_us, owner)
+    return b"".join((head, _ANSWERED.pack(attempts, len(frames)), *_framed(frames)))
 
 
-def encode_tried(uuid: bytes, at_us: int, attempts: int, poisoned: bool, reason: str) -> bytes:
+def encode_tried(
+    uuid: bytes, at_us: int, attempts: int, poisoned: bool, reason: str, owner: bytes = b""
+) -> bytes:
     """Encode a TRIED."""
-    flags = POISONED if poisoned else 0
-    return _TRIED.pack(TRIED, VERSION, flags, uuid, at_us, attempts) + reason.encode()
+    head = _head(TRIED, POISONED if poisoned else 0, uuid, at_us, owner)
+    return head + _TRIED.pack(attempts) + reason.encode()
 
 
 def encode_closed(
-    uuid: bytes, at_us: int, key: bytes, key_until_us: int, *, expired: bool = False
+    uuid: bytes,
+    at_us: int,
+    key: bytes,
+    key_until_us: int,
+    *,
+    expired: bool = False,
+    owner: bytes = b"",
 ) -> bytes:
     """Encode a CLOSED."""
-    flags = EXPIRED if expired else 0
-    return _CLOSED.pack(CLOSED, VERSION, flags, uuid, at_us, key_until_us) + key
+    head = _head(CLOSED, EXPIRED if expired else 0, uuid, at_us, owner)
+    return head + _CLOSED.pack(key_until_us) + key
+
+
+def encode_erasure(at_us: int) -> bytes:
+    """Encode the CLOSED that demands to erase what is not needed before it."""
+    return _head(CLOSED, ERASURE, _NO_UUID, at_us, b"") + _CLOSED.pack(0)
 
 
 def encode_role(role: StoreRole) -> bytes:
@@ -153,7 +199,7 @@ def encode_role(role: StoreRole) -> bytes:
     flags |= SUPERSEDED if role.superseded else 0
     flags |= PARTIAL if role.partial else 0
     place = (role.log_id, role.next_number, role.epoch)
-    return _ROLE.pack(ROLE, VERSION, flags, _NO_UUID, role.at_us, *place)
+    return _head(ROLE, flags, _NO_UUID, role.at_us, b"") + _ROLE.pack(*place)
 
 
 def peek(payload: bytes | memoryview) -> tuple[int, bytes]:
@@ -161,7 +207,7 @@ def peek(payload: bytes | memoryview) -> tuple[int, bytes]:
     if len(payload) < HEAD.size:
         raise RemoteViolation(f"the record has less than {HEAD.size} bytes, the minimum")
     kind, version, _flags, uuid, _at_us = HEAD.unpack_from(payload)
-    if version != VERSION or kind not in KINDS:
+    if version not in VERSIONS or kind not in KINDS:
         raise RemoteViolation(
             f"a record of kind {kind}, version {version} is not supported; use a newer requite"
         )
@@ -170,11 +216,12 @@ def peek(payload: bytes | memoryview) -> tuple[int, bytes]:
 
 def body_size(payload: bytes | memoryview) -> int:
     """Return the total size of the frames of a SUBMITTED or an ANSWERED, in bytes."""
+    _owner, at = _owner_of(payload)
     if payload[0] == SUBMITTED:
-        key_size, service_size, count = _SUBMITTED.unpack_from(payload)[5:]
-        around = _SUBMITTED.size + int(key_size) + int(service_size)
+        key_size, service_size, count = _SUBMITTED.unpack_from(payload, at)
+        around = at + _SUBMITTED.size + int(key_size) + int(service_size)
     else:
-        around, count = _ANSWERED.size, _ANSWERED.unpack_from(payload)[6]
+        around, count = at + _ANSWERED.size, _ANSWERED.unpack_from(payload, at)[1]
     return len(payload) - around - int(count) * _SIZE.size
 
 
@@ -182,45 +229,55 @@ def decode(payload: bytes | memoryview, *, bodies: bool = True) -> Entry:
     """Decode any record, or raise `RemoteViolation`; without `bodies`, leave frames out."""
     kind, uuid = peek(payload)
     flags, at_us = HEAD.unpack_from(payload)[2], HEAD.unpack_from(payload)[4]
+    owner, at = _owner_of(payload)
     try:
         if kind == SUBMITTED:
-            return _decode_submitted(payload, uuid, at_us, bodies)
+            service, key, frames = _decode_submitted(payload, at, bodies)
+            return Submitted(uuid, at_us, service, key, frames, owner)
         if kind == ANSWERED:
-            return _decode_answered(payload, uuid, at_us, bodies)
+            attempts, count = _ANSWERED.unpack_from(payload, at)
+            frames = _unframed(payload, at + _ANSWERED.size, count) if bodies else []
+            return Answered(uuid, at_us, attempts, frames, owner)
         if kind == TRIED:
-            attempts = _TRIED.unpack_from(payload)[5]
-            reason = bytes(payload[_TRIED.size :]).decode("utf-8", "replace")
-            return Tried(uuid, at_us, attempts, bool(flags & POISONED), reason)
+            (attempts,) = _TRIED.unpack_from(payload, at)
+            reason = bytes(payload[at + _TRIED.size :]).decode("utf-8", "replace")
+            return Tried(uuid, at_us, attempts, bool(flags & POISONED), reason, owner)
         if kind == CLOSED:
-            until_us = _CLOSED.unpack_from(payload)[5]
-            key = bytes(payload[_CLOSED.size :])
-            return Closed(uuid, at_us, key, until_us, bool(flags & EXPIRED))
+            (until_us,) = _CLOSED.unpack_from(payload, at)
+            key = bytes(payload[at + _CLOSED.size :])
+            is_expired, is_erasure = bool(flags & EXPIRED), bool(flags & ERASURE)
+            return Closed(uuid, at_us, key, until_us, is_expired, owner, is_erasure)
         is_superseded, is_partial = bool(flags & SUPERSEDED), bool(flags & PARTIAL)
-        log_id, number, epoch = _ROLE.unpack(payload)[5:]
+        log_id, number, epoch = _ROLE.unpack(payload[at:])
         is_replica = bool(flags & REPLICA)
         return StoreRole(at_us, is_replica, log_id, number, epoch, is_superseded, is_partial)
     except struct.error as error:
         raise RemoteViolation(f"a record of kind {KINDS[kind]} is too short: {error}") from error
 
 
+def _owner_of(payload: bytes | memoryview) -> tuple[bytes, int]:
+    """Return the owner of a record, and the offset of what follows."""
+    at = HEAD.size
+    if payload[1] != OWNED:
+        return b"", at
+    size = payload[at] if len(payload) > at else 0
+    owner = bytes(payload[at + 1 : at + 1 + size])
+    if not owner or len(owner) < size:
+        raise RemoteViolation("a record of version 2 has no owner, or ends within it")
+    return owner, at + 1 + size
+
+
 def _decode_submitted(
-    payload: bytes | memoryview, uuid: bytes, at_us: int, bodies: bool
-) -> Submitted:
-    *_, key_size, service_size, count = _SUBMITTED.unpack_from(payload)
-    at = _SUBMITTED.size
+    payload: bytes | memoryview, at: int, bodies: bool
+) -> tuple[bytes, bytes, list[bytes]]:
+    """Return the service, the key and the frames."""
+    key_size, service_size, count = _SUBMITTED.unpack_from(payload, at)
+    at += _SUBMITTED.size
     key = bytes(payload[at : at + key_size])
     at += key_size
     service = bytes(payload[at : at + service_size])
     frames = _unframed(payload, at + service_size, count) if bodies else []
-    return Submitted(uuid, at_us, service, key, frames)
-
-
-def _decode_answered(
-    payload: bytes | memoryview, uuid: bytes, at_us: int, bodies: bool
-) -> Answered:
-    attempts, count = _ANSWERED.unpack_from(payload)[5:]
-    frames = _unframed(payload, _ANSWERED.size, count) if bodies else []
-    return Answered(uuid, at_us, attempts, frames)
+    return service, key, frames
 
 
 def _framed(frames: Sequence[bytes]) -> list[bytes]:

@@ -73,9 +73,36 @@ class Lane:
         return f"<Lane {self.text}>"
 
 
+class Owner:
+    """A principal that has stored requests: their number, and the bytes of their bodies.
+
+    `name` is its name in UTF-8, b"" for clients without a principal.
+    """
+
+    __slots__ = ("name", "requests", "size")
+
+    def __init__(self, name: bytes) -> None:
+        self.name = name
+        self.requests = 0
+        self.size = 0
+
+    def __repr__(self) -> str:
+        return f"<Owner {self.text}>"
+
+    def admits(self, name: bytes) -> bool:
+        """Whether the principal of that name may use the tickets: without an owner, everybody who
+        has one."""
+        return self.name in (b"", name)
+
+    @property
+    def text(self) -> str:
+        """The name as text."""
+        return self.name.decode("utf-8", "replace")
+
+
 class DurableRequest:
-    """One request. `frames` and `reply` are cached bodies, None if not cached; `location` and
-    `reply_location` are the store's locations of their records.
+    """One request of `owner`. `frames` and `reply` are cached bodies, None if not cached;
+    `location` and `reply_location` are the store's locations of their records.
 
     `serial` numbers requests in order of arrival. `waiting` are tokens to answer when SUBMITTED is
     stored, `closing` when CLOSED is (None: not closing). `asked` is the attempt in flight;
@@ -91,6 +118,7 @@ class DurableRequest:
         "key",
         "lane",
         "location",
+        "owner",
         "reason",
         "reply",
         "reply_location",
@@ -103,8 +131,11 @@ class DurableRequest:
         "waiting",
     )
 
-    def __init__(self, uuid: bytes, lane: Lane | None, key: bytes, submitted_us: int) -> None:
+    def __init__(
+        self, uuid: bytes, owner: Owner, lane: Lane | None, key: bytes, submitted_us: int
+    ) -> None:
         self.uuid = uuid
+        self.owner = owner
         self.lane = lane
         self.key = key
         self.submitted_us = submitted_us
@@ -125,6 +156,11 @@ class DurableRequest:
 
     def __repr__(self) -> str:
         return f"<DurableRequest {self.ticket} {self.state.value}>"
+
+    def resize(self, size: int, reply_size: int) -> None:
+        """Set the bytes of the bodies of a registered request, which count for its owner."""
+        self.owner.size += size + reply_size - self.size - self.reply_size
+        self.size, self.reply_size = size, reply_size
 
     @property
     def ticket(self) -> str:
@@ -153,14 +189,16 @@ class RecoveredRequest:
     reply_size: int = 0
     reply_location: Any = None
     in_doubt: bool = False
+    owner: bytes = b""
 
 
 class ClosedKey(NamedTuple):
-    """An idempotency key of a closed request, valid until `until_us` (wall time)."""
+    """An idempotency key of a closed request of `owner`, valid until `until_us` (wall time)."""
 
     key: bytes
     uuid: bytes
     until_us: int
+    owner: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,14 +219,18 @@ class Recovered:
 
 
 class Register:
-    """All stored requests, by UUID, by idempotency key, and in order of arrival."""
+    """All stored requests, by UUID, by idempotency key, by owner, and in order of arrival.
+
+    A key belongs to the owner of its request: equal keys of two owners are two keys.
+    """
 
     def __init__(self) -> None:
         self._by_uuid: dict[bytes, DurableRequest] = {}
-        self._by_key: dict[bytes, bytes] = {}
+        self._by_key: dict[tuple[bytes, bytes], bytes] = {}
+        self._owners: dict[bytes, Owner] = {}
         self._in_order: list[DurableRequest] = []
         self._serial = 0
-        self._closed_keys: deque[tuple[float, bytes]] = deque()
+        self._closed_keys: deque[tuple[float, tuple[bytes, bytes]]] = deque()
 
     def __len__(self) -> int:
         return len(self._by_uuid)
@@ -196,45 +238,87 @@ class Register:
     def __iter__(self) -> Iterator[DurableRequest]:
         return iter(self._by_uuid.values())
 
+    def owner(self, name: bytes) -> Owner:
+        """Return the owner of that name; a new one is registered with its first request."""
+        return self._owners.get(name) or Owner(name)
+
     def add(self, request: DurableRequest) -> None:
         """Add a new request."""
         self._serial = request.serial = self._serial + 1
         self._by_uuid[request.uuid] = request
+        self._count(request)
         if request.key:
-            self._by_key[request.key] = request.uuid
+            self._by_key[request.owner.name, request.key] = request.uuid
         self._in_order.append(request)
 
-    def name(self, request: DurableRequest, key: bytes) -> None:
-        """Set the key of a request."""
+    def name(self, request: DurableRequest, key: bytes, owner: bytes) -> None:
+        """Set the key and the owner of a request."""
+        if owner != request.owner.name:
+            self._discount(request)
+            request.owner = self.owner(owner)
+            self._count(request)
         request.key = key
         if key:
-            self._by_key[key] = request.uuid
+            self._by_key[owner, key] = request.uuid
 
     def find(self, uuid: bytes) -> DurableRequest | None:
         """Return the request with that UUID, or None."""
         return self._by_uuid.get(uuid)
 
-    def uuid_of(self, key: bytes) -> bytes | None:
-        """Return the UUID of the request with that key, even if it is closed; None if unknown."""
-        return self._by_key.get(key)
+    def uuid_of(self, owner: bytes, key: bytes) -> bytes | None:
+        """Return the UUID of the owner's request with that key, even if it is closed; None if
+        unknown."""
+        return self._by_key.get((owner, key))
 
     def remove(self, request: DurableRequest, key_until: float | None = None) -> None:
         """Remove a request; its key remains valid until `key_until`."""
         del self._by_uuid[request.uuid]
+        self._discount(request)
         if request.key:
+            key = (request.owner.name, request.key)
             if key_until is None:
-                self._by_key.pop(request.key, None)
+                self._by_key.pop(key, None)
             else:
-                self._closed_keys.append((key_until, request.key))
+                self._closed_keys.append((key_until, key))
         in_order = self._in_order
         if len(in_order) > _COMPACT_FLOOR and len(in_order) > 2 * len(self._by_uuid):
             by_uuid = self._by_uuid
             in_order[:] = [one for one in in_order if by_uuid.get(one.uuid) is one]
 
-    def keep_key(self, key: bytes, uuid: bytes, until: float) -> None:
+    def _count(self, request: DurableRequest) -> None:
+        owner = request.owner
+        owner.requests += 1
+        owner.size += request.size + request.reply_size
+        self._owners[owner.name] = owner
+
+    def _discount(self, request: DurableRequest) -> None:
+        owner = request.owner
+        owner.requests -= 1
+        owner.size -= request.size + request.reply_size
+        if not owner.requests:
+            del self._owners[owner.name]
+
+    def drop_key(self, request: DurableRequest) -> None:
+        """Forget the key of a request."""
+        if request.key:
+            self._by_key.pop((request.owner.name, request.key), None)
+            request.key = b""
+
+    def drop_closed_keys(self, owner: bytes) -> list[bytes]:
+        """Forget the keys of an owner's closed requests; return the UUIDs of these requests."""
+        found = [
+            (key, uuid)
+            for key, uuid in self._by_key.items()
+            if key[0] == owner and uuid not in self._by_uuid
+        ]
+        for key, _ in found:
+            del self._by_key[key]
+        return [uuid for _, uuid in found]
+
+    def keep_key(self, key: ClosedKey, until: float) -> None:
         """Add the key of a closed request, valid until an instant."""
-        self._by_key[key] = uuid
-        self._closed_keys.append((until, key))
+        self._by_key[key.owner, key.key] = key.uuid
+        self._closed_keys.append((until, (key.owner, key.key)))
 
     def expire_keys(self, now: float) -> float | None:
         """Drop expired and surplus keys of closed requests; return when the next one expires.

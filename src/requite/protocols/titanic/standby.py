@@ -17,7 +17,13 @@ from requite.protocols.titanic.replication import (
     encode_position,
     encode_superseded,
 )
-from requite.protocols.titanic.requests import ANSWERED, POISONED, WAITING, DurableRequest
+from requite.protocols.titanic.requests import (
+    ANSWERED,
+    POISONED,
+    WAITING,
+    ClosedKey,
+    DurableRequest,
+)
 from requite.protocols.titanic.wire import ERROR, OK, UNKNOWN, refusal
 
 _REPLICA: Final = "this is a replica"
@@ -76,7 +82,7 @@ class Standby:
             self._position = (role.log_id, role.next_number)
 
     # --- titanic.promote --------------------------------------------------------------------------
-    def promote(self, token: Any, _frames: Sequence[bytes], _now: float) -> None:
+    def promote(self, token: Any, _frames: Sequence[bytes], _owner: bytes, _now: float) -> None:
         """Become active: accept requests, and dispatch those that wait."""
         core = self._core
         if not core.why_inactive:
@@ -112,7 +118,7 @@ class Standby:
         self._core.not_stored(token, error)
 
     # --- titanic.replicate ------------------------------------------------------------------------
-    def replicate(self, token: Any, frames: Sequence[bytes], _now: float) -> None:
+    def replicate(self, token: Any, frames: Sequence[bytes], _owner: bytes, _now: float) -> None:
         """Store a batch that begins at our position; answer with the position."""
         core = self._core
         try:
@@ -245,7 +251,8 @@ class Standby:
         if isinstance(entry, records.Submitted):
             service, key = entry.service, entry.key
         lane = core.dispatcher.stored_lane(service)
-        request = DurableRequest(entry.uuid, lane, key, entry.at_us)
+        owner = core.register.owner(entry.owner)
+        request = DurableRequest(entry.uuid, owner, lane, key, entry.at_us)
         core.register.add(request)
         lane.open += 1
         core.dispatcher.enqueue(request, lane)
@@ -260,11 +267,12 @@ class Standby:
         now: float,
     ) -> None:
         core = self._core
-        request.location, request.size, request.submitted_us = location, size, entry.at_us
+        request.location, request.submitted_us = location, entry.at_us
+        request.resize(size, request.reply_size)
         if core.lane_of(request).name == entry.service:
             return
         lane = core.dispatcher.stored_lane(entry.service)
-        core.register.name(request, entry.key)
+        core.register.name(request, entry.key, entry.owner)
         if request.state is WAITING:
             core.leave_lane(request, now)
             lane.open += 1
@@ -284,7 +292,8 @@ class Standby:
         core.answered += request.reply_location is None
         request.state = ANSWERED
         core.cache.drop_reply(request)
-        request.reply_location, request.reply_size = location, size
+        request.reply_location = location
+        request.resize(request.size, size)
         request.attempts, request.answered_us = entry.attempts, entry.at_us
         self._collecting.expire_later(request, now)
 
@@ -307,7 +316,8 @@ class Standby:
         if request is not None:
             self._collecting.forget(request, now, until)
         elif entry.key:
-            core.register.keep_key(entry.key, entry.uuid, until)
+            key = ClosedKey(entry.key, entry.uuid, entry.key_until_us, entry.owner)
+            core.register.keep_key(key, until)
 
 
 def _bodies(batch: Batch) -> list[bytes]:

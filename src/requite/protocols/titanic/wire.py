@@ -9,6 +9,7 @@
 | `titanic.stats` | anything | 200, a JSON object |
 | `titanic.show` | ticket | 200, a line as in the list, request frames..., reply frames... |
 | `titanic.retry` | ticket | status |
+| `titanic.erase` | owner, cursor (optional) | 200, number of requests, the next cursor or "" |
 | `titanic.promote` | anything | status |
 | `titanic.replicate` | see `requite.protocols.titanic.replication` | status, next number |
 
@@ -34,10 +35,11 @@ LIST: Final = "titanic.list"
 STATS: Final = "titanic.stats"
 SHOW: Final = "titanic.show"
 RETRY: Final = "titanic.retry"
+ERASE: Final = "titanic.erase"
 PROMOTE: Final = "titanic.promote"
 REPLICATE: Final = "titanic.replicate"
 STANDARD_SERVICES: Final = (REQUEST, REPLY, CLOSE)
-SERVICES: Final = (*STANDARD_SERVICES, LIST, STATS, SHOW, RETRY, PROMOTE, REPLICATE)
+SERVICES: Final = (*STANDARD_SERVICES, LIST, STATS, SHOW, RETRY, ERASE, PROMOTE, REPLICATE)
 PREFIX: Final = b"titanic."
 """Requests for these services are not stored: Titanic would wait for itself."""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from requite.errors import RemoteViolation
 from requite.protocols.titanic.wire import (
     CLOSE,
+    ERASE,
     LIST,
     REPLY,
     REQUEST,
@@ -257,10 +258,11 @@ def close_all(ledger: Ledger) -> Any:
 
 
 def garbage(ledger: Ledger, rng: Random) -> Any:
-    """Send an invalid request; check that the answer is a status."""
+    """Send an invalid request; check that the answer is a status. There is none for ERASE: any
+    frame is the name of an owner."""
     junk = (b"", b"../../etc/passwd", b"A" * 31, b"G" * 32, b"0" * 32, b"\xff" * 32, b"f" * 5000)
     frames = [rng.choice(junk) for _ in range(rng.randrange(4))]
-    services = [service for service in SERVICES if service != REQUEST]
+    services = [service for service in SERVICES if service not in (REQUEST, ERASE)]
     answered = yield rng.choice(services), frames, b"", _nothing
     try:
         decode_status(answered[0])

@@ -1,0 +1,1 @@
+"""`requite dedup`: one file per verb. `requite.cli.verbs` lists the verbs."""

@@ -1,0 +1,152 @@
+"""Tickets and keys belong to the principal that submitted; so do limits."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.spec.requirement import requirement
+from tests.support.titanic_engine import TitanicBench
+
+from requite.errors import ConfigurationError, RemoteFailure
+from requite.protocols.titanic.policy import REQUEST_OVERHEAD, TitanicPolicy
+from requite.protocols.titanic.records import encode_submitted
+from requite.protocols.titanic.requests import Recovered, RecoveredRequest
+from requite.protocols.titanic.wire import CLOSE, LIST, REPLY, REQUEST, RETRY, SHOW
+
+UNKNOWN = b"F" * 32
+
+
+def answered(bench: TitanicBench, owner: bytes = b"ann") -> bytes:
+    """Return the ticket of an answered request."""
+    ticket = bench.submitted(b"echo", b"hi", owner=owner)
+    bench.reply(bench.calls[-1], b"secret")
+    return ticket
+
+
+def waiting(bench: TitanicBench, owner: bytes = b"ann") -> bytes:
+    """Return the ticket of a request that is with a worker."""
+    return bench.submitted(b"echo", b"hi", owner=owner)
+
+
+def poisoned(bench: TitanicBench, owner: bytes = b"ann") -> bytes:
+    """Return the ticket of a request that was set aside."""
+    ticket = bench.submitted(b"echo", b"hi", owner=owner)
+    bench.fail(bench.calls[-1], RemoteFailure("boom"))
+    return ticket
+
+
+# --- tickets --------------------------------------------------------------------------------------
+@requirement("tsp:owner:ticket")
+@pytest.mark.parametrize("make", [answered, waiting, poisoned])
+@pytest.mark.parametrize("stranger", [b"eve", b"an", b"ann ", b""])
+@pytest.mark.parametrize("service", [REPLY, CLOSE])
+def test_a_ticket_of_another_owner_is_unknown(make: object, stranger: bytes, service: str) -> None:
+    bench = TitanicBench(attempts_max=1)
+    ticket = make(bench)  # type: ignore[operator]
+    of_nobody = bench.ask(service, UNKNOWN, owner=stranger)
+    assert bench.ask(service, ticket, owner=stranger) == of_nobody
+    assert bench.ask(REPLY, ticket, owner=b"ann") != of_nobody
+    assert bench.cancelled == []
+
+
+@requirement("tsp:owner:ticket")
+def test_the_owner_fetches_and_closes_its_request() -> None:
+    bench = TitanicBench()
+    ticket = answered(bench)
+    bench.ask(CLOSE, ticket, owner=b"eve")
+    assert bench.ask(REPLY, ticket, owner=b"ann") == [b"200", b"secret"]
+    assert bench.ask(CLOSE, ticket, owner=b"ann") == [b"200"]
+    assert bench.ask(REPLY, ticket, owner=b"ann")[0].startswith(b"400")
+
+
+@requirement("tsp:owner:nobody")
+def test_a_request_without_an_owner_belongs_to_everybody_with_its_ticket() -> None:
+    bench = TitanicBench()
+    ticket = answered(bench, b"")
+    assert bench.ask(REPLY, ticket, owner=b"ann") == [b"200", b"secret"]
+
+
+@requirement("tsp:owner:operators")
+def test_operators_see_owners_and_a_retry_keeps_the_owner() -> None:
+    bench = TitanicBench(attempts_max=1)
+    ticket = poisoned(bench)
+    [row] = [json.loads(line) for line in bench.ask(LIST, owner=b"ops")[1].splitlines()]
+    assert row["owner"] == "ann"
+    assert json.loads(bench.ask(SHOW, ticket, owner=b"ops")[1])["owner"] == "ann"
+    assert bench.ask(RETRY, ticket, owner=b"ops") == [b"200"]
+    assert bench.calls[-1].principal == b"ann"
+    bench.reply(bench.calls[-1], b"secret")
+    assert bench.ask(REPLY, ticket, owner=b"ops")[0].startswith(b"400")
+    assert bench.ask(REPLY, ticket, owner=b"ann") == [b"200", b"secret"]
+
+
+# --- keys -----------------------------------------------------------------------------------------
+@requirement("tsp:owner:key")
+def test_a_key_of_another_owner_is_another_key() -> None:
+    bench = TitanicBench(key_window_s=10.0)
+    of_ann = bench.submitted(b"echo", b"hi", key=b"k", owner=b"ann")
+    of_eve = bench.submitted(b"echo", b"hi", key=b"k", owner=b"eve")
+    of_none = bench.submitted(b"echo", b"hi", key=b"k")
+    assert len({of_ann, of_eve, of_none}) == 3
+    assert bench.submitted(b"echo", b"hi", key=b"k", owner=b"ann") == of_ann
+    assert bench.ask(REQUEST, b"pay", b"ho", key=b"k", owner=b"pat")[0] == b"200"
+    bench.ask(CLOSE, of_ann, owner=b"ann")
+    assert bench.submitted(b"echo", b"hi", key=b"k", owner=b"ann") == of_ann
+    assert bench.submitted(b"echo", b"hi", key=b"k", owner=b"eve") == of_eve
+    bench.wait(11.0)
+    assert bench.submitted(b"echo", b"hi", key=b"k", owner=b"ann") != of_ann
+
+
+# --- dispatch -------------------------------------------------------------------------------------
+@requirement("tsp:owner:dispatch")
+def test_requests_are_sent_for_their_owner() -> None:
+    bench = TitanicBench()
+    bench.submitted(b"echo", b"hi", owner=b"ann")
+    bench.submitted(b"echo", b"hi")
+    assert [call.principal for call in bench.calls] == [b"ann", b""]
+
+
+# --- limits ---------------------------------------------------------------------------------------
+@requirement("tsp:owner:limits")
+def test_the_requests_of_an_owner_are_limited() -> None:
+    bench = TitanicBench(owner_requests_max=2)
+    tickets = [bench.submitted(b"echo", b"hi", owner=b"eve") for _ in range(2)]
+    [refusal] = bench.ask(REQUEST, b"echo", b"hi", owner=b"eve")
+    assert refusal == (
+        b"500 eve has reached the maximum of 2 stored requests (owner_requests_max): fetch and"
+        b" close finished ones"
+    )
+    bench.submitted(b"echo", b"hi", owner=b"ann")
+    for _ in range(3):
+        bench.submitted(b"echo", b"hi")
+    bench.ask(CLOSE, tickets[0], owner=b"eve")
+    bench.submitted(b"echo", b"hi", owner=b"eve")
+
+
+@requirement("tsp:owner:limits")
+def test_the_bytes_of_an_owner_are_limited_and_replies_count() -> None:
+    bench = TitanicBench(owner_bytes_max=2 * REQUEST_OVERHEAD + 1000)
+    ticket = bench.submitted(b"echo", bytes(100), owner=b"eve")
+    bench.submitted(b"echo", bytes(100), owner=b"eve")
+    bench.reply(bench.calls[0], bytes(800))
+    [refusal] = bench.ask(REQUEST, b"echo", b"", owner=b"eve")
+    assert refusal.startswith(b"500 the stored requests of eve take 1512 of at most 1512 bytes")
+    bench.ask(CLOSE, ticket, owner=b"eve")
+    bench.submitted(b"echo", bytes(100), owner=b"eve")
+
+
+@requirement("tsp:owner:limits")
+def test_requests_of_an_earlier_process_count() -> None:
+    kept = RecoveredRequest(b"w" * 16, b"echo", location="w", size=5, owner=b"eve")
+    records = {"w": encode_submitted(b"w" * 16, 1, b"echo", b"", [b"hello"], b"eve")}
+    bench = TitanicBench(recovered=Recovered([kept]), records=records, owner_requests_max=1)
+    assert bench.ask(REQUEST, b"echo", b"hi", owner=b"eve")[0].startswith(
+        b"500 eve has reached the maximum of 1"
+    )
+
+
+@pytest.mark.parametrize("name", ["owner_requests_max", "owner_bytes_max"])
+def test_limits_must_be_positive(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"{name} must be at least 1"):
+        TitanicPolicy(**{name: 0})  # type: ignore[arg-type]
