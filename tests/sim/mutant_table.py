@@ -155,7 +155,7 @@ def _pair(invariant: str, scenario: str, engine: type[BinaryStarPeer]) -> Broken
 
 
 def _pool(invariant: str, scenario: str, knobs: Mapping[str, Any] = {}, **parts: Any) -> Broken:
-    replaced = PoolSimParts(**parts) if "topology" in parts else pool.engine(**parts)
+    replaced = PoolSimParts(**parts) if "connect" in parts else pool.engine(**parts)
     options = Options(parts=(replaced,), knobs=dict(knobs))
     return Broken(invariant, scenario, _name(parts), options)
 
@@ -409,7 +409,7 @@ BROKEN: Final[tuple[Broken, ...]] = (
     _pool("I14", "pool-calm", POISON, dead_letters=pool.D4ReadsAnotherHeader),
     _pool("I14", "pool-calm", POISON, dead_letters=pool.D4NeverAcknowledges),
     _pool("I2", "pool-calm", POISON, dead_letters=pool.D4ForgetsTheCorrelationId),
-    _pool("I14", "pool-calm", topology=pool.D5OwnsTheOrphans),
+    _pool("I14", "pool-calm", connect=pool.D5OwnsTheOrphans),
     _pool("I14", "pool-rabbit", queues=pool.D6EndsWhenRefused),
     _pool("I14", "pool-calm", orphans=pool.D7WaitsInLine),
     _pool("I7", "pool-calm", POISON, queues=pool.D8CountsNoDeliveries),

@@ -19,7 +19,7 @@ from requite.request import Partial, Reply
 if TYPE_CHECKING:
     from requite.sim.kernel.world import World
 
-_VIOLATIONS_MAX: Final = 50  # a run with more is broken in general
+_VIOLATIONS_MAX: Final = 50  # of each invariant; a run with more is broken in general
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,7 @@ EVENTS: Final = (
     "gave_up",
     "turns_unknown",
     "rested",
-    # events of RPC over AMQP: see `requite.sim.amqp.watch` and `requite.sim.amqp.server`
+    # events of RPC over AMQP: see `requite.sim.amqp.watch` and `requite.sim.rabbitmq.server`
     "request_returned",
     "protocol_error",
     "acked_unanswered",
@@ -208,6 +208,7 @@ class History:
         self.open: dict[int, Call] = {}
         self.executions: dict[int, Execution] = {}
         self.violations: list[Violation] = []
+        self._violated: Counter[str] = Counter()
         self.stop_at = ""  # the first violation of this invariant ends the run
         self.outcomes: Counter[str] = Counter()
         self.checkers = [checker(self) for checker in checkers]
@@ -223,7 +224,8 @@ class History:
 
     def violate(self, invariant: str, text: str) -> None:
         """Record a violation."""
-        if len(self.violations) < _VIOLATIONS_MAX:
+        self._violated[invariant] += 1
+        if self._violated[invariant] <= _VIOLATIONS_MAX:
             self.violations.append(Violation(invariant, self.world.now, text))
             if invariant == self.stop_at:
                 self.world.stop()
