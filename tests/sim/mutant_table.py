@@ -52,7 +52,8 @@ SLOW_DISK: Final[dict[str, Any]] = {
     "disk_s": 0.3,
     "faults_per_s": 3.0,
     "service_s": 0.005,
-    "timeout_s": 10.0,
+    "timeout_s": 15.0,
+    "repeat_p": 0.8,
 }
 
 # A cache for engines that do not store replies in time: none could be read without it.
@@ -60,10 +61,11 @@ _TITANIC_KNOBS: Final = {
     name: {"cache_bytes_max": 1 << 20} for name in ("reports-early", "keeps-no-reply")
 }
 
-# Variants of pools: poison requests, expiring requests, slow handlers.
+# Variants of pools: poison requests, expiring requests, quick managers, slow handlers.
 POISON: Final[dict[str, Any]] = {"tasks": (Task.SERVE, Task.POISON), "weights": (3, 1)}
 EXPIRING: Final[dict[str, Any]] = {"ttl_p": 0.7, "faults_per_s": 0.5}
-HELD: Final[dict[str, Any]] = {"service_s": 0.4, "prefetch": 3}
+QUICK: Final[dict[str, Any]] = {"api_s": 0.01, "driver_s": 0.005}
+HELD: Final[dict[str, Any]] = {"service_s": 1.0, "prefetch": 3}
 
 # A small load with short limits, so that a run ends even if messages circulate forever.
 SLOW: Final[dict[str, Any]] = {
@@ -95,7 +97,10 @@ LEAVING: Final[dict[str, Any]] = {
     "faults": (FaultKind.DRAIN_MANAGER, FaultKind.CUT_MANAGER),
     "faults_per_s": 1.5,
     "faulty_s": 30.0,
-    "driver_s": 0.5,
+    "driver_s": 1.0,
+    "stop_delay_s": 0.5,
+    "latency_s": 0.0005,
+    "api_s": 0.01,
     "notice_s": 0.0,
 }
 
@@ -412,7 +417,7 @@ BROKEN: Final[tuple[Broken, ...]] = (
     _pool("I14", "pool-calm", connect=pool.D5OwnsTheOrphans),
     _pool("I14", "pool-rabbit", queues=pool.D6EndsWhenRefused),
     _pool("I14", "pool-calm", orphans=pool.D7WaitsInLine),
-    _pool("I7", "pool-calm", POISON, queues=pool.D8CountsNoDeliveries),
+    _pool("I14", "pool-calm", POISON, queues=pool.D8CountsNoDeliveries),
     _pool("I14", "pool-calm", groups=pool.D13LeavesWorkersBehind),
     _pool("I14", "pool-manager", orphans=pool.AcknowledgesAtOnce),
     _pool("I14", "pool-calm", orphans=pool.NeverPutsBack),
@@ -424,16 +429,16 @@ BROKEN: Final[tuple[Broken, ...]] = (
     _pool("I14", "pool-calm", queues=pool.NeverUnbinds),
     _pool("I14", "pool-calm", queues=pool.NeverDeletes),
     _pool("I14", "pool-meddling", SLOW, queues=pool.TrustsWhatItRemembers),
-    _pool("I14", "pool-calm", groups=pool.StopsBeforeItKnows),
+    _pool("I14", "pool-calm", QUICK, groups=pool.StopsBeforeItKnows),
     _pool("I14", "pool-manager", LEAVING, groups=pool.StopsAgainAndAgain),
-    _pool("I14", "pool-brief", groups=pool.StopsTheUnbound),
-    _pool("I14", "pool-driver", groups=pool.GivesUpOnGroups),
+    _pool("I14", "pool-brief", QUICK | {"service_s": 0.4}, groups=pool.StopsTheUnbound),
+    _pool("I14", "pool-driver", {"faults_per_s": 0.6}, groups=pool.GivesUpOnGroups),
     _pool("I14", "pool-calm", groups=pool.ReplacesAllAtOnce),
     _pool("I10", "pool-calm", groups=pool.NeverReplaces),
     _pool("I14", "pool-brief", {"start_s": 2.0}, tracker=pool.RemovesWithoutLooking),
     _pool("I14", "pool-calm", tracker=pool.ShortensLives),
     _pool("I7", "pool-calm", POISON, dead_letters=pool.KeepsNoPoison),
-    _pool("I13", "pool-meddling", dead_letters=pool.DiesOfHeaders),
+    _pool("I13", "pool-meddling", {"faults_per_s": 1.0}, dead_letters=pool.DiesOfHeaders),
     _pool("I14", "pool-calm", orphans=pool.RemembersTickets),
     _pool("I9", "pool-calm", activity=pool.RemembersReports),
     # --- RPC over AMQP

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from inspect import isfunction
 from typing import TYPE_CHECKING, Any, Final
 
 from requite.errors import CallError
@@ -114,28 +115,6 @@ class Trace:
         return f"request {self.request_id} ({self.call})"
 
 
-class Checker:
-    """Checks one invariant. Subclasses define a method for each event that they need, by its name.
-
-    `invariant` is the id in ARCHITECTURE.md, `sentence` its text.
-    """
-
-    invariant: str
-    sentence: str
-
-    def __init__(self, history: History) -> None:
-        self.history = history
-
-    @property
-    def knobs(self) -> Any:
-        """The knobs of the run: what it allows."""
-        return self.history.knobs
-
-    def violate(self, text: str) -> None:
-        """Report a violation of the invariant, with the evidence."""
-        self.history.violate(self.invariant, text)
-
-
 EVENTS: Final = (
     "submitted",
     "cancelled",
@@ -198,6 +177,37 @@ EVENTS: Final = (
 )
 
 
+class Checker:
+    """Checks one invariant. Subclasses define a method for each event that they need, by its name.
+
+    `invariant` is the id in ARCHITECTURE.md, `sentence` its text.
+    """
+
+    invariant: str
+    sentence: str
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Raise `TypeError` for a method that is not named after an event: nothing would call
+        it."""
+        super().__init_subclass__(**options)
+        for name, value in vars(cls).items():
+            is_own = not name.startswith("_") and not hasattr(Checker, name)
+            if is_own and isfunction(value) and name not in EVENTS:
+                raise TypeError(f"{cls.__name__}.{name}: there is no such event in EVENTS")
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+
+    @property
+    def knobs(self) -> Any:
+        """The knobs of the run: what it allows."""
+        return self.history.knobs
+
+    def violate(self, text: str) -> None:
+        """Report a violation of the invariant, with the evidence."""
+        self.history.violate(self.invariant, text)
+
+
 class History:
     """All calls, executions and violations of a run; notifies the checkers."""
 
@@ -218,7 +228,7 @@ class History:
         }
 
     def tell(self, event: str, *what: Any) -> None:
-        """Notify all checkers that have a method for the event."""
+        """Notify all checkers that have a method for the event, one of `EVENTS`."""
         for hear in self._hearers[event]:
             hear(*what)
 

@@ -291,8 +291,9 @@ class PoolSimulation(Simulation):
         asked = [self._ask("after")]
         until = self.world.now + 2 * self._round_s + 6.0
         while not asked[0].answers and self.world.now < until:
-            asked.append(self._ask(_STEADY_KEY))
+            # First a pause: a report that waits for the new manager would tell it of the group.
             self.world.run(self.world.now + 0.4 * self.knobs.unbind_delay_s)
+            asked.append(self._ask(_STEADY_KEY))
         self.ledger.guarded_from_stops.clear()
         self.world.run(self.world.now + self._round_s)
         return self._all_ok(asked)
