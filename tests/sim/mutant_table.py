@@ -202,13 +202,13 @@ BROKEN: Final[tuple[Broken, ...]] = (
     _mdp("I13", "garbage", broker=mdp.DiesOfGarbage),
     _mdp("I13", "garbage", broker=mdp.PunishesTheInnocent),
     _mdp("I13", "overload", client=mdp.LeavesTooSoon),
-    _mdp("I15", "overload", broker=mdp.NeverExpires),
+    _mdp("I15", "standstill", broker=mdp.NeverExpires),
     _mdp("I15", "overload", broker=mdp.DisobeysCancel),
     _mdp("I15", "overload", broker=mdp.TellsNoWorker),
     _mdp("I15", "standstill", client=mdp.SendsWhatIsTooLate),
     _mdp("I15", "crash-clients", broker=mdp.WorksForThoseWhoLeft),
     # Bugs that the simulator found, re-introduced.
-    _mdp("may_have_executed", "crash-workers", client=mdp.BelievesNoService),
+    _mdp("may_have_executed", "standstill", client=mdp.BelievesNoService),
     _mdp("I8", "swarm", broker=mdp.LetsReturnedTakeTurns),
     _mdp("I8", "standstill", broker=mdp.LosesTurns),
     _mdp("heartbeat", "calm", broker=mdp.IsSlowToSpeak),
@@ -235,7 +235,7 @@ BROKEN: Final[tuple[Broken, ...]] = (
     _sp("I9", "sp-calm", device=sp.RemembersEverybody),
     _sp("I9", "sp-overload", worker=sp.ReadsOn),
     _sp("I9", "sp-slow-readers", device=sp.ReadsAndReads),
-    _sp("I9", "sp-overload", client=sp.KeepsTags),
+    _sp("I9", "sp-chain", client=sp.KeepsTags),
     _sp("I9", "sp-overload", client=sp.HasNoLimit),
     _sp("I9", "sp-overload", worker=sp.TakesTooMany),
     _sp("I10", "sp-overload", client=sp.HoldsOn),
@@ -260,7 +260,7 @@ BROKEN: Final[tuple[Broken, ...]] = (
     _sp("lossless", "sp-calm", worker=sp.SwapsRequests),
     _sp("may_have_executed", "sp-crash", client=sp.SaysItHasNotRun),
     # A bug that the simulator found, re-introduced.
-    _sp("I10", "sp-overload", client=sp.SpendsItsBudgetForGood),
+    _sp("I10", "sp-endless", client=sp.SpendsItsBudgetForGood),
     # --- Freelance
     _flp("I1", "flp-agent", flp.AnswersTwice),
     _flp("I1", "flp-agent", flp.ForgetsToExpire),
@@ -293,7 +293,7 @@ BROKEN: Final[tuple[Broken, ...]] = (
     _flp("pong", "flp-overload", flp.SaysNothingWhenBusy),
     _flp("lossless", "flp-calm", flp.LosesSome),
     # Bugs that the simulator found, re-introduced.
-    _flp("I15", "flp-shotgun", flp.AsksTooLate),
+    _flp("I15", "flp-late", flp.AsksTooLate),
     # --- Pirates
     _pirate("I1", "pirate-calm", client=pirate.AnswersTwice),
     _pirate("I1", "pirate-lazy", client=pirate.ForgetsToExpire),
@@ -438,7 +438,7 @@ BROKEN: Final[tuple[Broken, ...]] = (
     _pool("I14", "pool-brief", {"start_s": 2.0}, tracker=pool.RemovesWithoutLooking),
     _pool("I14", "pool-calm", tracker=pool.ShortensLives),
     _pool("I7", "pool-calm", POISON, dead_letters=pool.KeepsNoPoison),
-    _pool("I13", "pool-meddling", {"faults_per_s": 1.0}, dead_letters=pool.DiesOfHeaders),
+    _pool("I13", "pool-meddling", dead_letters=pool.DiesOfHeaders),
     _pool("I14", "pool-calm", orphans=pool.RemembersTickets),
     _pool("I9", "pool-calm", activity=pool.RemembersReports),
     # --- RPC over AMQP
@@ -460,7 +460,7 @@ BROKEN: Final[tuple[Broken, ...]] = (
     _amqp("I13", "amqp-garbage", amqp.DiesOfGarbage),
     _amqp("I13", "amqp-garbage", amqp.PunishesTheInnocent),
     _amqp("I15", "amqp-cancels", amqp.ForgetsCancels),
-    _amqp("I15", "amqp-swarm", amqp.PublishesAnyhow),
+    _amqp("I15", "amqp-late", amqp.PublishesAnyhow),
     _amqp("may_have_executed", "amqp-workers", amqp.SaysItHasNotRun),
     _amqp("acked-last", "amqp-calm", amqp.AcknowledgesAtOnce),
     _amqp("returned", "amqp-deleted", amqp.IgnoresReturns),
@@ -472,7 +472,7 @@ BROKEN: Final[tuple[Broken, ...]] = (
     _amqp("lossless", "amqp-calm", amqp.HearsBadly),
     # Bugs that the simulator found, re-introduced.
     _amqp("I15", "amqp-cancels", amqp.ForgetsCopies),
-    _amqp("returned", "amqp-swarm", amqp.WaitsForTheNextReturn),
+    _amqp("returned", "amqp-returned", amqp.WaitsForTheNextReturn),
     # --- real shells
     _shells("I1", "shells-swarm", client=shells.IgnoresItsTimer),
     _shells("I1", "shells-swarm", client=shells.EndsLate),

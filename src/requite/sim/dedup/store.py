@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 from requite.dedup.inputs import Discard
 from requite.dedup.store import PURPOSE, ReplyLog
 from requite.engine import Load, Store
-from requite.sim.kernel.disk import Killed, SimLog
+from requite.sim.kernel.disk import Killed, SimDisk, SimLog
 from requite.storage import LogSettings
 
 if TYPE_CHECKING:
-    from requite.sim.dedup.workers import DedupWorker
+    from requite.sim.dedup.knobs import DedupKnobs
+    from requite.sim.kernel.process import Process
 
 _OPERATIONS: Final = 3  # a process dies before the write of a batch, its sync, or what follows
 
@@ -21,10 +22,11 @@ class SimStore(ReplyLog):
     """Performs the effects that wait as a batch, which takes up to twice the time of a disk
     access; `tell` gets the results. A death meanwhile leaves a part of the batch on the disk."""
 
-    def __init__(self, process: DedupWorker, tell: Callable[..., None]) -> None:
-        knobs = process.knobs
+    def __init__(
+        self, process: Process, disk: SimDisk, knobs: DedupKnobs, tell: Callable[..., None]
+    ) -> None:
         self._process = process
-        self._disk = process.disk
+        self._disk = disk
         self._slow_s = knobs.disk_s
         self._tell = tell
         self._work: Callable[[], list[Any]] | None = None

@@ -48,7 +48,7 @@ class SimDedup(Dedup):
             in_doubt=knobs.in_doubt,
             store_failures=knobs.store_failures,
         )
-        self.log = SimStore(process, self._feed) if knobs.durable else None
+        self.log = SimStore(process, process.disk, knobs, self._feed) if knobs.durable else None
         self._store = self.log  # type: ignore[assignment]
         found = [] if self.log is None else self.log.found
         epoch_s = process.world.now - now
