@@ -58,7 +58,7 @@ async def test_a_segment_is_deleted_after_its_replacement_is_stored(
         raise LogFull("no space is left")
 
     with monkeypatch.context() as patch:
-        patch.setattr(first.store._log, "commit", full)
+        patch.setattr(first.store._log._log, "commit", full)
         [failed] = await first.do(written(BEGUN), Discard(0))
         assert isinstance(failed, StoreFailed)
     assert "segments of the log of replies were not removed" in caplog.text

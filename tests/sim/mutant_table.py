@@ -52,7 +52,8 @@ SLOW_DISK: Final[dict[str, Any]] = {
     "disk_s": 0.3,
     "faults_per_s": 3.0,
     "service_s": 0.005,
-    "timeout_s": 10.0,
+    "timeout_s": 15.0,
+    "repeat_p": 0.8,
 }
 
 # A cache for engines that do not store replies in time: none could be read without it.
@@ -60,10 +61,11 @@ _TITANIC_KNOBS: Final = {
     name: {"cache_bytes_max": 1 << 20} for name in ("reports-early", "keeps-no-reply")
 }
 
-# Variants of pools: poison requests, expiring requests, slow handlers.
+# Variants of pools: poison requests, expiring requests, quick managers, slow handlers.
 POISON: Final[dict[str, Any]] = {"tasks": (Task.SERVE, Task.POISON), "weights": (3, 1)}
 EXPIRING: Final[dict[str, Any]] = {"ttl_p": 0.7, "faults_per_s": 0.5}
-HELD: Final[dict[str, Any]] = {"service_s": 0.4, "prefetch": 3}
+QUICK: Final[dict[str, Any]] = {"api_s": 0.01, "driver_s": 0.005}
+HELD: Final[dict[str, Any]] = {"service_s": 1.0, "prefetch": 3}
 
 # A small load with short limits, so that a run ends even if messages circulate forever.
 SLOW: Final[dict[str, Any]] = {
@@ -95,7 +97,10 @@ LEAVING: Final[dict[str, Any]] = {
     "faults": (FaultKind.DRAIN_MANAGER, FaultKind.CUT_MANAGER),
     "faults_per_s": 1.5,
     "faulty_s": 30.0,
-    "driver_s": 0.5,
+    "driver_s": 1.0,
+    "stop_delay_s": 0.5,
+    "latency_s": 0.0005,
+    "api_s": 0.01,
     "notice_s": 0.0,
 }
 
@@ -155,7 +160,7 @@ def _pair(invariant: str, scenario: str, engine: type[BinaryStarPeer]) -> Broken
 
 
 def _pool(invariant: str, scenario: str, knobs: Mapping[str, Any] = {}, **parts: Any) -> Broken:
-    replaced = PoolSimParts(**parts) if "topology" in parts else pool.engine(**parts)
+    replaced = PoolSimParts(**parts) if "connect" in parts else pool.engine(**parts)
     options = Options(parts=(replaced,), knobs=dict(knobs))
     return Broken(invariant, scenario, _name(parts), options)
 
@@ -197,13 +202,13 @@ BROKEN: Final[tuple[Broken, ...]] = (
     _mdp("I13", "garbage", broker=mdp.DiesOfGarbage),
     _mdp("I13", "garbage", broker=mdp.PunishesTheInnocent),
     _mdp("I13", "overload", client=mdp.LeavesTooSoon),
-    _mdp("I15", "overload", broker=mdp.NeverExpires),
+    _mdp("I15", "standstill", broker=mdp.NeverExpires),
     _mdp("I15", "overload", broker=mdp.DisobeysCancel),
     _mdp("I15", "overload", broker=mdp.TellsNoWorker),
     _mdp("I15", "standstill", client=mdp.SendsWhatIsTooLate),
     _mdp("I15", "crash-clients", broker=mdp.WorksForThoseWhoLeft),
     # Bugs that the simulator found, re-introduced.
-    _mdp("may_have_executed", "crash-workers", client=mdp.BelievesNoService),
+    _mdp("may_have_executed", "standstill", client=mdp.BelievesNoService),
     _mdp("I8", "swarm", broker=mdp.LetsReturnedTakeTurns),
     _mdp("I8", "standstill", broker=mdp.LosesTurns),
     _mdp("heartbeat", "calm", broker=mdp.IsSlowToSpeak),
@@ -230,7 +235,7 @@ BROKEN: Final[tuple[Broken, ...]] = (
     _sp("I9", "sp-calm", device=sp.RemembersEverybody),
     _sp("I9", "sp-overload", worker=sp.ReadsOn),
     _sp("I9", "sp-slow-readers", device=sp.ReadsAndReads),
-    _sp("I9", "sp-overload", client=sp.KeepsTags),
+    _sp("I9", "sp-chain", client=sp.KeepsTags),
     _sp("I9", "sp-overload", client=sp.HasNoLimit),
     _sp("I9", "sp-overload", worker=sp.TakesTooMany),
     _sp("I10", "sp-overload", client=sp.HoldsOn),
@@ -255,7 +260,7 @@ BROKEN: Final[tuple[Broken, ...]] = (
     _sp("lossless", "sp-calm", worker=sp.SwapsRequests),
     _sp("may_have_executed", "sp-crash", client=sp.SaysItHasNotRun),
     # A bug that the simulator found, re-introduced.
-    _sp("I10", "sp-overload", client=sp.SpendsItsBudgetForGood),
+    _sp("I10", "sp-endless", client=sp.SpendsItsBudgetForGood),
     # --- Freelance
     _flp("I1", "flp-agent", flp.AnswersTwice),
     _flp("I1", "flp-agent", flp.ForgetsToExpire),
@@ -288,7 +293,7 @@ BROKEN: Final[tuple[Broken, ...]] = (
     _flp("pong", "flp-overload", flp.SaysNothingWhenBusy),
     _flp("lossless", "flp-calm", flp.LosesSome),
     # Bugs that the simulator found, re-introduced.
-    _flp("I15", "flp-shotgun", flp.AsksTooLate),
+    _flp("I15", "flp-late", flp.AsksTooLate),
     # --- Pirates
     _pirate("I1", "pirate-calm", client=pirate.AnswersTwice),
     _pirate("I1", "pirate-lazy", client=pirate.ForgetsToExpire),
@@ -409,10 +414,10 @@ BROKEN: Final[tuple[Broken, ...]] = (
     _pool("I14", "pool-calm", POISON, dead_letters=pool.D4ReadsAnotherHeader),
     _pool("I14", "pool-calm", POISON, dead_letters=pool.D4NeverAcknowledges),
     _pool("I2", "pool-calm", POISON, dead_letters=pool.D4ForgetsTheCorrelationId),
-    _pool("I14", "pool-calm", topology=pool.D5OwnsTheOrphans),
+    _pool("I14", "pool-calm", connect=pool.D5OwnsTheOrphans),
     _pool("I14", "pool-rabbit", queues=pool.D6EndsWhenRefused),
     _pool("I14", "pool-calm", orphans=pool.D7WaitsInLine),
-    _pool("I7", "pool-calm", POISON, queues=pool.D8CountsNoDeliveries),
+    _pool("I14", "pool-calm", POISON, queues=pool.D8CountsNoDeliveries),
     _pool("I14", "pool-calm", groups=pool.D13LeavesWorkersBehind),
     _pool("I14", "pool-manager", orphans=pool.AcknowledgesAtOnce),
     _pool("I14", "pool-calm", orphans=pool.NeverPutsBack),
@@ -424,10 +429,10 @@ BROKEN: Final[tuple[Broken, ...]] = (
     _pool("I14", "pool-calm", queues=pool.NeverUnbinds),
     _pool("I14", "pool-calm", queues=pool.NeverDeletes),
     _pool("I14", "pool-meddling", SLOW, queues=pool.TrustsWhatItRemembers),
-    _pool("I14", "pool-calm", groups=pool.StopsBeforeItKnows),
+    _pool("I14", "pool-calm", QUICK, groups=pool.StopsBeforeItKnows),
     _pool("I14", "pool-manager", LEAVING, groups=pool.StopsAgainAndAgain),
-    _pool("I14", "pool-brief", groups=pool.StopsTheUnbound),
-    _pool("I14", "pool-driver", groups=pool.GivesUpOnGroups),
+    _pool("I14", "pool-brief", QUICK | {"service_s": 0.4}, groups=pool.StopsTheUnbound),
+    _pool("I14", "pool-driver", {"faults_per_s": 0.6}, groups=pool.GivesUpOnGroups),
     _pool("I14", "pool-calm", groups=pool.ReplacesAllAtOnce),
     _pool("I10", "pool-calm", groups=pool.NeverReplaces),
     _pool("I14", "pool-brief", {"start_s": 2.0}, tracker=pool.RemovesWithoutLooking),
@@ -455,7 +460,7 @@ BROKEN: Final[tuple[Broken, ...]] = (
     _amqp("I13", "amqp-garbage", amqp.DiesOfGarbage),
     _amqp("I13", "amqp-garbage", amqp.PunishesTheInnocent),
     _amqp("I15", "amqp-cancels", amqp.ForgetsCancels),
-    _amqp("I15", "amqp-swarm", amqp.PublishesAnyhow),
+    _amqp("I15", "amqp-late", amqp.PublishesAnyhow),
     _amqp("may_have_executed", "amqp-workers", amqp.SaysItHasNotRun),
     _amqp("acked-last", "amqp-calm", amqp.AcknowledgesAtOnce),
     _amqp("returned", "amqp-deleted", amqp.IgnoresReturns),
@@ -467,7 +472,7 @@ BROKEN: Final[tuple[Broken, ...]] = (
     _amqp("lossless", "amqp-calm", amqp.HearsBadly),
     # Bugs that the simulator found, re-introduced.
     _amqp("I15", "amqp-cancels", amqp.ForgetsCopies),
-    _amqp("returned", "amqp-swarm", amqp.WaitsForTheNextReturn),
+    _amqp("returned", "amqp-returned", amqp.WaitsForTheNextReturn),
     # --- real shells
     _shells("I1", "shells-swarm", client=shells.IgnoresItsTimer),
     _shells("I1", "shells-swarm", client=shells.EndsLate),

@@ -14,12 +14,13 @@ from requite.pool.effects import Ack, Answer
 from requite.pool.engine import PoolParts
 from requite.pool.groups import GroupLoop
 from requite.pool.inputs import DeadLetterArrived, OrphanArrived, QueueInspected
+from requite.pool.manager.rabbit import Rabbit
 from requite.pool.orphans import Orphans
 from requite.pool.queues import Actual, QueueLoop, Step
 from requite.pool.tracker import GroupStatus, Tracker
-from requite.protocols.amqp.topology import Queue
+from requite.protocols.amqp import methods
 from requite.protocols.amqp.wire import Event
-from requite.sim.pool.stage import PoolSimParts, Topology
+from requite.sim.pool.stage import PoolSimParts
 
 
 # --- defects of the other implementation ----------------------------------------------------------
@@ -73,11 +74,15 @@ class D4ForgetsTheCorrelationId(DeadLetters):
         ]
 
 
-class D5OwnsTheOrphans(Topology):
+class D5OwnsTheOrphans(Rabbit):
     """Declares the orphan queue exclusive, so that it is deleted with its manager."""
 
-    def is_exclusive(self, queue: Queue) -> bool:
-        return queue.name == self.orphan_queue
+    async def _declare_all(self) -> None:
+        name = self._pool.orphan_queue
+        arguments = next(queue.arguments for queue in self._pool.queues() if queue.name == name)
+        async with self._connection.temporary_channel() as channel:
+            await channel.ask(methods.queue_declare(name, arguments, exclusive=True))
+        await super()._declare_all()
 
 
 class D6EndsWhenRefused(QueueLoop):

@@ -6,7 +6,7 @@ import pytest
 
 from requite.protocols.amqp.properties import Properties, encode_properties
 from requite.protocols.amqp.topology import DIRECT_REPLY_TO
-from requite.sim.amqp.published import PublishedMessage, published_message
+from requite.sim.rabbitmq.published import PublishedMessage, published_message
 
 BODY = b"body"
 

@@ -16,6 +16,7 @@ from requite.protocols.amqp.reports import ACTIVITY
 from requite.protocols.amqp.topology import Binding, Exchange, Pool
 from requite.request import Status
 from requite.sim import Options, draw, run
+from requite.sim.kernel import virtual
 from requite.sim.kernel.faults import FaultKind
 from requite.sim.pool.knobs import Task
 from requite.sim.pool.scenarios import FAULTS
@@ -30,8 +31,9 @@ class CalmPool(PoolSimulation):
     def __init__(self, **knobs: Any) -> None:
         options = Options(knobs={"calls": 0, "managers": 1, **knobs})
         super().__init__(draw(1, "pool-calm", options), options)
-        self.begin()
-        self.world.run(2.0)
+        with virtual.quiet(), virtual.world(self.world):
+            self.begin()
+            self.world.run(2.0)
 
     def ask(self, key: str, task: Task = Task.SERVE, **how: Any) -> Any:
         """Send a request; return its record."""
@@ -39,7 +41,8 @@ class CalmPool(PoolSimulation):
 
     def advance(self, seconds: float) -> None:
         """Advance the clock, and check that no invariant was violated."""
-        self.world.run(self.world.now + seconds)
+        with virtual.quiet(), virtual.world(self.world):
+            self.world.run(self.world.now + seconds)
         assert not self.history.violations
 
     @property
@@ -140,7 +143,7 @@ def test_without_a_manager_existing_groups_serve_and_new_keys_wait() -> None:
     pool = CalmPool(unbind_delay_s=60.0)
     pool.ask("there")
     pool.advance(10.0)
-    pool.managers[0].end("is killed")
+    pool.managers[0].kill()
     served, waits = pool.ask("there"), pool.ask("new")
     pool.advance(10.0)
     assert served.answers == ["ok"]
@@ -157,7 +160,7 @@ def test_a_standby_manager_takes_over_from_the_active_one() -> None:
     pool.advance(3.0)
     assert sorted(manager.is_active for manager in pool.managers) == [False, True]
     active = next(manager for manager in pool.managers if manager.is_active)
-    active.end("is killed")
+    active.kill()
     request = pool.ask("42")
     pool.advance(20.0)
     assert request.answers == ["ok"]

@@ -22,7 +22,7 @@ from requite.protocols.titanic.inputs import Answered, Asked
 from requite.protocols.titanic.policy import TitanicPolicy
 from requite.protocols.titanic.wire import MMI_SERVICE, REPLICATE, REQUEST
 from requite.request import Reply
-from requite.sim.titanic.disk import Killed
+from requite.sim.kernel.disk import Killed
 from requite.storage import MemoryFolder
 from requite.titanic.store import Store as TitanicStore
 from requite.titanic.store import StoreSettings, open_memory, open_store

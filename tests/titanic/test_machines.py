@@ -15,7 +15,7 @@ from requite.errors import CallTimeout
 from requite.protocols.titanic.inputs import Answered
 from requite.protocols.titanic.policy import Replicate
 from requite.protocols.titanic.wire import CLOSE, PROMOTE, REPLY, REQUEST
-from requite.sim.titanic.disk import Killed, SimDisk
+from requite.sim.kernel.disk import Killed, SimDisk
 from requite.titanic.store import StoreSettings
 
 T = TypeVar("T")

@@ -22,7 +22,7 @@ from requite.protocols.titanic.wire import (
     STATS,
 )
 from requite.request import Reply
-from requite.sim.titanic.disk import SimDisk
+from requite.sim.kernel.disk import SimDisk
 from requite.storage import MemoryFolder
 from requite.titanic.store import StoreSettings
 

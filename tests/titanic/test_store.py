@@ -31,7 +31,7 @@ from requite.protocols.titanic.records import (
     encode_submitted,
 )
 from requite.protocols.titanic.wire import CLOSE, LIST, REPLY, REQUEST
-from requite.sim.titanic.disk import SimDisk
+from requite.sim.kernel.disk import SimDisk
 from requite.storage import Log, MemoryFolder
 from requite.storage.layout import SegmentHeader, encode_header
 from requite.titanic.compaction import BITE_BYTES

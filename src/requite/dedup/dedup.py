@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from os import PathLike, fspath
 from typing import Any, Final
 
@@ -73,11 +73,10 @@ class Dedup:
             store_failures,
             durable=store is not None,
         )
-        self._engine = DedupEngine(self._policy)
         self._store: LogStore | None = None
         self._users = 0
         self._opening = asyncio.Lock()
-        self._feeder = Feeder(self._engine, clock.now, self._perform)
+        self._use(DedupEngine(self._policy))
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._warnings = Warnings(logging.getLogger("requite.worker"), clock.now)
@@ -123,10 +122,7 @@ class Dedup:
             return
         store = await asyncio.to_thread(LogStore, self._directory, self._policy)
         now = clock.now()
-        self._engine = DedupEngine(
-            self._policy, epoch_s=clock.wall() - now, found=store.found, now=now
-        )
-        self._feeder = Feeder(self._engine, clock.now, self._perform)
+        self._use(DedupEngine(self._policy, epoch_s=clock.wall() - now, found=store.found, now=now))
         store.found = []
         store.start(lambda events: self._feed(*events))
         self._store = store
@@ -145,6 +141,10 @@ class Dedup:
                 self._timer = None
 
     # --- inside -----------------------------------------------------------------------------------
+    def _use(self, engine: DedupEngine, now: Callable[[], float] = clock.now) -> None:
+        self._engine = engine
+        self._feeder = Feeder(engine, now, self._perform)
+
     def _feed(self, *events: Input) -> None:
         """Feed inputs to the engine, and those that arise while its effects are performed."""
         try:

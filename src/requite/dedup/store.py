@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final
@@ -32,81 +33,44 @@ _log = logging.getLogger("requite.worker")
 Inputs = list[Input]
 
 
-class LogStore:
-    """An open log of replies. `found` are its records; call `start` on the loop that it serves."""
+class ReplyLog:
+    """An open log of replies, without a thread. `found` are its records.
 
-    found: list[Found]
+    Raises `StorageError` if the records cannot be read; the caller still closes the log.
+    """
 
-    def __init__(self, directory: str | PathLike[str], policy: DedupPolicy) -> None:
-        """Open or create the log; this may take long, so call it in a thread.
-
-        Raises `StorageError` if another process has it open, it is another kind of log, or it
-        cannot be written.
-        """
-        self._log = Log.open(directory, purpose=PURPOSE, settings=log_settings(policy))
-        try:
-            warn_of_access(Path(directory), _log)
-            self.found = read_log(self._log)
-        except BaseException:
-            self._log.close()
-            raise
-        self._group: GroupCommit[Any] = GroupCommit(self._log)
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="requite-dedup")
+    def __init__(self, log: Log) -> None:
+        self.found: list[Found] = read_log(log)
+        self._log = log
+        self._group: GroupCommit[Any] = GroupCommit(log)
         self._loads: list[Load] = []
         self._discards: list[int] = []
-        self._work: Future[Inputs] | None = None
-        self._planned = False
-        self._idle = asyncio.Event()
-        self._idle.set()
 
-    def start(self, tell: Callable[[Inputs], None]) -> None:
-        """Serve the running loop; `tell` takes the results of effects, as inputs."""
-        self._tell = tell
-        self._loop = asyncio.get_running_loop()
+    @property
+    def is_idle(self) -> bool:
+        """Whether no effect waits."""
+        return not (self._group or self._loads or self._discards)
 
-    def perform(self, effect: Store | Load | Discard) -> None:
-        """Schedule an effect."""
+    def add(self, effect: Store | Load | Discard) -> None:
+        """Add an effect to those that wait."""
         if isinstance(effect, Store):
             self._group.add(effect.records, effect.ticket)
         elif isinstance(effect, Load):
             self._loads.append(effect)
         else:
             self._discards.append(effect.segment)
-        self._idle.clear()
-        if self._work is None and not self._planned:
-            self._planned = True
-            self._loop.call_soon(self._begin)
 
-    async def close(self) -> None:
-        """Perform all scheduled effects, then close the log."""
-        await self._idle.wait()
-        try:
-            await self._loop.run_in_executor(self._thread, self._log.close)
-        except StorageError as error:
-            _log.warning("cannot close the log of replies: %s", error)
-        self._thread.shutdown(wait=False)
-
-    # --- on the loop ------------------------------------------------------------------------------
-    def _begin(self) -> None:
-        self._planned = False
+    def take(self) -> Callable[[], Inputs]:
+        """Return a function that performs the effects that wait, and returns the results; it may
+        block. Only `Store`s that are added before it is called may be among them."""
         loads, self._loads = self._loads, []
         discards, self._discards = self._discards, []
-        self._work = self._thread.submit(self._do, loads, discards)
-        self._work.add_done_callback(lambda _work: self._loop.call_soon_threadsafe(self._done))
+        return partial(self._do, loads, discards)
 
-    def _done(self) -> None:
-        assert self._work is not None
-        inputs = self._work.result()
-        self._work = None
-        self._tell(inputs)
-        if self._planned:
-            return
-        if self._group or self._loads or self._discards:
-            self._begin()
-        else:
-            self._idle.set()
+    def close(self) -> None:
+        """Close the log; it may block. Raises `StorageError`."""
+        self._log.close()
 
-    # --- in the thread ----------------------------------------------------------------------------
     def _do(self, loads: Sequence[Load], discards: Sequence[int]) -> Inputs:
         inputs: Inputs = [self._load(each) for each in loads]
         is_stored = True
@@ -135,6 +99,72 @@ class LogStore:
             self._log.remove(segment)
         except (StorageError, LocalViolation) as error:  # for example a damaged header
             _log.warning("cannot remove a segment of the log of replies: %s", error)
+
+
+class LogStore:
+    """A log of replies, and its thread. `found` are its records; call `start` on the loop that it
+    serves."""
+
+    found: list[Found]
+
+    def __init__(self, directory: str | PathLike[str], policy: DedupPolicy) -> None:
+        """Open or create the log; this may take long, so call it in a thread.
+
+        Raises `StorageError` if another process has it open, it is another kind of log, or it
+        cannot be written.
+        """
+        log = Log.open(directory, purpose=PURPOSE, settings=log_settings(policy))
+        try:
+            warn_of_access(Path(directory), _log)
+            self._log = ReplyLog(log)
+        except BaseException:
+            log.close()
+            raise
+        self.found = self._log.found
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="requite-dedup")
+        self._work: Future[Inputs] | None = None
+        self._planned = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def start(self, tell: Callable[[Inputs], None]) -> None:
+        """Serve the running loop; `tell` takes the results of effects, as inputs."""
+        self._tell = tell
+        self._loop = asyncio.get_running_loop()
+
+    def perform(self, effect: Store | Load | Discard) -> None:
+        """Schedule an effect."""
+        self._log.add(effect)
+        self._idle.clear()
+        if self._work is None and not self._planned:
+            self._planned = True
+            self._loop.call_soon(self._begin)
+
+    async def close(self) -> None:
+        """Perform all scheduled effects, then close the log."""
+        await self._idle.wait()
+        try:
+            await self._loop.run_in_executor(self._thread, self._log.close)
+        except StorageError as error:
+            _log.warning("cannot close the log of replies: %s", error)
+        self._thread.shutdown(wait=False)
+
+    def _begin(self) -> None:
+        self._planned = False
+        self._work = self._thread.submit(self._log.take())
+        self._work.add_done_callback(lambda _work: self._loop.call_soon_threadsafe(self._done))
+
+    def _done(self) -> None:
+        assert self._work is not None
+        inputs = self._work.result()
+        self._work = None
+        self._tell(inputs)
+        if self._planned:
+            return
+        if self._log.is_idle:
+            self._idle.set()
+        else:
+            self._begin()
 
 
 def read_payload(log: Log, position: Position) -> bytes:

@@ -41,7 +41,7 @@ from requite.sim.kernel.result import Options
 from requite.sim.kernel.simulation import Simulation
 from requite.sim.majordomo.roles import MajordomoParts
 from requite.sim.pirate.parties import PirateParts
-from requite.sim.pool.manager import Manager
+from requite.sim.pool.manager import Manager, SimPoolManager
 from requite.sim.pool.simulation import PoolSimulation
 from requite.sim.run import draw, prepare
 from requite.sim.scalability.party import SpParts
@@ -94,7 +94,7 @@ class Run:
         self._simulation: Simulation = prepare(draw(self.seed, self.scenario, options), options)
         if isinstance(self._simulation, PoolSimulation):
             for manager in self._simulation.managers:
-                manager.begun = self._with_journal(manager)
+                manager.make_shell = self._with_journal(manager)  # type: ignore[method-assign]
         self._simulation.run()
         self.violated = {each.invariant for each in self._simulation.history.violations}
         self._ended_at = self._simulation.world.now
@@ -176,14 +176,14 @@ class Run:
 
         return recorded
 
-    def _with_journal(self, manager: Manager) -> Callable[[], None]:
-        """Return a start function for a manager that also records its engine, as its shell does."""
-        begin = manager.begun
+    def _with_journal(self, manager: Manager) -> Callable[[], SimPoolManager]:
+        """Return a function that makes a manager, and records its engine as a journal would."""
+        make = manager.make_shell
 
-        def begun() -> None:
-            begin()
-            engine, chronicle = manager.engine, Chronicle()
-            recorder, handle = PoolRecorder(chronicle), manager.engine.handle
+        def made() -> SimPoolManager:
+            shell, chronicle = make(), Chronicle()
+            engine: Any = shell.engine
+            recorder, handle = PoolRecorder(chronicle), engine.handle
             life = Life(
                 WriterRole.MANAGER,
                 self._name(WriterRole.MANAGER, next(self._numbers)),
@@ -192,16 +192,18 @@ class Run:
             )
             self.lives.append(life)
 
-            def recorded(event: Any, now: float) -> list[Any]:
+            def recorded(events: Any, now: float) -> list[Any]:
                 life.offset_s = now - self._simulation.world.now
                 life.last_event_at = self._simulation.world.now
-                effects = handle(event, now)
-                recorder.record(event, effects, engine.tracker, now)
+                effects: list[Any] = handle(events, now)
+                for event in events:
+                    recorder.record(event, effects, engine.tracker, now)
                 return effects
 
             engine.handle = recorded
+            return shell
 
-        return begun
+        return made
 
     def _record_call(self, life: Life, token: Any) -> None:
         call = getattr(life.engine, "calls", {}).get(token)

@@ -7,18 +7,18 @@ over AMQP (`rabbit.py`).
 from __future__ import annotations
 
 from base64 import b64encode
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote
-
-from yarl import URL
 
 from requite.errors import ConfigurationError
 from requite.pool.config import PoolConfig
-from requite.pool.drivers.web import Answer, Web
 from requite.pool.manager.address import ConnectionSettings
 from requite.pool.manager.verification import Flaw, flaws_of
 from requite.pool.queues import limits_of
 from requite.protocols.amqp.topology import Pool
+
+if TYPE_CHECKING:
+    from requite.pool.drivers.web import Answer, Web
 
 _COLUMNS: Final = "name,messages,consumers,type,arguments,effective_policy_definition"
 _NO_TAG: Final = "the user has no access to the management API; give the user the tag `management`"
@@ -41,25 +41,19 @@ class QueueListing(NamedTuple):
 
 
 class Management:
-    """The management API, for one pool."""
+    """The management API, for one pool. `web`: the HTTP client, by default one for
+    `rabbitmq.management_url`."""
 
-    def __init__(self, config: PoolConfig) -> None:
-        url = URL(config.rabbitmq.management_url)
-        if url.scheme not in ("http", "https"):
-            raise ConfigurationError("rabbitmq.management_url: use an http:// or https:// URL")
+    def __init__(self, config: PoolConfig, web: Web | None = None) -> None:
         self._pool: Final = Pool(config.pool.name)
         settings = ConnectionSettings(config)
         self._vhost: Final = quote(settings.vhost, safe="")
         self._timeout_s: Final = config.rabbitmq.management_timeout_s
-        credentials = f"{url.user or 'guest'}:{url.password or 'guest'}"
-        self._headers: Final = {
-            "Authorization": f"Basic {b64encode(credentials.encode()).decode()}"
-        }
         self._limits: Final = limits_of(config)
-        root = str(url.with_user(None)).rstrip("/")
-        self._web: Final = Web(
-            "the management API", "rabbitmq.management_url", root, tls=settings.context
-        )
+        self._headers: dict[str, str] = {}
+        if web is None:
+            web, self._headers = _client_of(config, settings)
+        self._web: Final = web
 
     async def list_queues(self) -> dict[str, QueueListing]:
         """Return the request queues of the pool, by key, with the flaws of each. Raises
@@ -121,6 +115,21 @@ class Management:
             timeout_s=self._timeout_s,
         )
         return answer.content
+
+
+def _client_of(config: PoolConfig, settings: ConnectionSettings) -> tuple[Web, dict[str, str]]:
+    """Return an HTTP client for the management API, and the headers of its requests."""
+    from yarl import URL
+
+    from requite.pool.drivers.web import Web
+
+    url = URL(config.rabbitmq.management_url)
+    if url.scheme not in ("http", "https"):
+        raise ConfigurationError("rabbitmq.management_url: use an http:// or https:// URL")
+    credentials = f"{url.user or 'guest'}:{url.password or 'guest'}"
+    root = str(url.with_user(None)).rstrip("/")
+    web = Web("the management API", "rabbitmq.management_url", root, tls=settings.context)
+    return web, {"Authorization": f"Basic {b64encode(credentials.encode()).decode()}"}
 
 
 def _refusal(answer: Answer) -> str:

@@ -21,9 +21,9 @@ from requite.pool.config import PoolConfig
 from requite.pool.drivers.base import Driver, Label, fingerprint
 from requite.pool.drivers.choice import make_driver
 from requite.pool.effects import ListGroups, StartGroup, StopGroup
-from requite.pool.engine import PoolEngine, PoolStatus
+from requite.pool.engine import PoolEngine, PoolParts, PoolStatus
 from requite.pool.inputs import DrainPool
-from requite.pool.manager.carrier import State
+from requite.pool.manager.carrier import Carrier, State
 from requite.pool.manager.choice import carrier_of, parts_of
 from requite.pool.manager.driver_runner import DriverRunner
 from requite.pool.manager.environment import environment_of
@@ -60,9 +60,9 @@ class PoolManager(Daemon):
         if driver is None:
             label = Label(config.pool.name, config.pool.instance)
             driver = make_driver(config.driver, label, environment_of(config))
-        self._engine: Final = PoolEngine(self.config, clock.now(), parts_of(self.config))
+        self._engine: Final = PoolEngine(self.config, clock.now(), self.make_parts())
         self._warnings: Final = Warnings(_log, clock.now)
-        self._carrier: Final = carrier_of(self.config, self.feed, on_state or (lambda _: None))
+        self._carrier: Final = self.make_carrier(on_state or (lambda _: None))
         driver = self._carrier.guarded(driver)
         tell = self._carrier.tell_to_drain
         self._runner: Final = DriverRunner(driver, config.driver.timeout_s, self.feed, tell)
@@ -75,6 +75,15 @@ class PoolManager(Daemon):
         self._armed_at: float | None = None
         self._is_closed = False
         self.workers_max: Final = driver.workers_max
+
+    # --- for simulations --------------------------------------------------------------------------
+    def make_parts(self) -> PoolParts:
+        """Return the parts of the engine."""
+        return parts_of(self.config)
+
+    def make_carrier(self, on_state: Callable[[State], object]) -> Carrier:
+        """Return the carrier."""
+        return carrier_of(self.config, self.feed, on_state)
 
     # --- lifecycle --------------------------------------------------------------------------------
     async def start(self) -> None:

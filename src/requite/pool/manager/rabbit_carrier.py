@@ -60,19 +60,24 @@ _DRAIN_REQUEST_S: Final = 2.0  # the driver stops workers in any case
 
 
 class RabbitCarrier:
-    """Carrier at RabbitMQ; `feed` takes the results of effects."""
+    """Carrier at RabbitMQ; `feed` takes the results of effects. `connect` makes its connections.
+    `management` is the management API, by default that of the configuration."""
 
     def __init__(
         self,
         config: PoolConfig,
         feed: Callable[[Any], None],
         on_state: Callable[[State], object],
+        *,
+        connect: Callable[[PoolConfig], Rabbit] = Rabbit,
+        management: Management | None = None,
     ) -> None:
         self._config: Final = config
         self._feed: Final = feed
         self._on_state: Final = on_state
         self._pool: Final = Pool(config.pool.name)
-        self._management: Final = Management(config)
+        self._connect: Final = connect
+        self._management: Final = management or Management(config)
         self._rabbit: Rabbit | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._tasks: Final[set[asyncio.Task[None]]] = set()
@@ -83,9 +88,9 @@ class RabbitCarrier:
 
     # --- lifecycle --------------------------------------------------------------------------------
     async def start(self) -> None:
-        """Connect once, to detect permanent refusals; then keep connecting. Raises
-        `ConfigurationError`."""
-        rabbit = Rabbit(self._config)
+        """Connect once, to detect permanent refusals, also by the management API; then keep
+        connecting. Raises `ConfigurationError`."""
+        rabbit = self._connect(self._config)
         try:
             await rabbit.open()
         except FAILURES as error:
@@ -93,7 +98,7 @@ class RabbitCarrier:
             _log.warning("%s; retrying", sentence(error, self._config.rabbitmq.url))
         else:
             await rabbit.close()
-        await self._check_management()
+            await self._check_management()  # it shows what the connection has declared
         self._keeper = asyncio.create_task(self._keep())
 
     async def close(self) -> None:
@@ -180,7 +185,7 @@ class RabbitCarrier:
 
     async def _run_connection(self) -> bool:
         """Run one connection to its end; return whether this manager became active."""
-        rabbit = Rabbit(self._config)
+        rabbit = self._connect(self._config)
         await rabbit.open()
         self._rabbit = rabbit
         self._buffered = []

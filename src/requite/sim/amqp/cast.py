@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from requite.sim.amqp.clients import AmqpClient
-from requite.sim.amqp.rabbit import RabbitParty
 from requite.sim.amqp.stage import AmqpStage
+from requite.sim.amqp.store import AmqpStore
 from requite.sim.amqp.workers import AmqpWorker
 from requite.sim.kernel.cast import Cast
 from requite.sim.kernel.fault_injection import NodePair, choose
 from requite.sim.kernel.party import BaseParty
+from requite.sim.rabbitmq.process import RabbitParty
 
 
 class AmqpCast(Cast):
@@ -16,7 +17,8 @@ class AmqpCast(Cast):
 
     def __init__(self, stage: AmqpStage) -> None:
         knobs = stage.knobs
-        self.rabbit = RabbitParty(stage)
+        self.store = AmqpStore(stage.world, knobs)
+        self.rabbit = RabbitParty(stage, self.store, knobs.server)
         self.clients = [AmqpClient(spec, stage) for spec in knobs.clients]
         self.workers = [AmqpWorker(spec, stage) for spec in knobs.workers]
         self.parties: list[BaseParty[AmqpStage]] = [self.rabbit, *self.clients, *self.workers]

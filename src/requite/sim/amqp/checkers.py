@@ -13,7 +13,6 @@ from typing import Any, Final
 from requite.errors import CallError, NoService
 from requite.request import Reply
 from requite.sim.amqp.knobs import NOBODY, AmqpKnobs
-from requite.sim.amqp.server import heartbeat_s
 from requite.sim.amqp.watch import Hub
 from requite.sim.kernel.checkers import calls, robustness
 from requite.sim.kernel.history import Call, Checker, Execution, History
@@ -189,17 +188,6 @@ class Bounded(AmqpChecker):
             self.violate(f"{hub} has {in_hand} requests in hand, more than it may")
 
 
-class NoMistakes(AmqpChecker):
-    """The engines send only what AMQP allows, after any fault."""
-
-    invariant = "manners"
-    sentence = "RabbitMQ never has to close a channel for what requite does wrong"
-
-    def protocol_error(self, who: str, text: str) -> None:
-        """Report a protocol error of an engine."""
-        self.violate(f"{who} makes RabbitMQ say {text}")
-
-
 class DrainLosesNothing(AmqpChecker):
     """A worker that has drained has settled all its deliveries."""
 
@@ -230,7 +218,7 @@ class Heard(AmqpChecker):
 
     @property
     def _gone_s(self) -> float:
-        return heartbeat_s(self.knobs) / 2 * self.knobs.liveness
+        return self.knobs.heartbeat_timeout_s / 2 * self.knobs.liveness
 
     def silent(self, who: str, silent_s: float) -> None:
         """Check a peer that RabbitMQ gives up."""

@@ -11,11 +11,11 @@ from requite.protocols.amqp.topology import Destination
 from requite.request import Partial, Reply, RetryPolicy
 from requite.sim.amqp.knobs import AmqpClientSpec
 from requite.sim.amqp.party import AmqpParty
-from requite.sim.amqp.server_methods import pack, unpack
 from requite.sim.amqp.stage import AmqpStage
 from requite.sim.amqp.store import POOL
 from requite.sim.kernel.user import User
 from requite.sim.kernel.workload import CallPlan
+from requite.sim.rabbitmq.server_methods import pack, unpack
 
 _ORIGIN_SIZE: Final = 8
 

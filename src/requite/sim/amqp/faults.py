@@ -11,10 +11,10 @@ from requite.protocols.amqp.properties import Properties, encode_properties
 from requite.protocols.amqp.topology import CONTROL_EXCHANGE, REPLY_QUEUE_PREFIX
 from requite.sim.amqp.cast import AmqpCast
 from requite.sim.amqp.knobs import AmqpKnobs
-from requite.sim.amqp.server import Server
 from requite.sim.amqp.store import POOL
 from requite.sim.kernel.fault_injection import FaultAction, FaultInjector, choose, spare
 from requite.sim.kernel.faults import Fault, FaultKind
+from requite.sim.rabbitmq.server import Server
 
 _CODES: Final = ((541, "INTERNAL_ERROR"), (406, "PRECONDITION_FAILED - consumer ack timed out"))
 _GARBAGE: Final = 12
@@ -74,16 +74,16 @@ class AmqpFaults(FaultInjector):
 
     def _delete_queue(self, fault: Fault) -> None:
         service = choose(self._knobs.services, fault.lot)
-        self._perform(Server.delete, self._cast.rabbit.store.queue_of(service))
+        self._perform(Server.delete, self._cast.store.queue_of(service))
         self._world.after(_MADE_AGAIN_S, self._make_again, service)
 
     def _make_again(self, service: str) -> None:
-        store = self._cast.rabbit.store
+        store = self._cast.store
         if store.queue_of(service) not in store.queues:
             store.declare_service_queue(service)
 
     def _delete_replies(self, fault: Fault) -> None:
-        names = [n for n in self._cast.rabbit.store.queues if n.startswith(REPLY_QUEUE_PREFIX)]
+        names = [n for n in self._cast.store.queues if n.startswith(REPLY_QUEUE_PREFIX)]
         if names:
             self._perform(Server.delete, choose(names, fault.lot))
 
@@ -97,7 +97,7 @@ class AmqpFaults(FaultInjector):
 
     def _publish_garbage(self, _fault: Fault) -> None:
         rng = self._rng
-        store = self._cast.rabbit.store
+        store = self._cast.store
         control = POOL.control_exchange if self._knobs.pool else CONTROL_EXCHANGE
         for _ in range(rng.randint(1, _GARBAGE)):
             body = rng.randbytes(rng.choice((0, 3, 200)))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from requite.core.liveness import HeartbeatPolicy
 from requite.sim.kernel.knobs import EngineKnobs
+from requite.sim.rabbitmq.server import ServerSettings
 
 NOBODY = "nobody"
 """A service that has no queue."""
@@ -72,6 +73,16 @@ class AmqpKnobs(EngineKnobs):
     def heartbeat(self) -> HeartbeatPolicy:
         """The heartbeats of clients and workers."""
         return HeartbeatPolicy(self.interval_s, self.liveness)
+
+    @property
+    def heartbeat_timeout_s(self) -> int:
+        """The heartbeat timeout, which clients, workers and RabbitMQ agree on."""
+        return max(1, round(2 * self.interval_s))
+
+    @property
+    def server(self) -> ServerSettings:
+        """The settings of RabbitMQ."""
+        return ServerSettings(self.heartbeat_timeout_s, self.sync_s, self.birth_s, self.frame_size)
 
     @property
     def runs_max(self) -> int | None:

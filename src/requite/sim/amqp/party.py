@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from requite.framing.amqp import Amqp, AmqpSettings
 from requite.framing.base import Message
-from requite.sim.amqp.server import heartbeat_s
 from requite.sim.amqp.stage import AmqpStage
 from requite.sim.amqp.watch import Hub
 from requite.sim.kernel.history import History
 from requite.sim.kernel.party import MESSAGE_SIZE_MAX, KeepingParty, telling_who_is_expelled
+from requite.sim.rabbitmq.process import RABBIT
 
 if TYPE_CHECKING:
     from requite.sim.kernel.stream import SimStream
-
-RABBIT: Final = "rabbit"
 
 
 class _Framing(Amqp):
@@ -44,7 +42,7 @@ class AmqpParty(KeepingParty[AmqpStage]):
 
     def make_framing(self, stream: SimStream, place: Any, accepted: bool) -> _Framing:
         """Return the client's framing for a new connection."""
-        timeout_s = heartbeat_s(self.stage.knobs)
+        timeout_s = self.stage.knobs.heartbeat_timeout_s
         settings = AmqpSettings(heartbeat_s=timeout_s, body_size_max=MESSAGE_SIZE_MAX)
         return _Framing(settings, stream, self.stage.history)
 

@@ -96,6 +96,18 @@ _LIST: Final = (
         fixed={"faults_per_s": 0.3, "birth_s": 0.05},
     ),
     Scenario(
+        "amqp-returned",
+        "requests are returned, while an operator deletes service and reply queues",
+        (FaultKind.DELETE_QUEUE, FaultKind.DELETE_REPLIES),
+        fixed={"faults_per_s": 1.0, "nobody_p": 0.3, "birth_s": 0.05},
+    ),
+    Scenario(
+        "amqp-late",
+        "deadlines pass while clients freeze, and reply queues are lost",
+        (FaultKind.FREEZE_CLIENT, FaultKind.DELETE_REPLIES, FaultKind.CLOSE_CHANNEL),
+        fixed={"faults_per_s": 3.0, "timeout_s": 0.7},
+    ),
+    Scenario(
         "amqp-pressure",
         "RabbitMQ is short of memory, and its queues reject messages",
         (FaultKind.BLOCK, FaultKind.REFUSE),

@@ -15,7 +15,6 @@ from requite.sim.amqp.checkers import (
     LosesNothing,
     NeverInVain,
     NobodyNotices,
-    NoMistakes,
     ReturnedAtOnce,
     RunsBounded,
     SentOnce,
@@ -23,7 +22,6 @@ from requite.sim.amqp.checkers import (
 from requite.sim.amqp.faults import AmqpFaults
 from requite.sim.amqp.knobs import NOBODY, AmqpClientSpec, AmqpKnobs
 from requite.sim.amqp.party import AmqpParty
-from requite.sim.amqp.server_methods import NAMES, unpack
 from requite.sim.amqp.stage import AmqpParts, AmqpStage
 from requite.sim.amqp.tables import left_after_calls, left_after_drain, not_settled
 from requite.sim.kernel.checkers.calls import EndsOnce, HonestErrors, OwnReply, PartialsInOrder
@@ -42,6 +40,8 @@ from requite.sim.kernel.result import Options
 from requite.sim.kernel.simulation import Luck, Phase
 from requite.sim.kernel.transcript import show_body
 from requite.sim.kernel.workload import CallPlan, draw_calls, plain_call
+from requite.sim.rabbitmq.checkers import NoMistakes
+from requite.sim.rabbitmq.server_methods import NAMES, unpack
 
 AMQP_CHECKERS: Final[tuple[type[Checker], ...]] = (
     EndsOnce,

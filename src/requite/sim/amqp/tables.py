@@ -42,7 +42,7 @@ def _unlike_rabbit(cast: AmqpCast, knobs: AmqpKnobs) -> Iterator[str]:
     if sessions != expected:
         yield f"RabbitMQ has {sessions} connections, not {expected}"
     for service in knobs.services:
-        queue = cast.rabbit.store.queues.get(cast.rabbit.store.queue_of(service))
+        queue = cast.store.queues.get(cast.store.queue_of(service))
         workers = sum(worker.spec.service == service for worker in cast.workers)
         found = 0 if queue is None else queue.active_consumers
         if found != workers:
@@ -57,7 +57,7 @@ def left_after_calls(cast: AmqpCast) -> list[str]:
 
 
 def _left_in_queues(cast: AmqpCast) -> Iterator[str]:
-    for name, queue in cast.rabbit.store.queues.items():
+    for name, queue in cast.store.queues.items():
         if queue.ready or queue.unacknowledged:
             counts = f"{len(queue.ready)} requests, and {queue.unacknowledged} unacknowledged"
             yield f"nothing is asked any more, but {name} holds {counts}"

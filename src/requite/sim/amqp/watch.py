@@ -27,9 +27,9 @@ from requite.errors import RemoteViolation
 from requite.protocols.amqp import methods, wire
 from requite.protocols.amqp.connected import SIDE, WORK
 from requite.protocols.amqp.properties import decode_properties
-from requite.sim.amqp import server_methods
 from requite.sim.kernel.workload import parse_task
 from requite.sim.majordomo.watch import name_of
+from requite.sim.rabbitmq import server_methods
 
 if TYPE_CHECKING:
     from requite.sim.amqp.stage import AmqpStage

@@ -10,11 +10,11 @@ from requite.protocols.amqp.policy import ResponderPolicy
 from requite.request import Request, Status
 from requite.sim.amqp.knobs import AmqpWorkerSpec
 from requite.sim.amqp.party import AmqpParty
-from requite.sim.amqp.server_methods import pack, unpack
 from requite.sim.amqp.stage import AmqpStage
 from requite.sim.amqp.store import POOL
 from requite.sim.kernel.handlers import Handling
 from requite.sim.kernel.workload import final_frames, parse_task, partial_frames
+from requite.sim.rabbitmq.server_methods import pack, unpack
 
 _INSTANCE_SIZE: Final = 8
 

@@ -2,9 +2,8 @@
 
 knobs.py        the parameters of a run, beside those of every run with a broker
 scenarios.py    the scenarios
-disk.py         a disk that loses unsynced data
-store.py        a slow log of replies on that disk
-workers.py      workers whose handlers are behind a `DedupEngine`
+store.py        a slow log of replies on a disk
+workers.py      workers with `Dedup`
 clients.py      clients whose users repeat the calls of others
 checkers.py     each key runs once (I4), and every caller gets its reply
 simulation.py   the phases of a run

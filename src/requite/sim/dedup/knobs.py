@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from requite.dedup.policy import DedupPolicy, InDoubt
+from requite.dedup.policy import InDoubt
 from requite.sim.majordomo.knobs import Knobs
 
 
@@ -22,13 +22,3 @@ class DedupKnobs(Knobs):
     window_s: float
     disk_s: float
     segment_size: int
-
-    @property
-    def dedup_policy(self) -> DedupPolicy:
-        """The policy of every service."""
-        return DedupPolicy(
-            window_s=self.window_s,
-            in_doubt=self.in_doubt,
-            store_failures=self.store_failures,
-            durable=self.durable,
-        )

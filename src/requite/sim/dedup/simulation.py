@@ -11,6 +11,7 @@ from requite.sim.dedup.checkers import DEDUP_CHECKERS
 from requite.sim.dedup.clients import DedupClient
 from requite.sim.dedup.knobs import DedupKnobs
 from requite.sim.dedup.workers import DedupWorker
+from requite.sim.kernel import virtual
 from requite.sim.kernel.simulation import Luck, Phase
 from requite.sim.kernel.workload import CallPlan
 from requite.sim.majordomo.cast import MajordomoCast
@@ -36,6 +37,11 @@ class DedupSimulation(MajordomoSimulation):
     checkers = DEDUP_CHECKERS
     knobs: DedupKnobs
 
+    def run(self) -> None:
+        """Run all phases without the shell's warnings."""
+        with virtual.quiet():
+            super().run()
+
     def make_cast(self, stage: Stage) -> MajordomoCast:
         """Create all processes."""
         return DedupCast(stage)
@@ -56,12 +62,12 @@ class DedupSimulation(MajordomoSimulation):
     def _forget(self) -> bool:
         """Check I9: once all handlers and windows have ended, workers remember no keys."""
         workers = [each for each in self.cast.workers if isinstance(each, DedupWorker)]
-        self.wait(lambda: not any(w.dedup.snapshot().running for w in workers), _HANDLERS_S)
+        self.wait(lambda: not any(w.dedup.stats.running for w in workers), _HANDLERS_S)
         self.world.run(self.world.now + self.knobs.window_s + 1.0)
         left = []
         for worker in workers:
-            worker.look()
-            stats, engine = worker.dedup.snapshot(), worker.dedup
+            worker.dedup.look()
+            stats, engine = worker.dedup.stats, worker.dedup.engine
             counts = (stats.running, stats.kept, stats.in_doubt, len(engine._entries))
             if any(counts) or engine._tokens or engine._loads:
                 left.append(f"{worker.name} still has keys: {stats}")

@@ -3,82 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from requite.dedup.inputs import Discard, Found
-from requite.dedup.store import PURPOSE, read_log
-from requite.engine import Load, Loaded, LoadFailed, Store, Stored
-from requite.errors import StorageError
-from requite.sim.dedup.disk import SimDisk
-from requite.storage import Log, LogSettings, Position
+from requite.dedup.inputs import Discard
+from requite.dedup.store import PURPOSE, ReplyLog
+from requite.engine import Load, Store
+from requite.sim.kernel.disk import Killed, SimDisk, SimLog
+from requite.storage import LogSettings
 
 if TYPE_CHECKING:
+    from requite.sim.dedup.knobs import DedupKnobs
     from requite.sim.kernel.process import Process
 
+_OPERATIONS: Final = 3  # a process dies before the write of a batch, its sync, or what follows
 
-class SimStore:
-    """Writes pending records as a batch, and syncs the batch later; `tell` gets the inputs.
 
-    Each step takes up to `slow_s`. Between the two, a kill leaves the written records, and a power
-    cut any part of them.
-    """
+class SimStore(ReplyLog):
+    """Performs the effects that wait as a batch, which takes up to twice the time of a disk
+    access; `tell` gets the results. A death meanwhile leaves a part of the batch on the disk."""
 
     def __init__(
-        self,
-        process: Process,
-        disk: SimDisk,
-        segment_size: int,
-        slow_s: float,
-        tell: Callable[[Any], None],
+        self, process: Process, disk: SimDisk, knobs: DedupKnobs, tell: Callable[..., None]
     ) -> None:
         self._process = process
-        self._slow_s = slow_s
+        self._disk = disk
+        self._slow_s = knobs.disk_s
         self._tell = tell
-        self._log = Log(disk, PURPOSE, LogSettings(segment_size_bytes=segment_size))
-        self.found: list[Found] = read_log(self._log)
-        self._waiting: list[Store] = []
-        self._discards: list[int] = []
-        self._busy = False
+        self._work: Callable[[], list[Any]] | None = None
+        settings = LogSettings(segment_size_bytes=knobs.segment_size)
+        super().__init__(SimLog(self._disk, PURPOSE, settings))
 
     def perform(self, effect: Store | Load | Discard) -> None:
         """Perform an effect of the engine, soon."""
-        if isinstance(effect, Load):
-            self._later(self._load, effect)
-            return
-        if isinstance(effect, Store):
-            self._waiting.append(effect)
-        else:
-            self._discards.append(effect.segment)
-        if not self._busy:
-            self._busy = True
-            self._later(self._write)
+        self.add(effect)
+        if self._work is None:
+            self._begin()
 
-    def close(self) -> None:
-        """Seal the log, as on an orderly exit."""
-        self._log.close()
+    def _begin(self) -> None:
+        self._work = self.take()
+        rng = self._process.rng
+        self._process.later(self._slow_s * (rng.random() + rng.random()), self._done)
 
-    def _later(self, act: Callable[..., None], *args: Any) -> None:
-        self._process.later(self._slow_s * self._process.rng.random(), act, *args)
+    def _done(self) -> None:
+        assert self._work is not None
+        inputs = self._work()
+        self._work = None
+        self._tell(*inputs)
+        if not self.is_idle and self._work is None:
+            self._begin()
 
-    def _load(self, load: Load) -> None:
-        try:
-            self._tell(Loaded(load.ticket, self._log.read_at(load.position)))
-        except StorageError as error:
-            self._tell(LoadFailed(load.ticket, error))
-
-    def _write(self) -> None:
-        taken, self._waiting = self._waiting, []
-        discards, self._discards = self._discards, []
-        positions = self._log.append([record for store in taken for record in store.records])
-        self._later(self._sync, taken, positions, discards)
-
-    def _sync(self, taken: list[Store], positions: list[Position], discards: list[int]) -> None:
-        self._log.sync()
-        for segment in discards:
-            self._log.remove(segment)
-        places = iter(positions)
-        for store in taken:
-            self._tell(Stored(store.ticket, [next(places) for _ in store.records]))
-        self._busy = bool(self._waiting or self._discards)
-        if self._busy:
-            self._later(self._write)
+    def die(self) -> None:
+        """Die with the process: perform a part of the batch."""
+        if self._work is not None:
+            rng = self._process.rng
+            self._disk.stop_at = self._disk.operations + rng.randrange(_OPERATIONS)
+            try:
+                self._work()
+            except Killed:
+                return

@@ -1,19 +1,20 @@
-"""Workers that run each request once: the real engine of `requite.dedup`, on a simulated disk."""
+"""Workers that run each request once: the real `requite.dedup`, on a simulated disk."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from requite.dedup import Dedup
 from requite.dedup.engine import DedupEngine
-from requite.dedup.inputs import Asked, Discard, GivenUp
-from requite.engine import CancelHandler, Deliver, Finished, Input, Load, Started, Store, Wake, Warn
+from requite.dedup.gate import CallId, Gate, digest_of
+from requite.dedup.records import NO_DIGEST
+from requite.engine import Finished, Input, Started, Wake
 from requite.protocols.majordomo.jobs import clients_call_id
 from requite.request import Request, Status
-from requite.shell.feeder import Feeder
-from requite.sim.dedup.disk import SimDisk
 from requite.sim.dedup.knobs import DedupKnobs
 from requite.sim.dedup.store import SimStore
+from requite.sim.kernel.disk import SimDisk
 from requite.sim.kernel.knobs import Behaviour
 from requite.sim.kernel.workload import Task
 from requite.sim.majordomo.workers import WorkerProcess
@@ -28,61 +29,87 @@ _WAITS_P: Final = 0.3
 _WAITS_S_MAX: Final = 0.05
 
 
+class SimGate(Gate):
+    """A gate for requests whose first frame names the call, so that repetitions differ in it."""
+
+    def _key_of(self, token: Any, request: Request) -> tuple[bytes, bytes]:
+        key, digest = super()._key_of(token, request)
+        return key, digest if digest == NO_DIGEST else digest_of(request.frames[1:])
+
+
+class SimDedup(Dedup):
+    """The setting of a worker's service, on the worker's disk and clock."""
+
+    def __init__(self, process: DedupWorker, make_engine: Callable[..., DedupEngine]) -> None:
+        knobs, now = process.knobs, process.clock()
+        super().__init__(
+            "replies" if knobs.durable else None,
+            window=knobs.window_s,
+            in_doubt=knobs.in_doubt,
+            store_failures=knobs.store_failures,
+        )
+        self.log = SimStore(process, process.disk, knobs, self._feed) if knobs.durable else None
+        self._store = self.log  # type: ignore[assignment]
+        found = [] if self.log is None else self.log.found
+        epoch_s = process.world.now - now
+        self._use(make_engine(self._policy, epoch_s=epoch_s, found=found, now=now), process.clock)
+
+    def gate(self, service: str, call_id: CallId) -> Gate:
+        """See `Dedup.gate`."""
+        return SimGate(service, call_id, self._feed)
+
+    @property
+    def engine(self) -> DedupEngine:
+        """The engine."""
+        return self._engine
+
+    def look(self) -> None:
+        """Pass a `Wake` to the engine."""
+        self._feed(Wake())
+
+
 class DedupWorker(WorkerProcess):
     """A worker with its stored replies, and a disk that survives its crashes."""
 
-    dedup: DedupEngine
+    dedup: SimDedup
 
     def __init__(self, spec: WorkerSpec, stage: Stage) -> None:
         super().__init__(spec, stage)
         assert isinstance(stage.knobs, DedupKnobs)
-        self._knobs = stage.knobs
-        self._disk = SimDisk()
-        self._store: SimStore | None = None
-        # Without a disk, replies are lost with the process: each start has its own keys.
-        self._scope = b""
+        self.knobs = stage.knobs
+        self.disk = SimDisk()
 
     # --- life -------------------------------------------------------------------------------------
     def make_host(self) -> Host:
         """Return a host whose engine starts with the replies on the disk."""
-        knobs = self._knobs
         self._unstarted: dict[Any, Request] = {}
-        self._keys: dict[Any, bytes] = {}
-        found = []
-        if knobs.durable:
-            self._store = SimStore(self, self._disk, knobs.segment_size, knobs.disk_s, self._feed)
-            found = self._store.found
-        else:
-            self._scope = b"life %d " % self.life
-        now = self.clock()
-        self.dedup = self._stage.parts.dedup(
-            knobs.dedup_policy, epoch_s=self.world.now - now, found=found, now=now
-        )
-        self._feeder = Feeder(self.dedup, self.clock, self._perform)
+        self.dedup = SimDedup(self, self._stage.parts.dedup)
+        self._gate: Gate = self.dedup.gate(self.spec.service, clients_call_id)
+        self._gate.handlers = _Handlers(self)
+        self._gate.tell = self._tell
         return super().make_host()
+
+    def _tell(self, event: Input) -> None:
+        self.host.submit(event)
 
     def _end(self, what: str) -> None:
         super()._end(what)
-        if self._store is not None and what == "exits":
-            self._store.close()
-        elif what == "loses power":
-            self._disk = self._disk.after_power_cut(self.rng)
-            return
-        self._disk = self._disk.after_death()
+        log = self.dedup.log
+        if log is not None and what == "exits":
+            log.close()
+        elif log is not None:
+            log.die()
+        cut = what == "loses power"
+        self.disk = self.disk.after_power_cut(self.rng) if cut else self.disk.after_death()
 
     # --- between the worker's engine and the handlers ---------------------------------------------
     def deliver(self, token: Any, what: Any) -> None:
-        """Deliver a request to the dedup engine."""
-        request: Request = what
-        key = request.idempotency_key
-        call_id = clients_call_id(token)
-        name = b"k" + key if key else b"c" + call_id
-        self._keys[token] = self._scope + self.spec.service.encode() + b" " + name
-        self._feed(Asked(token, request, name if key or call_id else b""))
+        """Deliver a request to the gate."""
+        self._gate.ask(token, what)
 
     def abandon(self, token: Any, reason: str) -> None:
         """Report that no caller waits for a request."""
-        self._feed(GivenUp(token, reason))
+        self._gate.give_up(token, reason)
 
     def run(self, token: Any, task: Task, payload: bytes) -> None:
         """Run a handler; one that hangs ends after `hang_s`, as nothing interrupts it."""
@@ -95,42 +122,48 @@ class DedupWorker(WorkerProcess):
         """Handle an event of a handler."""
         if isinstance(event, Finished):
             self._stage.history.tell("effect_ended", event.token, event.status)
-        self._feed(event)
+        self._gate.hear(event)
 
-    def _feed(self, *events: Input) -> None:
-        if refused := self._feeder.feed(events):
-            raise refused
-
-    def _perform(self, effects: Iterable[Any]) -> None:
-        for effect in effects:
-            if isinstance(effect, Store | Load | Discard):
-                assert self._store is not None
-                self._store.perform(effect)
-            elif isinstance(effect, Deliver):
-                self._prepare(effect.token, effect.what)
-            elif isinstance(effect, CancelHandler):
-                if self._unstarted.pop(effect.token, None) is not None:
-                    self.later(0.0, self._feed, Finished(effect.token, (b"",), Status.CANCELLED))
-            elif not isinstance(effect, Warn):
-                if isinstance(effect, Finished):
-                    self._keys.pop(effect.token, None)
-                self.host.submit(effect)
-
-    def _prepare(self, token: Any, request: Request) -> None:
+    def prepare(self, token: Any, request: Request) -> None:
+        """Start a handler, now or a little later."""
         self._unstarted[token] = request
         if self.rng.random() < _WAITS_P:
             self.later(self.rng.random() * _WAITS_S_MAX, self._start, token)
         else:
             self._start(token)
 
+    def cancel(self, token: Any) -> None:
+        """Cancel a handler that has not started."""
+        if self._unstarted.pop(token, None) is not None:
+            self.later(0.0, self._gate.hear, Finished(token, (b"",), Status.CANCELLED))
+
     def _start(self, token: Any) -> None:
         request = self._unstarted.pop(token, None)
         if request is None:  # abandoned
             return
-        self._feed(Started(token))
-        self._stage.history.tell("effect_began", token, self._keys[token], self)
+        self._gate.hear(Started(token))
+        self._stage.history.tell("effect_began", token, self._key(request), self)
+        if request.idempotency_key == clients_call_id(token):
+            request.idempotency_key = b""  # the gate has made it up
         super().deliver(token, request)
 
-    def look(self) -> None:
-        """Pass a `Wake` to the engine."""
-        self._feed(Wake())
+    def _key(self, request: Request) -> bytes:
+        """Return a key that is unique in the run. Without a disk, replies are lost with the
+        process: each start has its own keys."""
+        scope = b"" if self.knobs.durable else b"life %d " % self.life
+        return scope + self.spec.service.encode() + b" " + request.idempotency_key
+
+
+class _Handlers:
+    """The handlers of a worker, for the gate."""
+
+    def __init__(self, process: DedupWorker) -> None:
+        self._process = process
+
+    def deliver(self, token: Any, request: Request) -> None:
+        """Run a handler."""
+        self._process.prepare(token, request)
+
+    def abandon(self, token: Any, reason: str) -> None:
+        """Cancel a handler that has not started."""
+        self._process.cancel(token)

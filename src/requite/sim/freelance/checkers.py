@@ -25,7 +25,7 @@ class FlpChecker(Checker):
         knobs: FreelanceKnobs = self.history.knobs
         return knobs
 
-    def call_sent(self, hub: Hub, message: list[bytes]) -> Call | None:
+    def _call_sent(self, hub: Hub, message: list[bytes]) -> Call | None:
         """Return the call of a client's message; None for a ping."""
         if tuple(message) == PING:
             return None
@@ -67,7 +67,7 @@ class SentOnce(FlpChecker):
 
     def request_sent(self, hub: Hub, peer: Any, message: list[bytes]) -> None:
         """Check each attempt of a client."""
-        call = self.call_sent(hub, message)
+        call = self._call_sent(hub, message)
         if call is None:
             return
         call.sent += 1
@@ -109,7 +109,7 @@ class NeverInVain(FlpChecker):
 
     def request_sent(self, hub: Hub, _peer: Any, message: list[bytes]) -> None:
         """Check that a client's request has neither ended nor expired."""
-        call = self.call_sent(hub, message)
+        call = self._call_sent(hub, message)
         if call is None:
             return
         late_s = self.now - call.due_at

@@ -48,7 +48,7 @@ class OnlyTheLiving(FlpChecker):
 
     def request_sent(self, hub: Hub, peer: Any, message: list[bytes]) -> None:
         """Check that a request goes to a live server."""
-        call = self.call_sent(hub, message)
+        call = self._call_sent(hub, message)
         if call is None or peer not in hub.names:
             return
         if peer not in hub.open and hub.model is not Model.FAILOVER:
@@ -82,7 +82,7 @@ class Faithful(FlpChecker):
 
     def request_sent(self, hub: Hub, peer: Any, message: list[bytes]) -> None:
         """Check which server gets a new call."""
-        call = self.call_sent(hub, message)
+        call = self._call_sent(hub, message)
         if call is None or hub.model is not Model.AGENT:
             return
         before = self._asked.get(hub)
@@ -126,7 +126,7 @@ class MovesOn(FlpChecker):
 
     def request_sent(self, hub: Hub, peer: Any, message: list[bytes]) -> None:
         """Record an attempt."""
-        call = self.call_sent(hub, message)
+        call = self._call_sent(hub, message)
         if call is not None and hub.model is Model.AGENT:
             self._tried[call] = peer
             self._lost.get(hub, {}).pop(call, None)
@@ -174,7 +174,7 @@ class OneAtATime(FlpChecker):
 
     def request_sent(self, hub: Hub, peer: Any, message: list[bytes]) -> None:
         """Check that no request is in flight on the connection."""
-        call = self.call_sent(hub, message)
+        call = self._call_sent(hub, message)
         if call is None or hub.model is not Model.FAILOVER:
             return
         if peer in self._out:
@@ -198,7 +198,7 @@ class AllAtOnce(FlpChecker):
 
     def request_sent(self, hub: Hub, peer: Any, message: list[bytes]) -> None:
         """Record a server that gets the call."""
-        call = self.call_sent(hub, message)
+        call = self._call_sent(hub, message)
         if call is not None and hub.model is Model.SHOTGUN and call.sent <= len(self.knobs.servers):
             self._volleys.setdefault(call, {})[peer] = None
 

@@ -52,6 +52,13 @@ _LIST: Final = (
         "flp-shotgun", "model two; clients and servers crash", _DEATHS, models=(Model.SHOTGUN,)
     ),
     FlpScenario(
+        "flp-late",
+        "model two; deadlines pass while clients and servers crash",
+        _DEATHS,
+        models=(Model.SHOTGUN,),
+        fixed={"calls": 200, "faults_per_s": 1.0, "service_s": 0.1, "timeout_s": 0.2},
+    ),
+    FlpScenario(
         "flp-agent", "model three; clients and servers crash", _DEATHS, models=(Model.AGENT,)
     ),
     FlpScenario(

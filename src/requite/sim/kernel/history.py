@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from inspect import isfunction
 from typing import TYPE_CHECKING, Any, Final
 
 from requite.errors import CallError
@@ -19,7 +20,7 @@ from requite.request import Partial, Reply
 if TYPE_CHECKING:
     from requite.sim.kernel.world import World
 
-_VIOLATIONS_MAX: Final = 50  # a run with more is broken in general
+_VIOLATIONS_MAX: Final = 50  # of each invariant; a run with more is broken in general
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,28 +115,6 @@ class Trace:
         return f"request {self.request_id} ({self.call})"
 
 
-class Checker:
-    """Checks one invariant. Subclasses define a method for each event that they need, by its name.
-
-    `invariant` is the id in ARCHITECTURE.md, `sentence` its text.
-    """
-
-    invariant: str
-    sentence: str
-
-    def __init__(self, history: History) -> None:
-        self.history = history
-
-    @property
-    def knobs(self) -> Any:
-        """The knobs of the run: what it allows."""
-        return self.history.knobs
-
-    def violate(self, text: str) -> None:
-        """Report a violation of the invariant, with the evidence."""
-        self.history.violate(self.invariant, text)
-
-
 EVENTS: Final = (
     "submitted",
     "cancelled",
@@ -183,7 +162,7 @@ EVENTS: Final = (
     "gave_up",
     "turns_unknown",
     "rested",
-    # events of RPC over AMQP: see `requite.sim.amqp.watch` and `requite.sim.amqp.server`
+    # events of RPC over AMQP: see `requite.sim.amqp.watch` and `requite.sim.rabbitmq.server`
     "request_returned",
     "protocol_error",
     "acked_unanswered",
@@ -198,6 +177,37 @@ EVENTS: Final = (
 )
 
 
+class Checker:
+    """Checks one invariant. Subclasses define a method for each event that they need, by its name.
+
+    `invariant` is the id in ARCHITECTURE.md, `sentence` its text.
+    """
+
+    invariant: str
+    sentence: str
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Raise `TypeError` for a method that is not named after an event: nothing would call
+        it."""
+        super().__init_subclass__(**options)
+        for name, value in vars(cls).items():
+            is_own = not name.startswith("_") and not hasattr(Checker, name)
+            if is_own and isfunction(value) and name not in EVENTS:
+                raise TypeError(f"{cls.__name__}.{name}: there is no such event in EVENTS")
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+
+    @property
+    def knobs(self) -> Any:
+        """The knobs of the run: what it allows."""
+        return self.history.knobs
+
+    def violate(self, text: str) -> None:
+        """Report a violation of the invariant, with the evidence."""
+        self.history.violate(self.invariant, text)
+
+
 class History:
     """All calls, executions and violations of a run; notifies the checkers."""
 
@@ -208,6 +218,7 @@ class History:
         self.open: dict[int, Call] = {}
         self.executions: dict[int, Execution] = {}
         self.violations: list[Violation] = []
+        self._violated: Counter[str] = Counter()
         self.stop_at = ""  # the first violation of this invariant ends the run
         self.outcomes: Counter[str] = Counter()
         self.checkers = [checker(self) for checker in checkers]
@@ -217,13 +228,14 @@ class History:
         }
 
     def tell(self, event: str, *what: Any) -> None:
-        """Notify all checkers that have a method for the event."""
+        """Notify all checkers that have a method for the event, one of `EVENTS`."""
         for hear in self._hearers[event]:
             hear(*what)
 
     def violate(self, invariant: str, text: str) -> None:
         """Record a violation."""
-        if len(self.violations) < _VIOLATIONS_MAX:
+        self._violated[invariant] += 1
+        if self._violated[invariant] <= _VIOLATIONS_MAX:
             self.violations.append(Violation(invariant, self.world.now, text))
             if invariant == self.stop_at:
                 self.world.stop()

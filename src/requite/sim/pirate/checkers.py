@@ -114,7 +114,7 @@ class NobodyNotices(robustness.NobodyNotices):
     """No exception escapes an engine, a framing or a host; no honest peer is disconnected for a
     protocol error."""
 
-    def is_fair(self, reason: str) -> bool:
+    def _is_fair(self, reason: str) -> bool:
         """Allow every reason except a protocol error."""
         return "broke the protocol" not in reason
 

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from requite.protocols.pirate.policy import BACK
 from requite.sim.kernel.history import Checker, History
 from requite.sim.pirate.knobs import PirateVariant
 from requite.sim.pirate.queueing import READY
 from requite.sim.pirate.watch import Hub
+
+# The reasons for which a party disconnects a peer, except silence.
+_OTHER_REASONS: Final = (
+    "broke the protocol",
+    "failed",
+    "given up",
+    "was lost",
+    "closed",
+    "shutting down",
+    "has drained",
+)
 
 
 class _PeerActivity:
@@ -124,9 +135,9 @@ class HeardInTime(Checker):
             self.violate(f"{hub} has not heard {hub.names[peer]} for {silent_s:.3f} s, and waits")
 
     def sent_away(self, hub: Hub, peer: Any, reason: str) -> None:
-        """Check that a peer given up was silent, and had no request."""
+        """Check that a peer given up for no other reason was silent, and had no request."""
         activity = self._activity.get(peer)
-        if activity is None or "nothing came" not in reason:
+        if activity is None or any(other in reason for other in _OTHER_REASONS):
             return
         silent_s = hub.process.world.now - activity.heard_at
         if silent_s < self.knobs.silence_s - self.knobs.heartbeat_late_s:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from requite.protocols.amqp.topology import Pool
 from requite.sim.pool.ledger import REPLIES, Request
 from requite.sim.pool.node import Node
-from requite.sim.pool.rabbit import Refused
-from requite.sim.rabbitmq.message import SimMessage
+from requite.sim.pool.rabbit import Refused, message
 
 if TYPE_CHECKING:
     from requite.sim.pool.knobs import Task
@@ -51,16 +50,17 @@ class Caller(Node):
     def _send(self, request: Request) -> None:
         if request.number not in self._unconfirmed:
             return
-        message = SimMessage(
-            request.number,
+        published = message(
             request.key,
-            None if request.silent else REPLIES + self.name,
-            request.correlation_id,
-            request.expires_s,
+            {},
+            number=request.number,
+            reply_to="" if request.silent else REPLIES + self.name,
+            correlation_id=request.correlation_id,
+            expires_s=request.expires_s,
         )
         exchange = self._names.requests_exchange
         self.ask(
-            lambda: self.stage.rabbit.publish(exchange, message),
+            lambda: self.stage.rabbit.publish(exchange, published),
             lambda answer: self._confirmed(request, answer),
         )
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final
 from requite.protocols.amqp.wire import EVENT
 from requite.sim.kernel.fault_injection import FaultAction, Injector, choose, spare
 from requite.sim.kernel.faults import Fault, FaultKind
-from requite.sim.pool.rabbit import QueueNotFound
-from requite.sim.rabbitmq.message import SimMessage
+from requite.sim.pool.rabbit import message
 
 if TYPE_CHECKING:
     from requite.sim.kernel.faults import Fault
@@ -66,7 +65,7 @@ class PoolFaults(Injector):
         stage = self._stage
         stage.rabbit.start()
         stage.rabbit.api_fails, stage.rabbit.api_slow_s = 0, 0.0
-        stage.rabbit.refused_keys.clear()
+        stage.rabbit.forbidden.clear()
         self._driver.fails, self._driver.slow_s = 0, 0.0
         for manager in self._managers:
             if not manager.is_leaving:
@@ -78,13 +77,13 @@ class PoolFaults(Injector):
     # --- processes --------------------------------------------------------------------------------
     def _crash_manager(self, fault: Fault) -> None:
         manager = choose(self._managers, fault.lot)
-        manager.end("crashes", self._notice_s(fault))
+        manager.kill(self._notice_s(fault))
         self._stage.world.after(fault.duration_s, manager.start)
 
     def _drain_manager(self, fault: Fault) -> None:
         """Drain a manager, and restart it once it has exited."""
         manager = choose(self._managers, fault.lot)
-        manager.drain(stop_groups=spare(fault.lot) < 0.5)
+        manager.leave(stop_groups=spare(fault.lot) < 0.5)
         self._restart(manager, fault.duration_s)
 
     def _restart(self, manager: Manager, after_s: float) -> None:
@@ -101,7 +100,7 @@ class PoolFaults(Injector):
         if workers:
             choose(workers, fault.lot).end("crashes", self._notice_s(fault))
 
-    def _cut(self, nodes: Sequence[Node], fault: Fault) -> None:
+    def _cut(self, nodes: Sequence[Node | Manager], fault: Fault) -> None:
         """Break a connection; each end detects that after its own delay."""
         if nodes:
             client_delay_s = spare(fault.lot) * self._stage.knobs.notice_s
@@ -135,8 +134,8 @@ class PoolFaults(Injector):
     def _refuse(self, fault: Fault) -> None:
         """Make RabbitMQ refuse all operations on the queue of one key."""
         key = f"key-{int(spare(fault.lot) * self._stage.knobs.keys)}"
-        self._stage.rabbit.refused_keys.add(key)
-        self._later(fault, lambda: self._stage.rabbit.refused_keys.discard(key))
+        self._stage.rabbit.refuse(key)
+        self._later(fault, lambda: self._stage.rabbit.allow(key))
 
     def _meddle(self, fault: Fault) -> None:
         """Unbind a queue, as an operator would; delete it if it is empty."""
@@ -146,9 +145,9 @@ class PoolFaults(Injector):
             return
         name = choose(sorted(found), fault.lot)
         key = rabbit.names.key_of(name) or ""
-        rabbit.unbind(rabbit.names.requests_exchange, name, key)
+        rabbit.exchanges.unbind(rabbit.names.requests_exchange, name, key)
         if not rabbit.queues[name].messages:
-            rabbit.delete(name)
+            rabbit.delete(name).close()
 
     # --- the driver -------------------------------------------------------------------------------
     def _fail_driver(self, fault: Fault) -> None:
@@ -185,9 +184,5 @@ class PoolFaults(Injector):
         )
         key = choose(("", _LONG_KEY, "key-0", "%/\x00"), spare(fault.lot))
         rabbit = self._stage.rabbit
-        if rabbit.up and names.orphan_exchange in rabbit.exchanges:
-            exchange = choose(exchanges, fault.lot)
-            try:
-                rabbit.publish(exchange, SimMessage(0, key, None, None, None, headers))
-            except QueueNotFound:
-                return
+        if rabbit.up and names.requests_exchange in rabbit.exchanges:
+            rabbit.publish(choose(exchanges, fault.lot), message(key, headers))

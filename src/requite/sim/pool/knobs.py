@@ -5,8 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from requite.pool.config import Lifetime, Limits, Loops, PoolConfig, PoolSection
+from requite.pool.config import (
+    HttpSection,
+    Lifetime,
+    Limits,
+    Loops,
+    PoolConfig,
+    PoolSection,
+    RabbitSection,
+)
+from requite.shell.link import LinkLimits
 from requite.sim.kernel.knobs import RunKnobs
+from requite.sim.kernel.medium import Shape
+from requite.sim.kernel.process import Pace
+from requite.sim.rabbitmq.process import PORT, RABBIT
+from requite.sim.rabbitmq.server import ServerSettings
 
 
 class Task(StrEnum):
@@ -62,6 +75,27 @@ class PoolKnobs(RunKnobs):
         return 1.0
 
     @property
+    def network(self) -> Shape:
+        """The network between managers and RabbitMQ. A lost peer is detected after `notice_s`."""
+        keepalive_s = max(self.notice_s, 0.1)
+        return Shape(self.latency_s, keepalive_s=keepalive_s, connect_timeout_s=1.0)
+
+    @property
+    def pace(self) -> Pace:
+        """Managers and RabbitMQ are never late."""
+        return Pace()
+
+    @property
+    def limits(self) -> LinkLimits:
+        """The limits of RabbitMQ's connections."""
+        return LinkLimits()
+
+    @property
+    def server(self) -> ServerSettings:
+        """The settings of RabbitMQ."""
+        return ServerSettings(heartbeat_s=10, sync_s=0.0)
+
+    @property
     def settle_s(self) -> float:
         """A little longer than the age of RabbitMQ's oldest samples."""
         return 1.2 * self.sample_s
@@ -71,6 +105,7 @@ class PoolKnobs(RunKnobs):
         """The settings of the managers."""
         return PoolConfig(
             PoolSection("core", version="1"),
+            RabbitSection(f"amqp://{RABBIT}:{PORT}/"),
             lifetime=Lifetime(self.unbind_delay_s, self.stop_delay_s, self.extra_lifetime_s),
             loops=Loops(self.interval_s, 0.2, 2.0, 1, self.settle_s),
             limits=Limits(
@@ -80,4 +115,5 @@ class PoolKnobs(RunKnobs):
                 self.orphans,
                 orphan_hold_s=0.5,
             ),
+            http=HttpSection(enabled=False),
         )

@@ -9,25 +9,27 @@ expires.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from requite.pool.effects import Destination
 from requite.protocols.amqp.topology import Pool
 from requite.protocols.amqp.wire import FIRST_DEATH_REASON, STATUS
 from requite.sim.pool.knobs import Task
 
 if TYPE_CHECKING:
+    from requite.protocols.amqp.properties import Properties
     from requite.sim.kernel.history import History
     from requite.sim.pool.knobs import PoolKnobs
-    from requite.sim.rabbitmq.message import Entry, SimMessage
+    from requite.sim.rabbitmq.message import SimMessage
 
 REPLIES: Final = "reply-"
 """The prefix of the callers' reply queues, which are not simulated."""
 
 _ROUNDING_S: Final = 1e-3
+_HEX: Final = re.compile("[0-9a-f]{32}")
 
 
 @dataclass(slots=True, eq=False)
@@ -151,26 +153,27 @@ class Ledger:
         """Record that the driver starts a worker of a group."""
         self.away.discard(key)
 
-    def deleted(self, key: str, bound: bool) -> None:
-        """Check a queue that a manager deletes: it must not be bound."""
-        if bound:
-            self._violate(f"the queue of {key!r} is deleted while it is bound")
+    def deleted_while_bound(self, key: str) -> None:
+        """Report a queue that is deleted while it is bound."""
+        self._violate(f"the queue of {key!r} is deleted while it is bound")
 
     # --- events of RabbitMQ -----------------------------------------------------------------------
-    def take_reply(self, names: Sequence[str], message: SimMessage) -> bool:
-        """Record a message to a reply queue; return whether it is one."""
-        if not names or not names[0].startswith(REPLIES):
-            return False
+    def number_of(self, properties: Properties | None) -> int:
+        """Return the number of the request that a message carries; 0: none."""
+        text = "" if properties is None else properties.message_id
+        number = int(text, 16) if _HEX.fullmatch(text) else 0
+        return number if number in self.requests else 0
+
+    def take_reply(self, queue: str, message: SimMessage) -> None:
+        """Record a message to a reply queue."""
         number = int(message.correlation_id or "0", 16)
         request = self.requests.get(number)
         status = str(message.headers.get(STATUS))
-        if request is None or names[0] != REPLIES + request.caller:
-            self._history.violate(
-                "I2", f"{names[0]} gets {status!r} for {message.correlation_id!r}"
-            )
+        if request is None or queue != REPLIES + request.caller:
+            text = f"{queue} gets {status!r} for {message.correlation_id!r}"
+            self._history.violate("I2", text)
         else:
             self._answered(request, status)
-        return True
 
     def _answered(self, request: Request, status: str) -> None:
         request.answers.append(status)
@@ -194,17 +197,18 @@ class Ledger:
         elif request is not None and queue == self._names.dead_letter_queue:
             request.dead_lettered += 1
 
-    def died(self, message: SimMessage, reason: str, _entry: Entry) -> None:
+    def died(self, message: SimMessage, reason: str) -> None:
         """Record a dead-lettered message."""
         request = self.requests.get(message.number)
         if request is not None:
             request.deaths.append(reason)
 
-    def forwarded(self, to: Destination, message: SimMessage, reason: str) -> None:
-        """Record a message that a manager forwards; check one that it gives up as expired."""
+    def gave_up(self, message: SimMessage) -> None:
+        """Record a request that a manager dead-letters; check whether it has expired."""
         request = self.requests.get(message.number)
-        if request is None or to is not Destination.DEAD_LETTERS:
+        if request is None:
             return
+        reason = str(message.headers.get(FIRST_DEATH_REASON))
         request.deaths.append(reason)
         over_at = request.sent_at + (request.expires_s or 0.0)
         if reason == "expired" and self._now < over_at - _ROUNDING_S:

@@ -7,9 +7,11 @@ from hashlib import sha256
 from random import Random
 from typing import Final, NamedTuple
 
-from requite.pool.inputs import SetVersion
 from requite.protocols.amqp.topology import Pool
+from requite.sim.kernel import virtual
+from requite.sim.kernel.network import Network
 from requite.sim.kernel.plan import Plan
+from requite.sim.kernel.process import Process
 from requite.sim.kernel.result import Options, Result
 from requite.sim.kernel.simulation import Luck, Phase, Simulation
 from requite.sim.pool.callers import Caller
@@ -20,6 +22,8 @@ from requite.sim.pool.ledger import Ledger, Request
 from requite.sim.pool.manager import Manager
 from requite.sim.pool.rabbit import SimRabbit
 from requite.sim.pool.stage import PoolSimParts, PoolStage
+from requite.sim.rabbitmq.checkers import NoMistakes
+from requite.sim.rabbitmq.process import RabbitParty
 
 _START_WITHIN_S: Final = 0.2
 _DRAIN_S: Final = 60.0
@@ -46,20 +50,24 @@ class PoolSimulation(Simulation):
     call_type = PoolCall
 
     def __init__(self, plan: Plan, options: Options) -> None:
-        super().__init__(plan, options, (), _describe)
+        super().__init__(plan, options, (NoMistakes,), _describe)
         self.knobs: PoolKnobs = plan.knobs
         knobs = self.knobs
         self.ledger = Ledger(self.history, knobs)
         self.rabbit = SimRabbit(self.world, knobs, self.ledger)
         self.stage = PoolStage(
             self.world,
+            Network(self.world, knobs.network),
             self.history,
+            self,
             knobs,
             options.parts_of(PoolSimParts),
             self.ledger,
             self.rabbit,
+            knobs.config.pool.version,
+            self.transcript,
         )
-        self.stage.transcript = self.transcript
+        self.rabbit.process = RabbitParty(self.stage, self.rabbit, knobs.server)
         self.driver = SimDriver(self.stage)
         self.managers = [
             Manager(f"manager-{i + 1}", self.stage, self.driver) for i in range(knobs.managers)
@@ -67,7 +75,6 @@ class PoolSimulation(Simulation):
         self.callers = [Caller(f"caller-{i + 1}", self.stage) for i in range(knobs.callers)]
         self.injector = PoolFaults(self.stage, self.driver, self.managers, self.callers)
         self._names = Pool("core")
-        self._version = knobs.config.pool.version
 
     # --- events -----------------------------------------------------------------------------------
     @staticmethod
@@ -81,9 +88,22 @@ class PoolSimulation(Simulation):
         rng = luck("calls")
         return [_draw_call(knobs, rng, number + 1, instants[number]) for number in numbers]
 
+    def run(self) -> None:
+        """Run all phases with virtual clock and seeded randomness."""
+        with virtual.quiet(), virtual.world(self.world):
+            super().run()
+            for manager in self.managers:
+                manager.discard()
+
+    def process_failed(self, process: Process, trace: str) -> None:
+        """Report a process that ended with an exception (I13)."""
+        self.history.violate("I13", f"{process.name}: {trace}")
+        super().process_failed(process, trace)
+
     def begin(self) -> None:
         """Schedule the starts of callers and managers, and the planned calls."""
         world, rng = self.world, self.world.rng("workload")
+        self.rabbit.start()
         for caller in self.callers:
             caller.start()
         for manager in self.managers:
@@ -211,14 +231,14 @@ class PoolSimulation(Simulation):
     def _check_blocked_key(self) -> bool:
         """Check that a key whose queue cannot be declared delays no other key, and is served in the
         end."""
-        self.rabbit.refused_keys.add(_SLOW_KEY)
+        self.rabbit.refuse(_SLOW_KEY)
         if not self._check_expiry():
             return False
         slow = [self._ask(_SLOW_KEY) for _ in range(2 * self.knobs.orphans + 1)]
         self.world.run(self.world.now + 1.0)
         hold_s = self.knobs.config.limits.orphan_hold_s + 10 * self.knobs.latency_s
         served = self._are_served(("quick",), self._round_s + 6.0 + 4 * hold_s)
-        self.rabbit.refused_keys.clear()
+        self.rabbit.allow(_SLOW_KEY)
         if not served or self.knobs.queue_length:
             return served and self._settle()
         limit_s = self._round_s + len(slow) * (self.knobs.service_s + hold_s) + 6.0
@@ -240,9 +260,9 @@ class PoolSimulation(Simulation):
         keys = ("key-0", "key-1", "key-2")
         if not self._are_served(keys, self._round_s + 6.0) or self._active is None:
             return False
-        self._version = "2"
+        self.stage.version = "2"
         self.ledger.replaced.update(keys)
-        self._active.act(self._active.feed, SetVersion("2"))
+        self._active.set_version("2")
         limit_s = len(self.driver.groups) * 2 * (self._round_s + 6.0)
         asked: list[Request] = []
         until = self.world.now + limit_s
@@ -265,16 +285,15 @@ class PoolSimulation(Simulation):
         if manager is None or not self._are_served((_STEADY_KEY,), self._round_s + 6.0):
             return False
         for other in self.managers:
-            other.end("crashes", 0.0)
+            other.kill()
             other.start()
-            if other.alive:
-                other.engine.handle((SetVersion(self._version),), other.now)
         self.ledger.guarded_from_stops.add(_STEADY_KEY)
         asked = [self._ask("after")]
         until = self.world.now + 2 * self._round_s + 6.0
         while not asked[0].answers and self.world.now < until:
-            asked.append(self._ask(_STEADY_KEY))
+            # First a pause: a report that waits for the new manager would tell it of the group.
             self.world.run(self.world.now + 0.4 * self.knobs.unbind_delay_s)
+            asked.append(self._ask(_STEADY_KEY))
         self.ledger.guarded_from_stops.clear()
         self.world.run(self.world.now + self._round_s)
         return self._all_ok(asked)
@@ -294,7 +313,7 @@ class PoolSimulation(Simulation):
         served = self._are_served(("last",), self._round_s + 6.0)
         self._check_forgotten_keys()
         for manager in self.managers:
-            manager.drain(stop_groups=True)
+            manager.leave(stop_groups=True)
         gone = self._wait_for(
             lambda: not any(manager.alive for manager in self.managers),
             self._round_s + 8.0,

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from requite.pool.config import PoolConfig
 from requite.pool.engine import PoolParts
-from requite.protocols.amqp.topology import Pool, Queue
+from requite.pool.manager.rabbit import Rabbit
 
 if TYPE_CHECKING:
     from requite.sim.kernel.history import History
+    from requite.sim.kernel.network import Network
+    from requite.sim.kernel.process import Supervisor
     from requite.sim.kernel.transcript import Transcript
     from requite.sim.kernel.world import World
     from requite.sim.pool.knobs import PoolKnobs
@@ -17,33 +21,35 @@ if TYPE_CHECKING:
     from requite.sim.pool.rabbit import SimRabbit
 
 
-class Topology(Pool):
-    """The exchanges and queues that a manager declares. Mutation tests pass broken ones."""
-
-    def is_exclusive(self, queue: Queue) -> bool:
-        """Return whether a queue of the pool is deleted with its manager's connection: none is."""
-        return queue.name == ""
-
-
 @dataclass(frozen=True, slots=True)
 class PoolSimParts:
     """The parts under test. Mutation tests pass broken ones."""
 
     engine: PoolParts = field(default_factory=PoolParts)
-    topology: type[Topology] = Topology
+    connect: Callable[[PoolConfig], Rabbit] = Rabbit
 
 
 @dataclass(slots=True)
 class PoolStage:
-    """The state that all processes of a run share."""
+    """The state that all processes of a run share. `version`: the version of workers that managers
+    start with."""
 
     world: World
+    network: Network
     history: History
+    supervisor: Supervisor
     knobs: PoolKnobs
     parts: PoolSimParts
     ledger: Ledger
     rabbit: SimRabbit
+    version: str
     transcript: Transcript | None = None
+
+    @property
+    def config(self) -> PoolConfig:
+        """The settings of a manager that starts now."""
+        config = self.knobs.config
+        return replace(config, pool=replace(config.pool, version=self.version))
 
     def remark(self, who: str, what: str) -> None:
         """Record an event in the transcript."""

@@ -9,7 +9,7 @@ from requite.protocols.amqp.topology import Pool
 from requite.protocols.amqp.wire import EVENT, STATUS, Event
 from requite.sim.pool.knobs import Task
 from requite.sim.pool.node import Node
-from requite.sim.pool.rabbit import Refused
+from requite.sim.pool.rabbit import Refused, message
 from requite.sim.rabbitmq.message import Entry, SimMessage
 from requite.sim.rabbitmq.queue import Consumer
 
@@ -86,8 +86,8 @@ class Worker(Node):
         self._maybe_leave()
 
     def _report(self, event: Event) -> None:
-        message = SimMessage(0, self.key, headers={EVENT: str(event)})
-        self.ask(lambda: self.stage.rabbit.publish(self._names.activity_exchange, message))
+        report = message(self.key, {EVENT: str(event)})
+        self.ask(lambda: self.stage.rabbit.publish(self._names.activity_exchange, report))
 
     def _consume(self) -> None:
         if not self._is_stopping and self.connection is not None:
@@ -146,14 +146,15 @@ class Worker(Node):
         self._settle(consumer, lambda queue: queue.reject(consumer, tag, requeue=requeue))
         self._done(tag)
 
-    def _serve(self, count: int, consumer: Consumer, tag: int, message: SimMessage) -> None:
+    def _serve(self, count: int, consumer: Consumer, tag: int, request: SimMessage) -> None:
         """Publish the reply; acknowledge the request once the reply is confirmed."""
         if count != self.connections or self.connection is None:
             return
-        if message.reply_to is None:
+        if not request.reply_to:
             self._served(consumer, tag, True)
             return
-        reply = SimMessage(0, message.reply_to, None, message.correlation_id, None, {STATUS: "ok"})
+        correlation_id = request.correlation_id or ""
+        reply = message(request.reply_to, {STATUS: "ok"}, correlation_id=correlation_id)
         self.ask(
             lambda: self.stage.rabbit.publish("", reply),
             lambda routed: self._served(consumer, tag, routed),

@@ -1,5 +1,14 @@
-"""A model of RabbitMQ: messages, queues, exchanges and bindings.
+"""A model of RabbitMQ, which speaks AMQP 0.9.1 over simulated connections.
 
-Two simulated servers use it: `amqp/server.py` speaks AMQP 0.9.1 over simulated connections;
-`pool/rabbit.py` has one method call per AMQP method, and a management API.
+message.py, queue.py, exchanges.py  messages, queues, exchanges and bindings
+published.py       a published message: its properties and body
+store.py           which queues and messages survive a crash
+sessions.py        connections and channels; server.py: handles the methods of clients
+server_methods.py  AMQP methods from the server's side: encoded, and decoded
+server_framing.py  the server's side of the handshake, and of frames
+process.py         the process of RabbitMQ
+checkers.py        what the server reports of its clients
+
+`amqp/` has callers and responders at it. `pool/` has managers at it; its callers and workers, which
+are not requite's, use the same queues by calls instead of AMQP.
 """

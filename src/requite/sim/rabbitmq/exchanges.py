@@ -51,6 +51,11 @@ class Exchanges:
         """Return the queues that are bound with a routing key."""
         return self._bindings.get(exchange, {}).get(key, {})
 
+    def all_bound(self, exchange: str) -> Collection[str]:
+        """Return the queues that are bound with any routing key."""
+        tables = self._bindings.get(exchange, {}).values()
+        return dict.fromkeys(name for bound in tables for name in bound)
+
     def route(self, exchange: str, key: str) -> list[str]:
         """Return the queues that a message goes to, in the order of their bindings. For the default
         exchange, return the routing key even if no queue has that name."""
@@ -58,5 +63,4 @@ class Exchanges:
             return [key]
         if self._kinds[exchange] != "fanout":
             return [*self.bound(exchange, key)]
-        tables = self._bindings.get(exchange, {}).values()
-        return [*dict.fromkeys(name for bound in tables for name in bound)]
+        return [*self.all_bound(exchange)]

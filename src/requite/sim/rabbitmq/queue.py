@@ -129,10 +129,16 @@ class SimQueue:
             self._server.world.at(expires_at, self._expire)
         self._pump()
 
+    def admits(self, consumer: Consumer) -> bool:
+        """Return whether no exclusive consumer forbids a new consumer."""
+        listening = [other for other in self.consumers if other.takes_more]
+        return not (
+            any(other.exclusive for other in listening) or (consumer.exclusive and listening)
+        )
+
     def consume(self, consumer: Consumer) -> bool:
         """Add a consumer. Return False if an exclusive consumer forbids that."""
-        listening = [other for other in self.consumers if other.takes_more]
-        if any(other.exclusive for other in listening) or (consumer.exclusive and listening):
+        if not self.admits(consumer):
             return False
         self.consumers.append(consumer)
         self._pump()

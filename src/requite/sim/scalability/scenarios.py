@@ -143,6 +143,13 @@ _LIST: Final = (
         },
     ),
     SpScenario(
+        "sp-endless",
+        "calls without a deadline, whose requests and replies are lost again and again",
+        faults=(FaultKind.CRASH_WORKER, FaultKind.CRASH_DEVICE, FaultKind.BLACK_HOLE),
+        resends=True,
+        fixed={"calls": 300, "endless_p": 0.9, "faults_per_s": 3.0},
+    ),
+    SpScenario(
         "sp-no-resend",
         "clients never resend: nothing runs twice, and the caller gets an error",
         faults=(

@@ -11,6 +11,7 @@ from requite.protocols.majordomo.policy import BrokerPolicy
 from requite.protocols.pirate.policy import QueuePolicy
 from requite.protocols.titanic.policy import TitanicPolicy
 from requite.shell.daemon import Daemon
+from requite.sim.kernel.disk import SimDisk
 from requite.sim.shells.knobs import (
     MIDDLE,
     Transport,
@@ -18,7 +19,6 @@ from requite.sim.shells.knobs import (
 from requite.sim.shells.pool import Platform, PlatformDriver, config_of
 from requite.sim.shells.stage import BACK, FRONT, Member, ShellStage, brokers, tcp
 from requite.sim.shells.titanic import SimDiskSettings
-from requite.sim.titanic.disk import SimDisk
 from requite.titanic.store import StoreSettings
 from requite.titanic.titanic import Titanic
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from requite.engine import Input, Load
 from requite.engine import Store as StoreEffect
 from requite.shell import clock
-from requite.sim.titanic.disk import SimLog
+from requite.sim.kernel.disk import SimLog
 from requite.titanic.settings import TitanicSettings
 from requite.titanic.store import PURPOSE, Store
 

@@ -24,7 +24,7 @@ from requite.engine import (
 from requite.errors import StorageError
 from requite.protocols.titanic.engine import TitanicEngine
 from requite.protocols.titanic.inputs import Asked
-from requite.sim.titanic.disk import Killed, SimDisk, SimLog
+from requite.sim.kernel.disk import Killed, SimDisk, SimLog
 from requite.titanic.store import Store as TitanicStore
 from requite.titanic.store import open_memory
 

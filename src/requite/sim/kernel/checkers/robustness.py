@@ -31,9 +31,9 @@ class NobodyNotices(Checker):
 
     def sent_away(self, hub: Any, peer: Any, reason: str) -> None:
         """Check that an engine disconnects no honest peer without a fair reason."""
-        if peer.stream.other.process.is_honest and not self.is_fair(reason):
+        if peer.stream.other.process.is_honest and not self._is_fair(reason):
             self.violate(f"{hub} disconnects {hub.names[peer]}, which is honest: {reason}")
 
-    def is_fair(self, reason: str) -> bool:
+    def _is_fair(self, reason: str) -> bool:
         """Whether an honest peer may be disconnected for this reason."""
         return any(word in reason for word in self.fair)

@@ -13,6 +13,15 @@ from requite.sim.kernel.history import Call, Checker, Execution, History, Trace
 Facts = Mapping[str, Any]
 _SLACK_S: Final = 0.005
 
+# The reasons for which a broker drops a worker, except silence.
+_OTHER_REASONS: Final = (
+    "broke the protocol",
+    "disconnected",
+    "sent READY twice",
+    "was lost",
+    "the passive server",
+)
+
 
 class OneOwner(Checker):
     """One worker at a time owns a request, and only the owner's reply counts.
@@ -48,14 +57,15 @@ class OneOwner(Checker):
             self.violate(f"{trace} is dispatched again while {trace.owner_name} owns it")
 
     def worker_lost(self, facts: Facts, name: str) -> None:
-        """Record the lost worker; check that a worker dropped as silent was silent."""
+        """Record the lost worker; check that a worker dropped for no other reason was silent."""
         now = self.history.world.now
         self._lost[facts["worker"]] = now
-        if "silent" not in facts["reason"]:
+        if any(reason in facts["reason"] for reason in _OTHER_REASONS):
             return
         silent_s = now - self._broker.watched.heard_at.get(facts["worker"], 0.0)
         if silent_s < self._silence_s.get(name, 0.0) - _SLACK_S:
-            self.violate(f"{name} is dropped as silent, but sent bytes {silent_s:.3f} s ago")
+            why = facts["reason"]
+            self.violate(f"{name} is dropped ({why}), but sent bytes {silent_s:.3f} s ago")
 
     def redelivered(self, trace: Trace | None, _facts: Facts) -> None:
         """Check that the former owner has lost the request."""

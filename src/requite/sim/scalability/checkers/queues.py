@@ -117,14 +117,14 @@ class _Queues(Checker):
 
     def request_taken(self, hub: Hub, payload: bytes) -> None:
         """Record that a worker starts a request."""
-        self.taken(hub, payload)
+        self._taken(hub, payload)
 
     def request_sent(self, hub: Hub, _peer: Any, payload: bytes) -> None:
         """Record that a device forwards a request."""
         if hub.kind == "device":
-            self.taken(hub, payload[TAG_SIZE:])
+            self._taken(hub, payload[TAG_SIZE:])
 
-    def taken(self, hub: Hub, payload: bytes) -> None:
+    def _taken(self, hub: Hub, payload: bytes) -> None:
         """Remove a request from the queue."""
         self.waiting[hub].taken(payload)
 
@@ -135,7 +135,7 @@ class FairQueues(_Queues):
     invariant = "I8"
     sentence = SENTENCE
 
-    def taken(self, hub: Hub, payload: bytes) -> None:
+    def _taken(self, hub: Hub, payload: bytes) -> None:
         """Check that a turn passes no other peer over."""
         served = self.waiting[hub].taken(payload)
         if served is not None and served[1] is not None:
@@ -151,7 +151,7 @@ class NeverStartedInVain(_Queues):
     invariant = "I15"
     sentence = "expired or cancelled work never starts"
 
-    def taken(self, hub: Hub, payload: bytes) -> None:
+    def _taken(self, hub: Hub, payload: bytes) -> None:
         """Check that the request is queued."""
         if self.waiting[hub].taken(payload) is None:
             self.violate(f"{hub} starts {payload[:60]!r}, which came over no open channel")

@@ -34,18 +34,28 @@ from requite.protocols.amqp import methods, wire
 from requite.protocols.amqp.methods import CONNECTION
 from requite.protocols.amqp.properties import Properties, encode_properties
 from requite.protocols.amqp.topology import DIRECT_REPLY_TO
-from requite.sim.amqp import server_methods
-from requite.sim.amqp.knobs import AmqpKnobs
-from requite.sim.amqp.published import PublishedMessage, published_message
-from requite.sim.amqp.sessions import Channel, Session, UnackedDelivery
-from requite.sim.amqp.store import Store, StoredQueue
+from requite.sim.rabbitmq import server_methods
 from requite.sim.rabbitmq.message import Entry
+from requite.sim.rabbitmq.published import PublishedMessage
 from requite.sim.rabbitmq.queue import Consumer
+from requite.sim.rabbitmq.sessions import Channel, Session, UnackedDelivery
+from requite.sim.rabbitmq.store import Store, StoredQueue
 
 _BATCH_S: Final = 0.0005  # how long confirms are collected, to send them together
-_NOT_FOUND, _LOCKED, _PRECONDITION = 404, 405, 406
+_REFUSED, _NOT_FOUND, _LOCKED, _PRECONDITION = 403, 404, 405, 406
 _COMMAND_INVALID, _CHANNEL_ERROR, _NOT_ALLOWED = 503, 504, 530
 _INTERNAL, _FORCED = 541, 320
+
+
+class ServerSettings(NamedTuple):
+    """`heartbeat_s`: the heartbeat timeout that it proposes. `sync_s`: the longest time until a
+    message is on disk. `birth_s`: for this long after its declaration a queue may refuse consumers.
+    `frame_size`: the largest frame, which splits longer bodies."""
+
+    heartbeat_s: int
+    sync_s: float
+    birth_s: float = 0.0
+    frame_size: int = 131_072
 
 
 class Deferred(NamedTuple):
@@ -74,7 +84,7 @@ class Server:
     def __init__(
         self,
         store: Store,
-        knobs: AmqpKnobs,
+        settings: ServerSettings,
         rng: Random,
         later: Callable[[float, Callable[[], None]], None],
         tell: Callable[..., None],
@@ -83,13 +93,14 @@ class Server:
         self.sessions: dict[Any, Session] = {}
         self.is_blocked = False
         self.refuses = False
-        self._knobs = knobs
+        self._settings = settings
         self._rng = rng
         self._later = later
         self._tell = tell
         self._now = 0.0
+        self._handles = False  # whether it is handling inputs
         self._out: list[Effect] = []
-        self._heartbeat_s = heartbeat_s(knobs)
+        self._heartbeat_s = settings.heartbeat_s
         self._check_at = 0.0
         self._direct: dict[str, tuple[Session, Channel, str]] = {}  # consumers of direct replies
         self._serial = 0
@@ -107,6 +118,9 @@ class Server:
             methods.EXCHANGE_DECLARE: self._declare_exchange,
             methods.QUEUE_DECLARE: self._declare_queue,
             methods.QUEUE_BIND: self._bind,
+            methods.QUEUE_UNBIND: self._unbind,
+            methods.QUEUE_DELETE: self._delete_queue,
+            methods.CHANNEL_CLOSE: self._close,
             methods.BASIC_QOS: self._qos,
             methods.BASIC_CONSUME: self._consume,
             methods.BASIC_CANCEL: self._cancel,
@@ -120,10 +134,12 @@ class Server:
     def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
         """See `requite.engine.Engine.handle`."""
         self._now = now
+        self._handles = True
         for event in events:
             self._inputs[event.__class__](event)
             if self.store.dead_letters:
                 self._later(0.0, self._answer_dead_letters)
+        self._handles = False
         out, self._out = self._out, []
         return out
 
@@ -150,7 +166,7 @@ class Server:
         for channel in list(session.channels.values()):
             self._release(channel)
         for name in [n for n, q in self.store.queues.items() if q.session is session]:
-            self._delete(name)
+            self.delete(name)
 
     def _received(self, event: Received) -> None:
         session = self.sessions.get(event.peer)
@@ -221,7 +237,7 @@ class Server:
         queue.remove_consumer(consumer)
         is_unused = queue.owner is not None and not queue.consumers
         if is_unused and self.store.queues.get(queue.name) is queue:
-            self._delete(queue.name)
+            self.delete(queue.name)
 
     # --- channels ---------------------------------------------------------------------------------
     def _open(self, session: Session, id_: bytes, channel: Channel | None) -> None:
@@ -237,6 +253,11 @@ class Server:
             raise Refusal(_COMMAND_INVALID, text, is_hard=True, is_client_error=True)
         del session.channels[channel.id]
 
+    def _close(self, session: Session, channel: Channel, _message: Message) -> None:
+        self._release(channel)
+        del session.channels[channel.id]
+        self._send(session, channel.id, methods.CHANNEL_CLOSE_OK)
+
     def _qos(self, session: Session, channel: Channel, message: Message) -> None:
         channel.prefetch = server_methods.read_qos(message[1])
         self._send(session, channel.id, methods.BASIC_QOS_OK)
@@ -247,16 +268,17 @@ class Server:
 
     # --- exchanges and queues ---------------------------------------------------------------------
     def _declare_exchange(self, session: Session, channel: Channel, message: Message) -> None:
-        name, kind, passive = server_methods.read_exchange_declare(message[1])
-        if name not in self.store.exchanges:
-            if passive:
-                raise Refusal(_NOT_FOUND, f"NOT_FOUND - no exchange '{name}'")
-            self.store.exchanges.declare(name, kind)
+        asked = server_methods.read_exchange_declare(message[1])
+        if asked.exchange not in self.store.exchanges:
+            if asked.passive:
+                raise Refusal(_NOT_FOUND, f"NOT_FOUND - no exchange '{asked.exchange}'")
+            self.store.exchanges.declare(asked.exchange, asked.kind, asked.arguments)
         self._send(session, channel.id, methods.EXCHANGE_DECLARE_OK)
 
     def _declare_queue(self, session: Session, channel: Channel, message: Message) -> None:
         asked = server_methods.read_queue_declare(message[1])
         name = asked.queue or self._new_name()
+        self._check_access(name)
         queue = self.store.queues.get(name)
         if queue is None:
             if asked.passive:
@@ -267,7 +289,7 @@ class Server:
         if not asked.passive and queue.arguments != asked.arguments:
             raise Refusal(_PRECONDITION, "PRECONDITION_FAILED - inequivalent arg")
         channel.last_queue = name
-        counts = len(queue.ready), len(queue.consumers)
+        counts = len(queue.ready), queue.active_consumers
         self._send(session, channel.id, server_methods.declared(name, *counts))
 
     def _new_name(self) -> str:
@@ -278,24 +300,41 @@ class Server:
         if queue.session is not None and queue.session is not session:
             raise Refusal(_LOCKED, f"RESOURCE_LOCKED - '{queue.name}'", is_client_error=True)
 
+    def _check_access(self, name: str) -> None:
+        if name in self.store.forbidden:
+            raise Refusal(_REFUSED, f"ACCESS_REFUSED - access to queue '{name}' refused")
+
+    def _named(self, channel: Channel, name: str) -> StoredQueue:
+        """Return a queue by its name, or the queue that the channel declared last."""
+        name = name or channel.last_queue
+        self._check_access(name)
+        if name not in self.store.queues:
+            raise Refusal(_NOT_FOUND, f"NOT_FOUND - no queue '{name}'")
+        return self.store.queues[name]
+
     def _bind(self, session: Session, channel: Channel, message: Message) -> None:
         queue, exchange, key = server_methods.read_bind(message[1])
         if exchange not in self.store.exchanges:
             raise Refusal(_NOT_FOUND, f"NOT_FOUND - no exchange '{exchange}'")
-        self.store.exchanges.bind(exchange, queue or channel.last_queue, key)
+        self.store.exchanges.bind(exchange, self._named(channel, queue).name, key)
         self._send(session, channel.id, methods.QUEUE_BIND_OK)
 
-    def delete(self, name: str) -> None:
-        """Delete a queue, as an operator would."""
-        if name in self.store.queues:
-            self._delete(name)
+    def _unbind(self, session: Session, channel: Channel, message: Message) -> None:
+        queue, exchange, key = server_methods.read_bind(message[1])
+        self._check_access(queue)
+        self.store.unbind(exchange, queue, key)
+        self._send(session, channel.id, methods.QUEUE_UNBIND_OK)
 
-    def _delete(self, name: str) -> None:
-        queue = self.store.delete(name)
-        consumers, queue.consumers = queue.consumers, []  # their deliveries are not requeued
-        for consumer in consumers:
-            if consumer.takes_more:
-                consumer.cancelled()
+    def _delete_queue(self, session: Session, channel: Channel, message: Message) -> None:
+        queue = self._named(channel, server_methods.read_queue_delete(message[1]))
+        self._check_owner(queue, session)
+        self._send(session, channel.id, server_methods.deleted(len(queue.ready)))
+        self.delete(queue.name)
+
+    def delete(self, name: str) -> None:
+        """Delete a queue, if it exists."""
+        if name in self.store.queues:
+            self.store.delete(name).close()
 
     # --- consumers --------------------------------------------------------------------------------
     def _consume(self, session: Session, channel: Channel, message: Message) -> None:
@@ -303,19 +342,22 @@ class Server:
         if asked.queue == DIRECT_REPLY_TO:
             self._consume_direct_replies(session, channel, asked)
             return
-        name = asked.queue or channel.last_queue
-        queue = self.store.queues.get(name)
-        if queue is None:
-            raise Refusal(_NOT_FOUND, f"NOT_FOUND - no queue '{name}'")
+        queue = self._named(channel, asked.queue)
         self._check_owner(queue, session)
         if asked.tag in channel.consumers:
             text = "NOT_ALLOWED - attempt to reuse consumer tag"
             raise Refusal(_NOT_ALLOWED, text, is_hard=True, is_client_error=True)
         age_s = self.store.world.now - queue.declared_at
-        if queue.is_quorum and queue.declared_by is not session and age_s < self._knobs.birth_s:
+        if queue.is_quorum and queue.declared_by is not session and age_s < self._settings.birth_s:
             raise Refusal(_INTERNAL, "INTERNAL_ERROR", is_hard=True)
-        self._send(session, channel.id, server_methods.consuming(asked.tag))
         self._add_consumer(session, channel, queue, asked)
+
+    def after_latency(self, act: Callable[..., None], *args: Any) -> None:
+        """Call `act` for a consumer: now, or as an input of its own."""
+        if self._handles:
+            act(*args)
+        else:
+            self._later(0.0, lambda: act(*args))
 
     def _add_consumer(
         self, session: Session, channel: Channel, queue: StoredQueue, asked: server_methods.Consume
@@ -330,8 +372,17 @@ class Server:
             self._send(session, channel.id, server_methods.cancelled(asked.tag, by_us=True))
 
         prefetch = channel.prefetch or 1 << 30
-        consumer = Consumer(_NoLatency(), 1 << 30 if asked.no_ack else prefetch, deliver, cancelled)
+        consumer = Consumer(
+            self,
+            1 << 30 if asked.no_ack else prefetch,
+            deliver,
+            cancelled,
+            asked.exclusive,
+        )
+        if not queue.admits(consumer):
+            raise Refusal(_REFUSED, f"ACCESS_REFUSED - queue '{queue.name}' in exclusive use")
         channel.consumers[asked.tag] = queue, consumer
+        self._send(session, channel.id, server_methods.consuming(asked.tag))
         queue.consume(consumer)
 
     def _consume_direct_replies(
@@ -405,7 +456,7 @@ class Server:
         if asked.exchange and asked.exchange not in self.store.exchanges:
             raise Refusal(_NOT_FOUND, f"NOT_FOUND - no exchange '{asked.exchange}'")
         self._push_back(session)
-        published = published_message(
+        published = self.store.received(
             asked.exchange, asked.key, message[2], message[3], channel.direct
         )
         number = channel.publish()
@@ -442,7 +493,7 @@ class Server:
             self.store.commit(serial)
             self._confirm(session, channel, number, True)
 
-        self._later(self._knobs.sync_s * self._rng.random(), commit)
+        self._later(self._settings.sync_s * self._rng.random(), commit)
 
     def _confirm(self, session: Session, channel: Channel, number: int, is_taken: bool) -> None:
         channel.settle(number, is_taken)
@@ -474,7 +525,7 @@ class Server:
 
     def publish(self, key: str, header: bytes, body: bytes, exchange: str = "") -> None:
         """Publish a message as an intruder."""
-        published = published_message(exchange, key, header, body, "")
+        published = self.store.received(exchange, key, header, body, "")
         self._note_answer(Channel(b"\0\1"), 0, published)
         if key in self._direct:
             self._reply_directly(published)
@@ -535,16 +586,3 @@ class Server:
         if session.peer in self.sessions:
             session.spoke_at = self._now
             self._out.append(Send(session.peer, (channel, *parts)))
-
-
-class _NoLatency:
-    """A connection inside RabbitMQ, which delivers at once."""
-
-    def after_latency(self, act: Callable[..., None], *args: Any) -> None:
-        """Call `act` now."""
-        act(*args)
-
-
-def heartbeat_s(knobs: AmqpKnobs) -> int:
-    """Return the heartbeat timeout, which clients, workers and RabbitMQ agree on."""
-    return max(1, round(2 * knobs.interval_s))

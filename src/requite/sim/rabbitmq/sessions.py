@@ -6,8 +6,8 @@ from collections import Counter
 from typing import Any
 
 from requite.protocols.amqp.methods import Confirmed
-from requite.sim.amqp.store import StoredQueue
 from requite.sim.rabbitmq.queue import Consumer
+from requite.sim.rabbitmq.store import StoredQueue
 
 
 class UnackedDelivery:

@@ -61,6 +61,11 @@ def declared(queue: str, messages: int, consumers: int) -> bytes:
     return methods.QUEUE_DECLARE_OK + short(queue) + _U32.pack(messages) + _U32.pack(consumers)
 
 
+def deleted(messages: int) -> bytes:
+    """Encode the answer to `queue.delete`."""
+    return methods.QUEUE_DELETE_OK + _U32.pack(messages)
+
+
 def consuming(tag: str) -> bytes:
     """Encode the answer to `basic.consume`."""
     return methods.BASIC_CONSUME_OK + short(tag)
@@ -104,6 +109,15 @@ class QueueDeclare(NamedTuple):
     arguments: dict[str, Any]
 
 
+class ExchangeDeclare(NamedTuple):
+    """The fields of `exchange.declare`."""
+
+    exchange: str
+    kind: str
+    passive: bool
+    arguments: dict[str, Any]
+
+
 class Publish(NamedTuple):
     """The fields of `basic.publish`."""
 
@@ -118,6 +132,7 @@ class Consume(NamedTuple):
     queue: str
     tag: str
     no_ack: bool
+    exclusive: bool
 
 
 class Settle(NamedTuple):
@@ -137,18 +152,23 @@ def read_queue_declare(method: bytes) -> QueueDeclare:
     return QueueDeclare(queue, passive, durable, exclusive, auto_delete, arguments)
 
 
-def read_exchange_declare(method: bytes) -> tuple[str, str, bool]:
-    """Decode `exchange.declare`: name, type, and whether it is passive."""
+def read_exchange_declare(method: bytes) -> ExchangeDeclare:
+    """Decode `exchange.declare`."""
     name, at = read_short(method, 6)
     kind, at = read_short(method, at)
-    return name, kind, bool(method[at] & 1)
+    return ExchangeDeclare(name, kind, bool(method[at] & 1), read_table(method, at + 1)[0])
 
 
 def read_bind(method: bytes) -> tuple[str, str, str]:
-    """Decode `queue.bind`: queue, exchange and routing key."""
+    """Decode `queue.bind` or `queue.unbind`: queue, exchange and routing key."""
     queue, at = read_short(method, 6)
     exchange, at = read_short(method, at)
     return queue, exchange, read_short(method, at)[0]
+
+
+def read_queue_delete(method: bytes) -> str:
+    """Decode the queue of `queue.delete`."""
+    return read_short(method, 6)[0]
 
 
 def read_publish(method: bytes) -> Publish:
@@ -167,7 +187,7 @@ def read_consume(method: bytes) -> Consume:
     """Decode `basic.consume`."""
     queue, at = read_short(method, 6)
     tag, at = read_short(method, at)
-    return Consume(queue, tag, bool(method[at] & 2))
+    return Consume(queue, tag, bool(method[at] & 2), bool(method[at] & 4))
 
 
 def read_cancel(method: bytes) -> str:

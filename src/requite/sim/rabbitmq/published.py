@@ -61,6 +61,7 @@ def published_message(
         reply_to=properties.reply_to,
         correlation_id=properties.correlation_id,
         expires_s=int(text) / 1000 if text.isascii() and text.isdecimal() else None,
+        headers=properties.headers,
         header=header,
         is_persistent=properties.persistent,
     )

@@ -3,34 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from requite.shell.connections import no_framing
 from requite.shell.host import Host
-from requite.sim.amqp.party import RABBIT
-from requite.sim.amqp.server import Deferred, Server, heartbeat_s
-from requite.sim.amqp.server_framing import ServerFraming
-from requite.sim.amqp.stage import AmqpStage
-from requite.sim.amqp.store import Store
-from requite.sim.kernel.party import BaseParty
+from requite.sim.kernel.party import BaseParty, StageT
 from requite.sim.kernel.stream import SimStream
+from requite.sim.rabbitmq.server import Deferred, Server, ServerSettings
+from requite.sim.rabbitmq.server_framing import ServerFraming
+from requite.sim.rabbitmq.store import Store
+
+RABBIT: Final = "rabbit"
+"""The name of its node."""
+PORT: Final = "5672"
 
 
-class RabbitParty(BaseParty[AmqpStage]):
-    """RabbitMQ. Durable queues and messages survive its restarts."""
+class RabbitParty(BaseParty[StageT]):
+    """RabbitMQ. Durable queues and messages in `store` survive its restarts."""
 
     kind = "rabbit"
     hub: Server
 
-    def __init__(self, stage: AmqpStage) -> None:
+    def __init__(self, stage: StageT, store: Store, settings: ServerSettings) -> None:
         super().__init__(RABBIT, stage)
-        self.store = Store(stage.world, stage.knobs, self.rng)
-        self.store.is_running = lambda: self.alive and not self.frozen
+        self.store = store
+        store.rng = self.rng
+        store.is_running = lambda: self.alive and not self.frozen
+        self._settings = settings
 
     def make_engine(self) -> Server:
         """Return a server with the queues and messages that are on disk."""
-        stage = self.stage
-        return Server(self.store, stage.knobs, self.rng, self.defer, stage.history.tell)
+        tell = self.stage.history.tell
+        return Server(self.store, self._settings, self.rng, self.defer, tell)
 
     def defer(self, delay_s: float, act: Callable[[], None]) -> None:
         """Call `act` in the server after `delay_s`, unless it has crashed by then."""
@@ -56,13 +60,13 @@ class RabbitParty(BaseParty[AmqpStage]):
 
     def make_framing(self, stream: SimStream, place: Any, accepted: bool) -> ServerFraming:
         """Return the server's framing for a new connection."""
-        knobs = self.stage.knobs
-        return ServerFraming(knobs.frame_size, heartbeat_s(knobs))
+        return ServerFraming(self._settings.frame_size, self._settings.heartbeat_s)
 
     def started(self) -> None:
         """Accept connections."""
         super().started()
         self.take_connections()
+        self.take_connections(PORT)
 
     def _end(self, what: str) -> None:
         super()._end(what)

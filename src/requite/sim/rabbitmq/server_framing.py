@@ -10,7 +10,7 @@ from requite.framing.base import Message
 from requite.principal import Credential
 from requite.protocols.amqp import methods
 from requite.protocols.amqp.methods import CONNECTION
-from requite.sim.amqp import server_methods
+from requite.sim.rabbitmq import server_methods
 
 _OPENING: Final = b"AMQP\0\0\x09\x01"
 _METHOD, _HEADER, _BODY, _HEARTBEAT = 1, 2, 3, 8
