@@ -85,17 +85,22 @@ class TlsSession:
 
     def receive(self, chunk: bytes) -> bytes:
         """Decrypt received bytes; return the plain ones. Raises `TlsFailure`."""
-        if self._beginning is not None and not (chunk := self._first_record(chunk)):
-            return b""
-        self._incoming.write(chunk)
         if not self.established:
+            if self._beginning is not None and not (chunk := self._first_record(chunk)):
+                return b""
+            self._incoming.write(chunk)
             self._shake_hands()
-        if not self.established:
-            return b""
+            if not self.established:
+                return b""
+        else:
+            self._incoming.write(chunk)
         data = self._read()
         overhead = self._overhead + len(chunk) - _OVERHEAD_PER_BYTE * len(data)
-        self._overhead = max(0, overhead)
-        if overhead > _OVERHEAD_MAX:
+        if overhead <= 0:
+            self._overhead = 0
+        elif overhead <= _OVERHEAD_MAX:
+            self._overhead = overhead
+        else:
             raise TlsFailure(f"the peer sent {overhead} bytes of TLS messages without data")
         return data
 
@@ -113,6 +118,11 @@ class TlsSession:
         if self.established:
             with suppress(ssl.SSLError):  # the peer has not sent its close_notify
                 self._tls.unwrap()
+
+    @property
+    def has_output(self) -> bool:
+        """Whether there are bytes to send."""
+        return self._outgoing.pending > 0
 
     def output(self) -> bytes:
         """Return, once, the bytes to send."""
@@ -159,11 +169,12 @@ class TlsSession:
             raise TlsFailure(f"cannot read the peer's certificate: {error}") from error
 
     def _read(self) -> bytes:
-        """Decrypt all complete records; one read returns one record."""
+        """Decrypt all complete records; one read returns one whole record."""
+        read, incoming = self._tls.read, self._incoming
         parts: list[bytes] = []
         try:
-            while self._incoming.pending or self._tls.pending():
-                data = self._tls.read(_RECORD_SIZE)
+            while incoming.pending:
+                data = read(_RECORD_SIZE)
                 if not data:
                     self.peer_has_ended = True
                     break

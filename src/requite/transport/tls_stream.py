@@ -121,18 +121,22 @@ class TlsStream:
         """Decrypt received bytes, and deliver the plain ones."""
         if self._over:
             return
-        was_established = self._session.established
+        session = self._session
+        was_established = session.established
         try:
-            data = self._session.receive(chunk)
+            data = session.receive(chunk)
         except TlsFailure as failure:
             self._fail(str(failure))
             return
-        self._flush()
-        if not was_established and self._session.established:
-            self._establish()
+        if not was_established:
+            self._flush()
+            if session.established:
+                self._establish()
+        elif session.has_output:  # the answer to a KeyUpdate
+            self._flush()
         if data and self._owner is not None and not self._closing:
             self._owner.received(self._link, data)
-        if self._session.peer_has_ended and not self._closing:
+        if session.peer_has_ended and not self._closing:
             self._later(self.close)  # after the replies to the last bytes have been sent
 
     def blocked(self, _link: object) -> None:
