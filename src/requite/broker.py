@@ -54,7 +54,7 @@ class Broker(Daemon):
       with a certificate signed by that authority.
     - `policy`: times and limits.
     - `users`: passwords by user name. If given, peers must authenticate by ZMTP PLAIN, which does
-      not encrypt; None: no authentication.
+      not encrypt; use TLS for other machines. None: no passwords.
     - `handover`: whether a peer that announces an identity in use takes it over (True) or is
       refused (False).
     - `message_size_max`: maximum bytes of one message, all frames together; a larger one ends the
