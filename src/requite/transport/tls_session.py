@@ -120,9 +120,20 @@ class TlsSession:
                 self._tls.unwrap()
 
     @property
+    def shakes_hands(self) -> bool:
+        """Whether it has memory of OpenSSL, and its handshake is not complete."""
+        return self._beginning is None and not self.established
+
+    @property
     def has_output(self) -> bool:
         """Whether there are bytes to send."""
         return self._outgoing.pending > 0
+
+    def free(self) -> None:
+        """Release OpenSSL's memory; after that only `peer_credential` and `established` remain."""
+        if not self._is_server or self._beginning is None:
+            del self._tls
+        del self._make, self._incoming, self._outgoing
 
     def output(self) -> bytes:
         """Return, once, the bytes to send."""
