@@ -90,10 +90,8 @@ class TlsSession:
                 return b""
             self._incoming.write(chunk)
             self._shake_hands()
-            if not self.established:
-                return b""
-        else:
-            self._incoming.write(chunk)
+            return self._read() if self.established else b""
+        self._incoming.write(chunk)
         data = self._read()
         overhead = self._overhead + len(chunk) - _OVERHEAD_PER_BYTE * len(data)
         if overhead <= 0:
