@@ -89,8 +89,7 @@ class TlsSession:
             if self._beginning is not None and not (chunk := self._first_record(chunk)):
                 return b""
             self._incoming.write(chunk)
-            self._shake_hands()
-            return self._read() if self.established else b""
+            return self._read() if self._shake_hands() else b""
         self._incoming.write(chunk)
         data = self._read()
         overhead = self._overhead + len(chunk) - _OVERHEAD_PER_BYTE * len(data)
@@ -154,15 +153,17 @@ class TlsSession:
             self._tls = self._make()
         return beginning
 
-    def _shake_hands(self) -> None:
+    def _shake_hands(self) -> bool:
+        """Go on with the handshake; return whether it is complete."""
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
-            return
+            return False
         except ssl.SSLError as error:
             raise TlsFailure(_in_words(error)) from error
         self.peer_credential = self._read_certificate()
         self.established = True
+        return True
 
     def _read_certificate(self) -> Credential | None:
         """Return what the certificate of the peer proves; None without one.
