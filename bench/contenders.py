@@ -16,9 +16,10 @@ from bench.cells import Kind
 BASELINE: dict[Kind, str] = {
     "broker": "pyzmq poller",
     "journal": "0.3, no journal",
+    "tls": "0.3, no TLS",
     "end-to-end": "nats-py",
 }
-_LISTENING = r"istening (?:on tcp|for client connections on ).*:(\d+)"
+_LISTENING = r"istening (?:on t(?:cp|ls)|for client connections on ).*:(\d+)"
 _BIND = ("--bind", "tcp://127.0.0.1:0")
 
 Lack = Callable[[], str | None]
@@ -85,6 +86,17 @@ def _journalling_broker() -> list[str]:
     return [*_requite_broker(), "--journal", folder]
 
 
+def _secure_broker() -> list[str]:
+    from requite.cli.keys.certificates import new_authority
+
+    folder = Path(tempfile.mkdtemp(prefix="requite-bench-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    issued = new_authority("bench", days=1)
+    file = folder / "broker.pem"
+    file.write_bytes(issued.key + issued.certificate)
+    return [str(_executable()), "broker", "--bind", f"tls://127.0.0.1:0?certificate={file}"]
+
+
 def _nats_broker() -> list[str]:
     return [nats_server() or "nats-server", "--addr", "127.0.0.1", "--port", "-1"]
 
@@ -97,6 +109,7 @@ _FROM_BENCH = "run `scripts/setup bench`"
 _zmq = _module("zmq", _FROM_BENCH)
 _majortomo = _module("majortomo", _FROM_BENCH)
 _nats_py = _module("nats", _FROM_BENCH)
+_certificates = _module("cryptography", _FROM_BENCH)
 _requite_cli = _module("requite.cli", "this tree has no command line yet")
 _requite_worker = _module("requite.worker", "this tree has no worker yet")
 _requite = (_no_requite, _requite_cli)
@@ -112,6 +125,8 @@ CONTENDERS = [
     Contender("nats-server", "broker", _nats_broker, (_no_nats_server,), "nats"),
     Contender("0.3, no journal", "journal", _requite_broker, _requite, "mdp-0.3"),
     Contender("0.3, journal", "journal", _journalling_broker, _requite, "mdp-0.3"),
+    Contender("0.3, no TLS", "tls", _requite_broker, _requite, "mdp-0.3"),
+    Contender("0.3, TLS", "tls", _secure_broker, (*_requite, _certificates), "mdp-0.3-tls"),
     Contender(
         "requite", "end-to-end", _requite_broker, (*_requite, _requite_worker), peer="requite_peer"
     ),

@@ -60,6 +60,12 @@ def _with_ratio(figure: str, form: str) -> Entry:
     return entry
 
 
+def _broker_cpu_and_more(results: Results, cell: Cell, name: str) -> str:
+    text = _with_ratio("broker_cpu_us", ".1f")(results, cell, name)
+    more = results.difference(cell, name, "broker_cpu_us")
+    return text if more is None else f"{text.removesuffix(')')}, {more:+.1f})"
+
+
 def _latency(results: Results, cell: Cell, name: str) -> str:
     p50 = results.median(cell, name, "latency_p50_us")
     p99 = results.median(cell, name, "latency_p99_us")
@@ -105,6 +111,12 @@ _SHAPES: list[tuple[str, Kind, Callable[[Cell], bool], Entry]] = [
         "journal",
         _always,
         _with_ratio("broker_cpu_us", ".1f"),
+    ),
+    (
+        f"What TLS costs: the broker's CPU per request, µs {_AGAINST['tls']}",
+        "tls",
+        _always,
+        _broker_cpu_and_more,
     ),
     ("Broker: latency p50 / p99 of a synchronous call, µs", "broker", _synchronous, _latency),
     (

@@ -15,6 +15,10 @@ def by_name(name: str) -> Dialect:
         from bench.load import mdp03
 
         return mdp03.DIALECT
+    if name == "mdp-0.3-tls":
+        from bench.load import tls
+
+        return tls.DIALECT
     from bench.load import mdp02
 
     return mdp02.DIALECTS[name]

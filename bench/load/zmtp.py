@@ -15,8 +15,18 @@ Message = list[bytes]
 
 def connect(port: int) -> socket.socket:
     """Connect to a ROUTER on the loopback, and complete the handshake. Raises `OSError`."""
+    return shake_hands(dial(port))
+
+
+def dial(port: int) -> socket.socket:
+    """Connect to a port of the loopback."""
     sock = socket.create_connection(("127.0.0.1", port), timeout=10)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock
+
+
+def shake_hands(sock: socket.socket) -> socket.socket:
+    """Complete the handshake of ZMTP, and return the socket."""
     sock.sendall(GREETING + READY)
     _receive_exactly(sock, len(GREETING))
     flags, size = _receive_exactly(sock, 2)

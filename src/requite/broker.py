@@ -66,10 +66,10 @@ class Broker(Daemon):
       listens at loopback addresses and Unix sockets only.
     - `insecure`: listen at other addresses without `access`, too.
     - `users`: passwords by user name. If given, peers must authenticate by ZMTP PLAIN, which does
-      not encrypt; None: no authentication.
+      not encrypt; use TLS for other machines. None: no passwords.
     - `curve`: keys. If given, connections are encrypted, and peers must have one of the keys that
       are admitted (ZMTP CURVE); instead of `users`. With `access`, it is the file of the own secret
-      key: the keys of users are admitted at TCP addresses, which then take nothing else.
+      key, and the keys of its users are admitted.
     - `handover`: whether a peer that announces an identity in use takes it over (True) or is
       refused (False).
     - `message_size_max`: maximum bytes of one message, all frames together; a larger one ends the

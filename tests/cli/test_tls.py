@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import signal
 from pathlib import Path
 
 import pytest
-from tests.cli.command import requite, running
+from tests.cli.command import COMMAND, requite, running
 from tests.support.certificates import Certificates
 
 from requite.cli.exit_codes import ExitCode
@@ -79,6 +81,27 @@ def test_a_pair_over_tls(certificates: Certificates) -> None:
         assert broker.line().startswith("listening on tls://")
         seen = requite("pair", "status", one + dialling(certificates))
         assert "primary" in seen.out, seen.err
+
+
+@pytest.mark.e2e
+def test_a_pool_at_a_broker(certificates: Certificates, tmp_path: Path) -> None:
+    """The manager and the workers that it starts use the same URL."""
+    file = tmp_path / "pool.toml"
+    command = json.dumps([*COMMAND, "worker", ECHO, "--pool"])
+    state = json.dumps(str(tmp_path / "state"))
+    file.write_text(
+        f'[pool]\nname = "core"\n[http]\nport = 0\n[driver]\ncommand = {command}\n'
+        f"state_dir = {state}\n"
+    )
+    with running("broker", "--bind", SECURE, *listening(certificates)) as broker:
+        place = broker.line().removeprefix("listening on tls://")
+        url = f"mdp+tls://{place}{dialling(certificates, 'certificate_key')}"
+        with running("pool", "run", "--config", str(file), "--broker", url) as manager:
+            assert manager.line().startswith("pool core at http://")
+            called = requite("call", f"{url}&pool=core&key=42", "hello", "--timeout", "20")
+            assert called.out == "hello", called.err
+            manager.send(signal.SIGTERM)
+            assert manager.end()[0] == ExitCode.OK
 
 
 @pytest.mark.e2e

@@ -158,6 +158,23 @@ async def test_the_owner_of_a_connection_is_its_certificate(scene: Scene) -> Non
         assert credential.names[1] == "CN=shop"
 
 
+async def test_a_user_with_a_password_owns_the_connection(scene: Scene) -> None:
+    """A broker without `ca` knows nobody by a certificate, and the password is encrypted."""
+    one_sided = SECURE + scene.listening.partition("&ca=")[0]
+    async with requite.Broker(one_sided, users={"ann": "secret"}) as broker:
+        url = f"{scene.url(broker, 'mmi.service').partition('?')[0]}?ca={scene.certificates.ca}"
+        known = url.replace("mdp+tls://", "mdp+tls://ann:secret@")
+        async with requite.AsyncClient(known, timeout=20) as client:
+            await client.call(b"echo")
+            [link] = broker._shell.host.links
+            assert str(link.principal) == "plain:ann"
+        wrong = url.replace("mdp+tls://", "mdp+tls://ann:guess@")
+        async with requite.AsyncClient(wrong) as client:
+            await failure_on_loop(
+                CallTimeout, "refused the user name", lambda limit: client.call(b"", timeout=limit)
+            )
+
+
 async def until(look: Callable[[], object]) -> None:
     """Wait until `look` returns something true."""
     await asyncio.to_thread(eventually, look, "the state of the pair")

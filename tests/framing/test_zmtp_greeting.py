@@ -71,6 +71,7 @@ def test_equal_and_higher_versions_are_accepted(version):
         (b"GEX", "first byte is 0x47"),
         (b"GET /status HTTP/1.1\r\n", "first bytes are those of an HTTP request"),
         (b"HTTP/1.1 400 Bad Request\r\n", "first bytes are those of an HTTP response"),
+        (b"\x15\x03\x03\x00\x02", "those of TLS"),
         (b"\x16\x03\x01\x02\x00", r"those of TLS \(use mdp\+tls://"),
         (b"\0SP\0\0\x30\0\0", r"those of SP of nng or nanomsg \(use sp\+tcp://"),
         (b"AMQP\0\0\x09\x01", "those of AMQP"),

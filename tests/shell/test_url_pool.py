@@ -14,6 +14,7 @@ from requite.errors import ConfigurationError
 from requite.protocols.majordomo.dialects import check_service_name
 from requite.protocols.majordomo.keyed import key_of, managers_of, meant_by, prefix_of, service_of
 from requite.speaks.registry import parse_url
+from requite.transport.tls import TlsSettings
 from requite.worker.environment import place_of
 
 
@@ -129,6 +130,9 @@ def test_the_environment_of_a_worker() -> None:
     assert place.prefetch == 3
     older = place_of({**ENVIRON, "WORKER_BROKER_URL": "mdp://a?dialect=0.2"})
     assert parse_url(older.url).options["dialect"] == "0.2"
+    secure = place_of({**ENVIRON, "WORKER_BROKER_URL": "mdp+tls://a?ca=ca.pem&certificate=w.pem"})
+    assert parse_url(secure.url).tls == TlsSettings("ca.pem", "w.pem")
+    assert parse_url(secure.url).service == service_of("core", "a/b ö")
 
 
 def test_an_incomplete_or_contradictory_environment_is_refused() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import trustme
 from requite.transport.tls import TlsSettings
 
 LONG_AGO = datetime(2001, 1, 1, tzinfo=UTC)
+FAR_AHEAD = datetime(2100, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,23 @@ class Certificates:
     def expired(self) -> Shown:
         """A certificate for localhost that expired in 2001."""
         return self._issue("expired", self._authority, "localhost", "127.0.0.1", until=LONG_AGO)
+
+    @cached_property
+    def early(self) -> Shown:
+        """A certificate for localhost that is valid from 2100 on."""
+        issued = self._authority.issue_cert(
+            "localhost", "127.0.0.1", not_before=FAR_AHEAD, not_after=FAR_AHEAD + timedelta(days=1)
+        )
+        return self._save("early", issued)
+
+    @cached_property
+    def self_signed(self) -> Shown:
+        """A certificate that only its own key signed."""
+        alone = trustme.CA()
+        return Shown(
+            self._write("self-signed", alone.cert_pem),
+            self._write("self-signed-key", alone.private_key_pem),
+        )
 
     @cached_property
     def client(self) -> Shown:

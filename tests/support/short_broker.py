@@ -1,8 +1,8 @@
 """A broker with a custom handshake time-out, for which `requite broker` has no option.
 
-    python -m tests.support.short_broker HANDSHAKE_TIMEOUT_S
+    python -m tests.support.short_broker HANDSHAKE_TIMEOUT_S [ADDRESS]
 
-It prints the address at which it listens.
+It listens at a free port of TCP, and at ADDRESS; it prints where.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from requite.shell.host import LinkLimits
 
 def main() -> None:
     """Run the broker until SIGTERM."""
-    [handshake_timeout_s] = sys.argv[1:]
+    handshake_timeout_s, *further = sys.argv[1:]
     logging.basicConfig()
     links = LinkLimits(handshake_timeout_s=float(handshake_timeout_s))
-    broker = Broker("tcp://127.0.0.1:0", links=links)
-    broker.run(lambda: print(f"listening on {broker.endpoints[0]}", flush=True))
+    broker = Broker("tcp://127.0.0.1:0", *further, links=links)
+    broker.run(lambda: print(f"listening on {' '.join(broker.endpoints)}", flush=True))
 
 
 if __name__ == "__main__":

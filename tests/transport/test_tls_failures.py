@@ -69,6 +69,18 @@ CASES = {
         NOT_VALID + "certificate has expired",
         "the peer refused TLS: certificate expired",
     ),
+    "clock before its begin": Case(
+        lambda files: files.showing(files.early),
+        lambda files: files.to_dial,
+        NOT_VALID + "certificate is not yet valid",
+        "the peer refused TLS: bad certificate",
+    ),
+    "self-signed": Case(
+        lambda files: files.showing(files.self_signed),
+        lambda files: files.to_dial,
+        NOT_VALID + "self-signed certificate; set `ca` to the file with the certificate",
+        "the peer refused TLS: unknown ca",
+    ),
     "for another host": Case(
         lambda files: files.showing(files.elsewhere),
         lambda files: files.to_dial,
@@ -152,6 +164,12 @@ def test_server_name_overrides_the_expected_name(certificates: Certificates) -> 
         (None, "TLS failed: peer did not return a certificate", "certificate required"),
         ("stranger", "the peer's certificate is not valid: ", "unknown ca"),
         ("expired", "the peer's certificate is not valid: certificate has expired", "expired"),
+        ("early", "the peer's certificate is not valid: certificate is not yet valid", "bad cert"),
+        (
+            "self_signed",
+            "the peer's certificate is not valid: self-signed certificate",
+            "unknown ca",
+        ),
     ],
 )
 def test_a_client_without_a_valid_certificate_is_refused(
@@ -257,7 +275,8 @@ def test_a_plain_peer_at_a_tls_listener(certificates: Certificates) -> None:
         served.write(b"in vain")
         writer.write(bytes.fromhex("0053500000300000"))
         async with asyncio.timeout(20):
-            assert await reader.read() == b""
+            alert = await reader.read()
+        assert alert == bytes.fromhex("15030300 02 020a")  # fatal, unexpected_message
         await served.until_closed()
         assert served.reasons == ["the peer does not speak TLS"]
         writer.close()

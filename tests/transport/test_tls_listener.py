@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 from tests.support.certificates import Certificates, Shown
+from tests.support.hand_poll import Owner
+from tests.transport.test_tls_stream import StreamBelow
 
 from requite.errors import ConfigurationError
 from requite.transport import tls_listener
@@ -27,7 +29,7 @@ class Scene:
         self.files = Certificates(folder)
         self.path = folder / "listener.pem"
         self.show(self.files.server)
-        self.listener = TlsListener(TlsSettings(certificate=self.path))
+        self.listener = TlsListener(TlsSettings(certificate=self.path), list)
 
     def show(self, shown: Shown) -> None:
         """Replace the listener's file by this certificate and its key."""
@@ -122,6 +124,53 @@ def test_a_missing_file_is_reported_once(scene: Scene, caplog: Any) -> None:
 
 def test_bad_files_at_the_start_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="no such file"):
-        TlsListener(TlsSettings(certificate=tmp_path / "missing.pem"))
+        TlsListener(TlsSettings(certificate=tmp_path / "missing.pem"), list)
     with pytest.raises(ConfigurationError, match="requires a certificate"):
-        TlsListener(TlsSettings())
+        TlsListener(TlsSettings(), list)
+
+
+# --- incomplete handshakes ------------------------------------------------------------------------
+class Accepted:
+    """A stream of the listener, its owner, and the session of the peer that dialled."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.peer = scene.files.to_dial.session_to("localhost")
+        self.peer.begin()
+        self.below = StreamBelow()
+        self.owner = Owner()
+        self.stream = scene.listener.stream(self.below)
+        self.stream.start(self.owner, "link")
+
+    def say_hello(self) -> None:
+        self.stream.received(None, self.peer.output())
+
+    def finish(self) -> None:
+        self.peer.receive(self.below.output)
+        self.stream.received(None, self.peer.output())
+
+    @property
+    def is_dropped(self) -> bool:
+        return "close" in self.below.calls
+
+
+def test_the_oldest_of_too_many_handshakes_is_dropped(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tls_listener, "HANDSHAKES_MAX", 3)
+    silent = [Accepted(scene) for _ in range(5)]
+    done, ended, *others = crowd = [Accepted(scene) for _ in range(5)]
+    for each in crowd[:3]:
+        each.say_hello()
+    done.finish()
+    ended.stream.closed(None, "")
+    for each in crowd[3:]:
+        each.say_hello()
+    assert not any(each.is_dropped for each in crowd)  # three are incomplete
+    last = Accepted(scene)
+    last.say_hello()
+    assert [each.is_dropped for each in (*others, last)] == [True, False, False, False]
+    others[0].stream.closed(None, "")
+    assert others[0].owner.reason == "more than 3 TLS handshakes are incomplete"
+    others[1].finish()
+    assert others[1].stream.peer_credential is None
+    assert not any(each.is_dropped for each in (*silent, done))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.certificates import Certificates
+from tests.support.tls13 import Tls13Writer, established
 
 from requite.transport.tls import TlsSettings
 from requite.transport.tls_session import TlsFailure, TlsSession
@@ -112,9 +113,14 @@ def test_a_close_before_the_handshake_is_harmless(make_pair: MakePair) -> None:
 
 def test_a_peer_without_tls_is_detected_by_its_first_byte(make_pair: MakePair) -> None:
     for first in (b"\x00SP\x00\x00\x30\x00\x00", b"GET / HTTP/1.1\r\n", b"\xff"):
-        for session in make_pair():
+        client, server = make_pair()
+        client.output()
+        for session in (client, server):
             with pytest.raises(TlsFailure, match="the peer does not speak TLS"):
                 session.receive(first)
+        # Only the listener answers: its peer may be a client that reads a reason.
+        assert client.output() == b""
+        assert server.output() == bytes.fromhex("15030300 02 020a")
 
 
 def test_a_flipped_bit_is_detected(make_pair: MakePair) -> None:
@@ -144,6 +150,88 @@ def test_garbage_after_the_handshake_yields_nothing(make_pair: MakePair, garbage
     for session in (client, server):
         with suppress(TlsFailure):
             assert session.receive(garbage) == b""
+
+
+# --- floods ---------------------------------------------------------------------------------------
+@pytest.fixture
+def flooded(certificates: Certificates, tmp_path: Path) -> tuple[TlsSession, Tls13Writer]:
+    """A listener's session, and a peer that writes its records by hand."""
+    server = TlsSession(certificates.to_listen.listening_context(), None)
+    return server, established(certificates.to_dial, server, tmp_path / "log")
+
+
+def feed(session: TlsSession, chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the data of each chunk."""
+    for chunk in chunks:
+        yield session.receive(chunk)
+
+
+@pytest.mark.parametrize("asks", [False, True])
+@pytest.mark.parametrize("per_chunk", [1, 100, 2000])
+def test_a_flood_of_key_updates_ends_the_session(
+    flooded: tuple[TlsSession, Tls13Writer], asks: bool, per_chunk: int
+) -> None:
+    server, writer = flooded
+    sizes: list[int] = []
+
+    def flood() -> Iterator[bytes]:
+        while sum(sizes) < 1 << 20:
+            yield b"".join(writer.key_update(asks) for _ in range(per_chunk))
+
+    def measured() -> Iterator[bytes]:
+        for chunk in flood():
+            sizes.append(len(chunk))
+            yield chunk
+
+    with pytest.raises(TlsFailure, match=r"sent \d+ bytes of TLS messages without data"):
+        assert not any(feed(server, measured()))
+    assert sum(sizes[:-1]) <= 33 << 10
+
+
+def test_a_byte_of_data_does_not_excuse_a_flood(flooded: tuple[TlsSession, Tls13Writer]) -> None:
+    server, writer = flooded
+
+    def flood() -> Iterator[bytes]:
+        for _ in range(100):
+            yield b"".join(writer.key_update() for _ in range(100)) + writer.record(b"x")
+
+    with pytest.raises(TlsFailure, match="without data"):
+        assert all(feed(server, flood()))
+
+
+def test_key_updates_among_data_are_accepted(flooded: tuple[TlsSession, Tls13Writer]) -> None:
+    server, writer = flooded
+    for _ in range(2000):
+        assert server.receive(writer.key_update(True) + writer.record(bytes(64))) == bytes(64)
+
+
+def test_the_smallest_records_are_accepted(flooded: tuple[TlsSession, Tls13Writer]) -> None:
+    server, writer = flooded
+    for _ in range(50):
+        chunk = b"".join(writer.record(b"x") for _ in range(100))
+        assert len(server.receive(chunk)) == 100
+
+
+def test_empty_records_are_refused(flooded: tuple[TlsSession, Tls13Writer]) -> None:
+    server, writer = flooded
+    with pytest.raises(TlsFailure, match="TLS failed"):
+        server.receive(b"".join(writer.record(b"") for _ in range(100)))
+
+
+def test_the_largest_record_may_arrive_byte_by_byte(
+    flooded: tuple[TlsSession, Tls13Writer],
+) -> None:
+    server, writer = flooded
+    record = writer.record(bytes(1 << 14))
+    got = [server.receive(record[at : at + 1]) for at in range(len(record))]
+    assert b"".join(got) == bytes(1 << 14)
+
+
+def test_a_handshake_that_never_ends_is_refused(certificates: Certificates) -> None:
+    """A record may announce 65,535 bytes, four times the maximum."""
+    server = TlsSession(certificates.to_listen.listening_context(), None)
+    with pytest.raises(TlsFailure):
+        assert not any(feed(server, [b"\x16\x03\x01\xff\xff" + bytes(2000)] * 100))
 
 
 def test_a_zone_is_not_part_of_a_name(certificates: Certificates, tmp_path: Path) -> None:

@@ -49,6 +49,24 @@ def test_a_context_is_cached_until_a_file_changes(certificates: Certificates) ->
     assert settings.dialling_context() is not first
 
 
+def test_bad_files_do_not_replace_the_context_to_dial_with(
+    certificates: Certificates, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings, ca = certificates.to_dial, Path(certificates.ca)
+    first, content = settings.dialling_context(), ca.read_bytes()
+    for bad in (b"", None, b"junk"):
+        ca.unlink() if bad is None else ca.write_bytes(bad)
+        for _ in range(2):
+            assert settings.dialling_context() is first
+        with pytest.raises(ConfigurationError, match="cannot use the ca"):
+            settings.check_dialling()  # a new client must not start with them
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * 3
+    assert f"'{ca}': no such file" in caplog.text
+    ca.write_bytes(content)
+    assert settings.dialling_context() is not first
+    settings.check_dialling()
+
+
 def test_a_path_may_be_a_path_object(certificates: Certificates) -> None:
     context = TlsSettings(ca=Path(certificates.ca)).dialling_context()
     assert len(context.get_ca_certs()) == 1

@@ -271,8 +271,8 @@ class Peers:
         Parameter(
             metavar="FILE",
             env_var=CREDENTIALS_FILE_VARIABLE,
-            help="Admit only users in FILE, one `user:password` per line. Passwords are sent "
-            "unencrypted (ZMTP PLAIN).",
+            help="Admit only users in FILE, one `user:password` per line. ZMTP PLAIN does not "
+            "encrypt passwords; TLS does.",
         ),
     ] = None
     curve_key_file: Annotated[

@@ -5,10 +5,12 @@ from __future__ import annotations
 from http import HTTPMethod
 from typing import Final
 
+_TLS: Final = "TLS (use mdp+tls://, sp+tls:// or another URL with TLS)"
 _NAMES: Final = {
     **{f"{method} ".encode(): "an HTTP request" for method in HTTPMethod},
     b"HTTP/": "an HTTP response",
-    b"\x16\x03": "TLS (use mdp+tls://, sp+tls:// or another URL with TLS)",
+    b"\x16\x03": _TLS,
+    b"\x15\x03": _TLS,  # an alert: a listener of TLS refuses the connection
     b"\0SP\0": "SP of nng or nanomsg (use sp+tcp:// or sp+ipc://)",
     b"AMQP": "AMQP of RabbitMQ (use amqp://)",
     # RFC 37 has any padding; that of libzmq is the length of an identity, as 64 bits.

@@ -74,9 +74,8 @@ async def _dial(address: Address, on_stream: OnStream, tls: TlsSettings) -> None
 
 # --- TLS ------------------------------------------------------------------------------------------
 def _accept_over_tls(on_stream: OnStream, settings: TlsSettings) -> OnStream:
-    listener = TlsListener(settings)
-    later = asyncio.get_running_loop().call_soon
-    return lambda below: on_stream(TlsStream(below, listener.session(), later))
+    listener = TlsListener(settings, asyncio.get_running_loop().call_soon)
+    return lambda below: on_stream(listener.stream(below))
 
 
 async def _dial_over_tls(address: HostAddress, on_stream: OnStream, settings: TlsSettings) -> None:

@@ -6,9 +6,11 @@ off.
 
 from __future__ import annotations
 
+import logging
 import os
 import ssl
 import stat
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, TypeAlias
@@ -24,6 +26,7 @@ _CERTIFICATE: Final = b"CERTIFICATE-----"
 _PRIVATE_KEY: Final = b"PRIVATE KEY-----"
 # Cached contexts: loading the system's authorities takes tens of milliseconds.
 _CONTEXTS_MAX: Final = 32
+_logger: Final = logging.getLogger("requite.transport")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +68,18 @@ class TlsSettings:
 
     def check_dialling(self) -> None:
         """Raise `ConfigurationError`, naming file and setting, if these cannot be used to dial."""
-        self.dialling_context()
+        watched = _watched_to_dial(self)
+        watched.current()
+        if watched.trouble:
+            raise ConfigurationError(watched.trouble)
 
     def check_listening(self) -> None:
         """Raise `ConfigurationError`, naming file and setting, if these cannot serve to listen."""
         self.listening_context()
 
     def dialling_context(self) -> ssl.SSLContext:
-        """Return the context for dialling; changed files are read again. Raises
-        `ConfigurationError`.
-        """
-        return _dialling_context(self, self.stamps())
+        """Return the context for dialling; see `WatchedContext`. Raises `ConfigurationError`."""
+        return _watched_to_dial(self).current()
 
     def listening_context(self) -> ssl.SSLContext:
         """Make the context for a listener. Raises `ConfigurationError`."""
@@ -114,6 +118,45 @@ class TlsSettings:
             ) from error
 
 
+class WatchedContext:
+    """A context that is made again when its files have changed.
+
+    If changed files cannot be used, it stays as it was, and a warning names the file. `trouble` is
+    then the reason, else "".
+
+    `make` makes the context. Raises `ConfigurationError` for files that cannot be used at the
+    start.
+    """
+
+    def __init__(
+        self, settings: TlsSettings, make: Callable[[TlsSettings], ssl.SSLContext]
+    ) -> None:
+        self.trouble = ""
+        self._settings = settings
+        self._make = make
+        self._stamps: Stamps | None = settings.stamps()
+        self._context = make(settings)
+
+    def current(self) -> ssl.SSLContext:
+        """Return the context, made of the files as they are now if these can be used."""
+        try:
+            before, self._stamps = self._stamps, None  # it stays None if a file is missing
+            # Files that cannot be used are read again when they change.
+            self._stamps = self._settings.stamps()
+            if self._stamps != before:
+                self._context = self._make(self._settings)
+                self.trouble = ""
+                _logger.info("new connections use the changed files of TLS")
+        except ConfigurationError as error:
+            self._warn(str(error))
+        return self._context
+
+    def _warn(self, trouble: str) -> None:
+        if trouble != self.trouble:
+            self.trouble = trouble
+            _logger.warning("%s; the certificates from before remain in use", trouble)
+
+
 def _new_context(protocol: ssl._SSLMethod, settings: TlsSettings) -> ssl.SSLContext:
     context = ssl.SSLContext(protocol)
     context.minimum_version = settings.minimum_version
@@ -122,7 +165,11 @@ def _new_context(protocol: ssl._SSLMethod, settings: TlsSettings) -> ssl.SSLCont
 
 
 @lru_cache(maxsize=_CONTEXTS_MAX)
-def _dialling_context(settings: TlsSettings, _stamps_of_files: Stamps) -> ssl.SSLContext:
+def _watched_to_dial(settings: TlsSettings) -> WatchedContext:
+    return WatchedContext(settings, _dialling_context)
+
+
+def _dialling_context(settings: TlsSettings) -> ssl.SSLContext:
     context = _new_context(ssl.PROTOCOL_TLS_CLIENT, settings)  # checks certificate and name
     if settings.ca is None:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)

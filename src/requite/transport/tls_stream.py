@@ -19,19 +19,26 @@ from requite.transport.tls_session import TlsFailure, TlsSession
 _PIECE: Final = 256 << 10
 
 Later = Callable[[Callable[[], object]], object]
+Count = Callable[["TlsStream", bool], object]
+
+
+def _ignore(_stream: TlsStream, _shakes_hands: bool) -> None:
+    """Count nothing."""
 
 
 class TlsStream:
     """A stream to its owner, and the owner of the stream `below`.
 
     `later` schedules a call after the current one. A listener passes the stream on at once, and its
-    owner limits the time for the handshake. A dialler calls `shake_hands` first, and passes the
+    owner limits the time for the handshake; `count` is called with whether the handshake takes
+    memory and is not complete. A dialler calls `shake_hands` first, and passes the
     stream on after success.
     """
 
     __slots__ = (
         "_below",
         "_closing",
+        "_count",
         "_failure",
         "_held",
         "_later",
@@ -42,10 +49,13 @@ class TlsStream:
         "_shaken",
     )
 
-    def __init__(self, below: Stream, session: TlsSession, later: Later) -> None:
+    def __init__(
+        self, below: Stream, session: TlsSession, later: Later, count: Count = _ignore
+    ) -> None:
         self._below = below
         self._session = session
         self._later = later
+        self._count = count
         self._owner: Owner | None = None
         self._link: object = None
         self._shaken: Callable[[str], object] | None = None
@@ -121,18 +131,23 @@ class TlsStream:
         """Decrypt received bytes, and deliver the plain ones."""
         if self._over:
             return
-        was_established = self._session.established
+        session = self._session
+        was_established = session.established
         try:
-            data = self._session.receive(chunk)
+            data = session.receive(chunk)
         except TlsFailure as failure:
-            self._fail(str(failure))
+            self.fail(str(failure))
             return
-        self._flush()
-        if not was_established and self._session.established:
-            self._establish()
+        if not was_established:
+            self._count(self, session.shakes_hands)
+            self._flush()
+            if session.established:
+                self._establish()
+        elif session.has_output:  # the answer to a KeyUpdate
+            self._flush()
         if data and self._owner is not None and not self._closing:
             self._owner.received(self._link, data)
-        if self._session.peer_has_ended and not self._closing:
+        if session.peer_has_ended and not self._closing:
             self._later(self.close)  # after the replies to the last bytes have been sent
 
     def blocked(self, _link: object) -> None:
@@ -148,12 +163,14 @@ class TlsStream:
     def closed(self, _link: object, reason: str) -> None:
         """Report the end, with the reason that TLS knows."""
         self._over = True
+        self._count(self, False)
         reason = self._reason_of_end(reason)
         if self._owner is not None:
             link, self._link = self._link, None  # no reference cycle, as in `SocketStream`
             self._owner.closed(link, reason)
         elif self._shaken is not None:
             self._shaken(reason or "given up")
+        self._session.free()  # at once: the streams refer to each other, and wait for collection
 
     # --- inside -----------------------------------------------------------------------------------
     def _begin(self) -> None:
@@ -178,7 +195,7 @@ class TlsStream:
                 self._session.send(piece)
                 self._below.write(self._session.output())
         except TlsFailure as failure:
-            self._fail(str(failure))
+            self.fail(str(failure))
 
     def _flush(self) -> None:
         if output := self._session.output():
@@ -191,8 +208,8 @@ class TlsStream:
             self._flush()
         self._below.close()
 
-    def _fail(self, reason: str) -> None:
-        """Send an alert, and close; `closed` is reported when the stream below has ended."""
+    def fail(self, reason: str) -> None:
+        """Send the session's alert, and close; `closed` follows when the stream below has ended."""
         self._failure = reason
         self._over = True
         self._flush()

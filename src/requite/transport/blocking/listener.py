@@ -28,7 +28,6 @@ from requite.transport.sockets import (
 )
 from requite.transport.tls import TlsSettings
 from requite.transport.tls_listener import TlsListener
-from requite.transport.tls_stream import TlsStream
 
 _PER_TURN: Final = 64
 _logger: Final = logging.getLogger("requite.transport")
@@ -176,5 +175,5 @@ def _bind(address: Address) -> list[socket.socket]:
 
 
 def _accept_over_tls(on_stream: OnStream, poll: Poll, settings: TlsSettings) -> OnStream:
-    listener = TlsListener(settings)
-    return lambda below: on_stream(TlsStream(below, listener.session(), poll.later))
+    listener = TlsListener(settings, poll.later)
+    return lambda below: on_stream(listener.stream(below))
