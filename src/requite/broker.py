@@ -104,10 +104,8 @@ class Broker(Daemon):
         self._pair = pair
         gate = None if pair is None else self._put_behind_gate(pair)
         limits = _limits(message_size_max)
-        if users is not None and curve is not None:
-            raise ConfigurationError(
-                "a broker checks either `users` (PLAIN) or keys (`curve`), not both; remove one"
-            )
+        _check_only_one(users, curve)
+        self._curve = curve
         self._mechanism = mechanism_to_check(users)
         identities: IdentityTable[Link] = IdentityTable(
             start=entropy.source.randrange(_IDENTITIES), handover=handover
@@ -148,7 +146,9 @@ class Broker(Daemon):
         return self._engine.snapshot()
 
     def admit(self, users: Mapping[str, str]) -> None:
-        """Replace the users, for new connections; open ones stay. Raises `ConfigurationError`."""
+        """Replace the users, for new connections; open ones stay. Raises `ConfigurationError`, also
+        for a broker with keys."""
+        _check_only_one(users, self._curve)
         self._mechanism = mechanism_to_check(users)
 
     async def start(self) -> list[str]:
@@ -229,6 +229,13 @@ class Broker(Daemon):
         if self._journal is not None:
             self._engine.flush_open_spans(clock.now())
             await asyncio.to_thread(self._journal.close)
+
+
+def _check_only_one(users: Mapping[str, str] | None, curve: CurveListener | None) -> None:
+    if users is not None and curve is not None:
+        raise ConfigurationError(
+            "a broker checks either `users` (PLAIN) or keys (`curve`), not both; remove one"
+        )
 
 
 def _limits(message_size_max: int) -> Limits:

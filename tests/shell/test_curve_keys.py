@@ -148,7 +148,10 @@ def test_a_broker_checks_users_or_keys(write: Write) -> None:
     listener = CurveListener(write("own", SERVER_SECRET), lambda _key: True)
     with pytest.raises(ConfigurationError, match="not both"):
         Broker("tcp://127.0.0.1:0", users={"ann": "secret"}, curve=listener)
-    assert SERVER_SECRET not in repr(vars(Broker("tcp://127.0.0.1:0", curve=listener)))
+    broker = Broker("tcp://127.0.0.1:0", curve=listener)
+    assert SERVER_SECRET not in repr(vars(broker))
+    with pytest.raises(ConfigurationError, match="not both"):
+        broker.admit({"ann": "secret"})
 
 
 # --- diallers and new keys ------------------------------------------------------------------------

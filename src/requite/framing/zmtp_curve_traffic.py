@@ -120,6 +120,8 @@ class CurveTraffic:
         if not left:
             raise LocalViolation("a message must have at least one frame")
         count, prefix, key = self._count, self._prefix, self._key
+        # In advance, so that no nonce is used twice if an exception interrupts the loop.
+        self._count = count + left
         pack, seal, buffer, view = _u64.pack, _seal, self._buffer, self._view
         added = 0
         for frame in message:
@@ -141,7 +143,6 @@ class CurveTraffic:
                 out.append(long_last(size) + _NAME + nonce)
                 added += size + 9
             out.append(box)
-        self._count = count
         return added
 
     def encode_command(self, name: bytes, data: bytes) -> bytes:

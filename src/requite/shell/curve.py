@@ -105,6 +105,7 @@ def create_key_file(path: StrPath) -> str:
 def _require_nacl() -> None:
     """Raise `ConfigurationError` unless PyNaCl is installed."""
     try:
+        import nacl._sodium
         import nacl.bindings  # noqa: F401
     except ImportError:
         raise ConfigurationError(
