@@ -51,8 +51,6 @@ _MAC_SIZE: Final = 16
 _SMALL: Final = 2048  # plain text with flags, in bytes
 
 _u64: Final = Struct(">Q")
-
-
 _seal: Final = lib.crypto_box_easy_afternm
 _unseal: Final = lib.crypto_box_open_easy_afternm
 _ALTERED: Final = "cannot decrypt a MESSAGE: it was altered"
@@ -204,7 +202,7 @@ class CurveTraffic:
             if kind < 2:
                 frames.append(plain[1:])
                 if held > unsuspicious:
-                    self._check_limits(frames)
+                    self._check_limits(frames, held)
                 if not kind:
                     messages.append(frames)
                     frames = []
@@ -237,14 +235,14 @@ class CurveTraffic:
         if size > limits.message_size_bytes_max + limits.handshake_size_max:
             raise RemoteViolation(_too_large(size, limits))
 
-    def _check_limits(self, frames: Message) -> None:
+    def _check_limits(self, frames: Message, held: int) -> None:
         """Raise `RemoteViolation` for a message beyond a limit."""
         limits = self._limits
         if len(frames) > limits.frames_max:
             raise RemoteViolation(
                 f"received a message of more than {limits.frames_max} frames, the maximum"
             )
-        size = sum(map(len, frames))
+        size = held - _OVERHEAD * len(frames)
         if size > limits.message_size_bytes_max:
             raise RemoteViolation(_too_large(size, limits))
 
