@@ -21,7 +21,7 @@ def keys(tmp_path: Path) -> dict[str, str]:
     """Public keys by name, made by the command; the secret ones are in files of these names."""
     made = {}
     for name in ("broker", "shop", "stranger"):
-        ended = requite("keys", "curve", str(tmp_path / name))
+        ended = requite("keys", "new", "curve", str(tmp_path / name))
         assert (ended.code, ended.err) == (0, "")
         made[name] = ended.out.strip()
     return made
@@ -64,7 +64,7 @@ def test_a_broker_a_worker_and_calls_with_keys(keys: dict[str, str], tmp_path: P
 
 def test_a_key_file_is_never_overwritten(keys: dict[str, str], tmp_path: Path) -> None:
     before = (tmp_path / "shop").read_bytes()
-    ended = requite("keys", "curve", str(tmp_path / "shop"))
+    ended = requite("keys", "new", "curve", str(tmp_path / "shop"))
     assert (ended.code, ended.out) == (ExitCode.USAGE, "")
     assert "exists" in ended.err
     assert (tmp_path / "shop").read_bytes() == before

@@ -99,9 +99,16 @@ ASK: Final = (
 )
 KEYS: Final = Verb(
     "keys",
-    "curve FILE",
-    "Make keys for encrypted connections",
-    (Verb("keys curve", "FILE", "Make a secret key for CURVE; print its public key"),),
+    "new",
+    "Make keys, for encrypted connections",
+    (
+        Verb(
+            "keys new",
+            "curve",
+            "Make a key",
+            (Verb("keys new curve", "FILE", "Make a secret key for CURVE; print its public key"),),
+        ),
+    ),
 )
 WATCH: Final = (
     Verb("demo", "", "Kill workers and the broker during 28,000 calls"),

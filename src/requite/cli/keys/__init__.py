@@ -1,1 +1,1 @@
-"""The verbs of `requite keys`."""
+"""`requite keys`: one file per verb; `requite.cli.verbs` lists the verbs."""

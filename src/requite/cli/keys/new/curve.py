@@ -1,4 +1,4 @@
-"""`requite keys curve`: make a key for CURVE."""
+"""`requite keys new curve`: make a key for CURVE."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def curve(
 
     Only you may read FILE (mode 0600). Each broker, client and worker has its own.
 
-      $ requite keys curve broker.key
+      $ requite keys new curve broker.key
     """
     from requite.shell.curve import create_key_file
 

@@ -1,0 +1,1 @@
+"""`requite keys new`: one file per kind of key."""
