@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from itertools import count
 from pathlib import Path
-from urllib.parse import quote
 
 import pytest
 
@@ -30,7 +29,7 @@ class Fleet:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._numbers = count()
-        self.server_key = self.replace("server.key")
+        self.publish(self.replace("server.key"))
         self.peer_keys = [self.replace("peer.key")]
         self.admit()
 
@@ -53,14 +52,19 @@ class Fleet:
         new.chmod(0o600)
         new.replace(path)
 
+    def publish(self, server_key: str) -> None:
+        """Give clients and workers the server key."""
+        (self.folder / "server.new").write_text(server_key)
+        (self.folder / "server.new").replace(self.folder / "server.pub")
+
     def admit(self) -> None:
         """Write the list of admitted keys."""
         (self.folder / "clients.keys").write_text("\n".join(self.peer_keys))
 
     def url(self, broker: Broker) -> str:
         place = broker.endpoints[0].replace("tcp://", "mdp://")
-        key = quote(self.server_key, safe="")
-        return f"{place}?service=echo&curve={key}&curve_key_file={self.folder}/peer.key"
+        keys = f"curve={self.folder}/server.pub&curve_key_file={self.folder}/peer.key"
+        return f"{place}?service=echo&{keys}"
 
 
 async def test_rotation_of_all_keys_under_load(tmp_path: Path) -> None:
@@ -99,7 +103,7 @@ async def test_rotation_of_all_keys_under_load(tmp_path: Path) -> None:
         # the broker's key
         new_key = fleet.replace("server.key", keep_old=True)
         await some_calls()
-        fleet.server_key = new_key
+        fleet.publish(new_key)
         second = worker()
         await second.start()
         await some_calls()
