@@ -125,8 +125,8 @@ def test_secret_keys_are_in_no_log_journal_or_command_line(
             shown = [requite("call", f"{url}/echo", "hello", *own, "-vv").err]
             strange = (*own[:3], str(tmp_path / "stranger"), "-vv")
             shown.append(requite("call", f"{url}/echo", "hello", *strange).err)
-            for each in (broker, worker):
-                shown.append(Path(f"/proc/{each.process.pid}/cmdline").read_text())
+            pids = [each.process.pid for each in (broker, worker)]
+            shown += [Path(f"/proc/{pid}/cmdline").read_text() for pid in pids]
             worker.send(signal.SIGTERM)
             shown += worker.end()[1:]
         broker.send(signal.SIGTERM)
