@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Literal
 
-Kind = Literal["broker", "journal", "tls", "end-to-end"]
+Kind = Literal["broker", "journal", "tls", "curve", "end-to-end"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,7 @@ FULL = [
     *(Cell("broker", *each) for each in product((1, 64, 256), (1, 4, 64), (11, 1024))),
     *(Cell("journal", *each) for each in product((1, 64), (4,), (11,))),
     *(Cell("tls", *each) for each in product((1, 64), (4,), (11, 1024))),
+    *(Cell("curve", *each) for each in product((64,), (4,), (11, 1024))),
     *(Cell("end-to-end", *each) for each in product((1, 64, 256), (4,), (11, 1024))),
 ]
 QUICK = [
@@ -42,6 +43,7 @@ QUICK = [
     Cell("broker", 256, 64, 1024),
     Cell("journal", 64, 4, 11),
     Cell("tls", 64, 4, 11),
+    Cell("curve", 64, 4, 11),
     Cell("end-to-end", 1, 4, 11),
     Cell("end-to-end", 64, 4, 11),
 ]

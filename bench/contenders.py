@@ -8,8 +8,10 @@ import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from urllib.parse import quote
 
 from bench.cells import Kind
 
@@ -17,6 +19,7 @@ BASELINE: dict[Kind, str] = {
     "broker": "pyzmq poller",
     "journal": "0.3, no journal",
     "tls": "0.3, no TLS",
+    "curve": "0.3, clear text",
     "end-to-end": "nats-py",
 }
 _LISTENING = r"istening (?:on t(?:cp|ls)|for client connections on ).*:(\d+)"
@@ -32,7 +35,7 @@ class Contender:
 
     `broker` is its command line, and `listening` the pattern of the output line with its port.
     `dialect` is the dialect of the raw generator (kind "broker"), `peer` the module with its client
-    and worker (kind "end-to-end").
+    and worker (kinds "end-to-end" and "curve"), and `query` returns what their URLs end in.
     """
 
     name: str
@@ -42,6 +45,7 @@ class Contender:
     dialect: str = ""
     peer: str = ""
     listening: str = _LISTENING
+    query: Callable[[], str] = str
 
     def lack(self) -> str | None:
         """Return the first thing that is missing, if any."""
@@ -97,6 +101,29 @@ def _secure_broker() -> list[str]:
     return [str(_executable()), "broker", "--bind", f"tls://127.0.0.1:0?certificate={file}"]
 
 
+@cache
+def _curve_keys() -> tuple[Path, str]:
+    """Make the keys of a broker and of its peers; return their folder and the broker's public
+    key."""
+    from requite.shell.curve import create_key_file
+
+    folder = Path(tempfile.mkdtemp(prefix="requite-bench-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    (folder / "clients").write_text(create_key_file(folder / "peer"))
+    return folder, create_key_file(folder / "broker")
+
+
+def _curve_broker() -> list[str]:
+    folder, _ = _curve_keys()
+    files = ("--curve-key-file", f"{folder}/broker", "--curve-clients", f"{folder}/clients")
+    return [*_requite_broker(), *files]
+
+
+def _curve_query() -> str:
+    folder, key = _curve_keys()
+    return f"?curve={quote(key, safe='')}&curve_key_file={folder}/peer"
+
+
 def _nats_broker() -> list[str]:
     return [nats_server() or "nats-server", "--addr", "127.0.0.1", "--port", "-1"]
 
@@ -110,6 +137,7 @@ _zmq = _module("zmq", _FROM_BENCH)
 _majortomo = _module("majortomo", _FROM_BENCH)
 _nats_py = _module("nats", _FROM_BENCH)
 _certificates = _module("cryptography", _FROM_BENCH)
+_nacl = _module("nacl", _FROM_BENCH)
 _requite_cli = _module("requite.cli", "this tree has no command line yet")
 _requite_worker = _module("requite.worker", "this tree has no worker yet")
 _requite = (_no_requite, _requite_cli)
@@ -125,6 +153,15 @@ CONTENDERS = [
     Contender("nats-server", "broker", _nats_broker, (_no_nats_server,), "nats"),
     Contender("0.3, no journal", "journal", _requite_broker, _requite, "mdp-0.3"),
     Contender("0.3, journal", "journal", _journalling_broker, _requite, "mdp-0.3"),
+    Contender("0.3, clear text", "curve", _requite_broker, _requite, peer="requite_peer"),
+    Contender(
+        "0.3, CURVE",
+        "curve",
+        _curve_broker,
+        (*_requite, _nacl),
+        peer="requite_peer",
+        query=_curve_query,
+    ),
     Contender("0.3, no TLS", "tls", _requite_broker, _requite, "mdp-0.3"),
     Contender("0.3, TLS", "tls", _secure_broker, (*_requite, _certificates), "mdp-0.3-tls"),
     Contender(

@@ -15,8 +15,8 @@ class Job:
 
     `window` requests are in flight, with bodies of `body_size_bytes`. The measured time is
     `seconds`, or up to three times that, until `requests` are answered. An MDP 0.3 worker announces
-    `capacity`. The client reads the processor time of `broker_pid` (0: no broker) and
-    `worker_pids`.
+    `capacity`. `query` follows the URL of requite's own peers. The client reads the processor time
+    of `broker_pid` (0: no broker) and `worker_pids`.
     """
 
     port: int
@@ -30,6 +30,7 @@ class Job:
     seconds: float
     requests: int
     warm_up_s: float
+    query: str = ""
 
     @classmethod
     def from_argument(cls, text: str) -> Job:

@@ -96,6 +96,7 @@ def make_job(
         seconds=settings.seconds,
         requests=settings.requests,
         warm_up_s=settings.warm_up_s,
+        query=contender.query(),
     )
 
 

@@ -118,6 +118,12 @@ _SHAPES: list[tuple[str, Kind, Callable[[Cell], bool], Entry]] = [
         _always,
         _broker_cpu_and_more,
     ),
+    (
+        f"What CURVE costs: the broker's CPU per request, µs {_AGAINST['curve']}",
+        "curve",
+        _always,
+        _with_ratio("broker_cpu_us", ".1f"),
+    ),
     ("Broker: latency p50 / p99 of a synchronous call, µs", "broker", _synchronous, _latency),
     (
         f"End to end: requests per second {_AGAINST['end-to-end']}",

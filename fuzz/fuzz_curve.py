@@ -7,6 +7,7 @@ An input is a byte that chooses what the rest is, a byte that chooses the chunk 
 
     0  the stream of a client, which a server receives      2  the metadata of a client, in its box
     1  the stream of a server, which a client receives      3  contents of boxes in the traffic
+                                                            4  nonce and content of INITIATE's box
 
 Keys and nonces are fixed, so that recorded streams stay valid. Checks for each input: only
 `RemoteViolation` is raised; the chunk size changes neither the messages nor the end; nobody is
@@ -24,17 +25,17 @@ from pathlib import Path
 from struct import pack
 from typing import Final
 
-from nacl.bindings import crypto_box_afternm
+from nacl.bindings import crypto_box_afternm, crypto_box_open_afternm
 
 from requite.errors import RemoteViolation
 from requite.framing import Limits, SocketType, Zmtp
-from requite.framing.zmtp_command import encode_metadata
+from requite.framing.zmtp_command import encode_command, encode_metadata
 from requite.framing.zmtp_curve import CurveClient, CurveServer, KeyPair
 
 LIMITS: Final = Limits(message_size_bytes_max=1 << 16, frames_max=64, handshake_size_max=1024)
 CLIENT: Final = KeyPair.of(bytes(range(32)))
 SERVER: Final = KeyPair.of(bytes(range(32, 64)))
-KINDS: Final = 4
+KINDS: Final = 5
 # Chunk sizes in bytes; 0: the whole stream at once.
 STEPS: Final = (0, 1, 2, 9, 64, 257, 4096)
 
@@ -68,8 +69,8 @@ def one_input(data: bytes) -> None:
     if len(data) < 2:
         return
     kind, step, rest = data[0] % KINDS, STEPS[data[1] % len(STEPS)], bytes(data[2:])
-    if kind == 2:
-        _greet(rest)
+    if kind in (2, 4):
+        (_greet if kind == 2 else _initiate)(rest)
         return
     before, stream = _stream(kind, rest)
     whole, violated, framing = _run(kind, before, stream, 0)
@@ -117,6 +118,32 @@ def _greet(metadata: bytes) -> None:
         return
     assert right.peer_credential is not None
     assert right.peer_credential.names == (CLIENT.public_text,)
+
+
+def _initiate(rest: bytes) -> None:
+    """Let a client that knows the keys of its connection send this nonce and content, and then a
+    frame."""
+    right, cookie, _ = _half_shaken()
+    nonce, plain = rest[:8].rjust(8, b"\0"), rest[8 : LIMITS.handshake_size_max - 200]
+    box = crypto_box_afternm(plain, b"CurveZMQINITIATE" + nonce, _session_key())
+    try:
+        right.receive(encode_command(b"INITIATE", cookie + nonce + box))
+        assert right.peer_credential is not None
+        assert right.peer_credential.names == (CLIENT.public_text,)
+        assert right.receive(b"\x00\x21\x07MESSAGE" + bytes(25)) == []
+    except RemoteViolation:
+        assert right.ready == (right.peer_credential is not None)
+
+
+def _half_shaken() -> tuple[Zmtp, bytes, bytes]:
+    """Return a server that waits for INITIATE, its cookie, and the rest of a valid INITIATE."""
+    left, right = client(), server()
+    left.receive(right.opening())
+    right.receive(left.opening())
+    right.receive(left.output())
+    left.receive(right.output())
+    initiate = left.output()[18:]
+    return right, initiate[:96], initiate[96:]
 
 
 def _run(
@@ -177,6 +204,13 @@ def corpus() -> Iterator[bytes]:
         yield bytes((2, step)) + encode_metadata({"Socket-Type": b"DEALER", "Identity": b"me"})
         plains = (b"\x01a", b"\x02\x04PING\x00\x0acontext", b"\x00b", b"\x00", b"\x02\x03ABC")
         yield bytes((3, step)) + b"".join(bytes((len(each),)) + each for each in plains)
+        _, _, rest = _half_shaken()
+        nonce, box = rest[:8], rest[8:]
+        yield bytes((4, step)) + nonce + _opened(box, nonce)
+
+
+def _opened(box: bytes, nonce: bytes) -> bytes:
+    return crypto_box_open_afternm(box, b"CurveZMQINITIATE" + nonce, _session_key())
 
 
 def make_corpus(directory: Path) -> None:

@@ -15,7 +15,7 @@ NAME = SERVICE.decode()
 
 async def call(job: Job) -> None:
     """Measure `await client.call(...)`."""
-    async with requite.AsyncClient(f"mdp://127.0.0.1:{job.port}/{NAME}") as client:
+    async with requite.AsyncClient(f"mdp://127.0.0.1:{job.port}/{NAME}{job.query}") as client:
         await measure_tasks(
             job, lambda body: client.call(body, timeout=CALL_TIMEOUT_S), attrgetter("body")
         )
@@ -29,7 +29,7 @@ async def echo(request: requite.Request) -> bytes:
 
 def serve(job: Job) -> None:
     """Answer every request with its body."""
-    worker = requite.Worker(f"mdp://127.0.0.1:{job.port}", echo, capacity=job.capacity)
+    worker = requite.Worker(f"mdp://127.0.0.1:{job.port}{job.query}", echo, capacity=job.capacity)
     ready()
     worker.run()
 

@@ -130,16 +130,12 @@ class Broker(Daemon):
         self._pair = pair
         gate = None if pair is None else self._put_behind_gate(pair)
         limits = _limits(message_size_max)
+        _check_only_one(users, curve)
         identities: IdentityTable[Link] = IdentityTable(
             start=entropy.source.randrange(_IDENTITIES), handover=handover
         )
 
         keys = self._keys(curve)
-        if keys is not None and users is not None:
-            raise ConfigurationError(
-                "a broker checks either `users` (PLAIN) or keys (`curve`), not both; remove one"
-            )
-
         self._users, self._curve = mechanism_to_check(users), keys
 
         def make_framing(address: Address, tls: TlsSettings | None) -> Zmtp:
@@ -218,7 +214,9 @@ class Broker(Daemon):
         self._shell.host.rights_changed()
 
     def admit(self, users: Mapping[str, str]) -> None:
-        """Replace the users, for new connections; open ones stay. Raises `ConfigurationError`."""
+        """Replace the users, for new connections; open ones stay. Raises `ConfigurationError`, also
+        for a broker with keys."""
+        _check_only_one(users, self._curve)
         self._users = mechanism_to_check(users)
 
     async def start(self) -> list[str]:
@@ -309,6 +307,13 @@ class Broker(Daemon):
         if self._journal is not None:
             self._engine.flush_open_spans(clock.now())
             await asyncio.to_thread(self._journal.close)
+
+
+def _check_only_one(users: Mapping[str, str] | None, curve: CurveListener | StrPath | None) -> None:
+    if users is not None and curve is not None:
+        raise ConfigurationError(
+            "a broker checks either `users` (PLAIN) or keys (`curve`), not both; remove one"
+        )
 
 
 def _limits(message_size_max: int) -> Limits:

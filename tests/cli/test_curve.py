@@ -12,6 +12,7 @@ from tests.cli.command import requite, running, running_broker
 from requite.cli.credentials import with_keys
 from requite.cli.exit_codes import ExitCode
 from requite.errors import ConfigurationError
+from requite.framing.z85 import decode_z85
 
 pytestmark = pytest.mark.e2e
 
@@ -107,3 +108,35 @@ def test_options_make_a_url() -> None:
     ):
         with pytest.raises(ConfigurationError, match=told):
             with_keys(url, *given)
+
+
+def test_secret_keys_are_in_no_log_journal_or_command_line(
+    keys: dict[str, str], tmp_path: Path
+) -> None:
+    clients, server_key = tmp_path / "clients", tmp_path / "broker.pub"
+    clients.write_text(f"{keys['shop']} shop\n")
+    server_key.write_text(keys["broker"])
+    own = ("--curve-server-key", str(server_key), "--curve-key-file", str(tmp_path / "shop"))
+    guard = ("--curve-key-file", str(tmp_path / "broker"), "--curve-clients", str(clients))
+    journal = ("--journal", str(tmp_path / "journal"), "-vv")
+    with running_broker(*guard, *journal) as (broker, url):
+        with running("worker", "requite.examples:echo", "--connect", url, *own, *journal) as worker:
+            assert worker.line()
+            shown = [requite("call", f"{url}/echo", "hello", *own, "-vv").err]
+            strange = (*own[:3], str(tmp_path / "stranger"), "-vv")
+            shown.append(requite("call", f"{url}/echo", "hello", *strange).err)
+            pids = [each.process.pid for each in (broker, worker)]
+            shown += [Path(f"/proc/{pid}/cmdline").read_text() for pid in pids]
+            worker.send(signal.SIGTERM)
+            shown += worker.end()[1:]
+        broker.send(signal.SIGTERM)
+        shown += broker.end()[1:]
+    logs = [path.read_bytes() for path in (tmp_path / "journal").rglob("*") if path.is_file()]
+    assert logs
+    for name in keys:
+        secret = secret_of(tmp_path / name)
+        assert secret not in "".join(shown)
+        for data in logs:
+            assert secret.encode() not in data
+            assert decode_z85(secret) not in data
+    assert keys["stranger"] in "".join(shown)

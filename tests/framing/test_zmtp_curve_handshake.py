@@ -247,6 +247,25 @@ def test_a_malformed_initiate_is_refused(damage: Callable[[bytes], bytes], reaso
     assert b"ERROR" in both.server.output()
 
 
+@requirement("curve:nonce-max")
+@pytest.mark.parametrize("first", [(1 << 63) + 1, (1 << 64) - 1])
+def test_a_counter_that_would_soon_end_is_refused(
+    first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = "requite.framing.zmtp_curve._short"
+    both = Handshake()
+    welcome = both.welcome()
+    monkeypatch.setattr(module, lambda _number: first.to_bytes(8, "big"))
+    both.client.receive(welcome)
+    assert "begins to count" in refusal(both.server, both.client.output())
+    monkeypatch.undo()
+    both = Handshake()
+    initiate = both.initiate()
+    monkeypatch.setattr(module, lambda _number: first.to_bytes(8, "big"))
+    both.server.receive(initiate)
+    assert "begins to count" in refusal(both.client, both.server.output())
+
+
 def test_a_recorded_handshake_cannot_be_replayed() -> None:
     """Not even with a server whose transient keys would repeat: the cookie key is new."""
     both = Handshake()

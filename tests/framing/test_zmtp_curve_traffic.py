@@ -88,6 +88,16 @@ def test_reserved_flags_are_refused(flags: int) -> None:
     assert "invalid flags" in refusal(server, boxed(client, bytes((flags,)) + b"\x04PING"))
 
 
+def test_an_interrupted_message_uses_up_its_nonces() -> None:
+    """Two boxes with one nonce would reveal their contents."""
+    client, server = connected()
+    used = client._traffic._count
+    with pytest.raises(TypeError):
+        client.encode([b"one", None, b"three"], [])
+    assert client._traffic._count == used + 3
+    assert "follows a gap" in refusal(server, encoded(client, [b"next"]))
+
+
 # --- frames ---------------------------------------------------------------------------------------
 def test_message_commands_are_accepted_as_command_frames_and_as_message_frames() -> None:
     client, server = connected()

@@ -341,25 +341,29 @@ def test_keys_of_broker_and_client_are_rotated_without_a_restart(
         )
 
 
-def test_a_client_reads_its_key_again_when_it_reconnects(
+def test_a_client_reads_the_keys_again_when_it_reconnects(
     make_broker: MakeBroker, tmp_path: Path, workers: list[Live]
 ) -> None:
     server_file, client_file = tmp_path / "server.key", tmp_path / "client.key"
     clients = tmp_path / "clients.keys"
-    server_key, old = create_key_file(server_file), create_key_file(client_file)
+    old = create_key_file(client_file)
     clients.write_text(f"{old}\n")
+    server_key = tmp_path / "server.pub"
+    server_key.write_text(create_key_file(server_file))
     listener = requite.CurveListener(server_file, clients)
     first = make_broker(curve=listener)
     worker_file = tmp_path / "worker.key"
     worker_key = create_key_file(worker_file)
-    with requite.Client(with_keys(f"{first.url}/echo", client_file, server_key)) as client:
+    with requite.Client(with_keys(f"{first.url}/echo", client_file, str(server_key))) as client:
         assert client.call(b"echo", service="mmi.service", timeout=WAIT_S).body == b"404"
         client_file.unlink()
+        server_file.unlink()
+        server_key.write_text(create_key_file(server_file))
         clients.write_text(f"{create_key_file(client_file)} new\n{worker_key} worker\n")
         endpoint = first.endpoint
         first.close()
         second = make_broker(endpoint, curve=listener)
-        url = with_keys(second.url, worker_file, server_key)
+        url = with_keys(second.url, worker_file, str(server_key))
         workers.append(Live(requite.Worker(url, echo)))
         assert client.call(b"x", timeout=WAIT_S).body == b"x"
 

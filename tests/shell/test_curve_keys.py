@@ -148,7 +148,10 @@ def test_a_broker_checks_users_or_keys(write: Write) -> None:
     listener = CurveListener(write("own", SERVER_SECRET), lambda _key: True)
     with pytest.raises(ConfigurationError, match="not both"):
         Broker("tcp://127.0.0.1:0", users={"ann": "secret"}, curve=listener)
-    assert SERVER_SECRET not in repr(vars(Broker("tcp://127.0.0.1:0", curve=listener)))
+    broker = Broker("tcp://127.0.0.1:0", curve=listener)
+    assert SERVER_SECRET not in repr(vars(broker))
+    with pytest.raises(ConfigurationError, match="not both"):
+        broker.admit({"ann": "secret"})
 
 
 # --- diallers and new keys ------------------------------------------------------------------------
@@ -160,6 +163,17 @@ def test_a_dialler_reads_its_changed_key_again(write: Write) -> None:
     assert (mechanism.server_key, mechanism.own.public_text) == (SERVER.public, CLIENT_PUBLIC)
     write("own", STRANGER_SECRET)
     assert dialler.mechanism().own.public_text == STRANGER.public_text
+
+
+def test_the_server_key_may_be_in_a_file_which_is_read_again(write: Write) -> None:
+    own = write("own", CLIENT_SECRET)
+    server = write("server.pub", f"{SERVER_PUBLIC}\n", 0o644)
+    dialler = CurveDialler(str(server), own)
+    assert dialler.mechanism().server_key == SERVER.public
+    write("server.pub", f"{STRANGER.public_text} from May\n")
+    assert dialler.mechanism().server_key == STRANGER.public
+    write("server.pub", "")
+    assert dialler.mechanism().server_key == STRANGER.public
 
 
 def test_a_dialler_has_one_key(write: Write) -> None:
@@ -233,8 +247,16 @@ def test_urls_with_options_of_the_other_side_or_only_some(
 
 def test_urls_with_bad_keys(write: Write, tmp_path: Path) -> None:
     own = write("own", CLIENT_SECRET)
-    for key, reason in (("short", "40 characters"), ("~" * 40, "does not use")):
-        with pytest.raises(ConfigurationError, match=f"server key of CURVE.*{reason}"):
+    several = write("several", f"{SERVER_PUBLIC}\n{CLIENT_PUBLIC}\n")
+    empty = write("empty", "# no key\n")
+    for key, reason in (
+        ("short", "No such file"),
+        ("~" * 40, "No such file"),
+        (several, "has 2 keys; one is needed"),
+        (empty, "has 0 keys; one is needed"),
+        (tmp_path, "Is a directory"),
+    ):
+        with pytest.raises(ConfigurationError, match=f"is neither 40 characters.*{reason}"):
             plan(f"mdp://h/echo?curve={key}&curve_key_file={own}")
     with pytest.raises(ConfigurationError, match="No such file"):
         plan(f"mdp://h/echo?curve={KEY}&curve_key_file={tmp_path}/no")

@@ -50,7 +50,8 @@ BROKEN_BYTES: Final = [
     BrokenBytes("bad signature", b"\xff" + bytes(8) + b"\x7e", "signature"),
     BrokenBytes("ZMTP 1.0", b"\xff" + bytes(8) + b"\x7f\x00", "revision 0"),
     BrokenBytes("ZMTP 2.0", b"\xff" + bytes(8) + b"\x7f\x01\x05", "revision 1"),
-    BrokenBytes("CURVE", greeting(b"CURVE"), "uses the ZMTP security mechanism CURVE"),
+    BrokenBytes("CURVE", greeting(b"CURVE"), "the peer uses keys (ZMTP CURVE)"),
+    BrokenBytes("GSSAPI", greeting(b"GSSAPI"), "uses the ZMTP security mechanism GSSAPI"),
     BrokenBytes("no mechanism", greeting(b""), "security mechanism (unnamed)"),
     # --- the handshake ---
     BrokenBytes(

@@ -161,7 +161,8 @@ class Connection:
             metavar="KEY",
             env_var=CURVE_SERVER_KEY_VARIABLE,
             allow_leading_hyphen=True,  # which Z85 has
-            help="Public key of a broker with CURVE, in Z85. Requires --curve-key-file.",
+            help="Public key of a broker with CURVE, in Z85, or a file that has it. Requires "
+            "--curve-key-file.",
         ),
     ] = None
     curve_key_file: Annotated[

@@ -59,6 +59,7 @@ _HELLO_PLAIN: Final = bytes(64)
 _MAC_SIZE: Final = 16
 _SHORT_SIZE: Final = 8  # of a short nonce, a counter
 _LONG_SIZE: Final = 16  # of a long nonce, random
+_COUNT_MAX: Final = 1 << 63
 
 # Sizes of the data of commands, without their names.
 _HELLO_SIZE: Final = len(_HELLO_HEAD) + KEY_SIZE + _SHORT_SIZE + _MAC_SIZE + len(_HELLO_PLAIN)
@@ -294,7 +295,15 @@ def _short(number: int) -> bytes:
 
 
 def _number(nonce: bytes) -> int:
-    return int.from_bytes(nonce, "big")
+    """Return the counter in a nonce, from which the peer goes on to count.
+
+    Raises `RemoteViolation` if so few are left that it could reach the end ("SHALL NOT send more
+    than 2^64-1 commands").
+    """
+    number = int.from_bytes(nonce, "big")
+    if number > _COUNT_MAX:
+        raise RemoteViolation(f"the peer begins to count its nonces at {number}")
+    return number
 
 
 def _shared_key(public: bytes, secret: bytes) -> bytes:

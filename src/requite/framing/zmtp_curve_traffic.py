@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
+from nacl._sodium import ffi, lib
 from nacl.bindings import crypto_box_afternm, crypto_box_open_afternm
 from nacl.exceptions import CryptoError
 
@@ -43,7 +44,16 @@ _IS_COMMAND: Final = b"\x02"
 # The first bytes of short frames by their size, as in `zmtp_frames`.
 _HEADS: Final = tuple(bytes((0, size)) + _NAME for size in range(SHORT_SIZES))
 
+# For small frames `nacl.bindings` takes longer than libsodium: with its two buffers and three
+# copies a frame of 40 bytes takes 1.6 us, with libsodium's function and one buffer 0.7. A buffer
+# belongs to one connection, since libsodium runs without the GIL.
+_MAC_SIZE: Final = 16
+_SMALL: Final = 2048  # plain text with flags, in bytes
+
 _u64: Final = Struct(">Q")
+_seal: Final = lib.crypto_box_easy_afternm
+_unseal: Final = lib.crypto_box_open_easy_afternm
+_ALTERED: Final = "cannot decrypt a MESSAGE: it was altered"
 
 
 class Way(NamedTuple):
@@ -56,13 +66,14 @@ class Way(NamedTuple):
 class CurveTraffic:
     """Encrypts and decrypts the traffic after the handshake; part of `Traffic`.
 
-    `key` is the session's, `ours` and `theirs` are the two directions. Written for speed: a frame
-    of 40 bytes takes 2.6 us, of which libsodium and its binding take 1.7 (CPython 3.11).
+    `key` is the session's, `ours` and `theirs` are the two directions. Written for speed: it
+    encrypts a frame of 40 bytes in 1.2 us, and decrypts it in 1.7 (CPython 3.11).
 
     After `read` has raised, the object must not be used again.
     """
 
     __slots__ = (
+        "_buffer",
         "_count",
         "_frames",
         "_key",
@@ -73,6 +84,7 @@ class CurveTraffic:
         "_their_count",
         "_their_prefix",
         "_unsuspicious",
+        "_view",
         "_wire_size",
         "commands",
         "partial_size",
@@ -86,6 +98,8 @@ class CurveTraffic:
         self._limits = limits
         # As in `FrameReader`: a message of at most this size on the wire is within both limits.
         self._unsuspicious = min(limits.message_size_bytes_max, _OVERHEAD * limits.frames_max)
+        self._buffer = ffi.new("unsigned char[]", _SMALL + _MAC_SIZE)
+        self._view = ffi.buffer(self._buffer)
         self._frames: Message = []  # of the partial message
         self._wire_size = 0  # of the bodies of those frames in the stream
         self._parts = Parts()  # the beginning of an incomplete frame,
@@ -104,14 +118,22 @@ class CurveTraffic:
         if not left:
             raise LocalViolation("a message must have at least one frame")
         count, prefix, key = self._count, self._prefix, self._key
-        pack = _u64.pack
+        # In advance, so that no nonce is used twice if an exception interrupts the loop.
+        self._count = count + left
+        pack, seal, buffer, view = _u64.pack, _seal, self._buffer, self._view
         added = 0
         for frame in message:
             left -= 1
             count += 1
             nonce = pack(count)
-            box = crypto_box_afternm((_MORE if left else _LAST) + frame, prefix + nonce, key)
-            size = len(box) + _BOX_AT
+            plain = (_MORE if left else _LAST) + frame
+            size = len(plain)
+            if size <= _SMALL:
+                seal(buffer, plain, size, prefix + nonce, key)
+                box = view[: size + _MAC_SIZE]
+            else:
+                box = crypto_box_afternm(plain, prefix + nonce, key)
+            size += _MAC_SIZE + _BOX_AT
             if size < SHORT_SIZES:
                 out.append(_HEADS[size] + nonce)
                 added += size + 2
@@ -119,7 +141,6 @@ class CurveTraffic:
                 out.append(long_last(size) + _NAME + nonce)
                 added += size + 9
             out.append(box)
-        self._count = count
         return added
 
     def encode_command(self, name: bytes, data: bytes) -> bytes:
@@ -144,7 +165,7 @@ class CurveTraffic:
         frames, held = self._frames, self._wire_size
         unsuspicious = self._unsuspicious
         prefix, key, count = self._their_prefix, self._key, self._their_count
-        pack = _u64.pack
+        pack, unseal, buffer, view = _u64.pack, _unseal, self._buffer, self._view
         end, at, missing = len(chunk), 0, 0
         while at < end:
             flags = chunk[at]
@@ -170,16 +191,18 @@ class CurveTraffic:
             if size < _OVERHEAD or not chunk.startswith(_NAME + nonce, body):
                 raise RemoteViolation(_not_the_next(chunk[body:after], count))
             box = chunk[body + _BOX_AT : after]
-            try:
-                plain = crypto_box_open_afternm(box, prefix + nonce, key)
-            except CryptoError:
-                raise RemoteViolation("cannot decrypt a MESSAGE: it was altered") from None
+            if size <= _SMALL:
+                if unseal(buffer, box, size - _BOX_AT, prefix + nonce, key):
+                    raise RemoteViolation(_ALTERED)
+                plain = view[: size - _BOX_AT - _MAC_SIZE]
+            else:
+                plain = _open_large(box, prefix + nonce, key)
             at = after
             kind = plain[0]
             if kind < 2:
                 frames.append(plain[1:])
                 if held > unsuspicious:
-                    self._check_limits(frames)
+                    self._check_limits(frames, held)
                 if not kind:
                     messages.append(frames)
                     frames = []
@@ -212,16 +235,23 @@ class CurveTraffic:
         if size > limits.message_size_bytes_max + limits.handshake_size_max:
             raise RemoteViolation(_too_large(size, limits))
 
-    def _check_limits(self, frames: Message) -> None:
+    def _check_limits(self, frames: Message, held: int) -> None:
         """Raise `RemoteViolation` for a message beyond a limit."""
         limits = self._limits
         if len(frames) > limits.frames_max:
             raise RemoteViolation(
                 f"received a message of more than {limits.frames_max} frames, the maximum"
             )
-        size = sum(map(len, frames))
+        size = held - _OVERHEAD * len(frames)
         if size > limits.message_size_bytes_max:
             raise RemoteViolation(_too_large(size, limits))
+
+
+def _open_large(box: bytes, nonce: bytes, key: bytes) -> bytes:
+    try:
+        return crypto_box_open_afternm(box, nonce, key)
+    except CryptoError:
+        raise RemoteViolation(_ALTERED) from None
 
 
 def _too_large(size: int, limits: Limits) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
 
 from requite.errors import ConfigurationError
-from requite.framing.z85 import encode_z85, read_key
+from requite.framing.z85 import KEY_SIZE, decode_z85, encode_z85, read_key
 from requite.framing.zmtp_mechanism import Mechanism
 from requite.shell import entropy
 from requite.storage.private import create_file, read_private
@@ -34,7 +34,7 @@ T = TypeVar("T")
 class CurveDialler:
     """The keys of a client or worker.
 
-    - `server_key`: the public key of the server, in Z85.
+    - `server_key`: the public key of the server in Z85, or a file that has it.
     - `key_file`: a file with the own secret key in Z85, which only its user may access.
 
     Raises `ConfigurationError` for bad keys and files, and if PyNaCl is not installed.
@@ -42,14 +42,14 @@ class CurveDialler:
 
     def __init__(self, server_key: str, key_file: StrPath) -> None:
         _require_nacl()
-        self._server_key = read_key(server_key, "the server key of CURVE")
+        self._server_key = _server_key_of(server_key)
         self._own = _WatchedFile(key_file, _read_one_pair)
 
     def mechanism(self) -> Mechanism:
         """Return the mechanism of the next connection."""
         from requite.framing.zmtp_curve import CurveClient
 
-        return CurveClient(self._server_key, self._own.content(), _random)
+        return CurveClient(self._server_key(), self._own.content(), _random)
 
 
 class CurveListener:
@@ -105,6 +105,7 @@ def create_key_file(path: StrPath) -> str:
 def _require_nacl() -> None:
     """Raise `ConfigurationError` unless PyNaCl is installed."""
     try:
+        import nacl._sodium
         import nacl.bindings  # noqa: F401
     except ImportError:
         raise ConfigurationError(
@@ -179,6 +180,30 @@ def _read_public_keys(path: Path) -> frozenset[str]:
     return frozenset(
         encode_z85(read_key(key, _place(path, number))) for number, key in _lines(text)
     )
+
+
+def _server_key_of(given: str) -> Callable[[], bytes]:
+    """Return what returns the server key: 40 characters of Z85 are the key, others a path."""
+    try:
+        key = decode_z85(given)
+    except ValueError:
+        key = b""
+    if len(key) == KEY_SIZE:
+        return lambda: key
+    try:
+        return _WatchedFile(given, _read_server_key).content
+    except ConfigurationError as error:
+        raise ConfigurationError(
+            f"the server key of CURVE, {given!r}, is neither 40 characters of Z85 nor a file with"
+            f" them: {error}"
+        ) from None
+
+
+def _read_server_key(path: Path) -> bytes:
+    keys = _read_public_keys(path)
+    if len(keys) != 1:
+        raise ConfigurationError(f"{path} has {len(keys)} keys; one is needed")
+    return decode_z85(next(iter(keys)))
 
 
 def _lines(text: str) -> list[tuple[int, str]]:

@@ -3,8 +3,8 @@
     mdp://HOST/echo?curve=SERVER_KEY&curve_key_file=own.key
     flp://HOST:5555?curve_key_file=own.key&curve_clients=clients.keys          (to listen)
 
-`curve` is the server's public key in Z85. Its characters & # % + ? are percent-encoded, as in the
-value of any option.
+`curve` is the server's public key in Z85, or a file that has it. In a key the characters & # % + ?
+are percent-encoded, as in the value of any option.
 """
 
 from __future__ import annotations
