@@ -96,7 +96,8 @@ OwnerBytes = Annotated[
         metavar="SIZE",
         group=KEPT,
         help="Bytes that the durable requests and replies of one user of the broker may take, such "
-        "as `1g`; further requests are refused. [default: half of the disk space for all]",
+        "as `1g`; further requests are refused. Replies may take as much again. [default: a "
+        "quarter of the disk space]",
     ),
 ]
 Replica = Annotated[
