@@ -17,13 +17,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from requite.sim.amqp.server_framing import ServerFraming
-
 from requite.errors import LocalViolation, RemoteViolation
 from requite.framing.amqp import Amqp, AmqpSettings
 from requite.protocols.amqp import methods, wire
 from requite.protocols.amqp.properties import Properties, decode_properties, encode_properties
-from requite.sim.amqp import server_methods
+from requite.sim.rabbitmq import server_methods
+from requite.sim.rabbitmq.server_framing import ServerFraming
 
 SETTINGS: Final = AmqpSettings(body_size_max=1 << 14)
 # Chunk sizes in bytes; 0: the whole stream at once.

@@ -27,7 +27,10 @@ from tests.support.live import eventually
 
 from requite.cli import main
 from requite.cli.exit_codes import ExitCode
+from requite.engine import Store
+from requite.protocols.titanic.records import encode_submitted
 from requite.storage import Log
+from requite.titanic import TitanicSettings
 
 pytestmark = pytest.mark.e2e
 
@@ -360,7 +363,7 @@ def test_the_requests_of_one_user_are_erased(here, tmp_path):
 
         def is_erased() -> bool:
             stats = json.loads(here("titanic", "stats", ann, "--json").out)
-            return stats["store"]["erasing"] == 0
+            return stats["store"]["rewriting"] == 0
 
         assert eventually(is_erased, "the files are rewritten")
         files = b"".join(file.read_bytes() for file in folder.iterdir())
@@ -389,3 +392,42 @@ def test_one_user_cannot_fill_the_store(here, tmp_path, option, value, why):
         assert ended.code == ExitCode.UNAVAILABLE
         assert re.search(why, ended.err)
         submit(here, ann, "echo", "x")
+
+
+# --- keys -----------------------------------------------------------------------------------------
+def test_stored_requests_are_encrypted(here, tmp_path):
+    folder, keys = tmp_path / "kept", write_users(tmp_path / "keys", "1" * 64)
+    options = ("--titanic", str(folder), "--titanic-key-file", str(keys))
+    for _ in range(2):
+        with running_broker(*options) as (_broker, url):
+            submit(here, url, "echo", "a secret")
+            lines = here("titanic", "ls", url).out.splitlines()
+    assert len(lines) == 2
+    assert b"a secret" not in b"".join(file.read_bytes() for file in folder.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "why"),
+    [
+        (None, 0o600, "the log is encrypted; give its key file (key_file, --titanic-key-file)"),
+        ("2" * 64, 0o600, "the log is encrypted with a key that is not in the key file"),
+        ("2" * 63, 0o600, "is not a key: 64 hex digits"),
+        ("1" * 64, 0o644, "other users can read the key file"),
+    ],
+)
+def test_a_wrong_or_missing_key_is_refused(here, tmp_path, text, mode, why):
+    folder, keys = tmp_path / "kept", write_users(tmp_path / "keys", "1" * 64)
+    TitanicSettings(folder, key_file=keys).open().close()
+    store = TitanicSettings(folder, key_file=keys).open()
+    store.submit(Store("ticket", [encode_submitted(bytes(16), 1, b"echo", b"", [b"hi"])]))
+    store.work()
+    store.close()
+    options = ["broker", "--bind", "tcp://127.0.0.1:0", "--titanic", str(folder)]
+    if text is not None:
+        keys.write_text(text)
+        keys.chmod(mode)
+        options += ["--titanic-key-file", str(keys)]
+    ended = here(*options)
+    assert ended.code == ExitCode.USAGE
+    assert why in ended.err
+    assert (text or "1" * 64) not in ended.err

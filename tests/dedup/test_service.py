@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from tests.storage.test_cipher import write_keys
 
 import requite
 from requite import Dedup, Request
@@ -424,6 +425,51 @@ def test_an_erasure_keeps_the_states_of_all_requests(tmp_path: Path) -> None:
         DedupRecord(Kind.ENDED, 4, bob + b"1", b"D" * 16, outcome),
         DedupRecord(Kind.BEGUN, 5, bob + b"2", b"D" * 16),
     ]
+
+
+async def test_stored_replies_are_encrypted(cluster: Cluster, tmp_path: Path) -> None:
+    folder, keys = (
+        tmp_path / "replies",
+        [write_keys(tmp_path / f"{n}", f"{n:064x}") for n in (1, 2)],
+    )
+
+    async def secret(request: Request) -> bytes:
+        return b"a secret"
+
+    def service(key_file: Path | None) -> Any:
+        dedup = Dedup(folder, key_file=key_file)
+        return requite.service("coroutine", idempotent=dedup)(secret)
+
+    worker = await cluster.serve(service(keys[0]))
+    client = cluster.client("coroutine")
+    await client.call(b"x", idempotency_key=b"my own key")
+    await worker.close()
+    files = b"".join(file.read_bytes() for file in folder.iterdir())
+    assert (b"a secret" in files, b"my own key" in files) == (False, False)
+    with pytest.raises(LogMismatch, match=r"encrypted; give its key file \(key_file, --key-file\)"):
+        await cluster.serve(service(None))
+    with pytest.raises(LogMismatch, match="encrypted with a key that is not in the key file"):
+        await cluster.serve(service(keys[1]))
+    with pytest.raises(LogMismatch, match="encrypted"):
+        erase(folder, "")
+    await cluster.serve(service(keys[0]))
+    assert (await client.call(b"x", idempotency_key=b"my own key")).body == b"a secret"
+
+
+def test_an_erasure_of_an_encrypted_log_encrypts_all_with_the_first_key(tmp_path: Path) -> None:
+    key = encode_key(b"pay", b"1", b"ann", is_call=False)
+    outcome = Outcome(Status.OK, (), (b"a secret",))
+    folder, key_file = tmp_path / "replies", write_keys(tmp_path / "key", "1" * 64)
+    with Log.open(folder, purpose=b"DEDU") as log:
+        log.commit([encode(DedupRecord(Kind.ENDED, 2, key, b"D" * 16, outcome))])
+    assert erase(folder, "bob", key_file) == (0, 0)
+    assert b"a secret" not in b"".join(file.read_bytes() for file in folder.iterdir())
+    assert erase(folder, "ann", key_file) == (1, 1)
+
+
+def test_memory_is_not_encrypted(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="memory is not encrypted"):
+        Dedup(key_file=tmp_path / "key")
 
 
 def test_an_erasure_needs_a_log_of_replies(tmp_path: Path) -> None:

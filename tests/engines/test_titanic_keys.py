@@ -39,6 +39,20 @@ def test_a_key_is_refused_for_another_request(other: tuple[bytes, bytes]) -> Non
     assert len(bench.calls) == 1
 
 
+def test_bodies_of_a_repeated_key_are_compared_also_with_the_log() -> None:
+    bench = TitanicBench(cache_bytes_max=0)
+    ticket = bench.submitted(b"echo", b"hi", key=b"k")
+    bench.reply(bench.calls[0], b"ho")
+    assert bench.ask(REQUEST, b"echo", b"no", key=b"k") == [
+        b"400 this key was used for another request"
+    ]
+    assert bench.ask(REQUEST, b"echo", b"h", b"i", key=b"k")[0].startswith(b"400 this key")
+    assert bench.submitted(b"echo", b"hi", key=b"k") == ticket
+    bench.damaged |= set(bench.records)
+    assert bench.submitted(b"echo", b"hi", key=b"k") == ticket  # it cannot be compared any more
+    assert bench.engine.snapshot().storing == 0
+
+
 def test_the_number_of_stored_keys_of_closed_requests_is_limited(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -137,6 +137,27 @@ def test_the_bytes_of_an_owner_are_limited_and_replies_count() -> None:
 
 
 @requirement("tsp:owner:limits")
+def test_replies_may_take_as_much_again_and_others_are_served() -> None:
+    """Else one owner could fill the disk with the replies to requests that were accepted."""
+    bench = TitanicBench(owner_bytes_max=1000 + 3 * REQUEST_OVERHEAD)
+    tickets = [bench.submitted(b"echo", b"", owner=b"eve") for _ in range(3)]
+    others = bench.submitted(b"echo", b"", owner=b"ann")
+    for call in bench.calls[:2]:
+        bench.reply(call, bytes(1000))
+    bench.reply(bench.calls[2], bytes(1000))
+    assert bench.ask(REPLY, tickets[1], owner=b"eve") == [b"200", bytes(1000)]
+    status, word, reason = bench.ask(REPLY, tickets[2], owner=b"eve")
+    assert (status[:3], word) == (b"400", b"poisoned")
+    assert b"the reply is not stored: with it, the requests and replies of eve take 3768" in reason
+    bench.reply(bench.calls[3], bytes(1000))
+    assert bench.ask(REPLY, others, owner=b"ann") == [b"200", bytes(1000)]
+    bench.ask(CLOSE, tickets[0], owner=b"eve")
+    assert bench.ask(RETRY, tickets[2]) == [b"200"]
+    bench.reply(bench.calls[4], bytes(1000))
+    assert bench.ask(REPLY, tickets[2], owner=b"eve") == [b"200", bytes(1000)]
+
+
+@requirement("tsp:owner:limits")
 def test_requests_of_an_earlier_process_count() -> None:
     kept = RecoveredRequest(b"w" * 16, b"echo", location="w", size=5, owner=b"eve")
     records = {"w": encode_submitted(b"w" * 16, 1, b"echo", b"", [b"hello"], b"eve")}

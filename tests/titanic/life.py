@@ -42,6 +42,7 @@ class LocalTitanic:
         now: float = 100.0,
         seed: int = 0,
         epoch_s: float = EPOCH_S,
+        key_file: Path | None = None,
         **policy: Any,
     ) -> None:
         self.now = now
@@ -55,7 +56,7 @@ class LocalTitanic:
         self._tokens = count(1)
         self.store: TitanicStore
         if isinstance(where, Path):
-            self.store = open_store(where, settings, now_us=self._wall_us)
+            self.store = open_store(where, settings, now_us=self._wall_us, key_file=key_file)
         else:
             self.store = open_memory(settings, folder=where, now_us=self._wall_us)
         random = Random(seed)

@@ -62,9 +62,9 @@ def test_erased_bodies_leave_the_disk_and_others_stay() -> None:
     life.compact()
     assert raw(life).count(SECRET) >= 20  # of closed requests, too
     assert erase(life) == 10
-    assert life.store.view().erasing > 0
+    assert life.store.view().rewriting > 0
     life.compact()
-    assert life.store.view().erasing == 0
+    assert life.store.view().rewriting == 0
     assert SECRET not in raw(life)
     assert b"key 0" not in raw(life)
     assert b"ann" not in raw(life)
@@ -85,7 +85,7 @@ def test_an_erasure_survives_restarts(steps: int) -> None:
         life.compact(steps)
         life = restarted(life, n)
     life.compact()
-    assert life.store.view().erasing == 0
+    assert life.store.view().rewriting == 0
     assert SECRET not in raw(life)
     assert_served(life, of_bob)
     life.close()
@@ -104,7 +104,7 @@ def test_a_replica_erases_as_well() -> None:
         primary.compact()
     replica.compact()
     for life in (primary, replica):
-        assert life.store.view().erasing == 0
+        assert life.store.view().rewriting == 0
         assert SECRET not in raw(life)
     replica.ask(PROMOTE)
     assert_served(replica, of_bob)

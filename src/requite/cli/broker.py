@@ -42,6 +42,7 @@ from requite.cli.titanic.options import (
     DiskMax,
     Expire,
     Folder,
+    KeyFile,
     Memory,
     OwnerBytes,
     OwnerRequests,
@@ -324,6 +325,7 @@ class Titanic:
     titanic_disk_max: DiskMax = None
     titanic_owner_requests_max: OwnerRequests = OWNER_REQUESTS_MAX
     titanic_owner_bytes_max: OwnerBytes = None
+    titanic_key_file: KeyFile = None
     titanic_replica: Replica = None
     titanic_replica_mode: ReplicaMode = "async"
     titanic_standby: Standby = False
@@ -346,6 +348,7 @@ class Titanic:
             self.titanic_standby,
             self.titanic_owner_requests_max,
             self.titanic_owner_bytes_max,
+            self.titanic_key_file,
             prefix="--titanic-",
         ).settings()
 

@@ -14,7 +14,7 @@ from requite.dedup.inputs import Discard
 from requite.dedup.policy import DedupPolicy, DedupStats, InDoubt, Unkeyed
 from requite.dedup.store import LogStore
 from requite.engine import Input, Load, Store, Wake, Warn
-from requite.errors import LocalViolation
+from requite.errors import ConfigurationError, LocalViolation
 from requite.shell import clock
 from requite.shell.feeder import Feeder
 from requite.shell.warnings import Warnings
@@ -47,6 +47,8 @@ class Dedup:
       an earlier process are unknown.
     - `store_failures`: store negative replies as well; otherwise a repetition of a request whose
       handler failed runs.
+    - `key_file`: a file with the keys to encrypt the folder with, one per line (64 hex digits); new
+      records get the first key. It must be readable by its user only.
 
     Several services of a worker, and several workers on one event loop, may share one object and
     its limits. Raises `ConfigurationError`.
@@ -62,8 +64,12 @@ class Dedup:
         unkeyed: Unkeyed = _DEFAULTS.unkeyed,
         in_doubt: InDoubt = _DEFAULTS.in_doubt,
         store_failures: bool = _DEFAULTS.store_failures,
+        key_file: str | PathLike[str] | None = None,
     ) -> None:
+        if key_file is not None and store is None:
+            raise ConfigurationError("`key_file` requires a folder: memory is not encrypted")
         self._directory = None if store is None else fspath(store)
+        self._key_file = key_file
         self._policy = DedupPolicy(
             window,
             max_entries,
@@ -120,7 +126,7 @@ class Dedup:
     async def _open_log(self) -> None:
         if self._directory is None:
             return
-        store = await asyncio.to_thread(LogStore, self._directory, self._policy)
+        store = await asyncio.to_thread(LogStore, self._directory, self._policy, self._key_file)
         now = clock.now()
         self._use(DedupEngine(self._policy, epoch_s=clock.wall() - now, found=store.found, now=now))
         store.found = []

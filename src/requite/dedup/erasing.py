@@ -20,7 +20,7 @@ from requite.dedup.records import (
     encode,
     principal_of,
 )
-from requite.dedup.store import PURPOSE, log_settings, read_log, read_payload
+from requite.dedup.store import PURPOSE, open_log, read_log, read_payload
 from requite.errors import ConfigurationError
 from requite.storage import Log, LogReader
 
@@ -32,19 +32,24 @@ class Erased(NamedTuple):
     replies: int
 
 
-def erase(directory: str | PathLike[str], principal: str) -> Erased:
+def erase(
+    directory: str | PathLike[str],
+    principal: str,
+    key_file: str | PathLike[str] | None = None,
+) -> Erased:
     """Remove the stored replies to a principal's requests from the log in a folder.
 
     It stays known until the end of their window that the requests have run: repetitions get a
-    negative reply. Raises `LogLocked` if a worker uses the log, `ConfigurationError` if there is
-    none, and another `StorageError` if it cannot be rewritten; then nothing has been removed.
+    negative reply. `key_file` has the keys of an encrypted log. Raises `LogLocked` if a worker uses
+    the log, `ConfigurationError` if there is none, and another `StorageError` if it cannot be
+    rewritten; then nothing has been removed.
     """
     folder = Path(directory)
     if not folder.is_dir() or not any(
         segment.purpose == PURPOSE for segment in LogReader(folder).segments()
     ):
         raise ConfigurationError(f"{folder} has no log of replies (`requite.Dedup`)")
-    with Log.open(folder, purpose=PURPOSE, settings=log_settings(DedupPolicy())) as log:
+    with open_log(folder, DedupPolicy(), key_file) as log:
         old = [sealed.number for sealed in log.sealed]
         erased = _copy(log, principal.encode())
         log.sync()

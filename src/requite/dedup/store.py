@@ -21,6 +21,7 @@ from requite.dedup.records import decode_head
 from requite.engine import Input, Load, Loaded, LoadFailed, Store, Stored, StoreFailed
 from requite.errors import LocalViolation, LogCorrupt, StorageError
 from requite.storage import GroupCommit, Log, LogReader, LogSettings, Position, Record
+from requite.storage.cipher import Cipher, read_key_file, require_plain
 from requite.storage.private import warn_of_access
 
 PURPOSE: Final = b"DEDU"
@@ -107,13 +108,19 @@ class LogStore:
 
     found: list[Found]
 
-    def __init__(self, directory: str | PathLike[str], policy: DedupPolicy) -> None:
+    def __init__(
+        self,
+        directory: str | PathLike[str],
+        policy: DedupPolicy,
+        key_file: str | PathLike[str] | None = None,
+    ) -> None:
         """Open or create the log; this may take long, so call it in a thread.
 
-        Raises `StorageError` if another process has it open, it is another kind of log, or it
-        cannot be written.
+        Raises `StorageError` if another process has it open, it is another kind of log, is
+        encrypted with another key, or cannot be written, and `ConfigurationError` for an invalid
+        key file.
         """
-        log = Log.open(directory, purpose=PURPOSE, settings=log_settings(policy))
+        log = open_log(directory, policy, key_file)
         try:
             warn_of_access(Path(directory), _log)
             self._log = ReplyLog(log)
@@ -182,6 +189,7 @@ def read_log(log: Log) -> list[Found]:
     """
     found = []
     for item in _mended(log.reader()):
+        require_plain(item.payload, "key_file, --key-file")
         try:
             record = decode_head(bytes(item.payload))
         except LogCorrupt as error:
@@ -206,8 +214,17 @@ def _mended(reader: LogReader) -> Iterator[Record]:
             yield from mended
 
 
-def log_settings(policy: DedupPolicy) -> LogSettings:
-    """Return the settings of a log for a policy."""
+def open_log(
+    directory: str | PathLike[str],
+    policy: DedupPolicy,
+    key_file: str | PathLike[str] | None = None,
+) -> Log:
+    """Open or create a log of replies; `key_file` has the keys to encrypt it with."""
+    cipher = None if key_file is None else Cipher(read_key_file(key_file), PURPOSE)
+    return Log.open(directory, purpose=PURPOSE, settings=_settings(policy), cipher=cipher)
+
+
+def _settings(policy: DedupPolicy) -> LogSettings:
     size = min(max(policy.bytes_max // _SEGMENTS, _SEGMENT_SIZE_MIN), _SEGMENT_SIZE_MAX)
     return LogSettings(segment_size_bytes=size)
 

@@ -29,6 +29,7 @@ from requite.errors import (
     LogMismatch,
     StorageError,
 )
+from requite.storage.cipher import SEAL_SIZE, Cipher
 from requite.storage.disk import LOCK_NAME, DiskFolder
 from requite.storage.files import Folder
 from requite.storage.layout import (
@@ -59,7 +60,12 @@ class Log:
     next_number: int
 
     def __init__(
-        self, folder: Folder, purpose: bytes, settings: LogSettings, log_id: bytes | None = None
+        self,
+        folder: Folder,
+        purpose: bytes,
+        settings: LogSettings,
+        log_id: bytes | None = None,
+        cipher: Cipher | None = None,
     ) -> None:
         """Use `Log.open`."""
         if len(purpose) != PURPOSE_SIZE:
@@ -69,6 +75,7 @@ class Log:
         self.settings = settings
         self._folder = folder
         self._purpose = purpose
+        self._cipher = cipher
         self._shelf = Shelf(folder)
         self._writer: SegmentWriter | None = None
         self._refusal: StorageError | None = None
@@ -89,18 +96,20 @@ class Log:
         purpose: bytes,
         settings: LogSettings | None = None,
         log_id: bytes | None = None,
+        cipher: Cipher | None = None,
     ) -> Log:
         """Open or create the log in a folder, as its only writer.
 
         `purpose` is 4 bytes that identify the kind of log. With `log_id` only this log is opened,
-        and none is created. Raises `LogMismatch`, without changing anything, for a folder with a
-        log for another purpose or with other files.
+        and none is created. `cipher` encrypts new records, and opens encrypted ones. Raises
+        `LogMismatch`, without changing anything, for a folder with a log for another purpose or
+        with other files.
         """
         folder = DiskFolder(Path(directory))
         if log_id is None:
             folder.make()
             _require_log_files_only(folder)
-        return cls(folder, purpose, settings or LogSettings(), log_id)
+        return cls(folder, purpose, settings or LogSettings(), log_id, cipher)
 
     def __enter__(self) -> Log:
         return self
@@ -138,7 +147,12 @@ class Log:
         """Return the total bytes that `count` payloads may have to fit into the active segment."""
         size = self.settings.segment_size_bytes - OVERHEAD
         free = size if self._writer is None else self._writer.free()
-        return max(0, free - count * (RECORD_HEADER_SIZE + 7))
+        return max(0, free - count * (RECORD_HEADER_SIZE + 7 + self.seal_size))
+
+    @property
+    def seal_size(self) -> int:
+        """How many bytes encryption adds to each payload."""
+        return 0 if self._cipher is None else SEAL_SIZE
 
     def append(self, payloads: Sequence[bytes]) -> list[Position]:
         """Write records with one system call. Readers see them; a power cut may lose them.
@@ -149,11 +163,21 @@ class Log:
         """
         refuse_oversize(payloads)
         positions: list[Position] = []
+        if self._cipher is not None:
+            payloads = self._sealed_by(self._cipher, payloads)
         with self._usable():
             while len(positions) < len(payloads):
                 rest = payloads[len(positions) :] if positions else payloads
                 positions += self._append_part(rest)
         return positions
+
+    def _sealed_by(self, cipher: Cipher, payloads: Sequence[bytes]) -> Sequence[bytes]:
+        if max(map(len, payloads), default=0) + SEAL_SIZE > PAYLOAD_SIZE_MAX:
+            raise LogFull(
+                f"a payload of more than {PAYLOAD_SIZE_MAX - SEAL_SIZE} bytes cannot be encrypted"
+            )
+        first = self.next_number
+        return [cipher.seal(payload, number) for number, payload in enumerate(payloads, first)]
 
     def sync(self) -> None:
         """Wait until all appended records are on disk.
@@ -196,10 +220,13 @@ class Log:
 
     def read_at(self, position: Position) -> bytes:
         """The payload of a record. Raises `LogGone` if its segment is, `LogCorrupt` for damage."""
-        return read_record(self._folder, position)
+        payload = read_record(self._folder, position)
+        if self._cipher is None:
+            return payload
+        return self._cipher.unseal(payload, position.number)
 
     def reader(self) -> LogReader:
-        return LogReader.on(self._folder)
+        return LogReader.on(self._folder, self._cipher)
 
     def remove(self, segment: int) -> None:
         """Remove a sealed segment whose records are no longer needed."""

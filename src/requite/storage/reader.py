@@ -11,6 +11,7 @@ from os import PathLike
 from pathlib import Path
 
 from requite.errors import LogCorrupt, LogGone
+from requite.storage.cipher import Cipher
 from requite.storage.ending import LOST, SETTLED_AFTER_S, is_blank, reason_of_rest, rest_of
 from requite.storage.files import ReadableFile, ReadableFolder
 from requite.storage.layout import (
@@ -33,20 +34,23 @@ class LogReader:
     """The reader of a log in a folder or a store; a log in memory has `Log.reader`.
 
     A reader may see records that are not on disk yet and that a power cut would lose. It remembers
-    its position in segments that are being written. Not thread-safe.
+    its position in segments that are being written. Not thread-safe. `outdated` are the segments in
+    which it has read a record that is not encrypted with the first key of its cipher.
     """
 
     def __init__(self, directory: str | PathLike[str]) -> None:
-        self._begin(open_folder(directory))
+        self._begin(open_folder(directory), None)
 
     @classmethod
-    def on(cls, folder: ReadableFolder) -> LogReader:
+    def on(cls, folder: ReadableFolder, cipher: Cipher | None = None) -> LogReader:
         reader = cls.__new__(cls)
-        reader._begin(folder)
+        reader._begin(folder, cipher)
         return reader
 
-    def _begin(self, folder: ReadableFolder) -> None:
+    def _begin(self, folder: ReadableFolder, cipher: Cipher | None) -> None:
         self._folder = folder
+        self._cipher = cipher
+        self.outdated: set[int] = set()
         self._known: dict[int, tuple[int, int]] = {}  # segment: offset, number; scanned
         self._searched: set[int] = set()  # segments without a record after the written part
         self._blank: dict[int, tuple[int, int]] = {}  # ranges of zeros, by segment
@@ -121,13 +125,28 @@ class LogReader:
             limit = size if end is None and following is not None else end
             rest = reason_of_rest(opened, end) if end is not None and following is None else ""
             walk = Walk(opened, start, limit, searched=segment in self._searched, rest=rest)
-            yield from walk
+            yield from walk if self._cipher is None else map(self._unsealed, walk)
             if walk.searched:
                 self._searched.add(segment)
             if limit is None and not walk.ended:
                 yield from self._torn_at(opened, walk.offset)
             elif following is not None and walk.offset >= size and opened.end_number() is None:
                 yield from _cut_off(walk, following)
+
+    def _unsealed(self, item: Record | Damage) -> Record | Damage:
+        """Decrypt a record; one that was altered is damage. Raises `LogMismatch`."""
+        cipher = self._cipher
+        if cipher is None or isinstance(item, Damage):
+            return item
+        stored = item.payload
+        if not cipher.is_current(stored):
+            self.outdated.add(item.segment)
+        try:
+            payload = cipher.unseal(stored, item.number)
+        except LogCorrupt as error:
+            raw = bytes(stored[:RAW_SIZE_MAX])
+            return Damage(item.segment, item.offset, item.end - item.offset, str(error), raw)
+        return item._replace(payload=memoryview(payload), seal_size=len(stored) - len(payload))
 
     def tail(self, after: Record | Damage | Position | None = None) -> Iterator[Record | Damage]:
         """Yield everything after `after`, which is the last result of an earlier call.
@@ -168,7 +187,8 @@ class LogReader:
 
     def read_at(self, position: Position) -> bytes:
         """Return the payload of a record. Raises `LogGone` if it was removed, and `LogCorrupt`."""
-        return read_record(self._folder, position)
+        payload = read_record(self._folder, position)
+        return payload if self._cipher is None else self._cipher.unseal(payload, position.number)
 
     def mend(self, damage: Damage) -> list[Record] | None:
         """Return the original records of damage, if each has at most one flipped bit; else None.
@@ -185,7 +205,11 @@ class LogReader:
         found, offset = list[Record](), damage.offset
         for kind, number, payload, size in mended:
             if kind == DATA:
-                found.append(Record(damage.segment, offset, number, memoryview(payload)))
+                record = Record(damage.segment, offset, number, memoryview(payload))
+                unsealed = self._unsealed(record)
+                if isinstance(unsealed, Damage):
+                    return None
+                found.append(unsealed)
             offset += size
         return found
 
@@ -198,7 +222,7 @@ class LogReader:
         found = mend(raw, segment.seed) if segment.readable else None
         if found is None or found[:2] != (DATA, position.number):
             return self.read_at(position)
-        return found[2]
+        return found[2] if self._cipher is None else self._cipher.unseal(found[2], position.number)
 
     def _info(self, number: int, *, last: bool) -> SegmentInfo | None:
         """Return a segment; None if it was removed after the segments were listed."""

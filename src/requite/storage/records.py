@@ -18,12 +18,14 @@ class Position(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A record. The payload begins `RECORD_HEADER_SIZE` bytes after `offset`."""
+    """A record. What is stored of it begins `RECORD_HEADER_SIZE` bytes after `offset`; it has
+    `seal_size` bytes more than the payload, if it is encrypted."""
 
     segment: int
     offset: int
     number: int
     payload: memoryview
+    seal_size: int = 0
 
     @property
     def position(self) -> Position:
@@ -32,7 +34,7 @@ class Record(NamedTuple):
     @property
     def end(self) -> int:
         """The offset at which the next record begins."""
-        return self.offset + record_size(len(self.payload))
+        return self.offset + record_size(len(self.payload) + self.seal_size)
 
 
 class Damage(NamedTuple):

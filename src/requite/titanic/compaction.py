@@ -23,8 +23,9 @@ BITE_RECORDS: Final = 2000
 class Compaction:
     """Compacts one segment after the other; `step` does a small part of the work.
 
-    Segments to be erased (`Index.erase_to`) come first, the oldest first, however much of them is
-    live: the record that demands it must be the last to be removed.
+    Segments that must be rewritten come first, the oldest first, however much of them is live:
+    those before an erasure (`Index.erase_to`), whose own record must be the last to be removed, and
+    those with records that are not encrypted with the first key (`Index.outdated`).
 
     `pinned_from`: a replica still needs everything from this number on. `moved_bytes` and `removed`
     (segments) are counters. `damaged`: unreadable places; their segments are not removed. `mended`:
@@ -69,23 +70,23 @@ class Compaction:
 
     def _begin(self, below: float) -> bool:
         """Choose the segment with the smallest live share."""
-        if self._to_skip and self._index.erase_to < 0:
+        must_rewrite = self.to_rewrite()
+        if not must_rewrite:
+            self._index.erase_to = -1
+        if self._to_skip and not must_rewrite:
             self._to_skip -= 1
             return False
         self._maybe_unpin()
         live = self._index.live
-        erasable = self.to_erase()
-        if not erasable:
-            self._index.erase_to = -1
-        erasable = list(filter(self._may_begin, erasable))
+        first = next(filter(self._may_begin, must_rewrite), None)
         found = [
             (live.get(sealed.number, 0) / (sealed.size - OVERHEAD), sealed.number)
             for sealed in self._log.sealed
             if sealed.size > OVERHEAD and self._may_begin(sealed.number)
         ]
         share, number = min(found, default=(1.0, 0))
-        if erasable:
-            number = erasable[0]
+        if first is not None:
+            number = first
         elif share >= below:
             self._to_skip = len(found) // 4
             return False
@@ -93,15 +94,15 @@ class Compaction:
         self._rest = self._log.reader().read(number) if live.get(number, 0) else iter(())
         return True
 
-    def to_erase(self) -> list[int]:
-        """Return the sealed segments that must be removed because of an erasure, oldest first."""
-        live, erase_to = self._index.live, self._index.erase_to
-        if erase_to < 0:
+    def to_rewrite(self) -> list[int]:
+        """Return the sealed segments that must be rewritten, however much is live; oldest first."""
+        live, erase_to, outdated = self._index.live, self._index.erase_to, self._index.outdated
+        if erase_to < 0 and not outdated:
             return []
         return [
-            sealed.number
-            for sealed in self._log.sealed
-            if sealed.number <= erase_to and live.get(sealed.number, 0) < sealed.size - OVERHEAD
+            number
+            for number, size, _ in self._log.sealed
+            if number in outdated or (number <= erase_to and live.get(number, 0) < size - OVERHEAD)
         ]
 
     def _may_begin(self, number: int) -> bool:

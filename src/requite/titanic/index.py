@@ -80,9 +80,14 @@ class Item:
 
 
 class Index:
-    """All live records by request, and the live bytes of each segment."""
+    """All live records by request, and the live bytes of each segment.
 
-    def __init__(self) -> None:
+    `seal_size`: how many bytes encryption adds to each record.
+    """
+
+    def __init__(self, seal_size: int = 0) -> None:
+        self._seal_size = seal_size
+        self.outdated: set[int] = set()  # segments with records to be encrypted with the first key
         self.items: dict[bytes, Item] = {}
         self.role: RecordLocation | None = None
         self.live: dict[int, int] = {}
@@ -100,7 +105,7 @@ class Index:
         interpreter, so kind and UUID are sliced from the payload without `decode`.
         """
         kind, uuid = payload[0], bytes(payload[4:20])
-        location = RecordLocation(position, len(payload))
+        location = RecordLocation(position, len(payload) + self._seal_size)
         if kind == SUBMITTED and uuid not in self.items:
             item = self.items[uuid] = Item()
             item.submitted = location
@@ -144,6 +149,7 @@ class Index:
 
     def removed(self, segment: int) -> None:
         """Forget a deleted segment's records."""
+        self.outdated.discard(segment)
         self.live.pop(segment, None)
         for uuid in self._waiting.pop(segment, ()):
             item = self.items.get(uuid)

@@ -15,6 +15,7 @@ from requite.protocols.titanic.requests import (
     RecoveredRequest,
 )
 from requite.storage import Damage, Log, LogReader, Record
+from requite.storage.cipher import require_plain
 from requite.storage.layout import HEADER_SIZE
 from requite.titanic.index import Index, Item
 
@@ -71,7 +72,7 @@ class Survey:
     """
 
     def __init__(self, log: Log) -> None:
-        self.index = Index()
+        self.index = Index(log.seal_size)
         self.report = StoreReport(cut_bytes=log.recovered.cut_bytes)
         self._log = log
         self._requests: dict[bytes, RecoveredRequest] = {}
@@ -95,6 +96,7 @@ class Survey:
                     self._damage(reader, item)
                 else:
                     self._read(item)
+        self.index.outdated |= reader.outdated
 
     def recovered(self, now_us: int) -> Recovered:
         """Return the content of the store for the engine."""
@@ -139,6 +141,7 @@ class Survey:
 
     def _read(self, record: Record) -> None:
         payload = record.payload
+        require_plain(payload, "key_file, --titanic-key-file")
         try:
             entry = records.decode(payload, bodies=False)
         except RemoteViolation as violation:

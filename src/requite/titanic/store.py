@@ -34,6 +34,7 @@ from requite.protocols.titanic.replication import pack
 from requite.protocols.titanic.requests import Recovered
 from requite.protocols.titanic.tickets import Since
 from requite.storage import Log, LogSettings, MemoryLog, Position, Record
+from requite.storage.cipher import Cipher, read_key_file
 from requite.storage.files import Folder
 from requite.storage.layout import SUFFIX, record_size
 from requite.storage.private import warn_of_access
@@ -106,8 +107,8 @@ class StoreSettings:
 
 class StoreView(NamedTuple):
     """Figures of a store: bytes on the disk and in live records, segments, commits, records, bytes
-    moved and segments removed by compaction, damaged and corrected places, and segments that are
-    still to be removed because of an erasure."""
+    moved and segments removed by compaction, damaged and corrected places, and segments that must
+    still be rewritten because of an erasure or another key."""
 
     disk_bytes: int
     live_bytes: int
@@ -118,7 +119,7 @@ class StoreView(NamedTuple):
     removed_segments: int
     damaged: int
     mended: int = 0
-    erasing: int = 0
+    rewriting: int = 0
 
 
 @dataclass(slots=True)
@@ -135,14 +136,20 @@ def open_store(
     *,
     now_us: Callable[[], int] = wall_clock_us,
     log_id: bytes | None = None,
+    key_file: str | PathLike[str] | None = None,
 ) -> Store:
     """Open the store in a folder, or create one; with `log_id` only the store with this log.
 
-    Raises `LogLocked` if another Titanic uses the folder, `LogMismatch` if it has other content or
-    was written by a newer requite, `LogFailed` if it cannot be written.
+    `key_file` has the keys to encrypt the store with (`requite.storage.cipher.read_key_file`).
+    Raises `LogLocked` if another Titanic uses the folder, `LogMismatch` if it has other content,
+    was written by a newer requite, or is encrypted with another key, `LogFailed` if it cannot be
+    written, and `ConfigurationError` for an invalid key file.
     """
     settings = _within_the_disk(Path(directory), settings or StoreSettings())
-    log = Log.open(directory, purpose=PURPOSE, settings=settings.log_settings, log_id=log_id)
+    cipher = None if key_file is None else Cipher(read_key_file(key_file), PURPOSE)
+    log = Log.open(
+        directory, purpose=PURPOSE, settings=settings.log_settings, log_id=log_id, cipher=cipher
+    )
     store = _opened(log, settings, now_us)
     warn_of_access(Path(directory), _log)
     return store
@@ -281,7 +288,7 @@ class Store:
             self._compaction.removed,
             len(self.report.damaged) + len(self._compaction.damaged),
             len(self.report.mended) + len(self._compaction.mended),
-            len(self._compaction.to_erase()) + self._is_active_to_erase,
+            len(self._compaction.to_rewrite()) + self._is_active_to_erase,
         )
 
     # --- the work ---------------------------------------------------------------------------------

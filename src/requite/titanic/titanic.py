@@ -144,10 +144,11 @@ class Titanic(Daemon):
 
 
 def _limited(policy: TitanicPolicy, disk_bytes_max: int | None) -> TitanicPolicy:
-    """Leave half of the disk to others than one owner, unless its limit is set."""
+    """Leave half of the disk to others than one owner, unless its limit is set: its requests get a
+    quarter, its replies another one."""
     if policy.owner_bytes_max is not None or disk_bytes_max is None:
         return policy
-    return replace(policy, owner_bytes_max=disk_bytes_max // 2)
+    return replace(policy, owner_bytes_max=disk_bytes_max // 4)
 
 
 def _report(report: StoreReport) -> None:

@@ -23,6 +23,10 @@ def erase(
             "'' for requests without a user.",
         ),
     ],
+    key_file: Annotated[
+        Path | None,
+        Parameter(metavar="FILE", help="The keys of the folder, if it is encrypted."),
+    ] = None,
     logging: Logging = QUIET,
 ) -> None:
     """Erase the replies to one user's requests from the folder of a `Dedup`.
@@ -36,7 +40,7 @@ def erase(
     from requite.dedup.erasing import erase as erase_from
 
     logging.start()
-    erased = erase_from(directory, owner)
+    erased = erase_from(directory, owner, key_file)
     replies = "1 reply" if erased.replies == 1 else f"{erased.replies:,} replies"
     requests = counted(erased.requests, "request")
     say(printable(f"erased {replies} to {requests} of {owner or 'no user'}"))

@@ -34,7 +34,7 @@ def erase(
     Requests that wait or run are closed as well, and their handlers are cancelled.
     Titanic then rewrites the files that held them, without the erased bodies. The
     last line says how many files are left to be rewritten; `requite titanic stats`
-    counts them as `store.erasing`. A replica does the same with its copy.
+    counts them as `store.rewriting`. A replica does the same with its copy.
 
       $ requite titanic erase mdp://127.0.0.1:5555 --owner ann
     """
@@ -47,5 +47,5 @@ def erase(
         cursor = frames[1] if len(frames) > 1 else b""
         is_complete = not cursor
     say(printable(f"erased {counted(count, 'request')} of {owner or 'no user'}"))
-    left = json.loads(first_frame(titanic.ask(STATS), STATS))["store"]["erasing"]
+    left = json.loads(first_frame(titanic.ask(STATS), STATS))["store"]["rewriting"]
     say(f"{counted(left, 'file')} left to be rewritten")

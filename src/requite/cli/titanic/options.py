@@ -71,6 +71,15 @@ DiskMax = Annotated[
         "[default: the free space of the disk]",
     ),
 ]
+KeyFile = Annotated[
+    Path | None,
+    Parameter(
+        metavar="FILE",
+        group=KEPT,
+        help="Encrypt the stored requests with the first key in FILE, and read those of the other "
+        "keys; one key per line, as `openssl rand -hex 32` makes it.",
+    ),
+]
 OwnerRequests = Annotated[
     int,
     Parameter(
@@ -87,7 +96,8 @@ OwnerBytes = Annotated[
         metavar="SIZE",
         group=KEPT,
         help="Bytes that the durable requests and replies of one user of the broker may take, such "
-        "as `1g`; further requests are refused. [default: half of the disk space for all]",
+        "as `1g`; further requests are refused. Replies may take as much again. [default: a "
+        "quarter of the disk space]",
     ),
 ]
 Replica = Annotated[
@@ -134,6 +144,7 @@ class Chosen:
     standby: bool
     owner_requests_max: int
     owner_bytes_max: str | None
+    key_file: Path | None
     check_service: bool = True
     prefix: str = "--"
 
@@ -162,6 +173,7 @@ class Chosen:
             replica=self.replica,
             sync=self.replica_mode == "sync",
             standby=self.standby,
+            key_file=self.key_file,
         )
 
     def _check_replica(self) -> None:

@@ -20,6 +20,7 @@ from requite.cli.titanic.options import (
     DiskMax,
     Expire,
     Folder,
+    KeyFile,
     Memory,
     OwnerBytes,
     OwnerRequests,
@@ -50,6 +51,7 @@ def serve(
     disk_max: DiskMax = None,
     owner_requests_max: OwnerRequests = OWNER_REQUESTS_MAX,
     owner_bytes_max: OwnerBytes = None,
+    key_file: KeyFile = None,
     replica: Replica = None,
     replica_mode: ReplicaMode = "async",
     standby: Standby = False,
@@ -100,6 +102,7 @@ def serve(
         standby,
         owner_requests_max,
         owner_bytes_max,
+        key_file,
         check_service=not blind,
     )
     keep_in = chosen.settings()

@@ -71,6 +71,12 @@ class Attempts:
     def _keep_reply(self, request: DurableRequest, now: float) -> None:
         """Store a reply, before a client can collect it."""
         reply = request.reply or ()
+        if exceeded := self._core.policy.exceeded_by_replies_to(request.owner):
+            request.reply = None
+            request.resize(request.size, 0)
+            self.let_go(request)
+            self.poison(request, exceeded, now)
+            return
         record = records.encode_answered(
             request.uuid, request.answered_us, request.attempts, reply, request.owner.name
         )

@@ -69,6 +69,7 @@ from requite.protocols.titanic.standby import Replicated, Standby
 from requite.protocols.titanic.tickets import (
     Entries,
     ForDispatch,
+    ForRepeat,
     ForReplica,
     ForReply,
     Submissions,
@@ -344,6 +345,8 @@ class TitanicEngine:
             self._dispatch(ticket.request, frames, now)
         elif ticket.__class__ is ForReply:
             self._collecting.loaded(ticket.token, frames)
+        elif ticket.__class__ is ForRepeat:
+            self._intake.loaded(ticket, frames)
         else:
             self._administration.loaded(ticket, frames)
 
@@ -380,6 +383,9 @@ class TitanicEngine:
                     self._attempts.poison(request, f"the request cannot be read: {reason}", now)
                 else:  # the disk may work again
                     core.dispatcher.put_back(request, lane, now)
+            return
+        if ticket.__class__ is ForRepeat and is_damaged:  # it cannot be compared any more
+            self._intake.loaded(ticket, ticket.body)
             return
         if ticket.__class__ is ForReply and is_damaged and request.state is ANSWERED:
             self._attempts.lost_reply(request, now)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from requite.engine import Finished
 from requite.errors import RemoteViolation, StorageError
@@ -11,8 +11,11 @@ from requite.protocols.titanic import records
 from requite.protocols.titanic.copying import Copying
 from requite.protocols.titanic.core import RECORD_SIZE_MAX, Core
 from requite.protocols.titanic.requests import CLOSED, DurableRequest, Owner
+from requite.protocols.titanic.tickets import ForRepeat
 from requite.protocols.titanic.wire import ERROR, OK, UNKNOWN, encode_ticket
 from requite.request import Status
+
+_OTHER: Final = "this key was used for another request"
 
 
 class Intake:
@@ -95,13 +98,31 @@ class Intake:
         if uuid is None:
             return False
         request = core.register.find(uuid)
-        if request is not None and not _may_be(request, frames):
-            core.refuse(token, UNKNOWN, "this key was used for another request")
-        elif request is not None and request.waiting is not None:
-            request.waiting.append(token)  # being stored
-        elif request is None or not self._copying.holds(token, request):
+        if request is None:
             core.answer(token, OK, encode_ticket(uuid))
+            return True
+        body = list(frames[1:]) or [b""]
+        if not _may_be(request, frames[0] if frames else b"", body):
+            core.refuse(token, UNKNOWN, _OTHER)
+        elif request.waiting is not None:
+            request.waiting.append(token)  # being stored
+        elif request.frames is None and request.location is not None:
+            core.load(ForRepeat(token, request, body), request.location)
+        else:
+            self._answer_again(token, request)
         return True
+
+    def loaded(self, repeat: ForRepeat, frames: Sequence[bytes]) -> None:
+        """Answer a submission whose key is known, with the body of the first one, which was read
+        from the log."""
+        if list(frames) == repeat.body:
+            self._answer_again(repeat.token, repeat.request)
+        else:
+            self._core.refuse(repeat.token, UNKNOWN, _OTHER)
+
+    def _answer_again(self, token: Any, request: DurableRequest) -> None:
+        if not self._copying.holds(token, request):
+            self._core.answer(token, OK, encode_ticket(request.uuid))
 
     def _refusal(self, owner: Owner) -> str:
         """Why requests of an owner cannot be accepted now; "" if they can."""
@@ -119,9 +140,8 @@ class Intake:
         return (owner.name and core.policy.exceeded_by(owner)) or self._copying.refusal
 
 
-def _may_be(request: DurableRequest, frames: Sequence[bytes]) -> bool:
-    """Whether a request may have these frames, as far as is known without reading the log."""
-    service, body = frames[0] if frames else b"", list(frames[1:]) or [b""]
+def _may_be(request: DurableRequest, service: bytes, body: list[bytes]) -> bool:
+    """Whether a request may have this service and body, as far as is known without its record."""
     if request.lane is not None and request.lane.name != service:
         return False
     return request.size == sum(map(len, body)) and request.frames in (None, body)

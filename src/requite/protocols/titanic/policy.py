@@ -14,6 +14,7 @@ from requite.protocols.titanic.requests import Owner
 REQUEST_OVERHEAD: Final = 256
 """Bytes that a request counts for in addition to its bodies, in `owner_bytes_max`: about what its
 records take on the disk without them."""
+_WHAT_TO_DO: Final = "fetch and close finished ones"
 
 
 class Replicate(StrEnum):
@@ -43,9 +44,9 @@ class TitanicPolicy:
     - `requests_max`: maximum of stored requests; further ones are refused with 500.
     - `owner_requests_max`, `owner_bytes_max`: maximum of stored requests of one principal, and of
       their bytes: request, reply, and `REQUEST_OVERHEAD` for each; further requests are refused
-      with 500. A request that was accepted below the limit may exceed it with its reply. None: half
-      of the disk space of the store, if that is limited. Requests without a principal have no
-      limits of their own.
+      with 500. Replies may take as much again; a request whose reply exceeds that is poisoned.
+      None: a quarter of the disk space of the store, if that is limited. Requests without a
+      principal have no limits of their own.
     - `cache_bytes_max`: bytes of bodies cached in memory; others are read from the log.
     - `store_retry_s`: when to retry storing a reply that the disk refused.
     - `drain_timeout_s`: how long a draining Titanic waits for attempts in flight.
@@ -110,18 +111,30 @@ class TitanicPolicy:
 
     def exceeded_by(self, owner: Owner) -> str:
         """Return which limit an owner has reached; "" if none."""
-        what_to_do = "fetch and close finished ones"
         if owner.requests >= self.owner_requests_max:
             return (
                 f"{owner.text} has reached the maximum of {self.owner_requests_max} stored requests"
-                f" (owner_requests_max): {what_to_do}"
+                f" (owner_requests_max): {_WHAT_TO_DO}"
             )
         size = owner.size + owner.requests * REQUEST_OVERHEAD
         if self.owner_bytes_max is None or size < self.owner_bytes_max:
             return ""
         return (
             f"the stored requests of {owner.text} take {size} of at most {self.owner_bytes_max}"
-            f" bytes (owner_bytes_max): {what_to_do}"
+            f" bytes (owner_bytes_max): {_WHAT_TO_DO}"
+        )
+
+    def exceeded_by_replies_to(self, owner: Owner) -> str:
+        """Return which limit the replies to an owner exceed; "" if none."""
+        if self.owner_bytes_max is None or not owner.name:
+            return ""
+        size = owner.size + owner.requests * REQUEST_OVERHEAD
+        if size <= 2 * self.owner_bytes_max:
+            return ""
+        return (
+            f"the reply is not stored: with it, the requests and replies of {owner.text} take"
+            f" {size} bytes, and the maximum is {2 * self.owner_bytes_max} (twice owner_bytes_max):"
+            f" {_WHAT_TO_DO}"
         )
 
     def delay_s(self, failures: int, rng: Rng) -> float:

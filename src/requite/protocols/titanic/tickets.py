@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from requite.errors import StorageError
@@ -61,6 +61,14 @@ class ForShow(NamedTuple):
     token: Any
     request: DurableRequest
     frames: list[bytes] | None = None
+
+
+class ForRepeat(NamedTuple):
+    """Read a SUBMITTED to compare it with `body`, submitted under `token` with the same key."""
+
+    token: Any
+    request: DurableRequest
+    body: Sequence[bytes]
 
 
 class ForReplica(NamedTuple):
