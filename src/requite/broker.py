@@ -115,6 +115,7 @@ class Broker(Daemon):
         if access is not None and not isinstance(access, Access):
             access = Access.read(access)
         self._access = access
+        self._refused = ""  # the credential of the last wrong login
         self._following: asyncio.Task[None] | None = None
         name = new_name()
         self._journal = journal_in(journal, WriterRole.BROKER, name)
@@ -156,6 +157,7 @@ class Broker(Daemon):
             lets_in=_accept_all if gate is None else gate.lets_in,
             identities=identities,
             identify=unrestricted if access is None else self._identify,
+            login_refused=self._login_refused,
             note=on_note or _unheard,
             logger="requite.broker",
         )
@@ -263,8 +265,14 @@ class Broker(Daemon):
         assert self._access is not None
         if self._access.check_password(user, password):
             return True
-        self._record(Kind.DENIED, f"plain:{user}", "a wrong password, or an unknown user")
+        self._refused = f"plain:{user}"
         return False
+
+    def _login_refused(self, peer_name: str, reason: str) -> None:
+        """Journal that the handshake of a peer was refused, for the user that it named."""
+        name, self._refused = self._refused, ""
+        why = "a wrong password, or an unknown user" if name else reason
+        self._record(Kind.DENIED, name, f"{why}, from {peer_name}")
 
     def _identify(self, credential: Credential | None, peer_name: str) -> Principal:
         assert self._access is not None
