@@ -16,7 +16,7 @@ from pyspark import pipelines as dp
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from requite.spark import audit, bronze, gold, silver
+from requite.spark import audit, bronze, decisions, gold, silver
 from requite.spark.contradictions import contradictions
 from requite.spark.lake import columns_of
 from requite.spark.lifecycle import lives
@@ -56,6 +56,11 @@ def heartbeats() -> DataFrame:
 
 
 @dp.temporary_view
+def access() -> DataFrame:
+    return spark().table("silver_access")
+
+
+@dp.temporary_view
 def histogram() -> DataFrame:
     return spark().table("gold_latency_histogram")
 
@@ -87,7 +92,8 @@ def bronze_quarantine() -> DataFrame:
 
 @dp.materialized_view
 def silver_requests() -> DataFrame:
-    rows = silver.silver_requests(spark().table("all_lives"))
+    owned = decisions.owners(spark().table("access"))
+    rows = silver.silver_requests(spark().table("all_lives"), owned)
     return rows.select(*columns_of("silver_requests"))
 
 
@@ -104,6 +110,11 @@ def silver_waits() -> DataFrame:
 @dp.materialized_view
 def silver_heartbeats() -> DataFrame:
     return silver.silver_heartbeats(spark().table("events"))
+
+
+@dp.materialized_view
+def silver_access() -> DataFrame:
+    return decisions.silver_access(spark().table("events"))
 
 
 @dp.materialized_view

@@ -164,6 +164,7 @@ class Broker(Daemon):
             lets_in=_accept_all if gate is None else gate.lets_in,
             identities=identities,
             identify=unrestricted if self._guard is None else self._guard.identify,
+            login_refused=_ignore if self._guard is None else self._guard.login_refused,
             note=on_note or _unheard,
             logger="requite.broker",
         )
@@ -324,6 +325,10 @@ def _limits(message_size_max: int) -> Limits:
 
 async def _raise_what_failed(pair: Pair) -> None:
     raise await pair.until_failed()
+
+
+def _ignore(_peer_name: str, _reason: str) -> None:
+    """Keep no record of a refused login."""
 
 
 def _accept_all() -> bool:

@@ -62,6 +62,13 @@ def test_guesses_over_many_connections_are_slow() -> None:
     assert 1 + 16 <= checked <= 1 + 5 * 16, "16 connections wait at a time"
 
 
+def test_the_user_of_a_host_learns_who_was_refused() -> None:
+    refused: list[tuple[str, str]] = []
+    bench = HostBench(login_refused=lambda peer, reason: refused.append((peer, reason)))
+    guess(bench, port=4711)
+    assert refused == [("tcp://10.0.0.1:4711", "the credentials were refused")]
+
+
 def test_a_right_password_waits_once_after_failures_at_its_address() -> None:
     bench = HostBench()
     for port in range(2):

@@ -50,6 +50,7 @@ class Guard:
         self._changed = changed
         self._lacks = lacks
         self._record = record
+        self._refused = "", ""  # the last wrong credential, and what is wrong with it
         self._following: asyncio.Task[None] | None = None
 
     def identify(self, credential: Credential | None, peer_name: str) -> Principal:
@@ -70,15 +71,20 @@ class Guard:
         """Whether the password is the user's."""
         if self.access.check_password(user, password):
             return True
-        self._record(Kind.DENIED, f"plain:{user}", "a wrong password, or an unknown user")
+        self._refused = f"plain:{user}", "a wrong password, or an unknown user"
         return False
 
     def admits_key(self, key: str) -> bool:
         """Whether a user has this public key of CURVE."""
         if self.access.admits_key(key):
             return True
-        self._record(Kind.DENIED, f"curve:{key}", "no user has this key")
+        self._refused = f"curve:{key}", "no user has this key"
         return False
+
+    def login_refused(self, peer_name: str, reason: str) -> None:
+        """Record that the handshake of a peer was refused, with the credential that it showed."""
+        (credential, why), self._refused = self._refused, ("", "")
+        self._record(Kind.DENIED, credential, f"{why or reason}, from {peer_name}")
 
     def start(self) -> None:
         """Begin to follow the file, on the running event loop."""

@@ -93,6 +93,7 @@ class Uses(TypedDict, total=False):
     - `flow(is_free)`: some link pushes back (False), or none does any more (True).
     - `identities`: the identity table of a listening ROUTER.
     - `identify`: finds the principal of an accepted link.
+    - `login_refused(peer_name, reason)`: the credentials in a handshake were wrong.
     - `logger`: the name of the logger for warnings.
     - `reports_dials`: the user reports failed handshakes of dialled links, so the host does not log
       them.
@@ -106,6 +107,7 @@ class Uses(TypedDict, total=False):
     flow: Callable[[bool], None]
     identities: IdentityTable[Link]
     identify: Identify
+    login_refused: Callable[[str, str], None]
     logger: str
     reports_dials: bool
 
@@ -161,6 +163,7 @@ class Host:
         self._flow = uses.get("flow", _ignore)
         self._identities = uses.get("identities")
         self._owners = Owners(uses.get("identify", unrestricted))
+        self._login_refused = uses.get("login_refused", _ignore)
         self.limits = limits or LinkLimits()
         self._warnings = Warnings(logging.getLogger(uses.get("logger", "requite")), clock)
         self._reports_dials = uses.get("reports_dials", False)
@@ -282,6 +285,7 @@ class Host:
         try:
             messages = framing.receive(chunk)
         except CredentialsRefused as refusal:
+            self._login_refused(link.stream.peer_name, str(refusal))
             consequence = self._logins.failed(link, self._clock())
             self._expel(link, "login refused", f"{refusal} ({consequence})")
         except RemoteViolation as violation:

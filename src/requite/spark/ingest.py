@@ -38,13 +38,13 @@ from requite.spark.source.marks import Offset
 from requite.spark.source.options import read_options
 from requite.spark.source.reread import Outdated, Rereading, Skipped
 from requite.spark.source.stream import JournalStreamReader
-from requite.spark.vocabulary import ACCEPTED, CLOSED
+from requite.spark.vocabulary import ACCEPTED, CLOSED, DECISIONS
 
 # What a task returns: a row per file, and a row without a path per share and day of events.
 _REPORT: Final = f"""
     {ADDED}, table string, day date, events bigint, first timestamp, last timestamp,
     given_us bigint, dropped bigint, ended string, heard string, made_up boolean,
-    log string, segment bigint, found bigint
+    decisions boolean, log string, segment bigint, found bigint
 """
 
 
@@ -239,6 +239,7 @@ def _summarised(facts: list[dict[str, Any]]) -> NewRows:
         ended=frozenset(log for row in facts for log in row["ended"].split()),
         heard_us=_latest(row["heard"] for row in facts),
         made_up=any(row["made_up"] for row in facts),
+        decisions=any(row["decisions"] for row in facts),
     )
 
 
@@ -385,7 +386,7 @@ class _DaySummary:
     """Summary of a day's events.
 
     `given_us` is the longest time from acceptance to deadline, `heard` the instant (microseconds)
-    of the newest event of each log.
+    of the newest event of each log, `decisions` whether there are access decisions.
     """
 
     events: int = 0
@@ -395,6 +396,7 @@ class _DaySummary:
     dropped: int = 0
     ended: list[str] = field(default_factory=list)
     heard: dict[str, int] = field(default_factory=dict)
+    decisions: bool = False
 
     def add(self, events: pa.RecordBatch) -> None:
         ts, kind = events.column("ts"), events.column("kind")
@@ -411,6 +413,9 @@ class _DaySummary:
             self.dropped += pc.sum(events.column("dropped")).as_py() or 0
         last = events.filter(pc.equal(kind, CLOSED)).column("log")
         self.ended += pc.unique(last).to_pylist()
+        self.decisions = self.decisions or any(
+            pc.any(pc.equal(kind, each)).as_py() for each in DECISIONS
+        )
         newest = pa.table([events.column("log"), pc.cast(ts, pa.int64())], ["log", "us"])
         for log, us in _rows_of(newest.group_by("log").aggregate([("us", "max")])):
             self.heard[log] = max(us, self.heard.get(log, us))

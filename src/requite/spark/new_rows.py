@@ -13,7 +13,7 @@ from requite.spark.aliases import is_made_up
 from requite.spark.bronze import EVENTS
 from requite.spark.clock import micros
 from requite.spark.lake import Lake
-from requite.spark.vocabulary import ACCEPTED, CLOSED, DROPPED
+from requite.spark.vocabulary import ACCEPTED, CLOSED, DECISIONS, DROPPED
 
 DAYS_AT_ONCE: Final = 7
 """Days computed together: enough to use all cores, few enough for the memory of a small machine."""
@@ -51,7 +51,7 @@ class NewRows(NamedTuple):
     `spans`: first to last event of each day; `deadline_s`: the longest time from acceptance to
     deadline; `dropped`: number of events that the journal lost; `ended`: closed logs; `heard_us`:
     instant of each log's newest event, in microseconds since 1970; `made_up`: whether brokers made
-    up ids.
+    up ids; `decisions`: whether there are access decisions.
     """
 
     events: int = 0
@@ -61,6 +61,7 @@ class NewRows(NamedTuple):
     ended: frozenset[str] = frozenset()
     heard_us: Mapping[str, int] = MappingProxyType({})
     made_up: bool = False
+    decisions: bool = False
 
 
 def find(lake: Lake) -> NewRows:
@@ -77,6 +78,7 @@ def find(lake: Lake) -> NewRows:
             F.sum(F.when(F.col("kind") == DROPPED, F.col("dropped"))).alias("dropped"),
             F.collect_set(F.when(F.col("kind") == CLOSED, F.col("log"))).alias("ended"),
             F.coalesce(F.bool_or(is_made_up(F.col("request_id"))), F.lit(False)).alias("made_up"),
+            F.coalesce(F.bool_or(F.col("kind").isin(*DECISIONS)), F.lit(False)).alias("decisions"),
         )
     )
     return _gathered(by_day.toArrow().to_pylist())
@@ -90,6 +92,7 @@ def _gathered(rows: list[dict[str, Any]]) -> NewRows:
         dropped=sum(row["dropped"] or 0 for row in rows),
         ended=frozenset(log for row in rows for log in row["ended"]),
         made_up=any(row["made_up"] for row in rows),
+        decisions=any(row["decisions"] for row in rows),
     )
 
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
-from requite.spark import audit, gold, silver
+from requite.spark import audit, decisions, gold, silver
 from requite.spark.aliases import aliases, is_made_up, one_sided, renamed
 from requite.spark.bronze import EVENTS
 from requite.spark.clock import (
@@ -49,7 +49,10 @@ OnProgress = Callable[[Progress], None]
 Counts = dict[str, int]
 Put = Callable[[str, DataFrame], Change]
 
+ACCESS: Final = "silver_access"
+
 _A_DAY: Final = timedelta(days=1)
+_BROADCAST_MAX: Final = 1_000_000  # decisions; 100 bytes each in every process
 
 
 @dataclass
@@ -73,6 +76,18 @@ class Refresh:
     clock_went_back: int = 0
     _touched: list[range] = field(default_factory=list)  # periods
 
+    def access(self, days: list[date]) -> None:
+        """Recompute the access decisions of consecutive days; of all days before any requests."""
+        near = widened(days, self._slack)
+        self._access(self.lake.table(EVENTS, lambda day: day in near), self._in_place_of(days))
+
+    def merge_access(self, fresh: Sequence[File]) -> set[date]:
+        """Add the access decisions in new files of bronze, before the requests of these files;
+        return the days that have changed."""
+        changed: set[date] = set()
+        self._access(self.lake.rows(EVENTS, fresh), self._merging((), set(), changed))
+        return changed
+
     def days(self, days: list[date]) -> None:
         """Recompute consecutive days from all events of their requests."""
         put = self._in_place_of(days)
@@ -88,20 +103,22 @@ class Refresh:
         """
         near = widened(known.days, self._slack + _A_DAY)
         changed: set[date] = set()
-
-        def merge(ids: Collection[str]) -> Put:
-            def put(name: str, rows: DataFrame) -> Change:
-                change = self.lake.merge_in(name, rows, ids, lambda day: day in near)
-                changed.update(change.days)
-                return change
-
-            return put
-
         if fresh or known.ids:
-            self._requests(events, merge(known.ids))
+            self._requests(events, self._merging(known.ids, near, changed))
         if fresh:
-            self._heartbeats(self.lake.rows(EVENTS, fresh), merge(()))
+            self._heartbeats(self.lake.rows(EVENTS, fresh), self._merging((), near, changed))
         return changed
+
+    def _merging(self, ids: Collection[str], near: set[date], changed: set[date]) -> Put:
+        """Return a function that merges rows into a table, in place of those of requests `ids` on
+        days `near`, and adds the days to `changed`."""
+
+        def put(name: str, rows: DataFrame) -> Change:
+            change = self.lake.merge_in(name, rows, ids, lambda day: day in near)
+            changed.update(change.days)
+            return change
+
+        return put
 
     @property
     def _slack(self) -> timedelta:
@@ -136,7 +153,7 @@ class Refresh:
         lasted = Observation()
         first_us, last_us = self._span()
         periods = F.collect_set(F.array(period_us(first_us), period_us(last_us))).alias("periods")
-        requests = silver.silver_requests(gathered.observe(lasted, periods))
+        requests = silver.silver_requests(gathered.observe(lasted, periods), self._owners())
         counts = self._write("silver_requests", requests, put, went_back)
         self.clock_went_back += counts["went_back"]
         self._touched += [period_of(*each) for each in lasted.get["periods"]]
@@ -185,6 +202,16 @@ class Refresh:
         rows = silver.silver_heartbeats(corrected(events, self.clocks)).observe(heard, periods)
         self._write("silver_heartbeats", rows, put)
         self._touched += [period_of(each, each) for each in heard.get["periods"]]
+
+    def _access(self, events: DataFrame, put: Put) -> None:
+        rows = decisions.silver_access(corrected(events, self.clocks))
+        self._write(ACCESS, rows, put)
+
+    def _owners(self) -> DataFrame:
+        """Return the owners of call ids; a join with a moderate number shuffles no requests."""
+        owned = decisions.owners(self.lake.table(ACCESS))
+        count = sum(file.rows for file in self.lake.catalog.files(ACCESS))
+        return F.broadcast(owned) if count <= _BROADCAST_MAX else owned
 
     def touched(self) -> list[range]:
         """Return the periods that the computed rows affect."""

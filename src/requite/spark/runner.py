@@ -31,7 +31,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from requite.errors import ConfigurationError
-from requite.spark import audit, new_rows, schemas, skew
+from requite.spark import audit, decisions, new_rows, schemas, skew
 from requite.spark.bronze import EVENTS, IDS, QUARANTINE
 from requite.spark.clock import common, days_of, instant_us, joined, period_of, periods_of_days
 from requite.spark.delta.catalog import Catalog
@@ -42,7 +42,7 @@ from requite.spark.lake import Lake
 from requite.spark.marker import FORMAT, claim
 from requite.spark.migration import migrate
 from requite.spark.new_rows import NewRows, Span
-from requite.spark.refresh import OnProgress, Progress, Refresh
+from requite.spark.refresh import ACCESS, OnProgress, Progress, Refresh
 from requite.spark.report import require_charts, require_place
 from requite.spark.request_events import (
     KNOWN_MAX,
@@ -258,6 +258,7 @@ class _Run:
     def _update(self, covered: Span) -> None:
         known = self._known_requests()
         has_aliases = self._new.made_up or self._state.get("has_aliases", False)
+        has_decisions = self._new.decisions or self._state.get("has_decisions", False)
         days = self._to_redo(known, has_aliases)
         with of_requests(self._lake, self._fresh, known) as events:
             clocks = self._read_clocks(events, days)
@@ -281,10 +282,15 @@ class _Run:
             )
             if days is not None:
                 self._days = days | (self._open_days() if time_went_on else set())
-                for run in new_rows.runs_of(self._days):
+                runs = [*new_rows.runs_of(self._days)]
+                for run in runs if has_decisions else ():
+                    refresh.access(run)
+                for run in runs:
                     refresh.days(run)
             elif self._fresh or time_went_on:
-                self._days = refresh.merge_new(events, self._fresh, known)
+                if self._new.decisions:
+                    self._days = refresh.merge_access(self._fresh)
+                self._days |= refresh.merge_new(events, self._fresh, known)
         if self._days:
             periods = self._periods(refresh, covered, now, are_whole=days is not None)
             for run in new_rows.runs_of(days_of(periods)):
@@ -298,6 +304,7 @@ class _Run:
             "as_of": now.isoformat(),
             "clocks": clocks.record(),
             "has_aliases": has_aliases,
+            "has_decisions": has_decisions,
         }
 
     def _known_requests(self) -> Known:
@@ -309,10 +316,27 @@ class _Run:
             asked.append(judged.where(F.col("verdict").isin(*_OPEN)))
         if self._fresh:
             asked.append(named(self._lake.rows(EVENTS, self._fresh)))
+        if self._new.decisions and self._fresh and self._known_ranges:
+            asked += self._of_new_owners()
         if not asked or not self._known_ranges:
             return NOBODY
         ids = reduce(DataFrame.unionAll, (each.select("request_id") for each in asked))
         return known(ids, self._lake.rows(IDS, self._known_ranges))
+
+    def _of_new_owners(self) -> list[DataFrame]:
+        """Return requests of earlier runs to whose ids this run's decisions give another owner.
+
+        A broker's log has the owner first, so this is rare: a log was read between two blocks that
+        were written at once, or a part of it was repaired.
+        """
+        keys = ["client", "log", "principal"]
+        fresh = decisions.silver_access(self._lake.rows(EVENTS, self._fresh))
+        before = self._lake.table(ACCESS), self._lake.rows(IDS, self._known_ranges)
+        changed = decisions.owners(fresh).join(decisions.owners(before[0]), keys, "left_anti")
+        asking = changed.join(before[1], "client", "left_semi").select("client").distinct()
+        if asking.isEmpty():
+            return []
+        return [self._lake.table("silver_requests").join(asking, "client", "left_semi")]
 
     def _to_redo(self, known: Known, has_aliases: bool) -> set[date] | None:
         """Return the days to recompute; None: merge the new rows into the tables."""
@@ -322,7 +346,8 @@ class _Run:
         if has_aliases:
             ahead_us = self._state.get("clocks", IN_STEP.record())["ahead_us"]
             worst = timedelta(microseconds=Clocks(ahead_us).worst_us)
-            return new_rows.touched(self._new.spans, self._look_back() + worst, days)
+            touched = new_rows.touched(self._new.spans, self._look_back() + worst, days)
+            return touched | new_rows.widened(known.days, worst) & set(days)
         if len(known.ids) > KNOWN_MAX:
             about = {file.day for file in self._fresh if file.day} | known.days
             return new_rows.widened(about, timedelta(days=1)) & set(days)

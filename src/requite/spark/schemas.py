@@ -134,6 +134,8 @@ SILVER_REQUESTS: Final = Table(
     deadline timestamp: When it expires; null if it has no deadline.
     error_class string: Class of the error that ended it; null if none did.
     reason string: The reason of the outcome, in words; null without one.
+    principal string: The user to whom its call id belongs, by the broker's access decisions; empty
+        if no broker recorded one.
     """,
 )
 
@@ -181,6 +183,26 @@ SILVER_HEARTBEATS: Final = Table(
     capacity int: Requests that it accepts at once.
     date date: The day of `ts`.
     kind string: `heartbeat`, `worker_joined`, `worker_lost` or `worker_drained`.
+    """,
+)
+
+SILVER_ACCESS: Final = Table(
+    "One row per access decision of a broker: a connection, request or worker that it admitted or "
+    "denied, or a change of a user's rights.",
+    """
+    ts timestamp: When the broker decided.
+    log string: The log of the broker.
+    principal string: The user; for a denied connection its credential, such as `plain:shop`; empty
+        if it has none.
+    verb string: What was asked for: `connect`, `call`, `serve`, `titanic`, `pool`, `admin`, `quota`
+        or `call id`; `rights` for a change of rights.
+    object string: The name of the service; for `call id` the client whose request ids are meant;
+        null where there is none.
+    verdict string: `admitted`, `denied` or `changed`.
+    reason string: The reason, in words; null without one.
+    peer string: Address of the peer, such as `tcp://192.0.2.7:41234`; null if the decision has
+        none.
+    date date: The day of `ts`.
     """,
 )
 

@@ -8,6 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from requite.spark.clock import date_of, dated, elapsed_ms, not_negative
+from requite.spark.decisions import LOG_OF_BROKER, with_principals
 from requite.spark.lifecycle import (
     Predicate,
     first_of,
@@ -15,6 +16,7 @@ from requite.spark.lifecycle import (
     is_outcome,
     last_of,
 )
+from requite.spark.schemas import SILVER_REQUESTS, columns_of
 from requite.spark.vocabulary import (
     ABANDONED,
     ACCEPTED,
@@ -40,8 +42,10 @@ _AT_WORKERS: Final = (
 )  # fmt: skip
 
 
-def silver_requests(lives: DataFrame) -> DataFrame:
+def silver_requests(lives: DataFrame, owned: DataFrame | None = None) -> DataFrame:
     """Summarise each life: the table `silver_requests`, and `clock_went_back`.
+
+    `owned` are the owners of call ids (`decisions.owners`), None if they are unknown.
 
     `accepted_at` to `finished_at` are from the log of the request's authority (its client, if that
     keeps a journal); `queue_ms` from the broker that accepted it last; `service_ms` from its
@@ -69,8 +73,10 @@ def silver_requests(lives: DataFrame) -> DataFrame:
         F.array_max(own["deadline"]).alias("deadline"),
         F.col("ended")["error_class"].alias("error_class"),
         F.col("ended")["reason"].alias("reason"),
+        first_of(events, lambda event: event["role"] == BROKER)["log"].alias(LOG_OF_BROKER),
     )
-    return _without_negative(requests)
+    columns = columns_of(SILVER_REQUESTS)
+    return _without_negative(with_principals(requests, owned).select(*columns))
 
 
 def _landmarks() -> dict[str, Column]:

@@ -30,12 +30,22 @@ WORKER_DRAINED: Final = kind(Kind.WORKER_DRAINED)
 HEARTBEAT: Final = kind(Kind.HEARTBEAT)
 DROPPED: Final = kind(Kind.DROPPED)
 CLOSED: Final = kind(Kind.CLOSED)
+ADMITTED: Final = kind(Kind.ADMITTED)
+DENIED: Final = kind(Kind.DENIED)
+RIGHTS: Final = kind(Kind.RIGHTS)
 
 OUTCOMES: Final = tuple(sorted(kind(end) for end in ENDS))
 """Kinds that end a request: its acceptor has informed the caller, or has no caller to inform."""
 
 PRESENCE: Final = (HEARTBEAT, WORKER_JOINED, WORKER_LOST, WORKER_DRAINED)
 """Kinds about a worker rather than a request."""
+
+DECISIONS: Final = {ADMITTED: "admitted", DENIED: "denied", RIGHTS: "changed"}
+"""Kinds of access decisions, with the verdict of each. They belong to no request."""
+
+CONNECT: Final = "connect"
+CALL_ID: Final = "call id"
+"""Verbs of decisions: on a connection, and on the owner of a client's call ids."""
 
 UNKNOWN_PREFIX: Final = "unknown:"
 

@@ -20,9 +20,10 @@ from requite.spark.lake import Lake
 from requite.spark.runner import RunSummary
 
 TABLES: Final = (
-    "silver_requests", "silver_attempts", "silver_waits", "silver_heartbeats", "audit_verdicts",
-    "audit_contradictions", "gold_service_minute", "gold_latency_histogram", "gold_queue_depth",
-    "gold_capacity", "gold_worker_liveness", "gold_rightsizing", "gold_failures",
+    "silver_requests", "silver_attempts", "silver_waits", "silver_heartbeats", "silver_access",
+    "audit_verdicts", "audit_contradictions", "gold_service_minute", "gold_latency_histogram",
+    "gold_queue_depth", "gold_capacity", "gold_worker_liveness", "gold_rightsizing",
+    "gold_failures",
 )  # fmt: skip
 DAY_S: Final = 86_400.0
 
@@ -80,6 +81,7 @@ def random_journal(seed: int) -> Journal:
             busy = random.randint(0, 4)
             worker = random.choice(workers).name
             broker.add(at, "heartbeat", worker=worker, gap_s=0.5, busy=busy, capacity=4)
+    _add_decisions(random, at, broker)
     events = sorted(builder.events, key=lambda event: event["ts"])
     written: Counter[str] = Counter()
     for event in events:
@@ -87,6 +89,17 @@ def random_journal(seed: int) -> Journal:
         event["byte_offset"] = 64 + 8 * event["seq"]
         written[event["log"]] += 1
     return Journal(events, random)
+
+
+def _add_decisions(random: Random, until: float, broker: Any) -> None:
+    """Add denied calls, and two owners of the client's ids, the second one after some requests."""
+    for _ in range(20):
+        principal = random.choice([b"shop", b"thief"]).hex()
+        at = random.uniform(0.0, until)
+        broker.add(at, "denied", worker=principal, error_class="call", reason="no right")
+    reason = f"call ids {instance('c1')}"
+    for name, at in {b"shop": 0.0, b"shop2": until / 2}.items():
+        broker.add(at, "admitted", worker=name.hex(), error_class="call id", reason=reason)
 
 
 def _add_call(
@@ -154,6 +167,8 @@ def require_equal(spark: SparkSession, folder: Path, seed: int, *slicings: Slici
     whole = run(spark, folder / "whole", random_journal(seed).whole())
     expected = tables_of(spark, folder / "whole" / "lake")
     assert len(expected["audit_verdicts"]) > 50
+    assert len(expected["silver_access"]) == 22
+    assert any("'shop, shop2'" in row for row in expected["silver_requests"])
     for slicing in slicings:
         place = folder / slicing.__name__
         summary = run(spark, place, slicing(random_journal(seed)))

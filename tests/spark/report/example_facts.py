@@ -7,20 +7,26 @@ from datetime import UTC, datetime, timedelta
 
 from requite.spark.audit import Summary
 from requite.spark.report.facts import (
+    DENIALS_SHOWN,
     SERVICES_DRAWN,
     SERVICES_SHOWN,
+    Access,
     Advice,
     Bar,
     Contradicted,
+    Denial,
     Depth,
     Evidence,
     Facts,
     Failure,
     Flow,
+    Guesses,
     Load,
     Pace,
+    RightsChange,
     Service,
     Span,
+    User,
     Violation,
     WorkerLife,
 )
@@ -111,3 +117,23 @@ def in_breach(name: str = "nearest") -> Facts:
     found = good_run([name], audit=BAD)
     found = found._replace(contradictions=contradictions)
     return found._replace(violations=violations, failures=(error,), failures_known=3)
+
+
+def with_denials(name: str = "shop", *, kinds: int = 2) -> Facts:
+    """Return the facts of a run of users; `kinds` different things were denied."""
+    why = f"{name} has no right to call 'pay'; the broker's operator can grant it"
+    later = NOON + timedelta(minutes=5)
+    denials = tuple(Denial(name, "call", f"pay-{n}", 7, NOON, later, why) for n in range(kinds))
+    access = Access(
+        denied=7 * kinds + 41,
+        guessed=41,
+        denials=denials[:DENIALS_SHOWN],
+        denials_known=kinds,
+        guesses=(Guesses("192.0.2.7", NOON, 40, 12), Guesses("", NOON, 1, 1)),
+        guesses_known=2,
+        changes=(RightsChange(later, name, "changed"),),
+        changes_known=1,
+        users=(User(name, 12_000, 11_990, 10), User("", 345, 345, 0)),
+        users_known=2,
+    )
+    return good_run([name])._replace(access=access)

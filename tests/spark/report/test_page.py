@@ -20,6 +20,7 @@ from tests.spark.report.example_facts import (
     good_run,
     in_breach,
     span,
+    with_denials,
 )
 
 from requite.spark.audit import Summary
@@ -34,6 +35,8 @@ ALL = {
     "many services": good_run(NAMES),
     "breaches": in_breach(),
     "nasty names": in_breach(NASTY),
+    "denials": with_denials(),
+    "denials of nasty names": with_denials(NASTY, kinds=20),
     "one minute": good_run(["nearest"], over=span(1, timedelta(minutes=1))),
     "half a year": good_run(NAMES, over=span(90, timedelta(days=2))),
     "nothing has ended": EMPTY._replace(span=span(), audit=Summary(accepted=1, in_flight=1)),
@@ -213,6 +216,37 @@ def test_the_figures_match_the_facts():
         "Three suffice.",
     ):
         assert phrase in text, phrase
+
+
+def test_the_section_on_access() -> None:
+    text = read(render(with_denials()))
+    for phrase in (
+        "55 denied, among them 41 logins with a wrong password or user name; 1 change of rights.",
+        "shop call pay-1 7 2026-03-02 12:00:00 2026-03-02 12:05:00 shop has no right to call",
+        "192.0.2.7 2026-03-02 12:00 40 12",
+        "unknown 2026-03-02 12:00 1 1",
+        "2026-03-02 12:05:00 shop changed",
+        "shop 12,000 11,990 10",
+        "unknown 345 345 0",
+    ):
+        assert phrase in text, phrase
+
+
+def test_the_most_frequent_denials_are_shown() -> None:
+    text = read(render(with_denials(kinds=20)))
+    assert "Denied: the 12 most frequent of 20" in text
+    assert "pay-11" in text
+    assert "pay-12" not in text
+
+
+def test_there_is_no_section_on_access_without_decisions() -> None:
+    assert "Access" not in read(render(good_run(["nearest"])))
+
+
+def test_denials_without_requests_are_shown() -> None:
+    page = render(EMPTY._replace(access=with_denials().access))
+    assert "The journal contains no requests." in read(page)
+    assert "pay-1" in read(page)
 
 
 def test_services_beyond_the_limit_are_summed():

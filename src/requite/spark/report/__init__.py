@@ -1,10 +1,10 @@
 """The report: one HTML file on the requests in a lake.
 
 facts.py      the report's content, as plain values
-lake.py, timeline.py, steps.py, bounded.py    from a lake to facts
+lake.py, timeline.py, users.py, steps.py, bounded.py    from a lake to facts
 words.py, markup.py, html_table.py          text, and templates that escape it
 charts.py, drawing.py, scales.py, svg.py    rows to inline SVG
-verdict.py, behaviour.py, capacity.py       the parts of the page
+verdict.py, behaviour.py, capacity.py, access.py    the parts of the page
 page.py, report.css                         the page
 """
 

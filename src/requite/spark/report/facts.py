@@ -20,6 +20,10 @@ EVENTS_SHOWN: Final = 20
 STEPS_DRAWN: Final = 60
 ADVICE_SHOWN: Final = 24
 FAILURES_SHOWN: Final = 12
+DENIALS_SHOWN: Final = 12
+GUESSES_SHOWN: Final = 12
+CHANGES_SHOWN: Final = 12
+USERS_SHOWN: Final = 24
 
 
 class Mood(Enum):
@@ -174,6 +178,59 @@ class Failure(NamedTuple):
     sample_request_id: str
 
 
+class Denial(NamedTuple):
+    """What a principal was denied `n` times, with the reason of the last time."""
+
+    principal: str
+    verb: str
+    object: str | None
+    n: int
+    first_seen: datetime
+    last_seen: datetime
+    reason: str | None
+
+
+class Guesses(NamedTuple):
+    """Refused passwords from an address ("": unknown) in an hour, for `names` user names."""
+
+    address: str
+    hour: datetime
+    n: int
+    names: int
+
+
+class RightsChange(NamedTuple):
+    """A change of a user's rights."""
+
+    at: datetime
+    principal: str
+    what: str | None
+
+
+class User(NamedTuple):
+    """A user's requests; `principal` is "" for requests of unknown users."""
+
+    principal: str
+    accepted: int
+    replied: int
+    failed: int
+
+
+class Access(NamedTuple):
+    """The brokers' access decisions: `denied` in all, `guessed` of them refused passwords."""
+
+    denied: int
+    guessed: int
+    denials: tuple[Denial, ...] = ()
+    denials_known: int = 0
+    guesses: tuple[Guesses, ...] = ()
+    guesses_known: int = 0
+    changes: tuple[RightsChange, ...] = ()
+    changes_known: int = 0
+    users: tuple[User, ...] = ()
+    users_known: int = 0
+
+
 class Span(NamedTuple):
     """The time that the report covers, in steps of equal length; both ends are step borders."""
 
@@ -219,3 +276,4 @@ class Facts(NamedTuple):
     advice_known: int = 0
     failures: tuple[Failure, ...] = ()
     failures_known: int = 0
+    access: Access | None = None  # None: no decisions

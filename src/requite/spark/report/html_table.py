@@ -27,6 +27,11 @@ def text(title: str) -> Column:
     return Column(title, "text")
 
 
+def sentence(title: str) -> Column:
+    """Return a column of sentences, which wrap."""
+    return Column(title, "text sentence")
+
+
 def ids(title: str) -> Column:
     """Return a column of identifiers."""
     return Column(title, "text id")

@@ -14,7 +14,7 @@ from requite.spark.delta.catalog import Days
 from requite.spark.gold.failures import over_days
 from requite.spark.gold.latency import PERCENTILES, percentiles
 from requite.spark.lake import Lake, columns_of
-from requite.spark.report import facts, timeline
+from requite.spark.report import facts, timeline, users
 from requite.spark.report.bounded import Row, first_of, rows_of
 from requite.spark.report.facts import (
     Advice,
@@ -48,8 +48,8 @@ def gather(lake: Lake) -> Facts:
         audit_of(lake),
         violations=_violations(lake),
         contradictions=_contradictions(lake),
+        access=users.access(work := Work(lake.spark, lake.catalog)),
     )
-    work = Work(lake.spark, lake.catalog)
     span = _span(work)
     return found if span is None else _with_details(found, work, span)
 

@@ -8,7 +8,7 @@ from typing import Final
 from markupsafe import Markup
 
 import requite
-from requite.spark.report import behaviour, capacity, verdict, words
+from requite.spark.report import access, behaviour, capacity, verdict, words
 from requite.spark.report.facts import Facts
 from requite.spark.report.markup import fill, legible
 
@@ -32,6 +32,7 @@ def render(facts: Facts) -> str:
             verdict.breaches(facts),
             verdict.contradictions(facts),
             *_story(facts),
+            access.access(facts),
         ],
         version=requite.__version__,
         made_on=words.day(facts.made_at),
