@@ -51,7 +51,7 @@ class Service:
 
     `waiting` holds the workers that can take a request, the one that has waited longest first:
     `waiting[worker] = None` appends a worker, or leaves it at its position. `namer` is the client
-    that named it, as long as it has had no worker.
+    that named it, as long as it has had no worker. While `is_paused`, no request is dispatched.
     """
 
     name: bytes
@@ -60,6 +60,7 @@ class Service:
     waiting: OrderedDict[Worker, None] = field(default_factory=OrderedDict)
     queue: ServiceQueue[PendingRequest] = field(default_factory=ServiceQueue)
     counters: Counters = field(default_factory=Counters)
+    is_paused: bool = False
 
     @property
     def is_bare(self) -> bool:
