@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Literal
 
-Kind = Literal["broker", "journal", "end-to-end"]
+Kind = Literal["broker", "journal", "access", "end-to-end"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,7 @@ class Cell:
 FULL = [
     *(Cell("broker", *each) for each in product((1, 64, 256), (1, 4, 64), (11, 1024))),
     *(Cell("journal", *each) for each in product((1, 64), (4,), (11,))),
+    *(Cell("access", *each) for each in product((1, 64), (4,), (11,))),
     *(Cell("end-to-end", *each) for each in product((1, 64, 256), (4,), (11, 1024))),
 ]
 QUICK = [
@@ -40,6 +41,7 @@ QUICK = [
     Cell("broker", 64, 4, 11),
     Cell("broker", 256, 64, 1024),
     Cell("journal", 64, 4, 11),
+    Cell("access", 64, 4, 11),
     Cell("end-to-end", 1, 4, 11),
     Cell("end-to-end", 64, 4, 11),
 ]

@@ -16,6 +16,7 @@ from bench.cells import Kind
 BASELINE: dict[Kind, str] = {
     "broker": "pyzmq poller",
     "journal": "0.3, no journal",
+    "access": "0.3, no access file",
     "end-to-end": "nats-py",
 }
 _LISTENING = r"istening (?:on tcp|for client connections on ).*:(\d+)"
@@ -85,6 +86,26 @@ def _journalling_broker() -> list[str]:
     return [*_requite_broker(), "--journal", folder]
 
 
+_QUOTA = """
+[quota.default]
+bytes = "64M"
+connections = 50
+requests_per_s = 10_000_000
+services = 20
+groups = 100
+"""
+
+
+def _guarded_broker(quota: str = "") -> list[str]:
+    folder = tempfile.mkdtemp(prefix="requite-bench-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    file = Path(folder) / "access.toml"
+    file.touch(0o600)
+    # The load has no credentials: it measures what follows the handshake.
+    file.write_text(f'[user.bench]\nanonymous = true\ncall = ["e*"]\nserve = ["e*"]\n{quota}')
+    return [*_requite_broker(), "--access", str(file)]
+
+
 def _nats_broker() -> list[str]:
     return [nats_server() or "nats-server", "--addr", "127.0.0.1", "--port", "-1"]
 
@@ -112,6 +133,9 @@ CONTENDERS = [
     Contender("nats-server", "broker", _nats_broker, (_no_nats_server,), "nats"),
     Contender("0.3, no journal", "journal", _requite_broker, _requite, "mdp-0.3"),
     Contender("0.3, journal", "journal", _journalling_broker, _requite, "mdp-0.3"),
+    Contender("0.3, no access file", "access", _requite_broker, _requite, "mdp-0.3"),
+    Contender("0.3, access file", "access", _guarded_broker, _requite, "mdp-0.3"),
+    Contender("0.3, with a quota", "access", lambda: _guarded_broker(_QUOTA), _requite, "mdp-0.3"),
     Contender(
         "requite", "end-to-end", _requite_broker, (*_requite, _requite_worker), peer="requite_peer"
     ),

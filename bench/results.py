@@ -52,6 +52,13 @@ class Results:
         ratios = [mine[n] / base[n] for n in mine.keys() & base.keys() if base[n]]
         return median(ratios) if ratios else None
 
+    def difference(self, cell: Cell, name: str, figure: str) -> float | None:
+        """Return the median over the rounds of a figure minus the baseline's in that round."""
+        mine = self._figures(cell, name, figure)
+        base = self._figures(cell, BASELINE[cell.kind], figure)
+        differences = [mine[n] - base[n] for n in mine.keys() & base.keys()]
+        return median(differences) if differences else None
+
     def goals(self) -> list[tuple[Goal, float | None]]:
         """Return each goal with its measured ratio (None: not measured)."""
         return [(goal, self.ratio(goal.cell, goal.contender, goal.figure)) for goal in GOALS]

@@ -60,6 +60,17 @@ def _with_ratio(figure: str, form: str) -> Entry:
     return entry
 
 
+def _with_difference(figure: str, form: str) -> Entry:
+    def entry(results: Results, cell: Cell, name: str) -> str:
+        value = results.median(cell, name, figure)
+        more = results.difference(cell, name, figure)
+        if value is None:
+            return ABSENT
+        return format(value, form) + (f" ({more:+.2f})" if more is not None else "")
+
+    return entry
+
+
 def _latency(results: Results, cell: Cell, name: str) -> str:
     p50 = results.median(cell, name, "latency_p50_us")
     p99 = results.median(cell, name, "latency_p99_us")
@@ -105,6 +116,13 @@ _SHAPES: list[tuple[str, Kind, Callable[[Cell], bool], Entry]] = [
         "journal",
         _always,
         _with_ratio("broker_cpu_us", ".1f"),
+    ),
+    (
+        "What rights and quotas cost: the broker's CPU per request, µs (more than"
+        f" {BASELINE['access']})",
+        "access",
+        _always,
+        _with_difference("broker_cpu_us", ".1f"),
     ),
     ("Broker: latency p50 / p99 of a synchronous call, µs", "broker", _synchronous, _latency),
     (

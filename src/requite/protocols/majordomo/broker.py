@@ -244,7 +244,7 @@ class MajordomoBroker:
         if role is PeerRole.CLIENT:
             origin = self._origin + next(self._clients).to_bytes(4, "big")
             client = Client(peer, newcomer, dialect, origin)
-            client.usage = usage_for(self._usages, client.principal, now)
+            client.usage = usage_for(self._usages, client.principal)
             self.parties[peer] = client
             self._from_client(client, messages, now)
         else:
@@ -323,13 +323,23 @@ class MajordomoBroker:
                 self._dispatcher.refuse(client, command, status, why, now)
                 return
             self._pushback.stop(client, limit, why)
-        if client.usage is not None and (why := client.usage.exceeds(name, now)):
-            if client.usage.is_news(now):
+        usage = client.usage
+        if (
+            usage is not None
+            and (
+                usage.room <= 0
+                or usage.size >= usage.bytes_max
+                or (usage.groups_max and b"/" in name)
+            )
+            and (why := usage.admit(name, now))
+        ):
+            if usage.is_news(now):
                 self._observer.access(Kind.DENIED, principal, "quota", name, now, why)
             if self._pushback.can_tell(client):
                 self._dispatcher.refuse(client, command, Status.OVERLOADED, why, now)
                 return
-            self._pushback.stop_for(client, client.usage, why, now)
+            usage.admit_anyway(now)
+            self._pushback.stop_for(client, usage, why, now)
         service = self._directory.find(name)
         is_extra = False
         if service is None:
@@ -345,7 +355,7 @@ class MajordomoBroker:
         if call_id == NO_CALL:
             call_id = client.origin + request_id.to_bytes(8, "big")
         owner = client.principal_name
-        if owner and call_id[:ORIGIN_SIZE] != client.known_origin:
+        if owner and not call_id.startswith(client.known_origin):
             call_id = self._own_call_id(client, request_id, call_id, now)
         timeout_ms = command.timeout_ms
         deadline = now + timeout_ms / 1000 if timeout_ms else inf
@@ -446,19 +456,23 @@ class MajordomoBroker:
     def _rights_changed(self, _event: RightsChanged, now: float) -> None:
         """End what principals may no longer do ([rights-changed])."""
         self._workforce.review(now)
+        for usage in self._usages.values():
+            usage.renew()
         for party in list(self.parties.values()):
             if isinstance(party, Client):
                 self._dispatcher.review(party, now)
-                self._apply_quota(party, now)
+                self._apply_quota(party)
 
-    def _apply_quota(self, client: Client, now: float) -> None:
+    def _apply_quota(self, client: Client) -> None:
         """Begin to count what a client uses, if its principal has got a quota."""
         if client.usage is None:
-            client.usage = usage_for(self._usages, client.principal, now)
+            client.usage = usage_for(self._usages, client.principal)
             if client.usage is not None:
                 client.usage.named += client.named
+                client.usage.room -= len(client.pending)
+                client.usage.size += client.size
                 for pending in client.pending.values():
-                    client.usage.take(pending.service.name, pending.size)
+                    client.usage.join_group(pending.service.name)
 
     # --- time -----------------------------------------------------------------------------------
     def _wake(self, _event: Wake, now: float) -> None:

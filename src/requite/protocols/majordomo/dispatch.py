@@ -70,12 +70,18 @@ class Dispatcher:
         """Accept a request: dispatch or queue it."""
         service = pending.service
         client = pending.client
+        size = pending.size
         client.pending[pending.request_id] = pending
-        client.size += pending.size
-        if client.usage is not None:
-            client.usage.take(service.name, pending.size)
-        self._load.count += 1
-        self._load.size += pending.size
+        client.size += size
+        usage = client.usage
+        if usage is not None:
+            usage.room -= 1
+            usage.size += size
+            if usage.groups_max and service.is_keyed:
+                usage.join_group(service.name)
+        load = self._load
+        load.count += 1
+        load.size += size
         service.counters.accepted += 1
         if pending.deadline != inf:
             self._timers.set(pending, pending.deadline)
@@ -380,12 +386,18 @@ class Dispatcher:
     def _settle(self, pending: PendingRequest, now: float) -> None:
         """Remove a request from all tables."""
         client = pending.client
+        size = pending.size
         del client.pending[pending.request_id]
-        client.size -= pending.size
-        if client.usage is not None:
-            client.usage.free(pending.service.name, pending.size)
-        self._load.count -= 1
-        self._load.size -= pending.size
+        client.size -= size
+        usage = client.usage
+        if usage is not None:
+            usage.ended += 1
+            usage.size -= size
+            if usage.groups:
+                usage.leave_group(pending.service.name)
+        load = self._load
+        load.count -= 1
+        load.size -= size
         self._timers.clear(pending)
         if self._unread:
             self._pushback.settled(pending, now)
