@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Literal
 
-Kind = Literal["broker", "journal", "tls", "curve", "end-to-end"]
+Kind = Literal["broker", "journal", "tls", "curve", "access", "end-to-end"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,7 @@ FULL = [
     *(Cell("journal", *each) for each in product((1, 64), (4,), (11,))),
     *(Cell("tls", *each) for each in product((1, 64), (4,), (11, 1024))),
     *(Cell("curve", *each) for each in product((64,), (4,), (11, 1024))),
+    *(Cell("access", *each) for each in product((1, 64), (4,), (11,))),
     *(Cell("end-to-end", *each) for each in product((1, 64, 256), (4,), (11, 1024))),
 ]
 QUICK = [
@@ -44,6 +45,7 @@ QUICK = [
     Cell("journal", 64, 4, 11),
     Cell("tls", 64, 4, 11),
     Cell("curve", 64, 4, 11),
+    Cell("access", 64, 4, 11),
     Cell("end-to-end", 1, 4, 11),
     Cell("end-to-end", 64, 4, 11),
 ]

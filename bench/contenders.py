@@ -20,6 +20,7 @@ BASELINE: dict[Kind, str] = {
     "journal": "0.3, no journal",
     "tls": "0.3, no TLS",
     "curve": "0.3, clear text",
+    "access": "0.3, no access file",
     "end-to-end": "nats-py",
 }
 _LISTENING = r"istening (?:on t(?:cp|ls)|for client connections on ).*:(\d+)"
@@ -124,6 +125,26 @@ def _curve_query() -> str:
     return f"?curve={quote(key, safe='')}&curve_key_file={folder}/peer"
 
 
+_QUOTA = """
+[quota.default]
+bytes = "64M"
+connections = 50
+requests_per_s = 10_000_000
+services = 20
+groups = 100
+"""
+
+
+def _guarded_broker(quota: str = "") -> list[str]:
+    folder = tempfile.mkdtemp(prefix="requite-bench-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    file = Path(folder) / "access.toml"
+    file.touch(0o600)
+    # The load has no credentials: it measures what follows the handshake.
+    file.write_text(f'[user.bench]\nanonymous = true\ncall = ["e*"]\nserve = ["e*"]\n{quota}')
+    return [*_requite_broker(), "--access", str(file)]
+
+
 def _nats_broker() -> list[str]:
     return [nats_server() or "nats-server", "--addr", "127.0.0.1", "--port", "-1"]
 
@@ -164,6 +185,9 @@ CONTENDERS = [
     ),
     Contender("0.3, no TLS", "tls", _requite_broker, _requite, "mdp-0.3"),
     Contender("0.3, TLS", "tls", _secure_broker, (*_requite, _certificates), "mdp-0.3-tls"),
+    Contender("0.3, no access file", "access", _requite_broker, _requite, "mdp-0.3"),
+    Contender("0.3, access file", "access", _guarded_broker, _requite, "mdp-0.3"),
+    Contender("0.3, with a quota", "access", lambda: _guarded_broker(_QUOTA), _requite, "mdp-0.3"),
     Contender(
         "requite", "end-to-end", _requite_broker, (*_requite, _requite_worker), peer="requite_peer"
     ),

@@ -53,7 +53,7 @@ class Results:
         return median(ratios) if ratios else None
 
     def difference(self, cell: Cell, name: str, figure: str) -> float | None:
-        """Return the median over the rounds of a figure less the baseline's in that round."""
+        """Return the median over the rounds of a figure minus the baseline's in that round."""
         mine = self._figures(cell, name, figure)
         base = self._figures(cell, BASELINE[cell.kind], figure)
         differences = [mine[n] - base[n] for n in mine.keys() & base.keys()]

@@ -60,10 +60,15 @@ def _with_ratio(figure: str, form: str) -> Entry:
     return entry
 
 
-def _broker_cpu_and_more(results: Results, cell: Cell, name: str) -> str:
-    text = _with_ratio("broker_cpu_us", ".1f")(results, cell, name)
-    more = results.difference(cell, name, "broker_cpu_us")
-    return text if more is None else f"{text.removesuffix(')')}, {more:+.1f})"
+def _with_difference(figure: str, form: str) -> Entry:
+    def entry(results: Results, cell: Cell, name: str) -> str:
+        value = results.median(cell, name, figure)
+        more = results.difference(cell, name, figure)
+        if value is None:
+            return ABSENT
+        return format(value, form) + (f" ({more:+.2f})" if more is not None else "")
+
+    return entry
 
 
 def _latency(results: Results, cell: Cell, name: str) -> str:
@@ -113,16 +118,23 @@ _SHAPES: list[tuple[str, Kind, Callable[[Cell], bool], Entry]] = [
         _with_ratio("broker_cpu_us", ".1f"),
     ),
     (
-        f"What TLS costs: the broker's CPU per request, µs {_AGAINST['tls']}",
+        f"What TLS costs: the broker's CPU per request, µs (more than {BASELINE['tls']})",
         "tls",
         _always,
-        _broker_cpu_and_more,
+        _with_difference("broker_cpu_us", ".1f"),
     ),
     (
-        f"What CURVE costs: the broker's CPU per request, µs {_AGAINST['curve']}",
+        f"What CURVE costs: the broker's CPU per request, µs (more than {BASELINE['curve']})",
         "curve",
         _always,
-        _with_ratio("broker_cpu_us", ".1f"),
+        _with_difference("broker_cpu_us", ".1f"),
+    ),
+    (
+        "What rights and quotas cost: the broker's CPU per request, µs (more than"
+        f" {BASELINE['access']})",
+        "access",
+        _always,
+        _with_difference("broker_cpu_us", ".1f"),
     ),
     ("Broker: latency p50 / p99 of a synchronous call, µs", "broker", _synchronous, _latency),
     (

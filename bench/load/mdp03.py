@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from functools import partial
 
 from bench.job import SERVICE, Job
 from bench.load import zmtp
@@ -19,7 +20,7 @@ _ORIGIN = b"a client"  # the first half of its call ids
 _INSTANCE = b"a worker"
 _ID = slice(7, 15)
 _CLIENT_FINAL = b"MDPC03\x03"
-_WORKER_REQUEST = b"MDPW03\x02"
+_WORKER_REQUESTS = (b"MDPW03\x02", b"MDPW03\x0a")  # REQUEST, and REQUEST_OF a principal
 _WORKER_HEARTBEAT = b"MDPW03\x05"
 _WORKER_FINAL_BYTES = 16  # magic, command, dispatch id, status
 _OK = 0
@@ -87,11 +88,12 @@ class Worker:
         replies = []
         for message in messages:
             header = message[0]
-            if header[:7] == _WORKER_REQUEST and message[-1] == body:
+            if header[:7] in _WORKER_REQUESTS and message[-1] == body:
                 replies.append(before + header[_ID] + after)
             elif header[:7] != _WORKER_HEARTBEAT:
                 raise UnexpectedMessage(f"a worker was sent {message}")
         return b"".join(replies)
 
 
-DIALECT = Dialect(zmtp.connect, Client, Worker)
+# As clients and workers of requite announce.
+DIALECT = Dialect(partial(zmtp.connect, features=b"denied principals"), Client, Worker)

@@ -7,15 +7,18 @@ from collections.abc import Iterable
 
 # Signature, version 3.0 (a 3.0 peer is never sent a PING), mechanism, as-server, filler.
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)
-READY = b"\x04\x1c\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER"
+_SOCKET_TYPE = b"\x0bSocket-Type\x00\x00\x00\x06DEALER"
 MORE, _LONG, _COMMAND = 1, 2, 4
 
 Message = list[bytes]
 
 
-def connect(port: int) -> socket.socket:
-    """Connect to a ROUTER on the loopback, and complete the handshake. Raises `OSError`."""
-    return shake_hands(dial(port))
+def connect(port: int, features: bytes = b"") -> socket.socket:
+    """Connect to a ROUTER on the loopback, and complete the handshake. Raises `OSError`.
+
+    `features` are announced to a broker of requite (mdp-0.3.md, "Rights").
+    """
+    return shake_hands(dial(port), features)
 
 
 def dial(port: int) -> socket.socket:
@@ -25,9 +28,9 @@ def dial(port: int) -> socket.socket:
     return sock
 
 
-def shake_hands(sock: socket.socket) -> socket.socket:
+def shake_hands(sock: socket.socket, features: bytes = b"") -> socket.socket:
     """Complete the handshake of ZMTP, and return the socket."""
-    sock.sendall(GREETING + READY)
+    sock.sendall(GREETING + _ready(features))
     _receive_exactly(sock, len(GREETING))
     flags, size = _receive_exactly(sock, 2)
     body = _receive_exactly(sock, size)
@@ -69,6 +72,14 @@ def split(data: bytes) -> tuple[list[Message], bytes]:
             frames = []
             begun = at
     return messages, data[begun:]
+
+
+def _ready(features: bytes) -> bytes:
+    metadata = _SOCKET_TYPE
+    if features:
+        metadata += b"\x09X-Requite" + len(features).to_bytes(4, "big") + features
+    body = b"\x05READY" + metadata
+    return bytes((_COMMAND, len(body))) + body
 
 
 def _frame(flags: int, frame: bytes) -> bytes:

@@ -27,7 +27,7 @@ _INTRODUCTION: Final = """\
 ```toml
 # broker.toml
 bind = ["tcp://10.0.0.5:5555", "ipc:///run/requite/broker.sock"]
-credentials_file = "/etc/requite/users"
+access = "/etc/requite/access.toml"
 pending_bytes_max = 4_294_967_296
 drain_timeout = 60
 journal = "/var/lib/requite/journal"
@@ -39,8 +39,8 @@ journal = "/var/lib/requite/journal"
   defaults. A list on the command line replaces the list of the file. `--tell-old-clients=false`
   turns off an option that the file turns on.
 - Relative paths are relative to the working directory, as on the command line.
-- The file holds no secrets: a URL with a password is refused. Name a file of credentials with
-  `credentials_file`.
+- The file holds no secrets: a URL with a password is refused. Name the files that do with `access`
+  or `credentials_file`.
 - An unknown key, a wrong type or a value out of range ends the command with exit code 2 and a
   message that names file and key.
 - A server reads the file when it starts, and not again on SIGHUP.
@@ -49,7 +49,7 @@ journal = "/var/lib/requite/journal"
 
 ```console
 $ requite broker --config broker.toml --check
-broker.toml is valid; the broker would listen on tcp://10.0.0.5:5555; for 3 users of users
+broker.toml is valid; the broker would listen on tcp://10.0.0.5:5555; for the users of access.toml
 $ requite broker --config typo.toml --check
 requite: typo.toml: unknown option drain_time; did you mean drain_timeout?
 ```

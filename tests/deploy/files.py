@@ -8,6 +8,8 @@ from typing import Final
 
 from tests.cli.command import write_users
 
+from requite.access.passwords import hash_password
+
 ROOT: Final = Path(__file__).parents[2]
 DEPLOY: Final = ROOT / "deploy"
 COMMAND: Final = "/opt/requite/bin/requite"
@@ -15,13 +17,22 @@ CLOSING_S: Final = 10  # what a server takes to close after it has drained
 
 
 def installed(text: str, root: Path) -> str:
-    """Return a file's text with the folders of a machine below `root`, which are created with a
-    file of users."""
+    """Return a file's text with the folders of a machine below `root`, which are created with an
+    access file and the credentials of its users."""
     for folder in ("/etc/requite", "/var/lib/requite"):
         (root / folder[1:]).mkdir(parents=True, exist_ok=True)
         text = text.replace(folder, f"{root}{folder}")
+    write_access(root / "etc/requite/access.toml")
     write_users(root / "etc/requite/users", "ann:secret\n")
+    write_users(root / "etc/requite/probe", "probe:other\n")
     return text
+
+
+def write_access(path: Path) -> Path:
+    """Write an access file with a user `ann`, and the user `probe` of health checks."""
+    users = {"ann": "secret", "probe": "other"}
+    tables = (f'[user.{name}]\npassword = "{hash_password(users[name])}"\n' for name in users)
+    return write_users(path, "".join(tables))
 
 
 def tool(name: str) -> str | None:

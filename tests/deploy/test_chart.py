@@ -11,15 +11,16 @@ from typing import Any
 import pytest
 import yaml
 from tests.cli.command import requite, running_broker, write_users
-from tests.deploy.files import CLOSING_S, COMMAND, DEPLOY, installed
+from tests.deploy.files import CLOSING_S, COMMAND, DEPLOY, installed, write_access
 
 import requite as package
+from requite.access import Access
 from requite.cli import main
 from requite.cli.exit_codes import ExitCode
 
 CHART = DEPLOY / "helm" / "requite"
 VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
-SECURE = {"credentials": {"secretName": "requite-users"}}
+SECURE = {"access": {"secretName": "requite-access"}}
 VARIANTS: list[dict[str, Any]] = [
     {"insecure": True},
     SECURE,
@@ -48,9 +49,28 @@ def test_the_version_of_the_image_is_the_packages() -> None:
 def test_the_configuration_is_valid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "broker.toml"
     file.write_text(installed(VALUES["config"], tmp_path))
-    assert main(["broker", "--config", str(file), "--check"]) == ExitCode.OK
+    access = tmp_path / "etc/requite/access.toml"
+    words = ["broker", "--config", str(file), "--check"]
+    assert main([*words, "--access", str(access)]) == ExitCode.OK
+    assert main([*words, "--insecure"]) == ExitCode.OK
     port = VALUES["service"]["port"]
     assert f"would listen on tcp://0.0.0.0:{port}" in capsys.readouterr().out
+
+
+def test_a_changed_secret_is_read_again(tmp_path: Path) -> None:
+    """Kubernetes mounts a Secret as links into a folder, and exchanges that folder."""
+    for version in ("old", "new"):
+        (tmp_path / version).mkdir()
+        write_users(tmp_path / version / "access.toml", f'[user.{version}]\ntls = "CN=a"\n')
+    (tmp_path / "..data").symlink_to("old")
+    (tmp_path / "access.toml").symlink_to("..data/access.toml")
+    access = Access.read(tmp_path / "access.toml")
+    assert access.changed_file() is None
+    (tmp_path / "..data_tmp").symlink_to("new")
+    (tmp_path / "..data_tmp").replace(tmp_path / "..data")
+    changed = access.changed_file()
+    assert changed is not None
+    assert list(changed.users) == ["new"]
 
 
 def test_kubernetes_waits_longer_than_a_drain() -> None:
@@ -103,8 +123,30 @@ def test_kubernetes_accepts_the_objects(chart: Any, values: dict[str, Any]) -> N
 
 
 def test_a_release_without_users_must_be_asked_for(chart: Any) -> None:
-    with pytest.raises(Exception, match=r"set credentials\.secretName"):
+    with pytest.raises(Exception, match=r"set access\.secretName to a Secret"):
         chart.render({}, name="b")
+    with pytest.raises(Exception, match="not both"):
+        chart.render(SECURE | {"insecure": True}, name="b")
+
+
+@pytest.mark.parametrize(("values", "option"), [(SECURE, "--access"), ({"insecure": True}, "")])
+def test_the_broker_gets_its_users_or_is_told_to_let_everybody_in(
+    chart: Any, values: dict[str, Any], option: str
+) -> None:
+    spec = objects(chart, values)["StatefulSet"]["spec"]["template"]["spec"]
+    [container] = spec["containers"]
+    words = container["args"]
+    assert ("--insecure" in words) is not bool(option)
+    assert (option in words) is bool(option)
+    secrets = [each["secret"] for each in spec["volumes"] if "secret" in each]
+    if option:
+        assert secrets == [{"secretName": "requite-access", "defaultMode": 0o440}]
+        folder = Path(words[words.index(option) + 1]).parent
+        [mount] = [m for m in container["volumeMounts"] if m["mountPath"] == str(folder)]
+        assert mount["readOnly"]
+        assert "subPath" not in mount  # its changes would never arrive
+    else:
+        assert secrets == []
 
 
 def test_a_misspelt_value_is_refused(chart: Any) -> None:
@@ -148,10 +190,10 @@ def test_the_liveness_probe_passes_while_the_broker_answers(chart: Any, tmp_path
     [container] = spec["containers"]
     name, *words = container["livenessProbe"]["exec"]["command"]
     assert name == COMMAND
-    users = write_users(tmp_path / "users", "ann:secret\nprobe:other\n")
+    access = write_access(tmp_path / "access.toml")
     probe = write_users(tmp_path / "probe", "probe:other\n")
-    words[words.index("/etc/requite/credentials/probe")] = str(probe)
-    with running_broker("--credentials-file", str(users)) as (_broker, url):
+    words[words.index("/etc/requite/access/probe")] = str(probe)
+    with running_broker("--access", str(access)) as (_broker, url):
         words[words.index("mdp://127.0.0.1:5555")] = url
         assert requite(*words).code == ExitCode.OK
         write_users(probe, "probe:wrong\n")

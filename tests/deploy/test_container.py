@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
 from tests.cli.command import requite, running_broker
-from tests.deploy.files import COMMAND, DEPLOY, ROOT, tool
+from tests.deploy.files import COMMAND, DEPLOY, ROOT, installed, tool
 
+from requite.cli import main
 from requite.cli.exit_codes import ExitCode
 
 FILE = DEPLOY / "container" / "Containerfile"
@@ -52,15 +54,22 @@ def test_what_is_copied_exists_and_is_not_ignored() -> None:
         assert path in kept or (path.startswith("requirements/") and "requirements/*.txt" in kept)
 
 
+def test_the_broker_of_the_example_is_valid(tmp_path: Path) -> None:
+    file = tmp_path / "broker.toml"
+    file.write_text(installed((DEPLOY / "container/broker.toml").read_text(), tmp_path))
+    assert main(["broker", "--config", str(file), "--check"]) == ExitCode.OK
+
+
 @pytest.mark.e2e
-def test_the_health_check_passes_while_a_broker_listens() -> None:
+def test_the_health_check_passes_while_a_broker_listens(tmp_path: Path) -> None:
     [command] = re.findall(r"HEALTHCHECK .*CMD +(.*)$", TEXT, re.M)
     name, *words = json.loads(command)
     assert name == COMMAND
     default = "mdp://127.0.0.1:5555"
     assert default in words
-    with running_broker() as (_broker, url):
-        there = [url if word == default else word for word in words]
+    text = installed("/etc/requite/access.toml", tmp_path)
+    with running_broker("--access", text) as (_broker, url):
+        there = [url if word == default else installed(word, tmp_path) for word in words]
         assert requite(*there).code == ExitCode.OK
     there[there.index("10")] = "0.2"
     assert requite(*there).code == ExitCode.NO_CONNECTION

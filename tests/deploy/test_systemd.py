@@ -47,9 +47,7 @@ def test_systemd_accepts_the_unit(unit: str, tmp_path: Path) -> None:
     (tmp_path / unit).write_text(text)
     drop_ins = tmp_path / "requite-broker.service.d"
     drop_ins.mkdir()
-    (drop_ins / "credentials.conf").write_text(
-        (SYSTEMD / "requite-broker-credentials.conf").read_text()
-    )
+    (drop_ins / "access.conf").write_text((SYSTEMD / "requite-broker-access.conf").read_text())
     ended = analyze("verify", "--man=no", str(tmp_path / unit))
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
 
@@ -92,7 +90,7 @@ def test_the_broker_of_the_example_is_valid(
     words = installed(command, tmp_path).split()
     assert words[0] == COMMAND
     assert main(words[1:]) == ExitCode.OK
-    assert "for 1 user of" in capsys.readouterr().out
+    assert "for the users of" in capsys.readouterr().out
     [start] = settings("requite-broker.service")["ExecStart"]
     assert f"{start} --check" == command
 
@@ -111,7 +109,7 @@ def test_the_worker_of_the_example_is_valid(
 @pytest.mark.parametrize(
     ("name", "variable"),
     [
-        ("requite-broker-credentials.conf", "REQUITE_CREDENTIALS_FILE=%d/users"),
+        ("requite-broker-access.conf", "REQUITE_ACCESS_FILE=%d/access.toml"),
         ("requite-worker@.service", "REQUITE_CREDENTIALS_FILE=%d/user"),
     ],
 )

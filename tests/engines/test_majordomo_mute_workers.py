@@ -93,7 +93,7 @@ def test_a_worker_that_lets_requests_expire_without_any_answer_is_disconnected()
         "its worker let 16 requests in a row expire without any answer (worker_expired_max,"
         " --worker-expired-max)"
     )
-    assert bench.sent("w")[-1] == Disconnect()
+    assert bench.sent("w")[-1] == Disconnect(bench.disconnected["w"].encode())
     assert bench.finals("d")[0].status == Status.WORKER_LOST
     bench.worker("other")
     assert bench.requests("other")[-1].attempt == 2, "its other request is redelivered"

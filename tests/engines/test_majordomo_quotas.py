@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import count
+from typing import Any
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.support.broker import BrokerBench
 
 from requite.chronicle import Chronicle, Kind
 from requite.engine import RightsChanged
 from requite.principal import Principal, Quota, Rights
+from requite.protocols.majordomo.parties import Client
 from requite.request import Status
 
 KIB = 1024
@@ -167,3 +173,71 @@ def test_a_quota_that_arrives_with_a_change_counts_what_is_outstanding() -> None
         bench.final("w", nth=nth)
     bench.request("a", 5)
     assert len(bench.requests("w")) == 4
+
+
+def test_at_most_a_second_and_a_sixteenth_of_requests_come_at_once() -> None:
+    bench = BrokerBench()
+    bench.worker("w", capacity=1000)
+    bench.client("a", principal=shop(requests_per_s=160))
+    numbers = count()
+
+    def ask(many: int) -> int:
+        """Send requests; return how many the worker got."""
+        before = len(bench.requests("w"))
+        for _ in range(many):
+            bench.request("a", next(numbers))
+        return len(bench.requests("w")) - before
+
+    assert ask(155) == 155
+    bench.now += 10
+    assert 160 <= ask(500) <= 170
+    bench.now += 0.25
+    assert ask(500) == 40
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("ask"), st.sampled_from("abc"), st.booleans()),
+            st.tuples(st.just("answer"), st.integers(0, 9)),
+            st.tuples(st.just("lose"), st.sampled_from("abc")),
+            st.tuples(st.just("wait"), st.floats(0, 2)),
+            st.tuples(st.just("quota"), st.integers(0, 5), st.integers(0, 5)),
+        ),
+        max_size=60,
+    )
+)
+def test_what_a_principal_uses_is_the_sum_of_what_its_clients_use(steps: list[Any]) -> None:
+    bench = BrokerBench()
+    bench.worker("w", capacity=1000)
+    owner = shop(requests=3, requests_per_s=50)
+    numbers = count(1)
+    answered: set[int] = set()
+    for step, *facts in steps:
+        if step == "ask":
+            peer = facts[0]
+            if peer not in bench.broker.parties:
+                bench.client(peer, principal=owner)
+            name = b"pool/1" if facts[1] else b"echo"
+            bench.request(peer, next(numbers), service=name, timeout_ms=1500)
+        elif step == "answer":
+            requests = bench.requests("w")
+            if facts[0] < len(requests) and facts[0] not in answered:
+                answered.add(facts[0])
+                bench.final("w", nth=facts[0])
+        elif step == "lose":
+            if facts[0] in bench.broker.parties:
+                bench.lose(facts[0])
+        elif step == "wait":
+            bench.keep_alive(facts[0], "w")
+        else:
+            owner.grant(EVERYTHING, Quota(requests=facts[0], groups=facts[1], services=9))
+            bench.feed(RightsChanged())
+        clients = [each for each in bench.broker.parties.values() if isinstance(each, Client)]
+        usages = {each.usage for each in clients} - {None}
+        assert len(usages) <= 1
+        for usage in usages:
+            assert usage is not None
+            assert usage.count == sum(len(each.pending) for each in clients)
+            assert usage.size == sum(each.size for each in clients)
+            assert usage.named == sum(each.named for each in clients)

@@ -339,3 +339,17 @@ def test_pending_requests_without_the_right_end_and_others_go_on() -> None:
     assert [final.status for final in bench.finals("d")] == [0]
     bench.request("c", 4)
     assert bench.finals("c")[-1].status == Status.DENIED
+
+
+@requirement("mdp03:rights-changed")
+def test_workers_that_lose_their_right_together_do_not_get_each_others_requests() -> None:
+    bench = BrokerBench(attempts_max=2)
+    owner = principal(serve=("echo",))
+    for worker in ("w1", "w2", "w3"):
+        bench.worker(worker, principal=owner)
+    bench.request("c", 1)
+    owner.revoke()
+    bench.feed(RightsChanged())
+    bench.worker("w4")
+    bench.final("w4")
+    assert [(final.status, final.attempts) for final in bench.finals("c")] == [(Status.OK, 2)]

@@ -260,6 +260,11 @@ class _SettlesHalf(Dispatcher):
             self.kept = [*getattr(self, "kept", ()), pending.request_id]
 
 
+class _WorksForThoseWhoLeft(Dispatcher):
+    def forget(self, client: Any, now: float) -> None:
+        """Forget nothing."""
+
+
 RedeliversFromTheLiving = _with_dispatcher(_RedeliversFromTheLiving)
 HandsOutTwice = _with_dispatcher(_HandsOutTwice)
 HearsFormerOwners = _with_dispatcher(_HearsFormerOwners)
@@ -270,16 +275,12 @@ NeverExpires = _with_dispatcher(_NeverExpires)
 SettlesHalf = _with_dispatcher(_SettlesHalf)
 IgnoresProgress = _with_dispatcher(_IgnoresProgress)
 TellsNoWorker = _with_dispatcher(_TellsNoWorker)
+WorksForThoseWhoLeft = _with_dispatcher(_WorksForThoseWhoLeft)
 
 
 class DisobeysCancel(MajordomoBroker):
     def _cancel(self, client: Any, command: Any, now: float) -> None:
         """Ignore the cancel."""
-
-
-class WorksForThoseWhoLeft(MajordomoBroker):
-    def _forget_client(self, client: Any, now: float) -> None:
-        """Forget nothing."""
 
 
 class _LastComeFirstServed(OrderedDict[Any, None]):

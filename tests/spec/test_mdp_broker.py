@@ -289,7 +289,8 @@ def test_a_second_ready_disconnects_the_worker(version: str) -> None:
     bench.worker("w", version=version)
     bench.commands["w"].clear()
     bench.say("w", Ready, b"echo", 1, 1000, 0)
-    assert bench.sent("w") == [Disconnect()]
+    reason = b"the worker sent READY twice" if version == "0.3" else b""
+    assert bench.sent("w") == [Disconnect(reason)]
     assert "w" in bench.disconnected
     assert_silent_after_disconnect(bench)
 
@@ -312,10 +313,12 @@ def test_a_reply_without_a_request_disconnects_the_worker(version: str, answer_f
 
 def assert_silent_after_disconnect(bench: BrokerBench) -> None:
     """Check that the broker sends nothing after DISCONNECT to the worker w."""
+    before = bench.sent("w")
+    assert isinstance(before[-1], Disconnect)
     bench.say("w", WorkerHeartbeat, 1000)
     bench.request("c", 99)
     bench.advance(60)
-    assert bench.sent("w") == [Disconnect()]
+    assert bench.sent("w") == before
 
 
 @requirement("mdp01:broker:invalid", "mdp02:broker:invalid", "mdp03:worker-malformed")

@@ -172,7 +172,8 @@ def _table(rows: list[dict[str, Any]], columns: dict[str, str]) -> Table:
     for title in columns.values():
         table.add_column(title, justify="right")
     for row in rows:
-        table.add_row(row["service"], *(_cell(row[key]) for key in columns))
+        name = row["service"] + (" (paused)" if row.get("paused") else "")
+        table.add_row(name, *(_cell(row[key]) for key in columns))
     return table
 
 

@@ -48,6 +48,7 @@ from requite.protocols.majordomo import foreign, management
 from requite.protocols.majordomo.dialects import PeerRole, detect
 from requite.protocols.majordomo.directory import TOO_MANY, Directory
 from requite.protocols.majordomo.dispatch import Dispatcher
+from requite.protocols.majordomo.operations import Operations
 from requite.protocols.majordomo.parties import (
     Client,
     Load,
@@ -57,7 +58,7 @@ from requite.protocols.majordomo.parties import (
     Service,
     Worker,
 )
-from requite.protocols.majordomo.permissions import lacks_to_call
+from requite.protocols.majordomo.permissions import ACTS, lacks_to_call
 from requite.protocols.majordomo.policy import BrokerPolicy
 from requite.protocols.majordomo.pushback import Pushback
 from requite.protocols.majordomo.quotas import Usage, usage_for
@@ -131,6 +132,14 @@ class MajordomoBroker:
             self._out,
             self._observer,
         )
+        self._operations = Operations(
+            self.parties,
+            self._directory,
+            self._dispatcher,
+            self._workforce,
+            self._out,
+            self._observer,
+        )
         self._inputs: dict[type, Callable[[Any, float], None]] = {
             Received: self._received,
             PeerJoined: self._peer_joined,
@@ -196,7 +205,7 @@ class MajordomoBroker:
     def _peer_lost(self, event: PeerLost, now: float) -> None:
         party = self.parties.pop(event.peer, None)
         if party.__class__ is Client:
-            self._forget_client(party, now)
+            self._dispatcher.forget(party, now)
         elif party.__class__ is Worker:
             self._workforce.lost(party, f"the worker was lost ({event.reason or 'closed'})", now)
 
@@ -235,7 +244,7 @@ class MajordomoBroker:
         if role is PeerRole.CLIENT:
             origin = self._origin + next(self._clients).to_bytes(4, "big")
             client = Client(peer, newcomer, dialect, origin)
-            client.usage = usage_for(self._usages, client.principal, now)
+            client.usage = usage_for(self._usages, client.principal)
             self.parties[peer] = client
             self._from_client(client, messages, now)
         else:
@@ -270,7 +279,7 @@ class MajordomoBroker:
                     self._client_heartbeat(client)
         except RemoteViolation as error:
             self._expel(client.peer, client.address, str(error))
-            self._forget_client(client, now)
+            self._dispatcher.forget(client, now)
 
     def _take_up_backlogs(self, now: float) -> None:
         """Handle the backlogs of clients that had named too many services."""
@@ -314,13 +323,23 @@ class MajordomoBroker:
                 self._dispatcher.refuse(client, command, status, why, now)
                 return
             self._pushback.stop(client, limit, why)
-        if client.usage is not None and (why := client.usage.exceeds(name, now)):
-            if client.usage.is_news(now):
+        usage = client.usage
+        if (
+            usage is not None
+            and (
+                usage.room <= 0
+                or usage.size >= usage.bytes_max
+                or (usage.groups_max and b"/" in name)
+            )
+            and (why := usage.admit(name, now))
+        ):
+            if usage.is_news(now):
                 self._observer.access(Kind.DENIED, principal, "quota", name, now, why)
             if self._pushback.can_tell(client):
                 self._dispatcher.refuse(client, command, Status.OVERLOADED, why, now)
                 return
-            self._pushback.stop_for(client, client.usage, why, now)
+            usage.admit_anyway(now)
+            self._pushback.stop_for(client, usage, why, now)
         service = self._directory.find(name)
         is_extra = False
         if service is None:
@@ -336,7 +355,7 @@ class MajordomoBroker:
         if call_id == NO_CALL:
             call_id = client.origin + request_id.to_bytes(8, "big")
         owner = client.principal_name
-        if owner and call_id[:ORIGIN_SIZE] != client.known_origin:
+        if owner and not call_id.startswith(client.known_origin):
             call_id = self._own_call_id(client, request_id, call_id, now)
         timeout_ms = command.timeout_ms
         deadline = now + timeout_ms / 1000 if timeout_ms else inf
@@ -359,7 +378,10 @@ class MajordomoBroker:
     def _deny(self, client: Client, command: ClientRequest, reason: str, now: float) -> None:
         """Answer a request that the client has no right to make ([denied])."""
         name = command.service
-        self._observer.access(Kind.DENIED, client.principal, "call", name, now, reason)
+        if name in ACTS:
+            self._operations.denied(client, name, reason, now)
+        else:
+            self._observer.access(Kind.DENIED, client.principal, "call", name, now, reason)
         if client.dialect.has_ids or not name.startswith(MMI_PREFIX):
             self._dispatcher.refuse(client, command, client.denied, reason, now)
         else:
@@ -420,7 +442,10 @@ class MajordomoBroker:
             self._client_heartbeat(client)
 
     def _manage(self, client: Client, command: ClientRequest, now: float) -> None:
-        body = self._management.answer(client, command.service, command.body, now)
+        if command.service in ACTS:
+            body = self._operations.perform(client, command.service, command.body, now)
+        else:
+            body = self._management.answer(client, command.service, command.body, now)
         if self._management.is_costly(command.service):
             self._pushback.pace(client, self._management)
         message = client.dialect.encode(
@@ -428,28 +453,26 @@ class MajordomoBroker:
         )
         self._out.append(Send(client.peer, message))
 
-    def _forget_client(self, client: Client, now: float) -> None:
-        """Cancel the requests of a client that left ([client-left])."""
-        self._pushback.forget(client, now)
-        for pending in list(client.pending.values()):
-            self._dispatcher.cancel(pending, "the client disconnected", now)
-
     def _rights_changed(self, _event: RightsChanged, now: float) -> None:
         """End what principals may no longer do ([rights-changed])."""
         self._workforce.review(now)
+        for usage in self._usages.values():
+            usage.renew()
         for party in list(self.parties.values()):
             if isinstance(party, Client):
                 self._dispatcher.review(party, now)
-                self._apply_quota(party, now)
+                self._apply_quota(party)
 
-    def _apply_quota(self, client: Client, now: float) -> None:
+    def _apply_quota(self, client: Client) -> None:
         """Begin to count what a client uses, if its principal has got a quota."""
         if client.usage is None:
-            client.usage = usage_for(self._usages, client.principal, now)
+            client.usage = usage_for(self._usages, client.principal)
             if client.usage is not None:
                 client.usage.named += client.named
+                client.usage.room -= len(client.pending)
+                client.usage.size += client.size
                 for pending in client.pending.values():
-                    client.usage.take(pending.service.name, pending.size)
+                    client.usage.join_group(pending.service.name)
 
     # --- time -----------------------------------------------------------------------------------
     def _wake(self, _event: Wake, now: float) -> None:
@@ -493,7 +516,7 @@ class MajordomoBroker:
             if client.dialect.has_ids:
                 for pending in list(client.pending.values()):
                     self._dispatcher.fail(pending, Status.SHUTTING_DOWN, reason, now)
-            self._forget_client(client, now)
+            self._dispatcher.forget(client, now)
         self._workforce.stop()
         for party in self.parties.values():
             if isinstance(party, Worker):

@@ -21,7 +21,8 @@ _RECHECK_S: Final = 0.1  # for a service with queued requests; its time to live 
 
 class Directory:
     """Services by name. A bare service (no workers) that had some lives `service_ttl_s` longer; one
-    that only a client has named, as long as a request waits there."""
+    that only a client has named, as long as a request waits there; a paused one, until it is
+    resumed."""
 
     def __init__(self, policy: BrokerPolicy, timers: Timers[Any]) -> None:
         self._policy = policy
@@ -96,6 +97,10 @@ class Directory:
             service.namer = next(iter(service.queue)).client
             service.namer.count_named(1)
 
+    def keep(self, service: Service) -> None:
+        """Keep a service that is paused, even if only a client has named it."""
+        self._forget_namer(service)
+
     def first_worker_joined(self, service: Service) -> None:
         """Stop the expiry of a service."""
         self._served += 1
@@ -120,7 +125,7 @@ class Directory:
 
     def due(self, service: Service, now: float) -> None:
         """Remove an expired service without workers and queued requests."""
-        if service.is_bare and not service.queue.length:
+        if service.is_bare and not service.queue.length and not service.is_paused:
             del self.services[service.name]
         elif service.is_bare:
             self._timers.set(service, now + max(self._policy.service_ttl_s, _RECHECK_S))

@@ -70,18 +70,24 @@ class Dispatcher:
         """Accept a request: dispatch or queue it."""
         service = pending.service
         client = pending.client
+        size = pending.size
         client.pending[pending.request_id] = pending
-        client.size += pending.size
-        if client.usage is not None:
-            client.usage.take(service.name, pending.size)
-        self._load.count += 1
-        self._load.size += pending.size
+        client.size += size
+        usage = client.usage
+        if usage is not None:
+            usage.room -= 1
+            usage.size += size
+            if usage.groups_max and service.is_keyed:
+                usage.join_group(service.name)
+        load = self._load
+        load.count += 1
+        load.size += size
         service.counters.accepted += 1
         if pending.deadline != inf:
             self._timers.set(pending, pending.deadline)
         if self._makes_notes:
             self._remark("accepted", pending)
-        if service.waiting and not service.queue.length:
+        if service.waiting and not service.queue.length and not service.is_paused:
             self._dispatch(pending, service.waiting.popitem(last=False)[0], now)
         else:
             self._enqueue(pending, now)
@@ -124,10 +130,10 @@ class Dispatcher:
 
     # --- to a worker ----------------------------------------------------------------------------
     def feed(self, service: Service, now: float) -> None:
-        """Dispatch queued requests while workers wait."""
+        """Dispatch queued requests while workers wait, unless the service is paused."""
         queue = service.queue
         waiting = service.waiting
-        while queue.length and waiting:
+        while queue.length and waiting and not service.is_paused:
             pending = queue.pop()
             if pending.deadline <= now:  # I15: expired work never starts
                 self._end(
@@ -261,6 +267,12 @@ class Dispatcher:
         self._observer.ended(pending, Status.CANCELLED, reason, now)
         self._remark("cancelled", pending, reason=reason)
 
+    def forget(self, client: Client, now: float) -> None:
+        """Cancel the requests of a client that left ([client-left])."""
+        self._pushback.forget(client, now)
+        for pending in list(client.pending.values()):
+            self.cancel(pending, "the client disconnected", now)
+
     def review(self, client: Client, now: float) -> None:
         """Fail the requests that a client may not make any more ([rights-changed])."""
         for pending in list(client.pending.values()):
@@ -284,7 +296,7 @@ class Dispatcher:
                 pending, Status.EXPIRED, f"the deadline passed while the request was {where}", now
             )
             return pending.worker
-        if pending.worker is None and service.is_bare:
+        if pending.worker is None and service.is_bare and not service.is_paused:
             waited_s = now - pending.queued_at
             reason = f"no worker serves {_text(service)}; waited {waited_s:.1f} s for a worker"
             self.fail(pending, Status.NO_SERVICE, reason, now)
@@ -374,12 +386,18 @@ class Dispatcher:
     def _settle(self, pending: PendingRequest, now: float) -> None:
         """Remove a request from all tables."""
         client = pending.client
+        size = pending.size
         del client.pending[pending.request_id]
-        client.size -= pending.size
-        if client.usage is not None:
-            client.usage.free(pending.service.name, pending.size)
-        self._load.count -= 1
-        self._load.size -= pending.size
+        client.size -= size
+        usage = client.usage
+        if usage is not None:
+            usage.ended += 1
+            usage.size -= size
+            if usage.groups:
+                usage.leave_group(pending.service.name)
+        load = self._load
+        load.count -= 1
+        load.size -= size
         self._timers.clear(pending)
         if self._unread:
             self._pushback.settled(pending, now)
@@ -390,6 +408,8 @@ class Dispatcher:
         counters = pending.service.counters
         if status is Status.EXPIRED:
             counters.expired += 1
+        elif status is Status.CANCELLED:
+            counters.cancelled += 1
         else:
             counters.failed += 1
         body = [reason.encode()]

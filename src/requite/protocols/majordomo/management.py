@@ -3,7 +3,7 @@
 | service | request body | reply body |
 |---|---|---|
 | `mmi.service` | a service name | `200` if a worker is registered for it, else `404` (8/MMI) |
-| `mmi.list` | anything | `[{"service", "workers", "waiting", "queued", "in_progress"}]` |
+| `mmi.list` | anything | `[{"service", "workers", "waiting", "queued", "in_progress", "paused"}]` |
 | `mmi.stats` | a service name, or empty: all | `{"services": [...], "clients", "pending", ...}` |
 | `mmi.workers` | a service name, or empty: all | `[{"service", "worker", "dialect", ...}]` |
 | `mmi.under` | what names begin with | `[{"service", "workers": [...], "queued", ...}]` |
@@ -12,7 +12,8 @@
 | `mmi.whoami` | anything | of the client: `{"principal", "call", "serve", ...}` |
 | any other `mmi.` name | | `501` (8/MMI) |
 
-Names that are not valid UTF-8 are shown with replacement characters. All requests are read-only.
+Names that are not valid UTF-8 are shown with replacement characters. These requests are read-only;
+`operations.py` has those that change something.
 
 `mmi.under` is for programs that watch many related services, such as the manager of a pool. It is
 called several times a second, so it returns only what they need: `queued`, `in_progress` and
@@ -29,6 +30,7 @@ from typing import Any, Final, Protocol
 
 from requite.principal import Principal
 from requite.protocols.majordomo.parties import Client, Party, Service, Worker
+from requite.protocols.majordomo.permissions import ACTS
 
 _REUSABLE: Final = (b"mmi.list", b"mmi.stats", b"mmi.workers")
 _REUSE_ROWS_MIN: Final = 50
@@ -49,6 +51,7 @@ class ServiceState:
     waiting: int
     queued: int
     in_progress: int
+    paused: bool
     accepted: int
     replied: int
     failed: int
@@ -60,10 +63,13 @@ class ServiceState:
 
 @dataclass(frozen=True, slots=True)
 class WorkerState:
-    """One worker; `worker` is its address in hex, `holding` counts its requests."""
+    """One worker; `worker` is its address in hex, `instance` its name in journals, in hex,
+    `principal` its owner. `holding` counts its requests."""
 
     service: str
     worker: str
+    instance: str
+    principal: str
     dialect: str
     capacity: int
     holding: int
@@ -152,7 +158,7 @@ class Management:
     @staticmethod
     def is_costly(name: bytes) -> bool:
         """Whether an answer takes longer in a large broker."""
-        return name in _REUSABLE or name == b"mmi.under"
+        return name in _REUSABLE or name == b"mmi.under" or name in ACTS
 
 
 def _is_registered(subject: bytes, broker: BrokerView) -> bytes:
@@ -161,7 +167,7 @@ def _is_registered(subject: bytes, broker: BrokerView) -> bytes:
 
 
 def _list(_subject: bytes, broker: BrokerView) -> bytes:
-    brief = ("service", "workers", "waiting", "queued", "in_progress")
+    brief = ("service", "workers", "waiting", "queued", "in_progress", "paused")
     states = map(_service_state, broker.services.values())
     return _json([{name: getattr(state, name) for name in brief} for state in states])
 
@@ -230,6 +236,7 @@ def _service_state(service: Service) -> ServiceState:
         waiting=len(service.waiting),
         queued=service.queue.length,
         in_progress=service.in_progress,
+        paused=service.is_paused,
         **asdict(service.counters),
     )
 
@@ -238,6 +245,8 @@ def _worker_state(worker: Worker) -> WorkerState:
     return WorkerState(
         service=_text(worker.service.name),
         worker=worker.address.hex(),
+        instance=worker.name.hex(),
+        principal=worker.principal.name,
         dialect=worker.dialect.version,
         capacity=worker.capacity,
         holding=len(worker.holds),

@@ -22,6 +22,7 @@ from requite.request import Status
 # and 44 (CPython 3.11). Without them, empty requests would be free.
 _REQUEST_SIZE: Final = 1024
 _FRAME_SIZE: Final = 48
+_NO_ORIGIN: Final = b"none, since it is longer than a call id"
 
 
 @dataclass(slots=True, eq=False)
@@ -51,7 +52,7 @@ class Service:
 
     `waiting` holds the workers that can take a request, the one that has waited longest first:
     `waiting[worker] = None` appends a worker, or leaves it at its position. `namer` is the client
-    that named it, as long as it has had no worker.
+    that named it, as long as it has had no worker. While `is_paused`, no request is dispatched.
     """
 
     name: bytes
@@ -60,6 +61,11 @@ class Service:
     waiting: OrderedDict[Worker, None] = field(default_factory=OrderedDict)
     queue: ServiceQueue[PendingRequest] = field(default_factory=ServiceQueue)
     counters: Counters = field(default_factory=Counters)
+    is_paused: bool = False
+    is_keyed: bool = field(init=False)  # the name of a group of a pool
+
+    def __post_init__(self) -> None:
+        self.is_keyed = b"/" in self.name
 
     @property
     def is_bare(self) -> bool:
@@ -121,7 +127,7 @@ class Client:
 
     def __init__(self, peer: Peer, joined: Newcomer, dialect: Dialect, origin: bytes) -> None:
         self.origin = origin
-        self.known_origin = b""
+        self.known_origin = _NO_ORIGIN
         self.principal = joined.principal
         self.usage: Usage | None = None
         self.principal_name = joined.principal.name.encode()[:PRINCIPAL_SIZE_MAX]

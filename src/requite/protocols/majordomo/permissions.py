@@ -9,6 +9,8 @@
 | other services of Titanic | `admin` of `titanic` |
 | `mmi.service`, `mmi.ping`, `mmi.whoami` | none |
 | `mmi.under` | `pool` of the pool that it names, or `admin` of `stats` |
+| `mmi.kick`, `mmi.purge` | `admin` of `kick`, `purge` |
+| `mmi.pause`, `mmi.resume` | `admin` of `pause` |
 | other services of the broker | `admin` of `stats` |
 
 Functions return the missing right in words for the peer, or "" if nothing is missing.
@@ -28,6 +30,14 @@ _SUBMIT: Final = b"titanic.request"
 _OF_SUBMITTERS: Final = (_SUBMIT, b"titanic.reply", b"titanic.close")
 _FREE: Final = (b"mmi.service", b"mmi.ping", b"mmi.whoami")
 _UNDER: Final = b"mmi.under"
+
+ACTS: Final = {
+    b"mmi.kick": "kick",
+    b"mmi.pause": "pause",
+    b"mmi.resume": "pause",
+    b"mmi.purge": "purge",
+}
+"""Management services that change something: the `admin` right that each needs."""
 
 
 def lacks_to_call(principal: Principal, name: bytes, body: Sequence[bytes]) -> str:
@@ -60,11 +70,14 @@ def lacks_to_serve(principal: Principal, name: bytes) -> str:
 
 
 def _lacks_to_manage(principal: Principal, name: bytes, body: Sequence[bytes]) -> str:
-    if name in _FREE or principal.may("admin", "stats"):
+    if name in _FREE:
+        return ""
+    needed = ACTS.get(name, "stats")
+    if principal.may("admin", needed):
         return ""
     if name == _UNDER and body and _manages_pool_of(principal, body[0]):
         return ""
-    return _missing(principal, "admin", b"stats")
+    return _missing(principal, "admin", needed.encode())
 
 
 def _manages_pool_of(principal: Principal, name: bytes) -> bool:

@@ -30,7 +30,6 @@ from requite.protocols.majordomo.headers_03 import (
     FROM_CLIENT,
     FROM_WORKER,
     KEY_SIZE_MAX,
-    PRINCIPAL_SIZE_MAX,
     REASON_SIZE_MAX,
     STATUS_MAX,
     TO_CLIENT,
@@ -82,6 +81,7 @@ from requite.protocols.majordomo.wire import (
 _C_REQUEST_PREFIX: Final = C_REQUEST.prefix
 _C_FINAL_PREFIX: Final = C_FINAL.prefix
 _W_REQUEST_PREFIX: Final = W_REQUEST.prefix
+_W_REQUEST_OF_PREFIX: Final = W_REQUEST_OF.prefix
 _W_FINAL_PREFIX: Final = W_FINAL.prefix
 _C_REQUEST_SIZE: Final = C_REQUEST.fixed.size
 _unpack_c_request: Final = C_REQUEST.fixed.unpack_from
@@ -91,6 +91,7 @@ _unpack_w_final: Final = W_FINAL.fixed.unpack
 _pack_c_request: Final = C_REQUEST.fixed.pack
 _pack_c_final: Final = C_FINAL.fixed.pack
 _pack_w_request: Final = W_REQUEST.fixed.pack
+_pack_w_request_of: Final = W_REQUEST_OF.fixed.pack
 
 
 class Mdp03:
@@ -209,18 +210,25 @@ class Mdp03:
         principal: bytes = b"",
     ) -> Message:
         """Encode a `WorkerRequest`, with a principal as REQUEST_OF; `address` is not carried."""
-        if principal:
-            check_key(W_REQUEST_OF, key)
-            if len(principal) > PRINCIPAL_SIZE_MAX:
-                raise LocalViolation(
-                    f"the principal has {len(principal)} bytes; the maximum is {PRINCIPAL_SIZE_MAX}"
-                )
-            fields = (dispatch_id, timeout_ms, attempt, len(principal), call_id)
-            return encode(W_REQUEST_OF, fields, principal + key, body)
         if not body:
             raise no_body(W_REQUEST)
         try:
-            header = _pack_w_request(_W_REQUEST_PREFIX, dispatch_id, timeout_ms, attempt, call_id)
+            if principal:
+                header = (
+                    _pack_w_request_of(
+                        _W_REQUEST_OF_PREFIX,
+                        dispatch_id,
+                        timeout_ms,
+                        attempt,
+                        len(principal),
+                        call_id,
+                    )
+                    + principal
+                )
+            else:
+                header = _pack_w_request(
+                    _W_REQUEST_PREFIX, dispatch_id, timeout_ms, attempt, call_id
+                )
         except struct.error as error:
             raise no_room(W_REQUEST, (dispatch_id, timeout_ms, attempt)) from error
         if key:

@@ -6,7 +6,7 @@ Closing a Connection", "Heartbeating"), 7/MDP, 8/MMI, docs/protocols/mdp-0.3.md 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Any, Final, assert_never
 
@@ -167,7 +167,7 @@ class Workforce:
                 elif not self._take_other(worker, command, now):
                     return
         except RemoteViolation as error:
-            self._dismiss(worker, f"the worker broke the protocol: {error}", now)
+            self.dismiss(worker, f"the worker broke the protocol: {error}", now)
             return
         if worker.service.queue.length:
             self._dispatcher.feed(worker.service, now)
@@ -209,7 +209,7 @@ class Workforce:
                 self.lost(worker, "the worker disconnected", now)
                 return False
             case Ready():
-                self._dismiss(worker, "the worker sent READY twice", now)
+                self.dismiss(worker, "the worker sent READY twice", now)
                 return False
             case WorkerFinal():
                 raise AssertionError("finals are handled by take()")
@@ -249,9 +249,19 @@ class Workforce:
         self._out.append(Send(peer, dialect.encode(Disconnect(told))))
         self._out.append(engine.Disconnect(peer, reason))
 
-    def _dismiss(self, worker: Worker, reason: str, now: float) -> None:
+    def dismiss(self, worker: Worker, reason: str, now: float) -> None:
+        """Disconnect a worker, and redeliver its requests."""
         self._send_away(worker.peer, worker.dialect, reason, tell=worker.takes_principals)
         self.lost(worker, reason, now)
+
+    def dismiss_all(self, reasons: Mapping[Worker, str], now: float) -> None:
+        """Disconnect workers for a reason each. None of them gets the requests of another, which
+        would count as one more attempt."""
+        for worker in reasons:
+            worker.draining = True
+            worker.service.waiting.pop(worker, None)
+        for worker, reason in reasons.items():
+            self.dismiss(worker, reason, now)
 
     def lost(self, worker: Worker, reason: str, now: float) -> None:
         """Remove a lost worker, and redeliver its requests ([worker-lost])."""
@@ -291,16 +301,18 @@ class Workforce:
                 f"its worker let {worker.expired} requests in a row expire without any answer"
                 " (worker_expired_max, --worker-expired-max)"
             )
-            self._dismiss(worker, reason, now)
+            self.dismiss(worker, reason, now)
 
     def review(self, now: float) -> None:
         """Dismiss the workers that have lost the right to serve ([rights-changed])."""
-        for party in list(self._parties.values()):
+        reasons: dict[Worker, str] = {}
+        for party in self._parties.values():
             if isinstance(party, Worker):
                 name = party.service.name
                 if denied := lacks_to_serve(party.principal, name):
                     self._observer.access(Kind.DENIED, party.principal, "serve", name, now, denied)
-                    self._dismiss(party, denied, now)
+                    reasons[party] = denied
+        self.dismiss_all(reasons, now)
 
     def _remark(self, kind: str, worker: Worker, **facts: Any) -> None:
         if not self._observer.makes_notes:
@@ -324,7 +336,7 @@ class Workforce:
         self._observer.worker(Kind.HEARTBEAT, worker, now)
         if now >= self._gone_at(worker):
             silent_s = now - worker.liveness.heard_at
-            self._dismiss(worker, f"the worker was silent for {silent_s:.2f} s", now)
+            self.dismiss(worker, f"the worker was silent for {silent_s:.2f} s", now)
             return
         if now >= worker.liveness.speak_at():
             self._speak(worker, now)

@@ -1,0 +1,111 @@
+"""What rights and quotas cost the broker's engine alone: `python -m bench.engine`.
+
+No socket and no other process: requests and replies are fed to the engine in batches, as reads of
+64 KiB have them, with 64 requests in flight at four workers. The variants take turns, so that a
+slow minute of the machine affects all; the least of many short runs is the cost without the others
+on the machine.
+"""
+
+from __future__ import annotations
+
+import sys
+from itertools import count
+from statistics import median
+from time import perf_counter, process_time_ns
+
+from requite.engine import PeerJoined, Received, Send
+from requite.principal import Principal, Quota, Rights
+from requite.protocols.majordomo.broker import MajordomoBroker
+from requite.protocols.majordomo.dialects import by_version
+from requite.protocols.majordomo.wire import FEATURES, ClientRequest, Ready, WorkerFinal
+
+IN_FLIGHT = 64
+WORKERS = 4
+CAPACITY = 16
+BATCHES = 32  # per run
+BODY = b"hello world"
+CALL_ID = b"a client" + bytes(8)
+DIALECT = by_version("0.3")
+RIGHTS = Rights(call=("price", "pay.*"), serve=("pay.*",))
+QUOTA = Quota(
+    bytes=64 << 20,
+    connections=50,
+    requests=10_000,
+    requests_per_s=10_000_000,
+    services=20,
+    groups=100,
+)
+VARIANTS = {
+    "no access file": Principal(),
+    "access file": Principal("shop", RIGHTS),
+    "access file and quota": Principal("shop", RIGHTS, QUOTA),
+}
+
+
+class Bench:
+    """A broker with one client and its workers; `run` returns the time per request in us."""
+
+    def __init__(self, principal: Principal) -> None:
+        self._broker = MajordomoBroker()
+        self._numbers = count(1)
+        self._join("client", principal)
+        for number in range(WORKERS):
+            worker = Principal(principal.name, principal.rights)
+            self._join(f"w{number}", worker)
+            ready = Ready(b"pay.card", CAPACITY, 1000, 30_000, b"a worker")
+            self._feed(f"w{number}", [DIALECT.encode(ready)])
+
+    def run(self) -> float:
+        """Feed requests and their replies."""
+        spent_ns = 0
+        for _ in range(BATCHES):
+            requests = [self._request(next(self._numbers)) for _ in range(IN_FLIGHT)]
+            started = process_time_ns()
+            effects = self._feed("client", requests)
+            spent_ns += process_time_ns() - started
+            replies: dict[object, list[list[bytes]]] = {}
+            for effect in effects:
+                assert isinstance(effect, Send)
+                dispatch_id = int.from_bytes(effect.message[0][7:15], "big")
+                final = DIALECT.encode(WorkerFinal(b"", [BODY], dispatch_id, 0))
+                replies.setdefault(effect.peer, []).append(list(final))
+            answered = 0
+            started = process_time_ns()
+            for peer, messages in replies.items():
+                answered += len(self._feed(peer, messages))
+            spent_ns += process_time_ns() - started
+            assert answered == IN_FLIGHT, answered
+        return spent_ns / BATCHES / IN_FLIGHT / 1000
+
+    def _request(self, number: int) -> list[bytes]:
+        command = ClientRequest(b"pay.card", [BODY], number, 30_000, 0, b"", CALL_ID)
+        return list(DIALECT.encode(command))
+
+    def _join(self, peer: str, principal: Principal) -> None:
+        joined = PeerJoined(peer, peer.encode(), None, principal, frozenset(FEATURES))
+        self._broker.handle([joined], perf_counter())
+
+    def _feed(self, peer: object, messages: list[list[bytes]]) -> list[object]:
+        return list(self._broker.handle([Received(peer, messages)], perf_counter()))
+
+
+def main() -> None:
+    """Print the cost of each variant, and how much more than the first one it is."""
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 200
+    benches = {name: Bench(principal) for name, principal in VARIANTS.items()}
+    times: dict[str, list[float]] = {name: [] for name in benches}
+    for number in range(rounds + 5):
+        for name, bench in benches.items():
+            took_us = bench.run()
+            if number >= 5:  # warm-up
+                times[name].append(took_us)
+    base = next(iter(times.values()))
+    print(f"{'us per request':<24} {'least':>7} {'more':>6} {'median':>7} {'more':>6}")
+    for name, taken in times.items():
+        more = median(mine - other for mine, other in zip(taken, base, strict=True))
+        least = min(taken) - min(base)
+        print(f"{name:<24} {min(taken):7.2f} {least:+6.2f} {median(taken):7.2f} {more:+6.2f}")
+
+
+if __name__ == "__main__":
+    main()

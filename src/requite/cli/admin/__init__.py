@@ -1,0 +1,1 @@
+"""`requite admin`: one file per verb; `requite.cli.verbs` lists the verbs."""
