@@ -56,6 +56,7 @@ from requite.protocols.majordomo.parties import (
     PendingRequest,
     Service,
     Worker,
+    size_of,
 )
 from requite.protocols.majordomo.permissions import lacks_to_call
 from requite.protocols.majordomo.policy import BrokerPolicy
@@ -329,7 +330,9 @@ class MajordomoBroker:
                     self._dispatcher.refuse(client, command, Status.OVERLOADED, why, now)
                     return
                 is_extra = why is TOO_MANY
-                if not is_extra:
+                if client.usage is not None and client.usage.exceeds_services():
+                    self._pushback.stop_for(client, client.usage, why, now)
+                elif not is_extra:
                     self._pushback.stop(client, client, why)
             service = self._directory.add(name, client, now)
         call_id = command.call_id
@@ -436,11 +439,14 @@ class MajordomoBroker:
 
     def _rights_changed(self, _event: RightsChanged, now: float) -> None:
         """End what principals may no longer do ([rights-changed])."""
-        self._workforce.review(now)
         for party in list(self.parties.values()):
             if isinstance(party, Client):
                 self._dispatcher.review(party, now)
                 self._apply_quota(party, now)
+        self._workforce.review(now)  # dispatches the requests of lost workers again
+        self._pushback.review(now)
+        for principal in [each for each in self._usages if each.is_revoked]:
+            del self._usages[principal]
 
     def _apply_quota(self, client: Client, now: float) -> None:
         """Begin to count what a client uses, if its principal has got a quota."""
@@ -450,6 +456,8 @@ class MajordomoBroker:
                 client.usage.named += client.named
                 for pending in client.pending.values():
                     client.usage.take(pending.service.name, pending.size)
+                    if pending.joined is not None:
+                        client.usage.joined += size_of(pending.joined)
 
     # --- time -----------------------------------------------------------------------------------
     def _wake(self, _event: Wake, now: float) -> None:

@@ -19,7 +19,8 @@ _NEWS_EVERY_S: Final = 1.0
 class Usage:
     """Outstanding requests of a principal: their number, memory in bytes, and groups by pool.
 
-    `named` counts services without workers that its clients have named. Tokens are requests that it
+    `size` includes `joined`: partial replies that wait to be joined for clients of MDP 0.1. `named`
+    counts services without workers that its clients have named. Tokens are requests that it
     may send now, by `requests_per_s`.
     """
 
@@ -29,6 +30,7 @@ class Usage:
         "_tokens",
         "_told_at",
         "count",
+        "joined",
         "named",
         "principal",
         "size",
@@ -38,6 +40,7 @@ class Usage:
         self.principal = principal
         self.count = 0
         self.size = 0
+        self.joined = 0
         self.named = 0
         self._groups: dict[bytes, Counter[bytes]] = {}
         self._tokens = principal.quota.requests_per_s * _BURST_S
@@ -48,8 +51,9 @@ class Usage:
         """Count a new request for the service `name`."""
         self.count += 1
         self.size += size
-        self._tokens -= 1
-        if self.principal.quota.groups and b"/" in name:
+        if self.principal.quota.requests_per_s:
+            self._tokens -= 1
+        if b"/" in name:
             self._groups.setdefault(name.partition(b"/")[0], Counter())[name] += 1
 
     def free(self, name: bytes, size: int) -> None:
@@ -73,6 +77,15 @@ class Usage:
         """Return why no client of the principal may name a new service; "" if they may."""
         maximum = self.principal.quota.services
         return self._reached("services") if maximum and self.named >= maximum else ""
+
+    def has_room(self, now: float) -> bool:
+        """Whether it is within the quota: a client that waited for that may send a request."""
+        quota = self.principal.quota
+        if self._limit(b"", now) or (quota.services and self.named > quota.services):
+            return False
+        return not (
+            quota.groups and any(len(each) > quota.groups for each in self._groups.values())
+        )
 
     def is_news(self, now: float) -> bool:
         """Whether to journal that a limit was reached: once a second."""

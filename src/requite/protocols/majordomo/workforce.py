@@ -295,12 +295,18 @@ class Workforce:
 
     def review(self, now: float) -> None:
         """Dismiss the workers that have lost the right to serve ([rights-changed])."""
-        for party in list(self._parties.values()):
-            if isinstance(party, Worker):
-                name = party.service.name
-                if denied := lacks_to_serve(party.principal, name):
-                    self._observer.access(Kind.DENIED, party.principal, "serve", name, now, denied)
-                    self._dismiss(party, denied, now)
+        workers = [party for party in self._parties.values() if isinstance(party, Worker)]
+        lacking = {
+            worker: denied
+            for worker in workers
+            if (denied := lacks_to_serve(worker.principal, worker.service.name))
+        }
+        for worker in lacking:  # none of them gets the requests of another one
+            worker.service.waiting.pop(worker, None)
+        for worker, denied in lacking.items():
+            name = worker.service.name
+            self._observer.access(Kind.DENIED, worker.principal, "serve", name, now, denied)
+            self._dismiss(worker, denied, now)
 
     def _remark(self, kind: str, worker: Worker, **facts: Any) -> None:
         if not self._observer.makes_notes:
