@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from tests.support.broker import BrokerBench
 
 from requite.chronicle import Chronicle, Kind
-from requite.engine import RightsChanged
+from requite.engine import Received, RightsChanged
 from requite.principal import Principal, Quota, Rights
 from requite.protocols.majordomo.parties import Client
+from requite.protocols.majordomo.wire import ClientRequest, WorkerPartial
 from requite.request import Status
 
 KIB = 1024
@@ -241,3 +242,112 @@ def test_what_a_principal_uses_is_the_sum_of_what_its_clients_use(steps: list[An
             assert usage.count == sum(len(each.pending) for each in clients)
             assert usage.size == sum(each.size for each in clients)
             assert usage.named == sum(each.named for each in clients)
+
+
+@pytest.mark.parametrize("version", ["0.1", "0.2"])
+@pytest.mark.parametrize(
+    "quota", [{"requests": 2}, {"bytes": 2000}, {"requests_per_s": 2}, {"services": 2}]
+)
+def test_the_rest_of_a_read_waits_at_the_quota(version: str, quota: dict[str, int]) -> None:
+    bench = BrokerBench(service_grace_s=1.0)
+    dialect = bench.client("a", version, shop(**quota))
+    names = [b"made-up-%d" % number for number in range(50)]
+    messages = [dialect.encode(ClientRequest(name, [b"x"])) for name in names]
+    bench.feed(Received("a", messages))
+    assert bench.unread == {"a": None}
+    assert bench.broker.snapshot().pending == 3, "one more than the quota"
+    bench.advance(60.0)
+    assert len(bench.noted("accepted")) == 50
+    assert not bench.unread
+    bench.assert_idle()
+
+
+@pytest.mark.parametrize("limit", ["services", "groups"])
+def test_clients_that_cannot_be_told_wait_for_services_and_groups(limit: str) -> None:
+    bench = BrokerBench(service_grace_s=60.0)
+    bench.client("a", "0.2", shop(**{limit: 2}))
+    for number in (1, 2, 3):
+        bench.request("a", number, service=b"thumbs/%d" % number)
+    assert bench.unread == {"a": None}
+    bench.advance(1.0)
+    assert bench.unread == {"a": None}
+    bench.worker("w", b"thumbs/1")
+    bench.final("w")
+    bench.advance(0.1)
+    assert not bench.unread
+
+
+def test_a_broker_does_not_wake_up_for_clients_that_wait_for_an_answer() -> None:
+    bench = BrokerBench(service_grace_s=60.0)
+    bench.client("a", "0.2", shop(requests=1))
+    for number in (1, 2):
+        bench.request("a", number)
+    bench.advance(1.0)
+    assert bench.unread == {"a": None}
+    at = bench.broker.deadline()
+    assert at is not None
+    assert at > bench.now + 1.0
+
+
+def test_a_raised_quota_makes_room() -> None:
+    bench = BrokerBench(service_grace_s=60.0)
+    owner = shop(requests=1)
+    bench.client("a", "0.2", owner)
+    for number in (1, 2):
+        bench.request("a", number)
+    bench.advance(1.0)
+    owner.grant(EVERYTHING, Quota(requests=9))
+    bench.feed(RightsChanged())
+    bench.advance(0.1)
+    assert not bench.unread
+
+
+def test_a_rate_that_arrives_with_a_change_does_not_count_earlier_requests() -> None:
+    bench = BrokerBench()
+    bench.worker("w", capacity=100)
+    owner = shop(requests=100)
+    bench.client("a", principal=owner)
+    for number in range(1, 51):
+        bench.request("a", number)
+        bench.final("w")
+    owner.grant(EVERYTHING, Quota(requests_per_s=5))
+    bench.feed(RightsChanged())
+    bench.now += 1.0
+    bench.request("a", 99)
+    assert [status for _, status in outcomes(bench, "a")] == [Status.OK] * 50
+    assert len(bench.requests("w")) == 51
+
+
+def test_groups_that_began_before_the_quota_count() -> None:
+    bench = BrokerBench()
+    owner = shop(requests=9)
+    bench.client("a", principal=owner)
+    bench.request("a", 1, service=b"thumbs/1")
+    owner.grant(EVERYTHING, Quota(groups=1))
+    bench.feed(RightsChanged())
+    bench.request("a", 2, service=b"thumbs/2")
+    assert outcomes(bench, "a") == [(2, Status.OVERLOADED)]
+
+
+def test_partial_replies_that_are_joined_count() -> None:
+    bench = BrokerBench()
+    bench.worker("w")
+    bench.client("a", "0.1", shop(bytes=4 * KIB))
+    bench.request("a", 1)
+    dispatch_id = bench.requests("w")[0].dispatch_id
+    for _ in range(5):
+        bench.say("w", WorkerPartial, b"", [bytes(KIB)], dispatch_id)
+    assert bench.broker.load.size == 0, "the request has failed"
+    assert [note.facts["status"] for note in bench.noted("answered")] == ["FAILED"]
+    assert "shop has reached its quota: bytes = 4096" in bench.noted("answered")[0].facts["reason"]
+
+
+def test_a_removed_user_is_forgotten() -> None:
+    bench = BrokerBench()
+    owner = shop(requests=1)
+    bench.client("a", principal=owner)
+    bench.request("a", 1)
+    owner.revoke()
+    bench.feed(RightsChanged())
+    bench.lose("a")
+    assert not bench.broker._usages

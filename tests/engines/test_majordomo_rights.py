@@ -353,3 +353,35 @@ def test_workers_that_lose_their_right_together_do_not_get_each_others_requests(
     bench.worker("w4")
     bench.final("w4")
     assert [(final.status, final.attempts) for final in bench.finals("c")] == [(Status.OK, 2)]
+
+
+def test_no_request_goes_to_a_worker_that_is_about_to_be_disconnected() -> None:
+    bench = BrokerBench()
+    pay = principal("pay-worker", serve=("echo",))
+    bench.worker("w", principal=pay)
+    bench.worker("v", principal=pay)
+    bench.request("c", 1)
+    pay.grant(Rights(), Quota())
+    bench.feed(RightsChanged())
+    assert [len(bench.requests(worker)) for worker in ("w", "v")] == [1, 0]
+    assert bench.disconnected.keys() == {"w", "v"}
+    assert bench.finals("c") == []
+    bench.worker("u")
+    assert [each.attempt for each in bench.requests("u")] == [2]
+
+
+@requirement("mdp03:rights-changed")
+def test_no_request_of_a_client_that_has_lost_the_right_goes_to_a_worker() -> None:
+    bench = BrokerBench()
+    shop, pay = principal("shop", call=("echo",)), principal("pay", serve=("echo",))
+    bench.client("c", principal=shop)
+    bench.worker("w", principal=pay)
+    bench.request("c", 1)
+    bench.worker("v")
+    for each in (shop, pay):
+        each.grant(Rights(), Quota())
+    bench.feed(RightsChanged())
+    assert [final.status for final in bench.finals("c")] == [Status.DENIED]
+    assert bench.requests("v") == []
+    assert "w" in bench.disconnected
+    assert "v" not in bench.disconnected

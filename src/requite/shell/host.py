@@ -406,10 +406,14 @@ class Host:
         self._settle()
 
     def rights_changed(self) -> None:
-        """Close the links whose owners may not connect any more, and tell the engine."""
+        """Tell the engine, and close the links whose owners may not connect any more.
+
+        The engine is told first: handling the loss of a worker, it must not give its requests to
+        another one without the right.
+        """
+        self._feed(RightsChanged())
         for link, reason in self._owners.no_longer_admitted(list(self.links)):
             self._expel(link, "access revoked", reason)
-        self._feed(RightsChanged())
         self._settle()
 
     def shut(self) -> None:

@@ -48,8 +48,7 @@ class Owners:
                 f"{principal} has {maximum} connections, the maximum (connections of its quota)"
             )
         link.principal = principal
-        if maximum:
-            self._counts[principal] += 1
+        self._counts[principal] += 1  # even without a limit: its quota may change
 
     def forget(self, link: Link) -> None:
         """Remove a link that has ended."""

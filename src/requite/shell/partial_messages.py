@@ -29,7 +29,7 @@ class PartialMessages:
     def __init__(self, limits: LinkLimits) -> None:
         self._size_max = limits.partial_size_max
         self._size = 0
-        self._by_owner: Counter[Principal] = Counter()  # of those with a quota
+        self._by_owner: Counter[Principal] = Counter()
         self._stalled = Waiting(limits.partial_timeout_s)
 
     def __len__(self) -> int:
@@ -58,10 +58,9 @@ class PartialMessages:
         link.partial_size = size
         self._size += more
         owner = link.principal
-        if owner.quota.bytes or owner in self._by_owner:
-            self._by_owner[owner] += more
-            if self._by_owner[owner] <= 0:
-                del self._by_owner[owner]
+        self._by_owner[owner] += more  # even without a limit: its quota may change
+        if self._by_owner[owner] <= 0:
+            del self._by_owner[owner]
 
     def choose_dropped(self) -> Link | None:
         """Return the link with the largest message if all exceed the limit."""

@@ -57,6 +57,7 @@ from requite.protocols.majordomo.parties import (
     PendingRequest,
     Service,
     Worker,
+    size_of,
 )
 from requite.protocols.majordomo.permissions import ACTS, lacks_to_call
 from requite.protocols.majordomo.policy import BrokerPolicy
@@ -348,7 +349,9 @@ class MajordomoBroker:
                     self._dispatcher.refuse(client, command, Status.OVERLOADED, why, now)
                     return
                 is_extra = why is TOO_MANY
-                if not is_extra:
+                if client.usage is not None and client.usage.exceeds_services():
+                    self._pushback.stop_for(client, client.usage, why, now)
+                elif not is_extra:
                     self._pushback.stop(client, client, why)
             service = self._directory.add(name, client, now)
         call_id = command.call_id
@@ -455,13 +458,16 @@ class MajordomoBroker:
 
     def _rights_changed(self, _event: RightsChanged, now: float) -> None:
         """End what principals may no longer do ([rights-changed])."""
-        self._workforce.review(now)
         for usage in self._usages.values():
             usage.renew()
         for party in list(self.parties.values()):
             if isinstance(party, Client):
                 self._dispatcher.review(party, now)
                 self._apply_quota(party)
+        self._workforce.review(now)  # dispatches the requests of lost workers again
+        self._pushback.review(now)
+        for principal in [each for each in self._usages if each.is_revoked]:
+            del self._usages[principal]
 
     def _apply_quota(self, client: Client) -> None:
         """Begin to count what a client uses, if its principal has got a quota."""
@@ -472,7 +478,11 @@ class MajordomoBroker:
                 client.usage.room -= len(client.pending)
                 client.usage.size += client.size
                 for pending in client.pending.values():
-                    client.usage.join_group(pending.service.name)
+                    if pending.joined is not None:
+                        client.usage.joined += size_of(pending.joined)
+        if client.usage is not None and client.usage.groups_max:
+            for pending in client.pending.values():
+                client.usage.join_group(pending.service.name)
 
     # --- time -----------------------------------------------------------------------------------
     def _wake(self, _event: Wake, now: float) -> None:

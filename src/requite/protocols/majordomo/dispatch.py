@@ -201,8 +201,11 @@ class Dispatcher:
         """Return the limit that forbids to join one more partial reply; "" if none does.
 
         Partial replies may take as much memory as requests, so that requests at their limit leave
-        room for them.
+        room for them. Those of a principal may take the bytes of its quota.
         """
+        quota_size = client.principal.quota.bytes
+        if client.usage is not None and quota_size and client.usage.joined >= quota_size:
+            return f"{client.principal} has reached its quota: bytes = {quota_size}"
         if client.size >= 2 * self._policy.client_pending_bytes_max:
             return "client_pending_bytes_max, --client-pending-bytes-max"
         if self._load.size >= 2 * self._policy.pending_bytes_max:
@@ -362,6 +365,7 @@ class Dispatcher:
         client.size += size
         if client.usage is not None:
             client.usage.size += size
+            client.usage.joined += size
         self._load.size += size
 
     def _withdraw(self, pending: PendingRequest, now: float) -> None:
@@ -393,6 +397,8 @@ class Dispatcher:
         if usage is not None:
             usage.ended += 1
             usage.size -= size
+            if pending.joined is not None:
+                usage.joined -= size_of(pending.joined)
             if usage.groups:
                 usage.leave_group(pending.service.name)
         load = self._load

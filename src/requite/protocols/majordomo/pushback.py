@@ -12,6 +12,7 @@ is room:
 | `queue_max` | when the queue is shorter; first come, first served |
 | `client_services_max` | when fewer of the services that the client has named have no worker |
 | `services_max` | when it forgets a service, or the client's requests at new services have ended |
+| the quota of a principal | when its principal is within the quota; first come, first served |
 
 Management requests (`mmi.`) that read whole tables are paced, for clients of each dialect. A turn
 answers one of them per client. If the same read contained more messages, these wait in the client's
@@ -23,6 +24,7 @@ there, and since clients take turns, it is served soon.
 
 One read can name thousands of new services. So a client has at most 16 requests at services beyond
 `services_max`, and one beyond `client_services_max`; the rest of the read waits in its `backlog`.
+Likewise a client has at most one request beyond the quota of its principal.
 
 Nothing is dropped, and the broker holds at most what the limits allow plus one read per client.
 With `tell_old_clients`, these clients get negative replies, and are always read from.
@@ -110,9 +112,10 @@ class Pushback:
 
     def is_far_beyond(self, client: Client) -> bool:
         """Whether the rest of what was read from a client must wait: it has the maximum of requests
-        at services beyond a limit, or has just had a costly answer."""
+        at services beyond a limit or beyond a quota, or has just had a costly answer."""
         return (
             client in self._paced
+            or client.usage in client.limits
             or len(self._extra.get(client, ())) >= _EXTRA_MAX
             or client.named > self._policy.client_services_max
         )
@@ -172,12 +175,12 @@ class Pushback:
                     self._release(client, limit)
                 if line:
                     self._timers.set(self, now + _PACE_S)
-            elif isinstance(limit, Usage):  # it may have to wait for time to pass
-                self._timers.set(self, now + max(_PACE_S, limit.wait_s(now)))
+            elif isinstance(limit, Usage) and (wait_s := limit.wait_s(now)):
+                self._timers.set(self, now + max(_PACE_S, wait_s))
 
     def _has_room(self, limit: Limit, now: float) -> bool:
         if isinstance(limit, Usage):
-            return not limit.exceeds(b"", now)
+            return limit.has_room(now)
         if isinstance(limit, Service):
             return limit.queue.length < self._policy.queue_max
         if isinstance(limit, Load):
@@ -209,6 +212,11 @@ class Pushback:
         line = self._lines.get(limit, {})
         if line.pop(client, self) is None and not line:
             del self._lines[limit]
+
+    def review(self, now: float) -> None:
+        """Handle changed quotas: clients that wait for theirs may have room."""
+        if any(isinstance(limit, Usage) for limit in self._lines):
+            self._timers.set(self, now)
 
     # --- ends -----------------------------------------------------------------------------------
     def resume_all(self) -> None:

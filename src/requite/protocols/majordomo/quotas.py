@@ -24,8 +24,9 @@ class Usage:
 
     Its clients may send `room` more requests before `admit` looks at the quota again: a hot path
     that looked at each would take 0.5 us more per request. `size` counts the bytes of outstanding
-    requests, and `ended` requests since the start. `named` counts services without workers that its
-    clients have named; `groups` the requests of each group of a pool, if `groups_max` limits them.
+    requests, `joined` included: partial replies that wait to be joined for clients of MDP 0.1.
+    `ended` counts requests since the start, `named` services without workers that its clients have
+    named; `groups` the requests of each group of a pool, if `groups_max` limits them.
     `requests_per_s` is a bucket of tokens, as the time until which requests have used the rate
     (GCRA).
     """
@@ -42,6 +43,7 @@ class Usage:
         "ended",
         "groups",
         "groups_max",
+        "joined",
         "named",
         "principal",
         "room",
@@ -53,6 +55,7 @@ class Usage:
         self.size = 0
         self.room = 0
         self.ended = 0
+        self.joined = 0
         self.named = 0
         self.groups: dict[bytes, Counter[bytes]] = {}
         self._given = 0  # all room since the start
@@ -61,7 +64,7 @@ class Usage:
         self.renew()
 
     def renew(self) -> None:
-        """Apply the present quota of the principal."""
+        """Apply the present quota of the principal; `groups` has to be counted again."""
         quota = self.principal.quota
         self.bytes_max = quota.bytes or _NO_LIMIT
         self.groups_max = quota.groups
@@ -72,6 +75,7 @@ class Usage:
         self._portion = max(1, rate // _PORTIONS) if rate else _PORTION_MAX
         self._given -= self.room  # what was given by the former quota
         self.room = 0
+        self.groups.clear()
 
     @property
     def count(self) -> int:
@@ -134,6 +138,13 @@ class Usage:
         """Return why no client of the principal may name a new service; "" if they may."""
         maximum = self.principal.quota.services
         return self._reached("services") if maximum and self.named >= maximum else ""
+
+    def has_room(self, now: float) -> bool:
+        """Whether it is within the quota: a client that waited for that may send a request."""
+        quota = self.principal.quota
+        if self.exceeds(b"", now) or (quota.services and self.named > quota.services):
+            return False
+        return not (quota.groups and any(len(each) > quota.groups for each in self.groups.values()))
 
     def is_news(self, now: float) -> bool:
         """Whether to journal that a limit was reached: once a second."""
