@@ -351,3 +351,56 @@ def test_a_removed_user_is_forgotten() -> None:
     bench.feed(RightsChanged())
     bench.lose("a")
     assert not bench.broker._usages
+
+
+# --- floods ---------------------------------------------------------------------------------------
+def pipeline(bench: BrokerBench, peer: str, many: int, service: bytes = b"echo") -> None:
+    """Feed many requests of a client, as one read has them."""
+    commands = [ClientRequest(service, [b"x"], number) for number in range(1, many + 1)]
+    bench.feed(Received(peer, [list(bench.dialect_of(peer).encode(each)) for each in commands]))
+
+
+@pytest.mark.parametrize("why", ["quota", "right"])
+def test_refused_requests_of_one_read_are_paced_and_each_is_answered_once(why: str) -> None:
+    """Refusing costs as much as serving: a flood would delay the requests of others."""
+    bench = BrokerBench()
+    bench.worker("w", capacity=100)
+    owner = shop(requests=1) if why == "quota" else Principal("shop", Rights())
+    bench.client("a", principal=owner)
+    pipeline(bench, "a", 50)
+    first = len(bench.finals("a"))
+    assert first == 1
+    assert list(bench.unread) == ["a"]
+    bench.request("b", 1)
+    bench.final("w")
+    assert len(bench.finals("b")) == 1, "others are served in between"
+    bench.advance(1.0)
+    assert not bench.unread
+    refused = [final for final in bench.finals("a") if final.status != Status.OK]
+    numbers = [final.request_id for final in refused]
+    assert numbers == list(range(2 if why == "quota" else 1, 51))
+    assert {final.status for final in refused} == {
+        Status.OVERLOADED if why == "quota" else Status.DENIED
+    }
+
+
+def test_the_clients_of_a_principal_take_turns_with_their_refused_requests() -> None:
+    bench = BrokerBench()
+    owner = shop(requests=1)
+    for peer in ("a", "b", "c"):
+        bench.client(peer, principal=owner)
+        pipeline(bench, peer, 50)
+    before = sum(len(bench.finals(peer)) for peer in ("a", "b", "c"))
+    bench.advance(0.0305)
+    paced = sum(len(bench.finals(peer)) for peer in ("a", "b", "c")) - before
+    assert 25 <= paced <= 31, "one per millisecond, however many clients there are"
+
+
+def test_a_request_that_is_refused_alone_does_not_stop_its_client() -> None:
+    bench = BrokerBench()
+    bench.worker("w")
+    bench.client("a", principal=shop(requests=1))
+    for number in range(1, 20):
+        bench.request("a", number)
+        assert len(bench.finals("a")) == number - 1
+    assert not bench.unread

@@ -338,6 +338,7 @@ class MajordomoBroker:
                 self._observer.access(Kind.DENIED, principal, "quota", name, now, why)
             if self._pushback.can_tell(client):
                 self._dispatcher.refuse(client, command, Status.OVERLOADED, why, now)
+                self._pushback.pace(client, principal)
                 return
             usage.admit_anyway(now)
             self._pushback.stop_for(client, usage, why, now)
@@ -390,6 +391,7 @@ class MajordomoBroker:
         else:
             body = [management.FORBIDDEN]
             self._out.append(Send(client.peer, client.dialect.encode(ClientFinal(name, body))))
+        self._pushback.pace(client, client.principal)
 
     def _own_call_id(self, client: Client, request_id: int, call_id: bytes, now: float) -> bytes:
         """Return a request's call id, or a new one if it is of another owner ([call-id-owner])."""
@@ -449,8 +451,8 @@ class MajordomoBroker:
             body = self._operations.perform(client, command.service, command.body, now)
         else:
             body = self._management.answer(client, command.service, command.body, now)
-        if self._management.is_costly(command.service):
-            self._pushback.pace(client, self._management)
+        is_costly = self._management.is_costly(command.service)
+        self._pushback.pace(client, self._management if is_costly else client.principal)
         message = client.dialect.encode(
             ClientFinal(command.service, [body], command.request_id, Status.OK, 0)
         )

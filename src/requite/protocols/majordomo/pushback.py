@@ -14,9 +14,12 @@ is room:
 | `services_max` | when it forgets a service, or the client's requests at new services have ended |
 | the quota of a principal | when its principal is within the quota; first come, first served |
 
-Management requests (`mmi.`) that read whole tables are paced, for clients of each dialect. A turn
-answers one of them per client. If the same read contained more messages, these wait in the client's
-`backlog`, and the broker does not read from the client for about a millisecond.
+Management requests (`mmi.`) are paced, for clients of each dialect. A turn answers one of them per
+client. If the same read contained more messages, these wait in the client's `backlog`, and the
+broker does not read from the client for about a millisecond. Requests that are refused because of a
+quota or a missing right are paced in the same way: refusing costs about as much as serving, so a
+principal that floods the broker would delay the requests of others. The clients that wait for
+requests which read whole tables take turns; and so do those of each principal, for all others.
 
 Clients that are read from again fill each free slot of a queue. So while a client waits for a
 queue, a client of MDP 0.3 without a request in that queue is not refused: it may have one request
@@ -36,15 +39,17 @@ from typing import Any, Final, TypeAlias
 
 from requite.core.timers import Timers
 from requite.engine import Effect, ResumeReading, StopReading, Warn
+from requite.principal import Principal
 from requite.protocols.majordomo.directory import TOO_MANY, Directory
 from requite.protocols.majordomo.management import Management
 from requite.protocols.majordomo.parties import Client, Load, PendingRequest, Service
 from requite.protocols.majordomo.policy import BrokerPolicy
 from requite.protocols.majordomo.quotas import Usage
 
-Limit: TypeAlias = Client | Load | Service | Directory | Management | Usage
+Limit: TypeAlias = Client | Load | Service | Directory | Management | Usage | Principal
 """The exceeded limit: requests of a client, bytes of all requests, requests in a service's queue,
-services, management requests in one read, or the quota of a principal."""
+services, management requests in one read, the quota of a principal, or its refused requests in one
+read."""
 
 # Clients that wait for one limit are read from again in portions, so that the requests of the first
 # ones can reach the limit before the others are read.
@@ -77,7 +82,7 @@ class Pushback:
         self.ready: dict[Client, None] = {}  # unread clients whose backlog can be handled
         self._lines: dict[Limit, dict[Client, None]] = {}  # waiting clients, in order
         self._extra: dict[Client, dict[PendingRequest, None]] = {}  # at services beyond the limit
-        self._paced: dict[Client, Management] = {}  # within one turn
+        self._paced: dict[Client, Management | Principal] = {}  # within one turn
 
     def can_tell(self, client: Client) -> bool:
         """Whether a client can get a negative reply."""
@@ -112,7 +117,8 @@ class Pushback:
 
     def is_far_beyond(self, client: Client) -> bool:
         """Whether the rest of what was read from a client must wait: it has the maximum of requests
-        at services beyond a limit or beyond a quota, or has just had a costly answer."""
+        at services beyond a limit or beyond a quota, or has just had a costly answer or a
+        refusal."""
         return (
             client in self._paced
             or client.usage in client.limits
@@ -120,21 +126,21 @@ class Pushback:
             or client.named > self._policy.client_services_max
         )
 
-    # --- management requests --------------------------------------------------------------------
-    def pace(self, client: Client, management: Management) -> None:
-        """Delay the messages after a costly management request (`pause`)."""
-        self._paced[client] = management
-        client.limits.setdefault(management)
+    # --- pace -----------------------------------------------------------------------------------
+    def pace(self, client: Client, limit: Management | Principal) -> None:
+        """Delay the messages after a management request, or after a refused request (`pause`)."""
+        self._paced[client] = limit
+        client.limits.setdefault(limit)
 
     def pause(self, client: Client, now: float) -> None:
         """Stop reading from a paced client for a moment, if its backlog is not empty."""
-        management = self._paced.pop(client, None)
-        if management is None:
+        limit = self._paced.pop(client, None)
+        if limit is None:
             return
         if not client.backlog:
-            self._leave(client, management)
+            self._leave(client, limit)
             return
-        self.stop(client, management, "it pipelines expensive management requests")
+        self.stop(client, limit, "it pipelines management requests, or requests that are refused")
         if self not in self._timers:
             self._timers.set(self, now + _PACE_S)
 
@@ -185,7 +191,7 @@ class Pushback:
             return limit.queue.length < self._policy.queue_max
         if isinstance(limit, Load):
             return limit.size < self._policy.pending_bytes_max
-        if isinstance(limit, Management):
+        if isinstance(limit, Management | Principal):
             return True
         return not self._directory.is_over_full
 
