@@ -16,7 +16,7 @@ from requite.errors import LogFailed
 from requite.protocols.majordomo.policy import BrokerPolicy
 from requite.protocols.titanic.policy import TitanicPolicy
 from requite.shell.aio import new_event_loop
-from requite.titanic import TitanicSettings
+from requite.titanic import Titanic, TitanicSettings
 
 pytestmark = pytest.mark.e2e
 
@@ -250,8 +250,6 @@ def test_a_draining_broker_waits_for_running_requests(serving: Serving, make_cli
 def test_notes_and_snapshots_are_available(tmp_path: Path) -> None:
     import asyncio
 
-    from requite.titanic import Titanic
-
     notes: list[Note] = []
 
     async def serve() -> None:
@@ -305,13 +303,41 @@ def test_a_request_belongs_to_the_user_that_submitted_it(tmp_path: Path) -> None
         serving.close()
 
 
+async def test_requests_have_owners_also_in_a_titanic_of_its_own(tmp_path: Path) -> None:
+    """Handlers see the user of the Titanic, which the broker cannot tell from its clients."""
+    users = {"ann": "1", "eve": "2", "bot": "3", "store": "4"}
+    callers: list[str] = []
+
+    @requite.service("echo")
+    async def echo(request: requite.Request) -> bytes:
+        callers.append(request.principal)
+        return request.body
+
+    async with requite.Broker("tcp://127.0.0.1:0", users=users) as broker:
+
+        def url(name: str) -> str:
+            place = broker.endpoints[0].replace("tcp://", "")
+            return f"mdp://{name}:{users[name]}@{place}"
+
+        async with (
+            Titanic(url("store"), TitanicSettings(tmp_path / "kept", QUICK)),
+            requite.Worker(url("bot"), echo),
+            requite.AsyncClient(f"{url('ann')}/echo", timeout=20) as ann,
+            requite.AsyncClient(f"{url('eve')}/echo", timeout=20) as eve,
+        ):
+            ticket = await ann.submit(b"x")
+            assert (await ann.result(ticket)).body == b"x"
+            with pytest.raises(requite.UnknownTicket):
+                await eve.result(ticket)
+            assert callers == ["plain:store"]
+
+
 def test_after_a_disk_failure_titanic_ends_and_acknowledges_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import asyncio
 
     from requite.storage import Log
-    from requite.titanic import Titanic
 
     def fail(_log: Log, _payloads: Any) -> Any:
         raise LogFailed("the disk failed")

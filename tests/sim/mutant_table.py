@@ -353,6 +353,26 @@ BROKEN: Final[tuple[Broken, ...]] = (
     ),
     _titanic("I2", "titanic-calm", "mixes-replies", TitanicParts(engine=titanic.MixesReplies)),
     _titanic("keys", "titanic-keys", "forgets-keys", titanic.engine(intake=titanic.ForgetsKeys)),
+    _titanic("I16", "titanic-owners", "shares-keys", titanic.engine(register=titanic.SharesKeys)),
+    _titanic(
+        "I16",
+        "titanic-owners",
+        "serves-strangers",
+        titanic.engine(collecting=titanic.ServesStrangers),
+    ),
+    _titanic(
+        "I3",
+        "titanic-owners",
+        "closes-for-strangers",
+        titanic.engine(collecting=titanic.ClosesForStrangers),
+    ),
+    _titanic(
+        "I16",
+        "titanic-owners",
+        "sends-for-nobody",
+        titanic.engine(dispatcher=titanic.SendsForNobody),
+    ),
+    _titanic("I16", "titanic-owners", "forgets-owners", TitanicParts(engine=titanic.ForgetsOwners)),
     _titanic(
         "I7", "titanic-poison", "tries-for-ever", titanic.engine(attempts=titanic.TriesForEver)
     ),

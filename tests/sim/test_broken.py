@@ -67,7 +67,7 @@ def test_intact_engines_violate_nothing(
         ),
         (
             "titanic",
-            {"I2", "I3", "I7", "I9", "I10", "I13", "I15"}
+            {"I2", "I3", "I7", "I9", "I10", "I13", "I15", "I16"}
             | {"keys", "window", "polite", "disk", "damage"},
         ),
         ("pair", {"I10", "I12", "I13", "fatal"}),

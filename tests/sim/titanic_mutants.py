@@ -14,8 +14,14 @@ from requite.protocols.titanic.dispatch import Dispatcher
 from requite.protocols.titanic.engine import TitanicEngine
 from requite.protocols.titanic.inputs import Asked
 from requite.protocols.titanic.intake import Intake
-from requite.protocols.titanic.requests import DurableRequest, Lane, Owner, Register
-from requite.protocols.titanic.wire import OK, REPLY, SERVICES, encode_ticket
+from requite.protocols.titanic.requests import (
+    DurableRequest,
+    Lane,
+    Owner,
+    RecoveredRequest,
+    Register,
+)
+from requite.protocols.titanic.wire import OK, REPLY, SERVICES, decode_ticket, encode_ticket
 from requite.request import Status
 from requite.sim.titanic.node import TitanicParts
 from requite.titanic.bound import Bound
@@ -87,6 +93,53 @@ class MixesReplies(TitanicEngine):
 class ForgetsKeys(Intake):
     def _is_known(self, token: Any, owner: Owner, key: bytes, frames: Sequence[bytes]) -> bool:
         return False
+
+
+class SharesKeys(Register):
+    """Finds keys whatever their owner."""
+
+    def uuid_of(self, owner: bytes, key: bytes) -> bytes | None:
+        return next((uuid for (_, known), uuid in self._by_key.items() if known == key), None)
+
+
+class ServesStrangers(Collecting):
+    """Returns a reply to everybody that has the ticket."""
+
+    def reply(self, token: Any, frames: Sequence[bytes], owner: bytes, now: float) -> None:
+        super().reply(token, frames, _owner_of(self._core.register, frames, owner), now)
+
+
+class ClosesForStrangers(Collecting):
+    """Closes a request for everybody that has the ticket."""
+
+    def close(self, token: Any, frames: Sequence[bytes], owner: bytes, now: float) -> None:
+        super().close(token, frames, _owner_of(self._core.register, frames, owner), now)
+
+
+def _owner_of(register: Register, frames: Sequence[bytes], owner: bytes) -> bytes:
+    """Return the owner of the request with that ticket, or else `owner`."""
+    request = register.find(decode_ticket(frames[0]))
+    return owner if request is None else request.owner.name
+
+
+class SendsForNobody(Dispatcher):
+    """Sends requests without their owners."""
+
+    def submit(self, request: DurableRequest, lane: Lane, now: float) -> None:
+        emit, sent = self._emit, list[Any]()
+        self._emit = sent.append
+        super().submit(request, lane, now)
+        self._emit = emit
+        request.asked = replace(sent[0], principal=b"")
+        emit(request.asked)
+
+
+class ForgetsOwners(TitanicEngine):
+    """Forgets the owners of requests when it restarts."""
+
+    def _take_over(self, found: RecoveredRequest) -> DurableRequest:
+        found.owner = b""
+        return super()._take_over(found)
 
 
 class TriesForEver(Attempts):

@@ -60,7 +60,7 @@ class Exchange:
         of_service = Counter(one.service for one in self._out.values())
         requests = sum(n for service, n in of_service.items() if service != MMI_SERVICE)
         self._ledger.out(requests, of_service[effect.service])
-        self._ledger.sent(effect.idempotency_key, tuple(effect.frames))
+        self._ledger.sent(effect.idempotency_key, tuple(effect.frames), effect.principal)
         if not self.broker_is_down:
             self._world.after(self._latency_s(), self._arrive, effect)
 

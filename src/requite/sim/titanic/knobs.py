@@ -26,7 +26,9 @@ class TitanicKnobs(RunKnobs):
 
     Probabilities: `keyed_p`: a submission has an idempotency key; `close_p`: a user closes its
     request; `loss_p`, `late_p`: a message between users and Titanic is lost or delayed;
-    `poison_p`: a request fails every time. Services draw from `fates` with `weights`.
+    `poison_p`: a request fails every time. Services draw from `fates` with `weights`. `owners`: the
+    users belong to so many principals in turn, and a stranger tries their tickets; 0: the users
+    have no principals.
     """
 
     # users
@@ -60,6 +62,7 @@ class TitanicKnobs(RunKnobs):
     segment_size_bytes: int
     disk_segments_max: int | None
     compact_below: float
+    owners: int = 0
 
     @property
     def policy(self) -> TitanicPolicy:

@@ -3,16 +3,18 @@
 I1, I10: every user finishes. I2: a reply belongs to the request of its ticket. I3: an acknowledged
 request, and a reply once delivered, stay until they are closed. I7: a request is poisoned after
 exactly the allowed attempts. I9: no state is left. I13: no request makes Titanic fail. I15: a
-closed request is not sent. `keys`: one ticket per key. `window`, `disk`: limits hold. `polite`:
+closed request is not sent. I16: nobody but its owner sees or closes a request, and it is sent on
+behalf of its owner. `keys`: one ticket per owner and key. `window`, `disk`: limits hold. `polite`:
 services are not queried too often. `damage`: flipped bits lose only what is reported.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from requite.protocols.titanic.wire import TitanicStatus
+from requite.protocols.titanic.wire import TitanicStatus, decode_answer
 from requite.sim.kernel.history import History
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ class UserRequest:
     body: bytes
     key: bytes
     unlucky: bool
+    owner: bytes = b""
     ended: str = ""
 
     @property
@@ -75,14 +78,14 @@ class Ledger:
         self.reported = 0
         self.lines: list[str] = []  # the replies to users, for the digest
         self._knobs = knobs
-        self._keys: dict[bytes, bytes] = {}
+        self._keys: dict[tuple[bytes, bytes], bytes] = {}
         self._asked_at: dict[str, float] = {}
 
     # --- users ------------------------------------------------------------------------------------
     def acknowledged(self, request: UserRequest, ticket: bytes) -> None:
         """Record that Titanic accepted a submission (200), even if its user no longer waits."""
         if request.key:
-            known = self._keys.setdefault(request.key, ticket)
+            known = self._keys.setdefault((request.owner, request.key), ticket)
             if known != ticket:
                 self._excusable(
                     "keys", request, f"key {request.key!r} has tickets {known!r} and {ticket!r}"
@@ -90,7 +93,18 @@ class Ledger:
 
     def ticket_received(self, request: UserRequest, ticket: bytes) -> IssuedTicket:
         """Record that a user received a ticket."""
-        return self.tickets.setdefault(ticket, IssuedTicket(ticket, request))
+        issued = self.tickets.setdefault(ticket, IssuedTicket(ticket, request))
+        if issued.request.owner != request.owner:
+            text = f"request {request.number} got the ticket of request {issued.request.number}"
+            self.history.violate("I16", f"{text}, of another owner")
+        return issued
+
+    def tried(self, issued: IssuedTicket, frames: Sequence[bytes]) -> None:
+        """Check what a stranger got for a ticket."""
+        status = decode_answer(frames)
+        if status.code != 400 or status.is_poisoned:
+            text = f"a stranger got {frames[0]!r:.60} for request {issued.request.number}"
+            self.history.violate("I16", text)
 
     def collected(self, issued: IssuedTicket, status: TitanicStatus, body: bytes) -> None:
         """Check the status that a user received for a ticket."""
@@ -142,13 +156,16 @@ class Ledger:
         return self.history.world.now >= answered_at + expire_s
 
     # --- services ---------------------------------------------------------------------------------
-    def sent(self, ticket: bytes, frames: tuple[bytes, ...]) -> None:
-        """Check a request that Titanic sends to its service."""
+    def sent(self, ticket: bytes, frames: tuple[bytes, ...], principal: bytes) -> None:
+        """Check a request that Titanic sends to its service on behalf of a principal."""
         attempts = self._attempts(ticket)
         attempts.started += 1
         issued = self.tickets.get(ticket)
         if issued is not None:
             self._check_sent(issued, attempts, frames)
+            if principal != issued.request.owner:
+                text = f"request {issued.request.number} is sent on behalf of {principal!r}"
+                self.history.violate("I16", text)
 
     def _check_sent(
         self, issued: IssuedTicket, attempts: AttemptCounts, frames: tuple[bytes, ...]

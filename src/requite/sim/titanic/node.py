@@ -184,9 +184,11 @@ class Node:
         self._world.after(_RESTART_S * self._rng.random(), self.start)
 
     # --- the engine -------------------------------------------------------------------------------
-    def ask(self, service: str, frames: Sequence[bytes], key: bytes, answer: Answer) -> None:
+    def ask(
+        self, service: str, frames: Sequence[bytes], key: bytes, owner: bytes, answer: Answer
+    ) -> None:
         """Deliver a request to one of Titanic's services; a dead process drops it."""
-        self.feed(Asked(answer, service, frames, key))
+        self.feed(Asked(answer, service, frames, key, owner))
 
     def drain(self) -> None:
         """Drain the process."""

@@ -110,6 +110,12 @@ _LIST: Final = (
         (FaultKind.GARBAGE,),
         fixed={"faults_per_s": 5.0},
     ),
+    TitanicScenario(
+        "titanic-owners",
+        "users of several principals with equal keys, and a stranger that tries their tickets",
+        (FaultKind.KILL, FaultKind.POWER_LOSS),
+        fixed={"owners": 3, "keyed_p": 1.0, "segment_size_bytes": 4096},
+    ),
     TitanicScenario("titanic-swarm", "a random subset of all faults", faults=_ALL, swarm=True),
 )
 TITANIC_SCENARIOS: Final = {scenario.name: scenario for scenario in _LIST}
@@ -148,6 +154,7 @@ _KNOBS: Final[Choices] = {
     "segment_size_bytes": one_of(4096, 16384, 65536),
     "disk_segments_max": always(None),
     "compact_below": one_of(0.3, 0.5, 0.9),
+    "owners": always(0),
     # faults
     "faults_per_s": one_of(0.2, 0.5, 1.0),
     "outage_max": one_of(0.5, 2.0),

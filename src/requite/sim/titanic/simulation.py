@@ -22,6 +22,7 @@ from requite.sim.titanic.users import Network, TitanicCall, User, draw_call
 
 _SETTLE_S: Final = 240.0
 _LEAVE_S: Final = 30.0
+_STRANGER: Final = b"a stranger"
 
 
 class TitanicSimulation(Simulation):
@@ -54,10 +55,13 @@ class TitanicSimulation(Simulation):
     def begin(self) -> None:
         """Start the node, and schedule users and faults."""
         self.node.start()
+        owners = self.knobs.owners
         for call in self.planned.calls:
-            request = self.ledger.requests[call.number] = call.request()
+            request = self.ledger.requests[call.number] = call.request(owners)
             workflow = users.full_lifecycle(self.ledger, request, call)
-            self.send(workflow, f"user {call.number}", call.at_s)
+            self.send(workflow, f"user {call.number}", call.at_s, request.owner)
+        for second in range(1, int(self.knobs.faulty_s) if owners else 0):
+            self.send(users.try_all(self.ledger), "a stranger", second, _STRANGER)
 
     def phases(self) -> Iterable[Phase]:
         """Return the phases after the faults."""
@@ -87,13 +91,20 @@ class TitanicSimulation(Simulation):
         """Collect again every request that is not closed."""
         for issued in self.ledger.tickets.values():
             if not issued.close_sent:
-                self.send(users.collect(self.ledger, issued), issued.request.body[:8].decode())
+                request = issued.request
+                workflow = users.collect(self.ledger, issued)
+                self.send(workflow, request.body[:8].decode(), owner=request.owner)
+        if self.knobs.owners:
+            self.send(users.try_all(self.ledger), "a stranger", owner=_STRANGER)
         return self._settle()
 
     def _close_everything(self) -> bool:
         self.world.run(self.world.now + users.LATE_S)  # late messages have arrived by then
         self.remark("everything is closed")
-        self.send(users.close_all(self.ledger), "the one who closes")
+        for owner in sorted({request.owner for request in self.ledger.requests.values()} - {b""}):
+            self.send(users.erase_all(self.ledger, owner), "the one who erases")
+        if not self.knobs.owners:
+            self.send(users.close_all(self.ledger), "the one who closes")
         if not self._settle():
             return False
         self.world.run(self.world.now + self.knobs.key_window_s + 20)
@@ -121,9 +132,9 @@ class TitanicSimulation(Simulation):
         return True
 
     # --- helpers ----------------------------------------------------------------------------------
-    def send(self, workflow: Any, name: str, at_s: float = 0.0) -> None:
+    def send(self, workflow: Any, name: str, at_s: float = 0.0, owner: bytes = b"") -> None:
         """Start a user at `at_s`, or now."""
-        user = User(self.network, workflow, name)
+        user = User(self.network, workflow, name, owner)
         self.users.append(user)
         self.world.at(at_s, user.begin)
 

@@ -46,15 +46,20 @@ class Network:
         self._node = node
 
     def ask(
-        self, service: str, frames: Sequence[bytes], key: bytes, answer: Callable[..., None]
+        self,
+        service: str,
+        frames: Sequence[bytes],
+        key: bytes,
+        owner: bytes,
+        answer: Callable[..., None],
     ) -> None:
         """Carry a request and its reply. During faults either may be lost, and the request may
         arrive twice."""
         if self._is_lost():
             return
-        self._carry(self._latency_s(), service, frames, key, answer)
+        self._carry(self._latency_s(), service, frames, key, owner, answer)
         if not self.is_well and self.rng.random() < self.knobs.late_p:
-            self._carry(LATE_S * self.rng.random(), service, frames, key, answer)
+            self._carry(LATE_S * self.rng.random(), service, frames, key, owner, answer)
 
     def _carry(
         self,
@@ -62,13 +67,14 @@ class Network:
         service: str,
         frames: Sequence[bytes],
         key: bytes,
+        owner: bytes,
         answer: Callable[..., None],
     ) -> None:
         def back(answered: Sequence[bytes]) -> None:
             if not self._is_lost():
                 self.world.after(self._latency_s(), answer, answered)
 
-        self.world.after(delay_s, self._node.ask, service, frames, key, back)
+        self.world.after(delay_s, self._node.ask, service, frames, key, owner, back)
 
     def _is_lost(self) -> bool:
         return not self.is_well and self.rng.random() < self.knobs.loss_p
@@ -81,12 +87,14 @@ class User:
     """A user that runs a workflow: it sends requests, and retries those without a reply.
 
     A workflow is a generator. It yields the next request (service, frames, key, and a callback for
-    every reply) and receives the reply's frames; or it yields a pause in seconds.
+    every reply) and receives the reply's frames; or it yields a pause in seconds. `owner` is the
+    principal of the user.
     """
 
-    def __init__(self, network: Network, workflow: Any, name: str) -> None:
+    def __init__(self, network: Network, workflow: Any, name: str, owner: bytes = b"") -> None:
         self.is_done = False
         self.name = name
+        self._owner = owner
         self._network = network
         self._workflow = workflow
         self._asked = 0
@@ -126,7 +134,7 @@ class User:
             on_reply(answered)
             answer(answered)
 
-        self._network.ask(service, frames, key, heard)
+        self._network.ask(service, frames, key, self._owner, heard)
         self._network.world.after(_PATIENCE_S, give_up)
 
 
@@ -148,12 +156,14 @@ class TitanicCall(NamedTuple):
     again_after_s: float | None
     closes: bool
 
-    def request(self) -> UserRequest:
-        """Return the request that this call submits."""
+    def request(self, owners: int) -> UserRequest:
+        """Return the request that this call submits. Each key is used by every owner, if there are
+        any."""
         mark = UNLUCKY if self.unlucky else b""
         body = b"%d %s%s" % (self.number, mark, b"x" * self.filling)
-        key = b"key-%d" % self.number if self.keyed else b""
-        return UserRequest(self.number, self.service, body, key, self.unlucky)
+        key = b"key-%d" % (self.number // (owners or 1)) if self.keyed else b""
+        owner = b"owner-%d" % (self.number % owners) if owners else b""
+        return UserRequest(self.number, self.service, body, key, self.unlucky, owner)
 
 
 def draw_call(number: int, knobs: TitanicKnobs, rng: Random) -> TitanicCall:
@@ -233,6 +243,27 @@ def close(ledger: Ledger, issued: IssuedTicket) -> Any:
             issued.closed = True
             return
         yield _POLL_S
+
+
+def try_all(ledger: Ledger) -> Any:
+    """Try to collect and to close each request that has a ticket, as a stranger: a ticket of
+    another owner is unknown, and closing it changes nothing."""
+    for issued in list(ledger.tickets.values()):
+        frames = yield REPLY, [issued.ticket], b"", _nothing
+        ledger.tried(issued, frames)
+        yield CLOSE, [issued.ticket], b"", _nothing
+
+
+def erase_all(ledger: Ledger, owner: bytes) -> Any:
+    """Erase all requests of an owner, page by page."""
+    cursor, is_complete = b"", False
+    while not is_complete:
+        frames = yield ERASE, [owner, cursor], b"", _nothing
+        if frames[0] == b"200":
+            cursor = frames[2]
+            is_complete = not cursor
+        else:
+            yield _POLL_S
 
 
 def close_all(ledger: Ledger) -> Any:
